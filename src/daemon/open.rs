@@ -388,6 +388,6 @@ pub(crate) fn source_of(
         source_secret(flag.secret.as_ref()),
         position,
         settings,
-        || clock::now().wall,
+        clock::steady,
     )
 }

@@ -61,14 +61,18 @@ async fn calls_that_end_in_a_gap_lie_in_it_or_begin_in_it_are_filled_from_the_ca
     let (ends, lies, begins) = ("inbound_answered", "outbound_answered", "ring_group");
     let (ends, lies, begins) = (soon(ends), soon(lies), soon(begins));
     let events = ends.channel_events();
-    let before = &events[..8];
-    pbx.say(&before.concat()).await;
+    let before = events[..8].concat();
+    recordings::have_happened(&before).await;
+    pbx.say(&before).await;
     heard(&mut program, 8).await;
+    pbx.answers("Login", &[pbx::NOT_YET]);
     pbx.cut().await;
     for call in [&ends, &lies, &begins] {
+        recordings::have_happened(&call.ami).await;
         place.append("cel.csv", &call.cel_lines());
     }
-    pbx.logged_in(2).await;
+    pbx.answers("Login", &[pbx::COME_IN]);
+    program.until("a gap", |it| it.sources[0].gaps == 1).await;
     let events = begins.channel_events();
     pbx.say(&events[events.len() / 2..].concat()).await;
 
@@ -96,14 +100,19 @@ async fn calls_that_end_in_a_gap_or_lie_in_it_are_filled_from_a_file_of_cdrs() {
     pbx.logged_in(1).await;
 
     let (ends, lies) = (soon("inbound_answered"), soon("outbound_answered"));
-    pbx.say(&ends.channel_events()[..8].concat()).await;
+    let before = ends.channel_events()[..8].concat();
+    recordings::have_happened(&before).await;
+    pbx.say(&before).await;
     heard(&mut program, 8).await;
     pbx.lists_no_channels();
+    pbx.answers("Login", &[pbx::NOT_YET]);
     pbx.cut().await;
     for call in [&ends, &lies] {
+        recordings::have_happened(&call.ami).await;
         place.append("Master.csv", &call.rows());
     }
-    pbx.logged_in(2).await;
+    pbx.answers("Login", &[pbx::COME_IN]);
+    program.until("a gap", |it| it.sources[0].gaps == 1).await;
     ends_right(&place, &crm, program, &[ends, lies]).await;
 }
 
@@ -219,10 +228,13 @@ async fn a_websocket_is_sent_nothing_and_its_gap_is_filled_from_the_file_as_well
     pbx.logged_in(1).await;
     let call = soon("blind_transfer");
     let frames: Vec<&[u8]> = call.frames().collect();
+    recordings::have_happened(&frames[..frames.len() / 3].concat()).await;
     for frame in &frames[..frames.len() / 3] {
         pbx.say(frame).await;
     }
     heard(&mut program, u64::try_from(frames.len() / 3).expect("few")).await;
+    // Nothing more arrives until the end of the call.
+    recordings::have_happened(&call.ami).await;
     pbx.cut().await;
     place.append("cel.csv", &call.cel_lines());
     pbx.logged_in(2).await;

@@ -46,6 +46,7 @@ mod restarts;
 mod rights;
 mod root;
 mod secrets;
+mod stalled;
 mod standby;
 mod standby_webhooks;
 mod stopping;

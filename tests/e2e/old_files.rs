@@ -21,10 +21,6 @@ const BRIDGED: Calls = (
     ["inbound_answered", "outbound_answered", "ring_group"],
 );
 
-const NOT_YET: &str = "Response: Error\nActionID: {id}\nMessage: Authentication failed\n\n";
-const COME_IN: &str = "Response: Success\nActionID: {id}\nMessage: Authentication accepted\n\n\
-                       Event: FullyBooted\nPrivilege: system,all\nStatus: Fully Booted\n\n";
-
 /// What CEL is written by, and three calls.
 type Calls = (&'static str, [&'static str; 3]);
 
@@ -73,14 +69,19 @@ async fn cut((release, names): Calls) -> (Place, Server, [Recording; 3]) {
     pbx.is_asked("Action: CoreShowChannels").await;
     let calls = soon((release, names));
     let ends = calls[0].channel_events();
-    pbx.say(&ends[..ends.len() / 2].concat()).await;
+    let first_half = ends[..ends.len() / 2].concat();
+    recordings::have_happened(&first_half).await;
+    pbx.say(&first_half).await;
     // What is written to the file before it is open lies before its end, where reading begins.
     let heard = |it: &Status| it.sources[0].last_event_at.is_some() && it.sources[1].state.is_up();
     program.until("the first call's beginning", heard).await;
     // Nobody is let in again before the file is read: what lies in the gap lies in it for sure.
-    pbx.answers("Login", &[NOT_YET]);
+    pbx.answers("Login", &[pbx::NOT_YET]);
     pbx.lists_no_channels();
     pbx.cut().await;
+    for call in &calls {
+        recordings::have_happened(&call.ami).await;
+    }
     let rows = calls.each_ref().map(|call| call.cel_of_release(release));
     let rows = rows.concat();
     place.append("cel.csv", &rows);
@@ -90,7 +91,7 @@ async fn cut((release, names): Calls) -> (Place, Server, [Recording; 3]) {
         of.read + of.skipped >= u64::try_from(lines).expect("few")
     };
     program.until("the file of CEL read", read).await;
-    pbx.answers("Login", &[COME_IN]);
+    pbx.answers("Login", &[pbx::COME_IN]);
     program.until("a gap", |it| it.sources[0].gaps == 1).await;
     let begins = calls[2].channel_events();
     pbx.say(&begins[begins.len() / 2..].concat()).await;

@@ -2,6 +2,7 @@
 
 use crate::cel_rows;
 use crate::expected::Expected;
+use crate::wait::pass;
 use callbridge_call::EventTime;
 use jiff::tz::{Offset, TimeZone};
 use serde_json::{Map, Value, json};
@@ -353,6 +354,21 @@ impl Recording {
         }
         named
     }
+}
+
+/// Waits until all of these events have happened. A PBX reports none before it happens.
+pub async fn have_happened(events: &[u8]) {
+    let text = String::from_utf8_lossy(events);
+    let after_key = text.split("Timestamp").skip(1);
+    let times = after_key.filter_map(|rest| {
+        let time = rest.trim_start_matches(['"', ':', ' ']);
+        let end = time.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        time[..end].parse::<f64>().ok()
+    });
+    let last = times.fold(0.0, f64::max);
+    assert!(last > 0.0, "no event has a time: {text}");
+    let last = EventTime::from_micros((last * 1e6) as i64);
+    pass(last.since(callbridge_model::clock::now().wall)).await;
 }
 
 /// Messages of an AMI text, each with its empty line.

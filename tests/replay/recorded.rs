@@ -120,7 +120,7 @@ pub fn finished(
     let mut assembler = assembler();
     assembler.timing(Timing {
         kept: keeps(format),
-        order: None,
+        ..Timing::default()
     });
     let mut now = EventTime::from_seconds(0);
     for (at, message) in arrivals {

@@ -53,7 +53,7 @@ const MODULES: [&str; 9] = [
 ];
 
 /// The modules of `bridges/call`, each using those before it alone.
-const CALL_MODULES: [&str; 22] = [
+const CALL_MODULES: [&str; 23] = [
     "units",
     "age",
     "event",
@@ -73,6 +73,7 @@ const CALL_MODULES: [&str; 22] = [
     "snapshots",
     "facts",
     "resolve",
+    "connection_clock",
     "assemble",
     "records",
     "reconcile",

@@ -88,7 +88,7 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
         ),
         b"BlindTransfer" => Rule::Joined(b"Transferer", &[b"Transferee"]),
         b"FullyBooted" => Rule::Mark(Mark::FullyBooted { uptime: None }),
-        b"Shutdown" => Rule::Mark(Mark::Shutdown),
+        b"Shutdown" => Rule::Mark(Mark::Shutdown { at: None }),
         b"CoreShowChannel" => Rule::Plain(Plain::Listed),
         b"CoreShowChannelsComplete" => Rule::Mark(Mark::ListEnd),
         _ => return Old::of(event).map(Rule::Old),
@@ -110,7 +110,7 @@ pub(crate) fn decode<'a>(
         Rule::Cel => CelRow::from_pairs(pairs, repaired).into_event(clock),
         Rule::Old(old) => return Ok(ami1::decode(old, pairs, repaired).map(PbxEvent::Channel)),
         Rule::Cdr => return cdr::decode(pairs, repaired).map(Some),
-        Rule::Mark(mark) => return Ok(Some(PbxEvent::Mark(with_uptime(mark, pairs)))),
+        Rule::Mark(mark) => return Ok(Some(PbxEvent::Mark(with_details(mark, pairs)))),
     };
     if !event.channel.is_named() {
         return Err(Unreadable::NoChannel);
@@ -118,15 +118,23 @@ pub(crate) fn decode<'a>(
     Ok(Some(PbxEvent::Channel(event)))
 }
 
-/// Adds to `FullyBooted` the time since the start of the PBX (`Uptime`), where the event has it.
-fn with_uptime<'a>(mark: Mark, mut pairs: impl RawPairs<'a>) -> Mark {
-    if !matches!(mark, Mark::FullyBooted { .. }) {
-        return mark;
+/// Adds to a mark what its event reports: to `FullyBooted` the time since the start of the PBX
+/// (`Uptime`), to `Shutdown` its time.
+fn with_details<'a>(mark: Mark, mut pairs: impl RawPairs<'a>) -> Mark {
+    match mark {
+        Mark::FullyBooted { .. } => {
+            let uptime = pairs.find(|(name, _)| same(name.as_ref(), b"Uptime"));
+            let seconds = uptime.and_then(|(_, value)| number(value.as_ref()));
+            let uptime = seconds.map(Duration::from_secs);
+            Mark::FullyBooted { uptime }
+        }
+        Mark::Shutdown { .. } => {
+            let time = pairs.find(|(name, _)| key::of(name.as_ref()) == Key::Timestamp);
+            let at = time.and_then(|(_, value)| epoch(value.as_ref()));
+            Mark::Shutdown { at }
+        }
+        _ => mark,
     }
-    let pair = pairs.find(|(name, _)| same(name.as_ref(), b"Uptime"));
-    let seconds = pair.and_then(|(_, value)| number(value.as_ref()));
-    let uptime = seconds.map(Duration::from_secs);
-    Mark::FullyBooted { uptime }
 }
 
 /// Puts a pair into the channel it describes; gives back what is not a channel's.
@@ -181,7 +189,7 @@ fn decode_plain<'a>(
         }
     }
     let kind = match plain {
-        Plain::Listed => Kind::Listed { bridge },
+        Plain::Listed => Kind::Listed { bridge, state },
         Plain::Born => Kind::Born { state },
         Plain::State => Kind::State { state },
         Plain::Enter => Kind::BridgeEnter { bridge, technology },

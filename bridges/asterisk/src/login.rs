@@ -17,6 +17,8 @@
 
 use crate::ami::{Pairs, is_banner};
 use crate::event::DECODED;
+use crate::text::epoch;
+use callbridge_call::EventTime;
 use callbridge_call::framing::Outgoing;
 use callbridge_call::peer_text::{peer_text, redacted_peer_text};
 use callbridge_call::redact::Redactor;
@@ -258,9 +260,10 @@ impl Login {
         Action::Wait
     }
 
-    /// The keep-alive: the answer shows that the line lives.
-    pub fn ping(&mut self) -> Outgoing {
-        self.action(&[("Action", "Ping")])
+    /// Makes a ping, and the id under which [`pong`] finds its answer. The answer shows that the
+    /// line is alive.
+    pub fn ping(&mut self) -> (String, Outgoing) {
+        self.asks(&[("Action", "Ping")])
     }
 
     /// Asks which channels are live: what began or ended while nobody listened shows in it. Needs
@@ -313,6 +316,22 @@ impl Login {
 fn number_of(pairs: &Pairs<'_>) -> Option<u64> {
     let number = pairs.get("ActionID")?.strip_prefix(OURS.as_bytes())?;
     std::str::from_utf8(number).ok()?.parse().ok()
+}
+
+/// The answer to a ping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pong {
+    /// The PBX's time of the answer, if it has one.
+    pub at: Option<EventTime>,
+}
+
+/// Reads the answer to the ping with this id; `None` for any other frame.
+pub fn pong(frame: &[u8], id: &str) -> Option<Pong> {
+    let pairs = Pairs::new(frame);
+    let is_answer = pairs.get("Response").is_some() && pairs.get("ActionID") == Some(id.as_bytes());
+    is_answer.then(|| Pong {
+        at: pairs.get("Timestamp").and_then(epoch),
+    })
 }
 
 /// Returns `true` for an event of our own, as [`Login::event`] has it made.

@@ -19,8 +19,8 @@ mod tests;
 
 use crate::ami::Pairs;
 use crate::login::{Login, is_error};
-use callbridge_call::EventTime;
 use callbridge_call::framing::Outgoing;
+use callbridge_call::{ClockDifference, EventTime};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Actions asked beside the list of commands and the channels. Of endpoints each list holds all of
@@ -77,6 +77,8 @@ pub struct Account {
     pub timed: Option<bool>,
     /// The PBX's own time, of its last event that carried it.
     pub clock: Option<EventTime>,
+    /// How far the PBX's clock was ahead of ours when that event arrived.
+    pub clock_ahead: Option<ClockDifference>,
     /// Variables that channels show; `None` before the first channel was seen.
     pub variables: Option<BTreeSet<String>>,
 }
@@ -188,6 +190,15 @@ impl Survey {
     /// Returns `true` when waiting may bring proof: channels live, and no event of one came yet.
     pub fn may_receive_more(&self) -> bool {
         self.account.channels.is_some_and(|live| live > 0) && !self.is_settled()
+    }
+
+    /// Takes in a frame that arrived at this moment after the login.
+    pub fn on_frame_at(&mut self, frame: &[u8], arrived: EventTime) {
+        let before = self.account.clock;
+        self.on_frame(frame);
+        let clock = self.account.clock.filter(|_| self.account.clock != before);
+        let ahead = clock.map(|clock| ClockDifference::between(clock, arrived));
+        self.account.clock_ahead = ahead.or(self.account.clock_ahead);
     }
 
     /// Takes in a frame that came after the login.

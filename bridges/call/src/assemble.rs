@@ -2,6 +2,7 @@
 
 mod calls;
 mod cdrs;
+mod clocks;
 mod ending;
 mod eviction;
 mod gaps;
@@ -16,8 +17,8 @@ use crate::facts::{Effect, OpenCall};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
 use crate::trunk::unmarked;
 use crate::{
-    CLOCK_TOLERANCE, Cdr, ChannelEvent, EventTime, FinishedCall, Kind, Origin, PbxEvent, Reception,
-    Settings, UniqueId,
+    CLOCK_TOLERANCE, Cdr, ChannelEvent, ClockDifference, EventTime, FinishedCall, Kind, Origin,
+    PbxEvent, Reception, Settings, UniqueId,
 };
 use calls::{LinkKey, OpenCalls};
 use cdrs::{EarlyCdr, EarlyCdrs};
@@ -43,6 +44,7 @@ pub struct Assembler {
     /// has ended meanwhile.
     wrong_clock: Option<bool>,
     listening: gaps::Listening,
+    clocks: clocks::Clocks,
     reception: Reception,
     processes: processes::Processes,
     newest_ids: restart::NewestIds,
@@ -57,8 +59,8 @@ pub struct AssemblyCounts {
     pub doubled: u64,
     /// Events of calls that were finished already.
     pub late: u64,
-    /// Event times put aside for the time of arrival, because they differed by more than 5 s.
-    pub clock_clamped: u64,
+    /// Times at which the PBX's clock was found to have been set.
+    pub clock_set: u64,
     /// Events without a unique id.
     pub unidentified: u64,
     /// Facts beyond what one call may hold.
@@ -79,8 +81,6 @@ struct Stream {
     /// The time of its last event. Of a batch in reverse order it goes back, so that no call is
     /// taken for over before its beginning was heard.
     at: Option<EventTime>,
-    /// Arrival of that event, by our own clock.
-    at_arrived: Option<EventTime>,
     /// The latest arrival of anything.
     arrived: Option<EventTime>,
     /// Number of channel events that were taken in, those of the calls that were restored included.
@@ -89,9 +89,15 @@ struct Stream {
     timing: Timing,
 }
 
-/// Meaning of the arrival of events for the time at which they happened.
+/// The meaning of arrival for the time of an event. Arrival is always by our boot clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
+    /// The connection or file whose events come in the order in which they happened. `None` where
+    /// their order shows nothing, as with a broker that redelivers.
+    pub line: Option<Line>,
+    /// How far our wall clock is ahead of the clock that arrival is given by. A call of events
+    /// without times starts at our wall clock's time.
+    pub wall_ahead: ClockDifference,
     /// Set where the source keeps what nobody took, as a broker does: events may arrive long after
     /// they happened, so that their own times alone count, and a call that was reported as it
     /// happened may end as one of a backlog.
@@ -101,6 +107,15 @@ pub struct Timing {
     /// How long things lasted is unknown then, and a call with such an event is incomplete. `None`:
     /// the arrival says when they happened.
     pub order: Option<EventTime>,
+}
+
+/// One connection of a source, or one of its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Number of the source.
+    pub source: u16,
+    /// Differs for each connection and file of the source.
+    pub connection: u64,
 }
 
 impl Assembler {
@@ -158,31 +173,32 @@ impl Assembler {
         if matches!(&event.kind, Kind::Monitors { target, .. } if target.is_empty()) {
             return;
         }
-        let told_at = event.at.or(self.stream.timing.order).unwrap_or(arrived);
-        let far = told_at.apart(arrived) > CLOCK_TOLERANCE;
+        let timing = self.stream.timing;
         let mut found = self.calls.of(&id, &event.channel.linkedid);
         let open = found.ok().flatten();
+        let call = open.and_then(|key| self.calls.get(key));
+        let wall_ahead = call.map_or(timing.wall_ahead, |call| call.times.wall_ahead);
+        let reported = event.at.or(timing.order);
+        // A list of channels has no times. It is as new as its arrival, by the PBX's clock.
+        let is_listed = matches!(event.kind, Kind::Listed { .. });
+        let by_arrival = reported.is_none() && !is_listed;
+        let list_ahead = self.clocks.difference(timing.line).filter(|_| is_listed);
+        let ahead = list_ahead.unwrap_or(wall_ahead);
+        let at = reported.unwrap_or(arrived.by_clock(ahead));
+        self.check_clock(&id, event, arrived);
+        let far = timing.kept && at.apart(arrived) > CLOCK_TOLERANCE;
         // Such an event arrived late: from here on the stream says when the call is over.
         if far
-            && self.stream.timing.kept
             && let Some(key) = open
             && let Some(call) = self.calls.get_mut(key)
         {
             call.times.live = false;
             self.keep_deadlines(key);
         }
-        // Who numbers its events tells itself when its clock is set back: such an event is late.
-        let is_late = told_at < arrived && event.channel.stamp.is_some();
-        let jumped = far && !is_late;
-        let call = open.and_then(|key| self.calls.get(key));
-        let live = call.is_some_and(|call| call.times.live);
-        let clamped = jumped && live && self.calls.is_in_order(&id, event);
-        let by_arrival = call.map_or(arrived, |call| call.times.by_arrival(arrived));
-        let at = if clamped { by_arrival } else { told_at };
-        (self.stream.at, self.stream.at_arrived) = (Some(at), Some(arrived));
+        self.stream.at = Some(at);
         if let Some(process) = event.channel.process {
             let stamp = event.channel.stamp;
-            self.on_sign(process, stamp, None, told_at, (at, arrived));
+            self.on_sign(process, stamp, None, at, arrived);
         }
         self.listening.whole = self.listening.whole.max(Some(arrived));
         if self.advance(arrived) {
@@ -193,7 +209,11 @@ impl Assembler {
             return;
         };
         let live = !far && !self.settings.history;
-        let mut key = open.unwrap_or_else(|| self.calls.open(OpenCall::new(at, arrived, live)));
+        let mut key = open.unwrap_or_else(|| {
+            let mut call = OpenCall::new(at, arrived, live);
+            call.times.wall_ahead = wall_ahead;
+            self.calls.open(call)
+        });
         if !self.calls.is_tied(key, &id, event) {
             let holder = self.calls.holder_of_name(key, &id, event);
             let held = holder.iter().map(|holder| LinkKey::Id(holder.as_str()));
@@ -204,11 +224,11 @@ impl Assembler {
             }
             key = self.tie(key, calls::ties(&id, event), at);
         }
-        self.counts.clock_clamped += u64::from(clamped);
         if let Some(call) = self.calls.get_mut(key) {
-            call.times.clamped += u32::from(clamped);
-            let no_clock = self.stream.timing.order.is_some() || self.wrong_clock.is_some();
+            let no_clock = timing.order.is_some() || self.wrong_clock.is_some();
             call.times.untimed += u32::from(no_clock && event.at.is_none());
+            call.times.by_arrival |= by_arrival;
+            call.times.stalled |= by_arrival && self.clocks.is_stalled(timing.line);
             self.take_in(key, &id, event, at, arrived);
         }
         self.limit_open();

@@ -56,8 +56,11 @@ pub enum Mark {
     },
     /// A login was accepted: the stream begins (anew) here.
     LoggedIn,
-    /// The PBX says that it stops (`Shutdown`).
-    Shutdown,
+    /// The PBX reports that it stops (`Shutdown`).
+    Shutdown {
+        /// The PBX's time of the report, if it has one.
+        at: Option<EventTime>,
+    },
     /// The list of live channels ends here (`CoreShowChannelsComplete`); the channels came before,
     /// as [`Kind::Listed`].
     ListEnd,
@@ -396,6 +399,8 @@ pub enum Kind<'a> {
     Listed {
         /// The bridge it is in (`BridgeId`); empty where it is in none.
         bridge: Text<'a>,
+        /// The state that it is in.
+        state: ChannelState,
     },
     /// Any other message that shows the channel alive, with its linkedid and variables.
     Seen,

@@ -34,6 +34,7 @@
 pub mod age;
 mod assemble;
 pub mod call;
+mod connection_clock;
 pub mod decoded;
 pub mod event;
 mod facts;
@@ -54,7 +55,7 @@ pub mod trunk;
 pub mod units;
 mod unmatched;
 
-pub use assemble::{Assembler, AssemblyCounts, Timing};
+pub use assemble::{Assembler, AssemblyCounts, Line, Timing};
 pub use call::{Direction, FinishedCall, GivenIds, RawNumber, Variable};
 pub use decoded::{Decoded, ReportedCall, ServerEvent, Unreadable, WrongCall};
 pub use event::{
@@ -68,7 +69,7 @@ pub use settings::Settings;
 pub use snapshots::OpenChange;
 pub use timeline::{MomentKind, Role, Timeline};
 pub use trunk::{Endpoints, TrunkEndpoint};
-pub use units::{EpochSeconds, EventTime, Extension, Linkedid, UniqueId};
+pub use units::{ClockDifference, EpochSeconds, EventTime, Extension, Linkedid, UniqueId};
 
 pub(crate) use call::{DecidingEvents, is_did};
 pub(crate) use event::{EventStamp, UNNAMED, WHO_ANSWERED};

@@ -57,6 +57,49 @@ impl EventTime {
     pub fn minus(self, by: Duration) -> Self {
         Self(self.0.saturating_sub(micros(by)))
     }
+
+    /// Translates a moment to a clock that is ahead of this one by `difference`.
+    #[must_use]
+    pub fn by_clock(self, difference: ClockDifference) -> Self {
+        Self(self.0.saturating_add(difference.0))
+    }
+}
+
+/// How far one clock is ahead of another, in microseconds; negative if it is behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClockDifference(i64);
+
+impl ClockDifference {
+    /// No difference.
+    pub const ZERO: Self = Self(0);
+
+    /// Returns how far the clock that shows `at` is ahead of the one that shows `other`.
+    pub const fn between(at: EventTime, other: EventTime) -> Self {
+        Self(at.0.saturating_sub(other.0))
+    }
+
+    /// Makes a difference from microseconds.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// Returns the difference in microseconds.
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// Returns by how much this difference is above `other`; zero if it is not.
+    pub fn above(self, other: Self) -> Duration {
+        let above = self.0.saturating_sub(other.0);
+        Duration::from_micros(u64::try_from(above).unwrap_or(0))
+    }
+
+    /// Returns the difference with the two clocks exchanged.
+    #[must_use]
+    pub const fn reversed(self) -> Self {
+        Self(self.0.saturating_neg())
+    }
 }
 
 fn micros(by: Duration) -> i64 {

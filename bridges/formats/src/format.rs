@@ -107,6 +107,12 @@ impl Format {
         matches!(self, Self::FreeswitchCdr)
     }
 
+    /// Returns `true` when a broker carries the format. Brokers redeliver, so the order of such
+    /// messages shows nothing, not even in a file that they were saved in.
+    pub const fn is_of_broker(self) -> bool {
+        matches!(self, Self::CelAmqp | Self::CdrAmqp | Self::Wazo)
+    }
+
     /// Returns `true` when the format reports calls by CDRs alone.
     pub const fn only_cdrs(self) -> bool {
         matches!(self, Self::CdrAmqp | Self::CdrCsv | Self::FreeswitchCdr)

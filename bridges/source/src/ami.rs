@@ -3,13 +3,14 @@
 
 use crate::Item;
 use crate::{
-    Access, Context, Error, LineError, LiveLine, SourceFeed, Target, TcpEndpoint, TcpLine, listen,
-    send_within,
+    Access, Clock, Context, Error, LineError, LiveLine, Pings, SourceFeed, Target, TcpEndpoint,
+    TcpLine, listen, send_within,
 };
 use bytes::Bytes;
-use callbridge_asterisk::login::{Action, Login, LoginError, Settings};
+use callbridge_asterisk::login::{Action, Login, LoginError, Settings, pong};
 use callbridge_asterisk::subscription_probe::{MissingRight, SubscriptionProbe};
 use callbridge_asterisk::survey::{Account, Survey};
+use callbridge_call::EventTime;
 use callbridge_call::framing::Outgoing;
 use callbridge_formats::{Format, Frame, Framer};
 use std::{convert::Infallible, time::Duration};
@@ -31,6 +32,7 @@ struct AmiLine {
     /// The answer that accepted the login: the decoder wants it, too.
     accepted: Bytes,
     probe: SubscriptionProbe,
+    pings: Pings,
     unfiltered: bool,
 }
 
@@ -57,24 +59,28 @@ pub(crate) async fn survey(
     endpoint: &TcpEndpoint,
     user: &str,
     access: &Access,
+    clock: Clock,
 ) -> Result<Account, Error> {
     let mut line = AmiLine::open(endpoint, user, access, false).await?;
     let mut survey = Survey::new(line.login.banner());
     let answered = Survey::is_answered;
     line.outgoing.extend(survey.begin(&mut line.login));
-    line.survey(&mut survey, ANSWERS_WITHIN, answered).await?;
+    line.survey(&mut survey, ANSWERS_WITHIN, answered, clock)
+        .await?;
     for question in survey.ask(&mut line.login) {
         line.outgoing.extend(question);
     }
-    line.survey(&mut survey, ANSWERS_WITHIN, answered).await?;
-    line.survey(&mut survey, ECHO_WITHIN, Survey::is_echoed)
+    line.survey(&mut survey, ANSWERS_WITHIN, answered, clock)
+        .await?;
+    line.survey(&mut survey, ECHO_WITHIN, Survey::is_echoed, clock)
         .await?;
     if survey.may_receive_more() {
-        line.survey(&mut survey, EVENT_WITHIN, Survey::is_settled)
+        line.survey(&mut survey, EVENT_WITHIN, Survey::is_settled, clock)
             .await?;
         if let Some(again) = survey.list(&mut line.login) {
             line.outgoing.extend(again);
-            line.survey(&mut survey, ANSWERS_WITHIN, answered).await?;
+            line.survey(&mut survey, ANSWERS_WITHIN, answered, clock)
+                .await?;
         }
     }
     line.outgoing.extend(line.login.logoff());
@@ -106,6 +112,7 @@ impl AmiLine {
             outgoing: Outgoing::default(),
             accepted: Bytes::new(),
             probe: SubscriptionProbe::default(),
+            pings: Pings::default(),
             unfiltered: false,
         };
         line.tcp.target.clone().in_time(line.log_in()).await?;
@@ -142,6 +149,7 @@ impl AmiLine {
         survey: &mut Survey,
         within: Duration,
         enough: fn(&Survey) -> bool,
+        clock: Clock,
     ) -> Result<(), Error> {
         let asking_within = self.tcp.target.within;
         send_within(self, asking_within).await?;
@@ -149,7 +157,7 @@ impl AmiLine {
         loop {
             while let Some(frame) = self.framer.next() {
                 if let Frame::Message(frame) = frame {
-                    survey.on_frame(frame);
+                    survey.on_frame_at(frame, clock());
                 }
             }
             if enough(survey) {
@@ -199,6 +207,18 @@ impl LiveLine for AmiLine {
                 Action::Wait => continue,
                 Action::Pass | Action::Send(_) | Action::LoggedIn { .. } => {}
             }
+            if let Some(id) = self.pings.waiting_id()
+                && let Some(pong) = pong(bytes, id)
+                && let Some(asked) = self.pings.answered()
+                && let Some(at) = pong.at
+            {
+                let answered = feed.now();
+                feed.notice(Item::Pong {
+                    at,
+                    asked,
+                    answered,
+                });
+            }
             let finding = self.probe.on_frame(bytes);
             if !finding.ours {
                 feed.offer(Bytes::copy_from_slice(bytes))?;
@@ -214,7 +234,9 @@ impl LiveLine for AmiLine {
     }
 
     fn ping(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
-        self.outgoing.extend(self.login.ping());
+        let (id, ping) = self.login.ping();
+        self.outgoing.extend(ping);
+        self.pings.sent(id, feed.now());
         let (question, missing) = self.probe.ask(&mut self.login);
         self.outgoing.extend(question.unwrap_or_default());
         if let Some(missing) = missing {
@@ -228,6 +250,10 @@ impl LiveLine for AmiLine {
             feed.notice(Item::MissingRight(MissingRight::Echo));
         }
         Ok(())
+    }
+
+    fn unanswered_since(&self) -> Option<EventTime> {
+        self.pings.unanswered_since()
     }
 
     async fn send(&mut self) -> Result<(), Error> {

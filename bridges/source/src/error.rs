@@ -39,7 +39,7 @@ pub enum LineError {
     #[error("{0}")]
     NotThat(String),
     /// No byte came for this long.
-    #[error("no byte for {}; it is connected again", seconds(*.0))]
+    #[error("no byte for {}; callbridge connects again", seconds(*.0))]
     Silent(Duration),
     /// The line is let in, and no event comes through its filter.
     #[error(
@@ -75,7 +75,8 @@ pub enum Error {
 }
 
 fn seconds(time: Duration) -> String {
-    format!("{} s", time.as_secs_f64())
+    let tenths = (time.as_secs_f64() * 10.0).round() / 10.0;
+    format!("{tenths} s")
 }
 
 impl Error {

@@ -5,7 +5,7 @@ use crate::{
     Access, Context, Error, LineError, LiveLine, SourceFeed, Target, TcpEndpoint, TcpLine, listen,
 };
 use bytes::Bytes;
-use callbridge_call::Mark;
+use callbridge_call::{EventTime, Mark};
 use callbridge_freeswitch::dialogue::{Dialogue, FrameMeaning, SocketRefusal};
 use callbridge_freeswitch::reader::{FrameRead, FrameReader};
 use callbridge_freeswitch::survey::{QUESTIONS, Survey, SwitchFacts};
@@ -171,6 +171,11 @@ impl LiveLine for SocketLine {
     fn ping(&mut self, _feed: &mut SourceFeed) -> Result<(), Error> {
         self.dialogue.ping();
         Ok(())
+    }
+
+    /// Every event of FreeSWITCH carries its time, so no one needs to know.
+    fn unanswered_since(&self) -> Option<EventTime> {
+        None
     }
 
     async fn send(&mut self) -> Result<(), Error> {

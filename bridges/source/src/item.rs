@@ -42,6 +42,19 @@ pub enum Item {
     },
     /// The account of the line turns out to lack a right; told once each time the line is up.
     MissingRight(MissingRight),
+    /// The PBX answered a ping, with its time.
+    Pong {
+        /// The PBX's time in the answer.
+        at: EventTime,
+        /// When we sent the ping, by our boot clock.
+        asked: EventTime,
+        /// When the answer arrived, by our boot clock.
+        answered: EventTime,
+    },
+    /// Whether the line is stalled (`true`): a ping has waited for its answer for more than 5 s, or
+    /// no one read the line for that long. Events that arrive until the line is no longer stalled
+    /// happened earlier, no one knows when.
+    Stalled(bool),
     /// An event of our own came back over the line, so events come, though nobody calls.
     EventsFlow,
     /// A file is read to its present end, and has not grown for a second; it is followed on. Told
@@ -81,7 +94,7 @@ pub struct Frame {
     /// Counts the frames of one source from 1, over all its connections; what a
     /// [`FrameVerdict`](crate::FrameVerdict) refers to.
     pub seq: u64,
-    /// Time at which the message was read here, by our own clock.
+    /// Time at which the message was read here, by our boot clock.
     pub arrived: EventTime,
     /// The message, without the empty line or line end that closed it: what a decoder takes. At
     /// most 1 MiB.

@@ -51,6 +51,6 @@ pub use url::{BrokerUrl, SourceUrl, Transport};
 pub use verdict::{FrameVerdict, VerdictReader, Verdicts, verdicts};
 
 pub(crate) use connect::{NO_REASON, Stream, Target};
-pub(crate) use live::{LiveLine, TcpLine, listen, send_within};
+pub(crate) use live::{LiveLine, Pings, TcpLine, listen, send_within};
 pub(crate) use session::{Access, Context, FrameContent, SourceFeed, Stop};
 pub(crate) use url::{QueueSource, TcpEndpoint};

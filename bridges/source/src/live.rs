@@ -1,13 +1,22 @@
-//! A live line, whatever is spoken on it: it is read without ever waiting for the intake, kept
-//! alive by a heart-beat, and given up when it has died.
+//! A live line, whatever is spoken on it. It is read without ever waiting for the intake, kept
+//! alive by pings, and given up when it has died.
+
+mod stall;
 
 use crate::{Context, Error, LineError, NO_REASON, SourceFeed, Stream, Target};
+use callbridge_call::EventTime;
 use callbridge_call::framing::{Outgoing, ReadBuffer};
+use stall::Stall;
 use std::{convert::Infallible, time::Duration};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 const READ_BYTES: usize = 32 << 10;
+/// A line that was silent for too long is read for this much longer before it is given up. If this
+/// process or this machine stood still, bytes wait in the socket although the time is over.
+const LAST_READ: Duration = Duration::from_secs(1);
+/// How often the reader checks whether it stood still, and whether a ping waits for its answer.
+const STALL_CHECK: Duration = Duration::from_secs(1);
 
 /// A line that is logged in, in one of the dialects.
 pub(crate) trait LiveLine {
@@ -24,14 +33,18 @@ pub(crate) trait LiveLine {
     /// Gives the intake what has come in.
     async fn take_in(&mut self, feed: &mut SourceFeed) -> Result<(), Error>;
 
-    /// The heart-beat, and whatever else is asked from time to time: to be sent next.
+    /// Queues a ping, and whatever else is asked from time to time.
     fn ping(&mut self, feed: &mut SourceFeed) -> Result<(), Error>;
+
+    /// Returns when the oldest ping without an answer was sent. `None` on a line that has not
+    /// answered any yet, because not every PBX answers.
+    fn unanswered_since(&self) -> Option<EventTime>;
 
     /// Sends what is to be sent, however long that takes.
     async fn send(&mut self) -> Result<(), Error>;
 }
 
-/// Reads a line until it ends; why it ended.
+/// Reads a line until it ends, and returns why it ended.
 pub(crate) async fn listen(
     line: &mut impl LiveLine,
     context: &mut Context,
@@ -42,23 +55,42 @@ pub(crate) async fn listen(
     let silent_after = context.access.settings.silent_after;
     let mut pings = interval(context.access.settings.ping_every);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut stall_checks = interval(STALL_CHECK);
+    stall_checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut stall = Stall::new(feed.now());
     let mut received = Instant::now();
     loop {
         line.take_in(feed).await?;
+        stall.check(feed.now(), line.unanswered_since());
+        stall.report(feed);
         send_within(line, silent_after).await?;
         tokio::select! {
+            biased;
             came = line.receive() => {
                 came?;
                 received = Instant::now();
             }
+            _ = pings.tick() => line.ping(feed)?,
             () = feed.dropped_to_report() => {
                 feed.report_dropped();
             }
-            _ = pings.tick() => line.ping(feed)?,
+            _ = stall_checks.tick() => {}
             () = sleep_until(received + silent_after) => {
-                return Err(line.target().error(LineError::Silent(silent_after)));
+                let Ok(came) = timeout(LAST_READ, line.receive()).await else {
+                    let silent = received.elapsed();
+                    return Err(line.target().error(LineError::Silent(silent)));
+                };
+                came?;
+                received = Instant::now();
             }
         }
+        let stood_still = stall.check(feed.now(), line.unanswered_since());
+        if stood_still {
+            // No one asked the PBX meanwhile, so its silence shows nothing.
+            received = Instant::now();
+            line.ping(feed)?;
+        }
+        stall.report(feed);
     }
 }
 
@@ -66,6 +98,40 @@ pub(crate) async fn listen(
 pub(crate) async fn send_within(line: &mut impl LiveLine, within: Duration) -> Result<(), Error> {
     let sent = timeout(within, line.send()).await;
     sent.unwrap_or_else(|_| Err(line.target().error(LineError::Silent(within))))
+}
+
+/// The pings of a line that wait for an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Pings {
+    /// The oldest ping without an answer: its id, and when it was sent by our boot clock.
+    waiting: Option<(String, EventTime)>,
+    /// Set once a ping was answered.
+    are_answered: bool,
+}
+
+impl Pings {
+    /// A ping with this id is sent `now`.
+    pub(crate) fn sent(&mut self, id: String, now: EventTime) {
+        self.waiting.get_or_insert((id, now));
+    }
+
+    /// Returns the id of the ping that waits for its answer.
+    pub(crate) fn waiting_id(&self) -> Option<&str> {
+        self.waiting.as_ref().map(|(id, _)| id.as_str())
+    }
+
+    /// The answer arrived. Returns when the ping was sent.
+    pub(crate) fn answered(&mut self) -> Option<EventTime> {
+        self.are_answered = true;
+        self.waiting.take().map(|(_, asked)| asked)
+    }
+
+    pub(crate) fn unanswered_since(&self) -> Option<EventTime> {
+        if !self.are_answered {
+            return None;
+        }
+        self.waiting.as_ref().map(|(_, asked)| *asked)
+    }
 }
 
 /// A TCP line on which text is spoken.

@@ -9,7 +9,7 @@ use crate::{
     url::TcpEndpoint,
 };
 use bytes::Bytes;
-use callbridge_call::{Mark, redact::Redactor};
+use callbridge_call::{EventTime, Mark, redact::Redactor};
 use callbridge_formats::MESSAGE_BYTES_MAX;
 use parking_lot::Mutex;
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -145,6 +145,16 @@ impl SourceFeed {
         if let Err(item) = self.ring.try_report(self.id, item) {
             tracing::debug!(source = %self.shown, ?item, "no room to report it");
         }
+    }
+
+    /// Reports an item if there is room; `false` if there is none.
+    pub(crate) fn try_report(&self, item: Item) -> bool {
+        self.ring.try_report(self.id, item).is_ok()
+    }
+
+    /// The time by our boot clock.
+    pub(crate) fn now(&self) -> EventTime {
+        (self.clock)()
     }
 
     /// Tells of a point in the stream, after all frames given so far.

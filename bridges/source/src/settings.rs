@@ -4,7 +4,7 @@ use crate::{Bounds, Error, EventTime, Fix};
 use secrecy::SecretString;
 use std::{fmt::Display, path::PathBuf, time::Duration};
 
-/// Function that reads the wall clock, for times of arrival and of loss.
+/// Function that reads a clock that never steps (the boot clock), for times of arrival and loss.
 pub type Clock = fn() -> EventTime;
 
 /// The origin of a source's secret. Debug does not show it.
@@ -89,7 +89,8 @@ pub struct Settings {
     pub connect_within: Duration,
     /// Between two pings of ours on an AMI or WebSocket line.
     pub ping_every: Duration,
-    /// A line without a byte for this long is closed and opened again.
+    /// A line without a byte for this long is closed and opened again. A line that stalls for less
+    /// loses nothing: TCP still brings what was sent.
     pub silent_after: Duration,
     /// Bounds of the wait between two tries to open a line.
     pub backoff: Bounds,
@@ -111,7 +112,7 @@ impl Default for Settings {
         Self {
             connect_within: Duration::from_secs(10),
             ping_every: Duration::from_secs(20),
-            silent_after: Duration::from_secs(40),
+            silent_after: Duration::from_secs(120),
             backoff: Bounds::default(),
             poll_every: Duration::from_millis(250),
             idle_after: Duration::from_secs(1),

@@ -73,7 +73,9 @@ impl Source {
         let access = &self.access;
         match &self.url.transport {
             Transport::Ami { endpoint, user } => {
-                return ami::survey(endpoint, user, access).await.map(Some);
+                return ami::survey(endpoint, user, access, self.clock)
+                    .await
+                    .map(Some);
             }
             Transport::Esl { endpoint } => esl::probe(endpoint, access).await?,
             Transport::WebSocket { endpoint, path } => {
@@ -194,12 +196,12 @@ async fn work(
             Some(Error::Gone(gone)) => return Err(gone),
             Some(error) => error,
         };
-        // Silence took its time to be noticed; waiting longer would break the promise that a
-        // dead line is opened again within a minute.
+        // Silence took its time to be noticed, so the line is opened again at once. The gap begins
+        // at the last byte.
         let mut silent = Duration::ZERO;
-        if matches!(&error, Error::Line(_, LineError::Silent(_))) {
+        if let Error::Line(_, LineError::Silent(time)) = &error {
             backoff.reset();
-            silent = context.access.settings.silent_after;
+            silent = *time;
         }
         let (up, why) = (context.line.up_for(), error.to_string());
         let wait = wait_after(&mut backoff, &error, transport, up, chance());

@@ -3,7 +3,8 @@
 
 use super::under_way::Branch;
 use callbridge_call::{
-    Assembler, EventTime, FinishedCall, Folder, Patience, PbxEvent, Reconciler, Settings,
+    Assembler, EventTime, FinishedCall, Folder, Line, Patience, PbxEvent, Reconciler, Settings,
+    Timing,
 };
 use callbridge_spool::Op;
 
@@ -31,7 +32,17 @@ impl Second {
     }
 
     /// Takes in what the second account tells.
-    pub(super) fn on_event(&mut self, event: &PbxEvent<'_>, arrived: EventTime) {
+    pub(super) fn on_event(
+        &mut self,
+        event: &PbxEvent<'_>,
+        arrived: EventTime,
+        line: Option<Line>,
+    ) {
+        self.assembler.timing(Timing {
+            line,
+            kept: true,
+            ..Timing::default()
+        });
         match event {
             PbxEvent::Channel(_) => drop(self.assembler.on_event(event, arrived)),
             PbxEvent::Cdr(cdr) => drop(self.folder.on_cdr(cdr, arrived)),

@@ -6,7 +6,7 @@ use crate::{
     unmatched::UnmatchedLog, whole_calls::WholeCalls,
 };
 use callbridge_asterisk::subscription_probe::MissingRight;
-use callbridge_call::{EventTime, Patience, PbxEvent, Timing, trunk::Conflict};
+use callbridge_call::{ClockDifference, EventTime, Patience, PbxEvent, Timing, trunk::Conflict};
 use callbridge_formats::{Decoded, Format, Likeness, Unreadable};
 use callbridge_mapping::{People, journal};
 use callbridge_model::status::{self, Lacking, SourceState};
@@ -48,6 +48,8 @@ pub struct Intake {
     /// The first `server_name` on a stream of this PBX: it is the PBX itself, others beside it.
     pub(super) servers: BTreeMap<String, String>,
     clock: Clock,
+    /// How far our wall clock is ahead of the clock of arrivals.
+    pub(super) wall_ahead: ClockDifference,
     /// Since when each PBX is listened to.
     pub(super) since: BTreeMap<String, EventTime>,
     pub(super) gap_log: GapLog,
@@ -86,6 +88,7 @@ impl Intake {
             otherwise: Vec::new(),
             ops: Vec::new(),
             clock: Clock::Unknown,
+            wall_ahead: ClockDifference::ZERO,
             settings,
         };
         for at in 0..intake.sources.len() {
@@ -150,15 +153,16 @@ impl Intake {
             let second = pbx.and_then(|pbx| pbx.second.as_ref());
             source.settings.catch_up && second.is_some_and(|second| !second.reconciler.is_empty())
         };
-        let status = |source: &IntakeSource| {
+        let status = |(at, source): (usize, &IntakeSource)| {
             let mut status = source.shown();
+            status.clock_ahead_ms = self.clock_ahead_ms(at);
             // What is held is not decided: more may be read.
             if status.state == SourceState::Done && waits(source) {
                 status.state = SourceState::Reading;
             }
             status
         };
-        self.sources.iter().map(status).collect()
+        self.sources.iter().enumerate().map(status).collect()
     }
 
     /// Takes over what each source has counted, in the order of the flags.
@@ -182,12 +186,14 @@ impl Intake {
             source.status.state = SourceState::Reading;
         } else {
             source.status.state = SourceState::Connected;
-            source.status.connected_since = Some(now.floor_seconds().get());
+            let since = now.by_clock(self.wall_ahead);
+            source.status.connected_since = Some(since.floor_seconds().get());
             // Nothing is proved of the line yet.
             (source.proof.received, source.proof.timed) = (false, false);
             source.proof.lacks.clear();
             source.proof.checked = 0;
         }
+        source.connection += 1;
         (source.status.why, source.status.down_since) = (None, None);
         source.up_since_frame = true;
         source.report.up();
@@ -216,7 +222,8 @@ impl Intake {
         source.is_absent = outage.is_absent;
         source.report.down(outage.why.clone(), outage.is_ours);
         source.status.why = Some(outage.why);
-        let since = outage.since.floor_seconds().get();
+        let since = outage.since.by_clock(self.wall_ahead);
+        let since = since.floor_seconds().get();
         source.status.down_since.get_or_insert(since);
         self.receives(at, None);
         let source = &mut self.sources[at];
@@ -313,14 +320,15 @@ impl Intake {
     ) -> Result<(), Conflict> {
         let source = &mut self.sources[usize::from(id.0)];
         if source.settings.format.carries_whole_calls() {
-            let taken = self.whole.take(source, frame);
+            let taken = self.whole.take(source, frame, self.wall_ahead);
             if let Some(Op::Unreadable(unread)) = &taken {
                 self.ops.extend(read_again::count_newer(&unread.why));
             }
             self.ops.extend(taken);
             return Ok(());
         }
-        source.note(frame);
+        source.note(frame, self.wall_ahead);
+        let line = source.line(id, frame);
         if let Some(why) = source.fault_of(frame) {
             self.ops.push(source.set_aside(frame, why));
             return Ok(());
@@ -352,7 +360,7 @@ impl Intake {
             if let Some(pbx) = self.pbxes.get_mut(&source.settings.pbx)
                 && let Some(second) = &mut pbx.second
             {
-                second.on_event(&event, frame.arrived);
+                second.on_event(&event, frame.arrived, line);
             }
             return Ok(());
         }
@@ -393,7 +401,12 @@ impl Intake {
             }
         }
         let known = |unique: &str| finished(&name, unique);
-        pbx.assembler.timing(Timing { kept, order });
+        pbx.assembler.timing(Timing {
+            line,
+            wall_ahead: self.wall_ahead,
+            kept,
+            order,
+        });
         if let Some(counter) = pbx.on_event(&event, arrived, known) {
             self.ops.push(Op::count(counter, 1));
         }
@@ -481,7 +494,8 @@ impl Intake {
     pub fn take(&mut self, people: &People, now: EventTime) -> Batch {
         let mut ops = std::mem::take(&mut self.ops);
         let (held, rules) = (self.is_held(), &self.settings.rules);
-        let judge = |call: &_, pbx: &str| journal::judge(call, pbx, rules, people, now);
+        let wall = now.by_clock(self.wall_ahead);
+        let judge = |call: &_, pbx: &str| journal::judge(call, pbx, rules, people, wall);
         if !held {
             ops.extend(self.whole.judged(judge));
         }
@@ -501,7 +515,7 @@ impl Intake {
             pbx.count(&mut ops);
         }
         let trunks = &rules.trunks;
-        self.unmatched.prune(now, |pbx, prefix| {
+        self.unmatched.prune(wall, |pbx, prefix| {
             trunks.take_in(pbx, prefix) || people.knows(&unmatched::device(prefix), trunks, pbx)
         });
         ops.extend(self.unmatched.take());
@@ -509,7 +523,7 @@ impl Intake {
         let mut verdicts = Vec::new();
         for (at, source) in self.sources.iter_mut().enumerate() {
             let id = SourceId(u16::try_from(at).unwrap_or(u16::MAX));
-            ops.extend(source.last_received_op());
+            ops.extend(source.last_received_op(self.wall_ahead));
             // Calls that wait for our clock are kept by nobody but their source.
             if held && source.settings.format.carries_whole_calls() {
                 continue;

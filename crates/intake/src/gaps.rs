@@ -5,7 +5,7 @@
 //! them.
 
 use crate::{Gap, Intake, IntakeSource, SourceSettings, pbx::pbx_of, report::News};
-use callbridge_call::{EventTime, Mark, Patience, PbxEvent, Reception};
+use callbridge_call::{ClockDifference, EventTime, Mark, Patience, PbxEvent, Reception};
 use callbridge_formats::Format;
 use callbridge_model::status::{self, SourceState};
 use callbridge_source::SourceId;
@@ -25,10 +25,13 @@ impl IntakeSource {
     /// Operation that stores until when nothing of the source is missing, in one commit with its
     /// events; `None` when that is stored already, and for files and queues, which keep it
     /// themselves.
-    pub(super) fn last_received_op(&mut self) -> Option<Op> {
+    pub(super) fn last_received_op(&mut self, wall_ahead: ClockDifference) -> Option<Op> {
         let kept = self.settings.forgets || self.settings.is_stream_of_calls();
         let more = std::mem::take(&mut self.is_unstored) && kept;
-        let received = self.last_received.filter(|_| more)?;
+        if !more {
+            return None;
+        }
+        let received = self.last_received?.by_clock(wall_ahead);
         let key = Intake::last_received_key(&self.settings.shown);
         Some(Op::meta(key, received.micros().to_string()))
     }
@@ -60,6 +63,8 @@ impl Intake {
 
     /// Ends the gap of this source that lasts, or one that begins and ends here; counted once.
     fn gap_ends(&mut self, at: usize, from: EventTime, until: EventTime, why: Option<String>) {
+        let from = from.by_clock(self.wall_ahead);
+        let until = until.by_clock(self.wall_ahead);
         let source = &mut self.sources[at];
         source.gap_since = None;
         source.status.gaps += 1;
@@ -203,7 +208,8 @@ impl Intake {
         self.each_pbx(at, |pbx| pbx.back(now));
         let pbx = &self.sources[at].settings.pbx;
         if !self.since.contains_key(pbx) {
-            let since = Op::meta(Self::since_key(pbx), now.micros().to_string());
+            let wall = now.by_clock(self.wall_ahead);
+            let since = Op::meta(Self::since_key(pbx), wall.micros().to_string());
             self.ops.push(since);
             self.since.insert(pbx.clone(), now);
             if let Some(pbx) = self.pbxes.get_mut(pbx)
@@ -277,7 +283,7 @@ impl Intake {
         let greeting = source.up_since_frame;
         match mark {
             Mark::ListEnd | Mark::Restarted { .. } | Mark::Alive { .. } => return true,
-            Mark::Shutdown => {
+            Mark::Shutdown { .. } => {
                 // What comes next is a login, or nothing.
                 source.gap_since = source.gap_since.or(Some(arrived));
                 return true;

@@ -10,6 +10,7 @@
 //! | `catch_up` | the second account of its calls (`--catch-up`), which `pbx` joins to the first |
 //! | [`mod@under_way`] | calls that go on: under which names the spool keeps them; what they are |
 //! | `proof` | what proves that a source receives events, and what its account lacks |
+//! | `clocks` | what a line reports of the PBX's clock, and its difference to ours |
 //! | `gaps` | where each gap begins and ends, and whose calls it touches |
 //! | [`gap_log`] | the last of them, kept for `status` |
 //! | [`unmatched`] | channels of no trunk that carried outside numbers, kept for `status` |
@@ -26,6 +27,7 @@ mod catch_up;
 mod catch_up_tests;
 #[cfg(test)]
 mod clock_tests;
+mod clocks;
 pub mod core;
 pub mod gap_log;
 mod gaps;

@@ -3,8 +3,8 @@
 
 use super::catch_up::Second;
 use callbridge_call::{
-    Assembler, AssemblyCounts, Decision, Direction, EventTime, FinishedCall, Folder, Kind,
-    Knowledge, PbxEvent, UniqueId,
+    Assembler, AssemblyCounts, ClockDifference, Decision, Direction, EventTime, FinishedCall,
+    Folder, Kind, Knowledge, PbxEvent, UniqueId,
 };
 use callbridge_model::status::SourceStatus;
 use callbridge_spool::{Known, Op};
@@ -20,7 +20,7 @@ pub(super) const REUSED: &str = "reused_ids";
 const ROUNDS_MAX: usize = 64;
 /// Longer than anything is waited for.
 const FOREVER: Duration = Duration::from_secs(86_400 * 365);
-/// The PBX's clock and ours may be so far apart.
+/// Times of a call and of a gap can differ by this much, because one of them is not exact.
 const CLOCKS_APART: Duration = Duration::from_secs(5);
 /// Times remembered of one PBX.
 const TIMES_MAX: usize = 64;
@@ -46,6 +46,8 @@ pub(super) struct Pbx {
     pub(super) just_finished: BTreeMap<String, Known>,
     /// Spans in which nobody listened to it.
     outages: Outages,
+    /// How far its clock was ahead of ours before the last of them.
+    clock_ahead: Option<ClockDifference>,
     /// The second account of its calls (`--catch-up`).
     pub(super) second: Option<Second>,
 }
@@ -59,12 +61,14 @@ impl Pbx {
             finished: Vec::new(),
             just_finished: BTreeMap::new(),
             outages: Outages::default(),
+            clock_ahead: None,
             second: None,
         }
     }
 
     /// Begins an outage: events after `since` may be missing.
     pub(super) fn lost(&mut self, since: EventTime) {
+        self.clock_ahead = self.assembler.clock_ahead().or(self.clock_ahead);
         self.assembler.lost(since);
         self.outages.begins(since);
     }
@@ -158,7 +162,7 @@ impl Pbx {
         let AssemblyCounts {
             doubled,
             late,
-            clock_clamped,
+            clock_set,
             unidentified,
             facts_dropped,
             ghosts,
@@ -170,7 +174,7 @@ impl Pbx {
         let counts = [
             ("doubled", doubled),
             ("late", late),
-            ("clock_clamped", clock_clamped),
+            ("clock_set", clock_set),
             ("unidentified", unidentified),
             ("facts_dropped", dropped),
             ("ghosts", ghosts),
@@ -210,8 +214,10 @@ impl Pbx {
             return;
         };
         let since = second.since;
+        let ahead = self.clock_ahead.unwrap_or_default();
         for call in second.take_finished() {
-            if since.is_none_or(|since| call.started >= since) {
+            let started = call.started.by_clock(ahead.reversed());
+            if since.is_none_or(|since| started >= since) {
                 second.reconciler.on_second(call, now);
             }
         }
@@ -241,7 +247,8 @@ impl Pbx {
                     call: known.letter,
                 })
         };
-        let covers = |call: &FinishedCall| self.outages.covers(call);
+        let ahead = self.clock_ahead.unwrap_or_default();
+        let covers = |call: &FinishedCall| self.outages.covers(call, ahead);
         // What the primary knows to be over, the second account may never tell the end of.
         let goes_on = |id: &str| self.assembler.in_doubt(id).is_some();
         let is_open = |id: &UniqueId| {
@@ -297,11 +304,14 @@ impl Outages {
         }
     }
 
-    /// Nobody listened from the call's beginning to its end.
-    fn covers(&self, call: &FinishedCall) -> bool {
+    /// No one listened from the call's beginning to its end. The clock of its PBX is `ahead` of
+    /// ours.
+    fn covers(&self, call: &FinishedCall, ahead: ClockDifference) -> bool {
+        let started = call.started.by_clock(ahead.reversed());
+        let ended = call.ended.by_clock(ahead.reversed());
         self.0.iter().any(|(since, until)| {
-            let ended = |until: EventTime| call.ended <= until.plus(CLOCKS_APART);
-            call.started.plus(CLOCKS_APART) >= *since && until.is_none_or(ended)
+            let ended_before = |until: EventTime| ended <= until.plus(CLOCKS_APART);
+            started.plus(CLOCKS_APART) >= *since && until.is_none_or(ended_before)
         })
     }
 }

@@ -19,8 +19,7 @@ const GROUP_ITEMS_MAX: usize = 4_096;
 const GROUP_BYTES_MAX: usize = 8 << 20;
 /// Between two tries of a commit that the disk refuses.
 const DISK_RETRY: Duration = Duration::from_secs(2);
-/// The loop wakes at least this often, so that a call's deadline is never missed by a wall clock
-/// that was set back.
+/// The loop wakes at least this often, so a change of the wall clock is soon noticed.
 const IDLE_WAKE: Duration = Duration::from_secs(1);
 
 /// The people in force, replaced as a whole when a list changes.
@@ -84,8 +83,9 @@ impl Shell {
     pub async fn run(mut self) -> anyhow::Result<()> {
         loop {
             self.pulse.beat();
-            let (now, deadline) = (clock::now().wall, self.intake.next_deadline());
-            let wake = deadline.map_or(IDLE_WAKE, |at| at.since(now));
+            self.set_clocks();
+            let deadline = self.intake.next_deadline();
+            let wake = deadline.map_or(IDLE_WAKE, |at| at.since(clock::steady()));
             let wake = wake.clamp(Duration::from_millis(1), IDLE_WAKE);
             // Nothing where every source is gone; an error where a deadline comes first.
             let first = tokio::time::timeout(wake, self.ring.next()).await;
@@ -94,7 +94,8 @@ impl Shell {
                 self.take(source, item)?;
                 self.fill()?;
             }
-            let now = clock::now().wall;
+            self.set_clocks();
+            let now = clock::steady();
             if over {
                 self.intake.ends(now);
             }
@@ -133,6 +134,16 @@ impl Shell {
         }
     }
 
+    /// Reports to the intake how far the wall clock is from the clock of arrivals, which begins
+    /// again when the wall clock was wrong and has been set.
+    fn set_clocks(&mut self) {
+        let right_from = self.intake.settings.clock_right_from;
+        if clock::steady() < right_from && clock::now().wall >= right_from {
+            clock::set_steady();
+        }
+        self.intake.set_wall_ahead(clock::wall_ahead());
+    }
+
     /// Whatever else is there already goes into the same commit.
     fn fill(&mut self) -> anyhow::Result<()> {
         let (mut items, mut bytes) = (1, 0);
@@ -152,7 +163,7 @@ impl Shell {
     fn take(&mut self, source: SourceId, item: Item) -> anyhow::Result<()> {
         match item {
             Item::Up => {
-                self.intake.up(source, clock::now().wall);
+                self.intake.up(source, clock::steady());
                 self.views.seen_up.send_if_modified(|seen| {
                     let place = seen.get_mut(usize::from(source.0));
                     place.is_some_and(|up| !std::mem::replace(up, true))
@@ -160,13 +171,19 @@ impl Shell {
             }
             Item::Down(outage) => self.intake.down(source, outage),
             Item::MissingRight(lack) => self.intake.lacks(source, lack),
+            Item::Pong {
+                at,
+                asked,
+                answered,
+            } => self.intake.pong(source, at, asked, answered),
+            Item::Stalled(is_stalled) => self.intake.stalled(source, is_stalled),
             Item::EventsFlow => self.intake.events_flow(source),
             Item::Mark { mark, arrived } => self.intake.on_mark(source, mark, "", arrived),
-            Item::Gap { why } => self.intake.gap(source, &why, clock::now().wall),
-            Item::Replaced { why } => self.intake.replaced(source, why, clock::now().wall),
+            Item::Gap { why } => self.intake.gap(source, &why, clock::steady()),
+            Item::Replaced { why } => self.intake.replaced(source, why, clock::steady()),
             Item::Idle { position } => {
                 self.intake.read_to(source, &position);
-                self.intake.at_end(source, clock::now().wall);
+                self.intake.at_end(source, clock::steady());
                 // A file of which nothing was read: is it written as it is said to be? Looked at
                 // beside the loop, for the disk may hang.
                 if self.intake.has_read_nothing(source) {
@@ -209,18 +226,18 @@ impl Shell {
                  for internal; name it with --trunk, or in --employees if it is a telephone"
             );
         }
-        for (source, news) in self.intake.take_news(clock::now().wall) {
+        for (source, news) in self.intake.take_news(clock::steady()) {
             news.log(&source);
         }
     }
 
     async fn commit(&mut self) -> anyhow::Result<()> {
         let people = self.people_in_force();
-        let (memory, now) = (&mut self.memory, clock::now().wall);
+        let (memory, now) = (&mut self.memory, clock::steady());
         let mut finished = |pbx: &str, id: &str| memory.finished(pbx, id);
         self.intake.reconcile(now, &mut finished);
         self.report();
-        let Batch { ops, verdicts } = self.intake.take(&people, clock::now().wall);
+        let Batch { ops, verdicts } = self.intake.take(&people, clock::steady());
         if !ops.is_empty() {
             self.log(&ops);
             let waiting = waiting(&ops);
@@ -271,7 +288,7 @@ impl Shell {
         if paused {
             tracing::info!("the state can be written again; intake goes on");
             self.verdicts.iter().for_each(|it| it.pause(false));
-            self.intake.resumes(clock::now().wall);
+            self.intake.resumes(clock::steady());
         }
         Ok(done)
     }

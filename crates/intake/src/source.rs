@@ -1,10 +1,10 @@
 //! One source: its decoder, where it stands, and what is still to be told to it.
 
 use crate::{Memory, Settings, SourceSettings, proof::Proof, report::Report, written};
-use callbridge_call::EventTime;
+use callbridge_call::{ClockDifference, EventTime, Line};
 use callbridge_formats::{Decoder, MESSAGE_BYTES_MAX};
 use callbridge_model::status::{self, SourceState};
-use callbridge_source::{CountsNow, Frame, Position};
+use callbridge_source::{CountsNow, Frame, Position, SourceId};
 use callbridge_spool::{Op, PublishedBy, UnreadableBytes};
 
 /// So many messages of a source are looked at for another format, before the first that is read.
@@ -17,6 +17,8 @@ pub(super) struct IntakeSource {
     pub(super) status: status::SourceStatus,
     /// It is a file that is not there: nothing that its PBX tells waits in it.
     pub(super) is_absent: bool,
+    /// Counts its connections.
+    pub(super) connection: u64,
     pub(super) last_mark: Option<EventTime>,
     pub(super) up_since_frame: bool,
     /// Arrival of its newest frame, or a later moment up to which nothing is missing.
@@ -73,6 +75,7 @@ impl IntakeSource {
             },
             settings,
             is_absent: false,
+            connection: 0,
             last_mark: None,
             up_since_frame: true,
             gap_since: None,
@@ -88,13 +91,31 @@ impl IntakeSource {
         }
     }
 
-    /// Notes the arrival and position of a frame.
-    pub(super) fn note(&mut self, frame: &Frame) {
+    /// Returns the connection or file of a frame, if the order of events in it shows anything.
+    pub(super) fn line(&self, id: SourceId, frame: &Frame) -> Option<Line> {
+        let settings = &self.settings;
+        let is_ordered = settings.forgets || settings.file;
+        if !is_ordered || settings.format.is_of_broker() {
+            return None;
+        }
+        let connection = match &frame.position {
+            Some(Position::File(position)) => position.inode,
+            Some(Position::Stream(_)) | None => self.connection,
+        };
+        Some(Line {
+            source: id.0,
+            connection,
+        })
+    }
+
+    /// Notes the arrival and position of a frame; our wall clock is `wall_ahead` of arrivals.
+    pub(super) fn note(&mut self, frame: &Frame, wall_ahead: ClockDifference) {
         self.through = Some(frame.seq);
         self.received_before = self.last_received;
         self.last_received = self.last_received.max(Some(frame.arrived));
         self.is_unstored = true;
-        self.status.last_event_at = Some(frame.arrived.floor_seconds().get());
+        let arrived = frame.arrived.by_clock(wall_ahead);
+        self.status.last_event_at = Some(arrived.floor_seconds().get());
         if self.settings.file {
             self.status.state = SourceState::Reading;
         }

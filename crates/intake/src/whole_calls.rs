@@ -7,7 +7,7 @@
 //! they are about: what is stored of them follows the calls of the same batch.
 
 use crate::{IntakeSource, owners::Owners};
-use callbridge_call::{Decoded, EventTime, FinishedCall, ReportedCall};
+use callbridge_call::{ClockDifference, Decoded, EventTime, FinishedCall, ReportedCall};
 use callbridge_formats::message::{MessageKind, Outcomes, WebhookMessage};
 use callbridge_model::Judged;
 use callbridge_source::Frame;
@@ -44,8 +44,13 @@ pub(super) struct WholeCalls {
 
 impl WholeCalls {
     /// Takes one message in; what is to be stored with it.
-    pub(super) fn take(&mut self, source: &mut IntakeSource, frame: &Frame) -> Option<Op> {
-        source.note(frame);
+    pub(super) fn take(
+        &mut self,
+        source: &mut IntakeSource,
+        frame: &Frame,
+        wall_ahead: ClockDifference,
+    ) -> Option<Op> {
+        source.note(frame, wall_ahead);
         let taken = self.read(source, frame);
         taken.unwrap_or_else(|why| Some(source.set_aside(frame, why)))
     }

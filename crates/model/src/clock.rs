@@ -1,6 +1,7 @@
 //! The one place that reads clocks. Cores are handed a [`Now`].
 
-use callbridge_call::EventTime;
+use callbridge_call::{ClockDifference, EventTime};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A moment on both clocks that matter.
@@ -66,6 +67,39 @@ pub fn now() -> Now {
         u32::try_from(boot.tv_nsec).unwrap_or(0),
     );
     Now { wall, boot }
+}
+
+/// The offset of the steady clock to the boot clock in microseconds; `NOT_SET` before its first
+/// use.
+static STEADY: AtomicI64 = AtomicI64::new(NOT_SET);
+const NOT_SET: i64 = i64::MIN;
+
+/// Reads the steady clock: it showed the same as the wall clock when it was first read or last set,
+/// and goes on with the boot clock since. It never steps, so arrivals of events are by this clock.
+pub fn steady() -> EventTime {
+    steady_at(now())
+}
+
+/// Returns how far the wall clock is ahead of the steady clock: by how much it was set since.
+pub fn wall_ahead() -> ClockDifference {
+    let now = now();
+    ClockDifference::between(now.wall, steady_at(now))
+}
+
+/// Sets the steady clock to the wall clock, which was wrong before.
+pub fn set_steady() {
+    STEADY.store(now().offset().micros(), Ordering::SeqCst);
+}
+
+fn steady_at(now: Now) -> EventTime {
+    let wall = now.offset().micros();
+    let first = STEADY.compare_exchange(NOT_SET, wall, Ordering::SeqCst, Ordering::SeqCst);
+    let offset = match first {
+        Ok(_) => wall,
+        Err(known) => known,
+    };
+    let boot = i64::try_from(now.boot.as_micros()).unwrap_or(i64::MAX);
+    EventTime::from_micros(boot.saturating_add(offset))
 }
 
 /// The kernel's id of this boot (`/proc/sys/kernel/random/boot_id`): a moment since boot means

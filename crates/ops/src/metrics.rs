@@ -230,6 +230,12 @@ fn sources(all: &mut Registry, seen: &Observed) {
     let last = (sources.iter()).filter_map(|it| Some((source_label(it), it.last_event_at?)));
     let help = "Arrival of the source's last event";
     gauges(all, "source_last_event_timestamp_seconds", help, last);
+    let differences = sources.iter().filter_map(|it| {
+        let seconds = it.clock_ahead_ms? / 1_000;
+        Some((source_label(it), seconds))
+    });
+    let help = "By how much the clock of the source's PBX is ahead of this machine's";
+    gauges(all, "source_clock_ahead_seconds", help, differences);
     let mut gaps: Vec<_> = seen.status.gaps.iter().collect();
     gaps.sort_by_key(|gap| gap.to);
     let name = |gap: &SourceGap| label("source", seen.status.name_of(&gap.source));
@@ -435,7 +441,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Every name that dashboards and the alert rules rely on.
-    const PROMISED: [&str; 22] = [
+    const PROMISED: [&str; 23] = [
         "callbridge_calls{book=\"journaled\"} 3",
         "callbridge_requests_total{endpoint=\"submit\",verdict=\"submitted\"} 4",
         "callbridge_budget_slots{state=\"free\"} 48",
@@ -443,6 +449,7 @@ mod tests {
         "callbridge_source_up{source=\"hq/ami\"} 0",
         "callbridge_source_events_total{source=\"hq/ami\",result=\"read\"} 7",
         "callbridge_source_last_event_timestamp_seconds{source=\"hq/ami\"} 1795151317",
+        "callbridge_source_clock_ahead_seconds{source=\"hq/ami\"} -12",
         "callbridge_gaps_total{source=\"hq/ami\"} 2",
         "callbridge_last_gap_timestamp_seconds{source=\"hq/ami\"} 1795151300",
         "callbridge_dead_letters{reason=\"failed\"} 1",
@@ -477,6 +484,7 @@ mod tests {
             pbx: "hq".into(),
             gaps: 2,
             last_event_at: Some(1_795_151_317),
+            clock_ahead_ms: Some(-12_300),
             ..Default::default()
         }];
         seen.status.unmatched = vec![status::Unmatched {

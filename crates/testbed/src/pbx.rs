@@ -20,6 +20,12 @@ use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
+/// An answer to `Login` that keeps the visitor out.
+pub const NOT_YET: &str = "Response: Error\nActionID: {id}\nMessage: Authentication failed\n\n";
+/// An answer to `Login` that lets the visitor in.
+pub const COME_IN: &str = "Response: Success\nActionID: {id}\nMessage: Authentication accepted\n\n\
+                       Event: FullyBooted\nPrivilege: system,all\nStatus: Fully Booted\n\n";
+
 /// The secret that an AMI line asks for.
 pub const SECRET: &str = "secret of the manager";
 /// What an MD5 login hashes together with the secret.

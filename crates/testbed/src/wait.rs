@@ -38,6 +38,11 @@ async fn within<T>(deadline: Duration, what: &str, future: impl Future<Output = 
     }
 }
 
+/// Blocks this thread for a while, with every task that runs on it.
+pub fn stand_still(time: Duration) {
+    std::thread::sleep(time);
+}
+
 /// Lets time pass: a fault lasts, a kill comes at any moment. Nothing is asserted about it.
 pub async fn pass(time: Duration) {
     let _ = timeout(time, std::future::pending::<()>()).await;

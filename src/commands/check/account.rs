@@ -8,6 +8,7 @@ use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::{Account, CallProof};
 use callbridge_mapping::LeadRule;
 use callbridge_model::Code;
+use callbridge_model::status::clock_difference;
 use callbridge_source::Transport;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,6 +30,7 @@ pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> 
         filter(&url, account, conf).unwrap_or_else(|| events(&url, account, conf)),
         times(&url, account, conf),
     ]);
+    found.extend(clock(&url, account));
     found.extend(variables(&url, &wanted, account, conf));
     found
 }
@@ -47,6 +49,14 @@ pub(crate) fn unknown(flag: &SourceConfig) -> Option<CheckFinding> {
         Transport::Ami { .. } | Transport::Esl { .. } | Transport::File { .. } => return None,
     };
     Some(well(format!("events of {}", short(flag)), what))
+}
+
+/// A difference of the PBX's clock to this machine's of more than 5 s.
+fn clock(url: &str, account: &Account) -> Option<CheckFinding> {
+    let ahead = account.clock_ahead?;
+    let what = clock_difference(ahead.micros() / 1_000)?;
+    let todo = "set both clocks by NTP";
+    Some(advice(format!("clock of {url}"), what, todo))
 }
 
 /// The settings that `manager.conf` has for this account, if the PBX runs on this machine.

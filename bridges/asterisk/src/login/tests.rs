@@ -116,7 +116,7 @@ fn each_event_has_a_filter_of_its_own_and_calls_come_once_all_are_sent() {
     assert!(heard.iter().all(|it| *it == Action::Wait), "{heard:?}");
     assert!(login.is_filtered() && login.filters.denied == 0);
     let id = |n: usize| format!("Action: Ping\r\nActionID: callbridge-{n}\r\n\r\n");
-    assert_eq!(login.ping().bytes(), id(actions.len() + 3).as_bytes());
+    assert_eq!(login.ping().1.bytes(), id(actions.len() + 3).as_bytes());
     let pong = b"Response: Success\r\nActionID: callbridge-99\r\nPing: Pong\r\n";
     assert_eq!(login.on_frame(pong), Action::Pass);
 }

@@ -199,7 +199,9 @@ fn a_listed_channel_tells_its_ids_and_its_bridge() {
         };
         assert_eq!(event.channel.uniqueid, "1795151317.146");
         let bridge = "b-7".into();
-        assert_eq!((event.at, event.kind), (None, Kind::Listed { bridge }));
+        let state = ChannelState::Up;
+        let kind = Kind::Listed { bridge, state };
+        assert_eq!((event.at, event.kind), (None, kind));
     });
 }
 
@@ -222,7 +224,13 @@ fn the_beginning_and_the_end_of_the_stream_are_marked() {
         ),
         (
             "Event: Shutdown\nShutdown: Cleanly\nRestart: False\n",
-            Mark::Shutdown,
+            Mark::Shutdown { at: None },
+        ),
+        (
+            "Event: Shutdown\nTimestamp: 1795151317.5\nShutdown: Cleanly\n",
+            Mark::Shutdown {
+                at: Some(EventTime::from_micros(1_795_151_317_500_000)),
+            },
         ),
         (
             "Response: Success\nActionID: 1\nMessage: Authentication accepted\n",

@@ -12,7 +12,7 @@ use super::Assembler;
 use super::index::in_order;
 use crate::facts::{OpenCall, UnobservedTime};
 use crate::resolve::EndReason;
-use crate::{CLOCK_TOLERANCE, EventTime, Mark, Settings, UniqueId};
+use crate::{EventTime, Mark, Settings, UniqueId};
 use std::collections::BTreeSet;
 
 /// A call that was open in such a gap alone is likely to be a long talk: it is waited for so much
@@ -81,15 +81,9 @@ impl OpenCall {
 
     /// Returns the moments from which on no events were received, by the clock of the events.
     fn cuts(&self) -> Vec<EventTime> {
-        let (latest, arrived) = (self.times.latest, self.times.latest_arrived);
-        let same = latest.apart(arrived) <= CLOCK_TOLERANCE;
-        let of_events = |at: EventTime| match (same, latest < arrived) {
-            (true, _) => at,
-            (false, true) => at.minus(arrived.since(latest)),
-            (false, false) => at.plus(latest.since(arrived)),
-        };
-        let cuts = self.gaps.blinds.iter().map(|blind| of_events(blind.from));
-        cuts.collect()
+        let ahead = self.times.clock_ahead;
+        let blinds = self.gaps.blinds.iter();
+        blinds.map(|blind| blind.from.by_clock(ahead)).collect()
     }
 
     /// Ends all channels of the call with their process, at its `last` sign of life where that is
@@ -163,9 +157,10 @@ impl Assembler {
     /// A mark in the stream: what happened between the last event and it may be missed.
     pub(super) fn on_mark(&mut self, mark: Mark, arrived: EventTime) {
         match mark {
-            Mark::Shutdown => {
-                let at = Some(self.there(arrived));
-                self.end_each(|_| true, |call| call.all_gone(at, arrived));
+            Mark::Shutdown { at } => {
+                let moment =
+                    |call: &OpenCall| at.unwrap_or(arrived.by_clock(call.times.clock_ahead));
+                self.end_each(|_| true, |call| call.all_gone(Some(moment(call)), arrived));
             }
             Mark::LoggedIn => {
                 // A list that the line broke off told of another time.
@@ -187,7 +182,7 @@ impl Assembler {
                 began,
                 channels,
             } => {
-                self.on_sign(process, stamp, began, at, (at, arrived));
+                self.on_sign(process, stamp, began, at, arrived);
                 self.beats((process, began), at, arrived);
                 if let Some(channels) = channels {
                     self.end_forgotten(process, channels, at, arrived);
@@ -213,14 +208,6 @@ impl Assembler {
             !began.is_some_and(goes_on)
         };
         self.end_each(before, |call| call.end_with_process(None, arrived));
-    }
-
-    /// Translates our clock's `arrived` into the clock of the events.
-    fn there(&self, arrived: EventTime) -> EventTime {
-        match (self.stream.at, self.stream.at_arrived) {
-            (Some(stream), Some(event)) if stream.apart(event) > CLOCK_TOLERANCE => stream,
-            _ => arrived,
-        }
     }
 
     /// Ends those of the calls that are not over yet, in this way.

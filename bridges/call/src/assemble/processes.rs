@@ -201,22 +201,22 @@ impl Assembler {
         }
     }
 
-    /// A process gave a sign of life, which counts as of `at`: something happened at `told_at` by
-    /// its own clock, or, where it tells since when it lives, that it does.
+    /// Takes a sign of life of a process: something happened at `at` by its clock, or it reports
+    /// when it `began`.
     pub(super) fn on_sign(
         &mut self,
         process: u64,
         stamp: Option<EventStamp>,
         began: Option<EventTime>,
-        told_at: EventTime,
-        (at, arrived): (EventTime, EventTime),
+        at: EventTime,
+        arrived: EventTime,
     ) {
         let sign = sign(&mut self.processes, process, at, arrived);
         let Some(stamp) = stamp else { return };
         let by_number = sign.counter.counts(stamp);
         let by_time = match began {
             Some(began) => sign.counter.beats(stamp, began),
-            None => sign.counter.is_stamped_before(told_at, stamp),
+            None => sign.counter.is_stamped_before(at, stamp),
         };
         if !by_number && !by_time {
             return;

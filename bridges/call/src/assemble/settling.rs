@@ -15,7 +15,7 @@ const BEGINNING_WAIT: Duration = Duration::from_secs(60);
 ///
 /// | the call | by our clock | by the stream |
 /// |---|---|---|
-/// | was told as it happened | `clock` | – |
+/// | is reported as it happens | `clock` | or `stream`, unless its CDR comes by a way of its own |
 /// | is one of a backlog | else, `clock`, once the stream is quiet | `stream` |
 /// | waits for a CDR by a way of its own | the same, and `arrived` | `stream` and `arrived` |
 /// | is scraps, which are none so far | – | `stream` |
@@ -63,13 +63,17 @@ impl Deadline {
     ) -> Self {
         let (settle, times) = (settings.settle, &call.times);
         let arrived = arrived.plus(wait);
+        let is_cdr_apart = settings.cdr_apart && wait > settle;
         if times.live {
+            // Events of a line that stalled arrive at once: only the stream shows the time between.
+            let stream = quiet_since.plus(wait);
             return Self {
                 clock: Some((arrived, None)),
-                ..Self::default()
+                stream: (!is_cdr_apart).then_some(stream),
+                arrived: None,
             };
         }
-        let arrived = (settings.cdr_apart && wait > settle).then_some(arrived);
+        let arrived = is_cdr_apart.then_some(arrived);
         // The rest of a backlog may still be on its way.
         let quiet = arrived.map_or(wait, |_| settle);
         let at = arrived.max(Some(times.latest_arrived.plus(quiet)));
@@ -155,7 +159,9 @@ impl Settling {
         let backlog = stream.into_iter().flat_map(|at| self.by_stream.until(at));
         let has_come = |key: &u64| stream >= self.deadlines[key].stream;
         let apart = self.apart.until(now).filter(has_come);
-        in_order(live.chain(backlog).chain(apart))
+        let mut due = in_order(live.chain(backlog).chain(apart));
+        due.dedup();
+        due
     }
 
     /// Returns the calls finished by our own clock, when something of the stream arrived last at
@@ -197,9 +203,9 @@ mod tests {
         let quiet = (0..3_u64).prop_map(Duration::from_secs);
         let backlog = (time(), time(), quiet, option::of(time()));
         prop_oneof![
-            time().prop_map(|at| Deadline {
+            (time(), option::of(time())).prop_map(|(at, stream)| Deadline {
                 clock: Some((at, None)),
-                stream: None,
+                stream,
                 arrived: None,
             }),
             backlog.prop_map(|(stream, at, quiet, arrived)| Deadline {
@@ -219,8 +225,10 @@ mod tests {
     fn is_due(deadline: Deadline, now: EventTime, stream: Option<EventTime>) -> bool {
         let come = |at: EventTime| stream.is_some_and(|stream| stream >= at);
         match (deadline.stream, deadline.clock) {
+            (stream, Some((at, None))) => now >= at || stream.is_some_and(come),
             (Some(stream), _) => come(stream) && deadline.arrived.is_none_or(|at| now >= at),
-            (None, clock) => clock.is_some_and(|(at, _)| now >= at),
+            (None, Some((at, Some(_)))) => now >= at,
+            (None, None) => false,
         }
     }
 

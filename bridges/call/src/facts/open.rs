@@ -169,12 +169,16 @@ impl OpenCall {
         let before = leg.facts.len();
         outcome.effect = leg.on_event(at, event, room);
         outcome.changed |= self.ties.note_linkedid(leg, at, &event.channel);
-        // Of a bridge never heard of nobody knows whether it joins who is in it.
-        if let Kind::Listed { bridge } = &event.kind
+        if let Kind::Listed { bridge, state } = &event.kind
             && room
-            && self.ties.bridges.contains(bridge.as_ref())
         {
-            leg.is_in(at, bridge);
+            // No one knows whether an unknown bridge joins the channels in it. In a call that began
+            // unheard, and is incomplete for that, it probably does.
+            if !known {
+                leg.begin_from_list(at, bridge, *state);
+            } else if self.ties.bridges.contains(bridge.as_ref()) {
+                leg.is_in(at, bridge);
+            }
         }
         let gained = leg.facts.len() - before;
         let lost = outcome.effect == Effect::Learned && gained == 0 && !room;

@@ -1,15 +1,17 @@
 //! When an open call was heard of, by the clock of its events and by our own, and the times in
 //! which nobody listened.
 
-use crate::{CLOCK_TOLERANCE, EventStamp, EventTime};
+use super::fact::{Fact, FactKind};
+use super::leg::Leg;
+use crate::{ChannelState, ClockDifference, EventStamp, EventTime, Origin, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The moments of a call by which it is judged to be over, or silent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Times {
-    /// Set when the call's first event arrived within 5 s of its own time, and none since came late
-    /// from a source that keeps them.
+    /// Set when the call's events arrive as they happen. From a source that keeps them, each of
+    /// them arrived within 5 s of its own time.
     pub(crate) live: bool,
     /// Time of its first event, and when that arrived.
     pub(crate) opened: EventTime,
@@ -25,8 +27,21 @@ pub(crate) struct Times {
     /// Time at which the last channel hung up or came, in both clocks.
     pub(crate) quiet: EventTime,
     pub(crate) quiet_arrived: EventTime,
-    /// Events of which the time of arrival was taken for their own.
-    pub(crate) clamped: u32,
+    /// How far the clock of the events is ahead of ours, by the event that was delayed least.
+    #[serde(default)]
+    pub(crate) clock_ahead: ClockDifference,
+    /// How far our wall clock was ahead of the clock of arrivals when the call was opened.
+    #[serde(default)]
+    pub(crate) wall_ahead: ClockDifference,
+    /// Set when an event had no time, and its arrival was used.
+    #[serde(default)]
+    pub(crate) by_arrival: bool,
+    /// Set when such an event arrived over a line that was stalled, or the line stalled later.
+    #[serde(default)]
+    pub(crate) stalled: bool,
+    /// Set when the PBX's clock was set while the call was open.
+    #[serde(default)]
+    pub(crate) clock_set: bool,
     /// Time of the last `LINKEDID_END`, by which no channel of the linkedid is left.
     #[serde(default)]
     pub(crate) linkedid_ended: Option<EventTime>,
@@ -45,22 +60,16 @@ impl Times {
             latest: at,
             quiet: at,
             quiet_arrived: arrived,
+            clock_ahead: ClockDifference::between(at, arrived),
             ..Self::default()
-        }
-    }
-
-    /// Returns the moment of an event whose own time does not count: as long after the last as it
-    /// arrived after that, for the two clocks may have been 5 s apart before.
-    pub(crate) fn by_arrival(&self, arrived: EventTime) -> EventTime {
-        match self.latest.apart(self.latest_arrived) <= CLOCK_TOLERANCE {
-            true => self.latest.plus(arrived.since(self.latest_arrived)),
-            false => arrived,
         }
     }
 
     /// An event of this moment arrived.
     pub(crate) fn on_event(&mut self, at: EventTime, arrived: EventTime) {
         self.backwards = at < self.latest;
+        let ahead = ClockDifference::between(at, arrived);
+        self.clock_ahead = self.clock_ahead.max(ahead);
         self.latest = self.latest.max(at);
         self.latest_arrived = self.latest_arrived.max(arrived);
     }
@@ -80,9 +89,27 @@ impl Times {
         self.latest = self.latest.max(other.latest);
         self.latest_arrived = self.latest_arrived.max(other.latest_arrived);
         self.rest(other.quiet, other.quiet_arrived);
-        self.clamped += other.clamped;
+        self.clock_ahead = self.clock_ahead.max(other.clock_ahead);
+        self.by_arrival |= other.by_arrival;
+        self.stalled |= other.stalled;
+        self.clock_set |= other.clock_set;
         self.linkedid_ended = self.linkedid_ended.max(other.linkedid_ended);
         self.untimed += other.untimed;
+    }
+}
+
+impl Leg {
+    /// The PBX lists the channel, whose beginning was not received: its id shows when it was made,
+    /// and the list shows its state and its bridge.
+    pub(crate) fn begin_from_list(&mut self, at: EventTime, bridge: &str, state: ChannelState) {
+        if let Some(epoch) = UniqueId::epoch_in(self.id.as_str()) {
+            self.first = self.first.min(EventTime::from_seconds(epoch));
+        }
+        let state = Fact::new(at, Origin::Channel, FactKind::State(state));
+        self.facts.push(state);
+        if !bridge.is_empty() {
+            self.is_in(at, bridge);
+        }
     }
 }
 

@@ -113,6 +113,7 @@ pub(super) fn finish(
         userfields: distinct(of_legs.chain(call.userfields.iter().map(String::as_str))),
         incomplete: incomplete
             .or_else(|| call.of.is_set_back().then(set_back))
+            .or_else(|| time_unknown(call))
             .or_else(|| beginning_missed(legs, plan))
             .or_else(|| dialler_unobservable(legs, plan))
             .or_else(|| outsider(legs, plan))
@@ -274,18 +275,23 @@ fn clock_set_back(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     plan.customers.iter().any(contradicts).then(set_back)
 }
 
+/// Returns the reason why the times of the call are unknown; `None` if they are right.
+fn time_unknown(call: &OpenCall) -> Option<String> {
+    if call.times.clock_set {
+        return Some("the PBX's clock was set during the call".to_owned());
+    }
+    call.times.stalled.then(|| {
+        "its events carry no times, and the connection to the PBX stalled during the call"
+            .to_owned()
+    })
+}
+
 fn set_back() -> String {
     "the PBX's clock was set back during the call".to_owned()
 }
 
 fn remarks(call: &OpenCall, plan: &Plan) -> Vec<String> {
     let mut remarks = Vec::new();
-    if call.times.clamped > 0 {
-        remarks.push(format!(
-            "event times more than 5 s from their arrival, which was used in their place: {}",
-            call.times.clamped
-        ));
-    }
     if call.size.dropped > 0 {
         let dropped = call.size.dropped;
         remarks.push(format!("events for which there was no room: {dropped}"));

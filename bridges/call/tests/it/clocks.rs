@@ -1,87 +1,201 @@
-//! Event times, arrival times, and which of them counts.
+//! The time of an event is its own, however late it arrives; a clock that was set makes the open
+//! calls incomplete.
 
 use crate::story::{Story, answered_by_101, assembler, channel, customer, moment, seconds};
 use callbridge_call::ChannelState::{Down, Ring};
 use callbridge_call::event::EventStamp;
-use callbridge_call::{EventTime, FinishedCall, PbxEvent};
+use callbridge_call::{
+    Assembler, ClockDifference, EventTime, FinishedCall, Kind, Line, Mark, PbxEvent, Timing,
+};
 use std::time::Duration;
 
-/// The one call of these events, heard at these moments.
-fn received(story: &Story, arrival: impl Fn(usize, EventTime) -> EventTime) -> (FinishedCall, u64) {
-    let mut assembler = assembler();
-    let mut last = moment(0.0);
-    for (i, (at, told)) in story.events.iter().enumerate() {
-        last = arrival(i, *at);
-        assembler.on_event(told, last);
+const LINE: Line = Line {
+    source: 0,
+    connection: 1,
+};
+
+/// The events of a live connection.
+fn live_line() -> Timing {
+    Timing {
+        line: Some(LINE),
+        ..Timing::default()
     }
-    assembler.tick(last.plus(Duration::from_secs(10)));
+}
+
+/// The events of a file.
+fn file() -> Timing {
+    Timing {
+        kept: true,
+        ..live_line()
+    }
+}
+
+fn hear(assembler: &mut Assembler, story: &Story, arrival: impl Fn(usize, EventTime) -> EventTime) {
+    for (i, (at, event)) in story.events.iter().enumerate() {
+        assembler.on_event(event, arrival(i, *at));
+    }
+}
+
+/// The one call of these events, received over a live line at these moments.
+fn received(story: &Story, arrival: impl Fn(usize, EventTime) -> EventTime) -> FinishedCall {
+    let mut assembler = assembler();
+    assembler.timing(live_line());
+    hear(&mut assembler, story, &arrival);
+    let (last, _) = story.events[story.events.len() - 1];
+    let last = arrival(story.events.len() - 1, last);
+    assembler.tick(last.plus(Duration::from_secs(1)));
     let mut calls = assembler.take_finished();
     assert_eq!(calls.len(), 1);
-    (calls.remove(0), assembler.counts.clock_clamped)
+    calls.remove(0)
+}
+
+fn shifted(at: EventTime, seconds: f64) -> EventTime {
+    at.by_clock(ClockDifference::from_micros((seconds * 1e6) as i64))
+}
+
+/// Sets the times of the events from `first` on to what another clock shows.
+fn set_clock(story: &mut Story, first: usize, seconds: f64) {
+    for (_, event) in &mut story.events[first..] {
+        if let PbxEvent::Channel(event) = event {
+            event.at = event.at.map(|at| shifted(at, seconds));
+        }
+    }
 }
 
 fn talk_of_four_seconds() -> Story {
     let (mut story, city, phone) = answered_by_101();
-    story.at(5.0).hangups(&[&phone, &city]);
+    story.at(5.0).leave(&phone, "b1").leave(&city, "b1");
+    story.hangups(&[&phone, &city]);
     story
 }
 
 #[test]
-fn a_call_heard_within_five_seconds_of_its_time_is_live() {
+fn stalled_line_changes_no_value_of_a_call() {
     let story = talk_of_four_seconds();
-    let (near, _) = received(&story, |_, at| at.plus(Duration::from_secs(5)));
-    let (far, clamped) = received(&story, |_, at| at.plus(Duration::from_secs(6)));
-    assert!(near.live && !far.live);
-    assert_eq!(
-        (seconds(&near), seconds(&far), clamped),
-        ((4.0, 5.0), (4.0, 5.0), 0)
-    );
-}
-
-#[test]
-fn in_a_live_call_arrival_wins_over_a_clock_that_jumped() {
-    let mut story = talk_of_four_seconds();
-    // The PBX's clock is set forward by an hour before the hang-ups.
-    let events = story.events.len();
-    for (_, told) in &mut story.events[events - 2..] {
-        if let PbxEvent::Channel(event) = told {
-            event.at = event.at.map(|at| at.plus(Duration::from_secs(3600)));
+    let usual = received(&story, |_, at| at);
+    assert_eq!((seconds(&usual), usual.live), ((4.0, 5.0), true));
+    for stall in [3, 8, 20, 45] {
+        for from in [0.0, 0.5, 1.0, 3.0, 5.0] {
+            let (from, until) = (moment(from), moment(from).plus(Duration::from_secs(stall)));
+            let stalls = |_, at: EventTime| if at >= from { at.max(until) } else { at };
+            assert_eq!(received(&story, stalls), usual, "{stall} s at {from}");
         }
     }
-    let (call, clamped) = received(&story, |_, at| at);
-    assert_eq!((seconds(&call), clamped), ((4.0, 5.0), 2));
-    assert_eq!(
-        call.remarks,
-        ["event times more than 5 s from their arrival, which was used in their place: 2"]
-    );
 }
 
 #[test]
-fn a_clock_that_comes_to_be_more_than_five_seconds_off_turns_no_order_round() {
-    let (mut story, city, phone) = answered_by_101();
-    story.at(5.0).leave(&phone, "b1").leave(&city, "b1");
-    story.hangups(&[&phone, &city]);
-    let events = story.events.len();
-    // Of the leavings and the hang-ups the time of arrival counts, of all before them their own.
-    let off = |i| Duration::from_millis(if i + 4 < events { 4900 } else { 5100 });
-    let (ahead, clamped) = received(&story, |i, at| at.minus(off(i)));
-    assert_eq!(
-        (ahead.answered, seconds(&ahead), clamped),
-        (true, (3.8, 4.8), 4)
-    );
-    let (behind, clamped) = received(&story, |i, at| at.plus(off(i)));
-    assert_eq!(
-        (behind.answered, seconds(&behind), clamped),
-        (true, (4.2, 5.2), 4)
-    );
+fn drained_stall_separates_calls_as_usual() {
+    // A channel comes to the linkedid long after its call was over: no part of that call.
+    let mut story = talk_of_four_seconds();
+    let late = channel("PJSIP/102-00000009", 9).of(&customer(1));
+    story.at(20.0).born(&late, Ring).at(21.0).hangup(&late);
+    for stall in [0, 60] {
+        let until = moment(1.0).plus(Duration::from_secs(stall));
+        let call = received(&story, |_, at| at.max(until));
+        assert_eq!(seconds(&call), (4.0, 5.0), "{stall}");
+    }
 }
 
 #[test]
-fn in_a_live_call_a_line_that_stood_still_changes_nothing_where_events_are_numbered() {
+fn constant_clock_difference_changes_no_value() {
+    let usual = received(&talk_of_four_seconds(), |_, at| at);
+    for off in [-3600.0, -10.0, 10.0, 3600.0] {
+        let story = talk_of_four_seconds();
+        let call = received(&story, |_, at| shifted(at, -off));
+        assert_eq!(call, usual, "{off}");
+    }
+}
+
+#[test]
+fn clock_set_during_a_call_makes_it_incomplete() {
+    for by in [-3600.0, -2.5, -1.5, 1.5, 2.5, 3600.0] {
+        let (mut story, city, phone) = answered_by_101();
+        story.at(4.9).tell(&city, Kind::Seen);
+        let first = story.events.len();
+        story.at(5.0).leave(&phone, "b1").leave(&city, "b1");
+        story.hangups(&[&phone, &city]);
+        set_clock(&mut story, first, by);
+        let call = received(&story, |_, at| at);
+        let is_set = f64::abs(by) > 2.0;
+        assert_eq!(call.incomplete.is_some(), is_set, "{by}");
+        if is_set {
+            let reason = call.incomplete.expect("a reason");
+            assert_eq!(reason, "the PBX's clock was set during the call");
+        }
+    }
+}
+
+#[test]
+fn clock_set_between_calls_leaves_them_complete() {
+    for by in [-3600.0, 3600.0] {
+        let mut assembler = assembler();
+        assembler.timing(live_line());
+        hear(&mut assembler, &talk_of_four_seconds(), |_, at| at);
+        assembler.tick(moment(6.0));
+        let mut story = Story::new();
+        let (city, phone) = (
+            customer(31),
+            channel("PJSIP/101-00000032", 32).of(&customer(31)),
+        );
+        story.at(10.0).born(&city, Ring).at(10.5).born(&phone, Down);
+        story.at(11.0).enter(&phone, "b2").enter(&city, "b2");
+        story.at(15.0).hangups(&[&phone, &city]);
+        set_clock(&mut story, 0, by);
+        hear(&mut assembler, &story, |_, at| at);
+        assembler.tick(moment(30.0));
+        let calls = assembler.take_finished();
+        let values: Vec<_> = calls
+            .iter()
+            .map(|call| (seconds(call), &call.incomplete))
+            .collect();
+        assert_eq!(values, [((4.0, 5.0), &None), ((4.0, 5.0), &None)], "{by}");
+        assert_eq!(assembler.counts.clock_set, 1);
+    }
+}
+
+#[test]
+fn clock_set_shown_by_a_ping_makes_open_calls_incomplete() {
+    for (by, complete) in [(0.0, true), (-1.0, true), (-60.0, false), (60.0, false)] {
+        let (mut story, city, phone) = answered_by_101();
+        let mut assembler = assembler();
+        assembler.timing(live_line());
+        hear(&mut assembler, &story, |_, at| at);
+        for (second, by) in [(20.0, 0.0), (40.0, by), (60.0, 0.0)] {
+            let (asked, answered) = (moment(second), moment(second + 0.2));
+            assembler.on_answer(LINE, shifted(moment(second + 0.1), by), asked, answered);
+        }
+        story.events.clear();
+        story.at(65.0).hangups(&[&phone, &city]);
+        hear(&mut assembler, &story, |_, at| at);
+        assembler.tick(moment(70.0));
+        let calls = assembler.take_finished();
+        assert_eq!(calls[0].incomplete.is_none(), complete, "{by}");
+    }
+}
+
+#[test]
+fn new_connection_compares_with_no_earlier_time() {
+    let story = talk_of_four_seconds();
+    let mut assembler = assembler();
+    let (before, after) = story.events.split_at(3);
+    for (connection, events) in [(1, before), (2, after)] {
+        assembler.timing(Timing {
+            line: Some(Line { connection, ..LINE }),
+            ..Timing::default()
+        });
+        for (at, event) in events {
+            assembler.on_event(event, shifted(*at, 100.0 * connection as f64));
+        }
+    }
+    assert_eq!(assembler.counts.clock_set, 0);
+}
+
+#[test]
+fn stalled_line_changes_nothing_where_events_are_numbered() {
     let mut story = talk_of_four_seconds();
     let events = story.events.len();
-    for (number, (at, told)) in (1..).zip(&mut story.events) {
-        if let PbxEvent::Channel(event) = told {
+    for (number, (at, event)) in (1..).zip(&mut story.events) {
+        if let PbxEvent::Channel(event) = event {
             event.channel.stamp = Some(EventStamp { number, at: *at });
         }
     }
@@ -92,18 +206,28 @@ fn in_a_live_call_a_line_that_stood_still_changes_nothing_where_events_are_numbe
             at.plus(Duration::from_secs(7))
         }
     };
-    let (call, clamped) = received(&story, stalls);
-    assert_eq!((seconds(&call), call.live, clamped), ((4.0, 5.0), true, 0));
+    let call = received(&story, stalls);
+    assert_eq!(
+        (seconds(&call), call.live, call.incomplete),
+        ((4.0, 5.0), true, None)
+    );
 }
 
 #[test]
 fn in_a_backlog_event_times_alone_count() {
     let story = talk_of_four_seconds();
-    let (call, clamped) = received(&story, |i, _| moment(86_400.0 + 100.0 * i as f64));
-    assert_eq!(
-        (seconds(&call), call.started, clamped),
-        ((4.0, 5.0), moment(0.0), 0)
-    );
+    let mut assembler = assembler();
+    assembler.timing(Timing {
+        kept: true,
+        ..Timing::default()
+    });
+    hear(&mut assembler, &story, |i, _| {
+        moment(86_400.0 + 100.0 * i as f64)
+    });
+    assembler.tick(moment(90_000.0));
+    let calls = assembler.take_finished();
+    assert_eq!((seconds(&calls[0]), calls[0].live), ((4.0, 5.0), false));
+    assert_eq!(calls[0].started, moment(0.0));
 }
 
 #[test]
@@ -120,36 +244,94 @@ fn a_clock_set_back_by_a_day_tears_no_call() {
     other.channel.uniqueid = "1795999999.1".into();
     other.channel.linkedid = other.channel.uniqueid.clone();
     assembler.on_event(&PbxEvent::Channel(other), arrived);
-    for (_, told) in &story.events {
-        assembler.on_event(told, arrived);
-    }
+    hear(&mut assembler, &story, |_, _| arrived);
     assembler.finish_all(arrived);
     let calls = assembler.take_finished();
-    let told: Vec<_> = calls
+    let values: Vec<_> = calls
         .iter()
-        .map(|it| (seconds(it), &it.incomplete))
+        .map(|call| (seconds(call), &call.incomplete))
         .collect();
-    assert_eq!(told, [((4.0, 5.0), &None)]);
+    assert_eq!(values, [((4.0, 5.0), &None)]);
 }
 
 #[test]
-fn without_event_times_the_time_of_arrival_serves() {
-    let mut story = talk_of_four_seconds();
-    for (_, told) in &mut story.events {
-        if let PbxEvent::Channel(event) = told {
+fn shutdown_arriving_late_ends_calls_at_its_own_time() {
+    let (story, ..) = answered_by_101();
+    for (at, length) in [(Some(moment(7.0)), 7.0), (None, 27.0)] {
+        let mut assembler = assembler();
+        assembler.timing(live_line());
+        hear(&mut assembler, &story, |_, at| at);
+        assembler.on_event(&PbxEvent::Mark(Mark::Shutdown { at }), moment(27.0));
+        assembler.tick(moment(28.0));
+        let calls = assembler.take_finished();
+        assert_eq!(seconds(&calls[0]), (length - 1.0, length));
+    }
+}
+
+fn without_times(mut story: Story) -> Story {
+    for (_, event) in &mut story.events {
+        if let PbxEvent::Channel(event) = event {
             event.at = None;
         }
     }
-    let (call, _) = received(&story, |_, at| at.plus(Duration::from_secs(1000)));
+    story
+}
+
+#[test]
+fn events_without_times_use_their_arrival() {
+    let story = without_times(talk_of_four_seconds());
+    let call = received(&story, |_, at| shifted(at, 1000.0));
+    assert_eq!((seconds(&call), call.live), ((4.0, 5.0), true));
+    assert_eq!((call.started, call.incomplete), (moment(1000.0), None));
+}
+
+#[test]
+fn wall_clock_set_during_a_call_changes_no_length() {
+    let story = without_times(talk_of_four_seconds());
+    let mut assembler = assembler();
+    for (i, (at, event)) in story.events.iter().enumerate() {
+        // Our wall clock is set forward by an hour in the middle.
+        let ahead = if i < 4 { 60_000_000 } else { 3_660_000_000 };
+        assembler.timing(Timing {
+            wall_ahead: ClockDifference::from_micros(ahead),
+            ..live_line()
+        });
+        assembler.on_event(event, *at);
+    }
+    assembler.tick(moment(7.0));
+    let calls = assembler.take_finished();
     assert_eq!(
-        (seconds(&call), call.started, call.live),
-        ((4.0, 5.0), moment(1000.0), true)
+        (seconds(&calls[0]), calls[0].started),
+        ((4.0, 5.0), moment(60.0))
     );
 }
 
 #[test]
-fn a_clock_set_back_in_a_call_of_a_file_leaves_it_incomplete_with_sound_figures() {
-    for back in [4.0, 8.0, 60.0, 3600.0] {
+fn stall_makes_calls_without_times_incomplete() {
+    let timed = talk_of_four_seconds();
+    let untimed = without_times(timed.clone());
+    for (story, complete) in [(&timed, true), (&untimed, false)] {
+        // The line stalls in the middle of the call, before it, and after it.
+        for (from, until, touches) in [(3, 6, true), (0, 2, true), (100, 100, false)] {
+            let mut assembler = assembler();
+            assembler.timing(live_line());
+            for (i, (at, event)) in story.events.iter().enumerate() {
+                if i == from || i == until {
+                    assembler.stalled(LINE, i == from);
+                }
+                assembler.on_event(event, *at);
+            }
+            assembler.tick(moment(7.0));
+            let calls = assembler.take_finished();
+            let is_complete = calls[0].incomplete.is_none();
+            assert_eq!(is_complete, complete || !touches, "{from}");
+        }
+    }
+}
+
+#[test]
+fn clock_set_back_in_a_file_makes_its_call_incomplete() {
+    for back in [1.0, 4.0, 8.0, 60.0, 3600.0] {
         let (city, phone) = (
             customer(1),
             channel("PJSIP/101-00000002", 2).of(&customer(1)),
@@ -160,17 +342,26 @@ fn a_clock_set_back_in_a_call_of_a_file_leaves_it_incomplete_with_sound_figures(
         // The call goes on for two seconds, by a clock that shows an earlier time.
         story.at(8.0 - back).leave(&phone, "b").leave(&city, "b");
         story.hangups(&[&phone, &city]);
-        let hour = Duration::from_secs(3600);
         let mut assembler = assembler();
-        for (at, event) in &story.events {
-            assembler.on_event(event, at.plus(hour));
-        }
+        assembler.timing(file());
+        hear(&mut assembler, &story, |_, at| shifted(at, 3600.0));
         assembler.finish_all(moment(10_000.0));
         let calls = assembler.take_finished();
         assert_eq!(calls.len(), 1, "{back}");
         let (talk, length) = seconds(&calls[0]);
         assert!(talk <= length, "{back}: {talk} of {length}");
-        // Four seconds back nothing contradicts itself.
-        assert_eq!(calls[0].incomplete.is_some(), back > 5.0, "{back}");
+        assert_eq!(calls[0].incomplete.is_some(), back > 4.0, "{back}");
     }
+}
+
+#[test]
+fn file_in_reverse_order_shows_no_set_clock() {
+    let mut story = talk_of_four_seconds();
+    story.events.reverse();
+    let mut assembler = assembler();
+    assembler.timing(file());
+    hear(&mut assembler, &story, |_, _| moment(1000.0));
+    assembler.finish_all(moment(2000.0));
+    assert_eq!(assembler.counts.clock_set, 0);
+    assert_eq!(assembler.take_finished()[0].incomplete, None);
 }

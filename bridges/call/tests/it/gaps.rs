@@ -3,9 +3,10 @@
 use crate::story::{
     Story, answered_by_101, assembler, channel, customer, moment, seconds, settings,
 };
-use callbridge_call::ChannelState::{Down, Ring};
+use callbridge_call::ChannelState::{Down, Ring, Up};
 use callbridge_call::{
-    Assembler, Endpoints, FinishedCall, Kind, Mark, PbxEvent, Settings, TrunkEndpoint,
+    Assembler, ClockDifference, Endpoints, EventTime, FinishedCall, Kind, Line, Mark, PbxEvent,
+    Settings, Timing, TrunkEndpoint,
 };
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ fn a_call_that_the_pbx_ended_by_stopping_ends_at_that_moment_and_is_complete() {
     let (story, _, _) = answered_by_101();
     let mut assembler = assembler();
     tell(&mut assembler, &story);
-    assembler.on_event(&PbxEvent::Mark(Mark::Shutdown), moment(7.0));
+    assembler.on_event(&PbxEvent::Mark(Mark::Shutdown { at: None }), moment(7.0));
     let calls = finished(&mut assembler, 8.0);
     assert_eq!(seconds(&calls[0]), (6.0, 7.0));
     assert_eq!(calls[0].incomplete, None);
@@ -44,7 +45,7 @@ fn a_call_whose_first_channel_was_never_heard_of_ends_with_the_pbx() {
     tell(&mut assembler, &story);
     assembler.tick(moment(20.0));
     assert_eq!(assembler.open_calls(), 1);
-    assembler.on_event(&PbxEvent::Mark(Mark::Shutdown), moment(30.0));
+    assembler.on_event(&PbxEvent::Mark(Mark::Shutdown { at: None }), moment(30.0));
     assembler.tick(moment(31.0));
     assert_eq!(assembler.open_calls(), 0);
 }
@@ -74,9 +75,10 @@ fn a_channel_that_is_listed_no_more_has_ended_and_one_that_is_lives_on() {
         assembler.back(moment(30.0));
         let mut list = Story::new();
         let bridge = "b1".into();
-        list.at(30.0).tell(&city, Kind::Listed { bridge });
+        list.at(30.0)
+            .tell(&city, Kind::Listed { bridge, state: Up });
         let bridge = "b1".into();
-        list.tell(&phone, Kind::Listed { bridge });
+        list.tell(&phone, Kind::Listed { bridge, state: Up });
         if listed {
             tell(&mut assembler, &list);
         }
@@ -112,7 +114,8 @@ fn the_talk_of_a_call_that_is_cut_lasts_until_nobody_listened() {
     let mut list = Story::new();
     for channel in [&city, &phone] {
         let bridge = "b1".into();
-        list.at(10.0).tell(channel, Kind::Listed { bridge });
+        list.at(10.0)
+            .tell(channel, Kind::Listed { bridge, state: Up });
     }
     for (from, until) in [(8.0, 10.0), (20.0, 30.0)] {
         assembler.lost(moment(from));
@@ -273,5 +276,69 @@ fn a_call_that_hung_up_after_a_gap_waits_for_its_cdr_however_long() {
         assert!(finished(&mut assembler, 124.0).is_empty(), "{touched}");
         let calls = finished(&mut assembler, 126.0);
         assert_eq!((calls.len(), &calls[0].incomplete), (1, &None), "{touched}");
+    }
+}
+
+/// A call began in the gap: the list shows who talks, and the ids show when each channel was made.
+#[test]
+fn call_begun_in_a_gap_takes_its_values_from_the_list() {
+    for ahead in [0, 3600] {
+        let clock = |at: EventTime| at.by_clock(ClockDifference::from_micros(-ahead * 1_000_000));
+        let (city, phone) = (
+            customer(1),
+            channel("PJSIP/101-00000002", 2).of(&customer(1)),
+        );
+        let line = |connection| Timing {
+            line: Some(Line {
+                source: 0,
+                connection,
+            }),
+            ..Timing::default()
+        };
+        let mut assembler = assembler();
+        // An earlier call shows the difference of the clocks.
+        let other = channel("PJSIP/105-00000009", 9);
+        let mut story = Story::new();
+        story.at(-30.0).born(&other, Ring).at(-20.0).hangup(&other);
+        assembler.timing(line(1));
+        for (at, event) in &story.events {
+            assembler.on_event(event, clock(*at));
+        }
+        assembler.lost(clock(moment(-10.0)));
+        assembler.back(clock(moment(40.0)));
+        let mut list = Story::new();
+        list.at(40.0);
+        for channel in [&city, &phone] {
+            let bridge = "b1".into();
+            list.tell(channel, Kind::Listed { bridge, state: Up });
+        }
+        assembler.timing(line(2));
+        for (at, event) in &mut list.events {
+            if let PbxEvent::Channel(event) = event {
+                event.at = None;
+            }
+            assembler.on_event(event, clock(*at));
+        }
+        assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), clock(moment(40.0)));
+        story.events.clear();
+        story.at(100.0).leave(&phone, "b1").leave(&city, "b1");
+        story.hangups(&[&phone, &city]);
+        for (at, event) in &story.events {
+            assembler.on_event(event, clock(*at));
+        }
+        assembler.tick(clock(moment(101.0)));
+        let calls = assembler.take_finished();
+        let call = calls
+            .iter()
+            .find(|call| call.linkedid.as_str() == city.id());
+        let call = call.expect("the call");
+        assert_eq!(
+            (call.started, call.answered),
+            (moment(0.0), true),
+            "{ahead}"
+        );
+        assert_eq!(seconds(call), (60.0, 100.0), "{ahead}");
+        assert_eq!(call.employee.as_ref().map(|it| it.as_str()), Some("101"));
+        assert!(call.incomplete.is_some());
     }
 }

@@ -10,7 +10,7 @@ const HOUR: f64 = 3600.0;
 fn tell(assembler: &mut Assembler, story: &Story, late: f64) {
     assembler.timing(Timing {
         kept: true,
-        order: None,
+        ..Timing::default()
     });
     for (at, told) in &story.events {
         assembler.on_event(told, at.plus(Duration::from_secs_f64(late)));

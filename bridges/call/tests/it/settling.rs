@@ -413,7 +413,7 @@ fn a_batch_told_backwards_and_with_a_pause_is_one_whole_call() {
     }
     assembler.tick(now.plus(Duration::from_secs(1)));
     let calls = assembler.take_finished();
-    assert_eq!((calls.len(), assembler.counts.clock_clamped), (1, 0));
+    assert_eq!((calls.len(), assembler.counts.clock_set), (1, 0));
     assert_eq!(seconds(&calls[0]), (20.0, 28.0));
     assert_eq!((calls[0].answered, &calls[0].incomplete), (true, &None));
 }

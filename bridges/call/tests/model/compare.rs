@@ -1,12 +1,12 @@
 //! The assembler's calls beside the true ones.
 
-use crate::story::Story;
+use crate::story::{Arrival, Story};
 use crate::switch::{Micros, TRUNKS};
 use crate::telling::{Voice, id, moment, tell};
 use crate::truth::{self, ANSWERED_FROM, TrueCall};
 use callbridge_call::{
     Assembler, ChannelEvent, ChannelRef, Direction, Endpoints, EventTime, FinishedCall, Kind,
-    Origin, PbxEvent, Settings, TrunkEndpoint,
+    Origin, PbxEvent, Settings, Timing, TrunkEndpoint,
 };
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -17,11 +17,17 @@ const NEAR: Micros = 5_000;
 /// The machine has other things to do, and no event arrives.
 const WHILE: Duration = Duration::from_secs(20);
 
-fn assembler() -> Assembler {
+fn assembler(arrival: &Arrival) -> Assembler {
     let endpoints = TRUNKS.map(|trunk| TrunkEndpoint::new(trunk.name, trunk.endpoint));
-    Assembler::new(Settings::new(
+    let mut assembler = Assembler::new(Settings::new(
         Endpoints::new(endpoints.to_vec()).expect("no conflict"),
-    ))
+    ));
+    // Only a source that keeps its events gives them a day later, and in another order.
+    assembler.timing(Timing {
+        kept: arrival.late,
+        ..Timing::default()
+    });
+    assembler
 }
 
 /// The events, each with the moment it arrives.
@@ -67,7 +73,7 @@ fn earlier() -> PbxEvent<'static> {
 }
 
 fn assembled(story: &Story) -> (Vec<FinishedCall>, usize) {
-    let mut assembler = assembler();
+    let mut assembler = assembler(&story.arrival);
     let mut now = moment(0);
     assembler.on_event(&earlier(), now);
     let mut arrivals = arrivals(story);

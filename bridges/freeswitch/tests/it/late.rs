@@ -3,11 +3,15 @@
 
 use crate::expected::{Recording, bodies, faults, recordings, settings};
 use crate::recordings::slack;
-use callbridge_call::{Assembler, Decoded, Direction, EventTime, FinishedCall, PbxEvent, Timing};
+use callbridge_call::{
+    Assembler, ClockDifference, Decoded, Direction, EventTime, FinishedCall, PbxEvent, Timing,
+};
 use callbridge_freeswitch::Decoder;
 use std::time::Duration;
 
 const KEPT: Timing = Timing {
+    line: None,
+    wall_ahead: ClockDifference::ZERO,
     kept: true,
     order: None,
 };

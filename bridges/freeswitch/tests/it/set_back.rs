@@ -84,7 +84,10 @@ type Arrival = (u64, Vec<u8>);
 fn finished(arrivals: &[Arrival], kept: bool) -> Vec<FinishedCall> {
     let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
-    assembler.timing(Timing { kept, order: None });
+    assembler.timing(Timing {
+        kept,
+        ..Timing::default()
+    });
     let mut now = EventTime::from_micros(0);
     for (arrived, body) in arrivals {
         now = EventTime::from_micros(arrived.cast_signed());

@@ -4,9 +4,11 @@
 mod unmask;
 
 use crate::{
-    Access, Context, Error, LiveLine, NO_REASON, SourceFeed, Stream, Target, TcpEndpoint, listen,
+    Access, Context, Error, LiveLine, NO_REASON, Pings, SourceFeed, Stream, Target, TcpEndpoint,
+    listen,
 };
 use bytes::Bytes;
+use callbridge_call::EventTime;
 use callbridge_call::peer_text::peer_text;
 use futures_util::{SinkExt, StreamExt};
 use std::convert::Infallible;
@@ -29,6 +31,7 @@ struct WebSocketLine {
     received: Option<Message>,
     /// A ping is to be sent.
     ping: bool,
+    pings: Pings,
 }
 
 /// One connection, from opening to its end; why it ended.
@@ -74,6 +77,7 @@ async fn open(endpoint: &TcpEndpoint, path: &str, access: &Access) -> Result<Web
         socket,
         received: None,
         ping: false,
+        pings: Pings::default(),
     })
 }
 
@@ -99,14 +103,20 @@ impl LiveLine for WebSocketLine {
                 let why = why.filter(|why| !why.is_empty());
                 return Err(self.target.closed(why.unwrap_or_else(|| NO_REASON.into())));
             }
-            Some(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) | None => {}
+            Some(Message::Pong(_)) => drop(self.pings.answered()),
+            Some(Message::Ping(_) | Message::Frame(_)) | None => {}
         }
         Ok(())
     }
 
-    fn ping(&mut self, _feed: &mut SourceFeed) -> Result<(), Error> {
+    fn ping(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
         self.ping = true;
+        self.pings.sent(String::new(), feed.now());
         Ok(())
+    }
+
+    fn unanswered_since(&self) -> Option<EventTime> {
+        self.pings.unanswered_since()
     }
 
     async fn send(&mut self) -> Result<(), Error> {

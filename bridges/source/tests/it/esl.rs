@@ -151,7 +151,7 @@ async fn a_half_open_line_is_found_and_opened_again_with_its_gap() {
     switch.is_asked("api uptime ms", 14).await;
     proxy.freeze();
     let why = stage.down().await;
-    assert!(why.contains("no byte for 0.4 s"), "{why}");
+    assert!(why.contains("no byte for "), "{why}");
     stage.up().await;
     let why = stage.gap().await;
     assert!(why.contains("events may be missing"), "{why}");

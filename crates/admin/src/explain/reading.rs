@@ -2,7 +2,7 @@
 
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{
-    Assembler, ChannelEvent, EventTime, FinishedCall, Folder, Mark, PbxEvent, ReportedCall,
+    Assembler, ChannelEvent, EventTime, FinishedCall, Folder, Line, Mark, PbxEvent, ReportedCall,
     Settings, Timing, WrongCall,
 };
 use callbridge_formats::{
@@ -247,15 +247,22 @@ struct PbxReading {
     /// Calls that the assembler has finished since the last take.
     calls: Vec<FinishedCall>,
     finished: FinishedCalls,
+    /// The recording, unless the order of its events shows nothing.
+    line: Option<Line>,
 }
 
 impl PbxReading {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: Settings, format: Format) -> Self {
+        let recording = Line {
+            source: 0,
+            connection: 0,
+        };
         Self {
             folder: Folder::new(settings.clone()),
             assembler: Assembler::new(settings),
             calls: Vec::new(),
             finished: FinishedCalls::default(),
+            line: (!format.is_of_broker()).then_some(recording),
         }
     }
 
@@ -267,7 +274,12 @@ impl PbxReading {
     }
 
     fn on_event(&mut self, event: &PbxEvent<'_>, arrived: EventTime, order: Option<EventTime>) {
-        self.assembler.timing(Timing { kept: true, order });
+        self.assembler.timing(Timing {
+            line: self.line,
+            kept: true,
+            order,
+            ..Timing::default()
+        });
         match event {
             PbxEvent::Channel(channel) => self.on_channel_event(event, channel, arrived),
             PbxEvent::Cdr(cdr) => {
@@ -363,12 +375,13 @@ impl Decoding {
                     Entry::Occupied(known) => known.into_mut(),
                     Entry::Vacant(new) => {
                         let endpoints = rules.trunks.endpoints(new.key())?;
-                        new.insert(PbxReading::new(Settings {
+                        let settings = Settings {
                             endpoints,
                             // None of its calls happens now.
                             history: true,
                             ..rules.settings.clone()
-                        }))
+                        };
+                        new.insert(PbxReading::new(settings, rules.format))
                     }
                 };
                 let order = received.event.order_after(self.now);

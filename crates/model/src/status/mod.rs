@@ -13,6 +13,7 @@
 //! | [`lease`] | the lease of `--standby` |
 //! | [`outboxes`] | messages that wait for a broker, and a notify command that fails |
 //! | [`people`] | lists of leads and employees |
+//! | [`switches`] | the switches that send events over one source |
 //! | [`trunks`] | what each trunk took, and which takes nothing |
 //! | [`text`] | the same for people |
 
@@ -27,6 +28,7 @@ pub mod outboxes;
 pub mod people;
 pub mod secret_files;
 pub mod silent_sources;
+pub mod switches;
 pub mod text;
 pub mod trunks;
 pub mod verdict;
@@ -43,7 +45,8 @@ pub use secret_files::SecretFile;
 use serde::{Deserialize, Serialize};
 pub use silent_sources::{Lacking, MissingRight};
 use std::collections::BTreeMap;
-pub use text::seconds_in_words;
+pub use switches::SwitchName;
+pub use text::{clock_difference, seconds_in_words};
 pub use trunks::TrunkStatus;
 pub use verdict::{FindingKind, OverallState, Todo};
 
@@ -333,6 +336,9 @@ pub struct SourceStatus {
     pub connected_since: Option<i64>,
     /// Rights and settings that its account turned out to lack, worst first.
     pub lacks: Vec<MissingRight>,
+    /// By how many milliseconds the PBX's clock is ahead of this machine's; not there if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_ahead_ms: Option<i64>,
     /// The switches that sent events over this source under their names, first seen first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switches: Vec<SwitchName>,
@@ -348,33 +354,11 @@ pub struct StreamStatus {
     pub name: String,
     /// The last message that was taken; `null` before the first.
     pub offset: Option<u64>,
-    /// Epoch seconds at which the stream was last found to be another one than was read, or to lack
-    /// a part; `null` where it never was.
+    /// Epoch seconds at which the stream was last found to be another one; `null` if it never was.
     pub recreated_at: Option<i64>,
 }
 
-/// A switch that sent events over a source.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SwitchName {
-    /// The name that the switch gives itself: `FreeSWITCH-Switchname`, `server_name`.
-    pub name: String,
-    /// The id of the PBX that it is: the first of a source is the source's own.
-    pub pbx: String,
-}
-
 impl SourceStatus {
-    /// Records a switch that sent events over this source, at most 64 of them.
-    pub fn note_switch(&mut self, name: &str, pbx: &str) {
-        const SWITCHES_MAX: usize = 64;
-        let known = self.switches.iter().any(|it| it.name == name);
-        if !known && self.switches.len() < SWITCHES_MAX {
-            self.switches.push(SwitchName {
-                name: name.to_owned(),
-                pbx: pbx.to_owned(),
-            });
-        }
-    }
-
     /// The source's label, or its URL where it has none.
     pub fn name(&self) -> &str {
         match self.label.as_str() {

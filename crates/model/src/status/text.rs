@@ -269,6 +269,22 @@ impl Webhooks {
     }
 }
 
+/// A difference of two clocks up to this is not worth a line.
+const CLOCK_DIFFERENCE_SHOWN_MS: u64 = 5_000;
+
+/// Describes a difference of the PBX's clock to this machine's that people should know: more than
+/// 5 s.
+pub fn clock_difference(ahead_ms: i64) -> Option<String> {
+    if ahead_ms.unsigned_abs() <= CLOCK_DIFFERENCE_SHOWN_MS {
+        return None;
+    }
+    let seconds = ahead_ms.unsigned_abs().div_ceil(1_000);
+    let side = if ahead_ms > 0 { "ahead of" } else { "behind" };
+    Some(format!(
+        "the PBX's clock is {seconds} s {side} this machine's: calls have the PBX's times"
+    ))
+}
+
 impl SourceStatus {
     fn to_text(&self, text: &mut String, style: &TextStyle) {
         let state = match self.state {
@@ -289,6 +305,9 @@ impl SourceStatus {
         }
         for lack in &self.lacks {
             let _ = writeln!(text, "         {}", safe(&lack.what));
+        }
+        if let Some(difference) = self.clock_ahead_ms.and_then(clock_difference) {
+            let _ = writeln!(text, "         {difference}");
         }
         if let [_, _, ..] = self.switches.as_slice() {
             let names = self.switches.iter();

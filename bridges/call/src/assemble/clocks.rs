@@ -1,0 +1,130 @@
+//! Clocks that were set, and lines that stalled: which open calls can have no right times.
+
+use super::{Assembler, Line};
+use crate::connection_clock::{ClockSet, ConnectionClock};
+use crate::{ChannelEvent, ClockDifference, EventTime, UniqueId};
+use std::collections::BTreeMap;
+
+/// The clock of the PBX in the current connection or file of each source, and which of these lines
+/// are stalled.
+#[derive(Debug, Default)]
+pub(super) struct Clocks(BTreeMap<u16, LineClock>);
+
+#[derive(Debug)]
+struct LineClock {
+    connection: u64,
+    clock: ConnectionClock,
+    /// How far the PBX's clock was ahead of ours in the connection before.
+    before: Option<ClockDifference>,
+    is_stalled: bool,
+}
+
+impl Clocks {
+    fn line(&mut self, line: Line) -> &mut LineClock {
+        let fresh = |before| LineClock {
+            connection: line.connection,
+            clock: ConnectionClock::default(),
+            before,
+            is_stalled: false,
+        };
+        let known = self.0.entry(line.source).or_insert_with(|| fresh(None));
+        if known.connection != line.connection {
+            *known = fresh(known.difference());
+        }
+        known
+    }
+
+    /// Returns how far the PBX's clock is ahead of ours by the events of this line, or of the one
+    /// before it.
+    pub(super) fn difference(&self, line: Option<Line>) -> Option<ClockDifference> {
+        self.0.get(&line?.source)?.difference()
+    }
+
+    /// Returns `true` while nothing that was sent over the line is known to have arrived in time.
+    pub(super) fn is_stalled(&self, line: Option<Line>) -> bool {
+        let known = line.and_then(|line| self.0.get(&line.source));
+        known.is_some_and(|known| known.is_stalled)
+    }
+}
+
+impl LineClock {
+    fn difference(&self) -> Option<ClockDifference> {
+        self.clock.recent_difference().or(self.before)
+    }
+}
+
+impl Assembler {
+    /// Takes the time of an event of the channel `id`.
+    pub(super) fn check_clock(
+        &mut self,
+        id: &UniqueId,
+        event: &ChannelEvent<'_>,
+        arrived: EventTime,
+    ) {
+        let timing = self.stream.timing;
+        let Some(line) = timing.line else {
+            return;
+        };
+        // A file is not always in the order in which the events happened.
+        if timing.kept && !self.calls.is_in_order(id, event) {
+            return;
+        }
+        let arrived = (!timing.kept).then_some(arrived);
+        let clock = &mut self.clocks.line(line).clock;
+        let was_set = match (event.channel.stamp, event.at) {
+            // The numbers of a switch show when its clock was set back (`processes`).
+            (Some(stamp), _) => {
+                let was_set = clock.on_event(stamp.at, arrived);
+                was_set.filter(|set| *set == ClockSet::Ahead)
+            }
+            (None, Some(at)) => clock.on_event(at, arrived),
+            (None, None) => None,
+        };
+        if was_set.is_some() {
+            self.clock_was_set();
+        }
+    }
+
+    /// Takes the time in the PBX's answer to a ping that we sent at `asked`.
+    pub fn on_answer(&mut self, line: Line, at: EventTime, asked: EventTime, answered: EventTime) {
+        let clock = &mut self.clocks.line(line).clock;
+        if clock.on_answer(at, asked, answered).is_some() {
+            self.clock_was_set();
+        }
+    }
+
+    /// Notes whether events of the line arrive late or are not read. Then the arrival of an event
+    /// without a time does not show when the event happened.
+    pub fn stalled(&mut self, line: Line, is_stalled: bool) {
+        self.clocks.line(line).is_stalled = is_stalled;
+        self.change_each(|call| {
+            let touched = call.times.by_arrival && !call.times.stalled && !call.is_over();
+            call.times.stalled |= touched;
+            touched
+        });
+    }
+
+    /// Returns how far the PBX's clock was ahead of the clock of arrivals in the last minutes, by
+    /// the events that were delayed least; `None` while none had a time.
+    pub fn clock_ahead(&self) -> Option<ClockDifference> {
+        let lines = self.clocks.0.values();
+        lines
+            .filter_map(|line| line.clock.recent_difference())
+            .max()
+    }
+
+    /// The same by the events of one source.
+    pub fn clock_ahead_by(&self, source: u16) -> Option<ClockDifference> {
+        self.clocks.0.get(&source)?.clock.recent_difference()
+    }
+
+    /// The PBX's clock was set: the lengths of the open calls are unknown.
+    fn clock_was_set(&mut self) {
+        self.counts.clock_set += 1;
+        self.change_each(|call| {
+            let touched = !call.times.clock_set && !call.is_over();
+            call.times.clock_set |= touched;
+            touched
+        });
+    }
+}

@@ -1,0 +1,253 @@
+//! The PBX's clock as one connection or file shows it. Times of events and of answers to our pings
+//! go in, with their arrivals by our boot clock. Out comes whether the PBX's clock was set, and how
+//! far it is ahead of ours.
+//!
+//! ```text
+//! event     10:00:00   10:00:08   10:00:20        late: the line stalled, no clock was set
+//! arrival   10:00:00   10:00:21   10:00:21
+//!
+//! event     10:00:00   10:00:08   10:00:03        back by 5 s: the clock was set
+//!
+//! event     10:00:00   10:00:08   10:01:00        40 s ahead of the smallest delay: it was set
+//! arrival   10:00:00   10:00:08   10:00:20
+//! ```
+
+use crate::{ClockDifference, EventTime};
+use std::time::Duration;
+
+/// A jump of the times by more than this shows that the clock was set.
+const JUMP: Duration = Duration::from_secs(2);
+/// A delay seen again this much later was not the delay of a stalled line that drains.
+const CONFIRMED_AFTER: Duration = Duration::from_secs(2);
+/// An answer that took longer says little about the clock of the PBX.
+const PROMPT_ANSWER: Duration = Duration::from_secs(2);
+/// The difference that people see is that of the last one or two spans of this length.
+const SHOWN_SPAN: Duration = Duration::from_secs(300);
+
+/// The way in which a clock was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockSet {
+    /// A time ran back.
+    Back,
+    /// A time is ahead of what the smallest delay allows.
+    Ahead,
+}
+
+/// The clock of a PBX in one connection, or in one file.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionClock {
+    /// The latest time so far.
+    latest: Option<EventTime>,
+    least_delayed: Option<LeastDelayed>,
+    shown: ShownDifference,
+}
+
+/// The event with the smallest delay.
+#[derive(Clone, Copy, Debug)]
+struct LeastDelayed {
+    /// How far its time was ahead of its arrival.
+    ahead: ClockDifference,
+    arrived: EventTime,
+    /// Set once the smallest delay is known not to come from a stalled line. Before that, a smaller
+    /// delay is that of an event that the stalled line held for a shorter time.
+    confirmed: bool,
+}
+
+/// The greatest difference in each of the last two spans, and the beginning of the later span.
+#[derive(Clone, Copy, Debug, Default)]
+struct ShownDifference {
+    before: Option<ClockDifference>,
+    now: Option<ClockDifference>,
+    since: EventTime,
+}
+
+impl ConnectionClock {
+    /// Takes the time of an event. `arrived` is its arrival by our boot clock; `None` in a file,
+    /// where arrival shows nothing. Returns how the clock was set before the event, if it was.
+    pub fn on_event(&mut self, at: EventTime, arrived: Option<EventTime>) -> Option<ClockSet> {
+        let ahead = arrived.map(|arrived| ClockDifference::between(at, arrived));
+        let went_back = self.latest.is_some_and(|latest| latest.since(at) > JUMP);
+        let ran_ahead = self
+            .least_delayed
+            .zip(ahead)
+            .is_some_and(|(least, ahead)| least.confirmed && ahead.above(least.ahead) > JUMP);
+        let was_set = if went_back {
+            Some(ClockSet::Back)
+        } else {
+            ran_ahead.then_some(ClockSet::Ahead)
+        };
+        if was_set.is_some() {
+            *self = Self::default();
+        }
+        self.latest = self.latest.max(Some(at));
+        if let (Some(ahead), Some(arrived)) = (ahead, arrived) {
+            self.note_delay(ahead, arrived);
+        }
+        was_set
+    }
+
+    /// Takes the time in an answer to a ping that we sent at `asked`, and that arrived at
+    /// `answered`. Returns how the clock was set before it, if it was.
+    pub fn on_answer(
+        &mut self,
+        at: EventTime,
+        asked: EventTime,
+        answered: EventTime,
+    ) -> Option<ClockSet> {
+        let was_set = self.on_event(at, Some(answered));
+        if answered.since(asked) <= PROMPT_ANSWER {
+            // No message arrives sooner than one that was sent when we asked.
+            self.least_delayed = Some(LeastDelayed {
+                ahead: ClockDifference::between(at, asked),
+                arrived: answered,
+                confirmed: true,
+            });
+        }
+        was_set
+    }
+
+    /// Returns how far the PBX's clock was ahead of ours in the last minutes, by the event that was
+    /// delayed least.
+    pub fn recent_difference(&self) -> Option<ClockDifference> {
+        self.shown.before.max(self.shown.now)
+    }
+
+    fn note_delay(&mut self, ahead: ClockDifference, arrived: EventTime) {
+        self.shown.note(ahead, arrived);
+        let Some(least) = &mut self.least_delayed else {
+            self.least_delayed = Some(LeastDelayed {
+                ahead,
+                arrived,
+                confirmed: false,
+            });
+            return;
+        };
+        if ahead.above(least.ahead) > JUMP {
+            *least = LeastDelayed {
+                ahead,
+                arrived,
+                confirmed: false,
+            };
+            return;
+        }
+        let as_small = least.ahead.above(ahead) <= JUMP;
+        least.confirmed |= as_small && arrived.since(least.arrived) >= CONFIRMED_AFTER;
+        least.ahead = least.ahead.max(ahead);
+    }
+}
+
+impl ShownDifference {
+    fn note(&mut self, ahead: ClockDifference, arrived: EventTime) {
+        if self.now.is_none() || arrived.since(self.since) >= SHOWN_SPAN {
+            self.before = self.now.take();
+            self.since = arrived;
+        }
+        self.now = self.now.max(Some(ahead));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: f64) -> EventTime {
+        EventTime::from_micros((seconds * 1e6).round() as i64)
+    }
+
+    /// Whether each event, given by its time and arrival, shows that the clock was set.
+    fn shown(events: &[(f64, f64)]) -> Vec<bool> {
+        let mut clock = ConnectionClock::default();
+        let mut is_set = |&(time, arrived)| clock.on_event(at(time), Some(at(arrived))).is_some();
+        events.iter().map(&mut is_set).collect()
+    }
+
+    #[test]
+    fn late_events_do_not_show_a_set_clock() {
+        let stalled = [
+            (0.0, 0.0),
+            (3.0, 3.0),
+            (4.0, 49.0),
+            (20.0, 49.0),
+            (48.9, 49.0),
+            (50.0, 50.0),
+        ];
+        assert_eq!(shown(&stalled), [false; 6]);
+    }
+
+    #[test]
+    fn line_stalled_from_its_beginning_shows_no_set_clock() {
+        for ahead in [-3600.0, -10.0, 0.0, 10.0, 3600.0] {
+            let stalled = [
+                (0.0, 20.0),
+                (3.0, 20.0),
+                (19.0, 20.0),
+                (21.0, 21.0),
+                (30.0, 30.0),
+            ];
+            let stalled = stalled.map(|(time, arrived)| (time + ahead, arrived));
+            assert_eq!(shown(&stalled), [false; 5], "{ahead}");
+        }
+    }
+
+    #[test]
+    fn constant_difference_shows_no_set_clock_and_is_known() {
+        for ahead in [-3600.0, -10.0, 10.0, 3600.0] {
+            let mut clock = ConnectionClock::default();
+            for second in 0..30 {
+                let second = f64::from(second);
+                let was_set = clock.on_event(at(second + ahead), Some(at(second + 0.1)));
+                assert_eq!(was_set, None);
+            }
+            let known = ClockDifference::between(at(ahead), at(0.1));
+            assert_eq!(clock.recent_difference(), Some(known));
+        }
+    }
+
+    #[test]
+    fn time_that_runs_back_by_over_two_seconds_shows_a_set_clock() {
+        assert_eq!(shown(&[(10.0, 10.0), (8.1, 12.0)]), [false, false]);
+        assert_eq!(shown(&[(10.0, 10.0), (7.9, 12.0)]), [false, true]);
+        assert_eq!(
+            shown(&[(10.0, 10.0), (5.0, 12.0), (7.0, 14.0), (1.0, 15.0)]),
+            [false, true, false, true]
+        );
+        let mut file = ConnectionClock::default();
+        assert_eq!(file.on_event(at(10.0), None), None);
+        assert_eq!(file.on_event(at(500.0), None), None, "a quiet time");
+        assert_eq!(file.on_event(at(400.0), None), Some(ClockSet::Back));
+    }
+
+    #[test]
+    fn time_ahead_of_the_smallest_delay_shows_a_set_clock() {
+        for ahead in [-3600.0, 0.0, 3600.0] {
+            let events = [
+                (0.0, 0.0),
+                (2.5, 2.5),
+                (10.0, 8.5),
+                (20.0, 16.0),
+                (30.0, 26.0),
+            ];
+            let events = events.map(|(time, arrived)| (time + ahead, arrived));
+            assert_eq!(
+                shown(&events),
+                [false, false, false, true, false],
+                "{ahead}"
+            );
+        }
+    }
+
+    #[test]
+    fn prompt_answer_to_a_ping_proves_the_smallest_delay() {
+        let mut clock = ConnectionClock::default();
+        assert_eq!(clock.on_answer(at(100.0), at(0.0), at(0.1)), None);
+        let seven_ahead = clock.on_event(at(110.0), Some(at(3.0)));
+        assert_eq!(seven_ahead, Some(ClockSet::Ahead));
+        // An answer that the line held back proves nothing.
+        let mut clock = ConnectionClock::default();
+        assert_eq!(clock.on_answer(at(100.0), at(0.0), at(9.0)), None);
+        assert_eq!(clock.on_event(at(109.5), Some(at(9.6))), None);
+        // The clock was set back while no one called.
+        let answer = clock.on_answer(at(60.0), at(20.0), at(20.1));
+        assert_eq!(answer, Some(ClockSet::Back));
+    }
+}

@@ -1,0 +1,94 @@
+//! Whether a line is stalled: a ping has waited too long for its answer, or no one read the line
+//! for too long. Moments by the boot clock go in, and changes are reported to the intake.
+
+use crate::{Item, SourceFeed};
+use callbridge_call::EventTime;
+use std::time::Duration;
+
+/// Bytes that arrive within this time arrive as they are sent.
+const PROMPT: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(super) struct Stall {
+    /// The last check.
+    checked: EventTime,
+    /// The reader stood still, and a ping that it sent afterwards has no answer yet.
+    drains: bool,
+    is_stalled: bool,
+    reported: bool,
+}
+
+impl Stall {
+    pub(super) fn new(now: EventTime) -> Self {
+        Self {
+            checked: now,
+            drains: false,
+            is_stalled: false,
+            reported: false,
+        }
+    }
+
+    /// Takes the time `now`, and since when the oldest ping waits for its answer. To be called at
+    /// least once a second. Returns `true` if it was not called for long: the reader stood still.
+    pub(super) fn check(&mut self, now: EventTime, unanswered: Option<EventTime>) -> bool {
+        let stood_still = now.since(self.checked) > PROMPT;
+        self.checked = now;
+        // The bytes of that time are read before the answer to a ping that is sent now.
+        self.drains = stood_still || self.drains && unanswered.is_some();
+        let waits = unanswered.is_some_and(|asked| now.since(asked) > PROMPT);
+        self.is_stalled = waits || self.drains;
+        stood_still
+    }
+
+    /// Reports whether the line is stalled, if the last report was another and there is room.
+    pub(super) fn report(&mut self, feed: &SourceFeed) {
+        let is_new = self.is_stalled != self.reported;
+        if is_new && feed.try_report(Item::Stalled(self.is_stalled)) {
+            self.reported = self.is_stalled;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> EventTime {
+        EventTime::from_seconds(seconds)
+    }
+
+    /// Checks and reports; returns whether the reader stood still, and what was reported.
+    fn check(stall: &mut Stall, now: i64, unanswered: Option<i64>) -> (bool, Option<bool>) {
+        let stood_still = stall.check(at(now), unanswered.map(at));
+        let is_new = stall.is_stalled != stall.reported;
+        stall.reported = stall.is_stalled;
+        (stood_still, is_new.then_some(stall.is_stalled))
+    }
+
+    #[test]
+    fn ping_answered_late_is_a_stall_until_its_answer() {
+        let mut stall = Stall::new(at(0));
+        for now in 1..6 {
+            assert_eq!(check(&mut stall, now, Some(0)), (false, None), "{now}");
+        }
+        assert_eq!(check(&mut stall, 6, Some(0)), (false, Some(true)));
+        assert_eq!(check(&mut stall, 7, Some(0)), (false, None));
+        assert_eq!(check(&mut stall, 8, None), (false, Some(false)));
+    }
+
+    #[test]
+    fn reader_that_stood_still_is_a_stall_until_a_later_answer() {
+        let mut stall = Stall::new(at(0));
+        assert_eq!(check(&mut stall, 5, None), (false, None));
+        assert_eq!(check(&mut stall, 50, None), (true, Some(true)));
+        assert_eq!(check(&mut stall, 51, Some(50)), (false, None));
+        assert_eq!(check(&mut stall, 51, None), (false, Some(false)));
+    }
+
+    #[test]
+    fn reader_that_stood_still_without_answers_drains_at_the_next_check() {
+        let mut stall = Stall::new(at(0));
+        assert_eq!(check(&mut stall, 8, None), (true, Some(true)));
+        assert_eq!(check(&mut stall, 9, None), (false, Some(false)));
+    }
+}

@@ -1,0 +1,49 @@
+//! The clocks of the PBXs and ours: what a line reports of them, and their difference for `status`.
+
+use crate::Intake;
+use callbridge_call::{ClockDifference, EventTime, Line};
+use callbridge_source::SourceId;
+
+impl Intake {
+    /// Returns by how many milliseconds the clock of this source's PBX is ahead of ours. If the
+    /// source has several PBXs, the one that is furthest off counts.
+    pub(super) fn clock_ahead_ms(&self, at: usize) -> Option<i64> {
+        let id = u16::try_from(at).ok()?;
+        let pbx = &self.sources[at].settings.pbx;
+        let below = format!("{pbx}/");
+        let of_source = self.pbxes.iter();
+        let of_source = of_source.filter(|(name, _)| *name == pbx || name.starts_with(&below));
+        let differences = of_source.filter_map(|(_, pbx)| pbx.assembler.clock_ahead_by(id));
+        let ahead = differences.max_by_key(|ahead| ahead.micros().unsigned_abs())?;
+        Some(ahead.micros().saturating_sub(self.wall_ahead.micros()) / 1_000)
+    }
+
+    /// Sets how far our wall clock is ahead of the clock of arrivals, by which all other times are.
+    pub fn set_wall_ahead(&mut self, wall_ahead: ClockDifference) {
+        self.wall_ahead = wall_ahead;
+    }
+
+    /// The PBX of the source answered a ping that we sent at `asked`; `at` is its time.
+    pub fn pong(&mut self, id: SourceId, at: EventTime, asked: EventTime, answered: EventTime) {
+        let line = self.current_line(id);
+        self.each_pbx(usize::from(id.0), |pbx| {
+            pbx.assembler.on_answer(line, at, asked, answered);
+        });
+    }
+
+    /// The line of the source is stalled, or no longer is.
+    pub fn stalled(&mut self, id: SourceId, is_stalled: bool) {
+        let line = self.current_line(id);
+        self.each_pbx(usize::from(id.0), |pbx| {
+            pbx.assembler.stalled(line, is_stalled);
+        });
+    }
+
+    /// The connection of a live source.
+    fn current_line(&self, id: SourceId) -> Line {
+        Line {
+            source: id.0,
+            connection: self.sources[usize::from(id.0)].connection,
+        }
+    }
+}

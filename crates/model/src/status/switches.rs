@@ -1,0 +1,27 @@
+//! The switches that send events over one source.
+
+use super::SourceStatus;
+use serde::{Deserialize, Serialize};
+
+/// A switch that sent events over a source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchName {
+    /// The name that the switch gives itself: `FreeSWITCH-Switchname`, `server_name`.
+    pub name: String,
+    /// The id of the PBX that it is: the first of a source is the source's own.
+    pub pbx: String,
+}
+
+impl SourceStatus {
+    /// Records a switch that sent events over this source, at most 64 of them.
+    pub fn note_switch(&mut self, name: &str, pbx: &str) {
+        const SWITCHES_MAX: usize = 64;
+        let known = self.switches.iter().any(|it| it.name == name);
+        if !known && self.switches.len() < SWITCHES_MAX {
+            self.switches.push(SwitchName {
+                name: name.to_owned(),
+                pbx: pbx.to_owned(),
+            });
+        }
+    }
+}
