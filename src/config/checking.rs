@@ -15,6 +15,7 @@ use super::options::{
 use crate::config::{Checking, checked as config};
 use crate::values;
 use callbridge_admin::{ControlRequest, PageRole, letters::Selection, protocol::CallsQuery};
+use callbridge_call::Direction;
 use callbridge_formats::Format;
 use callbridge_leads::{lead_field::Item, lead_field::item::ITEMS_MAX};
 use callbridge_mapping::{EmployeeChoice, RetryValues, Rules};
@@ -292,7 +293,7 @@ impl Checking<'_> {
                     wish: RetryValues {
                         lead: self.faults.read("--lead", &of.lead, lead_id),
                         employee: self.faults.read("--employee", &of.employee, employee_of),
-                        said: self.said(&of.answered, &of.talk),
+                        said: self.said(&of.answered, &of.talk, &of.direction),
                     },
                     dry_run: of.dry_run,
                 };
@@ -351,16 +352,36 @@ impl Checking<'_> {
         }
     }
 
-    /// Reads the values that a person gives of a call: `--answered` and `--talk`.
-    fn said(&mut self, answered: &Option<String>, talk: &Option<String>) -> Option<SuppliedFacts> {
-        let is_told = answered.is_some() || talk.is_some();
+    /// Reads the values that a person gives of a call: `--answered`, `--talk` and `--direction`.
+    fn said(
+        &mut self,
+        answered: &Option<String>,
+        talk: &Option<String>,
+        direction: &Option<String>,
+    ) -> Option<SuppliedFacts> {
+        let is_told = answered.is_some() || talk.is_some() || direction.is_some();
         let word = |text: &str| values::word(text, &[("yes", true), ("no", false)]);
         let answered = self.faults.read("--answered", answered, word);
         let talk_sec = self.faults.read("--talk", talk, values::talk);
         let differ = answered == Some(false) && talk_sec.is_some_and(|talk| talk > 0);
         let words = "cannot be of a call that was not answered: leave one of the two out";
         self.faults.add_if(differ, "--talk", words);
-        is_told.then_some(SuppliedFacts { answered, talk_sec })
+        let direction = self.faults.read("--direction", direction, |text| {
+            let words = [
+                ("inbound", Direction::Inbound),
+                ("outbound", Direction::Outbound),
+            ];
+            values::word(text, &words)
+        });
+        if is_told {
+            Some(SuppliedFacts {
+                answered,
+                talk_sec,
+                direction,
+            })
+        } else {
+            None
+        }
     }
 
     fn lead(mut self, verb: LeadVerb) -> Result<Command, Faults> {

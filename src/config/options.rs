@@ -336,6 +336,9 @@ pub(crate) struct RetryFlags {
     /// Of letters `incomplete`: how long they talked, as 80 (seconds) or 1m20s
     #[arg(long, value_name = "SECONDS")]
     pub talk: Option<String>,
+    /// Of dead letters whose direction is unknown: inbound if the customer called
+    #[arg(long, value_name = "inbound|outbound")]
+    pub direction: Option<String>,
     /// Only say what would be sent
     #[arg(long)]
     pub dry_run: bool,

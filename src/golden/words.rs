@@ -61,7 +61,7 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
     let left = every!(Left: Retried, Released, Journaled, Discarded);
     let name = every!(Name: LastCall, LastMissed, LastEmployee, Trunk, Did, Direction, AnsweredBy,
         MissedCount);
-    let direction = every!(Direction: Inbound, Outbound, Internal);
+    let direction = every!(Direction: Inbound, Outbound, Internal, Unknown);
     let outcome = every!(Outcome: Journal, DeadLetter, Internal, Skipped);
     let stands = every!(WriteState: Waits, Sent, Written, GivenUp);
     let range = every!(Range: Sent, SentMinute, SentMinutes, Started, Whole);

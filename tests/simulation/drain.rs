@@ -112,7 +112,7 @@ pub fn compare(sent: &CallRecord, finished: &CallRecord, got: &Record, names: &F
     let direction = match record.direction {
         Direction::Inbound => "INBOUND",
         Direction::Outbound => "OUTBOUND",
-        Direction::Internal => "none",
+        Direction::Internal | Direction::Unknown => "none",
     };
     let duration = i64::from(record.duration_sec);
     let phone = record.client_phone.as_ref().map(|phone| phone.as_str());

@@ -16,6 +16,9 @@ pub enum Direction {
     Outbound,
     /// A call in which no trunk took part.
     Internal,
+    /// A call over a trunk whose beginning was not received. It can be either of the first two, and
+    /// is always incomplete.
+    Unknown,
 }
 
 impl Direction {
@@ -25,6 +28,7 @@ impl Direction {
             Self::Inbound => "INBOUND",
             Self::Outbound => "OUTBOUND",
             Self::Internal => "INTERNAL",
+            Self::Unknown => "UNKNOWN",
         }
     }
 }
@@ -163,14 +167,15 @@ pub struct DecidingEvent {
     pub words: String,
 }
 
-/// The reason for a call's direction: that of its customer's channel, on this trunk, is told in
-/// `how`.
+/// Gives the reason for a call's direction. `how` is the reason for the direction of its customer's
+/// channel, which is on this trunk.
 pub(crate) fn direction_words(direction: Direction, trunk: Option<&str>, how: &str) -> String {
     let trunk = trunk.unwrap_or_default();
     match direction {
         Direction::Inbound => format!("came in on trunk {trunk}: {how}"),
         Direction::Outbound => format!("dialled out on trunk {trunk}: {how}"),
         Direction::Internal => "no trunk took part".to_owned(),
+        Direction::Unknown => format!("trunk {trunk} was dialed, and it is not known by whom"),
     }
 }
 

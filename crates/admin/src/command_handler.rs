@@ -6,7 +6,7 @@ use super::refusal::Refusal;
 use super::socket::AnswerRequest;
 use crate::letters::{Letters, Selection, plan_retry};
 use callbridge_broker::ForwardAgain;
-use callbridge_call::EventTime;
+use callbridge_call::{Direction, EventTime};
 use callbridge_intake::{owners::Owners, read_again::FilesAgain};
 use callbridge_mapping::{People, RetryValues, Rules};
 use callbridge_model::{CallUuid, Code, EmployeeId, LeadId, Reason, Status, clock};
@@ -120,6 +120,9 @@ pub struct LetterOutcome {
     answered: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     talk_time_sec: Option<u32>,
+    /// The direction, if a person gave it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    direction: Option<Direction>,
 }
 
 impl LetterOutcome {
@@ -136,6 +139,7 @@ impl LetterOutcome {
             employee_id: None,
             answered: None,
             talk_time_sec: None,
+            direction: None,
         }
     }
 }
@@ -410,12 +414,14 @@ impl CommandHandler {
             Step::Retry { record, .. } => (record, "ready", None),
             other => return refused(format!("{} is not a way to send it", other.name())),
         };
-        let said = wish.said.is_some();
+        let given = wish.said.unwrap_or_default();
+        let said = given.answered.is_some() || given.talk_sec.is_some();
         let outcome = LetterOutcome {
             lead_id: Some(record.lead_id),
             employee_id: Some(record.employee_id),
             answered: said.then_some(record.answered),
             talk_time_sec: said.then_some(record.talk_time_sec),
+            direction: given.direction,
             ..LetterOutcome::of(letter, if dry_run { "would_send" } else { then }, why)
         };
         if dry_run {

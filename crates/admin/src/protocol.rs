@@ -246,6 +246,7 @@ mod tests {
                     said: Some(SuppliedFacts {
                         answered: Some(true),
                         talk_sec: Some(80),
+                        direction: None,
                     }),
                 },
                 dry_run: true,

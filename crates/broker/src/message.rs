@@ -176,6 +176,7 @@ mod tests {
         let said = SuppliedFacts {
             answered: Some(true),
             talk_sec: Some(2),
+            direction: None,
         };
         let mended = here.said_by_hand(said, EpochSeconds::new(5)).expect("so");
         let mut torn = sample::call();

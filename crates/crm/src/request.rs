@@ -180,10 +180,10 @@ impl Request {
 }
 
 /// The body of `POST call-history` (§2.6): nothing derived by the service (end, hang-up cause,
-/// provider, the `oapi-` prefix) is in it. `None` without a uuid or a lead: such a call is not
-/// to be sent.
+/// provider, the `oapi-` prefix) is in it. `None` if the call must not be sent: it has no uuid, no
+/// lead, or no direction that the CRM knows.
 pub fn submission(call: &CallRecord, names: &FieldNames) -> Option<Value> {
-    if call.direction == Direction::Internal {
+    if let Direction::Internal | Direction::Unknown = call.direction {
         return None;
     }
     let mut body = json!({

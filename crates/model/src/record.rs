@@ -150,11 +150,22 @@ impl CallRecord {
         self.client_phone.as_ref().map(Phone::as_str)
     }
 
-    /// Corrects the call by hand. The values that the PBX reported are kept beside the new ones.
+    /// Corrects the call by hand. The talk that the PBX reported is kept beside the new one.
     ///
     /// # Errors
-    /// Words, where it cannot have been so.
+    /// A message, if the call cannot have been so.
     pub fn said_by_hand(&self, said: SuppliedFacts, at: EpochSeconds) -> Result<Self, String> {
+        let mut corrected = self.clone();
+        if let Some(direction) = said.direction {
+            if self.direction != Direction::Unknown && self.direction != direction {
+                let known = self.direction.word();
+                return Err(format!("its direction is known: {known}"));
+            }
+            corrected.direction = direction;
+        }
+        if said.answered.is_none() && said.talk_sec.is_none() {
+            return Ok(corrected);
+        }
         let talked = said.talk_sec.filter(|talk| *talk > 0);
         let answered = said.answered.unwrap_or(talked.is_some() || self.answered);
         let talk = match answered {
@@ -177,7 +188,7 @@ impl CallRecord {
             answered,
             talk_time_sec: talk,
             by_hand: Some(ByHand { at, ..reported }),
-            ..self.clone()
+            ..corrected
         })
     }
 
@@ -205,6 +216,8 @@ pub struct SuppliedFacts {
     pub answered: Option<bool>,
     /// Seconds of talk; `None` keeps the value of the record.
     pub talk_sec: Option<u32>,
+    /// The direction of a call whose own is unknown; `None` keeps the value of the record.
+    pub direction: Option<Direction>,
 }
 
 /// The correction of a call by hand: its time, and the values that the PBX had reported.

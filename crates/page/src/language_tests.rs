@@ -14,7 +14,7 @@ fn families() -> BTreeSet<String> {
         ("role", &["admin", "view"][..]),
         ("speech", &["silent", "stopped", "speaking"]),
         ("fleet.role", &["collector", "sender"]),
-        ("direction", &["INBOUND", "OUTBOUND"]),
+        ("direction", &["INBOUND", "OUTBOUND", "UNKNOWN"]),
         ("cause", &["lead", "employee", "phone", "extension"]),
         ("finding", &["ok", "doubt", "failed"]),
         ("remedy", &["lead_missing", "employee_missing"]),

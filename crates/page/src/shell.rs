@@ -456,6 +456,7 @@ impl PageShell {
     pub(crate) fn direction(&self, call: &CallRecord) -> Markup {
         let (icon, look) = match (call.direction, call.answered) {
             (Direction::Outbound, _) => ("outbound", "out"),
+            (Direction::Unknown, _) => ("unknown", "out"),
             (_, true) => ("inbound", "in"),
             (_, false) => ("missed", "lost-call"),
         };

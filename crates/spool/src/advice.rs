@@ -43,7 +43,8 @@ pub const fn hint(reason: Reason) -> &'static str {
         Reason::Incomplete => {
             "Facts of the call were missed: compare the values with the PBX's own records, then \
              `callbridge dead retry ID` to send them as they are, with `--answered yes|no` and \
-             `--talk SECONDS` where they are wrong, or `callbridge dead discard ID`."
+             `--talk SECONDS` where they are wrong, and `--direction inbound|outbound` where it is \
+             unknown, or `callbridge dead discard ID`."
         }
         Reason::TalkExceedsDuration => {
             "The source reported more talk than call: check the PBX's clock, then \

@@ -23,7 +23,10 @@ pub(crate) fn compare(
     let phone = echo(phone, shown.has_phone.then_some(true));
     let extension = echo(sent.employee.as_ref(), shown.extension.as_ref());
     let employee = echo(sent.employee_id.map(EmployeeId::get), shown.employee_id);
-    let direction = (sent.direction != Direction::Internal).then_some(sent.direction.word());
+    let direction = match sent.direction {
+        Direction::Inbound | Direction::Outbound => Some(sent.direction.word()),
+        Direction::Internal | Direction::Unknown => None,
+    };
     let direction = echo(direction, shown.direction.as_deref());
     let answered = echo(Some(sent.answered), shown.answered);
     let started = echo(Some(sent.started_at.get()), shown.started_at);

@@ -1,7 +1,7 @@
 //! What is read back from the spool.
 
 use crate::{HELD_MAX, IfAbsent, State, json_column};
-use callbridge_call::{EpochSeconds, EventTime, FinishedCall};
+use callbridge_call::{Direction, EpochSeconds, EventTime, FinishedCall};
 use callbridge_leads::lead_request::Finding;
 use callbridge_leads::lead_request::due::DueRequests;
 use callbridge_leads::lead_request::failed::RerouteHistory;
@@ -298,6 +298,14 @@ pub struct Letter {
     pub call: Option<CallRecord>,
     /// The message, for a letter of unreadable bytes.
     pub bytes: Option<UnreadMessage>,
+}
+
+impl Letter {
+    /// Returns `true` if a person must say whether the customer called or was called.
+    pub fn has_unknown_direction(&self) -> bool {
+        let call = self.call.as_ref();
+        call.is_some_and(|call| call.direction == Direction::Unknown)
+    }
 }
 
 /// Reads what was found; `None` for a word that is not known here.

@@ -74,6 +74,9 @@ fn changed(item: &Value, result: &str) -> String {
         Some(false) => line += ", not answered, by hand",
         None => {}
     }
+    if let Some(direction) = item["direction"].as_str() {
+        line += &format!(", direction {direction}");
+    }
     let why = item["why"].as_str().filter(|why| !why.is_empty());
     line + &why.map_or_else(String::new, |why| format!(": {}", safe(why)))
 }

@@ -298,6 +298,54 @@ async fn an_incomplete_call_is_sent_as_a_person_says_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn unknown_direction_is_shown_and_sent_only_once_it_is_given() {
+    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, FakePbx::ami().await);
+    let mut flags = place.flags(&crm.url());
+    flags.push(format!("--source=ami://bridge@{}", pbx.addr()));
+    flags.push("--max-call=2s".to_owned());
+    let daemon = place.run(&flags).await;
+    pbx.logged_in(1).await;
+    let call = Call {
+        begins: now(),
+        ..Call::new(1, 4001)
+    };
+    let events = call.ami();
+    let hangup = events.find("Event: Hangup\r\n").expect("a hangup");
+    pbx.say(&events.as_bytes()[..hangup]).await;
+    place.reaches("/books/dead", 1).await;
+    daemon.stop().await;
+    // The record of a FreeSWITCH leg whose first channel was not received.
+    let file = place.path("state").join("spool.db");
+    let state = rusqlite::Connection::open(file).expect("a state");
+    let change = "UPDATE calls SET record = json_set(record, '$.direction', 'UNKNOWN')";
+    assert_eq!(state.execute(change, []), Ok(1));
+    drop(state);
+    let daemon = place.run(&flags).await;
+    let letter = only_letter(&place, Reason::Incomplete).await;
+    assert_eq!(letter["call"]["direction"], json!("UNKNOWN"), "{letter}");
+    let shown = place.ask("dead show --all").await.well();
+    assert!(shown.contains("UNKNOWN"), "{shown}");
+    for words in ["dead retry --all", "dead retry --all --answered yes"] {
+        let refused = place.ask(words).await;
+        assert_eq!(refused.code, 65, "{refused:?}");
+        assert!(
+            refused.out.contains("its direction is unknown"),
+            "{refused:?}"
+        );
+    }
+    let sent = place
+        .ask("dead retry --all --direction inbound")
+        .await
+        .well();
+    assert!(sent.contains("direction INBOUND"), "{sent}");
+    place.reaches("/books/journaled", 1).await;
+    assert_eq!(crm.journal()[0].call.direction, "INBOUND");
+    let kept = place.ask("calls --json").await.lines();
+    assert_eq!(kept[0]["direction"], json!("INBOUND"), "{kept:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_the_crm_refused_is_named_and_only_missed_facts_are_told_by_hand() {
     let rules = callbridge_sandbox::faults::parse("call-history times 1 status 400");
     let rules = rules.expect("rules").0;

@@ -80,7 +80,7 @@ impl CallBuilder<'_, '_> {
         let number = match plan.direction {
             Direction::Inbound => caller(customer),
             Direction::Outbound => customer.dialled().or_else(|| self.dialled_elsewhere()),
-            Direction::Internal => None,
+            Direction::Internal | Direction::Unknown => None,
         };
         let at = customer.records().map(|record| record.start).min();
         let at = at.unwrap_or(self.group.arrived);
@@ -212,7 +212,7 @@ impl CallBuilder<'_, '_> {
                     only => (only, "the one extension dialled"),
                 }
             }
-            (None, Direction::Outbound | Direction::Internal) => {
+            (None, Direction::Outbound | Direction::Internal | Direction::Unknown) => {
                 let first = plan.own.first().into_iter();
                 let mut of_record = first.flat_map(|record| {
                     let names = [&record.channel, &record.dest];

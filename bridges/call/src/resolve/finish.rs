@@ -28,7 +28,12 @@ pub(super) fn finish(
     let main = longest(&plan.customers, |those| plan::talk(legs, those));
     let customer = legs[main];
     let (at, how) = customer.way_by;
-    let words = direction_words(plan.direction, customer.party.trunk(), how);
+    let direction = if is_direction_unknown(legs, plan) {
+        Direction::Unknown
+    } else {
+        plan.direction
+    };
+    let words = direction_words(direction, customer.party.trunk(), how);
     why.note("direction", at, customer.name, words);
     let begin = plan.begins_with.iter().chain(&plan.customers);
     let first = begin.map(|&i| legs[i]).min_by_key(|leg| leg.leg.first);
@@ -69,7 +74,7 @@ pub(super) fn finish(
     let mut numbers = match plan.direction {
         Direction::Inbound => number::callers(customer, first_dialed(part.own(), plan)),
         Direction::Outbound => number::all_dialed(part.own(), main),
-        Direction::Internal => Vec::new(),
+        Direction::Internal | Direction::Unknown => Vec::new(),
     }
     .into_iter();
     let number = numbers.next();
@@ -97,7 +102,7 @@ pub(super) fn finish(
     FinishedCall {
         linkedid: plan.linkedid.clone(),
         also_known_as: aliases(ids, known),
-        direction: plan.direction,
+        direction,
         answered,
         trunk: trunk.map(str::to_owned),
         number: number.map(|it| it.raw),
@@ -222,14 +227,19 @@ fn beginning_missed(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     if begun && rooted {
         return None;
     }
-    // Without its first channel, a trunk that was dialed can be a customer or the mobile of a
-    // colleague whom a customer called.
-    let has_traits = plan.customers.iter().any(|&i| legs[i].leg.traits.is_some());
-    if plan.direction == Direction::Outbound && has_traits && !rooted {
+    if is_direction_unknown(legs, plan) {
         let reason = "the beginning of the call was not received, so its direction is unknown";
         return Some(reason.to_owned());
     }
     Some("the beginning of the call was not received".to_owned())
+}
+
+/// Returns `true` if a trunk of FreeSWITCH was dialed by a channel that was not received: it can
+/// be a customer, or the mobile of a colleague whom a customer called.
+fn is_direction_unknown(legs: &[&View<'_>], plan: &Plan) -> bool {
+    let is_rooted = legs.iter().any(|leg| leg.leg.id == plan.linkedid);
+    let has_traits = plan.customers.iter().any(|&i| legs[i].leg.traits.is_some());
+    plan.direction == Direction::Outbound && has_traits && !is_rooted
 }
 
 /// AMI 1.x tells neither of a queue's dialling nor of an originated call that nobody answered: a
@@ -310,7 +320,7 @@ fn variables(legs: &[&View<'_>], plan: &Plan, why: &mut DecidingEvents) -> Vec<V
     let mut own = plan.own.iter().copied();
     let root = match plan.direction {
         Direction::Inbound => plan.customers.first().copied(),
-        Direction::Outbound | Direction::Internal => {
+        Direction::Outbound | Direction::Internal | Direction::Unknown => {
             let named = own.find(|&i| legs[i].leg.id == plan.linkedid);
             named.or(plan.own.first().copied())
         }

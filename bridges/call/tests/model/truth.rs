@@ -346,10 +346,12 @@ fn call(
     };
     let hangups = story.deeds.iter().filter(|deed| deed.act == Act::Hangup);
     let ended = hangups.filter(|deed| customers.contains(&deed.channel));
-    let first = match direction {
-        Direction::Inbound => customers[0],
-        Direction::Outbound | Direction::Internal if linkedid == customers[0] => linkedid,
-        Direction::Outbound | Direction::Internal => *own.first().unwrap_or(&linkedid),
+    let first = if direction == Direction::Inbound {
+        customers[0]
+    } else if linkedid == customers[0] {
+        linkedid
+    } else {
+        *own.first().unwrap_or(&linkedid)
     };
     TrueCall {
         linkedid,

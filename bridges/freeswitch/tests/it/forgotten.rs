@@ -27,7 +27,7 @@ fn lone_leg_ends_when_the_switch_has_no_channel() {
     it.at(20_000).counts(0);
     assert!(told_by(&it, 30).is_empty());
     it.at(40_000).counts(0);
-    let wanted = format!("gone out city {CUSTOMER} [] - talk 0.0 of 5.0, {UNKNOWN}");
+    let wanted = format!("gone unknown city {CUSTOMER} [] - talk 0.0 of 5.0, {UNKNOWN}");
     assert_eq!(told_by(&it, 50), [wanted]);
 }
 
@@ -36,7 +36,7 @@ fn lone_leg_ends_when_the_events_name_all_live_channels() {
     let mut it = lone_leg();
     it.at(10_000).dials("p101", "101");
     it.at(20_000).counts(1).at(40_000).counts(1);
-    let wanted = format!("gone out city {CUSTOMER} [] - talk 0.0 of 5.0, {UNKNOWN}");
+    let wanted = format!("gone unknown city {CUSTOMER} [] - talk 0.0 of 5.0, {UNKNOWN}");
     assert_eq!(told_by(&it, 50), [wanted]);
 }
 

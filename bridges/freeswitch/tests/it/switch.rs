@@ -300,6 +300,7 @@ pub fn line(call: &FinishedCall) -> String {
         Direction::Inbound => "in",
         Direction::Outbound => "out",
         Direction::Internal => "internal",
+        Direction::Unknown => "unknown",
     };
     let number = call.number.as_ref().map_or("-", |number| &number.text);
     let employee = call

@@ -43,6 +43,7 @@ impl OneLine {
             Direction::Inbound => "in",
             Direction::Outbound => "out",
             Direction::Internal => "internal",
+            Direction::Unknown => "unknown",
         };
         let employee = self.employee.as_deref().map(safe);
         // Who dialled has missed nothing.

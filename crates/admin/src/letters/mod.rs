@@ -4,7 +4,7 @@
 pub mod text;
 
 use crate::refusal::Refusal;
-use callbridge_call::EventTime;
+use callbridge_call::{Direction, EventTime};
 use callbridge_mapping::{EmployeeChoice, People, RetryValues, Rules, journal};
 use callbridge_model::{CallRecord, Outcome, Reason};
 use callbridge_spool::{Error, Handle, Letter, LetterFilter, Row, RowId, State, Step, tables};
@@ -111,11 +111,18 @@ pub(crate) fn plan_retry(
         if row.reason != Some(Reason::Incomplete) {
             let reason = row.reason.map_or("no letter", Reason::word);
             return Err(format!(
-                "--answered and --talk are for letters `incomplete`, whose facts were missed: this \
-                 one is {reason}"
+                "--answered, --talk and --direction are for dead letters `incomplete`: this one is \
+                 {reason}"
             ));
         }
         record = record.said_by_hand(said, now.floor_seconds())?;
+    }
+    if record.direction == Direction::Unknown {
+        return Err(
+            "its direction is unknown: find out who called, then use `callbridge dead retry ID \
+             --direction inbound` or `--direction outbound`"
+                .to_owned(),
+        );
     }
     // With these the CRM may have written the call all the same.
     let may_be_written = matches!(row.reason, Some(Reason::ServerError | Reason::Unconfirmed));

@@ -231,7 +231,7 @@ pub fn says(
                 Name::Direction => match call.direction {
                     Direction::Inbound => Some("INBOUND".to_owned()),
                     Direction::Outbound => Some("OUTBOUND".to_owned()),
-                    Direction::Internal => None,
+                    Direction::Internal | Direction::Unknown => None,
                 },
                 Name::AnsweredBy => call.employee.clone().filter(|_| call.answered),
                 Name::MissedCount => tries.map(|tries| tries.to_string()),

@@ -321,7 +321,7 @@ pub struct RetryValues {
     pub lead: Option<LeadId>,
     /// Employee to journal it under; `None` for the one that the lists give now.
     pub employee: Option<EmployeeChoice>,
-    /// Answer and length of talk, for letters `incomplete`.
+    /// Answer, length of talk, and direction, for dead letters `incomplete`.
     pub said: Option<SuppliedFacts>,
 }
 
@@ -337,7 +337,11 @@ impl RetryValues {
         let answered = answered.map(|it| if it { "answered" } else { "not answered" }.to_owned());
         let talk = self.said.and_then(|said| said.talk_sec);
         let talk = talk.map(|talk| format!("{talk} s of talk"));
-        let with = [lead, employee, answered, talk].into_iter().flatten();
+        let direction = self.said.and_then(|said| said.direction);
+        let direction = direction.map(|direction| format!("direction {}", direction.word()));
+        let with = [lead, employee, answered, talk, direction]
+            .into_iter()
+            .flatten();
         match with.collect::<Vec<_>>().join(", ").as_str() {
             "" => "retry".to_owned(),
             with => format!("retry with {with}"),

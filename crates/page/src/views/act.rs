@@ -9,6 +9,7 @@ use crate::{
 };
 use askama::Template;
 use callbridge_admin::LetterChange;
+use callbridge_call::Direction;
 use callbridge_mapping::{EmployeeChoice, RetryValues};
 use callbridge_model::{EmployeeId, LeadId, SuppliedFacts};
 use callbridge_spool::RowId;
@@ -109,13 +110,18 @@ fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<EmployeeCho
     Ok(Some(EmployeeChoice::Is(id)))
 }
 
-/// Reads the fields for letters `incomplete`: whether the call was answered, and its seconds of
-/// talk.
+/// Reads the fields for dead letters `incomplete`: whether the call was answered, its seconds of
+/// talk, and its direction.
 fn said(shell: &PageShell, form: &FormFields) -> Result<Option<SuppliedFacts>, String> {
     let seconds = |typed: &str| typed.parse().map_err(|_| shell.with("wrong.talk", typed));
     let said = SuppliedFacts {
         answered: form.get("answered").map(|word| word == "yes"),
         talk_sec: form.get("talk").map(seconds).transpose()?,
+        direction: match form.get("direction") {
+            Some("INBOUND") => Some(Direction::Inbound),
+            Some("OUTBOUND") => Some(Direction::Outbound),
+            _ => None,
+        },
     };
     Ok((said != SuppliedFacts::default()).then_some(said))
 }

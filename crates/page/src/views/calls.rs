@@ -163,6 +163,7 @@ impl CallSheet<'_> {
         let called = match call.direction {
             Direction::Outbound => "call.told.out",
             Direction::Inbound | Direction::Internal => "call.told.in",
+            Direction::Unknown => "call.told.unknown",
         };
         let talk = c.span(u64::from(call.talk_time_sec));
         let then = match (call.answered, call.employee.as_deref()) {

@@ -123,6 +123,7 @@ async fn an_incomplete_letter_shows_its_values_and_takes_corrected_ones() {
     let wants = SuppliedFacts {
         answered: Some(true),
         talk_sec: Some(80),
+        direction: None,
     };
     assert_eq!(wish.said, Some(wants));
     served.stop().await;

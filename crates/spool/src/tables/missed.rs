@@ -63,9 +63,13 @@ pub(crate) fn apply(db: &Db, new: &Finished) -> Result<(), Error> {
     let is_known = *reason != Some(Reason::Incomplete);
     let is_kept = new.judged.kept_out_unanswered || new.judged.outcome.is_kept();
     match record.direction {
-        Direction::Inbound | Direction::Outbound if record.answered => talked(db, new, phone),
+        Direction::Inbound | Direction::Outbound | Direction::Unknown if record.answered => {
+            talked(db, new, phone)
+        }
         Direction::Inbound if is_known && is_kept => missed(db, new, phone),
-        Direction::Internal | Direction::Inbound | Direction::Outbound => Ok(()),
+        Direction::Internal | Direction::Inbound | Direction::Outbound | Direction::Unknown => {
+            Ok(())
+        }
     }
 }
 
