@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-const TRUNK: &str = "--trunk=city=profile/external,country=UZ,lead=var:lead_id";
+pub const TRUNK: &str = "--trunk=city=profile/external,country=UZ,lead=var:lead_id";
 /// One customer call each, with a lead.
 const SCENARIOS: [&str; 5] = [
     "inbound_answered",
@@ -17,7 +17,7 @@ const SCENARIOS: [&str; 5] = [
 ];
 
 /// The records of a scenario, a file's text each; and the uuid's linkedid of its one call.
-fn recorded(scenario: &str) -> (Vec<String>, String) {
+pub fn recorded(scenario: &str) -> (Vec<String>, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
     let read = |file: &str| {
         let path = root.join(scenario).join(file);

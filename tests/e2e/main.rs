@@ -56,6 +56,7 @@ mod survival;
 mod unmatched;
 mod webhooks;
 mod words;
+mod written_files;
 
 use callbridge_testbed::{
     agents, authority, broker, calls, cel_rows, expected, pbx, proxy, switch, wait,
