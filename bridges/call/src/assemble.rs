@@ -12,6 +12,7 @@ mod processes;
 mod restart;
 mod rooms;
 mod settling;
+mod unreadable;
 
 use crate::facts::{Effect, OpenCall};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};

@@ -43,6 +43,7 @@ pub(crate) use split::Sets;
 
 /// Times of arrival say nothing of when events happened that lay in a file.
 const UNTIMED: &str = "its events carry no time: set timestampevents=yes in manager.conf";
+const UNREAD: &str = "a message about the call could not be read";
 
 /// The reason for which a call is resolved now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +104,10 @@ pub(crate) fn resolve(
         let narrowed = several.then(|| call.of_part(&ids(part.own())));
         let call = narrowed.as_ref().unwrap_or(call);
         let incomplete = ended.incomplete(call, settings);
-        let incomplete = incomplete.or_else(|| doubt::doubt(call, settings.caught_up));
+        let mut incomplete = incomplete.or_else(|| doubt::doubt(call, settings.caught_up));
+        if incomplete.is_none() && !call.unread.is_empty() {
+            incomplete = Some(UNREAD.to_owned());
+        }
         // Whoever stayed in a room can begin another call under the linkedid of one given out.
         let is_told = |leg: &&View<'_>| call.parts.told.contains(&leg.leg.id);
         let known_root = !channels.links && call.parts.given.contains(&plan::oldest(&part));

@@ -331,6 +331,7 @@ impl Intake {
         let line = source.line(id, frame);
         if let Some(why) = source.fault_of(frame) {
             self.ops.push(source.set_aside(frame, why));
+            self.note_unreadable(id, frame);
             return Ok(());
         }
         let file_read = source.file_read(frame);
@@ -344,6 +345,7 @@ impl Intake {
                 self.otherwise.extend(source.other_format_of(&frame.bytes));
                 let why = in_words(why, source.settings.format, &frame.bytes);
                 self.ops.push(source.set_aside(frame, why));
+                self.note_unreadable(id, frame);
                 return Ok(());
             }
             Decoded::Event { received, repaired } => {
@@ -411,6 +413,18 @@ impl Intake {
             self.ops.push(Op::count(counter, 1));
         }
         Ok(())
+    }
+
+    /// Makes the open calls incomplete that a frame names which cannot be read. A catch-up file is
+    /// another account: the events of the call itself were all read.
+    fn note_unreadable(&mut self, id: SourceId, frame: &Frame) {
+        let at = usize::from(id.0);
+        if self.sources[at].settings.catch_up {
+            return;
+        }
+        self.each_pbx(at, |pbx| {
+            pbx.assembler.on_unreadable(&frame.bytes);
+        });
     }
 
     /// Says what time it is, once a second at least. Where nobody did for longer, as this process

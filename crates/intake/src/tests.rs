@@ -177,7 +177,7 @@ pub(crate) fn now(line: &str) -> EventTime {
     EventTime::from_seconds(seconds.expect("a time"))
 }
 
-fn tell(intake: &mut Intake, seq: u64, line: &str) {
+pub(super) fn tell(intake: &mut Intake, seq: u64, line: &str) {
     tell_knowing(intake, seq, line, |_| None);
 }
 
@@ -196,7 +196,7 @@ fn tell_knowing(intake: &mut Intake, seq: u64, line: &str, known: impl Fn(&str) 
         .expect("taken");
 }
 
-fn finished(batch: &Batch) -> Vec<&Finished> {
+pub(super) fn finished(batch: &Batch) -> Vec<&Finished> {
     let finished = batch.ops.iter().filter_map(|op| match op {
         Op::Finish(finished) => Some(&**finished),
         _ => None,
@@ -204,7 +204,7 @@ fn finished(batch: &Batch) -> Vec<&Finished> {
     finished.collect()
 }
 
-fn end(intake: &mut Intake) -> Batch {
+pub(super) fn end(intake: &mut Intake) -> Batch {
     let after = EventTime::from_seconds(1_795_151_400);
     intake.at_end(SOURCE, after);
     intake.take(&People::default(), after)

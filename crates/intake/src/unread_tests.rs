@@ -1,9 +1,10 @@
 //! Records that a source cannot read, and gaps of its line.
 
-use super::tests::{FRAMES, SOURCE, intake};
+use super::tests::{FRAMES, SOURCE, end, finished, intake, tell};
 use super::{Batch, Intake};
 use callbridge_call::EventTime;
 use callbridge_mapping::People;
+use callbridge_model::Reason;
 use callbridge_source::{Frame, RecordDetails};
 use callbridge_spool::Op;
 
@@ -83,4 +84,33 @@ fn gap_soon_after_the_first_connection_is_counted() {
     intake.up(SOURCE, now);
     intake.gap(SOURCE, "a message was thrown away", now);
     assert_eq!(intake.statuses()[0].gaps, 1);
+}
+
+/// Plays the recording. In its middle comes a frame that a line cut short, after this unique id.
+/// Returns `true` if the call is a dead letter `incomplete`.
+fn is_incomplete_after(id: &str) -> bool {
+    let lines: Vec<&str> = FRAMES.lines().collect();
+    let mut intake = intake();
+    for (seq, line) in (1..).zip(&lines) {
+        if seq == lines.len() as u64 / 2 {
+            let torn = format!("{{\"Event\":\"BridgeLeave\",\"Uniqueid\":\"{id}\",\"Cha");
+            tell(&mut intake, 2 * seq - 1, &torn);
+        }
+        tell(&mut intake, 2 * seq, line);
+    }
+    let batch = end(&mut intake);
+    let calls = finished(&batch);
+    assert_eq!(calls.len(), 1);
+    let judged = &calls[0].judged;
+    assert_eq!(
+        judged.record.incomplete,
+        judged.reason == Some(Reason::Incomplete)
+    );
+    judged.record.incomplete
+}
+
+#[test]
+fn call_named_by_an_unreadable_frame_is_a_dead_letter() {
+    assert!(is_incomplete_after("1795151317.146"));
+    assert!(!is_incomplete_after("1795151317.145"));
 }

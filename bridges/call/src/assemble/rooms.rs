@@ -153,6 +153,7 @@ impl OpenCall {
         self.parts.told.extend(channels.iter().cloned());
         self.parts.relieved = true;
         self.userfields.clear();
+        self.unread.retain(|id| !channels.contains(id));
         past
     }
 

@@ -46,6 +46,9 @@ pub(crate) struct OpenCall {
     /// The process of the PBX that it is a call of.
     #[serde(flatten)]
     pub(crate) of: CallProcess,
+    /// Its ids that an unreadable message contained.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) unread: BTreeSet<UniqueId>,
     /// CEL had told of a bridge, in whatever call, when it was last heard of.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) cel_bridges: bool,
@@ -394,6 +397,9 @@ impl OpenCall {
     pub(crate) fn of_part(&self, own: &BTreeSet<UniqueId>) -> Self {
         let mut part = self.clone();
         part.legs.retain(|id, _| own.contains(id));
+        // An id of none of its channels can belong to any part.
+        part.unread
+            .retain(|id| own.contains(id) || self.legs.get(id).is_none());
         if part.legs.values().all(|leg| leg.blinds.is_empty()) {
             part.gaps.blinds.clear();
         }
@@ -420,6 +426,7 @@ impl OpenCall {
         self.of.absorb(&other.of);
         self.conference |= other.conference;
         self.rooms.extend(other.rooms);
+        self.unread.extend(other.unread);
         self.cel_bridges |= other.cel_bridges;
     }
 }

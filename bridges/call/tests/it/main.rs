@@ -23,5 +23,6 @@ mod story;
 mod talk;
 mod timeline;
 mod unnamed;
+mod unreadable;
 mod variables;
 mod why;

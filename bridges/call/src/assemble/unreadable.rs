@@ -1,0 +1,40 @@
+//! Finds the open calls that an unreadable message names.
+//!
+//! In come the bytes of the message. Every word in it that is the unique id or the linkedid of an
+//! open call makes this call incomplete, because the message can have said anything about it.
+
+use super::Assembler;
+use crate::UniqueId;
+
+/// Bytes of a message that are searched.
+const SEARCHED_MAX: usize = 64 * 1024;
+/// Ids that one open call keeps.
+const IDS_MAX: usize = 64;
+
+impl Assembler {
+    /// Takes in a message that cannot be read. Returns `true` if it names an open call.
+    pub fn on_unreadable(&mut self, bytes: &[u8]) -> bool {
+        let searched = bytes.get(..SEARCHED_MAX).unwrap_or(bytes);
+        let mut is_named = false;
+        for word in searched.split(|byte| !is_part_of_id(*byte)) {
+            let word = String::from_utf8_lossy(word);
+            let word = word.trim_matches('.');
+            let Some(key) = self.calls.knows(word) else {
+                continue;
+            };
+            let (Some(call), Some(id)) = (self.calls.get_mut(key), UniqueId::new(word)) else {
+                continue;
+            };
+            is_named = true;
+            if call.unread.len() < IDS_MAX && call.unread.insert(id) {
+                self.changes.insert(key);
+            }
+        }
+        is_named
+    }
+}
+
+/// Ids consist of letters, digits, and a few signs: `pbx-1_a.tashkent-1795151317.146`, a UUID.
+const fn is_part_of_id(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_')
+}
