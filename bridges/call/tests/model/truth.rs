@@ -111,9 +111,14 @@ fn hears(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
 }
 
 /// Returns the channels in the same bridge, if it ties calls together: a room does not.
-fn shares_bridge(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
+fn shares_bridge(
+    story: &Deeds,
+    instant: &Instant,
+    channel: Ch,
+    rooms: &BTreeSet<Br>,
+) -> BTreeSet<Ch> {
     let bridge = instant.place[&channel].0;
-    if story.bridges[bridge].is_holding() || story.bridges[bridge].technology == "softmix" {
+    if story.bridges[bridge].is_holding() || rooms.contains(&bridge) {
         return BTreeSet::new();
     }
     let here = instant.place.iter();
@@ -122,9 +127,18 @@ fn shares_bridge(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> 
 }
 
 /// Channels that belong together, in the order of their birth: by dialing, by their linkedid, by a
-/// bridge that they shared, by a transfer or pickup. A room does not tie them together, unless
-/// `links` are told.
+/// bridge that they shared, by a transfer or pickup. A room does not tie them together.
 fn together(story: &Deeds, instants: &[Instant], links: bool) -> Vec<Vec<Ch>> {
+    let mut rooms = BTreeSet::new();
+    if links {
+        rooms = crate::links::rooms(story);
+    } else {
+        for (bridge, of_story) in story.bridges.iter().enumerate() {
+            if of_story.technology == "softmix" {
+                rooms.insert(bridge);
+            }
+        }
+    }
     let mut pairs: BTreeSet<(Ch, Ch)> = BTreeSet::new();
     for (i, channel) in story.channels.iter().enumerate() {
         pairs.insert((i, channel.linkedid));
@@ -139,10 +153,7 @@ fn together(story: &Deeds, instants: &[Instant], links: bool) -> Vec<Vec<Ch>> {
     }
     for instant in instants {
         for &a in instant.place.keys() {
-            let met = match links {
-                true => hears(story, instant, a),
-                false => shares_bridge(story, instant, a),
-            };
+            let met = shares_bridge(story, instant, a, &rooms);
             pairs.extend(met.into_iter().map(|b| (a, b)));
         }
     }
