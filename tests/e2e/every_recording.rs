@@ -6,6 +6,8 @@ use crate::expected::Expected;
 use crate::pbx::{self, FakePbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, LEADS, Recording, TRUNKS};
+use crate::wait::pass;
+use callbridge_model::clock;
 use callbridge_sandbox::Server;
 use futures_util::future::join_all;
 
@@ -86,23 +88,44 @@ async fn calls_that_all_take_place_at_the_same_time_come_out_as_they_do_one_by_o
     .await;
 }
 
+/// Reports the events to callbridge when they happen.
+async fn say_in_time<'e>(pbx: &FakePbx, recordings: impl Iterator<Item = Vec<&'e [u8]>>) {
+    let mut events = Vec::new();
+    for of_recording in recordings {
+        let mut time = None;
+        for event in of_recording {
+            time = recordings::last_time(event).or(time);
+            events.push((time, event));
+        }
+    }
+    events.sort_by_key(|(time, _)| *time);
+    for (time, event) in events {
+        if let Some(time) = time {
+            pass(time.since(clock::now().wall)).await;
+        }
+        pbx.say(event).await;
+    }
+}
+
 #[tokio::test]
 async fn calls_told_by_two_lines_and_then_once_more_are_journaled_once() {
-    let mut scenes = Scene::each(recordings::all()).await;
-    let scene = scenes.swap_remove(0);
+    let soon = clock::now().wall.floor_seconds().get() + 5;
+    let group = recordings::at_once(recordings::all()).swap_remove(0);
+    let scene = Scene {
+        place: Place::new(),
+        crm: crm::start().await,
+        group: group.iter().map(|it| it.moved_to(soon)).collect(),
+    };
     let (ami, socket) = (FakePbx::ami().await, FakePbx::websocket().await);
     let secret = scene.place.write("secret", pbx::SECRET);
     let second = format!("--source=ami://bridge@{}?secret-file={secret}", ami.addr());
     let flags = [second.as_str(), TRUNKS[0], TRUNKS[1]];
     let mut program = scene.run(&format!("--source=ws://{}/", socket.addr()), &flags);
     tokio::join!(ami.logged_in(1), socket.logged_in(1));
-    for recording in &scene.group {
-        for frame in recording.frames() {
-            socket.say(frame).await;
-        }
-        ami.say(&recording.events().collect::<Vec<_>>().concat())
-            .await;
-    }
+    tokio::join!(
+        say_in_time(&socket, scene.group.iter().map(|it| it.frames().collect())),
+        say_in_time(&ami, scene.group.iter().map(|it| it.events().collect())),
+    );
     let expected = recordings::expected(&scene.group);
     let finished = u64::try_from(expected.len()).expect("few");
     let once = program.settled(finished).await.sources[0].read;

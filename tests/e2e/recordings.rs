@@ -356,8 +356,8 @@ impl Recording {
     }
 }
 
-/// Waits until all of these events have happened. A PBX reports none before it happens.
-pub async fn have_happened(events: &[u8]) {
+/// Returns the latest time of these events, which are AMI text or JSON; `None` without a time.
+pub fn last_time(events: &[u8]) -> Option<EventTime> {
     let text = String::from_utf8_lossy(events);
     let after_key = text.split("Timestamp").skip(1);
     let times = after_key.filter_map(|rest| {
@@ -365,10 +365,15 @@ pub async fn have_happened(events: &[u8]) {
         let end = time.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         time[..end].parse::<f64>().ok()
     });
-    let last = times.fold(0.0, f64::max);
-    assert!(last > 0.0, "no event has a time: {text}");
-    let last = EventTime::from_micros((last * 1e6) as i64);
-    pass(last.since(callbridge_model::clock::now().wall)).await;
+    let last = times.reduce(f64::max)?;
+    Some(EventTime::from_micros((last * 1e6) as i64))
+}
+
+/// Waits until all of these events have happened. A PBX reports none before it happens.
+pub async fn have_happened(events: &[u8]) {
+    let now = callbridge_model::clock::now().wall;
+    let last = last_time(events).expect("a time");
+    pass(last.since(now)).await;
 }
 
 /// Messages of an AMI text, each with its empty line.

@@ -21,12 +21,14 @@ fn paused_by(reason: &str) -> impl Fn(&Status) -> bool {
     move |status| (status.pause.as_ref()).is_some_and(|pause| pause.reason == reason)
 }
 
-/// A recorded call, cut in its middle; and a call between colleagues at the same time. A source
-/// tells in order: once the second is finished, everything said before it is stored.
+/// A recorded call that is cut in its middle, and a call between colleagues that begins then. A
+/// source reports in order: once the second call is finished, everything before it is stored.
 fn cut_call() -> (Recording, Recording) {
-    let begin = lately();
-    let call = recordings::one("attended_transfer").moved_to(begin);
-    (call, recordings::one("internal_call").moved_to(begin))
+    let call = recordings::one("attended_transfer").moved_to(lately());
+    let events: Vec<&[u8]> = call.events().collect();
+    let cut_at = recordings::last_time(&events[..events.len() / 2].concat()).expect("a time");
+    let internal = recordings::one("internal_call").moved_to(cut_at.floor_seconds().get());
+    (call, internal)
 }
 
 #[tokio::test]
