@@ -439,3 +439,25 @@ fn doubled_carriage_returns_are_read() {
     assert!(!calls.is_empty());
     assert_eq!(read(&doubled), calls);
 }
+
+#[test]
+fn call_named_by_an_unreadable_message_is_incomplete() {
+    let whole = recording("inbound_answered/amiws.jsonl");
+    let lines = fs::read_to_string(whole).expect("a recording");
+    let lines: Vec<&str> = lines.lines().collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("amiws.jsonl");
+    let incomplete_after = |id: &str| {
+        let torn = format!("{{\"Event\":\"BridgeLeave\",\"Uniqueid\":\"{id}\",\"Cha");
+        let (first, second) = lines.split_at(lines.len() / 2);
+        fs::write(&file, [first, &[torn.as_str()], second].concat().join("\n")).expect("written");
+        let file = file.to_str().expect("UTF-8");
+        let calls = explained(&[&["--format", "ami-json", file], &TRUNKS[..]].concat());
+        assert_eq!(calls.len(), 1);
+        calls[0]["incomplete"] == true
+    };
+    let linkedid =
+        json(&recording("inbound_answered/expected.json"))["calls"][0]["linkedid"].clone();
+    assert!(incomplete_after(linkedid.as_str().expect("an id")));
+    assert!(!incomplete_after("1.2"));
+}

@@ -353,13 +353,14 @@ impl Decoding {
             Frame::Message(message) => message,
             Frame::TooLong { bytes, .. } => {
                 let limit = MESSAGE_BYTES_MAX >> 20;
-                self.note_unreadable(format!("it has {bytes} bytes; the limit is {limit} MiB"));
+                let reason = format!("it has {bytes} bytes; the limit is {limit} MiB");
+                self.note_unreadable(reason, &[]);
                 return Ok(());
             }
         };
         match self.decoder.decode(message) {
             Decoded::Skipped => self.counts.skipped += 1,
-            Decoded::Unreadable(reason) => self.note_unreadable(reason.to_string()),
+            Decoded::Unreadable(reason) => self.note_unreadable(reason.to_string(), message),
             Decoded::Call(call) => {
                 match &call {
                     Ok(_) => self.counts.read += 1,
@@ -395,8 +396,12 @@ impl Decoding {
         Ok(())
     }
 
-    fn note_unreadable(&mut self, reason: String) {
+    /// Counts a message that cannot be read. The open calls that its bytes name are incomplete.
+    fn note_unreadable(&mut self, reason: String, bytes: &[u8]) {
         self.counts.unreadable += 1;
+        for pbx in self.pbxes.values_mut() {
+            pbx.assembler.on_unreadable(bytes);
+        }
         if self.unreadable.len() < UNREADABLE_MAX {
             let number = self.messages;
             self.unreadable.push(UnreadableMessage { number, reason });
