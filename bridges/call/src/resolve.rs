@@ -30,7 +30,7 @@ mod unobservable;
 mod view;
 
 use crate::age::by_age;
-use crate::facts::{Leg, OpenCall, Parts};
+use crate::facts::{Leg, OpenCall, Parts, Texts};
 use crate::{Direction, FinishedCall, Settings, UniqueId};
 use masquerade::JoinedPairs;
 use split::Part;
@@ -94,7 +94,7 @@ pub(crate) fn resolve(
     let channels = Channels::of(call, settings);
     let views = channels.views(call, settings);
     let old = channels.by_occupant.is_some();
-    let parts = split::parts(&views, channels.joined(call), &call.rooms);
+    let parts = split::parts(&views, channels.joined(call), channels.rooms(call));
     let several = parts.len() > 1;
     let mut finished = Vec::new();
     for part in parts {
@@ -143,7 +143,7 @@ pub(crate) fn resolve(
 pub(crate) fn groups(call: &OpenCall, settings: &Settings) -> Vec<BTreeSet<UniqueId>> {
     let channels = Channels::of(call, settings);
     let views = channels.views(call, settings);
-    let parts = split::parts(&views, channels.joined(call), &call.rooms);
+    let parts = split::parts(&views, channels.joined(call), channels.rooms(call));
     parts.iter().map(|part| ids(part.own())).collect()
 }
 
@@ -214,6 +214,10 @@ impl Channels {
             Some((_, joined)) => joined,
             None => &call.joined,
         }
+    }
+
+    fn rooms<'l>(&self, call: &'l OpenCall) -> Option<&'l Texts> {
+        (!self.links).then_some(&call.rooms)
     }
 
     /// Returns the channels, the oldest first.

@@ -103,12 +103,12 @@ impl Assembler {
         let Some(call) = self.calls.get(key) else {
             return;
         };
-        let latest = call.times.latest;
-        let has_traits = call.has_traits();
         if call.is_over() {
             self.finish(key, EndReason::HungUp);
-        } else if !self.give_out_ended(key) && has_traits {
-            self.part(key, latest.plus(Duration::from_micros(1)));
+        } else if !call.has_traits() {
+            self.give_out_ended(key);
+        } else {
+            self.part(key, call.times.latest.plus(Duration::from_micros(1)));
         }
     }
 

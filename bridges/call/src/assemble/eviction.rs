@@ -76,15 +76,10 @@ impl OpenCall {
         None
     }
 
-    /// Returns `true` if a customer was in the call and has gone, and was not given out.
+    /// Somebody outside was in it, and has gone.
     fn has_past_customer(&self, endpoints: &Endpoints) -> bool {
-        for leg in self.legs.values() {
-            let is_customer = leg.endpoint(endpoints).is_some();
-            if is_customer && leg.is_over() && !self.parts.told.contains(&leg.id) {
-                return true;
-            }
-        }
-        false
+        let outside = |leg: &Leg| leg.endpoint(endpoints).is_some();
+        self.legs.values().any(|leg| leg.is_over() && outside(leg))
     }
 
     /// Takes out the channels that are over for good: gone before anybody outside who is still in

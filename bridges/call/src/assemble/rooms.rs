@@ -41,7 +41,7 @@ impl OpenCall {
     fn groups_hung_up(&self, settings: &Settings) -> Vec<EndedGroup> {
         let is_told = |leg: &Leg| self.parts.told.contains(&leg.id);
         let has_ended = self.legs.values().any(|leg| leg.is_over() && !is_told(leg));
-        if !has_ended || self.is_over() || !self.has_seats() {
+        if !has_ended || self.has_traits() || self.is_over() || !self.has_seats() {
             return Vec::new();
         }
         let mut ended = Vec::new();
@@ -151,7 +151,7 @@ impl OpenCall {
             }
         }
         self.parts.told.extend(channels.iter().cloned());
-        self.parts.relieved |= !self.has_traits();
+        self.parts.relieved = true;
         self.userfields.clear();
         self.unread.retain(|id| !channels.contains(id));
         past
@@ -215,16 +215,16 @@ fn forget_stays(leg: &mut Leg, since: EventTime, past: &BTreeSet<UniqueId>) {
 
 impl Assembler {
     /// Gives out the call that ended first among those in an open one, unless events of it are
-    /// still to come. Returns `false` if none of them ended.
-    pub(super) fn give_out_ended(&mut self, key: u64) -> bool {
+    /// still to come.
+    pub(super) fn give_out_ended(&mut self, key: u64) {
         let call = self.calls.get(key);
         let ended = call.map(|call| call.ended_groups(&self.settings));
         let Some(group) = ended.and_then(|ended| ended.into_iter().next()) else {
-            return false;
+            return;
         };
         if !self.has_overtaken(&group) {
             self.give_out_group(key, &group.channels, EndReason::HungUp);
-            return true;
+            return;
         }
         let arrived = self.stream.arrived;
         if let Some(call) = self.calls.get_mut(key) {
@@ -235,7 +235,6 @@ impl Assembler {
             }
         }
         self.settle_or_not(key);
-        true
     }
 
     /// Gives out the calls that are over in an open one, because the stream ends.
@@ -321,7 +320,7 @@ impl Assembler {
     /// Ends the call of the channel `id` at its last sign of life, if it is one of several in an
     /// open call. Returns `false` if it is the only one.
     pub(super) fn end_one_of_several(&mut self, key: u64, id: &str) -> bool {
-        let Some(call) = self.calls.get(key) else {
+        let Some(call) = self.calls.get(key).filter(|call| !call.has_traits()) else {
             return false;
         };
         let all = groups(&call.as_of_latest(), &self.settings);

@@ -70,11 +70,12 @@ impl<'v, 'a> Part<'v, 'a> {
     }
 }
 
-/// The channels by call, the oldest call first. `rooms` names the bridges that are conferences.
+/// The channels by call, the oldest call first. `rooms` names the bridges that are conferences;
+/// `None` if the source reports links, where every bridge ties its channels together.
 pub(super) fn parts<'v, 'a>(
     views: &'v [View<'a>],
     joined: &BTreeSet<(UniqueId, UniqueId)>,
-    rooms: &Texts,
+    rooms: Option<&Texts>,
 ) -> Vec<Part<'v, 'a>> {
     let mut sets = Sets::new(views.len());
     let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
@@ -161,7 +162,7 @@ struct Stays<'v, 'a> {
 }
 
 impl<'v, 'a> Stays<'v, 'a> {
-    fn new(views: &'v [View<'a>], rooms: &Texts, sets: &mut Sets) -> Self {
+    fn new(views: &'v [View<'a>], rooms: Option<&Texts>, sets: &mut Sets) -> Self {
         let trunks = (0..views.len()).filter(|&i| views[i].party.trunk().is_some());
         let outside: BTreeSet<usize> = trunks.map(|i| sets.of(i)).collect();
         let mut stays = Self {
@@ -171,7 +172,10 @@ impl<'v, 'a> Stays<'v, 'a> {
         for (i, view) in views.iter().enumerate() {
             let is_inside = view.party.extension().is_some() && !outside.contains(&sets.of(i));
             for stay in &view.stays {
-                if rooms.contains(stay.bridge) || (is_inside && was_on_call(view, stay)) {
+                let is_seated = |rooms: &Texts| {
+                    rooms.contains(stay.bridge) || (is_inside && was_on_call(view, stay))
+                };
+                if rooms.is_some_and(is_seated) {
                     stays.seated.push((stay, i));
                 } else {
                     stays.ordinary.push((stay, i));

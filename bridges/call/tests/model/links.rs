@@ -68,7 +68,7 @@ pub fn tell(story: &Deeds, manner: Manner) -> Vec<PbxEvent<'static>> {
     teller.told
 }
 
-pub fn rooms(story: &Deeds) -> BTreeSet<Br> {
+fn rooms(story: &Deeds) -> BTreeSet<Br> {
     let (mut inside, mut rooms) = (BTreeMap::<Br, usize>::new(), BTreeSet::new());
     for deed in &story.deeds {
         match deed.act {

@@ -78,6 +78,11 @@ impl Story {
             story.deeds.beside(deeds);
             story.traits.extend(traits);
         }
+        // A source that reports links ties calls together by their room.
+        if story.traits.contains("an agent's room") && story.manner.voice == Voice::Links {
+            story.manner.voice = Voice::Both;
+        }
+        let manner = story.manner;
         let told = [
             ("several calls at once", plots.len() > 1),
             ("system name", manner.named),

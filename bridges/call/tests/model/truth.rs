@@ -111,14 +111,9 @@ fn hears(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
 }
 
 /// Returns the channels in the same bridge, if it ties calls together: a room does not.
-fn shares_bridge(
-    story: &Deeds,
-    instant: &Instant,
-    channel: Ch,
-    rooms: &BTreeSet<Br>,
-) -> BTreeSet<Ch> {
+fn shares_bridge(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
     let bridge = instant.place[&channel].0;
-    if story.bridges[bridge].is_holding() || rooms.contains(&bridge) {
+    if story.bridges[bridge].is_holding() || story.bridges[bridge].technology == "softmix" {
         return BTreeSet::new();
     }
     let here = instant.place.iter();
@@ -127,18 +122,9 @@ fn shares_bridge(
 }
 
 /// Channels that belong together, in the order of their birth: by dialing, by their linkedid, by a
-/// bridge that they shared, by a transfer or pickup. A room does not tie them together.
+/// bridge that they shared, by a transfer or pickup. A room does not tie them together, unless
+/// `links` are told.
 fn together(story: &Deeds, instants: &[Instant], links: bool) -> Vec<Vec<Ch>> {
-    let mut rooms = BTreeSet::new();
-    if links {
-        rooms = crate::links::rooms(story);
-    } else {
-        for (bridge, of_story) in story.bridges.iter().enumerate() {
-            if of_story.technology == "softmix" {
-                rooms.insert(bridge);
-            }
-        }
-    }
     let mut pairs: BTreeSet<(Ch, Ch)> = BTreeSet::new();
     for (i, channel) in story.channels.iter().enumerate() {
         pairs.insert((i, channel.linkedid));
@@ -153,7 +139,10 @@ fn together(story: &Deeds, instants: &[Instant], links: bool) -> Vec<Vec<Ch>> {
     }
     for instant in instants {
         for &a in instant.place.keys() {
-            let met = shares_bridge(story, instant, a, &rooms);
+            let met = match links {
+                true => hears(story, instant, a),
+                false => shares_bridge(story, instant, a),
+            };
             pairs.extend(met.into_iter().map(|b| (a, b)));
         }
     }
