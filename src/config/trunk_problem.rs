@@ -27,7 +27,7 @@ pub(crate) fn find(config: &Config, trunk: &Trunk, people: &People) -> Option<Tr
             "{endpoint} is an employee's phone in --employees: its calls would be logged as a \
              customer's"
         );
-        let fix = "name the line to the outside with --trunk, or correct --employees";
+        let fix = "give --trunk the line to the carrier, or correct --employees";
         return Some(TrunkProblem::new(what, fix));
     }
     let carries_variables =

@@ -47,7 +47,7 @@ pub(crate) fn decode_amqp<'a>(message: &'a [u8], scratch: &'a mut Scratch) -> De
 /// Texts that a database, or a tool that exports its tables, writes for a missing value.
 const MISSING: [&[u8]; 5] = [b"NULL", b"\\N", b"(null)", b"None", b"nil"];
 
-/// Returns `true` for an empty value, and for a text that stands for a missing one.
+/// Returns `true` for an empty value, and for a text that means a missing one, such as `NULL`.
 pub(crate) fn is_missing(value: &[u8]) -> bool {
     let value = value.trim_ascii();
     value.is_empty() || MISSING.iter().any(|text| value.eq_ignore_ascii_case(text))

@@ -213,7 +213,7 @@ fn has_times_at(record: &CsvRecord, start: usize) -> bool {
         && text(start - 4).contains('/')
 }
 
-/// Returns `true` for a text that stands for no time: `0.000000`, `0000-00-00 00:00:00`, 1970.
+/// Returns `true` for a text that means no time: `0.000000`, `0000-00-00 00:00:00`, 1970.
 fn is_no_time(text: &str) -> bool {
     is_missing(text.as_bytes())
         || text.starts_with("0000-")

@@ -63,7 +63,7 @@ impl CdrClock {
             Some(Written::Absolute(at)) => Some((at.micros(), None)),
             Some(Written::Local(local, other)) => {
                 let local = nearest(local, other, born.map(|born| born * 1_000_000));
-                // Day and month can be in either order, and nothing tells in which.
+                // Day and month can be in either order, and nothing shows which.
                 self.zoneless = born.is_none() && other.is_some_and(|other| other != local);
                 self.start(local, born, first).map(|at| (at, Some(local)))
             }

@@ -80,8 +80,8 @@ impl CsvRows {
         None
     }
 
-    /// Splits the first row of a file without a header at the delimiter that makes it a row of
-    /// CEL, and keeps that delimiter.
+    /// Finds the delimiter of a file without a header: the one that splits the first row into the
+    /// columns of CEL. Keeps it for the rows that follow.
     fn split_at_any(&mut self, record: &[u8]) -> Result<(), Unreadable> {
         let mut first = Ok(());
         for delimiter in DELIMITERS {
@@ -189,7 +189,7 @@ impl Columns {
         Self(once_each(names.split(',').map(Field::named)))
     }
 
-    /// Reads names, as a header has them. The error is the column that is missing.
+    /// Reads the column names of a header. The error names the column that is missing.
     pub(crate) fn of<'n>(names: impl Iterator<Item = &'n str>) -> Result<Self, &'static str> {
         let columns = once_each(names.map(Field::named));
         for (column, name) in [

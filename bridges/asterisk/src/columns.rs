@@ -11,7 +11,7 @@ pub struct CsvColumns {
     pub(crate) cdr: Option<Vec<String>>,
 }
 
-/// A file without this column tells of no call.
+/// A file without this column has no calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {file} needs the column {column}")]
 pub struct MissingColumn {

@@ -84,7 +84,7 @@ struct Stream {
     at: Option<EventTime>,
     /// The latest arrival of anything.
     arrived: Option<EventTime>,
-    /// Number of channel events that were taken in, those of the calls that were restored included.
+    /// Number of channel events that were processed, including those of restored calls.
     taken_in: u64,
     /// Meaning of the arrival of its events.
     timing: Timing,

@@ -3,13 +3,14 @@
 //! far it is ahead of ours.
 //!
 //! ```text
-//! event     10:00:00   10:00:08   10:00:20        late: the line stalled, no clock was set
-//! arrival   10:00:00   10:00:21   10:00:21
+//! time of the event   10:00:00   10:00:08   10:00:20    the last two arrive late, because the
+//! its arrival         10:00:00   10:00:21   10:00:21    line stalled: no clock was set
 //!
-//! event     10:00:00   10:00:08   10:00:03        back by 5 s: the clock was set
+//! time of the event   10:00:00   10:00:08   10:00:03    the time runs back by 5 s:
+//! its arrival         10:00:00   10:00:08   10:00:10    the clock was set
 //!
-//! event     10:00:00   10:00:08   10:01:00        40 s ahead of the smallest delay: it was set
-//! arrival   10:00:00   10:00:08   10:00:20
+//! time of the event   10:00:00   10:00:08   10:01:00    the time is 40 s ahead of what the
+//! its arrival         10:00:00   10:00:08   10:00:20    smallest delay allows: the clock was set
 //! ```
 
 use crate::{ClockDifference, EventTime};

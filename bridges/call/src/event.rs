@@ -356,8 +356,8 @@ pub enum Kind<'a> {
         /// Set when the channel leaves; else it is back.
         begins: bool,
     },
-    /// The channel listens to another one and to whoever that one is linked with (eavesdropping, a
-    /// call of three). It has no link with them.
+    /// The channel listens to another one and to the channel that is linked with that one
+    /// (eavesdropping, a call of three). It has no link with them.
     Monitors {
         /// Unique id of the monitored channel. Empty for a key press, which changes the mode of
         /// whatever the channel monitors.
@@ -383,7 +383,7 @@ pub enum Kind<'a> {
         /// assembler knows.
         holder: Text<'a>,
     },
-    /// Whoever has the channel hung up (`HangupRequest`). The channel itself can go on, in the
+    /// The person at the channel hung up (`HangupRequest`). The channel itself can go on, in the
     /// extension `h` for example, until its `Hangup`.
     HangupRequested,
     /// The channel hung up: `Hangup`, CEL `HANGUP`.

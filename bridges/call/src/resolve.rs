@@ -108,7 +108,7 @@ pub(crate) fn resolve(
         if incomplete.is_none() && !call.unread.is_empty() {
             incomplete = Some(UNREAD.to_owned());
         }
-        // Whoever stayed in a room can begin another call under the linkedid of one given out.
+        // A channel that stayed in a room can begin another call under an earlier linkedid.
         let is_told = |leg: &&View<'_>| call.parts.told.contains(&leg.leg.id);
         let known_root = !channels.links && call.parts.given.contains(&plan::oldest(&part));
         let told = known_root || part.own().iter().any(is_told);
@@ -126,7 +126,7 @@ pub(crate) fn resolve(
         let plans = plan::plans(&part, given);
         let known: Vec<&UniqueId> = plans.iter().map(|plan| &plan.linkedid).collect();
         for plan in &plans {
-            // Whoever was left of a call is told with it, and begins none.
+            // A colleague who stays after a call belongs to it, and begins no call.
             if told && plan.direction == Direction::Internal {
                 continue;
             }

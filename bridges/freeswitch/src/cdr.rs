@@ -375,7 +375,7 @@ fn profiles_in<'v>(value: &'v Value, depth: usize, into: &mut Vec<&'v Value>) {
 
 /// Begins the argument of `conference` that calls someone into the room.
 const CALLS_IN: &str = "bridge:";
-/// Stands for a room that has the id of the channel.
+/// Means a room that has the id of the channel.
 const OWN_ROOM: &str = "_uuid_";
 
 /// Returns the name of the room that `conference` was run with by the leg `id`: `600` of
@@ -527,7 +527,7 @@ mod tests {
         ] {
             assert_eq!(room(argument, "a"), "600", "{argument}");
         }
-        // FusionPBX names rooms after the domain, too.
+        // FusionPBX also names rooms after the domain.
         assert_eq!(room("600-pbx.lab@video+flags{}", "a"), "600-pbx.lab");
         assert_eq!(room("600@pbx.lab@default", "a"), "600@pbx.lab");
         assert_eq!(room("bridge:_uuid_:user/101", "a"), "a");

@@ -6,7 +6,7 @@ use crate::module_conf::is_yes;
 use crate::rule::{EAVESDROP, THREE_WAY};
 use callbridge_call::{Kind, MonitorMode, Text};
 
-/// The argument of `eavesdrop` that stands for one channel after another. No event names them.
+/// The argument of `eavesdrop` that means all channels, one after the other. No event names them.
 const ALL: &str = "all";
 
 /// Returns the change that the begin or the end of `three_way` or `eavesdrop` makes.

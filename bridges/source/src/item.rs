@@ -103,11 +103,11 @@ pub struct Frame {
     pub position: Option<Position>,
     /// Properties set by the publisher; `None` but for a broker's messages that carry whole calls.
     pub publisher: Option<Box<Publisher>>,
-    /// What the source knows of the record besides its bytes; `None` where that is nothing.
+    /// What the source knows about the record besides its bytes. `None` if it knows nothing.
     pub details: Option<Box<RecordDetails>>,
 }
 
-/// Stands between the path of a file with many records and the end of one of them.
+/// Separates the path of a file with many records and the end of one of them.
 pub const RECORD_IN_FILE: &str = ", record that ends at byte ";
 
 /// What a source knows of a record besides its bytes.

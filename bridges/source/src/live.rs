@@ -86,7 +86,7 @@ pub(crate) async fn listen(
         }
         let stood_still = stall.check(feed.now(), line.unanswered_since());
         if stood_still {
-            // No one asked the PBX meanwhile, so its silence shows nothing.
+            // No one asked the PBX in that time, so its silence shows nothing.
             received = Instant::now();
             line.ping(feed)?;
         }

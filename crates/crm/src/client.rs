@@ -3,7 +3,7 @@
 //! No redirect is followed (it would carry the token away), nothing is repeated by the library,
 //! no connection is kept (hyper would resend on a dead one), no proxy is taken from the
 //! environment, and no body is read beyond its limit. Compressed bodies are not asked for; if a
-//! proxy compresses one, it is decompressed. Why no answer came is told apart by what it means:
+//! proxy compresses one, it is decompressed. Each reason for a missing answer has its own error:
 //! nothing was sent, or the request may have arrived.
 
 use super::answer::{ApiError, ApiResponse, read_redacted};

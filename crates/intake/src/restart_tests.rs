@@ -64,7 +64,8 @@ fn finished(batch: &Batch) -> Vec<(String, Option<String>, i64)> {
     finished.map(told).collect()
 }
 
-/// The calls that are finished while nothing more is told. Our clock runs in steps of a second.
+/// Returns the calls that finish although no more events arrive. Our clock runs in steps of a
+/// second.
 fn finished_until(
     intake: &mut Intake,
     from: i64,

@@ -184,11 +184,11 @@ impl IntakeSource {
         };
         let kept = frame.bytes.len();
         let mut why = format!(
-            "the record has {length} bytes, and at most {MESSAGE_BYTES_MAX} are read: its first \
+            "the record has {length} bytes, more than the limit of {MESSAGE_BYTES_MAX}. Its first \
              {kept} bytes are kept"
         );
         if frame.file().is_none() {
-            why.push_str("; let the broker refuse such messages (max_message_size)");
+            why.push_str(". Let the broker refuse such messages (max_message_size)");
         }
         Some(why)
     }

@@ -28,7 +28,7 @@ pub(super) fn message(format: Format, bytes: &[u8]) -> Option<String> {
 
 fn instead(format: Format, like: &Likeness) -> String {
     let like = like.with_advice("format=");
-    format!("nothing in it is {format}; this looks like {like}")
+    format!("it has nothing in the format {format}, but looks like {like}")
 }
 
 /// Looks into a file as it would be read from; `None` where all is well, or nothing can be said.
@@ -86,7 +86,11 @@ impl Files {
 pub fn unknown(format: Format, beginning: &[u8]) -> String {
     columns_seen(format, beginning)
         .or_else(|| first_reason(format, beginning))
-        .unwrap_or_else(|| format!("nothing in it is {format}, nor any other format known here"))
+        .unwrap_or_else(|| {
+            format!(
+                "it has nothing in the format {format} or in another format that callbridge reads"
+            )
+        })
 }
 
 /// Returns the reason for which the first row under a header cannot be read; `None` without one.

@@ -29,7 +29,7 @@ pub enum HostRule {
 pub struct SiteRules {
     /// Names that are accepted on a loopback address.
     pub hosts: HostRule,
-    /// The listener is behind a proxy, which can pass on the host without its port.
+    /// The listener is behind a proxy. The proxy can forward the `Host` header without its port.
     pub behind_proxy: bool,
     /// A link or redirect of another site can lead here (`GET` that loads a whole page).
     pub navigation: bool,

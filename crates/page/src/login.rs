@@ -216,7 +216,7 @@ impl<'a> LoginTurn<'a> {
         self.page.login_left.notify_waiters();
     }
 
-    /// Ends the turn with the right password, which does not count as a wrong one.
+    /// Ends a try whose password was right. The try does not count as a wrong one.
     fn succeed(self) {
         self.leave(true);
     }

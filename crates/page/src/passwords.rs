@@ -118,11 +118,11 @@ impl Passwords {
                 }
             };
             if !names.insert(person.name.clone()) {
-                let why = "has a name that an earlier line has: remove one of them";
+                let why = "repeats the name of an earlier line: remove one of the two lines";
                 faults.push(format!("line {number} {why}"));
                 repeated.insert(person.name);
             } else if people.len() == PEOPLE_MAX {
-                let why = "is one too many: 1000 people at most";
+                let why = "is more than the 1000 people that a file can name: remove some lines";
                 faults.push(format!("line {number} {why}"));
             } else {
                 people.push(person);

@@ -105,7 +105,7 @@ impl SenderView {
         }
         let logged_reason = self.logged_pause.as_ref().map(|logged| &logged.reason);
         match pause {
-            // Probes are at most a few in a minute, so the lines are, too.
+            // There are at most a few probes in a minute, and so at most a few lines.
             Some(Pause { reason, cure }) if logged_reason == Some(reason) => {
                 warn!(%reason, %cure, "still paused");
             }

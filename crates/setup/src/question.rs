@@ -32,7 +32,8 @@ impl SetupQuestion {
             Self::CrmAddress => "Address of the CRM's API, as https://crm.example.com",
             Self::Token => "The CRM's token (not shown; empty to connect by consent later)",
             Self::LeadRule => {
-                "Where to find a call's lead: var:NAME, userfield:REGEX, csv:/FILE or directory"
+                "How to find a call's lead: var:NAME, userfield:REGEX, csv:/FILE, or `directory` \
+                 (the CRM's leads)"
             }
             Self::Country => "Country of numbers that are written without one, as UZ",
         }

@@ -73,7 +73,7 @@ pub enum Op {
     /// [`UNREADABLE_BYTES_MAX`]: super::UNREADABLE_BYTES_MAX
     /// [`UNREADABLE_LETTERS_MAX`]: super::UNREADABLE_LETTERS_MAX
     Unreadable(UnreadableBytes),
-    /// A file that holds one record was read: its earlier unreadable letters leave.
+    /// A file that holds one record was read: its earlier `unreadable` dead letters are removed.
     FileRead {
         /// Name of the source that the file belongs to.
         source: String,

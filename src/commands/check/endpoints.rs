@@ -53,7 +53,7 @@ pub(crate) fn judge(
         } else {
             "a manager account (ami://)"
         };
-        let what = format!("not known: only {line} can be asked for them");
+        let what = format!("the PBX was not asked for its endpoints: that needs {line}");
         found.push(well("endpoints", what));
     }
     for trunk in config.rules.trunks.iter() {
@@ -96,8 +96,9 @@ fn trunk_found(
         .iter()
         .find_map(|it| telephone_reason(config, shown, it, people))
     {
-        let what = format!("{reason}: calls of this phone would be logged as a customer's");
-        let todo = "name the line to the outside with --trunk instead";
+        let what =
+            format!("{reason}: calls of this phone would be logged as calls with a customer");
+        let todo = "give --trunk the line to the carrier instead";
         return fault(Code::Configuration, name, what, todo);
     }
     if !own.is_empty() {

@@ -82,7 +82,8 @@ fn excluded_address(name: &str, flag: &SourceConfig, conf: &ManagerConf) -> Opti
     let path = conf.path.display();
     let what = format!("the PBX refused the login: {path} does not permit the address {address}");
     let todo = format!(
-        "add `permit = {address}` after the account's deny line in {path}, then `manager reload`"
+        "add `permit = {address}` after the account's deny line in {path}, then run \
+         `manager reload`"
     );
     Some(fault(Code::NoPermission, name, what, todo))
 }

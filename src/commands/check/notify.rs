@@ -14,7 +14,7 @@ pub(crate) async fn check(config: &Config) -> Option<CheckFinding> {
     let Some(program) = program(&settings.command) else {
         return Some(well(
             NAME,
-            "its first word is for the shell, and was not looked up",
+            "the command begins with shell syntax, so its program was not looked up",
         ));
     };
     let mut lookup = Command::new("/bin/sh");

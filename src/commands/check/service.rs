@@ -339,7 +339,7 @@ fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
     found
 }
 
-/// `--lead-directory` reads leads, which needs a grant of its own.
+/// `--lead-directory` reads leads, which needs another grant.
 fn lead_grant(info: &TokenInfo, reads_leads: bool) -> Option<CheckFinding> {
     if !reads_leads {
         return None;

@@ -370,7 +370,7 @@ pub(crate) fn unreadable(
 fn instead(path: &Path, format: Format, like: &Likeness) -> String {
     let shown = path.display();
     let like = like.with_advice("--format ");
-    format!("{shown}: nothing in it is {format}; this looks like {like}")
+    format!("{shown}: it has nothing in the format {format}, but looks like {like}")
 }
 
 /// Endpoints that are named at most.
@@ -409,7 +409,7 @@ impl Endpoints {
     }
 }
 
-/// Names each row or message that cannot be read, with the reason, a line each.
+/// Lists each row or message that cannot be read with its reason, one per line.
 pub(crate) fn unreadable_messages(reading: &Reading) -> String {
     let mut text = String::new();
     for message in reading.unreadable() {

@@ -43,7 +43,7 @@ struct Utf16<'a> {
     /// Bytes of a character whose other bytes have not been read.
     rest: Vec<u8>,
     text: Vec<u8>,
-    /// Bytes of the text that were given out.
+    /// Bytes of the text that were already read.
     given: usize,
 }
 

@@ -96,7 +96,8 @@ fn people_of(text: Result<&Secret, String>) -> (Passwords, Option<String>) {
     let text = match text {
         Ok(text) => text,
         Err(error) => {
-            let fault = format!("{error}; no one can log in with a password");
+            let fault =
+                format!("{error}. Until that is corrected, no one can log in with a password");
             return (Passwords::default(), Some(fault));
         }
     };
@@ -106,7 +107,7 @@ fn people_of(text: Result<&Secret, String>) -> (Passwords, Option<String>) {
         return (people, fault);
     }
     let fault = format!(
-        "{}; only the people of its valid lines can log in",
+        "{}. Only the people of its valid lines can log in",
         faults.join("; ")
     );
     (people, Some(fault))

@@ -192,7 +192,7 @@ impl Assembler {
         for call in finished.iter_mut().filter(|_| headless) {
             call.incomplete.get_or_insert_with(|| HEADLESS.to_owned());
         }
-        // Whoever was left of a call is told with it, and begins none.
+        // A colleague who stays after a call belongs to it, and begins no call.
         let is_left = call.has_traits() && call.parts.relieved;
         finished.retain(|it| !is_left || it.direction != Direction::Internal);
         self.finished.append(&mut finished);

@@ -135,7 +135,7 @@ mod tests {
             restarts(&["a-1000.7", "a-1100.0", "b-1100.1"]),
             ["a-1100.0"]
         );
-        // Shortly after the last call, only the second id of the new process tells.
+        // Shortly after the last call, only the second id of the new process shows it.
         assert_eq!(
             restarts(&["1000.7", "1001.0", "1030.1", "1031.2"]),
             ["1030.1"]

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! agent         |------------------------------------------- …   up: it stays in the open call
-//! customer A       |----|                                        over: given out
-//! supervisor              |------|                               over: given out, kept as a guest
-//! customer B                 |-------|                           over: given out with its guest
+//! customer A       |----|                                        ended: given out
+//! supervisor              |------|                               ended: given out, kept as a guest
+//! customer B                 |-------|                           ended: given out with its guest
 //! customer C                              |---------- …          up
 //! ```
 //! A channel that was given out stays in the open call while a customer is up who can have met it.
@@ -139,7 +139,7 @@ impl OpenCall {
     fn tell(&mut self, channels: &BTreeSet<UniqueId>) -> BTreeSet<UniqueId> {
         let up = channels.iter().filter_map(|id| self.legs.get(id));
         let up: Vec<&Leg> = up.filter(|leg| leg.is_up()).collect();
-        // Whoever stays can go on under the linkedid of a channel that has hung up.
+        // A channel that stays can keep the linkedid of a channel that has hung up.
         let goes_on = |id: &UniqueId| up.iter().any(|leg| leg.linkedids.has(id.as_str()));
         let stays = |id: &UniqueId| up.iter().any(|leg| leg.id == *id);
         let past = channels.iter().filter(|id| !stays(id) && !goes_on(id));
@@ -237,7 +237,7 @@ impl Assembler {
         self.settle_or_not(key);
     }
 
-    /// Gives out the calls that are over in an open one, because the stream ends.
+    /// Gives out all ended calls of an open call, because the stream ends.
     pub(super) fn give_out_all_ended(&mut self, key: u64) {
         loop {
             let call = self.calls.get(key);

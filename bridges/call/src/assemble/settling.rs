@@ -15,9 +15,9 @@ const BEGINNING_WAIT: Duration = Duration::from_secs(60);
 ///
 /// | the call | by our clock | by the stream |
 /// |---|---|---|
-/// | is reported as it happens | `clock` | or `stream`, unless its CDR comes by a way of its own |
+/// | is reported as it happens | `clock` | or `stream`, unless its CDR arrives in another way |
 /// | is one of a backlog | else, `clock`, once the stream is quiet | `stream` |
-/// | waits for a CDR by a way of its own | the same, and `arrived` | `stream` and `arrived` |
+/// | waits for a CDR in another way | the same, and `arrived` | `stream` and `arrived` |
 /// | is scraps, which are none so far | – | `stream` |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Deadline {

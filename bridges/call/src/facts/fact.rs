@@ -86,7 +86,7 @@ pub(crate) enum FactKind {
     Renamed {
         to: String,
     },
-    /// Whoever has the channel hung up. The channel can go on for its hangup handlers.
+    /// The person at the channel hung up. The channel can go on for its hangup handlers.
     HangupRequested,
     Hangup,
     Gone,

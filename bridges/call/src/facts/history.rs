@@ -14,8 +14,8 @@ pub(crate) struct Stamped {
     pub(crate) text: SmolStr,
 }
 
-/// The different texts heard in one place, each with its first time; mostly one, which stands in
-/// place.
+/// The different texts that were reported in one place, each with its first time. Mostly there is
+/// only one, so no memory is allocated for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct TextHistory(pub(crate) SmallVec<[Stamped; 1]>);
@@ -44,7 +44,7 @@ impl TextHistory {
         self.0.iter().any(|known| known.text == text)
     }
 
-    /// Returns the texts in the order of their first times.
+    /// Returns the texts, ordered by the time at which each was reported first.
     pub(crate) fn by_time(&self) -> Vec<&Stamped> {
         let mut all: Vec<&Stamped> = self.0.iter().collect();
         all.sort_by_key(|stamped| stamped.at);

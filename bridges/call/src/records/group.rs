@@ -82,9 +82,10 @@ impl Group {
         self.records.iter().any(|record| record.uniqueid == id)
     }
 
-    /// Prepares the records of a call whose records have all come. A linkedid that no PBX made and
-    /// that names no channel of the call is removed, because other calls can have the same text. A
-    /// record of the extension `h` adds nothing to others: the hangup handler ran after the call.
+    /// Prepares the records of a call when all of them have arrived. Removes each linkedid that the
+    /// PBX did not make and that names no channel of the call, because other calls can have the
+    /// same value. Ignores a record of the extension `h` if there are others, because the hangup
+    /// handler ran after the call.
     pub(super) fn complete(&mut self) {
         let names_channel = |id: &str| is_made_by_pbx(id) || self.has_channel(id);
         let foreign = self
@@ -165,7 +166,7 @@ pub(super) fn is_made_by_pbx(id: &str) -> bool {
     is_uuid || UniqueId::epoch_in(id).is_some()
 }
 
-/// Returns `false` for a text that stands for no id: `0`, `-`, `unknown`.
+/// Returns `false` for a text that means no id: `0`, `-`, `unknown`.
 fn can_be_id(text: &str) -> bool {
     text.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
 }

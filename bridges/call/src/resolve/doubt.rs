@@ -1,4 +1,4 @@
-//! Whether something of a call may have been missed, though its end was heard.
+//! Whether something of a call may have been missed, although its end was received.
 //!
 //! A call that was open while nobody listened is complete if what is told of each of its channels
 //! goes on after it where it had come to before: in the same bridge, which a conversation of two
@@ -44,20 +44,19 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
 fn gap_text(opened: EventTime, blind: &UnobservedTime) -> String {
     let from = blind.from.since(opened).as_secs();
     let began = if from == 0 {
-        "its beginning".to_owned()
+        "the beginning of the call".to_owned()
     } else {
-        format!("{from} s after its beginning")
+        format!("second {from} of the call")
     };
     let Some(until) = blind.until else {
-        return format!("events of it may be missing: none has come since {began}");
+        return format!("events may be missing: none has arrived since {began}");
     };
     let length = until.since(blind.from).as_secs();
     if length > 0 {
-        return format!("events of it may be missing: from {began} none came for {length} s");
+        return format!("events may be missing: none arrived for {length} s from {began} on");
     }
     // The events before and after the gap follow each other, for example after a reconnection.
-    let at = if from == 0 { "at " } else { "" };
-    format!("events of it may be missing: they were interrupted {at}{began}")
+    format!("events may be missing: the connection was interrupted at {began}")
 }
 
 /// Divides the facts of a channel into those before a gap and those after it.
@@ -199,15 +198,15 @@ mod tests {
             let text = text.strip_prefix("events of it may be missing: ");
             text.expect("the beginning").to_owned()
         };
-        let ended = "they were interrupted 846 s after its beginning";
+        let ended = "the connection was interrupted at second 846 of the call";
         assert_eq!(text(846_300, Some(0)), ended);
         assert_eq!(text(846_300, Some(999)), ended);
         assert_eq!(text(300, Some(0)), "they were interrupted at its beginning");
-        let long = "from 846 s after its beginning none came for 45 s";
+        let long = "none arrived for 45 s from second 846 of the call on";
         assert_eq!(text(846_300, Some(45_200)), long);
         assert_eq!(
             text(300, Some(1_000)),
-            "from its beginning none came for 1 s"
+            "none arrived for 1 s from the beginning of the call on"
         );
         assert_eq!(text(300, None), "none has come since its beginning");
     }

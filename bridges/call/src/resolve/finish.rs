@@ -291,8 +291,7 @@ fn time_unknown(call: &OpenCall) -> Option<String> {
         return Some("the PBX's clock was set during the call".to_owned());
     }
     call.times.stalled.then(|| {
-        "its events carry no times, and the connection to the PBX stalled during the call"
-            .to_owned()
+        "its events have no times, and the connection to the PBX stalled during the call".to_owned()
     })
 }
 

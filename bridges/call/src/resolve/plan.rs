@@ -156,7 +156,7 @@ fn with_linkedid(part: &Part<'_, '_>, customers: &[usize]) -> BTreeSet<usize> {
     own
 }
 
-/// Returns the id of the call that the channel was created in; empty if the PBX names none.
+/// Returns the id of the call that the channel was created in. It is empty if the PBX reports none.
 fn call_of(legs: &[&View<'_>], i: usize) -> String {
     match origin(legs, i) {
         Some(Origin::Leg(origin)) => legs[origin].leg.id.to_string(),
@@ -189,10 +189,10 @@ impl DialedLine {
     }
 }
 
-/// The customers of each call among these trunk channels. Each customer who came in has a call. If
-/// none came in first, the dialed lines are calls too: those that were dialed in one call are one,
-/// because the first carrier can refuse and the second answer. Only if people on several numbers
-/// talked are they several calls.
+/// Divides these trunk channels into calls, and returns the customer's channels of each. Every
+/// customer who called in has a call. If none of them was first, the dialed lines have calls too.
+/// Lines that were dialed in one call are one call, because the first carrier can refuse and the
+/// second can answer. They are several calls only if people on several numbers talked.
 pub(crate) fn by_customer(
     trunks: impl Iterator<Item = usize>,
     came_in: impl Fn(usize) -> bool,

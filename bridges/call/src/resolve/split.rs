@@ -136,7 +136,7 @@ pub(super) fn parts<'v, 'a>(
     parts
 }
 
-/// The channels outside the call that were up at the same time as one of its own.
+/// Returns the channels outside the call that were up at the same time as one of its channels.
 fn guests(views: &[View<'_>], own: &[usize]) -> Vec<usize> {
     let first = own.iter().map(|&i| views[i].leg.first).min();
     let last = own.iter().map(|&i| views[i].end).max();
@@ -221,8 +221,8 @@ impl<'v, 'a> Stays<'v, 'a> {
     }
 }
 
-/// Returns `true` if the channel waited for calls before this stay: as a logged-in agent, or in a
-/// holding bridge, from where it was moved into this one.
+/// Returns `true` if the channel waited for calls before it entered this bridge: as a logged-in
+/// agent, or in a holding bridge from which it was moved here.
 fn was_on_call(view: &View<'_>, stay: &BridgeStay<'_>) -> bool {
     let mut waits = view.waits.iter();
     let logged_in = view.leg.applications.agent;

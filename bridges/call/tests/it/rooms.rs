@@ -1,4 +1,4 @@
-//! Rooms that agents sit in all day: each call in one is a call of its own, and is given out when
+//! Rooms that agents sit in all day: each call in one is a separate call, and is given out when
 //! it is over.
 
 use crate::story::{Channel, Story, assembler, channel, extensions, moment, seconds, settings};
@@ -132,8 +132,8 @@ fn call(story: &mut Story, room: Room, number: u32, at: f64, talk: f64) -> Strin
     root
 }
 
-/// Plays the events; between them the clock goes on as the shell's does. Returns each finished
-/// call with the moment at which it was given out.
+/// Plays the events, and advances the clock between them as `run` does. Returns each finished call
+/// with the moment at which it was given out.
 fn play(assembler: &mut Assembler, story: &Story) -> Vec<(EventTime, FinishedCall)> {
     let mut given = Vec::new();
     for (at, told) in &story.events {

@@ -466,7 +466,7 @@ fn fifo_agent_dialed_for_customer_is_in_the_call() {
     assert_eq!(calls.iter().map(line).collect::<Vec<_>>(), [wanted]);
 }
 
-/// A channel names its caller in any of its events, and the events come in any order.
+/// Any event of a channel can name its caller, and the events can arrive in any order.
 #[test]
 fn caller_named_after_the_birth_of_a_leg_counts() {
     for variable in NAMED_IN {

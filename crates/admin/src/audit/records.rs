@@ -199,7 +199,7 @@ impl RecordLines {
     fn note_unread(&mut self, file: PathBuf, record: &Record) {
         let why = if record.is_cut {
             format!(
-                "the record has {} bytes, and at most {MESSAGE_BYTES_MAX} are read",
+                "the record has {} bytes, more than the limit of {MESSAGE_BYTES_MAX}",
                 record.length
             )
         } else if let Decoded::Unreadable(why) = self.decoder.decode(&record.bytes) {
@@ -294,7 +294,7 @@ mod tests {
             .collect();
         unread.sort();
         let why = format!(
-            "the record has {} bytes, and at most 1048576 are read",
+            "the record has {} bytes, more than the limit of 1048576",
             long.len()
         );
         assert_eq!(unread[0], ("long.json".into(), why.as_str()));

@@ -42,9 +42,9 @@ pub struct Both<T> {
 /// `has_late_end` is true for a file of Asterisk: only AMI sees the `HangupRequest` that ends a
 /// call before a slow `h` extension, so the file can show a longer call.
 ///
-/// If one side is an estimate from CDRs, its talk can be longer, because CDRs count ringing in a
-/// queue and announcements as talk. Its direction is not compared, because a CDR of a call that
-/// the PBX placed looks like an inbound call.
+/// CDRs count ringing in a queue and announcements as talk. If one side is an estimate from CDRs,
+/// the talk of that side can therefore be longer. The direction is not compared then, because a CDR
+/// of a call that the PBX placed looks like an inbound call.
 pub fn differences(
     stored: &AuditedValues,
     file: &AuditedValues,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Letters of a newer version that are looked at together.
 const PAGE: usize = 100;
 
-/// Returns the file that holds the record of this letter and no other.
+/// Returns the file that holds the record of this dead letter and no other record.
 pub(super) fn record_file(letter: &Letter) -> Option<&str> {
     let file = letter.bytes.as_ref()?.file.as_deref()?;
     // Of a record among others, the place is named as well.
@@ -22,8 +22,8 @@ pub(super) fn record_file(letter: &Letter) -> Option<&str> {
 }
 
 impl CommandHandler {
-    /// Has the file of a letter read again. The letter leaves when a call is read from the file.
-    /// Returns why that cannot be done, in words.
+    /// Has the file of a dead letter read again. The dead letter is removed when a call is read
+    /// from the file. Returns why that cannot be done, in words.
     pub(super) async fn read_file_again(
         &self,
         letter: &Letter,

@@ -137,7 +137,7 @@ pub struct Status {
     /// The reason for which `--notify-command` failed; left out while it works.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notify_problem: Option<String>,
-    /// Messages that wait for a broker; left out without `--dead-letter-queue`.
+    /// Messages that wait for a broker. Left out without `--dead-letter-queue`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outboxes: Vec<OutboxStatus>,
     /// The command that tries what the daemon was given; not part of the JSON.

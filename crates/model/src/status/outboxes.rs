@@ -31,7 +31,8 @@ pub(super) fn dead_letter_queue(status: &Status, found: &mut Vec<Todo>) {
         };
         let waiting = counted(outbox.messages, "notice waits", "notices wait");
         let why = &problem.why;
-        let what = format!("dead letters are not published to their queue ({waiting}): {why}");
+        let what =
+            format!("dead letters are not published to the dead-letter queue ({waiting}): {why}");
         let refused = todo(FindingKind::DeadLetterQueue, what, status.check());
         found.push(refused.with([outbox.messages.to_string(), why.clone()]));
     }

@@ -54,7 +54,7 @@ pub(crate) fn keep_unreadable(store: &mut Store, unread: &UnreadableBytes) -> Re
     Ok(Done::Unreadable(Some(id)))
 }
 
-/// Finds the letter of the same file with the same content: a restart gives files again.
+/// Finds the dead letter of the same file with the same content. A restart reads files again.
 fn kept_as_is(
     store: &Store,
     unread: &UnreadableBytes,
@@ -68,7 +68,7 @@ fn kept_as_is(
     Ok(id.map(RowId))
 }
 
-/// Forgets the letters of a file, because it was read again.
+/// Forgets the dead letters of a file, because it was read again.
 pub(crate) fn settle_file(
     store: &mut Store,
     source: &str,
@@ -126,7 +126,7 @@ pub(crate) fn step_unreadable(
     Ok(Done::Stepped(to))
 }
 
-/// Forgets a letter, and queues the notice that it left.
+/// Forgets a dead letter, and queues the notice of that.
 fn leave(store: &mut Store, row: RowId, left: Left, at: EventTime) -> Result<(), Error> {
     let letter = outbox::before_it_leaves(store, row)?;
     if store.execute("DELETE FROM unreadable WHERE id = ?1", [row.0])? == 0 {

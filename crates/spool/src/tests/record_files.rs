@@ -1,4 +1,4 @@
-//! Unreadable letters, and files that become readable.
+//! Dead letters `unreadable`, and files that become readable.
 
 use super::call::at;
 use super::letters::store;
