@@ -54,7 +54,7 @@ fn record_over_the_limit_is_a_dead_letter_of_its_file() {
         (&unread.bytes[..], unread.cut_from),
         (line.as_bytes(), Some(1_258_291))
     );
-    let why = "the record has 1258291 bytes, and at most 1048576 are read";
+    let why = "the record has 1258291 bytes, more than the limit of 1048576";
     assert!(unread.why.starts_with(why), "{}", unread.why);
     assert_eq!(intake.statuses()[0].unreadable, 1);
 }

@@ -195,19 +195,25 @@ mod tests {
             let from = opened.plus(Duration::from_millis(from));
             let until = length.map(|length| from.plus(Duration::from_millis(length)));
             let text = gap_text(opened, &UnobservedTime { from, until });
-            let text = text.strip_prefix("events of it may be missing: ");
+            let text = text.strip_prefix("events may be missing: ");
             text.expect("the beginning").to_owned()
         };
         let ended = "the connection was interrupted at second 846 of the call";
         assert_eq!(text(846_300, Some(0)), ended);
         assert_eq!(text(846_300, Some(999)), ended);
-        assert_eq!(text(300, Some(0)), "they were interrupted at its beginning");
+        assert_eq!(
+            text(300, Some(0)),
+            "the connection was interrupted at the beginning of the call"
+        );
         let long = "none arrived for 45 s from second 846 of the call on";
         assert_eq!(text(846_300, Some(45_200)), long);
         assert_eq!(
             text(300, Some(1_000)),
             "none arrived for 1 s from the beginning of the call on"
         );
-        assert_eq!(text(300, None), "none has come since its beginning");
+        assert_eq!(
+            text(300, None),
+            "none has arrived since the beginning of the call"
+        );
     }
 }
