@@ -327,7 +327,7 @@ async fn phone_given_as_trunk_is_78() {
         78,
         "endpoint PJSIP/101",
         "PJSIP/101 is named like a phone",
-        "name the line",
+        "give --trunk the line",
     );
     // A gateway registers at the PBX as a phone does, and a line can be named by its number.
     let rows = "Response: Success\nActionID: {id}\nEventList: start\n\n\

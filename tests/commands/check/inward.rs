@@ -238,7 +238,7 @@ async fn trunk_that_is_an_employees_phone_is_78() {
         78,
         "trunk city",
         "PJSIP/101 is an employee's phone",
-        "name the line",
+        "give --trunk the line",
     );
     let trunk = "city=PJSIP/city,country=UZ,lead=var:LEAD_ID,employees=101:501";
     check(&place, &with(flags, "--trunk", trunk))
