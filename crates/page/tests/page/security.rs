@@ -5,7 +5,9 @@ use crate::fake::{Fake, Known};
 use crate::morning::morning;
 use callbridge_admin::PageRole;
 use callbridge_model::clock;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 async fn served(manner: Manner) -> (Arc<Fake>, Served) {
     let fake = Fake::new(morning("Savdo", 1_795_158_000));
@@ -310,8 +312,14 @@ async fn after_five_wrong_passwords_a_right_one_is_let_in_and_what_was_typed_is_
     served.stop().await;
 }
 
-/// Sends wrong passwords from one address of a client until the page ends.
-async fn flood(served: std::net::SocketAddr, client: String, name: Option<&'static str>) {
+/// Sends wrong passwords from one address of a client until the page ends. Reports the client each
+/// time that the page has looked at a password.
+async fn flood(
+    served: std::net::SocketAddr,
+    client: String,
+    name: Option<&'static str>,
+    looked_at: UnboundedSender<String>,
+) {
     let mut browser = Browser::new(served);
     for n in 0.. {
         let made_up = format!("name{n}");
@@ -325,6 +333,9 @@ async fn flood(served: std::net::SocketAddr, client: String, name: Option<&'stat
         );
         let answer = browser.post_as("/login", &fields, &headers).await;
         assert!([403, 429].contains(&answer.status), "{}", answer.status);
+        if answer.status == 403 {
+            let _ = looked_at.send(client.clone());
+        }
         tokio::task::yield_now().await;
     }
 }
@@ -337,6 +348,7 @@ async fn flood_of_wrong_logins_delays_the_right_one_by_seconds() {
     };
     let (_, served) = served(manner).await;
     let mut floods = tokio::task::JoinSet::new();
+    let (looked_at, mut clients) = unbounded_channel();
     for n in 0..24 {
         // Addresses of one network in IPv6 are one client.
         let client = match n % 3 {
@@ -345,10 +357,21 @@ async fn flood_of_wrong_logins_delays_the_right_one_by_seconds() {
             _ => format!("2001:db8::{n}"),
         };
         let name = if n % 2 == 0 { Some("anna") } else { None };
-        floods.spawn(flood(served.address, client, name));
+        floods.spawn(flood(served.address, client, name, looked_at.clone()));
+    }
+    // Until each client of the flood has sent five wrong passwords, it can fill the queue.
+    let mut wrong: BTreeMap<String, usize> = BTreeMap::new();
+    while wrong.len() < 10 || wrong.values().any(|times| *times < 5) {
+        let client = clients.recv().await.expect("the flood goes on");
+        let is_v6 = client.starts_with("2001:db8");
+        let client = if is_v6 {
+            "2001:db8::/64".to_owned()
+        } else {
+            client
+        };
+        *wrong.entry(client).or_default() += 1;
     }
     let refused = async {
-        // The flood is over its limits when one of its clients is refused at once.
         let mut browser = Browser::new(served.address);
         let headers = format!(
             "X-Forwarded-For: 198.51.100.7\r\nOrigin: {}\r\n",
