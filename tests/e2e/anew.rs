@@ -86,6 +86,7 @@ async fn made_anew(place: &Place, crm: &Server, node: &Broker, name: &str, user:
     live["startedAt"] = json!(now - 5);
     live["durationSec"] = json!(5);
     node.publish(name, &[live.to_string()]).await;
+    let sent_before = u64::try_from(crm.journal().len()).expect("few");
     let mut second = sender(place, crm, &source, &[TRUNK]);
     let status = second.settled(CALLS + 2).await;
     assert_eq!(
@@ -97,7 +98,12 @@ async fn made_anew(place: &Place, crm: &Server, node: &Broker, name: &str, user:
     let journal = crm.journal();
     let place = journal.iter().position(|it| it.call.started_at == now - 5);
     let place = place.expect("the live call");
-    assert!(place + 1 < journal.len(), "it waited for all that is older");
+    // On a slow machine, the sender before had sent almost all.
+    let is_behind = CALLS.saturating_sub(sent_before) > IN_HAND;
+    assert!(
+        !is_behind || place + 1 < journal.len(),
+        "it waited for all that is older"
+    );
     second
 }
 
