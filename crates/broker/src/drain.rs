@@ -1,12 +1,12 @@
-//! Keeps an outbox of the spool empty: messages that are due are published, and leave the outbox
-//! after the broker's confirm and on no other path. An outage of the broker loses nothing: messages
-//! that were not confirmed are published again.
+//! Publishes the messages of a spool's outbox to a broker. A message leaves the outbox only after
+//! the broker has confirmed it. An outage of the broker loses nothing: messages without a confirm
+//! are published again.
 //!
-//! A broker with a memory or disk alarm blocks the connection. The messages that it was sent are
-//! taken when the alarm ends, so this waits on the blocked connection for as long as it lasts.
-//! Before a batch that follows a pause, an empty message is published that no queue takes. During
-//! an alarm that message is blocked, and no message of the outbox is left with the broker if this
-//! process ends before the alarm.
+//! A broker with a memory or disk alarm blocks the connection. It takes the messages that were
+//! already sent when the alarm ends, so this waits on the blocked connection until then. Before a
+//! batch that follows a pause, a short message is published that no queue takes. During an alarm
+//! the broker does not answer that message, so no message of the outbox is sent. If this process
+//! ends before the alarm, nothing of the outbox is left with the broker.
 
 use callbridge_source::amqp::publish::{ConfirmedLine, Unanswered, refusal};
 use callbridge_source::{Backoff, Bounds, BrokerUrl, Fix, Secret, amqp::Login, chance};
@@ -22,7 +22,7 @@ pub(crate) const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// without it gets a refusal.
 pub(crate) const NOWHERE: &str = "callbridge.no-such-queue";
 
-/// A line that confirmed nothing for this long is tried before the next batch.
+/// If a line has confirmed nothing for this long, it is checked before the next batch.
 const TRIED_FOR: Duration = Duration::from_secs(5);
 
 /// Reasons for which messages stay in the outbox.
@@ -386,12 +386,12 @@ async fn try_line<O: Outbox>(outbox: &O, line: &ConfirmedLine) -> Result<(), Err
     if outbox.destination().exchange.is_some() {
         return Ok(());
     }
-    let tried = line.may_write(NOWHERE, b"").await;
+    let tried = line.may_write(NOWHERE).await;
     tried.map_err(|error| outbox.failed(&error))
 }
 
 /// Publishes all items, then waits for all confirms: `confirmed` gains the items that were taken.
-/// The error is the reason for which the others were not.
+/// The error says why the broker did not take the other items.
 async fn publish<O: Outbox>(
     outbox: &O,
     line: &ConfirmedLine,

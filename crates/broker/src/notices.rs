@@ -59,13 +59,13 @@ impl Queue {
         self.problem.subscribe()
     }
 
-    /// Logs in, looks whether the queue is there, and leaves.
+    /// Logs in, and checks that the queue exists and that the login can publish.
     ///
-    /// It is published to a queue that cannot be there: where the right to write is had, the broker
-    /// gives the message back, and nobody has got it.
+    /// The check publishes a message to a queue that does not exist. If the login has the right to
+    /// write, the broker returns the message, so no consumer receives it.
     ///
     /// # Errors
-    /// What is wrong and what to do.
+    /// The problem and its fix.
     pub async fn probe(&self) -> Result<(), Error> {
         let probed = self.probe_queue().await;
         probed.map_err(|error| error.redacted(&self.to.login))
@@ -88,7 +88,7 @@ impl Queue {
         let asked = line.last(async |line| {
             let found = line.finds(&self.to.queue).await;
             found.map_err(|error| self.returned(error.to_string()))?;
-            line.may_write(&nowhere, b"").await.map_err(no_right)
+            line.may_write(&nowhere).await.map_err(no_right)
         });
         asked.await.map_err(Error::unanswered)?
     }
@@ -103,7 +103,7 @@ impl Queue {
 impl Outbox for Queue {
     type Item = Notice;
     const WAITS: &str = "notices of dead letters cannot be published in RabbitMQ; they are kept";
-    const GOES_ON: Option<&str> = Some("notices of dead letters are published again");
+    const GOES_ON: Option<&str> = Some("resumed publishing notices of dead letters");
     const LEFT: &str = "notices of dead letters are left for the next start";
     const FLUSH_WITHIN: Duration = Duration::from_secs(4);
 

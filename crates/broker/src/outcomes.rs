@@ -50,28 +50,27 @@ impl OutcomePublisher {
     /// # Errors
     /// What is wrong and what to do.
     pub async fn probe(&self) -> Result<(), Error> {
-        let asked = self.may_write(b"").await?;
-        asked.map_err(|error| self.failed(&error).redacted(&self.to.login))
+        let line = ConfirmedLine::open(&self.to.login, 0).await?;
+        let asked = line.last(async |line| line.may_write(NOWHERE).await);
+        let answered = asked.await.map_err(Error::unanswered)?;
+        answered.map_err(|error| self.failed(&error).redacted(&self.to.login))
     }
 
-    /// Returns `true` when the broker refuses a message for its length: one that is a byte too long
-    /// is published to a queue that does not exist.
+    /// Returns `true` when the broker refuses a message that is one byte too long. The message is
+    /// published to a queue that does not exist.
     ///
     /// # Errors
-    /// What is wrong and what to do.
+    /// The problem and its fix.
     pub async fn probe_length(&self) -> Result<bool, Error> {
         const PRECONDITION_FAILED: &str = "PRECONDITION_FAILED";
-        match self.may_write(&vec![b' '; MESSAGE_BYTES_MAX + 1]).await? {
+        let body = vec![b' '; MESSAGE_BYTES_MAX + 1];
+        let line = ConfirmedLine::open(&self.to.login, 0).await?;
+        let asked = line.last(async |line| line.may_write_body(NOWHERE, &body).await);
+        match asked.await.map_err(Error::unanswered)? {
             Ok(()) => Ok(false),
             Err(error) if error.to_string().contains(PRECONDITION_FAILED) => Ok(true),
             Err(error) => Err(self.failed(&error).redacted(&self.to.login)),
         }
-    }
-
-    async fn may_write(&self, body: &[u8]) -> Result<Result<(), lapin::Error>, Error> {
-        let line = ConfirmedLine::open(&self.to.login, 0).await?;
-        let asked = line.last(async |line| line.may_write(NOWHERE, body).await);
-        asked.await.map_err(Error::unanswered)
     }
 
     /// Publishes outcomes until `shutdown`, then those that are left, if that can be had within
@@ -86,7 +85,7 @@ impl Outbox for OutcomePublisher {
     type Item = (Outcomes, i64);
     const WAITS: &str =
         "results of calls cannot be written into their stream; calls are sent as before";
-    const GOES_ON: Option<&str> = Some("outcomes go into the stream again");
+    const GOES_ON: Option<&str> = Some("resumed writing results of calls into their stream");
     const LEFT: &str = "outcomes are left to be written after the next start";
     const FLUSH_WITHIN: Duration = Duration::from_secs(2);
 

@@ -3,7 +3,7 @@
 use crate::{Error, report::CONTENT_TYPE, roster::FleetMessage};
 use callbridge_model::status::StatusReport;
 use callbridge_model::status::findings::quoted;
-use callbridge_source::amqp::publish::{ConfirmedLine, own_properties, refusal};
+use callbridge_source::amqp::publish::{CHECK_BODY, ConfirmedLine, own_properties, refusal};
 use callbridge_source::amqp::{
     ACCESS_REFUSED, Login, NOT_FOUND, declare_command, reply, route_commands, stream_arguments,
     stream_place, stream_publisher,
@@ -136,7 +136,7 @@ impl ReportStream {
                 return self.send(line, &self.name(), b"", 0).await;
             }
             let nowhere = format!("{}.callbridge-check", self.name());
-            match self.send(line, &nowhere, b"", 0).await {
+            match self.send(line, &nowhere, CHECK_BODY, 0).await {
                 Ok(()) => Ok(()),
                 Err(Error::Stream { is_barred, .. }) if !is_barred => Ok(()),
                 Err(error) => Err(error),

@@ -3,7 +3,10 @@
 use super::notices::{State, first_ids, ids, publish, queue};
 use super::stage::{holds, soon};
 use callbridge_broker::notices::Queue;
-use callbridge_testbed::broker::Broker;
+use callbridge_source::amqp::{Login, publish::ConfirmedLine};
+use callbridge_source::{BrokerUrl, Secret};
+use callbridge_testbed::broker::{ADMINISTRATOR, Broker, SECRET};
+use std::pin::pin;
 use std::time::{Duration, Instant};
 use tokio::time::{interval, timeout};
 
@@ -81,4 +84,23 @@ async fn stop_during_an_alarm_ends_in_time_and_repeats_nothing() {
     state.waits(0).await;
     assert_eq!(broker.depth("dead").await, 20);
     assert_eq!(ids(&broker.take("dead").await), first_ids(20));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_during_an_alarm_is_answered_after_its_end() {
+    let broker = Broker::start();
+    let url = format!("{}?queue=dead", broker.url(ADMINISTRATOR));
+    let url = BrokerUrl::queue(&url).expect("a URL");
+    let login = Login::new(&url.broker, Secret::Value(SECRET.into()), None);
+    tokio::task::block_in_place(|| broker.raise_alarm());
+    let line = ConfirmedLine::open(&login, 0).await.expect("a login");
+    let mut reason = line.blocked();
+    let mut answer = pin!(line.may_write("no-such-queue"));
+    // A confirm that the broker has already sent arrives within this time.
+    let early = timeout(Duration::from_secs(2), &mut answer).await;
+    assert!(early.is_err(), "{early:?}");
+    let blocked = reason.wait_for(Option::is_some);
+    drop(soon("the alarm", blocked).await.expect("it runs"));
+    tokio::task::block_in_place(|| broker.end_alarm());
+    soon("the answer", answer).await.expect("returned");
 }

@@ -13,6 +13,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
+/// Body of a message that only checks whether the broker accepts messages.
+///
+/// The body must not be empty. During an alarm, RabbitMQ blocks a connection after the header of
+/// the first message. A message without a body ends there, so the broker still takes and confirms
+/// it.
+pub const CHECK_BODY: &[u8] = b"check";
+
 /// An open line with a channel whose messages are confirmed.
 pub struct ConfirmedLine {
     connection: Connection,
@@ -162,12 +169,20 @@ impl ConfirmedLine {
         find(&self.channel, name).await.map(drop)
     }
 
-    /// Checks that messages may be written: one is published to `nowhere`, a name without a queue,
-    /// and comes back.
+    /// Checks that this login can publish: the broker returns a message to `nowhere`, a name that
+    /// no queue has. During an alarm there is no answer before the alarm ends.
     ///
     /// # Errors
-    /// The broker's words where they may not.
-    pub async fn may_write(&self, nowhere: &str, body: &[u8]) -> Result<(), lapin::Error> {
+    /// The broker's reason for refusing the message.
+    pub async fn may_write(&self, nowhere: &str) -> Result<(), lapin::Error> {
+        self.may_write_body(nowhere, CHECK_BODY).await
+    }
+
+    /// Checks that this login can publish this body, as [`may_write`](Self::may_write) does.
+    ///
+    /// # Errors
+    /// The broker's reason for refusing the message.
+    pub async fn may_write_body(&self, nowhere: &str, body: &[u8]) -> Result<(), lapin::Error> {
         let sent = self.publish(None, nowhere, body, BasicProperties::default());
         sent.await?.await.map(drop)
     }
