@@ -99,13 +99,13 @@ impl Forwarder {
         }
     }
 
-    /// Logs in, looks whether the stream is there and takes what is published to it, and leaves.
+    /// Logs in, and checks that the stream exists and that the login can publish to it.
     ///
-    /// Whether an exchange routes to the stream shows nothing but a message: one that tells of no
-    /// call is published, which whoever reads the stream passes by.
+    /// Only a message shows whether an exchange routes to the stream. The check publishes one that
+    /// contains no calls. Readers of the stream skip it.
     ///
     /// # Errors
-    /// What is wrong and what to do.
+    /// The problem and its fix.
     pub async fn probe(&self) -> Result<(), Error> {
         let probed = self.probe_stream().await;
         probed.map_err(|error| error.redacted(&self.to.login))

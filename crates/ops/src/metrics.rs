@@ -234,7 +234,7 @@ fn sources(all: &mut Registry, seen: &Observed) {
         let seconds = it.clock_ahead_ms? / 1_000;
         Some((source_label(it), seconds))
     });
-    let help = "By how much the clock of the source's PBX is ahead of this machine's";
+    let help = "Seconds by which the clock of the source's PBX is ahead of this machine's clock";
     gauges(all, "source_clock_ahead_seconds", help, differences);
     let mut gaps: Vec<_> = seen.status.gaps.iter().collect();
     gaps.sort_by_key(|gap| gap.to);
