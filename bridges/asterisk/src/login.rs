@@ -329,7 +329,10 @@ pub struct Pong {
 pub fn pong(frame: &[u8], id: &str) -> Option<Pong> {
     let pairs = Pairs::new(frame);
     let is_answer = pairs.get("Response").is_some() && pairs.get("ActionID") == Some(id.as_bytes());
-    is_answer.then(|| Pong {
+    if !is_answer {
+        return None;
+    }
+    Some(Pong {
         at: pairs.get("Timestamp").and_then(epoch),
     })
 }

@@ -77,7 +77,7 @@ pub struct Account {
     pub timed: Option<bool>,
     /// The PBX's own time, of its last event that carried it.
     pub clock: Option<EventTime>,
-    /// How far the PBX's clock was ahead of ours when that event arrived.
+    /// Difference between the PBX's clock and our boot clock when that event arrived.
     pub clock_ahead: Option<ClockDifference>,
     /// Variables that channels show; `None` before the first channel was seen.
     pub variables: Option<BTreeSet<String>>,
@@ -196,9 +196,11 @@ impl Survey {
     pub fn on_frame_at(&mut self, frame: &[u8], arrived: EventTime) {
         let before = self.account.clock;
         self.on_frame(frame);
-        let clock = self.account.clock.filter(|_| self.account.clock != before);
-        let ahead = clock.map(|clock| ClockDifference::between(clock, arrived));
-        self.account.clock_ahead = ahead.or(self.account.clock_ahead);
+        if let Some(clock) = self.account.clock
+            && self.account.clock != before
+        {
+            self.account.clock_ahead = Some(ClockDifference::between(clock, arrived));
+        }
     }
 
     /// Takes in a frame that came after the login.

@@ -183,8 +183,10 @@ impl Assembler {
         // A list of channels has no times. It is as new as its arrival, by the PBX's clock.
         let is_listed = matches!(event.kind, Kind::Listed { .. });
         let by_arrival = reported.is_none() && !is_listed;
-        let list_ahead = self.clocks.difference(timing.line).filter(|_| is_listed);
-        let ahead = list_ahead.unwrap_or(wall_ahead);
+        let mut ahead = wall_ahead;
+        if is_listed && let Some(list_ahead) = self.clocks.difference(timing.line) {
+            ahead = list_ahead;
+        }
         let at = reported.unwrap_or(arrived.by_clock(ahead));
         self.check_clock(&id, event, arrived);
         let far = timing.kept && at.apart(arrived) > CLOCK_TOLERANCE;

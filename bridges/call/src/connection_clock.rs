@@ -1,6 +1,6 @@
 //! The PBX's clock as one connection or file shows it. Times of events and of answers to our pings
-//! go in, with their arrivals by our boot clock. Out comes whether the PBX's clock was set, and how
-//! far it is ahead of ours.
+//! go in, with their arrivals by our boot clock. The results are whether the PBX's clock was set, and
+//! the difference between the two clocks.
 //!
 //! ```text
 //! time of the event   10:00:00   10:00:08   10:00:20    the last two arrive late, because the
@@ -74,8 +74,10 @@ impl ConnectionClock {
             .is_some_and(|(least, ahead)| least.confirmed && ahead.above(least.ahead) > JUMP);
         let was_set = if went_back {
             Some(ClockSet::Back)
+        } else if ran_ahead {
+            Some(ClockSet::Ahead)
         } else {
-            ran_ahead.then_some(ClockSet::Ahead)
+            None
         };
         if was_set.is_some() {
             *self = Self::default();
@@ -107,8 +109,8 @@ impl ConnectionClock {
         was_set
     }
 
-    /// Returns how far the PBX's clock was ahead of ours in the last minutes, by the event that was
-    /// delayed least.
+    /// Returns the difference between the PBX's clock and our boot clock in the last minutes. The
+    /// event with the smallest delay decides.
     pub fn recent_difference(&self) -> Option<ClockDifference> {
         self.shown.before.max(self.shown.now)
     }
@@ -158,8 +160,12 @@ mod tests {
     /// Whether each event, given by its time and arrival, shows that the clock was set.
     fn shown(events: &[(f64, f64)]) -> Vec<bool> {
         let mut clock = ConnectionClock::default();
-        let mut is_set = |&(time, arrived)| clock.on_event(at(time), Some(at(arrived))).is_some();
-        events.iter().map(&mut is_set).collect()
+        let mut shown = Vec::new();
+        for &(time, arrived) in events {
+            let was_set = clock.on_event(at(time), Some(at(arrived)));
+            shown.push(was_set.is_some());
+        }
+        shown
     }
 
     #[test]

@@ -192,16 +192,20 @@ impl ReportStream {
         from: AMQPValue,
         prefetch: u16,
     ) -> Result<(Channel, lapin::Consumer), Error> {
-        let lost = |error: lapin::Error| Error::Lost(self.login.redact(&error.to_string()));
-        let channel = connection.create_channel().await.map_err(lost)?;
+        let channel = connection.create_channel().await;
+        let channel = channel.map_err(|error| self.lost(&error))?;
         let qos = channel.basic_qos(prefetch, BasicQosOptions::default());
-        qos.await.map_err(lost)?;
+        qos.await.map_err(|error| self.lost(&error))?;
         let arguments = BTreeMap::from([("x-stream-offset".into(), from)]).into();
         let options = BasicConsumeOptions::default();
         let consumer =
             channel.basic_consume(self.name().into(), "fleet".into(), options, arguments);
         let consumer = consumer.await.map_err(|error| self.refused(&error))?;
         Ok((channel, consumer))
+    }
+
+    fn lost(&self, error: &lapin::Error) -> Error {
+        Error::Lost(self.login.redact(&error.to_string()))
     }
 
     fn unrouted(&self, exchange: &str, words: String) -> Error {

@@ -1,12 +1,14 @@
-//! The clocks of the PBXs and ours: what a line reports of them, and their difference for `status`.
+//! The clocks of the PBXs. Takes what a connection reports about them, and returns their difference
+//! from our clock for `status`.
 
 use crate::Intake;
 use callbridge_call::{ClockDifference, EventTime, Line};
 use callbridge_source::SourceId;
 
 impl Intake {
-    /// Returns by how many milliseconds the clock of this source's PBX is ahead of ours. If the
-    /// source has several PBXs, the one that is furthest off counts.
+    /// Returns the difference between the clock of this source's PBX and our wall clock, in
+    /// milliseconds. It is positive if the PBX's clock is ahead. If the source has several PBXs, the
+    /// one with the largest difference counts.
     pub(super) fn clock_ahead_ms(&self, at: usize) -> Option<i64> {
         let id = u16::try_from(at).ok()?;
         let pbx = &self.sources[at].settings.pbx;

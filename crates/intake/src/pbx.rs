@@ -46,7 +46,7 @@ pub(super) struct Pbx {
     pub(super) just_finished: BTreeMap<String, Known>,
     /// Spans in which nobody listened to it.
     outages: Outages,
-    /// How far its clock was ahead of ours before the last of them.
+    /// Difference between its clock and our boot clock before the last of them.
     clock_ahead: Option<ClockDifference>,
     /// The second account of its calls (`--catch-up`).
     pub(super) second: Option<Second>,
@@ -304,14 +304,14 @@ impl Outages {
         }
     }
 
-    /// No one listened from the call's beginning to its end. The clock of its PBX is `ahead` of
-    /// ours.
+    /// Returns `true` if no one listened from the call's beginning to its end. `ahead` is the
+    /// difference between the PBX's clock and our boot clock.
     fn covers(&self, call: &FinishedCall, ahead: ClockDifference) -> bool {
         let started = call.started.by_clock(ahead.reversed());
         let ended = call.ended.by_clock(ahead.reversed());
         self.0.iter().any(|(since, until)| {
-            let ended_before = |until: EventTime| ended <= until.plus(CLOCKS_APART);
-            started.plus(CLOCKS_APART) >= *since && until.is_none_or(ended_before)
+            let began_after = started.plus(CLOCKS_APART) >= *since;
+            began_after && until.is_none_or(|until| ended <= until.plus(CLOCKS_APART))
         })
     }
 }

@@ -143,7 +143,7 @@ fn read_redacted(ask: &TokenRequest, status: u16, body: &[u8], redactor: &Redact
     let object = serde_json::from_slice::<Map<String, Value>>(body).ok();
     let own = object.as_ref().is_some_and(crm::is_own);
     let text = object.as_ref().map(|object| error_text(object, redactor));
-    let message = || match text.as_deref() {
+    let message = match text.as_deref() {
         None | Some("") => status.to_string(),
         Some(text) => format!("{status}: {text}"),
     };
@@ -154,13 +154,13 @@ fn read_redacted(ask: &TokenRequest, status: u16, body: &[u8], redactor: &Redact
             Some(None) => TokenReply::Unsure(format!("{status} without a token")),
             None => TokenReply::Unsure(format!("{status} with a body that is no JSON object")),
         },
-        400 if own => TokenReply::Refused(message()),
-        401 if own => TokenReply::WrongClient(message()),
-        400 | 401 => TokenReply::Unsure(format!("{}, and not by the CRM", message())),
-        408 => TokenReply::Unsure(message()),
+        400 if own => TokenReply::Refused(message),
+        401 if own => TokenReply::WrongClient(message),
+        400 | 401 => TokenReply::Unsure(format!("{message}, and not by the CRM")),
+        408 => TokenReply::Unsure(message),
         425 | 429 => TokenReply::TooMany,
-        300..=499 => TokenReply::WrongAddress(message()),
-        _ => TokenReply::Unsure(message()),
+        300..=499 => TokenReply::WrongAddress(message),
+        _ => TokenReply::Unsure(message),
     }
 }
 

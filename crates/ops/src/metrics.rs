@@ -230,9 +230,9 @@ fn sources(all: &mut Registry, seen: &Observed) {
     let last = (sources.iter()).filter_map(|it| Some((source_label(it), it.last_event_at?)));
     let help = "Arrival of the source's last event";
     gauges(all, "source_last_event_timestamp_seconds", help, last);
-    let differences = sources.iter().filter_map(|it| {
-        let seconds = it.clock_ahead_ms? / 1_000;
-        Some((source_label(it), seconds))
+    let differences = sources.iter().filter_map(|source| {
+        let seconds = source.clock_ahead_ms? / 1_000;
+        Some((source_label(source), seconds))
     });
     let help = "Seconds by which the clock of the source's PBX is ahead of this machine's clock";
     gauges(all, "source_clock_ahead_seconds", help, differences);

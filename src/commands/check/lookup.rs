@@ -166,7 +166,8 @@ fn reached(at: SocketAddr) -> SocketAddr {
 /// Asks once, as a dialplan does: status, answer, time.
 async fn ask(at: SocketAddr, trunk: &str, secret: Option<&Secret>) -> Answered {
     let trunk = utf8_percent_encode(trunk, NON_ALPHANUMERIC);
-    let header = secret.map(|it| format!("authorization: Bearer {}\r\n", it.expose_secret()));
+    let header =
+        secret.map(|secret| format!("authorization: Bearer {}\r\n", secret.expose_secret()));
     let request = format!(
         "GET {PATH}?phone={NOBODYS}&trunk={trunk} HTTP/1.1\r\nhost: {at}\r\n{}\r\n",
         header.unwrap_or_default()

@@ -14,28 +14,23 @@ pub(super) struct Clocks(BTreeMap<u16, LineClock>);
 struct LineClock {
     connection: u64,
     clock: ConnectionClock,
-    /// How far the PBX's clock was ahead of ours in the connection before.
+    /// Difference between the PBX's clock and our boot clock in the previous connection.
     before: Option<ClockDifference>,
     is_stalled: bool,
 }
 
 impl Clocks {
     fn line(&mut self, line: Line) -> &mut LineClock {
-        let fresh = |before| LineClock {
-            connection: line.connection,
-            clock: ConnectionClock::default(),
-            before,
-            is_stalled: false,
-        };
-        let known = self.0.entry(line.source).or_insert_with(|| fresh(None));
+        let known = self.0.entry(line.source);
+        let known = known.or_insert_with(|| LineClock::new(line.connection, None));
         if known.connection != line.connection {
-            *known = fresh(known.difference());
+            *known = LineClock::new(line.connection, known.difference());
         }
         known
     }
 
-    /// Returns how far the PBX's clock is ahead of ours by the events of this line, or of the one
-    /// before it.
+    /// Returns the difference between the PBX's clock and our boot clock. If no event of this
+    /// connection had a time yet, the previous connection decides.
     pub(super) fn difference(&self, line: Option<Line>) -> Option<ClockDifference> {
         self.0.get(&line?.source)?.difference()
     }
@@ -48,6 +43,15 @@ impl Clocks {
 }
 
 impl LineClock {
+    fn new(connection: u64, before: Option<ClockDifference>) -> Self {
+        Self {
+            connection,
+            clock: ConnectionClock::default(),
+            before,
+            is_stalled: false,
+        }
+    }
+
     fn difference(&self) -> Option<ClockDifference> {
         self.clock.recent_difference().or(self.before)
     }
@@ -69,7 +73,7 @@ impl Assembler {
         if timing.kept && !self.calls.is_in_order(id, event) {
             return;
         }
-        let arrived = (!timing.kept).then_some(arrived);
+        let arrived = if timing.kept { None } else { Some(arrived) };
         let clock = &mut self.clocks.line(line).clock;
         let was_set = match (event.channel.stamp, event.at) {
             // The numbers of a switch show when its clock was set back (`processes`).

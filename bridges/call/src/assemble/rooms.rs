@@ -284,10 +284,10 @@ impl Assembler {
         let Some(call) = self.calls.get(key) else {
             return;
         };
-        let mut past_call = call.as_of_latest();
-        past_call.parts.only.clone_from(channels);
-        past_call.parts.past = true;
-        let mut finished = self.resolved(&past_call, ended);
+        let mut past = call.as_of_latest();
+        past.parts.only.clone_from(channels);
+        past.parts.past = true;
+        let mut finished = self.resolved(&past, ended);
         for call in &mut finished {
             // A linkedid whose channel comes later is no name of this call.
             call.also_known_as.retain(|id| channels.contains(id));
@@ -308,7 +308,6 @@ impl Assembler {
                 self.overdue.remove(key);
                 self.changes.remove(key);
                 self.calls.close(key);
-                self.calls.remember_finished(&past_call);
                 return;
             }
         }

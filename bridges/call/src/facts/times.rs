@@ -27,7 +27,8 @@ pub(crate) struct Times {
     /// Time at which the last channel hung up or came, in both clocks.
     pub(crate) quiet: EventTime,
     pub(crate) quiet_arrived: EventTime,
-    /// How far the clock of the events is ahead of ours, by the event that was delayed least.
+    /// Difference between the PBX's clock and our boot clock. The event with the smallest delay
+    /// decides.
     #[serde(default)]
     pub(crate) clock_ahead: ClockDifference,
     /// How far our wall clock was ahead of the clock of arrivals when the call was opened.

@@ -290,9 +290,13 @@ fn time_unknown(call: &OpenCall) -> Option<String> {
     if call.times.clock_set {
         return Some("the PBX's clock was set during the call".to_owned());
     }
-    call.times.stalled.then(|| {
-        "its events have no times, and the connection to the PBX stalled during the call".to_owned()
-    })
+    if call.times.stalled {
+        return Some(
+            "its events have no times, and the connection to the PBX stalled during the call"
+                .to_owned(),
+        );
+    }
+    None
 }
 
 fn set_back() -> String {

@@ -531,3 +531,29 @@ fn guest_without_its_first_channel_keeps_no_call_open() {
     assert_eq!(assembler.counts.ghosts, 0);
     assert_eq!(assembler.next_deadline(), None);
 }
+
+#[test]
+fn call_of_a_room_does_not_take_the_id_of_a_later_channel() {
+    let customer = channel("PJSIP/gsm-00000009", 9).caller("998901110001");
+    let later = channel("PJSIP/city-00000008", 8).caller("998901110002");
+    let mut story = Story::new();
+    story.at(0.0).born(&customer, Ring);
+    story.enter_kind(&customer, "lot", "holding_bridge");
+    let moved = customer.of(&later);
+    story
+        .at(5.0)
+        .leave_kind(&moved, "lot", "holding_bridge")
+        .hangup(&moved);
+    story.enter_kind(&moved, "lot", "holding_bridge");
+    story.at(60.0).born(&later, Ring);
+    story.at(70.0).hangup(&later);
+    story.at(200.0);
+    let mut assembler = assembler();
+    let mut calls = play(&mut assembler, &story);
+    tick_until(&mut assembler, moment(300.0), &mut calls);
+    let ids: Vec<&str> = calls
+        .iter()
+        .map(|(_, call)| call.linkedid.as_str())
+        .collect();
+    assert_eq!(ids, ["1795000000.9", "1795000000.8"]);
+}

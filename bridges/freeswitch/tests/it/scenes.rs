@@ -98,6 +98,29 @@ fn colleagues_who_stay_in_the_room_hold_no_call_back() {
     assert_eq!(told, wanted);
 }
 
+#[test]
+fn employee_dials_the_next_customer_after_a_transfer() {
+    let mut switch = Switch::default();
+    switch.at(0).dials("near", "101");
+    switch.dials_out("one", ("city", CUSTOMER), ("near", "near"));
+    switch.at(600).answers("one").answers("near");
+    switch.bridges("near", "one");
+    switch.at(1200).dials("asking", "101").answers("asking");
+    switch.rings("third", "102", ("asking", "asking"));
+    switch.at(1800).answers("third").bridges("asking", "third");
+    switch.at(2400).unbridges("near", "one");
+    switch.unbridges("asking", "third").bridges("third", "one");
+    switch.hangs_up("near").hangs_up("asking");
+    switch.at(3000).unbridges("third", "one").hangs_up("one");
+    switch.dials_out("two", ("city", OTHER), ("third", "third"));
+    switch.at(4000).hangs_up("two").hangs_up("third");
+    let wanted = [
+        format!("near out city {CUSTOMER} [101 102] 102 talk 2.4 of 3.0, whole"),
+        format!("two out city {OTHER} [] 101 talk 0.0 of 2.8, whole"),
+    ];
+    assert_eq!(lines(&switch), wanted);
+}
+
 /// The clock of a switch steps by 20 ms: the halves and whom they dial may be born at one moment,
 /// and then nothing but their names tells which half is whose.
 #[test]

@@ -62,7 +62,8 @@ mod tests {
         let stood_still = stall.check(at(now), unanswered.map(at));
         let is_new = stall.is_stalled != stall.reported;
         stall.reported = stall.is_stalled;
-        (stood_still, is_new.then_some(stall.is_stalled))
+        let reported = if is_new { Some(stall.is_stalled) } else { None };
+        (stood_still, reported)
     }
 
     #[test]
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn reader_that_stood_still_without_answers_drains_at_the_next_check() {
+    fn reader_without_pings_drains_at_the_next_check() {
         let mut stall = Stall::new(at(0));
         assert_eq!(check(&mut stall, 8, None), (true, Some(true)));
         assert_eq!(check(&mut stall, 9, None), (false, Some(false)));

@@ -16,7 +16,7 @@ impl SourceStatus {
     /// Records a switch that sent events over this source, at most 64 of them.
     pub fn note_switch(&mut self, name: &str, pbx: &str) {
         const SWITCHES_MAX: usize = 64;
-        let known = self.switches.iter().any(|it| it.name == name);
+        let known = self.switches.iter().any(|switch| switch.name == name);
         if !known && self.switches.len() < SWITCHES_MAX {
             self.switches.push(SwitchName {
                 name: name.to_owned(),
