@@ -4,7 +4,7 @@
 use crate::calls::{Call, recording};
 use crate::connecting::{Connecting, http};
 use crate::crm::RATE_FLAG;
-use crate::program::{Place, TOKEN};
+use crate::program::{Place, Program, TOKEN};
 use crate::secrets::forms;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -184,19 +184,19 @@ fn refuse_calls(path: &str, echo: &str) -> (u16, Value) {
     )
 }
 
+/// Runs callbridge with this many calls, beside a server that answers like this.
+async fn run_with_calls(place: &Place, count: u32, answer: Answer) -> Program {
+    let url = start_server(answer).await;
+    let calls: Vec<Call> = (1..=count).map(|n| Call::new(n, 4001)).collect();
+    place.append("recorded", recording(&calls).as_bytes());
+    let source = place.file("recorded", "ami");
+    place.run(&url, &[&source, TRUNK, RATE_FLAG, "--log=debug"])
+}
+
 #[tokio::test]
 async fn dead_letters_log_and_status_redact_an_echoed_token() {
-    let url = start_server(reject_calls).await;
     let place = Place::new();
-    let calls: Vec<Call> = (1..=4).map(|n| Call::new(n, 4001)).collect();
-    place.append("recorded", recording(&calls).as_bytes());
-    let flags = [
-        &place.file("recorded", "ami"),
-        TRUNK,
-        RATE_FLAG,
-        "--log=debug",
-    ];
-    let mut program = place.run(&url, &flags);
+    let mut program = run_with_calls(&place, 4, reject_calls).await;
     let dead = |status: &Status| status.books.dead == 4;
     program.until("four dead letters", dead).await;
     for words in [
@@ -218,17 +218,8 @@ async fn dead_letters_log_and_status_redact_an_echoed_token() {
 
 #[tokio::test]
 async fn log_and_status_of_an_outage_redact_an_echoed_token() {
-    let url = start_server(refuse_calls).await;
     let place = Place::new();
-    let calls: Vec<Call> = (1..=6).map(|n| Call::new(n, 4001)).collect();
-    place.append("recorded", recording(&calls).as_bytes());
-    let flags = [
-        &place.file("recorded", "ami"),
-        TRUNK,
-        RATE_FLAG,
-        "--log=debug",
-    ];
-    let mut program = place.run(&url, &flags);
+    let mut program = run_with_calls(&place, 6, refuse_calls).await;
     let paused = |status: &Status| {
         let pause = status.pause.as_ref();
         pause.is_some_and(|pause| pause.cure.contains("(503: down: "))

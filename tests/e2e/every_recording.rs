@@ -114,7 +114,10 @@ async fn calls_told_by_two_lines_and_then_once_more_are_journaled_once() {
     let scene = Scene {
         place: Place::new(),
         crm: crm::start().await,
-        group: group.iter().map(|it| it.moved_to(soon)).collect(),
+        group: group
+            .iter()
+            .map(|recording| recording.moved_to(soon))
+            .collect(),
     };
     let (ami, socket) = (FakePbx::ami().await, FakePbx::websocket().await);
     let secret = scene.place.write("secret", pbx::SECRET);
@@ -123,8 +126,20 @@ async fn calls_told_by_two_lines_and_then_once_more_are_journaled_once() {
     let mut program = scene.run(&format!("--source=ws://{}/", socket.addr()), &flags);
     tokio::join!(ami.logged_in(1), socket.logged_in(1));
     tokio::join!(
-        say_in_time(&socket, scene.group.iter().map(|it| it.frames().collect())),
-        say_in_time(&ami, scene.group.iter().map(|it| it.events().collect())),
+        say_in_time(
+            &socket,
+            scene
+                .group
+                .iter()
+                .map(|recording| recording.frames().collect())
+        ),
+        say_in_time(
+            &ami,
+            scene
+                .group
+                .iter()
+                .map(|recording| recording.events().collect())
+        ),
     );
     let expected = recordings::expected(&scene.group);
     let finished = u64::try_from(expected.len()).expect("few");

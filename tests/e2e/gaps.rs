@@ -72,7 +72,9 @@ async fn calls_that_end_in_a_gap_lie_in_it_or_begin_in_it_are_filled_from_the_ca
         place.append("cel.csv", &call.cel_lines());
     }
     pbx.answers("Login", &[pbx::COME_IN]);
-    program.until("a gap", |it| it.sources[0].gaps == 1).await;
+    program
+        .until("a gap", |status| status.sources[0].gaps == 1)
+        .await;
     let events = begins.channel_events();
     pbx.say(&events[events.len() / 2..].concat()).await;
 
@@ -112,7 +114,9 @@ async fn calls_that_end_in_a_gap_or_lie_in_it_are_filled_from_a_file_of_cdrs() {
         place.append("Master.csv", &call.rows());
     }
     pbx.answers("Login", &[pbx::COME_IN]);
-    program.until("a gap", |it| it.sources[0].gaps == 1).await;
+    program
+        .until("a gap", |status| status.sources[0].gaps == 1)
+        .await;
     ends_right(&place, &crm, program, &[ends, lies]).await;
 }
 

@@ -1,6 +1,6 @@
 //! The PBX's clock as one connection or file shows it. Times of events and of answers to our pings
-//! go in, with their arrivals by our boot clock. The results are whether the PBX's clock was set, and
-//! the difference between the two clocks.
+//! go in, with their arrivals by our boot clock. The results are whether the PBX's clock was set,
+//! and the difference between the two clocks.
 //!
 //! ```text
 //! time of the event   10:00:00   10:00:08   10:00:20    the last two arrive late, because the

@@ -7,8 +7,8 @@ use callbridge_source::SourceId;
 
 impl Intake {
     /// Returns the difference between the clock of this source's PBX and our wall clock, in
-    /// milliseconds. It is positive if the PBX's clock is ahead. If the source has several PBXs, the
-    /// one with the largest difference counts.
+    /// milliseconds. It is positive if the PBX's clock is ahead. If the source has several PBXs,
+    /// the one with the largest difference counts.
     pub(super) fn clock_ahead_ms(&self, at: usize) -> Option<i64> {
         let id = u16::try_from(at).ok()?;
         let pbx = &self.sources[at].settings.pbx;

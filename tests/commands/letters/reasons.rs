@@ -1,7 +1,7 @@
 //! Each reason comes to be, says its hint, and leaves or stays as its hint promises.
 
 use super::seed;
-use crate::sidecar::{PBX, Place, crm};
+use crate::sidecar::{PBX, Place, Running, crm};
 use callbridge_model::Reason;
 use callbridge_sandbox::{Action, Endpoint, Rule, Server};
 use callbridge_spool::hint;
@@ -29,6 +29,44 @@ async fn run_calls(place: &Place, crm: &Server, calls: &[Call], more: &[String])
     let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
     flags.extend_from_slice(more);
     place.run_until_idle(&flags).await;
+}
+
+/// A running callbridge that ended an inbound call after `--max-call`, and what it runs beside.
+struct CutCall {
+    place: Place,
+    crm: Server,
+    call: Call,
+    daemon: Running,
+    flags: Vec<String>,
+    _pbx: FakePbx,
+}
+
+/// Reports a call up to its first event of this kind, and waits for the dead letter.
+async fn cut_call_before(event: &str) -> CutCall {
+    let place = Place::new();
+    let crm = crm(|_| ()).await;
+    let pbx = FakePbx::ami().await;
+    let mut flags = place.flags(&crm.url());
+    flags.push(format!("--source=ami://bridge@{}", pbx.addr()));
+    flags.push("--max-call=2s".to_owned());
+    let daemon = place.run(&flags).await;
+    pbx.logged_in(1).await;
+    let call = Call {
+        begins: now(),
+        ..Call::new(1, 4001)
+    };
+    let events = call.ami();
+    let cut = events.find(&format!("Event: {event}\r\n"));
+    pbx.say(&events.as_bytes()[..cut.expect("the event")]).await;
+    place.reaches("/books/dead", 1).await;
+    CutCall {
+        place,
+        crm,
+        call,
+        daemon,
+        flags,
+        _pbx: pbx,
+    }
 }
 
 async fn run_again(place: &Place, crm: &Server) {
@@ -225,20 +263,14 @@ async fn a_retried_call_has_all_its_chances_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_end_nobody_heard_is_incomplete_and_can_be_sent_as_it_is() {
-    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, FakePbx::ami().await);
-    let mut flags = place.flags(&crm.url());
-    flags.push(format!("--source=ami://bridge@{}", pbx.addr()));
-    flags.push("--max-call=2s".to_owned());
-    let daemon = place.run(&flags).await;
-    pbx.logged_in(1).await;
-    let call = Call {
-        begins: now(),
-        ..Call::new(1, 4001)
-    };
-    let events = call.ami();
-    let hangup = events.find("Event: Hangup\r\n").expect("a hang-up");
-    pbx.say(&events.as_bytes()[..hangup]).await;
-    place.reaches("/books/dead", 1).await;
+    let CutCall {
+        place,
+        crm,
+        call,
+        daemon,
+        flags: _,
+        _pbx,
+    } = cut_call_before("Hangup").await;
     let letter = only_letter(&place, Reason::Incomplete).await;
     assert_eq!(letter["call"]["incomplete"], json!(true));
     assert_eq!(
@@ -254,20 +286,14 @@ async fn a_call_whose_end_nobody_heard_is_incomplete_and_can_be_sent_as_it_is() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_incomplete_call_is_sent_as_a_person_says_it_was() {
-    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, FakePbx::ami().await);
-    let mut flags = place.flags(&crm.url());
-    flags.push(format!("--source=ami://bridge@{}", pbx.addr()));
-    flags.push("--max-call=2s".to_owned());
-    let daemon = place.run(&flags).await;
-    pbx.logged_in(1).await;
-    let call = Call {
-        begins: now(),
-        ..Call::new(1, 4001)
-    };
-    let events = call.ami();
-    let bridge = events.find("Event: BridgeEnter\r\n").expect("a bridge");
-    pbx.say(&events.as_bytes()[..bridge]).await;
-    place.reaches("/books/dead", 1).await;
+    let CutCall {
+        place,
+        crm,
+        call,
+        daemon,
+        flags: _,
+        _pbx,
+    } = cut_call_before("BridgeEnter").await;
     let letter = only_letter(&place, Reason::Incomplete).await;
     assert_eq!(letter["call"]["answered"], json!(false), "{letter}");
     let hint = letter["hint"].as_str().unwrap_or_default();
@@ -299,20 +325,14 @@ async fn an_incomplete_call_is_sent_as_a_person_says_it_was() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_direction_is_shown_and_sent_only_once_it_is_given() {
-    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, FakePbx::ami().await);
-    let mut flags = place.flags(&crm.url());
-    flags.push(format!("--source=ami://bridge@{}", pbx.addr()));
-    flags.push("--max-call=2s".to_owned());
-    let daemon = place.run(&flags).await;
-    pbx.logged_in(1).await;
-    let call = Call {
-        begins: now(),
-        ..Call::new(1, 4001)
-    };
-    let events = call.ami();
-    let hangup = events.find("Event: Hangup\r\n").expect("a hangup");
-    pbx.say(&events.as_bytes()[..hangup]).await;
-    place.reaches("/books/dead", 1).await;
+    let CutCall {
+        place,
+        crm,
+        call: _,
+        daemon,
+        flags,
+        _pbx,
+    } = cut_call_before("Hangup").await;
     daemon.stop().await;
     // The record of a FreeSWITCH leg whose first channel was not received.
     let file = place.path("state").join("spool.db");

@@ -330,6 +330,26 @@ fn stall_makes_calls_without_times_incomplete() {
 }
 
 #[test]
+fn stall_between_two_events_makes_an_untimed_call_incomplete() {
+    let timed = talk_of_four_seconds();
+    let untimed = without_times(timed.clone());
+    for (story, complete) in [(&timed, true), (&untimed, false)] {
+        let mut assembler = assembler();
+        assembler.timing(live_line());
+        for (i, (at, event)) in story.events.iter().enumerate() {
+            if i == 4 {
+                assembler.stalled(LINE, true);
+                assembler.stalled(LINE, false);
+            }
+            assembler.on_event(event, *at);
+        }
+        assembler.tick(moment(7.0));
+        let calls = assembler.take_finished();
+        assert_eq!(calls[0].incomplete.is_none(), complete);
+    }
+}
+
+#[test]
 fn clock_set_back_in_a_file_makes_its_call_incomplete() {
     for back in [1.0, 4.0, 8.0, 60.0, 3600.0] {
         let (city, phone) = (

@@ -338,7 +338,10 @@ fn call_begun_in_a_gap_takes_its_values_from_the_list() {
             "{ahead}"
         );
         assert_eq!(seconds(call), (60.0, 100.0), "{ahead}");
-        assert_eq!(call.employee.as_ref().map(|it| it.as_str()), Some("101"));
+        assert_eq!(
+            call.employee.as_ref().map(|employee| employee.as_str()),
+            Some("101")
+        );
         assert!(call.incomplete.is_some());
     }
 }
