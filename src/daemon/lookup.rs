@@ -71,14 +71,9 @@ fn access(
         let (current, known) = watch::channel(read);
         secrets = Some(known);
         let read_from = place.clone();
-        let apply = move |text: Result<&Secret, String>| {
-            let (secrets, fault) = secrets_of(&read_from, text);
-            current.send_replace(secrets);
-            fault
-        };
-        let follow = secret_files
-            .clone()
-            .follow(place.clone(), SECRET_FILE, apply);
+        let parse = move |text: Result<&Secret, String>| secrets_of(&read_from, text);
+        let files = secret_files.clone();
+        let follow = files.follow(place.clone(), SECRET_FILE, parse, current);
         tasks.start_until_stop(follow);
     }
     Ok(Access { networks, secrets })

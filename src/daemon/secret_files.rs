@@ -9,6 +9,7 @@ use callbridge_model::{ExposeSecret as _, Secret, SecretPlace};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// Time between two reads.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -39,13 +40,15 @@ impl SecretFiles {
         shown
     }
 
-    /// Applies the text of this flag's file whenever it has changed, until dropped. `apply` gets
-    /// the text, or why there is none, and returns the fault to show.
-    pub(crate) async fn follow(
+    /// Reads this flag's file again whenever it has changed, until dropped. `parse` gets the text,
+    /// or why there is none, and returns who is let in and the fault to show. The fault is shown
+    /// before `current` changes.
+    pub(crate) async fn follow<T>(
         self,
         place: SecretPlace,
         flag: &'static str,
-        mut apply: impl FnMut(Result<&Secret, String>) -> Option<String>,
+        parse: impl Fn(Result<&Secret, String>) -> (T, Option<String>),
+        current: watch::Sender<T>,
     ) -> anyhow::Result<()> {
         let mut ticks = tokio::time::interval(CHECK_EVERY);
         let mut reads = SettledText::new(read(&place));
@@ -55,12 +58,13 @@ impl SecretFiles {
                 continue;
             };
             let text = settled.clone().map(Secret::from);
-            let fault = apply(text.as_ref().map_err(String::clone));
+            let (let_in, fault) = parse(text.as_ref().map_err(String::clone));
             match &fault {
                 Some(error) => tracing::warn!(flag, error, "applied a file with faults"),
                 None => tracing::info!(flag, "applied the changed file"),
             }
             self.set(flag, fault);
+            current.send_replace(let_in);
         }
     }
 }

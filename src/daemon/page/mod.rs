@@ -49,14 +49,8 @@ pub(crate) async fn open(
         secret_files.set(PASSWORD_FILE, empty_fault(&passwords));
         let (people, known) = watch::channel(passwords);
         settings.people = known;
-        let apply = move |text: Result<&Secret, String>| {
-            let (people_now, fault) = people_of(text);
-            people.send_replace(people_now);
-            fault
-        };
-        let follow = secret_files
-            .clone()
-            .follow(place.clone(), PASSWORD_FILE, apply);
+        let files = secret_files.clone();
+        let follow = files.follow(place.clone(), PASSWORD_FILE, people_of, people);
         tasks.start_until_stop(follow);
     }
     let links = settings.links.clone();

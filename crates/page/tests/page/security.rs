@@ -7,7 +7,7 @@ use callbridge_admin::PageRole;
 use callbridge_model::clock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc;
 
 async fn served(manner: Manner) -> (Arc<Fake>, Served) {
     let fake = Fake::new(morning("Savdo", 1_795_158_000));
@@ -318,7 +318,7 @@ async fn flood(
     served: std::net::SocketAddr,
     client: String,
     name: Option<&'static str>,
-    looked_at: UnboundedSender<String>,
+    looked_at: mpsc::Sender<String>,
 ) {
     let mut browser = Browser::new(served);
     for n in 0.. {
@@ -334,7 +334,7 @@ async fn flood(
         let answer = browser.post_as("/login", &fields, &headers).await;
         assert!([403, 429].contains(&answer.status), "{}", answer.status);
         if answer.status == 403 {
-            let _ = looked_at.send(client.clone());
+            let _ = looked_at.send(client.clone()).await;
         }
         tokio::task::yield_now().await;
     }
@@ -348,7 +348,7 @@ async fn flood_of_wrong_logins_delays_the_right_one_by_seconds() {
     };
     let (_, served) = served(manner).await;
     let mut floods = tokio::task::JoinSet::new();
-    let (looked_at, mut clients) = unbounded_channel();
+    let (looked_at, mut clients) = mpsc::channel(1000);
     for n in 0..24 {
         // Addresses of one network in IPv6 are one client.
         let client = match n % 3 {
@@ -388,6 +388,7 @@ async fn flood_of_wrong_logins_delays_the_right_one_by_seconds() {
     let refused = refused.await;
     assert_eq!(refused.header("retry-after"), Some("2"));
     assert!(refused.body.contains("name=\"name\" value=\"anna\""));
+    drop(clients);
     for _ in 0..3 {
         let mut anna = Browser::new(served.address);
         let headers = format!(
