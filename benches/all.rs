@@ -2,8 +2,7 @@
 //! takes as long as linking one of them.
 //!
 //! `cargo bench --bench all` runs all of them, `-- day spool` those that are named,
-//! `-- fleet 300000` one with so many calls. Each runs in a
-//! process of its own, for some of them look at their own memory.
+//! Each runs in a process of its own, for some of them look at their own memory.
 
 #![allow(
     clippy::duplicate_mod,
@@ -13,7 +12,6 @@
 mod day;
 mod decode;
 mod directory;
-mod fleet;
 mod footprint;
 mod intake;
 mod lookup;
@@ -26,7 +24,7 @@ use std::process::{Command, ExitCode};
 /// Names the bench that a process of its own runs.
 const CHOSEN: &str = "CALLBRIDGE_BENCH";
 
-const BENCHES: [(&str, fn()); 10] = [
+const BENCHES: [(&str, fn()); 9] = [
     ("decode", decode::main),
     ("day", day::main),
     ("intake", intake::main),
@@ -35,7 +33,6 @@ const BENCHES: [(&str, fn()); 10] = [
     ("lookup", lookup::main),
     ("webhook", webhook::main),
     ("page", page::main),
-    ("fleet", fleet::main),
     ("footprint", footprint::main),
 ];
 

@@ -30,12 +30,6 @@ mod paths;
 #[path = "../tests/simulation/scenario.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod scenario;
-#[path = "../tests/simulation/senders.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod senders;
-#[path = "../tests/simulation/stream.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod stream;
 #[path = "../tests/simulation/strikes.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod strikes;

@@ -201,7 +201,6 @@ fn receiver(spool: &Handle) -> Arc<Receiver> {
     };
     Arc::new(Receiver {
         spool: spool.clone(),
-        stream: None,
         secrets: Secrets::new(places, None).0,
         country: None,
         clock_right_from: callbridge_call::EventTime::from_seconds(0),

@@ -1,8 +1,6 @@
 //! Single values of flags: times, dates, levels. Each fault says what would be right.
 
-use callbridge_call::EventTime;
 use callbridge_model::dates;
-use callbridge_source::{StreamFrom, StreamSkip};
 use jiff::tz::TimeZone;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use tracing::Level;
@@ -21,47 +19,6 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let is_possible = !read.is_zero() && read <= LONGEST;
     let outside = || format!("`{text}` is outside of what is possible: above 0, at most 31d");
     is_possible.then_some(read).ok_or_else(outside)
-}
-
-/// `first`, `30d`, `12h`, or a date.
-pub(crate) fn stream_from(text: &str, zone: &TimeZone) -> Result<StreamFrom, String> {
-    if text == "first" {
-        return Ok(StreamFrom::First);
-    }
-    if let Some(time) = dates::span(text) {
-        return Ok(StreamFrom::Ago(time));
-    }
-    let wrong = |_| format!("`{text}` is not a starting point: give first, 30d, or 2026-11-20");
-    dates::date(text, zone).map(StreamFrom::At).map_err(wrong)
-}
-
-/// A moment: a date, or an age like `2h` or `30d`.
-pub(crate) fn since(text: &str, zone: &TimeZone, now: EventTime) -> Result<EventTime, String> {
-    let wrong = || format!("`{text}` is not a point in time: give 2h, 30d, or 2026-11-20");
-    match stream_from(text, zone) {
-        Ok(StreamFrom::Ago(time)) => Ok(now.minus(time)),
-        Ok(StreamFrom::At(at)) => Ok(at),
-        Ok(StreamFrom::First) | Err(_) => Err(wrong()),
-    }
-}
-
-/// Reads a message of a stream: `calls:1234`.
-pub(crate) fn stream_skip(text: &str) -> Result<StreamSkip, String> {
-    let (stream, offset) = text.rsplit_once(':').unwrap_or_default();
-    let wrong = "is not a message of a stream: give STREAM:OFFSET, as calls:1234";
-    let offset = offset.parse().ok().filter(|_| !stream.is_empty());
-    let offset = offset.ok_or_else(|| format!("`{text}` {wrong}"))?;
-    let stream = stream.to_owned();
-    Ok(StreamSkip { stream, offset })
-}
-
-/// Reads a PBX with its broker's user: `branch7=LOGIN`.
-pub(crate) fn pbx_owner(text: &str) -> Result<(String, String), String> {
-    let (pbx, user) = text.split_once('=').unwrap_or_default();
-    let is_whole = !pbx.is_empty() && !user.is_empty();
-    let wrong = "does not name an owner: give PBX=LOGIN, as branch7=branch7-user";
-    let owner = is_whole.then(|| (pbx.to_owned(), user.to_owned()));
-    owner.ok_or_else(|| format!("`{text}` {wrong}"))
 }
 
 /// Seconds of talk: `80`, or `1m20s`; 0 is none.

@@ -60,10 +60,6 @@ pub async fn dispatch(
             explain::run(&explain, environment, &mut out, &mut io::stderr().lock())
         }
         Command::Audit(audit) => audit::run(*audit, &mut io::stderr()).await,
-        Command::Fleet(options) => {
-            callbridge_ops::log::set_up(Default::default(), environment);
-            Ok(callbridge_fleet::run(*options, environment, shutdown).await?)
-        }
         Command::Status(mode, at) => command::status::run(&at, mode, shutdown).await,
         Command::Ask { request, csv, at } => command::ask(request, csv, &at, shutdown).await,
         Command::PagePassword { name, role } => command::page::password(&name, role).await,

@@ -27,7 +27,7 @@ pub(crate) fn command() -> Command {
     for name in whole.split(' ') {
         command = command.mut_subcommand(name, |verb| verb.mut_args(with_variable));
     }
-    for group in ["dead", "lead", "state", "fleet"] {
+    for group in ["dead", "lead", "state"] {
         let shared = |arg: Arg| match group == "lead" || arg.get_id() == "state" {
             true => with_variable(arg),
             false => arg,
@@ -295,8 +295,6 @@ mod tests {
                        about what is wrong
           audit        Compare a file of the PBX with what became of its calls, and name
                        each that is missing
-          fleet        Show which collectors and senders of a stream report, and which are
-                       silent
           status       Show what is wrong and what to do about it, then books, sources,
                        token and budget
           calls        List calls, a line each, newest last: of a day, a number, a trunk; or

@@ -9,8 +9,8 @@ use super::faults::Faults;
 use super::flags::StateFlags;
 use super::manual;
 use super::options::{
-    AuditFlags, CallsFlags, DeadVerb, DemoFlags, ExplainFlags, FleetVerb, LeadVerb,
-    PageCommandFlags, PageVerb, SelectFlags, StateVerb, StatusFlags, Verb,
+    AuditFlags, CallsFlags, DeadVerb, DemoFlags, ExplainFlags, LeadVerb, PageCommandFlags,
+    PageVerb, SelectFlags, StateVerb, StatusFlags, Verb,
 };
 use crate::config::{Checking, checked as config};
 use crate::values;
@@ -19,9 +19,7 @@ use callbridge_call::Direction;
 use callbridge_formats::Format;
 use callbridge_leads::{lead_field::Item, lead_field::item::ITEMS_MAX};
 use callbridge_mapping::{EmployeeChoice, RetryValues, Rules};
-use callbridge_model::{
-    EmployeeId, LeadId, Reason, SuppliedFacts, TypedNumber, Zone, clock, dates,
-};
+use callbridge_model::{EmployeeId, LeadId, Reason, SuppliedFacts, TypedNumber, Zone, dates};
 use callbridge_spool::State;
 use clap_complete::Shell;
 use jiff::tz::TimeZone;
@@ -41,12 +39,6 @@ impl Checking<'_> {
                 Ok(Command::Check(Box::new(Check { json, config })))
             }
             Verb::Audit(flags) => self.audit(*flags),
-            Verb::Fleet(flags) => match flags.verb {
-                None => self.faults.or(Command::Fleet(Box::new(flags.options))),
-                Some(FleetVerb::Owner { pbx, user, state }) => {
-                    self.ask(ControlRequest::FleetOwner { pbx, user }, false, state)
-                }
-            },
             Verb::Status(flags) => self.status(flags),
             Verb::Calls(flags) => self.calls(flags),
             Verb::Dead(verb) => self.dead(verb),
@@ -454,15 +446,6 @@ impl Checking<'_> {
         let (flags, import) = match verb {
             StateVerb::Export(flags) => (flags, false),
             StateVerb::Import(flags) => (flags, true),
-            StateVerb::ForwardAgain { since, state } => {
-                let now = clock::now().wall;
-                let since = match since.as_deref().unwrap_or_default() {
-                    "" => Err("is missing: since when? As 2026-11-20, or 2h".to_owned()),
-                    text => values::since(text, &TimeZone::system(), now),
-                };
-                let since = self.faults.take("--since", since).unwrap_or(now).micros();
-                return self.ask(ControlRequest::ForwardAgain { since }, false, state);
-            }
         };
         let file = flags.file.filter(|file| !file.is_empty());
         let file = file.ok_or("is missing: the file of the exported state");

@@ -22,7 +22,6 @@ pub enum Command {
     Explain(Box<Explain>),
     Check(Box<Check>),
     Audit(Box<Audit>),
-    Fleet(Box<callbridge_fleet::FleetOptions>),
     Status(StatusMode, Asking),
     /// The commands that ask the daemon of a state folder, or its spool, and print the answer.
     Ask {
@@ -86,7 +85,7 @@ impl Command {
                 of(Some(&mut at.state), false, follows || watches)
             }
             Self::Disconnect(state) => of(Some(state), true, false),
-            Self::Init(_) | Self::Fleet(_) => of(None, true, true),
+            Self::Init(_) => of(None, true, true),
             Self::PagePassword { .. } => of(None, true, false),
             Self::Demo(_) | Self::Sandbox(_) => of(None, false, true),
             Self::Print(_) => of(None, false, false),

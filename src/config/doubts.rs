@@ -81,8 +81,7 @@ fn clear(config: &Config) -> impl Iterator<Item = Doubt> {
         is_clear.then(|| crossing(&source.url.public(), crosses, scheme))
     });
     let letters = config.dead_letters.iter().zip([LETTERS_AND_SECRET]);
-    let published = letters.chain(config.forward.iter().zip([CALLS_AND_SECRET]));
-    let published = published.filter(|(target, _)| is_clear(&target.url.broker));
+    let published = letters.filter(|(target, _)| is_clear(&target.url.broker));
     sources.chain(published.map(|(it, crosses)| crossing(&it.url.public(), crosses, "amqps")))
 }
 
@@ -154,7 +153,6 @@ mod tests {
             "--source=amqps://a@mq.example/v?queue=q&format=asterisk-cel&pbx=i",
             "--source=amqp://a@localhost,mq.example/v?queue=q&format=asterisk-cel&pbx=j",
             "--dead-letter-queue=amqp://a@mq.example/v?queue=d&secret-file=/run/hidden",
-            "--forward=amqp://a@mq.example/v?stream=calls&secret-file=/run/hidden",
         ]);
         let found = found.iter().filter(|it| it.kind == CLEAR);
         let found: Vec<String> = found
@@ -175,8 +173,6 @@ mod tests {
           the user's secret and all calls cross the network in clear text; write amqps:// …
         line amqp://a@mq.example/v?queue=d
           the user's secret and all letters cross the network in clear text; write amqps:// …
-        line amqp://a@mq.example/v?stream=calls
-          the user's secret and all calls cross the network in clear text; write amqps:// …
         ");
     }
 
@@ -213,7 +209,6 @@ mod tests {
         let file = file.display();
         let found = doubts(&[
             &format!("--source=ami://a@127.0.0.1?secret-file={file}"),
-            &format!("--forward=amqp://a@127.0.0.1/v?stream=calls&secret-file={file}"),
             &format!("--dead-letter-queue=amqp://a@127.0.0.1/v?queue=d&secret-file={file}"),
             "--webhook-listen=127.0.0.1:8481",
             &format!("--installation-secret=9001={file}"),
@@ -224,7 +219,6 @@ mod tests {
             "secret of ami://a@127.0.0.1",
             "secret of webhooks",
             "secret of amqp://a@127.0.0.1/v?queue=d",
-            "secret of amqp://a@127.0.0.1/v?stream=calls",
         ];
         assert_eq!(named, wants);
     }

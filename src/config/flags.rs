@@ -34,7 +34,7 @@ pub struct Flags {
 #[command(next_help_heading = "PBX")]
 pub struct SourceFlags {
     /// ami(s)://USER@HOST, ws(s)://HOST, esl://HOST (FreeSWITCH),
-    /// amqp(s)://USER@HOST[,…]/VHOST?queue=Q|stream=S&format=F or
+    /// amqp(s)://USER@HOST[,…]/VHOST?queue=Q&format=F or
     /// file:///PATH?format=F&from=end|start|DATE; each takes pbx=, secret-file=, ca-file=.
     /// Formats: those of explain, and call (messages of any PBX).
     /// May be repeated: the first source of a PBX is its primary
@@ -44,19 +44,6 @@ pub struct SourceFlags {
     /// itself writes of its calls. Fills the gaps of the sources; takes pbx=. May be repeated
     #[arg(long, value_name = "URL")]
     pub catch_up: Vec<String>,
-    /// Where a stream (stream=S) is read from at first: first, an age like 30d, or a date. What was
-    /// read is remembered [default: first]
-    #[arg(long, value_name = "first|30d|DATE")]
-    pub stream_from: Option<String>,
-    /// A message of a stream that is passed over, as calls:1234: for one that stops the reading
-    /// each time. May be repeated
-    #[arg(long, value_name = "STREAM:OFFSET")]
-    pub stream_skip: Vec<String>,
-    /// Which user of the broker publishes for a PBX, as branch7=branch7-user: its calls are refused
-    /// from other users. Without it the user of its first call, or `fleet owner`, decides. May be
-    /// repeated
-    #[arg(long, value_name = "PBX=LOGIN")]
-    pub pbx_owner: Vec<String>,
     /// The PBX's name, part of every call's uuid: never change it. Without it one is made of this
     /// machine's id, the first source's host and port, and the trunks' endpoints
     #[arg(long, value_name = "NAME")]
@@ -113,10 +100,6 @@ pub struct CrmFlags {
     /// The API's address; http:// on this machine alone
     #[arg(long, value_name = "URL")]
     pub crm_url: Option<String>,
-    /// amqp(s)://USER@HOST[,HOST…]/VHOST?stream=S: publish calls to this stream in place of a CRM,
-    /// for a callbridge elsewhere to send. Takes exchange=E, declare=yes, secret-file=, ca-file=
-    #[arg(long, value_name = "URL")]
-    pub forward: Option<String>,
     /// The address of its OAuth endpoints [default: as `connect` was given it]
     #[arg(long, value_name = "URL")]
     pub auth_url: Option<String>,
@@ -127,10 +110,6 @@ pub struct CrmFlags {
     /// when the CRM refuses it
     #[arg(long, value_name = "CMD")]
     pub token_command: Option<String>,
-    /// One of several machines sends at a time: the queue NAME at the stream's broker decides
-    /// which. Give the same NAME on each machine
-    #[arg(long, value_name = "NAME")]
-    pub standby: Option<String>,
     /// This process's share of the token's budget [default: 60/60s]
     #[arg(long, value_name = "N/TIME")]
     pub rate: Option<String>,

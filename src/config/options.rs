@@ -25,31 +25,6 @@ Let it run:                     callbridge run @/etc/callbridge/flags
 of run, explain and check has an environment variable: --crm-url is
 CALLBRIDGE_CRM_URL; a flag that may be repeated takes one value a line.";
 
-/// The flags of `fleet`, as typed.
-#[derive(Args, Debug)]
-#[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct FleetFlags {
-    #[command(subcommand)]
-    pub verb: Option<FleetVerb>,
-    #[command(flatten)]
-    pub options: callbridge_fleet::FleetOptions,
-}
-
-/// The commands below `fleet`, as typed.
-#[derive(Debug, Subcommand)]
-pub(crate) enum FleetVerb {
-    /// Hand a PBX to another user of the broker, as when a branch's user was renamed or its
-    /// collector replaced: its calls are taken from that user alone from now on
-    Owner {
-        /// The PBX, as its messages name it
-        pbx: String,
-        /// The broker's user that publishes for it
-        user: String,
-        #[command(flatten)]
-        state: StateFlags,
-    },
-}
-
 /// The commands with their flags, as typed; the texts are those of the help.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -72,8 +47,6 @@ pub(crate) enum Verb {
     /// Compare a file of the PBX with what became of its calls, and name each that is missing
     #[command(after_help = AUDIT_EXAMPLES)]
     Audit(Box<AuditFlags>),
-    /// Show which collectors and senders of a stream report, and which are silent
-    Fleet(Box<FleetFlags>),
     /// Show what is wrong and what to do about it, then books, sources, token and budget
     #[command(after_help = STATUS_EXIT)]
     Status(StatusFlags),
@@ -463,15 +436,6 @@ pub(crate) enum StateVerb {
     Export(StateMoveFlags),
     /// Put an exported state into an empty folder; the daemon must not run on it
     Import(StateMoveFlags),
-    /// Publish again what a collector has forwarded since then (run --forward): for a stream that
-    /// has lost messages, as when the power of all its nodes was cut
-    ForwardAgain {
-        /// A date, or an age like 2h or 1d
-        #[arg(long, value_name = "DATE|2h")]
-        since: Option<String>,
-        #[command(flatten)]
-        state: StateFlags,
-    },
 }
 
 /// The flags of `state export` and `state import`, as typed.

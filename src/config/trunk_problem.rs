@@ -51,8 +51,8 @@ pub(crate) fn find(config: &Config, trunk: &Trunk, people: &People) -> Option<Tr
         let fix = "give --webhook-listen, --lead-directory, or both";
         return Some(TrunkProblem::new(what, fix));
     }
-    // A message can name its lead, and a collector leaves the lead to the sender.
-    let needs_rule = trunk.has_channels() && trunk.journal && !config.rules.forwards;
+    // A message can name its lead.
+    let needs_rule = trunk.has_channels() && trunk.journal;
     if needs_rule && trunk.leads.is_empty() {
         let what = "there is no lead rule: every call would wait for a lead";
         let fix = "give lead=var:NAME, lead=userfield:REGEX, lead=csv:FILE or lead=directory";

@@ -66,11 +66,6 @@ impl Lists {
     /// Holds the employees against the newest calls. Of those whom the CRM does not know only the
     /// ones that a list still names are told.
     async fn meet(&self, rules: &Rules, spool: &Handle) {
-        // Calls that are forwarded go to senders, whose lists say who sits where unless there is
-        // one here.
-        if rules.forwards && rules.every_trunk().all(|trunk| trunk.employees.is_none()) {
-            return;
-        }
         let read = spool.read(|store| Ok((extensions_met(store)?, unknown_employees(store)?)));
         let (met, mut unknown) = match read.await {
             Ok(read) => read,

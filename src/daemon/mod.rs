@@ -42,9 +42,8 @@ use crate::config::{Config, SourceConfig, TokenFrom};
 use crate::privilege::is_open_to_all;
 use crate::{Failure, OrFail as _};
 use callbridge_admin::{CommandHandler, socket};
-use callbridge_fleet::PbxOwners;
 use callbridge_intake::run::{SharedPeople, Shell, ShellViews};
-use callbridge_intake::{owners::Owners, written::Files};
+use callbridge_intake::written::Files;
 use callbridge_mapping::people::files::Watched;
 use callbridge_model::status::{SourceStatus, Status, findings};
 use callbridge_model::{Code, ExitCode, Heartbeat, SecretPlace, clock};
@@ -223,7 +222,7 @@ fn failed_at_work(error: anyhow::Error) -> Failure {
 }
 
 /// Parts of the daemon that commands ask.
-type AskedParts = (SharedPeople, Owners, BTreeMap<String, FilesAgain>);
+type AskedParts = (SharedPeople, BTreeMap<String, FilesAgain>);
 
 impl Daemon {
     /// Opens the state and starts everything; `announce` is called before the first part runs.
@@ -241,7 +240,6 @@ impl Daemon {
         let views = ShellViews::new(opened.intake.statuses());
         announce(&views.statuses.borrow());
         let (sources, seen_up) = (views.statuses.subscribe(), views.seen_up.subscribe());
-        let tally = Arc::clone(&views.webhooks);
         let (mut intake, mut tasks) = (Tasks::new(&stopped), Tasks::new(&stopped));
         let others = readers::start(config, &sources.borrow(), &mut tasks);
         let (rules, leads) = (&config.rules, &opened.directory);
@@ -268,7 +266,6 @@ impl Daemon {
             files: Files::of(config.sources.iter().map(|it| &it.url)),
         };
         let vital = shell.pulse.vital();
-        let owners = shell.intake.owners();
         intake.start_fallible(shell.run());
         let secret_files = SecretFiles::default();
         let started = lookup::start(
@@ -295,10 +292,7 @@ impl Daemon {
             outward.dead_letter_queue = Some(queue.problem());
             tasks.start(queue.run(spool.clone(), tasks.stop()));
         }
-        let webhooks = webhooks::start(config, &spool, tally, &mut tasks).await?;
-        let mut words = outward::words(config);
-        let owner_of = owners.clone();
-        words.owners = PbxOwners::new(move |pbx| owner_of.of(pbx));
+        let webhooks = webhooks::start(config, &spool, &mut tasks).await?;
         let state = config.state.as_deref().unwrap_or(Path::new(""));
         let observer = Arc::new(Observer {
             spool,
@@ -310,7 +304,6 @@ impl Daemon {
             page_sessions: config.page.as_ref().map(|_| Sessions::default()),
             webhooks,
             lookups,
-            fleet: words.shown(),
             lists: shown,
             secret_files,
             employees: met,
@@ -322,11 +315,6 @@ impl Daemon {
                 outward::token_place(crm.token.as_ref(), outward::directory_of).to_string()
             }),
         });
-        let (seen, stopping) = (Arc::clone(&observer), tasks.stop());
-        tasks.start(async move {
-            let status = || async { seen.status().await.ok() };
-            words.run(status, stopping).await;
-        });
         let daemon = Self {
             observer,
             stop,
@@ -334,7 +322,7 @@ impl Daemon {
             tasks,
             guard: opened.guard,
         };
-        let asked = (people, owners, files_again);
+        let asked = (people, files_again);
         daemon.listen(config, asked, opened.assembling).await
     }
 
@@ -342,7 +330,7 @@ impl Daemon {
     async fn listen(
         mut self,
         config: &Config,
-        (people, owners, files_again): AskedParts,
+        (people, files_again): AskedParts,
         assembling: callbridge_intake::Settings,
     ) -> Result<Self, Failure> {
         let (tasks, observer) = (&mut self.tasks, &self.observer);
@@ -363,7 +351,6 @@ impl Daemon {
                 Box::pin(async move { observer.status().await })
             }),
             page: shown.as_ref().map(|(_, door, _)| Arc::clone(door)),
-            owners,
             files_again,
         });
         tasks.start(Arc::clone(&handler).read_newer_again());

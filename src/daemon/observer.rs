@@ -8,8 +8,8 @@ use callbridge_admin::command_handler::audit::{DIFFERENT_KEY, UNEXPLAINED_KEY};
 use callbridge_leads::lead_field::Fit;
 use callbridge_lookup::tally::Tally;
 use callbridge_model::status::{
-    Backlog, Employees, FleetStatus, LeadField, LeadFields, OutboxStatus, Pause, SecretFile,
-    SourceState, SourceStatus, Status, Token,
+    Backlog, Employees, LeadField, LeadFields, OutboxStatus, Pause, SecretFile, SourceState,
+    SourceStatus, Status, Token,
 };
 use callbridge_model::{Grant, clock, heartbeat as pulse};
 use callbridge_ops::http::Watch;
@@ -40,8 +40,6 @@ pub(crate) struct Observer {
     pub webhooks: Option<ReceiverView>,
     /// Look-ups of dialplans, where they are answered.
     pub lookups: Option<Arc<Tally>>,
-    /// The last words of others, and what became of ours.
-    pub fleet: watch::Receiver<Option<FleetStatus>>,
     /// The files of leads and employees.
     pub lists: lists::ListStates,
     /// Faults of the files that say who is let in.
@@ -99,7 +97,6 @@ impl Observer {
             },
             pause: pause.or(sender.pause),
             troubles: sender.troubles,
-            lease: sender.lease,
             webhooks: self.webhooks.as_ref().map(ReceiverView::status),
             directory,
             lists: self.lists.borrow().values().cloned().collect(),
@@ -109,8 +106,6 @@ impl Observer {
             token_place: self.token_place.clone(),
             trunks,
             day_calls,
-            fleet: self.fleet.borrow().clone(),
-            untold_outcomes: self.outward.untold_outcomes.borrow().clone(),
             outboxes: self.outboxes(notices),
             notify_problem: self.notify_problem.borrow().clone(),
             ..kept

@@ -7,18 +7,15 @@ use callbridge_admin::{LockWait, socket};
 use callbridge_crm::FieldNames;
 use callbridge_intake::gap_log::{self, GapLog};
 use callbridge_intake::identity::{self, Origin};
-use callbridge_intake::owners::{OWNER_PREFIX, Owners};
 use callbridge_intake::unmatched::{self, UnmatchedLog};
-use callbridge_intake::{
-    Intake, Memory as Remembered, Settings, SourceSettings, label_all, possibly_sent,
-};
+use callbridge_intake::{Intake, Memory as Remembered, Settings, SourceSettings, label_all};
 use callbridge_leads::{directory::backfill::ReadLeads, lead_field};
 use callbridge_mapping::Rules;
 use callbridge_model::{Code, SecretPlace, clock};
 use callbridge_ops::metrics::Durations;
 use callbridge_sender::left_slots;
 use callbridge_source::url::From;
-use callbridge_source::{EventTime, Position, Secret, Source, SourceId, StreamReading, Transport};
+use callbridge_source::{EventTime, FilePosition, Secret, Source, SourceId, Transport};
 use callbridge_spool::{self as spool, FinishedCalls, Guard, Handle, LeadDirectory, Op, tables};
 use std::path::{Path, PathBuf};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -49,14 +46,12 @@ pub(crate) struct Opened {
 /// Returns the settings by which these flags open the spool.
 fn spool_settings(config: &Config, durations: &Durations) -> spool::Settings {
     let commit = durations.commit.clone();
-    let reads_stream = (config.sources.iter()).any(|it| it.url.stream_of_calls().is_some());
     spool::Settings {
         look_up: config.crm.is_some() && !config.dry_run,
         drop_employee: config.crm.as_ref().is_some_and(|crm| crm.drop_employee),
         shows: shows(config),
         names: names(config),
         notices: config.dead_letters.is_some(),
-        outcomes: config.crm.is_some() && reads_stream,
         lead_directory: config.lead_directory.then_some(ReadLeads {
             country: config.rules.country,
             every: match config.webhooks {
@@ -86,8 +81,7 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
     let directory = Arc::new(LeadDirectory::open(&dir)?);
     let crm = config.crm.as_ref().map(|crm| &crm.setup.address);
     let crm = crm.map(|address| address.as_str().to_owned());
-    let target = crm.or_else(|| config.forward.as_ref().map(|it| it.url.place()));
-    if let Some(address) = target {
+    if let Some(address) = crm {
         let bind = Op::BindAddress {
             address,
             rebind: config.rebind,
@@ -103,12 +97,12 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
     let mut settings: Vec<SourceSettings> = settings.collect();
     label_all(&mut settings);
     let assembling = assembling(config, &settings);
-    let intake = restored(assembling.clone(), settings, config, &spool).await?;
+    let intake = restored(assembling.clone(), settings, &spool).await?;
     let mut sources = Vec::new();
     for (at, flag) in config.sources.iter().enumerate() {
         // Seen for the first time, but not before anybody listened.
         let begin = (flag.catch_up && intake.was_listening(at)).then_some(From::Start);
-        sources.push(source(at, flag, (begin, &config.streams), &spool).await?);
+        sources.push(source(at, flag, begin, &spool).await?);
     }
     let now = clock::now().wall.floor_seconds().get();
     Ok(Opened {
@@ -225,10 +219,9 @@ fn assembling(config: &Config, sources: &[SourceSettings]) -> Settings {
 async fn restored(
     settings: Settings,
     sources: Vec<SourceSettings>,
-    config: &Config,
     spool: &Handle,
 ) -> Result<Intake, Failure> {
-    let memory = remembered(&sources, config, spool).await?;
+    let memory = remembered(&sources, spool).await?;
     let mut intake = Intake::new(settings, sources, memory).or_fail(Code::Usage)?;
     let open = spool.read(|store| tables::resume::all_open_calls(store));
     let open = open.await?;
@@ -269,27 +262,21 @@ fn set_aside(pbx: String, key: u64, bytes: Vec<u8>, why: &str) -> [Op; 2] {
         file: None,
         why: format!("a call that was open when callbridge ended cannot be restored: {why}"),
         at: clock::now().wall,
-        by: None,
+        content_type: None,
     });
     let snapshot = None;
     [kept, Op::Open { pbx, key, snapshot }]
 }
 
-/// Reads the gaps, owners, unmatched channels and last moments that an earlier run stored of these
+/// Reads the gaps, unmatched channels and last moments that an earlier run stored of these
 /// sources.
 async fn remembered(
     sources: &[SourceSettings],
-    config: &Config,
     spool: &Handle,
 ) -> Result<Remembered, spool::Error> {
     let (gaps, unmatched) = (spool.meta(gap_log::KEY), spool.meta(unmatched::KEY));
     let (gaps, unmatched) = (gaps.await?, unmatched.await?);
-    let owners = spool.read(|store| tables::meta::meta_below(store, OWNER_PREFIX));
-    let (owners, named) = Owners::named(owners.await?, config.pbx_owners.clone());
-    spool.write(named).await?;
     let mut memory = Remembered {
-        owners,
-        possibly_sent_before: possibly_sent::began(sources, spool).await?,
         gaps: GapLog::stored(gaps.as_deref()).unwrap_or_else(|error| {
             tracing::error!(%error, "the list of gaps cannot be read; a new one is begun");
             GapLog::default()
@@ -324,14 +311,6 @@ async fn remembered(
         let of_source = |at| (shown.clone(), at);
         let received = moment(Intake::last_received_key(shown)).await?;
         memory.last_received.extend(received.map(of_source));
-        let recreated = moment(Intake::recreated_key(shown)).await?;
-        memory.recreated.extend(recreated.map(of_source));
-        let place = shown.clone();
-        let position = spool.read(move |store| tables::resume::position(store, &place));
-        // What cannot be read of a place is told where its source is opened.
-        if let Some(Ok(Position::Stream(at))) = position.await?.map(serde_json::from_value) {
-            memory.offsets.insert(shown.clone(), at.offset);
-        }
     }
     Ok(memory)
 }
@@ -339,12 +318,12 @@ async fn remembered(
 async fn source(
     at: usize,
     flag: &SourceFlag,
-    (begin, streams): (Option<From>, &StreamReading),
+    begin: Option<From>,
     spool: &Handle,
 ) -> Result<Source, spool::Error> {
-    let shown = flag.url.place();
+    let shown = flag.url.to_string();
     let position = spool.read(move |store| tables::resume::position(store, &shown));
-    let position = position.await?.and_then(|json| match serde_json::from_value::<Position>(json) {
+    let position = position.await?.and_then(|json| match serde_json::from_value(json) {
         Ok(position) => Some(position),
         Err(error) => {
             tracing::error!(
@@ -359,7 +338,7 @@ async fn source(
     if let (Some(begin), Transport::File { from, .. }) = (begin, &mut flag.url.transport) {
         *from = begin;
     }
-    Ok(source_of(at, &flag, position, streams))
+    Ok(source_of(at, &flag, position))
 }
 
 /// A secret as sources and the broker take it: its text, or the file to read whenever it is needed.
@@ -372,22 +351,13 @@ pub(crate) fn source_secret(place: Option<&SecretPlace>) -> Secret {
 }
 
 /// A source as its flag says it, beginning at this position.
-pub(crate) fn source_of(
-    at: usize,
-    flag: &SourceFlag,
-    position: Option<Position>,
-    streams: &StreamReading,
-) -> Source {
-    let settings = callbridge_source::Settings {
-        streams: streams.clone(),
-        ..callbridge_source::Settings::default()
-    };
+pub(crate) fn source_of(at: usize, flag: &SourceFlag, position: Option<FilePosition>) -> Source {
     Source::new(
         SourceId(u16::try_from(at).unwrap_or(u16::MAX)),
         flag.url.clone(),
         source_secret(flag.secret.as_ref()),
         position,
-        settings,
+        callbridge_source::Settings::default(),
         clock::steady,
     )
 }

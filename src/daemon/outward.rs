@@ -1,34 +1,26 @@
-//! What leaves the daemon: calls to the CRM, notices to the broker; and whether this machine could
-//! send, for whoever holds the lease and cannot gives it to one that could. Last: where the
-//! sender's token comes from, and whoever keeps it.
+//! What leaves the daemon: calls to the CRM, and notices to the broker. Also the source of the
+//! sender's token.
 
 use super::open::source_secret;
-use super::tasks::{Tasks, has_stopped};
+use super::tasks::Tasks;
 use crate::build_time;
-use crate::config::{BrokerTarget, Config, Crm, SourceConfig, TokenFrom};
-use callbridge_broker::{Forwarder, OutcomePublisher, notices::Queue};
+use crate::config::{BrokerTarget, Config, Crm, TokenFrom};
+use callbridge_broker::notices::Queue;
 use callbridge_call::shell::quoted;
-use callbridge_crm::{Client, Setup};
-use callbridge_fleet::lease::{LeaseKeeper, Terms};
-use callbridge_fleet::{FleetReports, ReportStream, lease::handover::Patience};
-use callbridge_model::status::fleet::FleetRole;
-use callbridge_model::status::{Lease, OutboxProblem, Requests};
-use callbridge_model::{
-    ETC, Heartbeat, HeartbeatMonitor, Permit, SecretKind, SecretPlace, credstore,
-};
+use callbridge_crm::Client;
+use callbridge_model::status::{OutboxProblem, Requests};
+use callbridge_model::{ETC, Heartbeat, HeartbeatMonitor, SecretKind, SecretPlace, credstore};
 use callbridge_oauth::{command, keeper};
 use callbridge_ops::metrics::Durations;
 use callbridge_sender::crm_proxy::{CrmProxy, asking};
 use callbridge_sender::status::{SenderStatus, TokenPlace};
 use callbridge_sender::{
-    pacer::STRAGGLER, plan::Settings, run::Sender, token::TokenSource, token_update::TokenUpdate,
+    plan::Settings, run::Sender, token::TokenSource, token_update::TokenUpdate,
 };
-use callbridge_source::{amqp::Login, url::QueueSource};
 use callbridge_spool::Handle;
-use callbridge_webhook::event_stream::{EventPublisher, EventStream};
 use std::path::{Path, PathBuf};
-use std::{sync::Arc, time::Duration};
-use tokio::{sync::watch, time::timeout};
+use std::sync::Arc;
+use tokio::sync::watch;
 
 /// The ways to the sender.
 #[derive(Clone, Debug)]
@@ -38,9 +30,6 @@ pub(crate) struct Outward {
     pub asking: CrmProxy,
     /// Requests for tokens, where a connection is kept fresh.
     pub token_requests: watch::Receiver<Requests>,
-    /// The reason for which outcomes of calls wait to be written to the stream; `None` while none
-    /// do.
-    pub untold_outcomes: watch::Receiver<Option<String>>,
     /// The reason for which notices of dead letters wait; not there without a queue for them.
     pub dead_letter_queue: Option<watch::Receiver<Option<OutboxProblem>>>,
     /// The loops that have to turn.
@@ -60,41 +49,12 @@ pub(crate) fn start_sender(
         sender,
         asking,
         token_requests: watch::channel(Requests::new()).1,
-        untold_outcomes: watch::channel(None).1,
         dead_letter_queue: None,
         vitals: Vec::new(),
     };
     let Some(crm) = &config.crm else {
-        if let Some(forward) = &config.forward {
-            let pulse = Heartbeat::new("the forwarder");
-            outward.vitals.push(pulse.vital());
-            let forwarder = Forwarder::new(&forward.url, source_secret(Some(&forward.secret)));
-            tasks.start(forwarder.run(spool.clone(), status, pulse, tasks.stop()));
-        }
         return outward;
     };
-    let mut setup = crm.setup.clone();
-    if config.standby.is_some() {
-        setup.permit = Permit::withheld();
-    }
-    let (able, is_able) = watch::channel(false);
-    let keeper = keeper(config, setup.permit.clone());
-    let keeper = keeper.map(|it| it.able(is_able, Patience::default()));
-    let (ended, sender_ended) = watch::channel(false);
-    // It is kept until the sender has ended, so that whoever is next hears of its last request.
-    let lease = keeper.map(|keeper| {
-        let lease = keeper.shown();
-        outward.vitals.push(keeper.pulse.vital());
-        tasks.start(keeper.run(has_stopped(sender_ended)));
-        let reach = keep_reach(setup.clone(), outward.sender.clone(), lease.clone(), able);
-        tasks.start_until_stop(reach);
-        lease
-    });
-    // Of several streams the first has the outcomes of all.
-    if let Some(publisher) = config.sources.iter().find_map(outcomes) {
-        outward.untold_outcomes = publisher.unreported();
-        tasks.start(publisher.run(spool.clone(), tasks.stop()));
-    }
     let (token, requests) = keep_token(config, crm, &outward.sender, tasks);
     outward.token_requests = requests;
 
@@ -103,7 +63,7 @@ pub(crate) fn start_sender(
     outward.vitals.push(pulse.vital());
     let sender = Sender {
         spool: spool.clone(),
-        client: Arc::new(Client::new(setup)),
+        client: Arc::new(Client::new(crm.setup.clone())),
         token,
         settings: Settings {
             rate: crm.rate,
@@ -116,118 +76,15 @@ pub(crate) fn start_sender(
         request_times: Box::new(move |took| request.observe(took.as_secs_f64())),
         questions,
         pulse,
-        lease,
     };
     let stop = tasks.stop();
-    tasks.start_fallible(async move {
-        let ran = sender.run(status, stop).await;
-        ended.send_replace(true);
-        Ok(ran?)
-    });
+    tasks.start_fallible(async move { Ok(sender.run(status, stop).await?) });
     outward
-}
-
-/// Returns the keeper of the lease, with `--standby`; leave to send goes to `permit`.
-pub(crate) fn keeper(config: &Config, permit: Permit) -> Option<LeaseKeeper> {
-    let (name, source, queue) = config.lease()?;
-    let crm = config.crm.as_ref()?;
-    let login = login(source, queue);
-    let request = crm.setup.timeouts.total + STRAGGLER;
-    let terms = Terms::new(request, crm.rate.longest_window());
-    Some(LeaseKeeper::new(login, name, terms, permit))
-}
-
-fn login(source: &SourceConfig, queue: &QueueSource) -> Login {
-    let secret = source_secret(source.secret.as_ref());
-    Login::new(&queue.broker, secret, source.url.ca_file.as_ref())
-}
-
-/// The way of events into the stream that all machines of a `--standby` read.
-pub(crate) fn event_stream(config: &Config) -> Option<(EventStream, EventPublisher)> {
-    let (_, source, queue) = config.lease()?;
-    let login = login(source, queue);
-    Some(EventPublisher::new(login, queue.queue.clone()))
-}
-
-/// The way of calls' outcomes, where this source is a stream of calls.
-pub(crate) fn outcomes(flag: &SourceConfig) -> Option<OutcomePublisher> {
-    OutcomePublisher::of(&flag.url, || source_secret(flag.secret.as_ref()))
-}
-
-/// Returns the status reports that this process writes beside the stream of its calls; a trial
-/// writes none.
-pub(crate) fn words(config: &Config) -> FleetReports {
-    let of_source =
-        |it: &SourceConfig| ReportStream::of_source(&it.url, source_secret(it.secret.as_ref()));
-    let (role, stream) = match &config.forward {
-        Some(it) => {
-            let stream = ReportStream::of(&it.url, source_secret(Some(&it.secret)));
-            (FleetRole::Collector, Some(stream))
-        }
-        None => (FleetRole::Sender, config.sources.iter().find_map(of_source)),
-    };
-    let stream = stream.filter(|_| !config.dry_run);
-    FleetReports::new(role, stream, [crate::VERSION, crate::COMMIT])
 }
 
 /// The queue for dead letters.
 pub(crate) fn queue(dead_letters: &BrokerTarget) -> Queue {
     Queue::new(&dead_letters.url, source_secret(Some(&dead_letters.secret)))
-}
-
-/// Between two looks at the way to the CRM, on a machine that does not send.
-const ASK_EVERY: Duration = Duration::from_secs(60);
-/// And at how the sender does, on the one that does.
-const CHECK_EVERY: Duration = Duration::from_secs(2);
-
-/// Pauses in which nothing can be sent, whoever is to blame. The others are the calls' or a wish.
-const UNABLE: [&str; 10] = [
-    "outage",
-    "token_missing",
-    "token_refused",
-    "reconnect",
-    "client_refused",
-    "no_grant",
-    "wrong_company",
-    "wrong_address",
-    "disk",
-    "clock",
-];
-
-/// Keeps `able` true to what is known: of the holder by what it sends, of another by a question
-/// that counts against nobody.
-pub(crate) async fn keep_reach(
-    setup: Setup,
-    shown: watch::Receiver<SenderStatus>,
-    mut lease: watch::Receiver<Lease>,
-    able: watch::Sender<bool>,
-) -> anyhow::Result<()> {
-    let mut held = false;
-    loop {
-        let holds = lease.borrow_and_update().is_held();
-        if holds && !held {
-            // Until its first request has failed or passed its sender says nothing.
-            tokio::time::sleep(CHECK_EVERY).await;
-        }
-        held = holds;
-        let pause = shown.borrow().pause.as_ref().map(|it| it.reason.clone());
-        let pause = pause.filter(|reason| UNABLE.contains(&reason.as_str()));
-        let (is_able, again) = match (holds, pause.as_deref()) {
-            (true, pause) => (pause.is_none(), CHECK_EVERY),
-            // An outage that it met while it held may be over.
-            (false, None | Some("outage")) => {
-                let reached = Client::reach(&setup).await;
-                if let Err(why) = &reached {
-                    tracing::debug!(reason = %why, "standing by, and the CRM is not reached");
-                }
-                (reached.is_ok(), ASK_EVERY)
-            }
-            (false, Some(_)) => (false, CHECK_EVERY),
-        };
-        able.send_replace(is_able);
-        let turned = lease.wait_for(|it| it.is_held() != holds);
-        let _ = timeout(again, turned).await;
-    }
 }
 
 /// The source of the token, its keeper started where it has one; and the requests that one makes.

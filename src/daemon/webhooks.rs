@@ -1,7 +1,7 @@
 //! Events that come to us: the listener and what keeps its files in force. Nothing is listened to
 //! before the spool is open, and nothing here is needed for calls to be journaled.
 
-use super::{outward, tasks::Tasks};
+use super::tasks::Tasks;
 use crate::config::{Config, Webhooks as Settings};
 use crate::{Failure, OrFail as _, build_time};
 use callbridge_model::Code;
@@ -63,7 +63,6 @@ pub(crate) fn is_open_to_readers(settings: &Settings) -> bool {
 pub(crate) async fn start(
     config: &Config,
     spool: &Handle,
-    tally: Arc<Tally>,
     tasks: &mut Tasks,
 ) -> Result<Option<ReceiverView>, Failure> {
     let Some(settings) = &config.webhooks else {
@@ -87,7 +86,7 @@ pub(crate) async fn start(
         address,
         tls: tls.is_some(),
         secrets: Arc::clone(&secrets),
-        tally,
+        tally: Arc::new(Tally::new()),
     };
     tracing::info!(address = %shown.address, tls = shown.tls, "webhooks are received");
     if is_open_to_readers(settings) {
@@ -96,10 +95,8 @@ pub(crate) async fn start(
             "events come in plain HTTP from other machines: whoever is on the way can read them"
         );
     }
-    let (stream, publisher) = outward::event_stream(config).unzip();
     let receiver = Arc::new(Receiver {
         spool: spool.clone(),
-        stream,
         secrets: Arc::clone(&secrets),
         country: config.rules.country,
         clock_right_from: build_time::right_from(),
@@ -112,11 +109,7 @@ pub(crate) async fn start(
     tasks.start_until_stop(secrets.keep().map(Ok));
     let stop = tasks.stop();
     tasks.start(async move {
-        let serving = http::serve(listener, current, receiver, http::CONNECTIONS_MAX, stop);
-        match publisher {
-            Some(publisher) => publisher.run(serving).await,
-            None => serving.await,
-        }
+        http::serve(listener, current, receiver, http::CONNECTIONS_MAX, stop).await;
     });
     Ok(Some(shown))
 }

@@ -6,12 +6,10 @@
 //! | `webdriver` | the browser |
 //! | `stage` | the daemon that is looked at |
 //! | `views` | every page, and what must hold on each |
-//! | `fleet` | a sender with a lease, around whose stream others speak |
 //! | `live` | what moves by itself, and over a kill of the daemon |
 //! | `keyboard` | a letter retried without a mouse |
 //! | `person` | what a person does there in a morning |
 
-mod fleet;
 mod keyboard;
 mod live;
 mod person;
@@ -20,7 +18,6 @@ mod views;
 mod webdriver;
 
 use anyhow::{Context as _, Result};
-use fleet::Fleet;
 use stage::Stage;
 use std::path::Path;
 use std::process::ExitCode;
@@ -71,7 +68,6 @@ async fn run() -> Result<Results> {
     )?;
     let axe = std::fs::read_to_string(&axe).with_context(|| axe.clone())?;
     let mut stage = Stage::set().await?;
-    let fleet = Fleet::set().await?;
     let mut results = Results::new();
     // Named ones alone, as `person`, or all.
     let named: Vec<String> = std::env::args()
@@ -82,7 +78,6 @@ async fn run() -> Result<Results> {
     for language in ["en", "ru", "uz"].into_iter().filter(|it| wanted(it)) {
         println!("== {language}");
         results.extend(views::all(&stage, language, &axe, &folder).await?);
-        results.extend(views::of_fleet(&fleet, language, &axe, &folder).await?);
     }
     if wanted("keyboard") {
         println!("== keyboard");

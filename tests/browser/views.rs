@@ -1,7 +1,6 @@
 //! Every page: is it there, whole at every size, silent in the console, and usable by all?
 
 use crate::Results;
-use crate::fleet::Fleet;
 use crate::stage::Stage;
 use crate::webdriver::{Browser, Size};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -74,9 +73,6 @@ const CUT: &str = r#"
     }
     return cut.slice(0, 10);"#;
 
-/// Those of a sender with a lease in a fleet.
-const FLEET: [(&str, &str); 2] = [("fleet", "/fleet"), ("today-leased", "/")];
-
 /// Every page in one language.
 pub async fn all(stage: &Stage, language: &str, axe: &str, to: &Path) -> Result<Results> {
     let browser = Browser::start(language).await?;
@@ -98,23 +94,6 @@ pub async fn all(stage: &Stage, language: &str, axe: &str, to: &Path) -> Result<
     paths.push(("letter".to_owned(), format!("/letters/{id}")));
     paths.push(("call".to_owned(), format!("/calls/{uuid}")));
     for (name, path) in &paths {
-        let url = format!("{}{path}", origin(&link)?);
-        let result = look_at(&browser, axe, (language, name), &url, to);
-        results.push((format!("{language} {name}"), result.await));
-    }
-    Ok(results)
-}
-
-/// What a fleet shows, in one language.
-pub async fn of_fleet(fleet: &Fleet, language: &str, axe: &str, to: &Path) -> Result<Results> {
-    let browser = Browser::start(language).await?;
-    let link = fleet.link().await?;
-    browser.go(&link).await?;
-    browser
-        .execute("document.querySelector('main form button').click()")
-        .await?;
-    let mut results = Results::new();
-    for (name, path) in FLEET {
         let url = format!("{}{path}", origin(&link)?);
         let result = look_at(&browser, axe, (language, name), &url, to);
         results.push((format!("{language} {name}"), result.await));

@@ -147,65 +147,6 @@ fn more_than_60_requests_a_minute_are_for_loopback_alone() {
 }
 
 #[test]
-fn a_standby_needs_a_stream_a_crm_and_a_token_that_every_machine_may_use() {
-    let stream = "--source=amqp://u@127.0.0.1:1/v?stream=calls&format=call&secret-file=/s";
-    let crm = ["--crm-url=http://127.0.0.1:1", "--state=/proc/none"];
-    let token = "--token-file=/nowhere/token";
-    let state = tempfile::tempdir().expect("a folder");
-    fs::write(state.path().join("connection.json"), "{}").expect("written");
-    let state = format!("--state={}", state.path().display());
-    let forward = "--forward=amqp://u@127.0.0.1:1/v?stream=calls&secret-file=/s";
-    let with = |flags: &[&str]| refused(&[&["run"], flags].concat(), &[HOME], 64);
-    let file = [&GOOD[1..], &["--standby=lease"]].concat();
-    for (flags, words) in [
-        (
-            &file[..],
-            "--standby: needs calls that each machine can read: --source \
-             'amqp://USER@HOST/VHOST?stream=S&format=call'",
-        ),
-        (
-            &[stream, crm[0], crm[1], token, "--standby="],
-            "--standby: is empty",
-        ),
-        (
-            &[stream, crm[0], crm[1], token, "--standby=two words"],
-            "--standby: may have letters",
-        ),
-        (
-            &[stream, crm[0], crm[1], token, "--standby=amq.lease"],
-            "--standby: begins with `amq.`",
-        ),
-        (
-            &[
-                stream,
-                crm[0],
-                crm[1],
-                token,
-                "--standby=lease",
-                "--dry-run",
-            ],
-            "--standby: cannot be used with --dry-run",
-        ),
-        (
-            &[stream, crm[0], &state, "--standby=lease"],
-            "--standby: the state folder holds a connection by consent",
-        ),
-        (
-            &[stream, crm[1], forward, "--standby=lease"],
-            "--standby: is a sender's",
-        ),
-    ] {
-        let said = with(flags);
-        assert!(said.contains(words), "{words}: {said}");
-        assert_eq!(said.matches("--standby").count(), 1, "{said}");
-    }
-    let well = [stream, crm[0], crm[1], token, "--standby=lease"];
-    let said = callbridge(&[&["run"], &well[..]].concat(), &[HOME]);
-    let said = String::from_utf8_lossy(&said.stderr).into_owned();
-    assert!(!said.contains("--standby"), "{said}");
-}
-
-#[test]
 fn flags_come_from_the_environment_and_a_repeated_one_has_a_value_a_line() {
     let words = refused(
         &["run"],

@@ -1,7 +1,7 @@
 //! What administrators install: the unit, the broker's definitions and the alert rules hold what
 //! their pages promise. Needs systemd-analyze and promtool; says so where they are missing.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The metrics that the program exports under `/metrics`.
-const METRICS: [&str; 24] = [
+const METRICS: [&str; 23] = [
     "callbridge_calls",
     "callbridge_requests_total",
     "callbridge_budget_slots",
@@ -33,7 +33,6 @@ const METRICS: [&str; 24] = [
     "callbridge_trunk_calls_total",
     "callbridge_audit_unexplained",
     "callbridge_audit_different",
-    "callbridge_collector_up",
 ];
 
 fn deploy(file: &str) -> PathBuf {
@@ -319,56 +318,6 @@ fn the_brokers_users_have_no_password_and_declare_nothing_but_what_a_switch_publ
         names(&definitions, "permissions", "user"),
         names(&definitions, "users", "name")
     );
-}
-
-#[test]
-fn of_the_fleets_users_a_collector_may_only_publish_and_nobody_has_a_password() {
-    let fleet: Value = serde_json::from_str(&text("rabbitmq/fleet.json")).expect("valid JSON");
-    let users = fleet["users"].as_array().expect("users");
-    assert!(users.iter().all(|user| user["password_hash"] == ""));
-    assert_eq!(
-        names(&fleet, "permissions", "user"),
-        names(&fleet, "users", "name")
-    );
-    let permissions = fleet["permissions"].as_array().expect("permissions");
-    let of = |user: &str| {
-        permissions
-            .iter()
-            .find(|it| it["user"] == user)
-            .expect("rights")
-    };
-    let collector = of("branch1");
-    assert_eq!(
-        (&collector["configure"], &collector["read"]),
-        (&json!("^$"), &json!("^$"))
-    );
-    // Not amq.default, from which the lease's queue can be reached.
-    assert_eq!(collector["write"], "^collectors(\\.words)?$");
-    let routes = fleet["bindings"].as_array().expect("bindings").iter();
-    let routes: Vec<_> = routes
-        .map(|it| (it["source"].as_str(), it["destination"].as_str()))
-        .collect();
-    assert_eq!(
-        routes,
-        [
-            (Some("collectors"), Some("calls")),
-            (Some("collectors.words"), Some("calls.words")),
-        ]
-    );
-    assert_eq!(of("sender")["configure"], "^calls\\.lease$");
-    assert_eq!(
-        names(&fleet, "queues", "name")
-            .into_iter()
-            .collect::<Vec<_>>(),
-        ["calls", "calls.lease", "calls.words"]
-    );
-    // Whoever may publish may flood: what is kept has an end.
-    for policy in fleet["policies"].as_array().expect("policies") {
-        assert!(
-            policy["definition"]["max-length-bytes"].is_u64(),
-            "{policy}"
-        );
-    }
 }
 
 /// Every name in `text` that begins like a metric of ours.

@@ -49,7 +49,6 @@ pub async fn report(place: &Place, more: &[&str]) -> (Value, Option<i32>) {
     let figure = |name: &str| report[name].as_u64().expect("a figure");
     let sum: u64 = [
         "journaled",
-        "forwarded",
         "dead",
         "parked",
         "discarded",

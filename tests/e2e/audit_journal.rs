@@ -1,9 +1,7 @@
 //! Does the audit find what the CRM's journal does not have, and only that?
 
 use crate::audit::{caused, report, trunk};
-use crate::broker::Broker;
 use crate::crm::{self, RATE_FLAG};
-use crate::fleet::{collector, sender, stream};
 use crate::program::{Place, Program};
 use crate::recordings;
 use crate::wait::until;
@@ -293,61 +291,4 @@ async fn a_daemon_killed_while_a_page_is_on_its_way_leaves_all_as_it_was() {
     program.terminate().await;
     let wrong = crm::conduct(&day.crm, |_| false);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-#[tokio::test]
-async fn a_branch_is_audited_where_it_is_collected_and_where_its_calls_are_sent() {
-    let (here, there, crm) = (Place::new(), Place::new(), crm::start().await);
-    let (node, calls) = (Broker::shared(), recordings::in_a_row(6));
-    let (told, never) = calls.split_at(5);
-    for place in [&here, &there] {
-        place.write("leads.csv", recordings::LEADS);
-        let cel = calls.iter().flat_map(recordings::Recording::cel_lines);
-        place.append("cel.csv", &cel.collect::<Vec<_>>());
-    }
-    told.iter()
-        .for_each(|call| here.append("calls.ami", &call.ami));
-    assert_eq!(never.len(), 1);
-    let (to, from) = (
-        stream(node, "audited", &here),
-        stream(node, "audited", &there),
-    );
-    let (file, city) = (here.file("calls.ami", "ami"), trunk(&here, "city"));
-    let mut branch = collector(&here, &to, &[&file, &city]);
-    let all = |status: &callbridge_model::Status| status.books.forwarded == 5;
-    branch.until("all are forwarded", all).await;
-    let mut centre = sender(&there, &crm, &from, &[]);
-    centre.settled(5).await;
-
-    let (collected, ended) = report(&here, &[]).await;
-    assert_eq!(
-        (&collected["forwarded"], ended),
-        (&json!(5), Some(1)),
-        "{collected}"
-    );
-    assert_eq!(collected["unexplained"].as_array().map(Vec::len), Some(1));
-    assert_eq!(collected["journal"]["read"], json!(false));
-    let (sent, ended) = report(&there, &["--pbx-id=pbx1"]).await;
-    assert_eq!((&sent["journaled"], ended), (&json!(5), Some(1)), "{sent}");
-    assert_eq!(
-        caused(&sent, "PBX pbx1 reaches this state by messages"),
-        1,
-        "{sent}"
-    );
-    branch.terminate().await;
-    centre.terminate().await;
-    // What the CRM lost of a branch is found where it is sent.
-    let state = Connection::open(there.at("state").join("spool.db")).expect("the state");
-    assert_eq!(state.execute(OLDER, []), Ok(5));
-    drop(state);
-    let uuid = crm.journal()[1].call.uuid.clone();
-    crm.admin(|core, now| core.delete_record(now, &uuid));
-    let mut centre = sender(&there, &crm, &from, &[]);
-    centre
-        .until("it runs", |status| status.books.settled())
-        .await;
-    let (holes, _) = report(&there, &["--pbx-id=pbx1", "--take-in"]).await;
-    assert_eq!(caused(&holes, LOST), 1, "{holes}");
-    until("it is there again", async || crm.journal().len() == 5).await;
-    centre.terminate().await;
 }

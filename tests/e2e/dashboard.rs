@@ -153,7 +153,6 @@ impl Scrape {
             ("Requests a minute", _) => {
                 growth("callbridge_requests_total", &["verdict"], 60.0 / 300.0)
             }
-            ("Collectors that report", _) => Worth::Is(self.of("callbridge_collector_up")),
             ("Budget of the minute", _) => Worth::Is(self.of("callbridge_budget_slots")),
             ("Answers of the CRM", "median") => Worth::Quantile(request, 0.5),
             ("Answers of the CRM", "95 %") => Worth::Quantile(request, 0.95),

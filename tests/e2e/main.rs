@@ -1,9 +1,9 @@
 //! The real program from end to end: recorded calls in, and a CRM that holds to its document as
 //! the judge.
 
-mod anew;
 mod audit;
 mod audit_journal;
+mod call_messages;
 mod companies;
 mod connecting;
 mod consent;
@@ -15,10 +15,6 @@ mod directory;
 mod echoed_secrets;
 mod echoes;
 mod every_recording;
-mod fleet;
-mod fleet_deaths;
-mod fleet_flood;
-mod fleet_rights;
 mod flood;
 mod freeswitch;
 mod freeswitch_cdr;
@@ -47,15 +43,11 @@ mod rights;
 mod root;
 mod secrets;
 mod stalled;
-mod standby;
-mod standby_webhooks;
 mod stopping;
 mod stories;
-mod streams;
 mod survival;
 mod unmatched;
 mod webhooks;
-mod words;
 mod written_files;
 
 use callbridge_testbed::{

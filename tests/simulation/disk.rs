@@ -4,8 +4,7 @@ use crate::paths::{Met, Path, steps};
 use callbridge_model::{CallUuid, Outcome, Reason};
 use callbridge_spool as spool;
 use callbridge_spool::{
-    Delivered, Done, Error, Finished, Op, OutcomeSource, PeerOutcome, RowId, State, Step, Store,
-    next, tables,
+    Delivered, Done, Error, Finished, Op, OutcomeSource, RowId, State, Step, Store, next, tables,
 };
 use std::collections::BTreeMap;
 
@@ -119,7 +118,7 @@ impl Disk {
                 self.stepped(failure.row, &step, *to, met);
             }
             (Op::Delivery(_), Done::Delivered(told)) => self.hooked(told, met),
-            (Op::PeerOutcome(PeerOutcome::Shown { calls, .. }), _) => {
+            (Op::Shown { calls, .. }, _) => {
                 calls.iter().for_each(|call| self.shown(call.uuid, met));
             }
             // from here on the slots speak for themselves

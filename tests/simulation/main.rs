@@ -2,25 +2,17 @@
 
 mod calls;
 mod campaign;
-mod chain;
-mod chain_paths;
 mod confirmation;
 mod disk;
 mod drain;
 mod five_minutes;
-mod fleet;
 mod full;
 mod hooked;
 mod hooks;
 mod log;
-#[path = "../../crates/fleet/tests/lease/model.rs"]
-#[allow(dead_code, reason = "the lease's own simulation uses the rest")]
-mod model;
 mod paths;
 mod scenario;
-mod senders;
 mod single_calls;
-mod stream;
 mod strikes;
 mod table;
 mod tokens;

@@ -163,8 +163,8 @@ const fn place(answer: &ApiResult) -> usize {
         Err(ApiError::Unreadable(..)) => 14,
         Err(ApiError::TimedOut) => 15,
         Err(ApiError::Lost(..)) => 16,
-        // Nothing was sent. The simulated sender is alone, so that it always has leave.
-        Err(ApiError::NotConnected(..) | ApiError::TlsRefused(..) | ApiError::NotPermitted) => 17,
+        // Nothing was sent.
+        Err(ApiError::NotConnected(..) | ApiError::TlsRefused(..)) => 17,
     }
 }
 
@@ -183,7 +183,6 @@ pub fn steps() -> Vec<Step> {
             why: words(),
             failures: 0,
         },
-        Step::Unsent,
         Step::Journaled(OutcomeSource::Confirmation),
         Step::Journaled(OutcomeSource::Webhook),
         Step::NotYet {
@@ -227,23 +226,17 @@ pub fn steps() -> Vec<Step> {
             why: words(),
         },
         Step::Expire,
-        Step::Discard { by_peer: false },
-        Step::Forwarded,
-        Step::Journaled(OutcomeSource::Journal),
-        Step::Discard { by_peer: true },
-        Step::SendAgain {
-            why: words(),
-            generation: None,
-        },
+        Step::Discard,
+        Step::SendAgain { why: words() },
     ];
     for step in &all {
         match step {
-            Step::Send | Step::Accepted { .. } | Step::Returned { .. } | Step::Unsent => {}
+            Step::Send | Step::Accepted { .. } | Step::Returned { .. } => {}
             Step::Journaled(_) | Step::NotYet { .. } | Step::Resubmit { .. } => {}
             Step::Unresolved { .. } | Step::Recheck { .. } => {}
             Step::Died { .. } | Step::Retry { .. } => {}
             Step::Rejudged { .. } | Step::Moved { .. } | Step::Expire => {}
-            Step::Discard { .. } | Step::Forwarded => {}
+            Step::Discard => {}
             Step::SendAgain { .. } => {}
         }
     }
@@ -408,12 +401,9 @@ fn no_such_step(state: State, step: &str) -> Option<&'static str> {
     }
     match (state, step) {
         (_, "rejudged" | "moved") => Some("the simulation keeps no directory of leads"),
-        (_, "unsent") => Some("the sender has no use for it"),
         (_, "send again") => {
             Some("a person does so after an audit; the journal here loses nothing")
         }
-        (_, "forwarded") => Some("no sender runs where a broker stands in place of the CRM"),
-        (_, "found" | "given up") => Some("no other sender has sent its calls"),
         (State::Ready, "died") => Some("a ready call always has a lead and a uuid"),
         _ => None,
     }

@@ -1,9 +1,7 @@
 //! What befalls the process and its machine: kills at the worst moments, stalls, reboots, an
 //! orderly stop, a clock that is set, a snapshot restored.
 
-use crate::disk::Disk;
 use crate::paths::Hardship;
-use crate::senders::SimTurn;
 use crate::way::Event;
 use crate::world::World;
 use callbridge_call::{EpochSeconds, EventTime};
@@ -129,12 +127,11 @@ impl World {
         // what was not written is forgotten, and a time of a wrong clock says nothing later
         let forgot = !self.unwritten.is_empty() || self.now.wall != self.truth;
         self.witness.restarted(forgot);
-        self.waits.retain(|_, waits| waits.process != self.process);
+        self.waits.clear();
         self.landed
             .retain(|(number, _)| self.waits.contains_key(number));
         self.unwritten.clear();
         self.trouble = false;
-        self.turn = self.turn.map(|_| SimTurn::BEGUN);
         // what left before may still arrive, but nothing that comes later
         let closed = self.truth.plus(STRAGGLER);
         let waits = &self.waits;
@@ -155,25 +152,6 @@ impl World {
             self.boot_id = told.then(|| format!("boot-{}", self.boots));
             self.now.boot = Duration::from_secs(5);
         }
-    }
-
-    /// Something is on the way to the CRM, or back.
-    pub fn is_under_way(&self) -> bool {
-        self.waits.values().any(|it| it.process == self.process)
-    }
-
-    /// A page is on the way that shows what another may have sent.
-    pub fn is_searching(&self) -> bool {
-        let mut waits = self.waits.values();
-        waits.any(|it| it.process == self.process && it.searches)
-    }
-
-    /// The process ends, and its disk is gone; another begins with this one after `down`.
-    pub fn lose_state(&mut self, down: Duration, fresh: Disk) {
-        self.log.event(self.truth, format_args!("state lost"));
-        self.end(down, false);
-        self.disk = fresh;
-        self.start();
     }
 
     /// SIGTERM, and started again after `down`: what is under way is waited for.

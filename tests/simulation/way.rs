@@ -57,10 +57,6 @@ pub struct Waits {
     /// Of the call it is about.
     pub uuid: Option<String>,
     pub request: Request,
-    /// Whose it is.
-    pub process: usize,
-    /// It looks for calls that another may have sent.
-    pub searches: bool,
     until: EventTime,
 }
 
@@ -115,8 +111,6 @@ impl World {
             lane,
             uuid,
             request,
-            process: self.process,
-            searches: false,
             until,
         };
         self.waits.insert(number, waits);

@@ -251,7 +251,7 @@ impl Run {
     fn decide(&mut self, letter: Letter) {
         let step = match letter.reason {
             Reason::NoLead if letter.parked && self.dice.chance(20) => Step::Expire,
-            _ if self.dice.chance(5) => Step::Discard { by_peer: false },
+            _ if self.dice.chance(5) => Step::Discard,
             _ => return self.retry(letter),
         };
         self.step(&letter, step);

@@ -8,7 +8,6 @@ use crate::disk::Disk;
 use crate::hooks::Hooks;
 use crate::log::Log;
 use crate::paths::{Hardship, Met, Path};
-use crate::senders::SimTurn;
 use crate::strikes::{Moment, Trap};
 use crate::way::{Event, Network, Waits};
 use crate::witness::OutcomeSource;
@@ -20,15 +19,12 @@ use callbridge_sandbox::{Sandbox, ViolationKind};
 use callbridge_sender::core::Core;
 use callbridge_sender::plan::{Decision, Known, Launch, Plan, Settings, Task};
 use callbridge_sender::status::SenderStatus;
-use callbridge_spool::{Finished, Op, PeerOutcome, State, Step, WorkQueue, tables};
+use callbridge_spool::{Finished, Op, State, Step, WorkQueue, tables};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// How long after the spool could not write it is tried again.
 const SPOOL_AGAIN: Duration = Duration::from_secs(1);
-
-/// How often it is looked whether it is our turn to send.
-const TURN_LOOK: Duration = Duration::from_secs(1);
 
 /// The shell looks again after this long, whatever the core says.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
@@ -74,13 +70,6 @@ pub struct World {
     pub(crate) untold: VecDeque<Finished>,
     pub(crate) address: Address,
     pub(crate) lives: u32,
-    /// Which of the senders goes on, and whose turn it is; `None` where nobody else could send.
-    pub process: usize,
-    pub turn: Option<SimTurn>,
-    /// The last request that was chosen or answered looks for calls that another may have sent.
-    pub searches: bool,
-    /// Requests whose leave had ended when their bytes were to leave.
-    pub kept_back: u64,
     /// Webhooks, where the CRM sends some.
     pub hooks: Option<Hooks>,
 }
@@ -128,10 +117,6 @@ impl World {
             untold: VecDeque::new(),
             address: Address::parse("http://127.0.0.1:1").expect("loopback"),
             lives: 0,
-            process: 0,
-            turn: None,
-            searches: false,
-            kept_back: 0,
             hooks: None,
         };
         world.start();
@@ -186,7 +171,7 @@ impl World {
     /// A turn of the shell's loop, and what wakes it next.
     fn step(&mut self, until: EventTime) {
         let wait = self.turn();
-        if let Some((number, received)) = self.next_landed() {
+        if let Some((number, received)) = self.landed.pop_front() {
             self.land(number, received);
             return;
         }
@@ -215,15 +200,6 @@ impl World {
                 self.troubled();
                 return Some(now.boot + SPOOL_AGAIN);
             };
-            if !self.may_send() {
-                self.anothers();
-                return Some(now.boot + TURN_LOOK);
-            }
-            if self.took_over() {
-                let all = Op::PeerOutcome(PeerOutcome::AllPossiblySent);
-                self.unwritten.push_back(vec![all]);
-                continue;
-            }
             let decision = self.core.next(now, &head);
             self.log
                 .event(self.truth, format_args!("decided {decision:?}"));
@@ -238,7 +214,6 @@ impl World {
                     let (row, step, at) = (call.row, self.core.revive(self.now, &call), now.wall);
                     self.unwritten.push_back(vec![Op::Step { row, step, at }]);
                 }
-                Decision::Commit(ops) => self.unwritten.push_back(ops),
                 Decision::WaitUntil(at) => {
                     if now.wall < self.settings.clock_right_from.unwrap_or(now.wall) {
                         self.met.pause("clock");
@@ -253,8 +228,6 @@ impl World {
 
     /// The slot and the step are committed before the request leaves.
     fn send(&mut self, plan: Plan) {
-        let searches = matches!(plan.task, Task::Search { .. });
-        self.searches = searches;
         if self.struck(Moment::Chosen) {
             return;
         }
@@ -268,7 +241,7 @@ impl World {
         let uuid = match (&plan.task, &about.row) {
             (Task::Poll(call), _) => Some(call.uuid.to_string()),
             (Task::Submit(_), Some(row)) => Some(row.uuid.to_string()),
-            (Task::Submit(_) | Task::Reconcile { .. } | Task::Search { .. }, _) => None,
+            (Task::Submit(_) | Task::Reconcile { .. }, _) => None,
             (Task::TokenInfo | Task::LeadRequest(_), _) => None,
         };
         let Launch { request, ops } = self.core.launch(self.now, plan, about);
@@ -291,19 +264,10 @@ impl World {
         if self.struck(Moment::Committed) {
             return;
         }
-        if !self.may_send() {
-            self.kept_back += 1;
-            let ops = self.core.held_back(self.now, slot);
-            self.unwritten.extend(ops);
-            return;
-        }
         if let (Request::Submit(_), Some(uuid)) = (&request, &uuid) {
             self.witness.submitted(uuid);
         }
-        let number = self.fly(slot, lane, uuid, request, &secret);
-        if let Some(waits) = self.waits.get_mut(&number) {
-            waits.searches = searches;
-        }
+        self.fly(slot, lane, uuid, request, &secret);
     }
 
     /// An answer is judged; what it means is written at the next turn.
@@ -339,7 +303,6 @@ impl World {
         self.witness
             .received(number, &waits, outcome.outcome, self.truth);
         self.unwritten.push_back(outcome.ops);
-        self.searches = waits.searches;
         let shown = self.core.status(self.now, &WorkQueue::default());
         if let Some(pause) = shown.pause {
             self.met.pause(&pause.reason);
@@ -365,19 +328,9 @@ impl World {
 
     /// All answers that came are judged.
     pub(crate) fn land_all(&mut self) {
-        while let Some((number, received)) = self.next_landed() {
+        while let Some((number, received)) = self.landed.pop_front() {
             self.land(number, received);
         }
-    }
-
-    /// The next answer to what this process has asked.
-    fn next_landed(&mut self) -> Option<(u64, ApiResponse)> {
-        let ours = |(number, _): &(u64, ApiResponse)| {
-            let waits = self.waits.get(number);
-            waits.is_none_or(|waits| waits.process == self.process)
-        };
-        let first = self.landed.iter().position(ours)?;
-        self.landed.remove(first)
     }
 
     /// The last words of an orderly stop, if the disk takes them.

@@ -64,12 +64,6 @@ pub enum Item {
         /// what is written while callbridge is stopped be taken for what was there before.
         position: FilePosition,
     },
-    /// The stream is not the one that was read before, or has lost a part of it: it is read from
-    /// its first message. What the state knows comes again.
-    Replaced {
-        /// The evidence that the stream is another one, in words.
-        why: String,
-    },
     /// The source gives nothing more: it was told to stop.
     Done,
 }
@@ -99,10 +93,10 @@ pub struct Frame {
     /// The message, without the empty line or line end that closed it: what a decoder takes. At
     /// most 1 MiB.
     pub bytes: Bytes,
-    /// Position at which reading goes on after this frame; `None` but for files and streams.
-    pub position: Option<Position>,
-    /// Properties set by the publisher; `None` but for a broker's messages that carry whole calls.
-    pub publisher: Option<Box<Publisher>>,
+    /// Position at which reading goes on after this frame; `None` but for files.
+    pub position: Option<FilePosition>,
+    /// AMQP property `content_type` of a message that carries a whole call.
+    pub content_type: Option<SmolStr>,
     /// What the source knows about the record besides its bytes. `None` if it knows nothing.
     pub details: Option<Box<RecordDetails>>,
 }
@@ -130,10 +124,8 @@ impl Frame {
         let own = self.details.as_ref().and_then(|it| it.file.as_ref());
         match (own, &self.position) {
             (Some(file), _) => Some(file.to_string()),
-            (None, Some(Position::File(place))) => {
-                Some(format!("{}{RECORD_IN_FILE}{}", place.path, place.offset))
-            }
-            (None, Some(Position::Stream(_)) | None) => None,
+            (None, Some(place)) => Some(format!("{}{RECORD_IN_FILE}{}", place.path, place.offset)),
+            (None, None) => None,
         }
     }
 
@@ -141,50 +133,6 @@ impl Frame {
     pub fn cut_from(&self) -> Option<u64> {
         self.details.as_ref()?.cut_from
     }
-}
-
-/// AMQP properties of a message that say whether its calls are to be believed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Publisher {
-    /// `user_id`, which the broker holds to the login.
-    pub user: Option<SmolStr>,
-    /// Set when `user` is the one that we log in as.
-    pub is_own: bool,
-    /// AMQP property `content_type`, where the publisher set one.
-    pub content_type: Option<SmolStr>,
-}
-
-/// Place at which the reading of a source goes on after a restart, as the spool stores it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Position {
-    /// A place in a file, or in a folder of files.
-    File(FilePosition),
-    /// A place in a stream of a broker.
-    Stream(StreamPosition),
-}
-
-/// The last message that was taken from a stream.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StreamPosition {
-    /// The stream's name on the broker.
-    pub stream: SmolStr,
-    /// The last message that was taken.
-    pub offset: u64,
-    /// Fingerprint of that message: a stream that was made anew, or restored from a copy, has
-    /// another one there. `None` where an older version stored the place.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<MessageMark>,
-}
-
-/// Fingerprint by which a message of a stream is recognised.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MessageMark {
-    /// `message_id`, where its publisher gave one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<SmolStr>,
-    /// FNV-1a (64 bit) of its body, of as much as is read of it.
-    pub hash: u64,
 }
 
 /// FNV-1a, 64 bit. It is stored, so it must be the same in every version.
@@ -213,10 +161,8 @@ pub struct FilePosition {
     /// Bytes from the file's start to the end of the last frame. Of a folder, the moment in
     /// microseconds up to which every change of its files (`ctime`) was read.
     pub offset: u64,
-    /// The time at which the file had been written to when it was looked at last: should it be
-    /// gone, what was rotated after it is known by that. 0 of a folder, and where an earlier
-    /// version read the file.
-    #[serde(default)]
+    /// The time at which the file had been written to when it was last checked. If the file
+    /// is gone, this time tells which files were rotated after it. 0 for a folder.
     pub written: EventTime,
 }
 
@@ -227,6 +173,5 @@ mod stored {
     #[test]
     fn is_read_and_written_as_released_versions_have_it() {
         callbridge_testkit::golden::keeps::<FilePosition>("file-position");
-        callbridge_testkit::golden::keeps::<StreamPosition>("stream-position");
     }
 }

@@ -39,13 +39,10 @@ pub use backoff::{Backoff, Bounds, chance};
 pub use callbridge_call::EventTime;
 pub use error::{Error, Fix, LineError};
 pub use file::{FilesAgain, sample};
-pub use item::{
-    FilePosition, Frame, Item, MessageMark, Outage, Position, Publisher, RECORD_IN_FILE,
-    RecordDetails, SourceId, StreamPosition,
-};
+pub use item::{FilePosition, Frame, Item, Outage, RECORD_IN_FILE, RecordDetails, SourceId};
 pub use ring::{Gone, Intake, Limits, Ring, ring};
 pub use session::{Counts, CountsNow};
-pub use settings::{Clock, Secret, Settings, StreamFrom, StreamReading, StreamSkip};
+pub use settings::{Clock, Secret, Settings};
 pub use source::Source;
 pub use url::{BrokerUrl, SourceUrl, Transport};
 pub use verdict::{FrameVerdict, VerdictReader, Verdicts, verdicts};

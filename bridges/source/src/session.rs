@@ -5,13 +5,14 @@
 use crate::ring::{Gone, Ring};
 use crate::settings::{Clock, Secret, Settings};
 use crate::{
-    Fix, Frame, Item, Outage, Position, Publisher, RecordDetails, SourceId, connect::Target,
+    FilePosition, Fix, Frame, Item, Outage, RecordDetails, SourceId, connect::Target,
     url::TcpEndpoint,
 };
 use bytes::Bytes;
 use callbridge_call::{EventTime, Mark, redact::Redactor};
 use callbridge_formats::MESSAGE_BYTES_MAX;
 use parking_lot::Mutex;
+use smol_str::SmolStr;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
 
@@ -57,8 +58,8 @@ pub(crate) struct Context {
 #[derive(Default)]
 pub(crate) struct FrameContent {
     pub bytes: Bytes,
-    pub position: Option<Position>,
-    pub publisher: Option<Box<Publisher>>,
+    pub position: Option<FilePosition>,
+    pub content_type: Option<SmolStr>,
     pub details: Option<Box<RecordDetails>>,
 }
 
@@ -173,7 +174,7 @@ impl SourceFeed {
             arrived: (self.clock)(),
             bytes: content.bytes,
             position: content.position,
-            publisher: content.publisher,
+            content_type: content.content_type,
             details: content.details,
         }
     }

@@ -1,4 +1,4 @@
-//! What a source is told of itself: its secret, its times and sizes, where a stream is begun.
+//! The settings of a source: its secret, times, and sizes.
 
 use crate::{Bounds, Error, EventTime, Fix};
 use secrecy::SecretString;
@@ -45,43 +45,6 @@ impl Secret {
     }
 }
 
-/// The `--stream-…` settings, for all streams of the process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StreamReading {
-    /// Beginning of a stream of which no position is stored.
-    pub from: StreamFrom,
-    /// Messages that are acknowledged unread (`--stream-skip`).
-    pub skip: Vec<StreamSkip>,
-}
-
-/// Beginning of the reading of a stream without a stored position (`--stream-from`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StreamFrom {
-    /// The oldest message that the stream holds, and all after it.
-    #[default]
-    First,
-    /// Messages published so long ago, and all after them.
-    Ago(Duration),
-    /// Messages published from this moment on.
-    At(EventTime),
-}
-
-/// A message of a stream that is not read (`--stream-skip`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamSkip {
-    /// The stream's name on the broker.
-    pub stream: String,
-    /// The message's offset in the stream.
-    pub offset: u64,
-}
-
-impl StreamSkip {
-    /// Returns `true` when this entry skips the message at `offset` of `stream`.
-    pub fn is_of(&self, stream: &str, offset: u64) -> bool {
-        self.stream == stream && self.offset == offset
-    }
-}
-
 /// Times and sizes; the defaults are what is promised, tests shorten them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -101,8 +64,6 @@ pub struct Settings {
     pub idle_after: Duration,
     /// Messages under way from a broker at most.
     pub prefetch: u16,
-    /// Beginning of streams, and the messages of them that are skipped.
-    pub streams: StreamReading,
     /// Time for which a broker's source waits at its end for the verdicts on its frames.
     pub drain_within: Duration,
 }
@@ -117,7 +78,6 @@ impl Default for Settings {
             poll_every: Duration::from_millis(250),
             idle_after: Duration::from_secs(1),
             prefetch: 1_000,
-            streams: StreamReading::default(),
             drain_within: Duration::from_secs(5),
         }
     }

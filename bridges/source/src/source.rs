@@ -1,7 +1,7 @@
 //! One source, from its URL to its end.
 
 use crate::{
-    Access, Backoff, Clock, Context, Counts, Error, FilesAgain, Fix, Item, LineError, Position,
+    Access, Backoff, Clock, Context, Counts, Error, FilePosition, FilesAgain, Fix, Item, LineError,
     Ring, Secret, Settings, SourceFeed, SourceId, SourceUrl, Stop, Transport, VerdictReader, ami,
     amqp, chance, esl, file, websocket,
 };
@@ -15,7 +15,7 @@ pub struct Source {
     id: SourceId,
     url: SourceUrl,
     access: Access,
-    start: Option<Position>,
+    start: Option<FilePosition>,
     clock: Clock,
     counts: Counts,
     again: FilesAgain,
@@ -35,7 +35,7 @@ impl Source {
         id: SourceId,
         url: SourceUrl,
         secret: Secret,
-        start: Option<Position>,
+        start: Option<FilePosition>,
         settings: Settings,
         clock: Clock,
     ) -> Self {
@@ -151,26 +151,21 @@ impl Source {
 async fn work(
     context: &mut Context,
     transport: &Transport,
-    start: Option<Position>,
+    start: Option<FilePosition>,
     again: FilesAgain,
     verdicts: VerdictReader,
     stop: Stop,
 ) -> Result<(), crate::Gone> {
-    let (in_file, in_stream) = match start {
-        Some(Position::File(position)) => (Some(position), None),
-        Some(Position::Stream(position)) => (None, Some(position)),
-        None => (None, None),
-    };
     let mut queue = match transport {
         Transport::File { path, format, from } => {
             let (path, from) = (path.clone(), from.clone());
-            let mut tail = file::Tail::new(path, *format, from, in_file, again, verdicts);
+            let mut tail = file::Tail::new(path, *format, from, start, again, verdicts);
             return tokio::select! {
                 gone = tail.follow(context) => gone,
                 () = stop.requested() => Ok(()),
             };
         }
-        Transport::Amqp(queue) => Some(amqp::Consumer::new(queue, in_stream, verdicts)),
+        Transport::Amqp(queue) => Some(amqp::Consumer::new(queue, verdicts)),
         Transport::Ami { .. } | Transport::Esl { .. } | Transport::WebSocket { .. } => None,
     };
     let (mut unfiltered, mut core) = (false, None);

@@ -5,9 +5,8 @@ use super::protocol::{ControlReply, ControlRequest, PageRole};
 use super::refusal::Refusal;
 use super::socket::AnswerRequest;
 use crate::letters::{Letters, Selection, plan_retry};
-use callbridge_broker::ForwardAgain;
-use callbridge_call::{Direction, EventTime};
-use callbridge_intake::{owners::Owners, read_again::FilesAgain};
+use callbridge_call::Direction;
+use callbridge_intake::read_again::FilesAgain;
 use callbridge_mapping::{People, RetryValues, Rules};
 use callbridge_model::{CallUuid, Code, EmployeeId, LeadId, Reason, Status, clock};
 use callbridge_sender::CrmProxy;
@@ -60,8 +59,6 @@ pub struct CommandHandler {
     pub status: StatusOf,
     /// The way to the page; `None` without one.
     pub page: Option<PageDoor>,
-    /// The broker's users that own the PBXs of messages; empty when no daemon runs.
-    pub owners: Owners,
     /// The ways to have files of folders read again, by the URLs of their sources; empty when no
     /// daemon runs.
     pub files_again: BTreeMap<String, FilesAgain>,
@@ -240,8 +237,6 @@ impl CommandHandler {
                 let url = link.ok_or_else(|| refused("the system gives no random bytes"))?;
                 line.item(json!({"url": url})).await
             }
-            ControlRequest::ForwardAgain { since } => self.forward_again(since, line).await,
-            ControlRequest::FleetOwner { pbx, user } => self.hand_over(&pbx, &user, line).await,
             ControlRequest::Audit { calls } => self.fates(calls, line).await,
             // What the CRM's journal should show of each call; null where it is not journaled here.
             ControlRequest::Journaled { calls } => {
@@ -359,7 +354,7 @@ impl CommandHandler {
 
     async fn discard_one(&self, letter: &Letter, who: &str) -> Result<LetterOutcome, Error> {
         let at = clock::now().wall;
-        let op = Op::step(letter.id, Step::Discard { by_peer: false }, at);
+        let op = Op::step(letter.id, Step::Discard, at);
         let act = Op::act(letter.id, who, "discard", at);
         let (result, why) = match self.spool.write(vec![act, op]).await {
             Ok(_) => ("discarded", None),
@@ -436,16 +431,6 @@ impl CommandHandler {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// Publishes anew all that was forwarded since this microsecond: stores the request, which the
-    /// running daemon or the next one carries out.
-    async fn forward_again(&self, since: i64, line: &mut ReplySender) -> Answered {
-        let (since, until) = (EventTime::from_micros(since), clock::now().wall);
-        ForwardAgain::between(since, until).add(&self.spool).await?;
-        tracing::info!(%since, who = line.who, "what was forwarded since then is published again");
-        let [since, until] = [since, until].map(|at| at.floor_seconds().get());
-        line.item(json!({"since": since, "until": until})).await
     }
 }
 

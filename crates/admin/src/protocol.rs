@@ -72,18 +72,6 @@ pub enum ControlRequest {
     },
     /// `lead given`: an item a number that a person has given a lead.
     LeadGiven,
-    /// `fleet owner`: an item with the user that the PBX belongs to now, and before.
-    FleetOwner {
-        /// The id of the PBX that is handed over.
-        pbx: String,
-        /// The broker's user that the PBX belongs to from now on.
-        user: String,
-    },
-    /// `state forward-again`: an item with the span of which what was forwarded is published again.
-    ForwardAgain {
-        /// The beginning of the span, in microseconds since the epoch; it ends now.
-        since: i64,
-    },
     /// `missed`: an item a customer who waits for a call back, longest waiting first.
     Missed {
         /// Only those who tried in the last so many seconds.

@@ -40,10 +40,10 @@ pub enum Error {
          alarms` on the broker, and free memory or disk space there"
     )]
     Blocked(String),
-    /// There is no such queue or stream, it is full, or too few of its nodes are there.
+    /// There is no such queue, it is full, or too few of its nodes are there.
     #[error("{what}: {words}; {cure}")]
     NotTaken {
-        /// The queue or stream, and the kind of message: `stream calls did not take a call`.
+        /// The queue, and the kind of message.
         what: String,
         /// Reason as the broker gives it.
         words: String,
@@ -111,22 +111,19 @@ impl Error {
     }
 }
 
-/// A queue or stream, and the login under which an outbox is published to it.
+/// A queue, and the login under which an outbox is published to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Destination {
     pub(crate) login: Login,
-    /// The broker's default exchange without one.
-    pub(crate) exchange: Option<String>,
-    /// The queue or stream, which is the routing key, too.
+    /// Name of the queue.
     pub(crate) queue: String,
 }
 
 impl Destination {
-    /// The queue, stream or exchange of a URL; nothing is opened yet.
+    /// The queue of a URL; nothing is opened yet.
     pub(crate) fn of(url: &BrokerUrl, secret: Secret) -> Self {
         Self {
             login: Login::new(&url.broker, secret, url.ca_file.as_ref()),
-            exchange: url.exchange.clone(),
             queue: url.name.clone(),
         }
     }
@@ -380,12 +377,8 @@ fn report_waiting<O: Outbox>(outbox: &O, error: &Error, reported: &mut Option<St
     }
 }
 
-/// Publishes a message that no queue takes, and waits until the broker has returned it. A named
-/// exchange can have a queue for any key, so nothing is tried there.
+/// Publishes a message that no queue takes, and waits until the broker has returned it.
 async fn try_line<O: Outbox>(outbox: &O, line: &ConfirmedLine) -> Result<(), Error> {
-    if outbox.destination().exchange.is_some() {
-        return Ok(());
-    }
     let tried = line.may_write(NOWHERE).await;
     tried.map_err(|error| outbox.failed(&error))
 }
@@ -403,8 +396,7 @@ async fn publish<O: Outbox>(
     let mut under_way = Vec::with_capacity(due.len());
     for item in due {
         let (body, properties) = outbox.message(&item);
-        let exchange = to.exchange.as_deref();
-        let sent = line.publish(exchange, &to.queue, body.as_bytes(), properties);
+        let sent = line.publish(&to.queue, body.as_bytes(), properties);
         match sent.await {
             Ok(confirm) => under_way.push((item, confirm)),
             Err(error) => {

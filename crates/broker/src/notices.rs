@@ -11,7 +11,7 @@
 //! or `discarded`; `journaled` follows when the journal holds the call.
 
 use crate::drain::{Destination, Error, Outbox, keep_empty};
-use crate::message::stamped;
+use callbridge_call::EventTime;
 use callbridge_call::shell::quoted;
 use callbridge_model::status::OutboxProblem;
 use callbridge_source::amqp::{declare_command, publish::ConfirmedLine};
@@ -97,6 +97,14 @@ impl Queue {
     /// had within some seconds.
     pub async fn run(self, spool: Handle, shutdown: impl Future<Output = ()>) {
         keep_empty(self, spool, shutdown).await;
+    }
+}
+
+/// The properties with the moment as their timestamp, if that is after 1970.
+fn stamped(properties: BasicProperties, at: Option<EventTime>) -> BasicProperties {
+    match at.and_then(|at| u64::try_from(at.floor_seconds().get()).ok()) {
+        Some(at) => properties.with_timestamp(at),
+        None => properties,
     }
 }
 

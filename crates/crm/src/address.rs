@@ -1,6 +1,5 @@
 //! Where the CRM is: `{base_url}` of the document, checked once; and how it is reached.
 
-use callbridge_model::Permit;
 use std::path::PathBuf;
 use std::time::Duration;
 use url::{Host, Url};
@@ -101,9 +100,6 @@ pub struct Setup {
     pub proxy: Option<Url>,
     /// Limits in time of a connection and of a whole exchange.
     pub timeouts: Timeouts,
-    /// Leave to send, asked for when the connection is made, directly before the request is
-    /// written.
-    pub permit: Permit,
 }
 
 /// The limits of one exchange in time.
@@ -132,7 +128,6 @@ impl Setup {
             ca_file: None,
             proxy: None,
             timeouts: Timeouts::default(),
-            permit: Permit::unlimited(),
         }
     }
 }

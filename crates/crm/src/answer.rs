@@ -4,7 +4,6 @@
 use super::envelope::{Envelope, FailureWord, Page, SUCCESS, TokenInfo, is_own};
 use super::request::Endpoint;
 use callbridge_call::redact::Redactor;
-use callbridge_model::NotPermitted;
 use serde_json::Value;
 use std::fmt;
 
@@ -107,9 +106,6 @@ pub enum ApiError {
     /// where they are known.
     #[error("no connection: {0}")]
     NotConnected(String),
-    /// Leave to send had ended before the first byte: nothing was sent.
-    #[error("{}", NotPermitted)]
-    NotPermitted,
     /// The TLS handshake was refused: nothing was sent. With the fault of the certificate or the
     /// handshake, and the remedy where there is one.
     #[error("TLS refused: {0}")]

@@ -7,13 +7,10 @@
 //! nothing was sent, or the request may have arrived.
 
 use super::answer::{ApiError, ApiResponse, read_redacted};
-use super::envelope::is_own;
 use super::{Address, Request, Setup};
-use crate::gated::Gated;
 use callbridge_call::redact::Redactor;
-use callbridge_model::{ExposeSecret, NotPermitted, Permit, Secret};
+use callbridge_model::{ExposeSecret, Secret};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
-use serde_json::{Map, Value};
 use std::error::Error as StdError;
 use std::fmt::Display;
 use std::sync::OnceLock;
@@ -67,11 +64,6 @@ impl Client {
         }
     }
 
-    /// Leave to send, as the client was set up with it.
-    pub fn permit(&self) -> &Permit {
-        &self.setup.permit
-    }
-
     /// The service's address, from `--crm-url`.
     pub fn address(&self) -> &Address {
         &self.setup.address
@@ -116,29 +108,6 @@ impl Client {
         };
         let answer: Result<ApiResponse, reqwest::Error> = exchange.await;
         answer.unwrap_or_else(|error| Err(failure(error, &self.setup)).into())
-    }
-
-    /// Checks that the service is there: its own 401 to a request without a token, which counts
-    /// against nobody (Limits). No leave to send is needed for that.
-    ///
-    /// # Errors
-    /// Why it is not reached, or who answers in its place.
-    pub async fn reach(setup: &Setup) -> Result<(), String> {
-        let http = build(&Setup {
-            permit: Permit::unlimited(),
-            ..setup.clone()
-        })?;
-        let request = http.get(Request::TokenInfo.url(&setup.address));
-        let asked = request.header(ACCEPT_ENCODING, "identity").send();
-        let failed = |error| failure(error, setup).to_string();
-        let mut response = asked.await.map_err(failed)?;
-        let status = response.status().as_u16();
-        let body = body(&mut response, FORM_BODY_MAX).await;
-        let body = body.ok().and_then(Result::ok).unwrap_or_default();
-        let said: Map<String, Value> = serde_json::from_slice(&body).unwrap_or_default();
-        let own = status == 401 && is_own(&said);
-        own.then_some(())
-            .ok_or_else(|| format!("{status} in place of the service's own 401"))
     }
 
     /// A form to a path below the address, without a token: the OAuth endpoints (§4.1). Status and
@@ -263,9 +232,6 @@ fn build(setup: &Setup) -> Result<reqwest::Client, String> {
             .map_err(|error| format!("--crm-proxy: {}", error.without_url()))?;
         builder = builder.proxy(proxy);
     }
-    if setup.permit.is_limited() {
-        builder = builder.connector_layer(Gated::layer(setup.permit.clone()));
-    }
     builder.build().map_err(|error| {
         let why = StdError::source(&error).map_or(error.to_string(), ToString::to_string);
         format!("TLS cannot be set up: {why}; install CA certificates or give --crm-ca-file")
@@ -284,9 +250,6 @@ fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
     let why = innermost.chars().take(WORDS_MAX).collect();
     if let Some(tls) = causes(&error).find_map(|it| it.downcast_ref()) {
         return ApiError::TlsRefused(tls_words(tls));
-    }
-    if causes(&error).any(|cause| cause.is::<NotPermitted>()) {
-        return ApiError::NotPermitted;
     }
     if error.is_timeout() && !error.is_connect() {
         return ApiError::TimedOut;

@@ -13,13 +13,11 @@
 //! | [`request`] | pure: endpoints and bodies |
 //! | [`answer`] | pure: a reply or an error of an answer; `envelope`, `lenient`: its body (§2.1) |
 //! | [`client`] | the shell: one request out, its answer back, or why there is none |
-//! | `gated` | leave to send, asked for directly before a request is written |
 
 pub mod address;
 pub mod answer;
 pub mod client;
 mod envelope;
-mod gated;
 pub mod lenient;
 pub mod request;
 

@@ -90,7 +90,7 @@ fn frame(intake: &mut Intake, of: SourceId, seq: usize, arrived: EventTime, body
         arrived,
         bytes: body.as_bytes().to_vec().into(),
         position: None,
-        publisher: None,
+        content_type: None,
         details: None,
     };
     let taken = intake.frame(of, &frame, &mut |_, _| None);

@@ -56,7 +56,7 @@ fn tell(intake: &mut Intake, lines: &[String], arrived: i64) {
             arrived: EventTime::from_seconds(arrived),
             bytes: line.as_bytes().to_vec().into(),
             position: None,
-            publisher: None,
+            content_type: None,
             details: None,
         };
         let taken = intake.frame(SOURCE, &frame, &mut |_, _| None);

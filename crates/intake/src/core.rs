@@ -2,15 +2,15 @@
 
 use crate::{
     IntakeSource, Memory, Pbx, Settings, SourceSettings, catch_up::Second, gap_log::GapLog,
-    owners::Owners, pbx::pbx_of, proof::words, read_again, under_way::Branch, unmatched,
-    unmatched::UnmatchedLog, whole_calls::WholeCalls,
+    pbx::pbx_of, proof::words, read_again, under_way::Branch, unmatched, unmatched::UnmatchedLog,
+    whole_calls::WholeCalls,
 };
 use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_call::{ClockDifference, EventTime, Patience, PbxEvent, Timing, trunk::Conflict};
 use callbridge_formats::{Decoded, Format, Likeness, Unreadable};
 use callbridge_mapping::{People, journal};
 use callbridge_model::status::{self, Lacking, SourceState};
-use callbridge_source::{CountsNow, FilePosition, Frame, FrameVerdict, Outage, Position, SourceId};
+use callbridge_source::{CountsNow, FilePosition, Frame, FrameVerdict, Outage, SourceId};
 use callbridge_spool::{Finished, Known, Op};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -79,11 +79,7 @@ impl Intake {
             servers: memory.servers,
             since: memory.since,
             gap_log: memory.gaps,
-            whole: WholeCalls {
-                owners: memory.owners,
-                possibly_sent_before: memory.possibly_sent_before,
-                ..WholeCalls::default()
-            },
+            whole: WholeCalls::default(),
             unmatched: memory.unmatched,
             otherwise: Vec::new(),
             ops: Vec::new(),
@@ -236,7 +232,7 @@ impl Intake {
     /// A file was read to this place, whether it gave a frame or not.
     pub fn read_to(&mut self, id: SourceId, position: &FilePosition) {
         let source = &mut self.sources[usize::from(id.0)];
-        source.position = Some(Position::File(position.clone()));
+        source.position = Some(position.clone());
     }
 
     /// Nothing that a call can depend on was read of it so far.
@@ -561,11 +557,6 @@ impl Intake {
         for pbx in self.pbxes.values_mut() {
             pbx.just_finished.clear();
         }
-    }
-
-    /// Returns the broker users of the PBXs that messages name; a change through it counts at once.
-    pub fn owners(&self) -> Owners {
-        self.whole.owners.clone()
     }
 }
 

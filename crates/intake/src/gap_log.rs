@@ -19,9 +19,6 @@ pub struct Gap {
     pub from: EventTime,
     /// Moment from which events were received again.
     pub until: EventTime,
-    /// Evidence of it in words, where the source is a stream that is not the one that was read;
-    /// else `None`.
-    pub why: Option<String>,
 }
 
 /// A gap as it is stored.
@@ -59,7 +56,6 @@ impl GapLog {
                 from: gap.from.floor_seconds().get(),
                 to: gap.until.floor_seconds().get(),
                 filled: false,
-                why: gap.why.clone(),
             },
             awaited,
         });
@@ -112,7 +108,6 @@ mod tests {
         Gap {
             from: EventTime::from_seconds(from),
             until: EventTime::from_seconds(until),
-            why: None,
         }
     }
 

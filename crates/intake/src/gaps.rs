@@ -9,7 +9,7 @@ use callbridge_call::{ClockDifference, EventTime, Mark, Patience, PbxEvent, Rece
 use callbridge_formats::Format;
 use callbridge_model::status::{self, SourceState};
 use callbridge_source::SourceId;
-use callbridge_spool::{Op, STREAM_BEGAN};
+use callbridge_spool::Op;
 use std::time::Duration;
 
 /// Two marks of one restart (a login and `FullyBooted`) come this close together.
@@ -26,8 +26,7 @@ impl IntakeSource {
     /// events; `None` when that is stored already, and for files and queues, which keep it
     /// themselves.
     pub(super) fn last_received_op(&mut self, wall_ahead: ClockDifference) -> Option<Op> {
-        let kept = self.settings.forgets || self.settings.is_stream_of_calls();
-        let more = std::mem::take(&mut self.is_unstored) && kept;
+        let more = std::mem::take(&mut self.is_unstored) && self.settings.forgets;
         if !more {
             return None;
         }
@@ -62,7 +61,7 @@ impl Intake {
     }
 
     /// Ends the gap of this source that lasts, or one that begins and ends here; counted once.
-    fn gap_ends(&mut self, at: usize, from: EventTime, until: EventTime, why: Option<String>) {
+    fn gap_ends(&mut self, at: usize, from: EventTime, until: EventTime) {
         let from = from.by_clock(self.wall_ahead);
         let until = until.by_clock(self.wall_ahead);
         let source = &mut self.sources[at];
@@ -72,23 +71,16 @@ impl Intake {
             from: from.floor_seconds().get(),
             until: until.floor_seconds().get(),
         });
-        let gap = Gap { from, until, why };
+        let gap = Gap { from, until };
         source.report.gap(&gap);
         let source = &self.sources[at].settings;
         let awaited = self.patience_of(source).is_some();
-        // Sources are listed by their URLs; the place of a stream is named without its hosts.
-        let listed = match source.is_stream_of_calls() {
-            true => &source.url,
-            false => &source.shown,
-        };
-        self.gap_log.add(listed, &gap, awaited);
+        self.gap_log.add(&source.shown, &gap, awaited);
     }
 
-    /// Returns how long the file that tells of this source's gaps may take; `None` without one, and
-    /// for a stream of calls: those are other daemons' calls, which no file of this PBX holds.
+    /// Returns how long the file that fills this source's gaps can take; `None` without one.
     fn patience_of(&self, source: &SourceSettings) -> Option<Duration> {
         let files = self.files_of(&source.pbx);
-        let files = files.filter(|_| !source.is_stream_of_calls());
         let is_late = |format: Format| format.only_cdrs() || format.carries_whole_calls();
         let patience = files.map(|file| match is_late(file.settings.format) {
             true => Patience::CDR.second,
@@ -199,7 +191,7 @@ impl Intake {
             return;
         }
         if let Some(from) = self.sources[at].gap_since {
-            self.gap_ends(at, from, now, None);
+            self.gap_ends(at, from, now);
         }
         let source = &mut self.sources[at];
         // The line reports the gap of a reconnect again, and none where it comes up first.
@@ -229,38 +221,12 @@ impl Intake {
         }
         source.report.lost(why.to_owned());
         let from = source.last_received.unwrap_or(now);
-        self.gap_ends(at, from, now, None);
+        self.gap_ends(at, from, now);
         if self.sources[at].settings.forgets {
             self.lost(at, from);
             self.each_pbx(at, |pbx| pbx.back(now));
             self.sources[at].whole(now);
         }
-    }
-
-    /// The stream is not the one that was read: it comes again from its first message. What this
-    /// state remembers is a repeat; what it has forgotten may have been sent from here, and is
-    /// looked for before it is sent, as in a state made anew.
-    pub fn replaced(&mut self, id: SourceId, why: String, now: EventTime) {
-        let at = usize::from(id.0);
-        let source = &mut self.sources[at];
-        source.status.replaced += 1;
-        if let Some(stream) = &mut source.status.stream {
-            stream.recreated_at = Some(now.floor_seconds().get());
-        }
-        source.report.lost(why.clone());
-        let from = source.last_received.unwrap_or(now).min(now);
-        let shown = source.settings.shown.clone();
-        self.gap_ends(at, from, now, Some(why));
-        let micros = now.micros().to_string();
-        let recreated = Op::meta(Self::recreated_key(&shown), micros.clone());
-        let began = Op::meta(format!("{STREAM_BEGAN}{shown}"), micros);
-        self.ops.extend([recreated, began]);
-        self.whole.possibly_sent_before.insert(shown, now);
-    }
-
-    /// Name under which the spool keeps when this stream was last found to be another one.
-    pub fn recreated_key(shown: &str) -> String {
-        format!("stream-recreated:{shown}")
     }
 
     /// Takes in a point in the stream of a source, which a message or the dialogue with a switch
@@ -296,7 +262,7 @@ impl Intake {
             return !another_source_receives;
         }
         let from = source.gap_since.or(source.received_before);
-        self.gap_ends(at, from.unwrap_or(arrived), arrived, None);
+        self.gap_ends(at, from.unwrap_or(arrived), arrived);
         !another_source_receives
     }
 

@@ -30,7 +30,7 @@ fn frame(seq: u64, arrived: EventTime, body: &str) -> Frame {
         arrived,
         bytes: body.as_bytes().to_vec().into(),
         position: None,
-        publisher: None,
+        content_type: None,
         details: None,
     }
 }

@@ -14,9 +14,7 @@
 //! | `gaps` | where each gap begins and ends, and whose calls it touches |
 //! | [`gap_log`] | the last of them, kept for `status` |
 //! | [`unmatched`] | channels of no trunk that carried outside numbers, kept for `status` |
-//! | [`owners`] | whose each PBX is whose calls come as messages |
 //! | [`read_again`] | messages that could not be read, once more |
-//! | [`possibly_sent`] | since when each stream of calls is read |
 //! | [`release`] | parked calls leave when their lead becomes known, and end after 30 days |
 //! | [`report`] | what the log tells of each line |
 //! | [`written`] | whether a source is written as it is said to be |
@@ -35,9 +33,7 @@ pub mod identity;
 #[cfg(test)]
 mod late_tests;
 pub mod machine;
-pub mod owners;
 mod pbx;
-pub mod possibly_sent;
 mod proof;
 pub mod read_again;
 #[cfg(test)]

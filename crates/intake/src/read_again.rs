@@ -1,13 +1,10 @@
-//! A message that could not be read, or that its PBX's owner had not published, is read once more:
-//! by a person (`dead retry`), or after an upgrade.
+//! Reads an unreadable message again: for a person (`dead retry`), or after an upgrade.
 
-use super::owners::OWNER_PREFIX;
 use callbridge_call::ReportedCall;
 use callbridge_formats::message::read;
-use callbridge_model::CallUuid;
 use callbridge_source::SourceUrl;
 pub use callbridge_source::{FilesAgain, RECORD_IN_FILE};
-use callbridge_spool::{Error, Op, PeerOutcome, STREAM_BEGAN, Store, UnreadMessage, tables};
+use callbridge_spool::{Op, UnreadMessage};
 
 /// Beginning of the words with which a message of a newer version is set aside.
 const NEWER: &str = "version: it is ";
@@ -44,48 +41,6 @@ pub fn call(message: &UnreadMessage) -> Result<ReportedCall, String> {
             "of its {length} bytes the first {kept} are kept: discard it"
         ));
     }
-    let content_type = message.by.content_type.as_deref();
+    let content_type = message.content_type.as_deref();
     read(&message.bytes, content_type).map_err(|wrong| wrong.words)
-}
-
-/// Checks that its publisher may report calls of its PBX. A message that an older version has kept
-/// names no publisher: whoever reads it again has looked at it.
-///
-/// # Errors
-/// When the store cannot be read; in words where it may not.
-pub fn may_report(
-    store: &Store,
-    reported: &ReportedCall,
-    message: &UnreadMessage,
-) -> Result<Result<(), String>, Error> {
-    let pbx = &reported.pbx;
-    let owner = tables::meta::meta(store, &format!("{OWNER_PREFIX}{pbx}"))?;
-    Ok(match (&owner, &message.by.user) {
-        (Some(owner), Some(user)) if owner != user => Err(format!(
-            "PBX {pbx} belongs to the broker's user {owner}, and {user} has published this: hand \
-             it over (callbridge fleet owner {pbx} {user}), or discard this letter"
-        )),
-        _ => Ok(()),
-    })
-}
-
-/// Operation that marks a call which may have been sent before this state began to read its stream;
-/// `None` for any other.
-///
-/// # Errors
-/// When the store cannot be read.
-pub fn rebuilt(
-    store: &Store,
-    reported: &ReportedCall,
-    uuid: Option<CallUuid>,
-    message: &UnreadMessage,
-) -> Result<Option<Op>, Error> {
-    let place = SourceUrl::parse(&message.source).map(|url| url.place());
-    let (Some(uuid), Ok(place)) = (uuid, place) else {
-        return Ok(None);
-    };
-    let began = tables::meta::meta(store, &format!("{STREAM_BEGAN}{place}"))?;
-    let began = began.and_then(|micros| micros.parse::<i64>().ok());
-    let before = began.is_some_and(|began| reported.call.ended.micros() < began);
-    Ok(before.then_some(Op::PeerOutcome(PeerOutcome::PossiblySent(uuid))))
 }

@@ -83,7 +83,7 @@ fn tell(intake: &mut Intake, source: SourceId, seq: u64, bytes: &str, arrived: i
         arrived: EventTime::from_seconds(arrived),
         bytes: bytes.as_bytes().to_vec().into(),
         position: None,
-        publisher: None,
+        content_type: None,
         details: None,
     };
     let taken = intake.frame(source, &frame, &mut |_, _| None);

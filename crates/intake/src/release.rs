@@ -142,7 +142,7 @@ fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
             row.reason == Some(Reason::AmbiguousLead) && now.since(row.since) < PARKED_MAX
         }
         State::Ready | State::Sending | State::Submitted => false,
-        State::Journaled | State::Discarded | State::Forwarded => false,
+        State::Journaled | State::Discarded => false,
     };
     if !waits {
         return None;

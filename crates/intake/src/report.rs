@@ -132,7 +132,6 @@ mod tests {
         Gap {
             from: at(from),
             until: at(until),
-            why: None,
         }
     }
 

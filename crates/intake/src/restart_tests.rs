@@ -36,7 +36,7 @@ fn tell(intake: &mut Intake, seq: u64, body: &str, at: i64) -> Batch {
         arrived: EventTime::from_seconds(BEGAN + at),
         bytes: body.as_bytes().to_vec().into(),
         position: None,
-        publisher: None,
+        content_type: None,
         details: None,
     };
     intake

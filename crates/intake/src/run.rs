@@ -8,7 +8,6 @@ use callbridge_model::{Heartbeat, Outcome, Reason, clock, status};
 use callbridge_source::{Counts, Intake as RingEnd, Item, SourceId, Verdicts};
 use callbridge_spool as spool;
 use callbridge_spool::{Done, Finished, Op};
-use callbridge_webhook::{receiver, tally::Tally};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::{collections::BTreeMap, time::Duration};
 use tokio::sync::watch;
@@ -31,8 +30,6 @@ pub struct ShellViews {
     pub statuses: watch::Sender<Vec<status::SourceStatus>>,
     /// Sources that have been up at least once.
     pub seen_up: watch::Sender<Vec<bool>>,
-    /// Counts webhook events by kind and result, those that come over streams among them.
-    pub webhooks: Arc<Tally>,
 }
 
 impl ShellViews {
@@ -41,7 +38,6 @@ impl ShellViews {
         Self {
             seen_up: watch::Sender::new(vec![false; statuses.len()]),
             statuses: watch::Sender::new(statuses),
-            webhooks: Arc::new(Tally::new()),
         }
     }
 }
@@ -180,7 +176,6 @@ impl Shell {
             Item::EventsFlow => self.intake.events_flow(source),
             Item::Mark { mark, arrived } => self.intake.on_mark(source, mark, "", arrived),
             Item::Gap { why } => self.intake.gap(source, &why, clock::steady()),
-            Item::Replaced { why } => self.intake.replaced(source, why, clock::steady()),
             Item::Idle { position } => {
                 self.intake.read_to(source, &position);
                 self.intake.at_end(source, clock::steady());
@@ -242,7 +237,6 @@ impl Shell {
             self.log(&ops);
             let waiting = waiting(&ops);
             let done = self.store(&ops).await?;
-            self.log_deliveries(&ops, &done);
             let lost = done.iter().filter(|it| **it == Done::Unreadable(None));
             let messages = lost.count();
             if messages > 0 {
@@ -291,17 +285,6 @@ impl Shell {
             self.intake.resumes(clock::steady());
         }
         Ok(done)
-    }
-
-    /// Logs and counts the results of the webhook events among the operations.
-    fn log_deliveries(&self, ops: &[Op], done: &[Done]) {
-        for (op, done) in ops.iter().zip(done) {
-            if let (Op::Delivery(delivery), Done::Delivered(delivered)) = (op, done) {
-                let answer = receiver::log_and_answer(delivery, delivered);
-                let (kind, tally) = (delivery.news.kind(), &self.views.webhooks);
-                tally.count(Some(kind), answer.word, delivery.at);
-            }
-        }
     }
 
     /// Releases calls that lack nothing any more: a lead may have become known between a call's

@@ -1,6 +1,6 @@
 //! What the flags say of assembling, and of each source.
 
-use crate::{gap_log::GapLog, owners::Owners, unmatched::UnmatchedLog};
+use crate::{gap_log::GapLog, unmatched::UnmatchedLog};
 use callbridge_call::{EventTime, trunk::Conflict};
 use callbridge_formats::{DecoderSettings, Format};
 use callbridge_mapping::Rules;
@@ -47,8 +47,7 @@ impl Settings {
 /// Facts of one source that the intake needs.
 #[derive(Clone, Debug)]
 pub struct SourceSettings {
-    /// Key of its stored position and gaps, whatever it is called: its URL as it was given, for a
-    /// stream `stream:VHOST?NAME` without its hosts.
+    /// Key of its stored position and gaps: its URL as it was given.
     pub shown: String,
     /// URL as it was given, without the file of its secret, for JSON.
     pub url: String,
@@ -68,21 +67,10 @@ pub struct SourceSettings {
 }
 
 impl SourceSettings {
-    /// Returns `true` for a stream of calls, which others may have read and sent.
-    pub fn is_stream_of_calls(&self) -> bool {
-        self.format.carries_whole_calls() && self.stream().is_some()
-    }
-
-    /// The name of the stream that it is.
-    pub(super) fn stream(&self) -> Option<&str> {
-        let (_vhost, name) = self.shown.strip_prefix("stream:")?.split_once('?')?;
-        Some(name)
-    }
-
     /// A source of this URL; each gets a label of its own from [`label_all`].
     pub fn new(url: &SourceUrl, pbx: String, catch_up: bool) -> Self {
         Self {
-            shown: url.place(),
+            shown: url.to_string(),
             url: url.public(),
             label: match url.format().carries_whole_calls() {
                 true => format!("calls/{}", url.scheme()),
@@ -112,22 +100,12 @@ pub fn label_all(sources: &mut [SourceSettings]) {
 /// Memory of an earlier run beside its open calls, read from the spool.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// The first `server_name` on a stream of each PBX.
+    /// The first `server_name` that each PBX reported.
     pub servers: BTreeMap<String, String>,
     /// Moment up to which nothing of each source, by [`SourceSettings::shown`], is missing.
     pub last_received: BTreeMap<String, EventTime>,
-    /// Offset of the last message that was taken of each stream, by [`SourceSettings::shown`].
-    pub offsets: BTreeMap<String, u64>,
-    /// Last moment at which each stream, by [`SourceSettings::shown`], was found to be another one.
-    pub recreated: BTreeMap<String, EventTime>,
     /// Since when each PBX is listened to: what was before is not filled from a catch-up file.
     pub since: BTreeMap<String, EventTime>,
-    /// Of PBXs whose calls come whole: the broker's user that published for each first.
-    pub owners: Owners,
-    /// Moment from which this state has read each stream of calls, by [`SourceSettings::shown`];
-    /// none where an older version did. Calls that ended before may have been sent by the state
-    /// before it.
-    pub possibly_sent_before: BTreeMap<String, EventTime>,
     /// Newest gaps of all sources, up to 50.
     pub gaps: GapLog,
     /// Channels of no trunk that carried outside numbers.

@@ -4,8 +4,8 @@ use crate::{Memory, Settings, SourceSettings, proof::Proof, report::Report, writ
 use callbridge_call::{ClockDifference, EventTime, Line};
 use callbridge_formats::{Decoder, MESSAGE_BYTES_MAX};
 use callbridge_model::status::{self, SourceState};
-use callbridge_source::{CountsNow, Frame, Position, SourceId};
-use callbridge_spool::{Op, PublishedBy, UnreadableBytes};
+use callbridge_source::{CountsNow, FilePosition, Frame, SourceId};
+use callbridge_spool::{Op, UnreadableBytes};
 
 /// So many messages of a source are looked at for another format, before the first that is read.
 const CHECKED_MAX: u8 = 16;
@@ -36,7 +36,7 @@ pub(super) struct IntakeSource {
     /// Frames and position to acknowledge with the next commit.
     pub(super) through: Option<u64>,
     pub(super) refused: Vec<u64>,
-    pub(super) position: Option<Position>,
+    pub(super) position: Option<FilePosition>,
     /// Place of the last event without a time among those of its file, whose arrival says nothing.
     pub(super) ordered: EventTime,
     /// Words on the other format that it is written in; `None` where it is the one given, or
@@ -51,10 +51,9 @@ pub(super) struct IntakeSource {
 
 impl IntakeSource {
     /// A source that has told nothing yet; of an earlier run it knows until when nothing is
-    /// missing, where its stream was left, and when that was another one.
+    /// missing.
     pub(super) fn new(settings: SourceSettings, flags: &Settings, memory: &Memory) -> Self {
         let shown = &settings.shown;
-        let recreated = memory.recreated.get(shown);
         Self {
             proof: Proof::new(&settings, &flags.rules.trunks),
             decoder: Decoder::new(settings.format, flags.decoding()),
@@ -66,11 +65,6 @@ impl IntakeSource {
                 label: settings.label.clone(),
                 pbx: settings.pbx.clone(),
                 catch_up: settings.catch_up,
-                stream: settings.stream().map(|name| status::StreamStatus {
-                    name: name.to_owned(),
-                    recreated_at: recreated.map(|at| at.floor_seconds().get()),
-                    offset: memory.offsets.get(shown).copied(),
-                }),
                 ..status::SourceStatus::default()
             },
             settings,
@@ -99,8 +93,8 @@ impl IntakeSource {
             return None;
         }
         let connection = match &frame.position {
-            Some(Position::File(position)) => position.inode,
-            Some(Position::Stream(_)) | None => self.connection,
+            Some(position) => position.inode,
+            None => self.connection,
         };
         Some(Line {
             source: id.0,
@@ -120,9 +114,6 @@ impl IntakeSource {
             self.status.state = SourceState::Reading;
         }
         if let Some(position) = &frame.position {
-            if let (Position::Stream(place), Some(stream)) = (position, &mut self.status.stream) {
-                stream.offset = Some(place.offset);
-            }
             self.position = Some(position.clone());
         }
     }
@@ -216,10 +207,7 @@ impl IntakeSource {
             file: frame.file(),
             why,
             at: frame.arrived,
-            by: frame.publisher.as_deref().map(|by| PublishedBy {
-                user: by.user.as_ref().map(ToString::to_string),
-                content_type: by.content_type.as_ref().map(ToString::to_string),
-            }),
+            content_type: frame.content_type.as_ref().map(ToString::to_string),
         })
     }
 }

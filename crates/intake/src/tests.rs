@@ -132,39 +132,6 @@ fn a_gap_is_listed_and_marked_when_the_file_that_is_followed_has_told_of_it() {
     assert_eq!(stored(&mut intake, 90), Some(listed(true)));
 }
 
-#[test]
-fn the_gap_of_a_stream_of_calls_waits_for_no_file_of_the_pbx_beside_it() {
-    let stream = SourceSettings {
-        shown: "stream:/?calls".to_owned(),
-        url: "amqp://mq/?stream=calls".to_owned(),
-        label: "calls".to_owned(),
-        pbx: "hq".to_owned(),
-        format: Format::Call,
-        file: false,
-        forgets: false,
-        catch_up: false,
-    };
-    let file = SourceSettings {
-        shown: "file:///cel.csv".to_owned(),
-        format: Format::CelCsv,
-        file: true,
-        catch_up: true,
-        ..stream.clone()
-    };
-    let mut intake =
-        Intake::new(settings(), vec![stream, file], Memory::default()).expect("an intake");
-    let at = EventTime::from_seconds(1_795_151_317);
-    intake.replaced(SourceId(0), "created anew".to_owned(), at);
-    let ops = intake.take(&People::default(), at).ops;
-    let listed = ops.into_iter().find_map(|op| match op {
-        Op::Meta { key, value } if key == super::gap_log::KEY => Some(value),
-        _ => None,
-    });
-    let listed = listed.expect("the gap is listed");
-    assert!(listed.contains(r#""source":"amqp://mq/?stream=calls""#));
-    assert!(!listed.contains(r#""awaited":true"#), "{listed}");
-}
-
 /// Time of the recording, so that its calls are live.
 pub(crate) fn now(line: &str) -> EventTime {
     let (_, after) = line
@@ -188,7 +155,7 @@ fn tell_knowing(intake: &mut Intake, seq: u64, line: &str, known: impl Fn(&str) 
         arrived: now(line),
         bytes,
         position: None,
-        publisher: None,
+        content_type: None,
         details: None,
     };
     intake
@@ -244,7 +211,7 @@ fn of_a_file_without_times_no_time_of_reading_is_taken_for_that_of_the_call() {
             arrived: EventTime::from_seconds(1_800_000_000),
             bytes: timeless.into_bytes().into(),
             position: None,
-            publisher: None,
+            content_type: None,
             details: None,
         };
         intake

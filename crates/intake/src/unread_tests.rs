@@ -15,7 +15,7 @@ fn frame_of_file(seq: u64, bytes: &str, details: RecordDetails) -> Frame {
         arrived: EventTime::from_seconds(1_795_151_400),
         bytes: bytes.as_bytes().to_vec().into(),
         position: None,
-        publisher: None,
+        content_type: None,
         details: Some(Box::new(details)),
     }
 }

@@ -14,7 +14,6 @@
 //! | [`clock`], [`dates`] | the only clock; times as people read and write them |
 //! | `file_version` | whether a file is another than it was |
 //! | [`heartbeat`] | whether the loops still turn |
-//! | `permit` | leave to send, until a moment of the boot clock |
 //! | [`plain_file`] | files that stand where others may write |
 //! | [`mod@safe`] | texts from outside, before they are shown |
 //! | [`webhook_signature`] | the signature of an event of the CRM |
@@ -26,7 +25,6 @@ mod exit;
 mod file_version;
 pub mod heartbeat;
 pub mod number;
-mod permit;
 pub mod plain_file;
 mod record;
 pub mod safe;
@@ -44,7 +42,6 @@ pub use exit::{Code, ExitCode};
 pub use file_version::FileVersion;
 pub use heartbeat::{Heartbeat, HeartbeatMonitor};
 pub use number::Country;
-pub use permit::{NotPermitted, Permit};
 pub use record::{
     ByHand, CallRecord, CallUuid, EmployeeId, Judged, LeadId, Outcome, Phone, Reason, SuppliedFacts,
 };

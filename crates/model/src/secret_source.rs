@@ -24,7 +24,7 @@ pub enum SecretKind {
     /// The password of FreeSWITCH's event socket.
     #[strum(serialize = "esl-secret")]
     Esl,
-    /// The password for the broker of a stream, of `--forward` or of the lease.
+    /// The password for the broker of a queue.
     #[strum(serialize = "amqp-secret")]
     Amqp,
     /// The password for the broker that dead letters go to.

@@ -32,7 +32,6 @@ pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Sta
         letters: letters
             .map(|(reason, count)| (reason.word().to_owned(), count))
             .collect(),
-        floods: tables::unreadable::floods(store)?,
         gaps: gaps.listed(),
         unmatched: unmatched.unwrap_or_default().listed(),
         journal_fields: tables::echoes::fields(store)?,

@@ -15,6 +15,7 @@ pub mod kept;
 pub mod log;
 #[cfg(test)]
 mod loss_metrics_tests;
+mod metric_families;
 pub mod metrics;
 pub mod notify;
 pub mod systemd;

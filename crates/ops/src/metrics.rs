@@ -2,9 +2,7 @@
 //! and in the older text format for all others.
 
 use crate::Release;
-use callbridge_fleet::metrics::{
-    Labels, collectors, counters, gauge, gauges, labels, signed, text_of,
-};
+use crate::metric_families::{Labels, counters, gauge, gauges, labels, signed, text_of};
 use callbridge_model::Reason;
 use callbridge_model::status::{
     LOSS_COUNTERS, PAUSES, Requests, SourceGap, SourceState, SourceStatus, Status, TROUBLES,
@@ -137,8 +135,6 @@ fn calls(all: &mut Registry, seen: &Observed) {
     let books = seen.status.books;
     let rows = (books.named().into_iter()).map(|(book, it)| (label("book", book), signed(it)));
     gauges(all, "calls", "Calls by where they stand", rows);
-    let help = "Calls that a broker has confirmed";
-    counter(all, "forwarded", help, books.forwarded);
     let letters = Reason::ALL.iter().map(|reason| {
         let count = seen.dead_letters.get(reason.word()).copied();
         (label("reason", reason.word()), signed(count.unwrap_or(0)))
@@ -242,10 +238,6 @@ fn sources(all: &mut Registry, seen: &Observed) {
     let newest = gaps.into_iter().map(|gap| (name(gap), gap.to));
     let help = "End of the newest gap of a source, kept over restarts";
     gauges(all, "last_gap_timestamp_seconds", help, newest);
-    let replaced = sources.iter().map(|it| (source_label(it), it.replaced));
-    let help =
-        "Times at which a stream was found to be another one than was read, or to lack a part";
-    counters(all, "stream_recreated", help, replaced);
     let gaps = sources.iter().map(|it| (source_label(it), it.gaps));
     let help = "Times at which events of a source may have been missed";
     counters(all, "gaps", help, gaps);
@@ -387,17 +379,13 @@ fn trunks(all: &mut Registry, seen: &Observed) {
     gauges(all, "missed_waiting", help, missed);
 }
 
-/// Figures that stand alone, and those that another crate makes.
+/// Metrics without labels.
 fn single(all: &mut Registry, seen: &Observed) {
     let help = "Lines of the log that stderr did not take";
     counter(all, "log_lines_lost", help, seen.log_lines_lost);
     if let Some(open) = seen.page_sessions {
         let help = "Sessions open at the page";
         gauge(all, "page_sessions", help, signed(open as u64));
-    }
-    if let Some(lease) = &seen.status.lease {
-        let help = "1 while this process holds the lease of --standby and sends";
-        gauge(all, "lease_held", help, i64::from(lease.is_held()));
     }
     if let Some(calls) = seen.audit_unexplained {
         let help = "Calls of the PBX's file that the last audit left unexplained";
@@ -406,10 +394,6 @@ fn single(all: &mut Registry, seen: &Observed) {
     if let Some(calls) = seen.audit_different {
         let help = "Calls that the last audit found with other values than the PBX's file";
         gauge(all, "audit_different", help, signed(calls));
-    }
-    let fleet = seen.status.fleet.as_ref();
-    if let Some(table) = fleet.and_then(|it| it.table.as_ref()) {
-        collectors(all, table);
     }
 }
 

@@ -88,14 +88,12 @@ pub struct Outcomes {
     pub letters: u64,
     /// Calls that a person discarded.
     pub discarded: u64,
-    /// Taken by a broker in place of the CRM.
-    pub forwarded: u64,
 }
 
 impl Outcomes {
     /// Returns the sum of all outcomes.
     pub const fn total(&self) -> u64 {
-        self.journaled + self.waiting + self.letters + self.discarded + self.forwarded
+        self.journaled + self.waiting + self.letters + self.discarded
     }
 }
 
@@ -351,7 +349,7 @@ pub struct CheckFinding {
 
 /// Names of findings whose texts stand under the key of another (`tried.version`, `mend.version`);
 /// those of all others stand under the first word of the name.
-const SHARED_TEXTS: [(&str, &str); 9] = [
+const SHARED_TEXTS: [(&str, &str); 8] = [
     ("dead letters", "dead_letters"),
     ("delivery-mode", "mod_amqp"),
     ("event_filter", "mod_amqp"),
@@ -360,7 +358,6 @@ const SHARED_TEXTS: [(&str, &str); 9] = [
     ("line", "source"),
     ("log-b-leg", "mod_json_cdr"),
     ("release", "version"),
-    ("status reports", "last_words"),
 ];
 
 impl CheckFinding {

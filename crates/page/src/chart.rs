@@ -10,7 +10,7 @@ const STEP: usize = 10;
 /// A piece of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// `journaled`, `forwarded`, `waiting`, `letters`, `discarded`.
+    /// `journaled`, `waiting`, `letters`, `discarded`.
     pub(crate) class: &'static str,
     pub(crate) y: u64,
     pub(crate) height: u64,
@@ -33,8 +33,6 @@ pub(crate) struct Chart {
     pub(crate) top: u64,
     pub(crate) width: usize,
     pub(crate) total: u64,
-    /// Some were taken by a broker.
-    pub(crate) forwards: bool,
 }
 
 impl Chart {
@@ -51,7 +49,6 @@ impl Chart {
             top,
             width: bars.len().max(1) * STEP,
             total: bars.iter().map(|bar| bar.outcomes.total()).sum(),
-            forwards: bars.iter().any(|bar| bar.outcomes.forwarded > 0),
             columns: bars.iter().enumerate().map(column).collect(),
         }
     }
@@ -60,7 +57,6 @@ impl Chart {
 fn pieces(outcomes: &Outcomes, top: u64) -> Vec<Piece> {
     let parts = [
         ("journaled", outcomes.journaled),
-        ("forwarded", outcomes.forwarded),
         ("waiting", outcomes.waiting),
         ("letters", outcomes.letters),
         ("discarded", outcomes.discarded),
@@ -103,7 +99,6 @@ mod tests {
             waiting: 0,
             letters: 2,
             discarded: 0,
-            forwarded: 0,
         };
         let bar = |outcomes| Bar { from: 0, outcomes };
         let chart = Chart::of(&[bar(outcomes), bar(Outcomes::default())]);

@@ -1,7 +1,6 @@
 use super::*;
 use crate::chart::Piece;
 use callbridge_model::Reason;
-use callbridge_model::status::fleet::FLEET_DETAILS;
 use callbridge_model::status::verdict::DETAILS;
 use callbridge_model::status::{FindingKind, PAUSES};
 use std::collections::BTreeSet;
@@ -12,8 +11,6 @@ use std::path::Path;
 fn families() -> BTreeSet<String> {
     let fixed = [
         ("role", &["admin", "view"][..]),
-        ("speech", &["silent", "stopped", "speaking"]),
-        ("fleet.role", &["collector", "sender"]),
         ("direction", &["INBOUND", "OUTBOUND", "UNKNOWN"]),
         ("cause", &["lead", "employee", "phone", "extension"]),
         ("finding", &["ok", "doubt", "failed"]),
@@ -46,7 +43,6 @@ fn families() -> BTreeSet<String> {
                 "dead",
                 "parked",
                 "discarded",
-                "forwarded",
                 "letters",
             ],
         ),
@@ -68,21 +64,13 @@ fn families() -> BTreeSet<String> {
         keys.insert(format!("kind.{}", kind.word()));
         keys.insert(format!("cure.{}", kind.word()));
         // All but these are told by a row of their own.
-        use FindingKind::{Employees, LeadDirectory, Lease, Lists, NoSource, Paused, Token};
-        let by_codes = [
-            Employees,
-            LeadDirectory,
-            Lease,
-            Lists,
-            NoSource,
-            Paused,
-            Token,
-        ];
+        use FindingKind::{Employees, LeadDirectory, Lists, NoSource, Paused, Token};
+        let by_codes = [Employees, LeadDirectory, Lists, NoSource, Paused, Token];
         if !by_codes.contains(&kind) {
             keys.insert(format!("detail.{}", kind.word()));
         }
     }
-    let details = DETAILS.iter().chain(&PAUSES).chain(&FLEET_DETAILS);
+    let details = DETAILS.iter().chain(&PAUSES);
     keys.extend(details.map(|code| format!("detail.{code}")));
     keys.extend((1..=12).map(|month| format!("month.{month}")));
     keys.extend((1..=7).map(|day| format!("weekday.{day}")));
@@ -252,7 +240,7 @@ fn colours_of_a_chart_are_colours_of_the_style() {
         y: 0,
         height: 1,
     };
-    for class in [piece.class, "forwarded", "waiting", "letters", "discarded"] {
+    for class in [piece.class, "waiting", "letters", "discarded"] {
         assert!(style.contains(&format!("rect.{class}")), "{class}");
     }
 }

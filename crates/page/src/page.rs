@@ -105,10 +105,6 @@ impl AuthenticatedRequest<'_> {
                 missed,
                 letters: status.letter_count(),
                 parked: status.letters.get("no_lead").copied().unwrap_or(0),
-                silent: status.fleet.as_ref().map(|fleet| {
-                    let totals = fleet.table.as_ref().map(|table| table.totals);
-                    totals.map_or(0, |it| it.silent + it.stopped)
-                }),
             };
         }
         Ok(status)

@@ -6,7 +6,6 @@ use crate::markup::{Markup, cut, escaped, masked};
 use callbridge_admin::PageRole;
 use callbridge_call::Direction;
 use callbridge_leads::{directory::LeadProfile, lead_request::Finding};
-use callbridge_model::status::fleet::FleetTrouble;
 use callbridge_model::status::verdict::Detail;
 use callbridge_model::status::{SourceState, Todo};
 use callbridge_model::{CallRecord, LeadId, Zone, clock};
@@ -41,8 +40,6 @@ pub(crate) struct Badges {
     pub(crate) parked: u64,
     /// Customers who wait for a call back.
     pub(crate) missed: u64,
-    /// Of the fleet who does not speak; `None` without a stream.
-    pub(crate) silent: Option<u64>,
 }
 
 /// The surroundings of a page's content, and the texts, times and values that templates ask for.
@@ -64,11 +61,8 @@ pub(crate) struct PageShell {
     pub(crate) notice: Option<String>,
 }
 
-/// The view of a process that has a stream.
-const FLEET: &str = "/fleet";
-
 /// The views, in the order of the navigation: path and key of the name.
-const VIEWS: [(&str, &str); 9] = [
+const VIEWS: [(&str, &str); 8] = [
     ("/", "nav.today"),
     ("/calls", "nav.calls"),
     ("/letters", "nav.letters"),
@@ -76,7 +70,6 @@ const VIEWS: [(&str, &str); 9] = [
     ("/missed", "nav.missed"),
     ("/employees", "nav.employees"),
     ("/pbx", "nav.pbx"),
-    (FLEET, "nav.fleet"),
     ("/check", "nav.check"),
 ];
 
@@ -172,17 +165,6 @@ impl PageShell {
     pub(crate) fn found(&self, todo: &Todo) -> LocalText {
         let Detail { code, values } = &todo.detail;
         self.local_text(&format!("detail.{code}"), values, &todo.what)
-    }
-
-    /// Returns the text of a fleet member's trouble, its ages in words.
-    pub(crate) fn wrong_there(&self, trouble: &FleetTrouble) -> LocalText {
-        let Detail { code, values } = &trouble.detail;
-        let age = |value: &String| match value.parse::<u64>() {
-            Ok(seconds) if matches!(*code, "fleet_silent" | "fleet_stopped") => self.span(seconds),
-            _ => value.clone(),
-        };
-        let values: Vec<String> = values.iter().map(age).collect();
-        self.local_text(&format!("detail.{code}"), &values, &trouble.what)
     }
 
     /// The row of the table with these values; in English, and without such a row, the words that
@@ -398,7 +380,7 @@ impl PageShell {
         ))
     }
 
-    /// Returns the entries of the navigation; the fleet is left out of a process without a stream.
+    /// Returns the entries of the navigation.
     pub(crate) fn nav(&self) -> Vec<NavEntry> {
         let path = self.target.split('?').next().unwrap_or("/");
         let below = |rest: &str| rest.is_empty() || rest.starts_with('/');
@@ -410,7 +392,6 @@ impl PageShell {
             "/letters" => self.badges.letters,
             "/numbers" => self.badges.parked,
             "/missed" => self.badges.missed,
-            FLEET => self.badges.silent.unwrap_or(0),
             _ => 0,
         };
         let entry = |(view, key): (&'static str, &'static str)| NavEntry {
@@ -420,9 +401,7 @@ impl PageShell {
             here: here(view),
             badge: (badge(view) > 0).then(|| self.count(badge(view))),
         };
-        let shown = |view: &str| view != FLEET || self.badges.silent.is_some() || here(FLEET);
-        let views = VIEWS.into_iter().filter(|(view, _)| shown(view));
-        views.map(entry).collect()
+        VIEWS.into_iter().map(entry).collect()
     }
 
     /// The languages: code, name, whether it is this one, and where the switch leads.

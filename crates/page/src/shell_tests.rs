@@ -77,38 +77,3 @@ fn the_view_where_one_is_is_marked_and_the_switch_comes_back_to_it() {
     assert!(!chosen);
     assert_eq!(link, "/language/ru?back=%2Fletters%3Freason%3Dfailed");
 }
-
-#[test]
-fn what_is_wrong_in_the_fleet_is_told_in_the_language_of_the_reader() {
-    let troubles = [
-        FleetTrouble::new("silent for 52 min", "fleet_silent", ["3120".to_owned()]),
-        FleetTrouble::new("token 61: nobody", "fleet_no_holder", ["61".to_owned()]),
-        FleetTrouble::from("from an older daemon".to_owned()),
-    ];
-    let local_text = |language| {
-        let shell = shell(language);
-        let local_text = troubles.each_ref().map(|it| shell.wrong_there(it));
-        local_text.map(|it| format!("{}: {}", it.lang, it.text))
-    };
-    let older = "en: from an older daemon";
-    assert_eq!(
-        local_text(Language::English),
-        ["en: silent for 52 min", "en: token 61: nobody", older]
-    );
-    assert_eq!(
-        local_text(Language::Russian),
-        [
-            "ru: Отчётов нет уже 52 мин.",
-            "ru: Токен 61: активного узла нет.",
-            older
-        ]
-    );
-    assert_eq!(
-        local_text(Language::Uzbek),
-        [
-            "uz: Hisobot kelmagan vaqt: 52 daq.",
-            "uz: Token 61: faol tugun yoʻq.",
-            older
-        ]
-    );
-}

@@ -25,7 +25,7 @@ fn banned(language: Language) -> &'static str {
 }
 
 /// Names that begin with a capital letter wherever they stand, beside abbreviations.
-const NAMES: [&str; 5] = ["Origin", "Sec", "Fleet", "CRM", "ATS"];
+const NAMES: [&str; 4] = ["Origin", "Sec", "CRM", "ATS"];
 
 fn has_banned(language: Language, text: &str) -> bool {
     let text = text.to_lowercase();

@@ -12,7 +12,7 @@ use callbridge_leads::lead_request;
 use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_model::{Now, Reason, TokenFingerprint};
 use callbridge_spool::{
-    CallFailure, FIRST_POLL, IfAbsent, Op, OutcomeSource, PeerOutcome, RowId, Step, Unconfirmed,
+    CallFailure, FIRST_POLL, IfAbsent, Op, OutcomeSource, RowId, Step, Unconfirmed,
 };
 use serde_json::Value;
 use std::time::Duration;
@@ -116,15 +116,8 @@ impl Core {
         let row = request.row();
         self.confirmation.answered(now, row, outcome);
         let mut swept = Vec::new();
-        match (&verdict, request.task()) {
-            (Verdict::PageShown(page), Task::Search { .. }) => {
-                let size = self.confirmation.page_strategy().size;
-                let settled = self.confirmation.search.on_page(now, page, size);
-                request.ops.extend(settled);
-                self.passed(&request, false);
-            }
-            (Verdict::PageShown(page), _) => swept = self.swept(now, page),
-            (_, _) => {}
+        if let Verdict::PageShown(page) = &verdict {
+            swept = self.swept(now, page);
         }
         let steps = (swept.iter()).map(|(call, step)| Op::step(call.row, step.clone(), now.wall));
         request.ops.extend(steps.chain(shown));
@@ -463,12 +456,11 @@ impl Core {
                 request.step(Step::NotYet { next_check, absent });
             }
             // pages that cannot be read are no better in a minute
-            Task::Reconcile { .. } | Task::Search { .. } if fault == Fault::Unreadable => {
+            Task::Reconcile { .. } if fault == Fault::Unreadable => {
                 self.confirmation.reconciliation.failed(now.wall);
             }
             Task::Poll(_) | Task::Reconcile { .. } => self.back(request, why),
-            // the page is asked for again
-            Task::Search { .. } | Task::TokenInfo | Task::LeadRequest(_) => {}
+            Task::TokenInfo | Task::LeadRequest(_) => {}
         }
     }
 
@@ -478,7 +470,7 @@ impl Core {
             Task::Submit(_) => self.returned(request, request.now.wall, why),
             Task::Poll(_) => self.ask_later(request),
             Task::Reconcile { .. } => self.confirmation.reconciliation.dropped(),
-            Task::Search { .. } | Task::TokenInfo | Task::LeadRequest(_) => {}
+            Task::TokenInfo | Task::LeadRequest(_) => {}
         }
     }
 
@@ -533,7 +525,7 @@ fn shown(now: Now, answer: &ApiResult) -> Option<Op> {
         return None;
     };
     let (calls, at) = (page.shown.clone(), now.wall);
-    let shown = Op::PeerOutcome(PeerOutcome::Shown { calls, at });
+    let shown = Op::Shown { calls, at };
     (!page.shown.is_empty()).then_some(shown)
 }
 

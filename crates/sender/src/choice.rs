@@ -2,7 +2,7 @@
 
 use crate::{
     Admission, Core, DEADLINE, Decision, InFlightPart, Lane, OLD_POLL, PageStrategy, Part,
-    PartAdmission, SearchStep, TOGETHER, Task, WORTH,
+    PartAdmission, TOGETHER, Task, WORTH,
 };
 use callbridge_leads::lead_request::due::{LeadRequest, Urgency};
 use callbridge_model::{Grant, Now};
@@ -31,11 +31,7 @@ impl Core {
         self.confirmation.webhooks.seen(head.hooked);
         self.confirmation.reconciliation.only_way =
             barred || self.gate.troubles.next(Part::Polls).is_some();
-        let search = match self.search(now, head) {
-            SearchStep::Commit(ops) => return Decision::Commit(ops),
-            step => step,
-        };
-        let choice = self.choice(now, head, &search);
+        let choice = self.choice(now, head);
         let admission = self.gate.admission(now.boot, &choice.in_flight_parts);
         match admission {
             Admission::Calls | Admission::Probe if !self.in_flight.has_room(now) => {
@@ -55,39 +51,22 @@ impl Core {
         match self.budget.take(now, lane, task) {
             // a request that can wait does not make calls wait for it
             Decision::WaitUntil(at) if lane == Lane::Spare => {
-                let sooner = self.choice(now, head, &search).wait();
+                let sooner = self.choice(now, head).wait();
                 Decision::WaitUntil(sooner.map_or(at, |sooner| at.min(sooner)))
             }
             decision => decision,
         }
     }
 
-    /// Borrows all that a choice depends on, with the next step of the search.
-    pub(super) fn choice<'a>(
-        &'a self,
-        now: Now,
-        head: &'a WorkQueue,
-        search: &'a SearchStep,
-    ) -> Choice<'a> {
+    /// Borrows all that a choice depends on.
+    pub(super) fn choice<'a>(&'a self, now: Now, head: &'a WorkQueue) -> Choice<'a> {
         let in_flight_parts = self.in_flight.in_flight_parts();
         Choice {
             core: self,
             now,
             head,
-            search,
             in_flight_parts,
         }
-    }
-
-    /// Next step for calls that another may have sent; `Nothing` in a dry run and while a page of
-    /// theirs is under way.
-    fn search(&mut self, now: Now, head: &WorkQueue) -> SearchStep {
-        if self.settings.dry_run || self.in_flight.has_search() {
-            return SearchStep::Nothing;
-        }
-        let choice = self.choice(now, head, &SearchStep::Nothing);
-        let readable = choice.may_read_journal();
-        (self.confirmation.search).next(now, &head.possibly_sent, readable)
     }
 }
 
@@ -97,8 +76,6 @@ pub(super) struct Choice<'a> {
     core: &'a Core,
     now: Now,
     head: &'a WorkQueue,
-    /// Next step for calls that another may have sent.
-    search: &'a SearchStep,
     in_flight_parts: Vec<InFlightPart>,
 }
 
@@ -226,13 +203,6 @@ impl<'a> Choice<'a> {
             return Some((Lane::Live, Task::Submit(live.row)));
         }
         let backlog = self.head.backlog.as_ref().filter(|_| submits);
-        // a page for calls that another may have sent: in turns with those that wait to be sent
-        if let SearchStep::Page(begins) = *self.search
-            && open(Part::Reconciliation)
-            && !(self.core.confirmation.search.had_turn && backlog.is_some())
-        {
-            return Some((Lane::Reconcile, Task::Search { begins }));
-        }
         if let Some(backlog) = backlog {
             return Some((Lane::Backlog, Task::Submit(backlog.row)));
         }
@@ -357,10 +327,6 @@ impl<'a> Choice<'a> {
                 .then_some(self.now.boot + LEAD_REQUEST_CHECK),
             self.core.rights.next_check(self.now.boot),
             moment,
-            match self.search {
-                SearchStep::Wait(at) => Some(*at),
-                SearchStep::Nothing | SearchStep::Page(_) | SearchStep::Commit(_) => None,
-            },
         ];
         looks.into_iter().flatten().min()
     }

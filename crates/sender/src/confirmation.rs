@@ -1,9 +1,7 @@
 //! The calls that wait to be confirmed: what polls, pages of the journal and webhooks tell of
 //! them, and what is looked for how.
 
-use crate::{
-    Bar, JournalReconciliation, Load, Outcome, PageStrategy, PossiblySentSearch, STRAGGLER, Task,
-};
+use crate::{Bar, JournalReconciliation, Load, Outcome, PageStrategy, STRAGGLER, Task};
 use callbridge_call::EventTime;
 use callbridge_model::Now;
 use callbridge_spool::{FIRST_POLL, HELD_MAX, IfAbsent, Op, RowId, Step, Unconfirmed, WebhookPace};
@@ -26,8 +24,6 @@ const MISSED_MAX: u32 = 3;
 #[derive(Debug, Default)]
 pub(super) struct Confirmation {
     pub(super) reconciliation: JournalReconciliation,
-    /// Calls that another may have sent.
-    pub(super) search: PossiblySentSearch,
     pub(super) webhooks: WebhookExpectation,
     /// Call whose outcome shows that the journal can, or cannot, be reconciled the way it was.
     pub(super) probe: Option<Unconfirmed>,
@@ -76,7 +72,6 @@ impl Confirmation {
     /// A request about this leaves.
     pub(super) fn launched(&mut self, task: &Task) {
         self.polled_last = task.poll().is_some();
-        self.search.had_turn = matches!(task, Task::Search { .. });
         if let Some(call) = task.poll() {
             self.reconciliation.asked_for(call);
         }
@@ -84,7 +79,6 @@ impl Confirmation {
 
     /// The reconciliation's request was refused.
     pub(super) fn unswept(&mut self, now: Now, bar: Bar) {
-        self.search.begin_anew();
         self.reconciliation.unswept(now.wall, bar);
     }
 

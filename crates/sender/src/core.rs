@@ -10,12 +10,11 @@ use crate::lead_requests::LeadRequests;
 use crate::memory::{KEY, Memory};
 use crate::{
     Before, Confirmation, Context, Extent, Gate, InFlight, InFlightRequests, Known, KnownTokens,
-    Load, Part, PauseCause, Retry, Rights, SearchStep, SenderStatus, Settings, Task, status,
+    Load, Part, PauseCause, Retry, Rights, SenderStatus, Settings, Task, status,
 };
 use callbridge_model::status::{Pause, Requests, SenderTrouble};
 use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::{IfAbsent, Op, QueueQuery, Row, State, WorkQueue};
-use std::time::Duration;
 
 /// Advice where the machine's clock is plainly wrong.
 const CLOCK_CURE: &str = "this machine's clock shows a time before this program was made: set it \
@@ -153,23 +152,6 @@ impl Core {
         }
     }
 
-    /// Counts requests of another as ours, where it has handed the lease to us: `ended` are the
-    /// times since boot at which they ended. The operations are to be committed before the next
-    /// request.
-    pub fn adopt(&mut self, now: Now, ended: &[Duration]) -> Vec<Op> {
-        let token = self.tokens.current.clone();
-        let token = token.unwrap_or_else(|| TokenFingerprint::of(""));
-        let adopted = self.budget.pacer.adopt(now.boot, ended).into_iter();
-        let row = |(slot, one)| self.budget.row(slot, &token, now.wall, one);
-        adopted.map(row).collect()
-    }
-
-    /// Times since boot at which requests ended that may still count for whoever sends next, with
-    /// nothing under way from here any more; `None` where that is not known.
-    pub fn left_slots(&self, now: Now) -> Option<Vec<Duration>> {
-        self.budget.pacer.left(now.boot)
-    }
-
     /// Nothing is sent: times of ours would be wrong, in the journal as in the token's.
     pub(super) fn clock_is_wrong(&self, now: Now) -> bool {
         (self.settings.clock_right_from).is_some_and(|right_from| now.wall < right_from)
@@ -189,7 +171,7 @@ impl Core {
             None => None,
         };
         let pacer = &self.budget.pacer;
-        let may_reconcile = self.choice(now, head, &SearchStep::Nothing).may_reconcile();
+        let may_reconcile = self.choice(now, head).may_reconcile();
         // calls that one request confirms
         let confirmed_at_once = match may_reconcile {
             true => self.confirmation.reconciliation.worth_under_load(),

@@ -110,7 +110,7 @@ pub(super) fn lane(core: &mut Core, now: Now, head: &WorkQueue) -> Option<Lane> 
             core.aborted(plan.slot);
             Some(plan.lane)
         }
-        Decision::Revive(_) | Decision::Commit(_) | Decision::WaitUntil(_) | Decision::Idle => None,
+        Decision::Revive(_) | Decision::WaitUntil(_) | Decision::Idle => None,
     }
 }
 

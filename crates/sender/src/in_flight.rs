@@ -80,11 +80,6 @@ impl InFlightRequests {
         self.by_slot.values().any(InFlight::is_page)
     }
 
-    /// A page for calls that another may have sent is asked for.
-    pub(super) fn has_search(&self) -> bool {
-        (self.by_slot.values()).any(|it| matches!(it.plan.task, Task::Search { .. }))
-    }
-
     /// The answer to a page is long in coming: what it was to tell is asked for alone.
     pub(super) fn page_is_slow(&self, now: Now) -> bool {
         (self.by_slot.values()).any(|it| it.is_page() && it.is_slow(now))

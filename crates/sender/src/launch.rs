@@ -1,8 +1,6 @@
 //! Makes the chosen request, and what is to be committed before it leaves.
 
-use crate::{
-    About, Core, InFlight, Launch, PageStrategy, Plan, Range, Task, round_is_over, unresolved,
-};
+use crate::{About, Core, InFlight, Launch, Plan, Task, unresolved};
 use callbridge_crm::{Request, request};
 use callbridge_model::{Now, Reason, TokenFingerprint};
 use callbridge_spool::{Op, Row, RowId, State, Step, Unconfirmed};
@@ -72,22 +70,6 @@ impl Core {
         self.memory.clear();
     }
 
-    /// The operations of a launch are committed, and leave to send had ended before the first byte
-    /// left: nothing was sent, so nothing was used up, and the call goes back. `None` for a
-    /// lead request, whose answer says it all.
-    pub fn held_back(&mut self, now: Now, slot: u32) -> Option<Vec<Op>> {
-        let task = self.in_flight.by_slot.get(&slot)?.plan.task.clone();
-        if task.lead_request().is_some() {
-            return None;
-        }
-        self.aborted(slot);
-        let mut ops = vec![Op::SlotGone(slot)];
-        if let Task::Submit(row) = task {
-            ops.push(Op::step(row, Step::Unsent, now.wall));
-        }
-        Some(ops)
-    }
-
     fn make(&mut self, now: Now, task: &Task, about: About, ops: &mut Vec<Op>) -> Option<Request> {
         match task {
             Task::TokenInfo => Some(Request::TokenInfo),
@@ -95,7 +77,6 @@ impl Core {
                 request_id: poll.request_id.clone()?,
             }),
             Task::Reconcile { .. } => self.reconcile(now, about.unconfirmed),
-            Task::Search { .. } => self.search_page(about, ops),
             Task::Submit(id) => {
                 let mut row = about.row?;
                 if let Some(onward) = about.onward.filter(|_| row.state == State::Ready) {
@@ -124,17 +105,6 @@ impl Core {
         let page = reconciliation.page(now.wall, before, &tokens, unconfirmed);
         if page.is_none() {
             self.confirmation.reconcile_from = now.boot + RECONCILE_AGAIN;
-        }
-        page.map(Request::Filter)
-    }
-
-    fn search_page(&mut self, about: About, ops: &mut Vec<Op>) -> Option<Request> {
-        let PageStrategy { size, range, .. } = *self.confirmation.page_strategy();
-        let (segment, found) = about.possibly_sent;
-        let search = &mut self.confirmation.search;
-        let page = search.page(segment, found, size, range != Range::Whole);
-        if page.is_none() {
-            ops.push(round_is_over());
         }
         page.map(Request::Filter)
     }

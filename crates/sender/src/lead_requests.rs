@@ -124,7 +124,6 @@ pub(super) const fn word(answer: &ApiResult) -> &'static str {
             | ApiError::Unreadable(..)
             | ApiError::TimedOut
             | ApiError::Lost(..)
-            | ApiError::NotPermitted
             | ApiError::NotConnected(..)
             | ApiError::TlsRefused(..),
         ) => "fault",

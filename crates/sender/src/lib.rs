@@ -19,7 +19,6 @@
 //! | [`troubles`] | what fails, each part of the service by itself, and what may be asked of it |
 //! | [`outage`] | whether failures are an outage, a call's own, or chance |
 //! | [`reconciliation`], `confirmation` | confirming many calls with one request, and by webhooks |
-//! | [`possibly_sent_search`] | looking for calls that another may have sent |
 //! | [`unresolved`] | what becomes of calls whose outcome nobody can ask for |
 //! | [`memory`] | what is remembered over restarts |
 //! | [`schedule`] | when a poll, a probe or a failed call is next; which calls failed |
@@ -50,7 +49,6 @@ pub mod outage;
 pub mod outcome;
 pub mod pacer;
 pub mod plan;
-pub mod possibly_sent_search;
 pub mod rate;
 pub mod reconciliation;
 mod rights;
@@ -83,8 +81,7 @@ pub(crate) use outage::{Failure, Failures, Fault, Share, by_chance};
 pub(crate) use outcome::Outcome;
 pub(crate) use pacer::{Pace, Pacer, STRAGGLER, Use};
 pub(crate) use plan::{About, Decision, Known, Lane, Launch, Load, Plan, Task};
-pub(crate) use possibly_sent_search::{PossiblySentSearch, SearchNews, SearchStep, round_is_over};
-pub(crate) use reconciliation::page_strategy::{End, PageStrategy, Range};
+pub(crate) use reconciliation::page_strategy::PageStrategy;
 pub(crate) use reconciliation::{Findings, JournalReconciliation, WORTH};
 pub(crate) use rights::Rights;
 pub(crate) use schedule::{DEADLINE, OLD_POLL, PROBE, PROBE_LEAST, Retry, TOGETHER, TOKEN_END};

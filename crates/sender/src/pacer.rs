@@ -135,28 +135,6 @@ impl Pacer {
         Ok(slot)
     }
 
-    /// Requests of another count as ours: when each ended, or can no longer arrive. Their slots.
-    pub fn adopt(&mut self, now: Duration, ended: &[Duration]) -> Vec<(u32, Use)> {
-        let free = self.uses.keys().next_back().map_or(0, |last| last + 1);
-        let uses = ended.iter().map(|ended| Use {
-            sent: now,
-            ended: Some(*ended),
-        });
-        let adopted: Vec<(u32, Use)> = (free..).zip(uses).collect();
-        self.uses.extend(adopted.iter().copied());
-        adopted
-    }
-
-    /// Times at which the requests that may still count ended, or can no longer arrive, with
-    /// nothing under way any more; `None` where that is not known.
-    pub fn left(&self, now: Duration) -> Option<Vec<Duration>> {
-        let is_known = self.silent_until.is_none_or(|until| until <= now);
-        is_known.then(|| {
-            let ended = |(_, one): (u32, Use)| one.ended.unwrap_or(now + STRAGGLER);
-            self.uses(now).map(ended).collect()
-        })
-    }
-
     /// The request of a slot was answered, or can no longer arrive, at `ended`.
     pub fn ended(&mut self, slot: u32, ended: Duration) -> Option<Use> {
         let one = self.uses.get_mut(&slot)?;

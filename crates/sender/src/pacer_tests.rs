@@ -453,29 +453,3 @@ proptest! {
         prop_assert!(held <= rate.limit() as usize, "{held}: {:?}", played.arrived);
     }
 }
-
-#[test]
-fn what_another_has_left_counts_beside_what_was_sent_from_here_and_is_left_to_the_next() {
-    let mut pacer = fresh("5/60s");
-    let own = pacer.take(S, Pace::AtOnce).expect("free");
-    pacer.ended(own, 2 * S);
-    let adopted = pacer.adopt(20 * S, &[5 * S, 19 * S, 25 * S]);
-    assert_eq!(adopted.len(), 3);
-    assert!(adopted.iter().all(|(slot, _)| *slot != own), "{adopted:?}");
-    assert_eq!(burst(&mut pacer, 20 * S), 1);
-    let late = pacer.take(20 * S, Pace::AtOnce).expect_err("full");
-    assert_eq!(late, Some(62 * S + Duration::from_millis(30)));
-    // one of 2, one of 5 s are over by then
-    assert_eq!(burst(&mut pacer, 66 * S), 2);
-    let mut left = pacer.left(66 * S).expect("known");
-    left.sort_unstable();
-    assert_eq!(left, [19 * S, 20 * S, 25 * S, 66 * S, 66 * S]);
-    // under way: it may arrive for some seconds yet
-    let mut under_way = fresh("5/60s");
-    under_way.take(S, Pace::AtOnce).expect("free");
-    assert_eq!(under_way.left(3 * S), Some(vec![3 * S + STRAGGLER]));
-    // what is not known is not said
-    under_way.silence(50 * S);
-    assert_eq!(under_way.left(49 * S), None);
-    assert!(under_way.left(50 * S).is_some());
-}

@@ -7,9 +7,8 @@ use callbridge_leads::lead_request::FieldWrite;
 use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_leads::lead_request::failed::Reroute;
 use callbridge_model::TokenFingerprint;
-use callbridge_spool::STREAM_BEGAN;
 use callbridge_spool::{
-    Binding, Error, Op, QueueQuery, Row, RowId, Segment, SlotRow, Store, Unconfirmed, tables,
+    Binding, Error, Op, QueueQuery, Row, RowId, SlotRow, Store, Unconfirmed, tables,
 };
 use std::time::Duration;
 
@@ -41,8 +40,7 @@ pub struct Known {
     pub binding: Binding,
     /// Memory of the sender, stored under [`super::memory::KEY`]; `None` before its first start.
     pub memory: Option<String>,
-    /// The spool's file is a copy, or was put back: newer slots may be missing. Or it is new, and
-    /// reads a stream that a state which is gone may have sent from just now.
+    /// The spool's file is a copy, or was put back: newer slots may be missing.
     pub restored: bool,
 }
 
@@ -54,14 +52,12 @@ impl Known {
     pub fn read(store: &Store, boot_id: Option<String>) -> Result<Self, Error> {
         let slots = tables::slots::slots(store)?;
         let memory = tables::meta::meta(store, super::memory::KEY)?;
-        let streams = tables::meta::meta_below(store, STREAM_BEGAN)?;
-        let anew = memory.is_none() && !streams.is_empty();
         Ok(Self {
             slots,
             boot_id,
             binding: tables::meta::binding(store)?,
             memory,
-            restored: store.restored() || anew,
+            restored: store.restored(),
         })
     }
 }
@@ -133,11 +129,6 @@ pub enum Task {
         /// The first page of a new one.
         begins: bool,
     },
-    /// To look which of the calls that another may have sent the journal holds.
-    Search {
-        /// A new segment of so many; else the next page of the one under way.
-        begins: Option<u32>,
-    },
     /// To ask whose token it is.
     TokenInfo,
     /// To ask or write something about leads.
@@ -161,9 +152,6 @@ pub struct About {
     pub row: Option<Row>,
     /// Calls that a new reconciliation looks for.
     pub unconfirmed: Vec<Unconfirmed>,
-    /// The calls that another may have sent: of which to look for the next, and how many were
-    /// found.
-    pub possibly_sent: (Option<Segment>, u64),
     /// The same call for the lead that its own was merged into.
     pub onward: Option<Reroute>,
     /// Content that an [`LeadRequest::FieldWrite`] writes.
@@ -178,8 +166,6 @@ pub enum Decision {
     /// The requestId of this call can be read by another token only (§4.6), and the journal cannot
     /// be reconciled: commit what [`super::Core::revive`] gives.
     Revive(Box<Unconfirmed>),
-    /// Commit these, and ask again.
-    Commit(Vec<Op>),
     /// Nothing before this moment since boot, unless something changes.
     WaitUntil(Duration),
     /// Nothing until something changes: the spool, the token, an answer.
@@ -234,11 +220,6 @@ impl Task {
             }
             Self::Reconcile { begins: true } => {
                 about.unconfirmed = tables::work_queue::to_reconcile(store, ask)?
-            }
-            Self::Search { begins } => {
-                let segment = begins.map(|calls| tables::peer_outcomes::segment(store, calls));
-                let found = tables::peer_outcomes::possibly_sent_calls(store)?.found;
-                about.possibly_sent = (segment.transpose()?.flatten(), found);
             }
             Self::Poll(_) | Self::Reconcile { begins: false } | Self::TokenInfo => {}
         }

@@ -6,7 +6,7 @@ use crate::plan::{About, Decision, Known, Lane, Launch, Settings};
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiResponse};
 use callbridge_model::{Now, TokenFingerprint};
-use callbridge_spool::{Op, SlotRow, Store, WorkQueue};
+use callbridge_spool::{Op, SlotRow, WorkQueue};
 use std::time::Duration;
 
 #[test]
@@ -212,30 +212,4 @@ fn a_journal_that_may_not_be_read_is_left_alone_for_an_hour_over_restarts() {
     core.token(Some(print()));
     assert!(!core.confirmation.page_strategy().is_on(at(3).wall));
     assert!(core.confirmation.page_strategy().is_on(at(3_700).wall));
-}
-
-#[test]
-fn a_state_that_is_new_and_reads_a_stream_begins_with_silence() {
-    let silent = |ops: Vec<Op>| {
-        let mut store = Store::in_memory(callbridge_spool::Settings::default()).expect("a store");
-        store.write(ops).expect("written");
-        let known = Known::read(&store, None).expect("readable");
-        let (mut core, ops) = Core::start(Settings::default(), known, at(0));
-        core.token(Some(print()));
-        let next = core.next(at(0), &WorkQueue::default());
-        let waits = matches!(next, Decision::WaitUntil(until) if until >= at(60).boot);
-        (waits, ops)
-    };
-    let stream = || Op::Meta {
-        key: "stream-began:stream:v?calls".to_owned(),
-        value: "0".to_owned(),
-    };
-    let (waits, mut known) = silent(Vec::new());
-    assert!(!waits);
-    assert!(
-        silent(vec![stream()]).0,
-        "a lost state may have filled a window"
-    );
-    known.push(stream());
-    assert!(!silent(known).0, "it has begun before");
 }

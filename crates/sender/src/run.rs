@@ -1,7 +1,7 @@
 //! The loop that owns the budget: spool, clock, token and client around the core.
 
 use crate::crm_proxy::{ProxyReply, Question, Questions};
-use crate::shown::{Call, SenderView, doubted, log_answer, searched, settled};
+use crate::shown::{Call, SenderView, doubted, log_answer, settled};
 use crate::token::{TokenCheck, TokenSource, Watch};
 use crate::token_update::{Tokens, print};
 use crate::{
@@ -9,9 +9,9 @@ use crate::{
 };
 use callbridge_crm::{ApiError, ApiResponse, Client};
 use callbridge_leads::lead_request::due::{LeadRequest, RequestId};
-use callbridge_model::status::{Lease, Pause};
+use callbridge_model::status::Pause;
 use callbridge_model::{Heartbeat, Now, Secret, TokenFingerprint, clock};
-use callbridge_spool::{Error, Handle, Op, PeerOutcome, QueueQuery, Store, WorkQueue, tables};
+use callbridge_spool::{Error, Handle, Op, QueueQuery, Store, WorkQueue, tables};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
@@ -26,9 +26,6 @@ const TOKEN_CHECK: Duration = Duration::from_secs(1);
 
 /// Wait after the spool could not write, before it is tried again.
 const SPOOL_AGAIN: Duration = Duration::from_secs(1);
-/// Longest wait for the lease before the client's permit is checked again, should no event report
-/// it.
-const TURN_CHECK: Duration = Duration::from_secs(1);
 
 /// Longest time for which a shutdown waits for requests under way.
 const FINISH: Duration = Duration::from_secs(8);
@@ -49,9 +46,6 @@ pub struct Sender {
     pub questions: Questions,
     /// Beats while the loop turns.
     pub pulse: Heartbeat,
-    /// State of the lease to send, where several processes could; `None` where this one alone does.
-    /// The client holds the permit.
-    pub lease: Option<watch::Receiver<Lease>>,
 }
 
 /// Counts the time of a request: from the start of its task, with the connection still to be made,
@@ -115,7 +109,6 @@ impl Sender {
                         }
                         ended = changed.changed() => return ended.map_err(|_| Error::Closed),
                         () = sleep_until(until) => {}
-                        () = work.shown.turn_changed() => {}
                         () = work.watch.changed() => {
                             work.check_token();
                         }
@@ -166,7 +159,7 @@ impl Sender {
             unwritten: VecDeque::from([ops]),
             trouble: None,
             head: WorkQueue::default(),
-            shown: SenderView::new(status, self.lease.clone()),
+            shown: SenderView::new(status),
             with: self,
         };
         work.check_token();
@@ -186,24 +179,7 @@ impl Loop {
                 return Ok(Some(now.boot + SPOOL_AGAIN));
             };
             self.head = head;
-            if !self.with.client.permit().is_held_at(now) {
-                self.shown.may_have_sent = true;
-                break Some(now.boot + TURN_CHECK);
-            }
-            let inherited = self.with.client.permit().take_inherited();
-            if !inherited.is_empty() {
-                let ops = self.core.adopt(now, &inherited);
-                self.unwritten.push_back(ops);
-                continue;
-            }
-            // What the one before has sent is looked for in the journal rather than sent again.
-            if std::mem::take(&mut self.shown.may_have_sent) {
-                let all = Op::PeerOutcome(PeerOutcome::AllPossiblySent);
-                self.unwritten.push_back(vec![all]);
-                continue;
-            }
             let decision = self.core.next(now, &self.head);
-            searched(&self.core.confirmation.search.take_news());
             match decision {
                 Decision::Send(plan) => {
                     self.send(plan).await?;
@@ -217,7 +193,6 @@ impl Loop {
                     let step = Op::step(call.row, step, now.wall);
                     self.unwritten.push_back(vec![step]);
                 }
-                Decision::Commit(ops) => self.unwritten.push_back(ops),
                 Decision::WaitUntil(at) => break Some(at),
                 Decision::Idle => break None,
             }
@@ -283,13 +258,6 @@ impl Loop {
             return;
         };
         let took = began.elapsed();
-        if response.answer == Err(ApiError::NotPermitted)
-            && let Some(ops) = self.core.held_back(clock::now(), slot)
-        {
-            self.calls.remove(&slot);
-            self.unwritten.push_back(ops);
-            return;
-        }
         (self.with.request_times)(took);
         let call = self.calls.remove(&slot).unwrap_or_default();
         if let Some(outcome) = self.core.answered(clock::now(), slot, response) {
@@ -428,9 +396,7 @@ impl Loop {
         let outage = status::word(PauseCause::Outage(Extent::Submissions));
         let asks = self.core.asks_all_the_same();
         let waits = (status.pause.as_ref()).filter(|pause| !(asks && pause.reason == outage));
-        let held = self.with.client.permit().is_held_at(now);
-        let by_other = self.shown.anothers_turn(held);
-        self.answer_waiting(waits.or(by_other.as_ref()));
+        self.answer_waiting(waits);
         let renewed = self.watch.kept().is_some();
         let place = (!renewed).then_some(&self.core.settings.token_place);
         let still_asking = self.core.gate.is_probing();
@@ -452,9 +418,6 @@ impl Loop {
             );
         }
         self.in_flight.shutdown().await;
-        if let Some(ended) = self.core.left_slots(clock::now()) {
-            self.with.client.permit().leave_behind(ended);
-        }
         self.write_back().await?;
         self.publish();
         Ok(())

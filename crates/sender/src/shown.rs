@@ -1,10 +1,10 @@
 //! What the loop shows: to whoever looks, each change in the log once, and a line for each answer.
 
 use crate::answered::Answered;
-use crate::{About, Outcome, Plan, SearchNews, SenderStatus, TokenPlace};
-use callbridge_model::status::{Lease, Pause, SenderTrouble};
+use crate::{About, Outcome, Plan, SenderStatus, TokenPlace};
+use callbridge_model::status::{Pause, SenderTrouble};
 use callbridge_model::{Now, Reason};
-use callbridge_spool::{OutcomeSource, Step, Unconfirmed};
+use callbridge_spool::{Step, Unconfirmed};
 use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
@@ -12,10 +12,6 @@ use tracing::{debug, info, warn};
 /// Publishes the status, and remembers what the log had last.
 pub(super) struct SenderView {
     status: watch::Sender<SenderStatus>,
-    /// State of the lease to send, where several could; `None` where this process alone does.
-    lease: Option<watch::Receiver<Lease>>,
-    /// Another may have sent since it was last our turn: once for each turn.
-    pub(super) may_have_sent: bool,
     /// The pause in the last log line about pauses.
     logged_pause: Option<Pause>,
     /// And what of the CRM failed beside it.
@@ -25,40 +21,13 @@ pub(super) struct SenderView {
 
 impl SenderView {
     /// Starts with nothing logged yet.
-    pub(super) fn new(
-        status: watch::Sender<SenderStatus>,
-        lease: Option<watch::Receiver<Lease>>,
-    ) -> Self {
+    pub(super) fn new(status: watch::Sender<SenderStatus>) -> Self {
         Self {
             status,
-            may_have_sent: lease.is_some(),
-            lease,
             logged_pause: None,
             logged_troubles: Vec::new(),
             warned_days: None,
         }
-    }
-
-    /// Waits until the lease may have changed. Never ends where nobody else could send.
-    pub(super) async fn turn_changed(&mut self) {
-        if let Some(lease) = &mut self.lease
-            && lease.changed().await.is_ok()
-        {
-            return;
-        }
-        std::future::pending().await
-    }
-
-    /// Reason given to commands while another holds the lease, as `standby`; no pause of the
-    /// sender.
-    pub(super) fn anothers_turn(&self, held: bool) -> Option<Pause> {
-        let lease = self.lease.as_ref().filter(|_| !held)?;
-        let name = lease.borrow().name.clone();
-        let cure = format!(
-            "this process does not hold the lease {name}: ask the one that does, or wait until it \
-             has come over"
-        );
-        Some(Pause::new("standby", cure))
     }
 
     /// Shows it; `asking` while it is not known whether anything may go out, `place` is where
@@ -66,11 +35,10 @@ impl SenderView {
     pub(super) fn publish(
         &mut self,
         now: Now,
-        mut status: SenderStatus,
+        status: SenderStatus,
         asking: bool,
         place: Option<&TokenPlace>,
     ) {
-        status.lease = self.lease.as_ref().map(|lease| lease.borrow().clone());
         if status.expires_in_days != self.warned_days {
             self.warned_days = status.expires_in_days;
             // a token that is kept fresh by itself always ends soon
@@ -140,32 +108,6 @@ pub(super) fn doubted(doubts: &[String]) {
     }
 }
 
-/// Logs the progress of the search for calls that another may have sent.
-pub(super) fn searched(news: &[SearchNews]) {
-    for news in news {
-        match news {
-            SearchNews::Begun(calls) => info!(
-                calls,
-                "calls from before this state began are looked for in the CRM's journal before \
-                 they are sent"
-            ),
-            SearchNews::Segment {
-                found,
-                pages,
-                waiting,
-            } => info!(
-                found,
-                pages, waiting, "found in the journal; of the newest the others are sent now"
-            ),
-            SearchNews::Unreadable(calls) => warn!(
-                calls,
-                "calls from before this state began cannot be looked for in the CRM's journal: \
-                 they are sent, newest first, and those that it holds are not written twice"
-            ),
-        }
-    }
-}
-
 /// A call under way, for the log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Call {
@@ -220,7 +162,7 @@ pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
 pub(super) fn settled(call: &Unconfirmed, step: &Step) {
     let (uuid, linkedid, id) = (call.uuid.to_string(), &call.linkedid, call.row.0);
     let trunk = call.trunk.as_deref().unwrap_or_default();
-    if let Step::Journaled(OutcomeSource::Confirmation | OutcomeSource::Webhook) = step {
+    if let Step::Journaled(_) = step {
         info!(call = %uuid, %linkedid, %trunk, id, "journaled");
     } else if let Step::Resubmit { why } = step {
         info!(call = %uuid, %linkedid, %trunk, id, words = why, "sent again");

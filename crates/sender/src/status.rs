@@ -2,9 +2,7 @@
 
 use crate::{Extent, Pacer, Part, PauseCause, StopReason};
 use callbridge_crm::{Endpoint, TokenInfo};
-use callbridge_model::status::{
-    Backlog, BudgetStatus, Lease, Pause, Requests, SenderTrouble, Token,
-};
+use callbridge_model::status::{Backlog, BudgetStatus, Pause, Requests, SenderTrouble, Token};
 use callbridge_model::{Grant, TokenFingerprint};
 use callbridge_spool::WorkQueue;
 use std::fmt;
@@ -33,8 +31,6 @@ pub struct SenderStatus {
     pub token_taken: Option<bool>,
     /// Number of requests that have no answer yet.
     pub under_way: usize,
-    /// State of the lease to send; `None` where this process alone does.
-    pub lease: Option<Lease>,
     pub(super) slots: Slots,
 }
 
@@ -81,10 +77,6 @@ pub fn backlog(head: &WorkQueue, pacer: &Pacer, confirmed_at_once: u32, now: Dur
     Backlog {
         calls: head.ready + head.sending + head.submitted,
         drain_sec: u64::try_from(wait.div_ceil(1000)).unwrap_or(u64::MAX),
-        sought: match head.possibly_sent.is_searching {
-            true => head.possibly_sent.waiting,
-            false => 0,
-        },
     }
 }
 

@@ -118,7 +118,7 @@ impl<'a> TokenProbe<'a> {
             Decision::WaitUntil(at) => {
                 return Err(Unasked::Full(at.saturating_sub(clock::now().boot)));
             }
-            Decision::Idle | Decision::Revive(_) | Decision::Commit(_) => return Err(Unasked::Not),
+            Decision::Idle | Decision::Revive(_) => return Err(Unasked::Not),
         };
         let slot = plan.slot;
         let launch = self.core.launch(clock::now(), plan, About::default());

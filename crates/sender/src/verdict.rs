@@ -143,7 +143,7 @@ pub fn judge(endpoint: Endpoint, answer: ApiResult, context: Context) -> Verdict
         ApiError::Server { .. } | ApiError::TimedOut | ApiError::Lost(..) => {
             failed(endpoint, why, Fault::Request, context)
         }
-        ApiError::NotPermitted | ApiError::NotConnected(..) | ApiError::TlsRefused(..) => {
+        ApiError::NotConnected(..) | ApiError::TlsRefused(..) => {
             Verdict::Fault(Fault::Unreached, why)
         }
     }

@@ -1,9 +1,7 @@
 //! Operations on their way to the [`tables`](crate::tables), and the transactions around them.
 
 use crate::tables::{audited, backfill, deliveries, echoes, finish, given, lead_requests, letters};
-use crate::tables::{
-    look_ups, meta, outbox, peer_outcomes, purge, resume, slots, step, unreadable,
-};
+use crate::tables::{look_ups, meta, outbox, purge, resume, slots, step, unreadable};
 use crate::{Done, Error, Op, Store};
 use callbridge_leads::lead_request::LeadChange;
 
@@ -122,11 +120,7 @@ impl Store {
                 company,
                 application,
             } => {
-                let done = meta::bind_company(self, company, application)?;
-                if done == Done::Stored {
-                    deliveries::take_waiting(self)?;
-                }
-                return Ok(done);
+                return meta::bind_company(self, company, application);
             }
             Op::Delivery(delivery) => {
                 return deliveries::deliver(self, delivery).map(Done::Delivered);
@@ -138,7 +132,7 @@ impl Store {
             Op::Lead(LeadChange::Backfill { page, answer, at }) => {
                 backfill::backfilled(self, page, answer, *at)?;
             }
-            Op::PeerOutcome(outcome) => peer_outcomes::apply(self, outcome)?,
+            Op::Shown { calls, at } => deliveries::shown(self, calls, *at)?,
             Op::Purge(now) => return purge::purge(self, *now).map(Done::PurgeCounts),
             Op::Learn(news) => return look_ups::learn(self, news).map(Done::Learned),
         }

@@ -4,9 +4,29 @@
 
 use callbridge_call::Direction;
 use callbridge_crm::FieldNames;
-use callbridge_formats::message::webhook::CallEcho;
 use callbridge_model::status::{Echo, JournalField, SentField};
 use callbridge_model::{CallRecord, EmployeeId};
+
+/// Values of a call as the CRM's journal shows them (§6.8); `None` where it shows nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallEcho {
+    /// Direction of the call: `INBOUND` or `OUTBOUND`.
+    pub direction: Option<String>,
+    /// `true` if the call was answered.
+    pub answered: Option<bool>,
+    /// Epoch seconds at which the call began.
+    pub started_at: Option<i64>,
+    /// Duration of the call in seconds.
+    pub duration_sec: Option<i64>,
+    /// Talk time in seconds.
+    pub talk_time_sec: Option<i64>,
+    /// `true` if the journal has a phone number.
+    pub has_phone: bool,
+    /// The operator's extension.
+    pub extension: Option<String>,
+    /// The CRM's id of the employee.
+    pub employee_id: Option<i64>,
+}
 
 /// Each value that was sent, with its name in the request, and how it is shown.
 pub(crate) fn compare(

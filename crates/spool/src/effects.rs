@@ -5,9 +5,6 @@ use crate::{ATTEMPTS_MAX, Attempt, FIRST_POLL, IfAbsent, OutcomeSource, Progress
 use callbridge_call::EventTime;
 use callbridge_model::{Reason, TokenFingerprint};
 
-/// The attempt of a call that was given up elsewhere.
-const GIVEN_UP: &str = "discarded before, or at another sender, as the stream says";
-
 impl Progress {
     /// Takes a step that leads from its state to this one.
     pub(crate) fn take(&mut self, step: &Step, to: State, at: EventTime) {
@@ -16,34 +13,20 @@ impl Progress {
                 self.not_before = 0;
                 self.first_sent = self.first_sent.or(Some(at));
             }
-            Step::Unsent => self.not_before = 0,
-            Step::Journaled(OutcomeSource::Confirmation)
-            | Step::Discard { by_peer: false }
-            | Step::Expire
-            | Step::Forwarded => {}
+            Step::Journaled(OutcomeSource::Confirmation) | Step::Discard | Step::Expire => {}
             Step::Journaled(OutcomeSource::Webhook) => {
                 self.hooked = true;
                 self.is_no_letter();
             }
             // Another has sent it, whatever it waited for here.
-            Step::Journaled(by @ (OutcomeSource::Journal | OutcomeSource::Stream)) => {
-                self.attempted(at, by.words());
-                self.hooked |= self.state == State::Submitted;
-                self.not_before = 0;
-                self.is_no_letter();
-            }
-            Step::Discard { by_peer: true } => {
-                self.attempted(at, GIVEN_UP);
-                self.hooked |= self.state == State::Submitted;
-            }
             // It goes out with the backlog, as what it was journaled as; who tells of its earlier
             // requests tells nothing.
-            Step::SendAgain { why, generation } => {
+            Step::SendAgain { why } => {
                 self.attempted(at, why);
                 self.begins_anew();
                 (self.live, self.hooked) = (false, false);
                 (self.request_id, self.token, self.first_sent) = (None, None, None);
-                self.generation = generation.unwrap_or(self.generation + 1);
+                self.sent_again = true;
             }
             Step::Accepted { request_id, token } => {
                 self.request_id = Some(request_id.clone());

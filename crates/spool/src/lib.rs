@@ -12,7 +12,6 @@
 //! | `effects` | what a step does to a call, pure as well |
 //! | [`op`] | what can be stored, and what it does to the books |
 //! | [`row`] | what can be read |
-//! | [`delivery`] | an event as the message that other machines take |
 //! | [`store`] | the open database and its books |
 //! | `dispatch` | operations on their way to the tables, and commits |
 //! | `tally` | the books, in memory and as they are written, and what the log is told with them |
@@ -52,7 +51,6 @@ pub mod binding;
 mod check;
 mod columns;
 mod db;
-pub mod delivery;
 mod dispatch;
 mod echo;
 mod effects;
@@ -76,19 +74,19 @@ pub use crate::advice::{hint, hint_found};
 pub use binding::{Binding, Fit};
 pub use check::Integrity;
 pub use db::Db;
+pub use echo::CallEcho;
 pub use error::Error;
 pub use finished::Finished;
 pub use folder::{open, refuse_shared};
 pub use foreign::ForeignCall;
 pub use op::{
-    CallFailure, Delivered, Delivery, Done, Op, PeerOutcome, PurgeCounts, STREAM_BEGAN, Settlement,
-    SlotRow, UnreadableBytes, WebhookEvent,
+    CallFailure, Delivered, Delivery, Done, Op, PurgeCounts, SlotRow, UnreadableBytes, WebhookEvent,
 };
 pub use readers::{FinishedCalls, Known, LeadDirectory};
 pub use row::{
     Act, Attempt, Confirmable, Due, LeadByHand, Left, Letter, LetterFilter, MissedCustomer, Notice,
-    ParkedPhone, PossiblySentCalls, Progress, PublishedBy, QueueQuery, Row, RowId, SeenCall,
-    Segment, TrunkCalls, Unconfirmed, UnreadMessage, WebhookPace, WorkQueue,
+    ParkedPhone, Progress, QueueQuery, Row, RowId, SeenCall, TrunkCalls, Unconfirmed,
+    UnreadMessage, WebhookPace, WorkQueue,
 };
 pub use state::{FIRST_POLL, IfAbsent, OutcomeSource, Refused, State, Step, hooked, next};
 pub use store::Store;
@@ -161,13 +159,11 @@ pub struct Settings {
     pub names: FieldNames,
     /// Queue a notice for every letter (`--dead-letter-queue`).
     pub notices: bool,
-    /// Keep what becomes of calls for the stream that they come from.
-    pub outcomes: bool,
     /// Make the folder and the database where there are none; else [`Error::Missing`].
     pub create: bool,
     /// Read leads beside the calls (`--lead-directory`).
     pub lead_directory: Option<ReadLeads>,
-    /// Age at which journaled, discarded and forwarded calls, and tombstones, are forgotten.
+    /// Age at which journaled and discarded calls, and tombstones, are forgotten.
     pub retention: Duration,
     /// Hook that runs on the spool's thread after each commit.
     pub on_commit: Option<CommitHook>,
@@ -181,7 +177,6 @@ impl Default for Settings {
             shows: None,
             names: FieldNames::default(),
             notices: false,
-            outcomes: false,
             create: true,
             lead_directory: None,
             retention: Duration::from_secs(30 * 24 * 3600),

@@ -1,20 +1,14 @@
 //! What the spool is asked to store, and what it answers.
 
-use super::state::{OutcomeSource, State, Step};
-use crate::{Act, Binding, Finished, ForeignCall, LeadByHand, PublishedBy, RowId};
-use callbridge_call::{EpochSeconds, EventTime};
+use super::state::{State, Step};
+use crate::{Act, Binding, CallEcho, Finished, ForeignCall, LeadByHand, RowId};
+use callbridge_call::EventTime;
 use callbridge_crm::ShownCall;
-use callbridge_formats::message::Outcomes;
-use callbridge_formats::message::webhook::CallEcho;
 use callbridge_leads::directory::LeadNews;
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_model::{CallUuid, LeadId, Phone, TokenFingerprint};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-
-/// A setting whose name begins so says when this state began to read a stream of calls, in
-/// microseconds.
-pub const STREAM_BEGAN: &str = "stream-began:";
 
 /// One thing to store. The operations of one request are stored together or not at all.
 ///
@@ -66,12 +60,13 @@ pub enum Op {
         position: serde_json::Value,
     },
     /// Bytes of a source that could not be read: a letter `unreadable` with the first
-    /// [`UNREADABLE_BYTES_MAX`] of them, and a notice. When [`UNREADABLE_LETTERS_MAX`] are kept, or
-    /// its login has filled as much as it leaves to others, only counted. Books: unreadable + 1
+    /// [`UNREADABLE_BYTES_MAX`] of them, and a notice. When there is no room left
+    /// ([`UNREADABLE_LETTERS_MAX`], [`UNREADABLE_BYTES_ALL`]), only counted. Books: unreadable + 1
     /// either way.
     ///
     /// [`UNREADABLE_BYTES_MAX`]: super::UNREADABLE_BYTES_MAX
     /// [`UNREADABLE_LETTERS_MAX`]: super::UNREADABLE_LETTERS_MAX
+    /// [`UNREADABLE_BYTES_ALL`]: super::UNREADABLE_BYTES_ALL
     Unreadable(UnreadableBytes),
     /// A file that holds one record was read: its earlier `unreadable` dead letters are removed.
     FileRead {
@@ -140,8 +135,7 @@ pub enum Op {
         rebind: bool,
     },
     /// The state is bound to the token's company and application (§2.2): at first use for ever.
-    /// Another's token is answered [`Done::WrongCompany`] and changes nothing. Events that waited
-    /// for it ([`Delivered::Waits`]) are taken.
+    /// Another's token is answered [`Done::WrongCompany`] and changes nothing.
     BindCompany {
         /// Id of the token's company, as text.
         company: String,
@@ -166,12 +160,18 @@ pub enum Op {
     /// Step or answer of a request about leads. A look-up that finds the lead may send its letters
     /// `failed` on without their employee: dead - 1, ready + 1 each.
     Lead(LeadChange),
-    /// Forgets, a bounded part at a time, deliveries after their time, and what was journaled,
-    /// discarded or forwarded longer ago than [`super::Settings::retention`], and tombstones as
+    /// Forgets, a bounded part at a time, deliveries after their time, and what was journaled
+    /// or discarded longer ago than [`super::Settings::retention`], and tombstones as
     /// old, counted back from this moment. The books keep counting them.
     Purge(EventTime),
-    /// News of calls that another may have settled. Books: as the steps of those it settles.
-    PeerOutcome(PeerOutcome),
+    /// A page of the journal shows these calls. Those that were sent from here, and are not known
+    /// to have arrived, did. Books: as the steps of those calls.
+    Shown {
+        /// Calls on the page.
+        calls: Vec<ShownCall>,
+        /// Moment at which the page was read.
+        at: EventTime,
+    },
     /// News of a lead for the directory, of any age, any number of times. Calls that may leave by
     /// it are found by [`super::Store::take_awaited`] after the commit.
     Learn(Box<LeadNews>),
@@ -220,8 +220,8 @@ pub struct UnreadableBytes {
     pub why: String,
     /// Moment at which the bytes came.
     pub at: EventTime,
-    /// Properties that its publisher gave the message; `None` of bytes that came otherwise.
-    pub by: Option<PublishedBy>,
+    /// AMQP property `content_type` of the message; `None` of bytes that came otherwise.
+    pub content_type: Option<String>,
 }
 
 /// The service's answer that a call FAILED.
@@ -245,15 +245,12 @@ pub struct Delivery {
     /// Id of the event (§6.5 `eventId`), by which a repeat is known.
     pub event: String,
     /// Signature that proved the event (§6.4): the installation is in no signature, so a replay may
-    /// name another. Of an event that came through a stream, its digest.
+    /// name another.
     pub signature: [u8; 32],
     /// Company of the event (§6.5 `companyId`): another company's than ours is not applied.
     pub company: String,
     /// Moment at which the event came.
     pub at: EventTime,
-    /// The service sends it again where it is not taken; a stream does not, and what comes from
-    /// there before the company is known waits for that.
-    pub service_retries: bool,
     /// Content of the event, as far as it is applied.
     pub news: WebhookEvent,
 }
@@ -267,12 +264,21 @@ pub enum WebhookEvent {
         uuid: CallUuid,
         /// The leads it was put down to; may be empty.
         leads: Vec<LeadId>,
-        /// Values that the journal shows of the call; `None` where the machine that took the event
-        /// in did not pass them on.
-        shown: Option<Box<CallEcho>>,
+        /// Values that the journal shows of the call.
+        shown: Box<CallEcho>,
     },
     /// Something happened to a lead, for the directory ([`Op::Learn`]).
     Learn(Box<LeadNews>),
+}
+
+impl WebhookEvent {
+    /// Returns the event's kind, as the CRM names it (§6.2).
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Completed { .. } => "CALL_COMPLETED",
+            Self::Learn(news) => news.what.word(),
+        }
+    }
 }
 
 /// Effect of a delivery on the state.
@@ -282,9 +288,6 @@ pub enum Delivered {
     Repeat,
     /// No token has shown yet whose state this is: nothing changed, and nothing is remembered.
     CompanyUnknown,
-    /// No token has shown yet whose state this is, and the event does not come again: it is kept
-    /// until one has.
-    Waits,
     /// The event is another company's: nothing changed, and nothing is remembered.
     OtherCompany,
     /// The call of the event is journaled now.
@@ -304,59 +307,6 @@ pub enum Delivered {
     NotOurs,
     /// News of a lead are taken in: `true` where something was not known before.
     Learned(bool),
-}
-
-/// News of calls that another may have settled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PeerOutcome {
-    /// The call of this uuid, which came last, may have been sent by another: it is searched for in
-    /// the journal before it is sent; so is a letter, which a person may have mended, and a parked
-    /// call. Nothing where it was sent from here already.
-    PossiblySent(CallUuid),
-    /// All calls that are ready and were never sent from here may have been sent: another has sent
-    /// until now.
-    AllPossiblySent,
-    /// Calls that began at this moment or later have been looked for: those that are left may be
-    /// sent. `None`: all have, but for those that came since that began.
-    SearchedFor(Option<EpochSeconds>),
-    /// Outcomes of calls elsewhere. A call that is being sent from here is left to its own answer.
-    Settled(Settlement),
-    /// A page of the journal shows these calls, whatever it was asked for: those that were sent
-    /// from here, and of which nobody knows whether they arrived, did.
-    Shown {
-        /// The rows of the page.
-        calls: Vec<ShownCall>,
-        /// Moment at which the page was read.
-        at: EventTime,
-    },
-    /// The stream has the outcomes up to this place in the outbox.
-    Published(i64),
-}
-
-/// Outcomes of calls elsewhere, and their source.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settlement {
-    /// Calls by their outcome. Those that were taken in again are known by how often: an outcome of
-    /// an earlier time is no news.
-    pub outcomes: Outcomes,
-    /// Source of the outcomes: a page of the journal, or the stream.
-    pub source: OutcomeSource,
-    /// Moment at which the outcomes became known here.
-    pub at: EventTime,
-}
-
-impl Settlement {
-    /// Makes a settlement of a page of the journal that shows these calls.
-    pub fn by_page(calls: &[CallUuid], at: EventTime) -> Self {
-        Self {
-            outcomes: Outcomes {
-                journaled: calls.iter().map(|uuid| uuid.0).collect(),
-                ..Outcomes::default()
-            },
-            source: OutcomeSource::Journal,
-            at,
-        }
-    }
 }
 
 /// A slot of the sender's budget, as it must survive a restart.
@@ -417,7 +367,7 @@ pub enum Done {
 /// Counts of what one purge has forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PurgeCounts {
-    /// Journaled, discarded and forwarded calls that were forgotten.
+    /// Journaled and discarded calls that were forgotten.
     pub calls: u64,
     /// Tombstones of calls' ids that were forgotten.
     pub tombstones: u64,

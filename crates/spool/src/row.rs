@@ -79,10 +79,10 @@ pub struct Progress {
     /// The call goes before the backlog.
     pub live: bool,
     /// Moment before which it is not sent, in microseconds since the epoch; 0 where nothing holds
-    /// it back, -1 until it was searched for in the journal.
+    /// it back.
     pub not_before: i64,
-    /// An event or another sender settled the call: answers to requests that were under way for it
-    /// count no more.
+    /// A webhook or a page settled the call: answers to requests that were under way for it count
+    /// no more.
     pub hooked: bool,
     /// The CRM's id of its last accepted request.
     pub request_id: Option<String>,
@@ -109,8 +109,8 @@ pub struct Progress {
     /// Leads and changes that it has been through on its own.
     #[serde(deserialize_with = "json_column")]
     pub been: Option<RerouteHistory>,
-    /// Times it was taken in again, because the journal had lost it.
-    pub generation: u32,
+    /// It was sent again, because the journal had lost it.
+    pub sent_again: bool,
     /// Reason why it is or was a letter.
     pub reason: Option<Reason>,
     /// The reason in words; of an unresolved call the words that go with its fate.
@@ -250,8 +250,6 @@ pub struct WorkQueue {
     pub alone: Option<Unconfirmed>,
     /// An unresolved call that is due.
     pub unresolved: Option<Unconfirmed>,
-    /// Calls that another sender may have sent, and that wait here.
-    pub possibly_sent: PossiblySentCalls,
     /// Requests about leads that are due beside the calls.
     pub lead_requests: DueRequests,
     /// Pace at which webhooks confirm calls; `None` before the first.
@@ -327,8 +325,8 @@ pub struct UnreadMessage {
     pub length: u64,
     /// The file that holds it, and the place in it; `None` of a message that came otherwise.
     pub file: Option<String>,
-    /// Properties that its publisher gave it, where they are known.
-    pub by: PublishedBy,
+    /// AMQP property `content_type`, where the message had one.
+    pub content_type: Option<String>,
 }
 
 /// Choice of letters, and of a page of them.
@@ -476,41 +474,4 @@ pub struct Notice {
     pub linkedid: Option<String>,
     /// Header `trunk`; `None` where the call has none.
     pub trunk: Option<String>,
-}
-
-/// Properties that the publisher gave a message.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct PublishedBy {
-    /// The user that the broker holds to the login.
-    pub user: Option<String>,
-    /// Content type that the message has.
-    pub content_type: Option<String>,
-}
-
-/// Calls that another may have sent, and that wait.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PossiblySentCalls {
-    /// Calls that wait: to be searched for, or, where they are ready, to be sent after that.
-    pub waiting: u64,
-    /// The newest of those that may be sent.
-    pub released: Option<Due>,
-    /// Some calls are still to be searched for.
-    pub is_searching: bool,
-    /// Calls that were ever held back for the search.
-    pub taken: u64,
-    /// Calls of those that pages of the journal have shown.
-    pub found: u64,
-    /// Calls that the stream has settled.
-    pub settled: u64,
-}
-
-/// The newest of the calls that are to be looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// Number of calls in the segment.
-    pub calls: u32,
-    /// Start of the oldest of these calls.
-    pub since: EpochSeconds,
-    /// Older calls are to be searched for after these.
-    pub more: bool,
 }

@@ -1,7 +1,7 @@
 //! The states of a call on its way to the journal, and the one function that moves between them.
 //!
 //! ```text
-//!            ┌──────── Returned, Unsent ────────┐   ┌──── NotYet, Unresolved ────┐
+//!            ┌──────── Returned ────────────────┐   ┌──── NotYet, Unresolved ────┐
 //!            ▼                                  │   │                            │
 //!  Finish ▶ ready ── Send ──▶ sending ── Accepted, ─▶ submitted ── Journaled ──▶ journaled
 //!            ▲ ▲                 │     Unresolved    │ │ ▲
@@ -12,11 +12,6 @@
 //!            │           Expire │ └── Discard ──▶ discarded
 //!            └──────── Retry ───┴ parked ── Discard ──▶ discarded
 //! ```
-//! `Forwarded` leads from ready to forwarded, where a broker takes the calls in place of the CRM.
-//!
-//! `Journaled` leads from ready, dead and parked to journaled, and `Discard` to discarded, where
-//! another sender of the same calls, or the state before this one, has settled them; both lead
-//! there from submitted, too, where a machine that sent before this one was told by the stream.
 //!
 //! `Rejudged` goes between dead and parked, both ways.
 //!
@@ -65,10 +60,8 @@ pub enum State {
     Dead,
     /// A dead letter that leaves by itself when the missing lead or employee becomes known.
     Parked,
-    /// The call is given up by a person, here or at another sender. Final.
+    /// A person has given up the call. Final.
     Discarded,
-    /// A broker has confirmed it (`--forward`): who reads there sends it. Final.
-    Forwarded,
 }
 
 impl State {
@@ -126,22 +119,6 @@ pub enum OutcomeSource {
     Confirmation,
     /// The service itself, by an event or a page that was asked for other calls.
     Webhook,
-    /// A page of the CRM's journal, of a call that was sent elsewhere.
-    Journal,
-    /// The sender that settled it, in the stream of the calls.
-    Stream,
-}
-
-impl OutcomeSource {
-    /// Returns the words of an attempt of the call.
-    pub(crate) const fn words(self) -> &'static str {
-        match self {
-            Self::Confirmation => "confirmed",
-            Self::Webhook => "confirmed by the service",
-            Self::Journal => "found in the CRM's journal, sent before this state began",
-            Self::Stream => "journaled before, or by another sender, as the stream says",
-        }
-    }
 }
 
 /// Step of a stored call. Every step that leads to another state moves the call from one book to
@@ -167,11 +144,8 @@ pub enum Step {
         /// Failures of this call so far while others passed.
         failures: u32,
     },
-    /// sending → ready without an attempt: it surely never left.
-    Unsent,
     /// → journaled: from submitted where it is confirmed; from sending and ready, too, and from
-    /// dead, where a webhook says so; from ready, submitted, dead and parked, and as an attempt,
-    /// where another has sent it.
+    /// dead, where a webhook says so.
     Journaled(OutcomeSource),
     /// submitted → submitted: not settled yet.
     NotYet {
@@ -242,22 +216,13 @@ pub enum Step {
     },
     /// parked → dead: nobody named its lead in time; it no longer leaves by itself.
     Expire,
-    /// dead or parked → discarded: by a person. Elsewhere: from ready and submitted, too, and it
-    /// counts as an attempt.
-    Discard {
-        /// Another sender has given it up, as the stream says.
-        by_peer: bool,
-    },
-    /// ready → forwarded: a broker has confirmed it.
-    Forwarded,
+    /// dead or parked → discarded: by a person.
+    Discard,
     /// journaled → ready: by a person, for the CRM's journal does not have it. Counts as an
     /// attempt.
     SendAgain {
         /// Words of the attempt, for people.
         why: String,
-        /// Times it was taken in again, where the stream says so; else it is once more, and the
-        /// outcome goes into the stream.
-        generation: Option<u32>,
     },
 }
 
@@ -268,10 +233,8 @@ impl Step {
             Self::Send => "send",
             Self::Accepted { .. } => "accepted",
             Self::Returned { .. } => "returned",
-            Self::Unsent => "unsent",
             Self::Journaled(OutcomeSource::Confirmation) => "confirmed",
             Self::Journaled(OutcomeSource::Webhook) => "hooked",
-            Self::Journaled(OutcomeSource::Journal | OutcomeSource::Stream) => "found",
             Self::NotYet { absent: None, .. } => "not yet",
             Self::NotYet { .. } => "absent",
             Self::Unresolved { .. } => "orphaned",
@@ -283,9 +246,7 @@ impl Step {
             Self::Rejudged { .. } => "rejudged",
             Self::Moved { .. } => "moved",
             Self::Expire => "expire",
-            Self::Discard { by_peer: true } => "given up",
-            Self::Discard { .. } => "discard",
-            Self::Forwarded => "forwarded",
+            Self::Discard => "discard",
             Self::SendAgain { .. } => "send again",
         }
     }
@@ -297,8 +258,7 @@ impl Step {
             self,
             Self::Accepted { .. }
                 | Self::Returned { .. }
-                | Self::Unsent
-                | Self::Journaled(OutcomeSource::Confirmation | OutcomeSource::Webhook)
+                | Self::Journaled(_)
                 | Self::NotYet { .. }
                 | Self::Unresolved { .. }
                 | Self::Resubmit { .. }
@@ -349,7 +309,7 @@ pub fn hooked(
         State::Submitted if fate == Some(IfAbsent::Changed) => Some(Step::too_late(message)),
         State::Ready | State::Sending | State::Submitted => Some(journaled),
         State::Dead => doubtful.then_some(journaled),
-        State::Journaled | State::Parked | State::Discarded | State::Forwarded => None,
+        State::Journaled | State::Parked | State::Discarded => None,
     }
 }
 
@@ -368,19 +328,16 @@ pub struct Refused {
 /// # Errors
 /// [`Refused`], and the call stays as it is.
 pub fn next(state: State, step: &Step) -> Result<State, Refused> {
-    use State::{Dead, Discarded, Forwarded, Journaled, Parked, Ready, Sending, Submitted};
+    use State::{Dead, Discarded, Journaled, Parked, Ready, Sending, Submitted};
     let letter = |reason: Reason| if reason.is_parked() { Parked } else { Dead };
     let to = match step {
         Step::Send => (state == Ready).then_some(Sending),
         Step::Accepted { .. } => (state == Sending).then_some(Submitted),
-        Step::Returned { .. } | Step::Unsent => (state == Sending).then_some(Ready),
+        Step::Returned { .. } => (state == Sending).then_some(Ready),
         Step::Journaled(by) => {
             let exists = match by {
                 OutcomeSource::Confirmation => state == Submitted,
                 OutcomeSource::Webhook => matches!(state, Ready | Sending | Submitted | Dead),
-                OutcomeSource::Journal | OutcomeSource::Stream => {
-                    matches!(state, Ready | Submitted | Dead | Parked)
-                }
             };
             exists.then_some(Journaled)
         }
@@ -397,12 +354,7 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         Step::Rejudged { reason, .. } => state.is_letter().then(|| letter(*reason)),
         Step::Moved { .. } => matches!(state, Ready | Submitted | Dead).then_some(Ready),
         Step::Expire => (state == Parked).then_some(Dead),
-        Step::Discard { by_peer } => match state {
-            Dead | Parked => Some(Discarded),
-            Ready | Submitted => by_peer.then_some(Discarded),
-            Sending | Journaled | Discarded | Forwarded => None,
-        },
-        Step::Forwarded => (state == Ready).then_some(Forwarded),
+        Step::Discard => state.is_letter().then_some(Discarded),
         Step::SendAgain { .. } => (state == Journaled).then_some(Ready),
     };
     to.ok_or(Refused {

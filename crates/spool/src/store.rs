@@ -138,7 +138,6 @@ impl Store {
             dead: of(Book::Dead),
             parked: of(Book::Parked),
             discarded: of(Book::Discarded),
-            forwarded: of(Book::Forwarded),
             internal: of(Book::Internal),
             skipped: of(Book::Skipped),
             unreadable: of(Book::Unreadable),

@@ -26,7 +26,6 @@ pub(crate) enum Book {
     Dead,
     Parked,
     Discarded,
-    Forwarded,
     Finished,
     Internal,
     Skipped,
@@ -36,7 +35,6 @@ pub(crate) enum Book {
     PurgedDiscarded,
     /// Unreadable letters that are kept; no more than the limit.
     UnreadableKept,
-    PurgedForwarded,
 }
 
 impl Book {

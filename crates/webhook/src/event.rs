@@ -4,10 +4,9 @@
 use super::lead::{self, id_in, lead_id, seconds};
 use callbridge_call::EpochSeconds;
 use callbridge_crm::lenient;
-use callbridge_formats::message::webhook::CallEcho;
 use callbridge_leads::directory::FirstPhone;
 use callbridge_model::{CallUuid, Country};
-use callbridge_spool::{ForeignCall, WebhookEvent};
+use callbridge_spool::{CallEcho, ForeignCall, WebhookEvent};
 use serde_json::Value;
 
 /// The keys of the envelope that we read.
@@ -132,7 +131,7 @@ fn completed(call: &Value, country: Option<Country>) -> Result<WebhookEvent, Unu
     Ok(WebhookEvent::Completed {
         uuid: CallUuid(uuid),
         leads,
-        shown: Some(Box::new(shown(call))),
+        shown: Box::new(shown(call)),
     })
 }
 
@@ -206,13 +205,13 @@ mod tests {
         Ok(WebhookEvent::Completed {
             uuid: CallUuid(UUID.parse().expect("a uuid")),
             leads,
-            shown: Some(Box::new(CallEcho {
+            shown: Box::new(CallEcho {
                 direction: Some("INBOUND".to_owned()),
                 answered: Some(true),
                 started_at: Some(1_795_151_317),
                 has_phone: true,
                 ..CallEcho::default()
-            })),
+            }),
         })
     }
 
@@ -250,7 +249,7 @@ mod tests {
             employee_id: Some(501),
             ..CallEcho::default()
         };
-        assert_eq!(shown.as_deref(), Some(&expected));
+        assert_eq!(*shown, expected);
     }
 
     #[test]

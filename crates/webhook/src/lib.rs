@@ -9,7 +9,6 @@
 //! | [`verify`] | all of these at once: what is to become of a delivery, and what is answered |
 //! | [`secrets`], [`tls`] | the files of secrets and of the certificate, watched |
 //! | [`receiver`] | a delivery judged, kept and answered |
-//! | [`event_stream`] | the way of events into the stream of calls, with `--standby` |
 //! | [`http`] | what may come on a connection: path, head, a body within the budget |
 //! | [`tally`] | what came of it, for `status` and metrics |
 //!
@@ -32,7 +31,6 @@
 //! accepted. With 401 a held-up event would be lost.
 
 pub mod event;
-pub mod event_stream;
 pub mod headers;
 pub mod http;
 pub mod keyring;

@@ -1,7 +1,6 @@
 //! Takes deliveries: judges them, has them kept, and says what to answer.
 
 use super::event::UnusedReason;
-use super::event_stream::{CONFIRM_WITHIN, EventStream};
 use super::headers::{Headers, Refusal};
 pub use super::keyring::Proof;
 use super::secrets::Secrets;
@@ -9,7 +8,7 @@ use super::tally::Tally;
 use crate::verify::{Verified, VerifyContext, judge};
 use callbridge_call::EventTime;
 use callbridge_model::{Country, clock};
-use callbridge_spool::{Delivered, Delivery, Done, Fit, Handle, Op, WebhookEvent, tables};
+use callbridge_spool::{Delivered, Delivery, Done, Handle, Op, WebhookEvent};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -18,10 +17,10 @@ use tracing::{debug, info, warn};
 /// A commit that takes longer is answered with 503. The event may be kept all the same; then it is
 /// known when it comes again.
 const COMMIT_WITHIN: Duration = Duration::from_secs(1);
-// With a stream it is looked up, published, and a binding may be kept.
+// The event is stored, and then the binding.
 const _: () = assert!(
-    BODY_WITHIN.as_secs() + 2 * COMMIT_WITHIN.as_secs() + CONFIRM_WITHIN.as_secs() < 10,
-    "the service's patience, §6.9.2"
+    BODY_WITHIN.as_secs() + 2 * COMMIT_WITHIN.as_secs() < 10,
+    "the CRM waits 10 s for an answer (§6.9.2)"
 );
 /// Under which name it is remembered which installation `connect`'s secret belongs to.
 pub const BOUND: &str = "webhook.installation";
@@ -31,8 +30,6 @@ pub const BOUND: &str = "webhook.installation";
 pub struct Receiver {
     /// Spool that stores the deliveries.
     pub spool: Handle,
-    /// With `--standby`: the stream that they are kept in, from which every machine takes them.
-    pub stream: Option<EventStream>,
     /// Secrets in force, by which deliveries are proved.
     pub secrets: Arc<Secrets>,
     /// Country of the phones that have no country's code.
@@ -87,10 +84,7 @@ impl Receiver {
             Ok(Verified::Keep { delivery, binds }) => {
                 let kind = delivery.news.kind();
                 let installation = delivery.installation.clone();
-                let (answer, is_new) = match &self.stream {
-                    Some(stream) => self.pass_on(stream, *delivery, now).await,
-                    None => self.keep_here(&delivery, now).await,
-                };
+                let (answer, is_new) = self.keep(&delivery, now).await;
                 if binds && is_new {
                     self.bind(&installation).await;
                 }
@@ -134,8 +128,8 @@ impl Receiver {
         }
     }
 
-    /// Keeps it in the state alone: the answer, and whether it told our state something new.
-    async fn keep_here(&self, delivery: &Delivery, now: EventTime) -> (Answer, bool) {
+    /// Stores a delivery. Returns the answer, and whether the delivery is new.
+    async fn keep(&self, delivery: &Delivery, now: EventTime) -> (Answer, bool) {
         let again = |word| (Answer { status: 503, word }, false);
         let op = Op::Delivery(Box::new(delivery.clone()));
         match timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await {
@@ -161,50 +155,17 @@ impl Receiver {
             }
         }
     }
-
-    /// Puts it into the stream for every machine, unless it was taken from there already.
-    async fn pass_on(
-        &self,
-        to: &EventStream,
-        delivery: Delivery,
-        now: EventTime,
-    ) -> (Answer, bool) {
-        let delivery = delivery.without_signature();
-        let (spool, asked) = (&self.spool, delivery.clone());
-        let looked = spool.read(move |store| tables::deliveries::foreknown(store, &asked));
-        // What cannot be looked up may stand in the stream twice, which says the same.
-        let looked = timeout(COMMIT_WITHIN, looked).await;
-        let known = looked.ok().and_then(Result::ok);
-        match known {
-            Some((Fit::Other, _)) => {
-                return (log_and_answer(&delivery, &Delivered::OtherCompany), false);
-            }
-            Some((_, true)) => return (log_and_answer(&delivery, &Delivered::Repeat), false),
-            Some((Fit::Unbound | Fit::Same, false)) | None => {}
-        }
-        if let Err(reason) = to.publish(&delivery).await {
-            let word = "unpublished";
-            if let Some(times) = self.tally.due(word, now) {
-                warn!(%reason, times, "an event does not get into the stream; it comes again");
-            }
-            return (Answer { status: 503, word }, false);
-        }
-        let word = "published";
-        debug!(event = %delivery.event, result = word, "a webhook");
-        let is_ours = known.is_some_and(|(fit, _)| fit == Fit::Same);
-        (Answer { status: 200, word }, is_ours)
-    }
 }
 
 /// Returns `true` for a delivery that was stored for the first time: neither a replay nor another
 /// company's.
 const fn is_new(delivered: &Delivered) -> bool {
-    use Delivered::{CompanyUnknown, OtherCompany, Repeat, Waits};
-    !matches!(delivered, Repeat | CompanyUnknown | Waits | OtherCompany)
+    use Delivered::{CompanyUnknown, OtherCompany, Repeat};
+    !matches!(delivered, Repeat | CompanyUnknown | OtherCompany)
 }
 
 /// Logs the result of a delivery for whoever took it, and returns the answer to it.
-pub fn log_and_answer(delivery: &Delivery, delivered: &Delivered) -> Answer {
+pub(crate) fn log_and_answer(delivery: &Delivery, delivered: &Delivered) -> Answer {
     let (event, installation) = (&delivery.event, &delivery.installation);
     let (uuid, lead) = match &delivery.news {
         WebhookEvent::Completed { uuid, .. } => (Some(uuid.to_string()), None),
@@ -216,7 +177,6 @@ pub fn log_and_answer(delivery: &Delivery, delivered: &Delivered) -> Answer {
             debug!(%event, "whose events are ours is not known before the token's first answer");
             (503, "company_unknown")
         }
-        Delivered::Waits => (200, "waits"),
         Delivered::OtherCompany => (200, "other_company"),
         Delivered::Confirmed { row, other_lead } => {
             info!(call = uuid, id = row.0, %event, "journaled, a webhook says");

@@ -25,7 +25,6 @@ async fn receiver(folder: &Path) -> (Receiver, Guard) {
     let bound = spool.read(|store| tables::meta::meta(store, BOUND)).await;
     let receiver = Receiver {
         spool,
-        stream: None,
         secrets: Secrets::new(places, bound.expect("readable")).0,
         country: None,
         clock_right_from: EventTime::from_seconds(0),
@@ -142,81 +141,6 @@ async fn a_wrong_binding_keeps_nothing_out_and_the_next_proof_heals_it() {
     assert_eq!(missing.status, 503, "its secret may be given to us yet");
     let forged = comes(&receiver, &others, "9001").await;
     assert_eq!(forged.status, 401);
-    drop(receiver);
-    let closing = tokio::task::spawn_blocking(move || guard.close());
-    closing.await.expect("closed");
-}
-
-#[tokio::test]
-async fn with_a_standby_an_event_is_in_the_stream_before_its_200_and_changes_nothing_here() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (mut receiver, guard) = receiver(folder.path()).await;
-    let (tell, told) = std::sync::mpsc::sync_channel(8);
-    receiver.stream = Some(EventStream::answered_by(move |body| {
-        tell.send(body.to_owned()).expect("somebody listens");
-        match body.contains("e-no") {
-            true => Err("refused, it may be full".to_owned()),
-            false => Ok(()),
-        }
-    }));
-    // A standby does not know whose events are its own: whoever reads them decides.
-    let early = signed("E-1", 77);
-    let answer = comes(&receiver, &early, "6").await;
-    assert_eq!((answer.status, answer.word), (200, "published"));
-    let message = told.try_recv().expect("it was published");
-    let signature = early.signature.trim_start_matches("sha256=");
-    assert!(!message.contains(signature), "{message}");
-    assert!(message.contains(r#""event":"e-1""#), "{message}");
-    assert_eq!(
-        bound(&receiver).await,
-        (None, None),
-        "whose it is is not known"
-    );
-    let waiting = receiver
-        .spool
-        .read(|store| tables::deliveries::waiting(store));
-    assert_eq!(waiting.await, Ok(0), "it comes by the stream");
-
-    let refused = comes(&receiver, &signed("e-no", 77), "6").await;
-    assert_eq!((refused.status, refused.word), (503, "unpublished"));
-    assert!(told.try_recv().is_ok());
-    let key = ("LEAD_CREATED", "unpublished");
-    assert_eq!(receiver.tally.events().get(&key), Some(&1));
-    drop(receiver);
-    let closing = tokio::task::spawn_blocking(move || guard.close());
-    closing.await.expect("closed");
-}
-
-#[tokio::test]
-async fn what_the_stream_has_brought_already_and_what_is_others_is_not_published() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (mut receiver, guard) = receiver(folder.path()).await;
-    with_company(&receiver).await;
-    let (tell, told) = std::sync::mpsc::sync_channel(8);
-    receiver.stream = Some(EventStream::answered_by(move |body| {
-        tell.send(body.to_owned())
-            .map_err(|_| "nobody listens".to_owned())
-    }));
-    let event = signed("e-1", 77);
-    assert_eq!(comes(&receiver, &event, "9001").await.word, "published");
-    assert_eq!(bound(&receiver).await, both("9001"), "it is ours");
-    let message = told.try_recv().expect("it was published");
-    let message = callbridge_formats::message::WebhookMessage::read(message.as_bytes());
-    let read = Delivery::of_message(&message.expect("a message"), clock::now().wall);
-    let read = Op::Delivery(Box::new(read.expect("an event")));
-    receiver.spool.write(vec![read]).await.expect("taken");
-    for installation in ["9001", "6"] {
-        let again = comes(&receiver, &event, installation).await;
-        assert_eq!((again.status, again.word), (200, "repeat"));
-    }
-    assert_eq!(
-        bound(&receiver).await,
-        both("9001"),
-        "a replay binds nothing"
-    );
-    let theirs = comes(&receiver, &signed("e-2", 78), "9001").await;
-    assert_eq!((theirs.status, theirs.word), (200, "other_company"));
-    assert!(told.try_recv().is_err(), "nothing more was published");
     drop(receiver);
     let closing = tokio::task::spawn_blocking(move || guard.close());
     closing.await.expect("closed");

@@ -80,7 +80,6 @@ pub fn judge(
             signature: headers.signature.bytes(),
             company,
             at: bench.now,
-            service_retries: true,
             news,
         }),
         binds: whose == Whose::Unbound,

@@ -1,4 +1,4 @@
-//! What comes in: sources, trunks, lists; and the queue and stream that are published to.
+//! Sources, trunks, and lists; and the queue that dead letters are published to.
 //!
 //! A file that is a source, or a catch-up: whether what stands where `run` would begin to read is
 //! written in its format, and of when it is.
@@ -12,17 +12,16 @@ use super::release::short;
 use super::{CheckFinding, advice, fault, well};
 use crate::config::trunk_problem::{self, TrunkProblem};
 use crate::config::{Config, SourceConfig};
-use crate::daemon::open::{source_of, source_secret};
-use crate::daemon::outward::{self, keeper, queue};
+use crate::daemon::open::source_of;
+use crate::daemon::outward::queue;
 use callbridge_asterisk::survey::Account;
-use callbridge_broker::Forwarder;
 use callbridge_call::EventTime;
 use callbridge_formats::{DecoderSettings, Format, FormatFit};
 use callbridge_freeswitch::{module_conf, survey::Severity};
 use callbridge_intake::written;
 use callbridge_mapping::People;
-use callbridge_model::{Code, Permit};
-use callbridge_source::{Fix, StreamReading, Transport};
+use callbridge_model::Code;
+use callbridge_source::{Fix, Transport};
 use std::net::{IpAddr, Ipv4Addr};
 use std::{fmt::Display, io::ErrorKind, path::Path};
 
@@ -51,7 +50,7 @@ fn tried<E: Display>(
 /// Of a manager account: what it may do and hear.
 pub(crate) async fn source(flag: &SourceConfig) -> (CheckFinding, Option<Account>) {
     let name = format!("source {}", flag.url.public());
-    let source = source_of(0, flag, None, &StreamReading::default());
+    let source = source_of(0, flag, None);
     let (opened, account) = match source.probe().await {
         Ok(account) => (Ok(()), account),
         Err(error) => (Err(error), None),
@@ -94,74 +93,6 @@ pub(crate) async fn dead_letters(config: &Config) -> Option<CheckFinding> {
     let name = format!("dead letters {}", flag.url.public());
     let probed = queue(flag).probe().await;
     Some(tried(name, probed, "the queue is there", of_broker))
-}
-
-/// The stream that calls are forwarded to: whether the broker lets us in and the stream is there.
-pub(crate) async fn forward(config: &Config) -> Option<CheckFinding> {
-    let flag = config.forward.as_ref()?;
-    let name = format!("forward {}", flag.url.public());
-    let forwarder = Forwarder::new(&flag.url, source_secret(Some(&flag.secret)));
-    let probed = forwarder.probe().await;
-    Some(tried(name, probed, "the stream is there", of_broker))
-}
-
-/// The lease of `--standby`: whether its queue can be declared, written to and read.
-pub(crate) async fn lease(config: &Config) -> Option<CheckFinding> {
-    let probed = keeper(config, Permit::withheld())?.probe().await;
-    let name = format!("standby {}", config.standby.as_deref().unwrap_or_default());
-    let well = "the lease can be held and taken over";
-    Some(tried(name, probed, well, |error| {
-        Some(error.fix.map_or(Code::Unreachable, by))
-    }))
-}
-
-/// Tries whether a sender may write the outcomes of its calls to the stream.
-pub(crate) async fn outcomes(flag: &SourceConfig) -> Option<CheckFinding> {
-    let name = format!("outcomes {}", flag.url.public());
-    let probed = outward::outcomes(flag)?.probe().await;
-    let well = "may be written to the stream";
-    Some(tried(name, probed, well, |_| None))
-}
-
-/// Tries whether the broker of a stream refuses messages that are too long to be read. Where that
-/// cannot be tried, `outcomes` says why.
-pub(crate) async fn lengths(flag: &SourceConfig) -> Option<CheckFinding> {
-    let name = format!("messages {}", flag.url.public());
-    let refuses = outward::outcomes(flag)?.probe_length().await.ok()?;
-    if refuses {
-        let what = "the broker refuses those that are too long to be read";
-        return Some(well(name, what));
-    }
-    let what = "the broker takes messages that are too long to be read (above 1 MiB)";
-    let todo = "put max_message_size = 1048576 into its rabbitmq.conf, as \
-                deploy/rabbitmq/rabbitmq.conf has it";
-    Some(advice(name, what, todo))
-}
-
-/// With `--standby`, whether events of the CRM get into the stream that every machine reads.
-pub(crate) async fn event_stream(config: &Config) -> Option<CheckFinding> {
-    config.webhooks.as_ref()?;
-    let (_, source, queue) = config.lease()?;
-    let name = format!("webhooks {}", source.url.public());
-    let probed = outward::outcomes(source)?.probe().await;
-    if let Err(callbridge_broker::Error::NotTaken { words, .. }) = &probed {
-        let todo = format!(
-            "let {} write to amq.default; until then every event is answered 503, and given up by \
-             the CRM after 36 minutes",
-            queue.broker.user
-        );
-        let what = format!("they cannot be put into stream {}: {words}", queue.queue);
-        return Some(fault(Code::NoPermission, name, what, todo));
-    }
-    let well = "go into the stream, for every machine";
-    Some(tried(name, probed, well, of_broker))
-}
-
-/// The stream of status reports: what it lacks touches no call.
-pub(crate) async fn words(config: &Config) -> Option<CheckFinding> {
-    let (stream, found) = outward::words(config).probe().await?;
-    let name = format!("status reports {stream}");
-    Some(tried(name, found, "the stream takes them", |_| None))
 }
 
 fn of_broker(error: &callbridge_broker::Error) -> Option<Code> {
@@ -258,7 +189,7 @@ pub(crate) async fn switch(config: &Config, flag: &SourceConfig) -> Vec<CheckFin
         let same = it.pbx == flag.pbx && it.url.format() == Format::Freeswitch;
         same && matches!(it.url.transport, Transport::Amqp(_))
     };
-    let source = source_of(0, flag, None, &StreamReading::default());
+    let source = source_of(0, flag, None);
     let found = match source.survey_switch().await {
         Ok(Some(facts)) => {
             let trunks = config.rules.trunks.iter();

@@ -20,14 +20,13 @@ pub(crate) fn check(config: &Config) -> (Vec<CheckFinding>, People) {
     (found, lists.people().clone())
 }
 
-/// Trunks of a PBX whose calls will name nobody. A message may say its employee itself, and a
-/// collector leaves it to the senders.
+/// Trunks of a PBX whose calls will name nobody. A message can name its employee itself.
 fn without_employees(config: &Config) -> Option<CheckFinding> {
     let without = |it: &&Trunk| it.journal && it.employees.is_none() && !it.endpoint.is_empty();
     let trunks = config.rules.trunks.iter().filter(without);
     let names: Vec<&str> = trunks.map(|trunk| trunk.name.as_str()).collect();
     let names = names.join(", ");
-    if names.is_empty() || config.forward.is_some() {
+    if names.is_empty() {
         return None;
     }
     let what = format!("--employees is missing: no call over {names} names one");

@@ -179,10 +179,6 @@ pub(crate) async fn run(check: &Check) -> Result<()> {
     findings.show(found)?;
     sources(config, &people, &mut findings).await?;
     findings.show(inward::dead_letters(config).await)?;
-    findings.show(inward::forward(config).await)?;
-    findings.show(inward::lease(config).await)?;
-    findings.show(inward::event_stream(config).await)?;
-    findings.show(inward::words(config).await)?;
     findings.show(webhooks::check(config, state.is_daemon()).await)?;
     findings.show(webhooks::page(config, state.is_daemon()).await)?;
     findings.show(lookup::check(config, &people, state.is_daemon()).await)?;
@@ -202,9 +198,6 @@ async fn sources(config: &Config, people: &People, findings: &mut Findings) -> R
         findings.show([found])?;
         if well {
             findings.show(inward::switch(config, flag).await)?;
-            let outcomes = inward::outcomes(flag).await;
-            findings.show(outcomes.filter(|_| config.crm.is_some()))?;
-            findings.show(inward::lengths(flag).await)?;
         }
         match account {
             Some(account) => {

@@ -12,7 +12,6 @@ use callbridge_call::EventTime;
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_leads::lead_field::{Catalogue, Fields, Fit as FieldFit, RefusedFields, catalogue};
 use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};
-use callbridge_model::status::fleet::{FleetMember, Liveness};
 use callbridge_model::status::{FindingKind, LeadFields};
 use callbridge_model::{Code, ExitCode as _, Grant, Status, clock};
 use callbridge_sender::token_probe::{TokenProbe, Unasked};
@@ -35,10 +34,7 @@ pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
         State::Ours(handle, guard, trial) => {
             let dir = config.state.as_deref().unwrap_or(Path::new("."));
             let left = trial.as_ref().map(|it| &it.left);
-            let mut found = match other_sender(config, trial.is_some()).await {
-                Some(sender) => vec![of_sender(&sender)],
-                None => ask(crm, config.lead_directory, dir, &handle, left).await,
-            };
+            let mut found = ask(crm, config.lead_directory, dir, &handle, left).await;
             found.extend(kept(&handle, dir).await);
             close(handle, guard).await;
             drop(trial);
@@ -50,35 +46,6 @@ pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
             vec![fault(Code::Unreachable, "crm", what, todo)]
         }
     }
-}
-
-/// Whoever sends the calls of the same stream, by its status report: its budget is the token's. A
-/// state that is here knows its own requests.
-async fn other_sender(config: &Config, is_trial: bool) -> Option<FleetMember> {
-    let folder = config.state.as_ref().filter(|_| !is_trial);
-    let folder = folder.map(|folder| folder.display().to_string());
-    let others = outward::words(config).other_senders(folder.as_deref());
-    // What keeps words from being read is found by its own check.
-    others.await.ok()?.into_iter().next()
-}
-
-fn of_sender(sender: &FleetMember) -> CheckFinding {
-    let word = &sender.word;
-    let what = format!(
-        "not asked, for the budget is that of another sender of this stream: {} ({})",
-        word.hostname, word.state
-    );
-    let Some(trouble) = &sender.trouble else {
-        return well("crm", format!("{what}, which sends"));
-    };
-    let todo = match sender.speech {
-        Liveness::Stopped => "start one of them, and check it there",
-        Liveness::Speaking | Liveness::Silent => {
-            &format!("run `callbridge status` on {}", word.hostname)
-        }
-    };
-    let what = format!("{what}: {}", trouble.what);
-    fault(Code::Unreachable, "crm", what, todo)
 }
 
 /// Judges the journal by what the state has stored of it; a state made for this check has nothing.
@@ -256,7 +223,6 @@ pub(crate) fn judge(
             let todo = "give --crm-url the host's address, without a path";
             fault(Code::Configuration, "crm", what, todo)
         }
-        ApiError::NotPermitted => not_reached(error.to_string()),
         ApiError::NotConnected(why) => not_reached(why),
         ApiError::Lost(why) => not_reached(format!("{address}: {why}")),
         ApiError::TlsRefused(why) => {

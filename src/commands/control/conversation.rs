@@ -6,7 +6,6 @@ use crate::{Failure, OrFail as _, Result, print};
 use callbridge_admin::socket::{AnswerRequest, Replies};
 use callbridge_admin::state_access::{Access, ask_or_open};
 use callbridge_admin::{CommandHandler, ControlReply, ControlRequest, socket, user};
-use callbridge_intake::owners::Owners;
 use callbridge_mapping::{Rules, people::files::Watched};
 use callbridge_model::status::{Pause, findings};
 use callbridge_model::{Code, Zone, clock, safe_cell, safe_json, safe_lines};
@@ -80,7 +79,6 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHan
     Ok(CommandHandler {
         asking: None,
         page: None,
-        owners: Owners::default(),
         files_again: BTreeMap::new(),
         zone,
         field_list_wrapper: None,

@@ -20,9 +20,7 @@ pub(crate) mod status;
 use crate::Result;
 use crate::config::Asking;
 use callbridge_admin::ControlRequest;
-use callbridge_model::{Zone, safe};
-use conversation::{json_line, list_items, print_items};
-use serde_json::Value;
+use conversation::{json_line, list_items};
 
 /// Asks, and prints the answers as the command of this request does. `shutdown` ends what follows.
 ///
@@ -54,38 +52,7 @@ pub(crate) async fn ask(
         | ControlRequest::LeadGiven => lead::given(request, at).await,
         ControlRequest::Missed { .. } => lead::missed(request, csv, at).await,
         ControlRequest::PageLink { .. } => page::link(request, at).await,
-        ControlRequest::FleetOwner { .. } => owner(request, at).await,
-        ControlRequest::ForwardAgain { .. } => forward_again(request, at).await,
         // Asked by commands that do more than print the answer.
         _ => list_items(at, request, None, |item, _| json_line(item)).await,
     }
-}
-
-/// Runs `fleet owner`: hands the PBX over to another user of the broker.
-///
-/// # Errors
-/// 69 without daemon and state.
-pub(crate) async fn owner(ask: ControlRequest, at: &Asking) -> Result<()> {
-    let text = |item: &Value, _: &Zone| {
-        let text = |name: &str| safe(item[name].as_str().unwrap_or("nobody"));
-        let (pbx, user, before) = (text("pbx"), text("user"), text("before"));
-        format!(
-            "{pbx} belongs to the broker's user {user} (before: {before}); what was refused until \
-             now is read again by `callbridge dead retry --reason unreadable`"
-        )
-    };
-    print_items(at, ask, None, text).await
-}
-
-/// Publishes again what was forwarded since then.
-///
-/// # Errors
-/// 69 without daemon and state.
-pub(crate) async fn forward_again(ask: ControlRequest, at: &Asking) -> Result<()> {
-    let text = |item: &Value, zone: &Zone| {
-        let moment = |name: &str| zone.second(item[name].as_i64().unwrap_or_default());
-        let (since, until) = (moment("since"), moment("until"));
-        format!("what was forwarded from {since} to {until} is published again by the daemon")
-    };
-    print_items(at, ask, None, text).await
 }

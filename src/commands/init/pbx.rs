@@ -10,7 +10,7 @@ use callbridge_model::{Code, Secret};
 use callbridge_setup::proposal::{ProposedEndpoint, propose_switch};
 use callbridge_setup::question::{SetupQuestion, is_event_socket, source_url};
 use callbridge_setup::{local_conf, snippet};
-use callbridge_source::{StreamReading, Transport};
+use callbridge_source::Transport;
 
 /// The PBX as its accounts and files have shown it.
 #[derive(Default)]
@@ -100,7 +100,7 @@ async fn try_sources(config: &Config) -> Result<(ShownPbx, Vec<CheckFinding>)> {
                 shown.user.clone_from(user);
             }
         }
-        let source = source_of(0, flag, None, &StreamReading::default());
+        let source = source_of(0, flag, None);
         if let Ok(Some(facts)) = source.survey_switch().await {
             shown.switch.extend(propose_switch(&facts));
         }

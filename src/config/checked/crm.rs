@@ -22,11 +22,8 @@ pub(super) fn check(
     let needed = checking.needs && !dry_run;
     let faults = &mut checking.faults;
     let url = flags.crm_url.as_deref();
-    let forwards = flags.forward.is_some();
-    let words = "is missing: give the CRM's address, --forward, or --dry-run";
-    faults.add_if(needed && url.is_none() && !forwards, "--crm-url", words);
-    let words = "stands in place of --crm-url: keep one";
-    faults.add_if(url.is_some() && forwards, "--forward", words);
+    let words = "is missing: give the CRM's address, or --dry-run";
+    faults.add_if(needed && url.is_none(), "--crm-url", words);
     let own = url.and_then(|text| address(text, "--crm-url", faults));
     let auth = flags.auth_url.as_deref();
     let auth = auth.and_then(|text| address(text, "--auth-url", faults));
@@ -37,7 +34,7 @@ pub(super) fn check(
     let words = "would be given the token in clear: with an http:// --crm-url no proxy is used";
     faults.add_if(in_clear, "--crm-proxy", words);
     let token_file = faults.read("--token-file", &flags.token_file, values::path);
-    let tokens = (needed && !forwards, connected);
+    let tokens = (needed, connected);
     let token = token(flags, token_file.as_deref(), tokens, checking);
     let faults = &mut checking.faults;
     let ca_file = faults.read("--crm-ca-file", &flags.crm_ca_file, values::path);

@@ -22,12 +22,10 @@ pub(crate) mod typed;
 mod webhooks;
 
 use crate::config::Faults;
-use crate::config::flags::Flags;
 use crate::privilege::{Held, Needs};
 use crate::values;
 use callbridge_asterisk::CsvColumns;
 use callbridge_crm::{Address, FieldNames, Setup};
-use callbridge_fleet::lease::queue;
 use callbridge_intake::machine::Unknown;
 use callbridge_leads::lead_field;
 use callbridge_mapping::{Rules, Trunk};
@@ -35,7 +33,7 @@ use callbridge_model::SecretPlace;
 use callbridge_oauth::{shown_once, store};
 use callbridge_ops::log::Logging;
 use callbridge_sender::rate::Rate;
-use callbridge_source::{BrokerUrl, SourceUrl, StreamReading, url::QueueSource};
+use callbridge_source::{BrokerUrl, SourceUrl};
 use callbridge_webhook::tls::Certificate;
 pub(crate) use connect::check as connect;
 pub(crate) use crm::TokenFrom;
@@ -62,8 +60,7 @@ pub struct Config {
     pub rules: Rules,
     /// The flag `--lead-directory`: the CRM's leads are read for the rule `directory`.
     pub lead_directory: bool,
-    /// The CRM that calls are sent to; `None` in `explain` and dry runs without `--crm-url`, and
-    /// with `--forward`.
+    /// The CRM that calls are sent to; `None` in `explain` and dry runs without `--crm-url`.
     pub crm: Option<Crm>,
     /// The receiver of the CRM's events; `None` without `--webhook-listen`.
     pub webhooks: Option<Webhooks>,
@@ -81,14 +78,6 @@ pub struct Config {
     pub notify: Option<callbridge_ops::notify::Settings>,
     /// The queue of `--dead-letter-queue`, to which dead letters are published.
     pub dead_letters: Option<BrokerTarget>,
-    /// The stream of `--forward`, to which calls are published in place of a CRM.
-    pub forward: Option<BrokerTarget>,
-    /// `--standby`: the lease that decides who sends.
-    pub standby: Option<String>,
-    /// The first place and the passed-over messages of streams: `--stream-from`, `--stream-skip`.
-    pub streams: StreamReading,
-    /// The broker's user of each PBX that `--pbx-owner` names.
-    pub pbx_owners: BTreeMap<String, String>,
     pub log: Logging,
     /// The flag `--rebind`: the state moves to another address of the CRM, or another company.
     pub rebind: bool,
@@ -167,7 +156,7 @@ pub struct Webhooks {
     pub installations: BTreeMap<String, SecretPlace>,
 }
 
-/// `--dead-letter-queue` or `--forward`, and its secret.
+/// `--dead-letter-queue`, and its secret.
 #[derive(Clone, Debug)]
 pub struct BrokerTarget {
     pub url: BrokerUrl,
@@ -194,8 +183,11 @@ impl Config {
         all.extend(passwords.map(|it| ("the page".to_owned(), it)));
         let lookup = self.lookup.iter().flat_map(|it| &it.secret);
         all.extend(lookup.map(|it| ("the look-up".to_owned(), it)));
-        let published = self.dead_letters.iter().chain(&self.forward);
-        all.extend(published.map(|it| (it.url.public(), &it.secret)));
+        all.extend(
+            self.dead_letters
+                .iter()
+                .map(|it| (it.url.public(), &it.secret)),
+        );
         all
     }
 
@@ -219,8 +211,7 @@ impl Config {
         }
         all.extend(self.page.iter_mut().flat_map(|it| &mut it.passwords));
         all.extend(self.lookup.iter_mut().flat_map(|it| &mut it.secret));
-        let published = self.dead_letters.iter_mut().chain(&mut self.forward);
-        all.extend(published.map(|it| &mut it.secret));
+        all.extend(self.dead_letters.iter_mut().map(|it| &mut it.secret));
         Needs {
             state: self.state.as_mut(),
             secrets: all,
@@ -249,45 +240,6 @@ impl Config {
         all.sort();
         all.dedup();
         all
-    }
-}
-
-/// The name of the lease's queue, and whether all is there that a standby needs.
-pub(super) fn standby(
-    flags: &Flags,
-    sources: &[SourceConfig],
-    crm: Option<&Crm>,
-    faults: &mut Faults,
-) -> Option<String> {
-    const FLAG: &str = "--standby";
-    let name = faults.read(FLAG, &flags.crm.standby, queue::name)?;
-    let words = "is a sender's: a collector forwards the calls of its own PBX; remove it";
-    faults.add_if(flags.crm.forward.is_some(), FLAG, words);
-    let words = "cannot be used with --dry-run: it would hold the lease and send nothing; remove \
-                 one of them";
-    faults.add_if(flags.operation.dry_run, FLAG, words);
-    let is_of_stream = sources.iter().any(|source| stream(source).is_some());
-    let words = "needs calls that each machine can read: --source \
-                 'amqp://USER@HOST/VHOST?stream=S&format=call'";
-    faults.add_if(!is_of_stream, FLAG, words);
-    let token = crm.and_then(|it| it.token.as_ref());
-    let words = "the state folder holds a connection by consent, whose refresh tokens belong to \
-                 one machine alone: end it with `callbridge disconnect`, and give --token-file or \
-                 --token-command on each";
-    faults.add_if(matches!(token, Some(TokenFrom::Connection)), FLAG, words);
-    Some(name)
-}
-
-fn stream(source: &SourceConfig) -> Option<&QueueSource> {
-    source.url.stream_of_calls()
-}
-
-impl Config {
-    /// The name of the lease, and the stream whose broker keeps it.
-    pub(crate) fn lease(&self) -> Option<(&str, &SourceConfig, &QueueSource)> {
-        let name = self.standby.as_deref()?;
-        let mut all = self.sources.iter();
-        all.find_map(|source| stream(source).map(|queue| (name, source, queue)))
     }
 }
 

@@ -44,7 +44,6 @@ pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Chec
         trunks,
         without_trunk: (!no_messages).then_some(defaults),
         require_employee: of_trunks.require_employee,
-        forwards: flags.crm.forward.is_some(),
         ..Rules::default()
     }
 }

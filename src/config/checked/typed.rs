@@ -1,18 +1,18 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
-use super::{BrokerTarget, Config, crm, lookup, page, sources, standby, trunks, webhooks};
-use crate::config::flags::{CallFlags, Flags, LogFlags, OperationFlags, SourceFlags};
+use super::{BrokerTarget, Config, crm, lookup, page, sources, trunks, webhooks};
+use crate::config::flags::{CallFlags, Flags, LogFlags, OperationFlags};
 use crate::config::{Faults, arguments};
 use crate::values;
 use callbridge_admin::socket;
 use callbridge_mapping::Rules;
 use callbridge_model::{Environment, SecretKind, SecretPlace};
 use callbridge_ops::log::Logging;
-use callbridge_source::{BrokerUrl, StreamReading, url::UrlFault};
+use callbridge_source::{BrokerUrl, url::UrlFault};
 use jiff::tz::TimeZone;
 use std::{
-    collections::BTreeMap, os::unix::fs::FileTypeExt as _, os::unix::net::UnixStream, path::Path,
-    path::PathBuf, time::Duration,
+    os::unix::fs::FileTypeExt as _, os::unix::net::UnixStream, path::Path, path::PathBuf,
+    time::Duration,
 };
 use tracing::Level;
 
@@ -94,7 +94,6 @@ impl<'a> Checking<'a> {
         sources::named_pbx(derived_pbx.as_ref(), state.as_deref(), &mut it.faults);
         // The faults of these are told in their order here.
         let letters = operation.dead_letter_queue.as_deref().map(BrokerUrl::queue);
-        let forward = flags.crm.forward.as_deref().map(BrokerUrl::stream);
         let config = Config {
             pbx_id: flags.sources.pbx_id.clone(),
             derived_pbx,
@@ -110,10 +109,6 @@ impl<'a> Checking<'a> {
             listen,
             dead_letters: it.broker("--dead-letter-queue", SecretKind::DeadLetter, letters),
             notify: notify(operation, &mut it.faults),
-            forward: it.broker("--forward", SecretKind::Amqp, forward),
-            standby: standby(&flags, &sources, crm.as_ref(), &mut it.faults),
-            streams: streams(&flags.sources, &zone, &mut it.faults),
-            pbx_owners: pbx_owners(&flags.sources, &mut it.faults),
             log: logging(&flags.log, &mut it.faults),
             unread_variables: unread_variables(it.environment, &mut it.faults),
             sources,
@@ -214,33 +209,6 @@ pub(crate) fn state_folder(
     let home = environment.path("HOME");
     let home = home.ok_or("is missing, and there is no $HOME to keep it in")?;
     Ok(home.join(".local/state/callbridge"))
-}
-
-/// Reads `--stream-from` and `--stream-skip`, dates in this zone.
-fn streams(flags: &SourceFlags, zone: &TimeZone, faults: &mut Faults) -> StreamReading {
-    let from = |text: &str| values::stream_from(text, zone);
-    let from = faults.read("--stream-from", &flags.stream_from, from);
-    let skip = flags.stream_skip.iter();
-    let skip = skip.filter_map(|text| faults.take("--stream-skip", values::stream_skip(text)));
-    StreamReading {
-        skip: skip.collect(),
-        from: from.unwrap_or_default(),
-    }
-}
-
-/// Reads `--pbx-owner`; a PBX that is given to two users is a fault.
-fn pbx_owners(flags: &SourceFlags, faults: &mut Faults) -> BTreeMap<String, String> {
-    let mut owners = BTreeMap::new();
-    for text in &flags.pbx_owner {
-        let read = faults.take("--pbx-owner", values::pbx_owner(text));
-        let Some((pbx, user)) = read else { continue };
-        let before = owners.insert(pbx.clone(), user.clone());
-        if let Some(before) = before.filter(|before| *before != user) {
-            let words = format!("PBX {pbx} is given to {before} and to {user}: it has one owner");
-            faults.add("--pbx-owner", words);
-        }
-    }
-    owners
 }
 
 /// The flags about logs, checked.

@@ -144,7 +144,7 @@ fn live(mut steps: Vec<(EventTime, Step<'_>)>, seconds: u64) -> Stored {
                     arrived: at,
                     bytes: bytes.to_vec().into(),
                     position: None,
-                    publisher: None,
+                    content_type: None,
                     details: None,
                 };
                 let known = &stored.known;

@@ -44,7 +44,7 @@ impl State {
                 file: None,
                 why: "the message names no event".to_owned(),
                 at: EventTime::from_seconds(1_795_151_317),
-                by: None,
+                content_type: None,
             })
         };
         self.handle

@@ -1,9 +1,8 @@
 //! What the system does with a connection to the CRM.
 
-use super::client::{http, serve};
 use callbridge_crm::Timeouts;
 use callbridge_crm::{Address, Client, Request, Setup};
-use callbridge_model::{Permit, Secret};
+use callbridge_model::Secret;
 use rustix::net::{getpeername, sockopt};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use std::net::SocketAddr;
@@ -46,30 +45,4 @@ async fn what_was_written_is_given_up_by_the_system_when_its_request_is() {
     };
     assert_eq!(user_timeout(addr), Some(17_000));
     drop((accepted, sending));
-}
-
-/// Whether a machine without leave to send takes the service for reached by this answer.
-async fn is_reached(answer: Vec<u8>) -> bool {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut server = serve(answer).await;
-    let address = Address::parse(&format!("http://{}", server.addr)).expect("an address");
-    let setup = Setup {
-        permit: Permit::withheld(),
-        ..Setup::new(address)
-    };
-    let reached = Client::reach(&setup).await;
-    let asked = server.asked.recv().await.expect("it was asked");
-    let asked = asked.to_lowercase();
-    assert!(asked.starts_with("get /v1/open-api/token/info "), "{asked}");
-    assert!(!asked.contains("token:"), "{asked}");
-    reached.is_ok()
-}
-
-#[tokio::test]
-async fn the_service_is_reached_where_its_own_401_answers_and_no_gateway_s() {
-    let own = r#"{"data":null,"message":"Invalid or expired Open API token","accept":false}"#;
-    assert!(is_reached(http("401 Unauthorized", "", own)).await);
-    assert!(!is_reached(http("401 Unauthorized", "", "<html>log in</html>")).await);
-    assert!(!is_reached(http("503 Service Unavailable", "", own)).await);
-    assert!(!is_reached(http("200 OK", "", own)).await);
 }

@@ -56,7 +56,6 @@ impl Work {
             },
             request_times: Box::new(|_| {}),
             questions: asking().1,
-            lease: None,
         };
         let (shown, status) = watch::channel(SenderStatus::default());
         let (stop, stopped) = oneshot::channel::<()>();

@@ -71,7 +71,6 @@ impl Place {
         let tally = Arc::new(Tally::new());
         let receiver = Arc::new(Receiver {
             spool: spool.clone(),
-            stream: None,
             secrets,
             country: None,
             clock_right_from: EventTime::from_seconds(0),

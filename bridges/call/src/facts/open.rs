@@ -463,7 +463,7 @@ mod stored {
             FactKind::Monitors { .. } => 14,
             FactKind::HangupRequested => 15,
         };
-        let golden = include_str!("../../tests/golden/open-call.6.json");
+        let golden = include_str!("../../tests/golden/open-call.json");
         let call: OpenCall = serde_json::from_str(golden).expect("an open call");
         let facts = call.legs.values().flat_map(|leg| &leg.facts);
         let mut seen = [false; KINDS];

@@ -1,7 +1,7 @@
 //! A message to a call.
 
 use super::field::{self, MessageField};
-use super::{MessageKind, VERSION, newer_words};
+use super::{VERSION, newer_version, version_problem};
 use callbridge_call::{
     Direction, EventTime, Extension, FinishedCall, GivenIds, Linkedid, RawNumber, ReportedCall,
     WrongCall,
@@ -20,9 +20,8 @@ const FAULTS_MAX: usize = 5;
 /// # Errors
 /// Each field that is wrong, and what it may be.
 pub fn read(bytes: &[u8], content_type: Option<&str>) -> Result<ReportedCall, WrongCall> {
-    let fault = |it| MessageKind::Call.version_fault(it);
-    if let Some(words) = content_type.and_then(fault) {
-        return Err(unnamed(words));
+    if let Some(problem) = content_type.and_then(version_problem) {
+        return Err(unnamed(problem));
     }
     let fields = fields(bytes).map_err(|broken| unnamed(broken.to_string()))?;
     let mut reading = MessageReading {
@@ -73,7 +72,7 @@ impl MessageReading<'_> {
     fn version(&mut self) {
         match self.fields.get(&MessageField::Version).map(Value::as_u64) {
             None | Some(Some(VERSION)) => {}
-            Some(Some(newer)) if newer > VERSION => self.faults.push(newer_words(newer)),
+            Some(Some(newer)) if newer > VERSION => self.faults.push(newer_version(newer)),
             Some(_) => self.wrong(MessageField::Version, "there is no such version"),
         }
     }

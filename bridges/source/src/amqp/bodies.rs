@@ -63,14 +63,6 @@ impl Bodies {
         })
     }
 
-    /// All that was held was thrown away.
-    pub(super) fn cleared(&self) {
-        self.freed(|held| {
-            held.bytes = 0;
-            held.cut.clear();
-        });
-    }
-
     /// Makes room by `free`, and wakes the line, which may wait for it.
     fn freed<T>(&self, free: impl FnOnce(&mut Held) -> T) -> T {
         let mut held = self.held.lock();
@@ -329,8 +321,6 @@ mod tests {
         assert!(bodies.has_room(line));
         cutter.cut(&message(1, &[7; 9], 8), &mut stays);
         assert!(!bodies.has_room(line));
-        bodies.cleared();
-        assert!(bodies.has_room(line));
     }
 
     proptest! {

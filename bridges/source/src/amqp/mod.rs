@@ -2,38 +2,32 @@
 //!
 //! What is not acknowledged when the line ends, for whatever reason, the broker gives again.
 
-pub mod attached;
 mod bodies;
 mod connect;
 pub mod publish;
-mod stream;
 mod tags;
 mod words;
 
 pub use connect::Login;
-pub use stream::{
-    arguments as stream_arguments, place as stream_place, publisher as stream_publisher,
-};
 pub use words::{ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED};
-pub use words::{declare_command, declare_stream_command, reply, route_commands};
+pub use words::{declare_command, reply};
 
 use crate::{
-    Access, Context, Error, FrameContent, Item, Position, QueueSource, RecordDetails, Stop,
-    StreamFrom, StreamPosition, Target, VerdictReader, item::KEPT_BYTES, verdict::PendingVerdicts,
+    Access, Context, Error, FrameContent, QueueSource, RecordDetails, Stop, Target, VerdictReader,
+    item::KEPT_BYTES, verdict::PendingVerdicts,
 };
-use attached::{Attached, Message, PROOF_WITHIN, PROOF_WITHIN_MOST};
 use bodies::Bodies;
 use callbridge_formats::MESSAGE_BYTES_MAX;
 use futures_util::StreamExt;
 use lapin::options::{
     BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions,
-    QueueBindOptions,
+    QueueBindOptions, QueueDeclareOptions,
 };
 use lapin::types::{AMQPValue, FieldTable, ShortString};
-use lapin::{Channel, Connection, message::Delivery};
+use lapin::{Channel, Connection, Queue, message::Delivery};
+use smol_str::SmolStr;
 use std::time::Duration;
 use tags::Tags;
-use tokio::time::{Instant, sleep_until};
 
 const CONSUMER: &str = "callbridge";
 /// Most bytes of messages that were not taken yet: lapin holds them whole.
@@ -42,27 +36,15 @@ const HELD_BYTES_MAX: u64 = 16 << 20;
 /// The consumer of one queue.
 pub(crate) struct Consumer<'a> {
     source: &'a QueueSource,
-    /// The last message of a stream that was given to the ring; `None` before the first, and for a
-    /// queue.
-    place: Option<StreamPosition>,
-    /// The stream is another one than was read: it begins with its first message, wherever else
-    /// the reading of a stream begins.
-    is_replaced: bool,
     verdicts: VerdictReader,
     /// Lines so far: each one begins with the next node.
     turn: usize,
 }
 
 impl<'a> Consumer<'a> {
-    pub(crate) fn new(
-        source: &'a QueueSource,
-        start: Option<StreamPosition>,
-        verdicts: VerdictReader,
-    ) -> Self {
+    pub(crate) fn new(source: &'a QueueSource, verdicts: VerdictReader) -> Self {
         Self {
-            place: start.filter(|place| source.is_stream && place.stream == source.queue),
             source,
-            is_replaced: false,
             verdicts,
             turn: 0,
         }
@@ -89,7 +71,6 @@ impl<'a> Consumer<'a> {
         };
         let (connection, target, channel) = opened?;
         let mut session = Session {
-            attached: Attached::at(&self.source.queue, None, &[]),
             consumer: self,
             target,
             channel,
@@ -155,8 +136,6 @@ pub async fn may_read(channel: &Channel, queue: &str) -> Result<(), lapin::Error
 struct Session<'a, 'q> {
     /// The consumer whose connection this is.
     consumer: &'a mut Consumer<'q>,
-    /// State of the check that the stream is the one that was read before.
-    attached: Attached,
     target: Target,
     channel: Channel,
     bodies: Bodies,
@@ -165,69 +144,34 @@ struct Session<'a, 'q> {
 
 impl Session<'_, '_> {
     async fn run(&mut self, context: &mut Context, stop: Stop) -> Result<(), Error> {
-        let mut consumer = self.consume(context).await?;
+        let mut consumer = self.consume().await?;
         context.line.up(false).await?;
-        let mut begun = Instant::now();
-        let mut came = begun;
         loop {
-            let (mut replaced, mut again) = (None, false);
-            // Each delivery moves it, though it is not the awaited one.
-            let proof_due = (came + PROOF_WITHIN).min(begun + PROOF_WITHIN_MOST);
             tokio::select! {
                 delivery = consumer.next() => {
-                    came = Instant::now();
                     let delivery = self.delivered(delivery)?;
-                    replaced = tokio::select! {
-                        took = self.take(context, delivery) => took?,
-                        () = stop.requested() => continue,
-                    };
+                    tokio::select! {
+                        given = self.give(context, delivery) => given?,
+                        () = stop.requested() => {}
+                    }
                 }
                 judged = self.consumer.verdicts.next() => self.answer(&judged).await?,
-                () = sleep_until(proof_due), if self.attached.is_unproved() => {
-                    replaced = Some(self.attached.overdue());
-                }
-                () = sleep_until(came + stream::QUIET_MAX), if self.consumer.source.is_stream => {
-                    again = true;
-                }
                 () = self.consumer.verdicts.paused(true) => return Err(Error::Paused),
                 () = stop.requested() => return self.drain(context).await,
-            }
-            if let Some(why) = replaced {
-                context.line.report(Item::Replaced { why }).await?;
-                (self.consumer.place, self.consumer.is_replaced) = (None, true);
-                again = true;
-            }
-            if again {
-                // From the last message that was taken. A consumer on a node that was cut from the
-                // others may get nothing any more, for ever and without a word, when all is well
-                // again (RabbitMQ 3.10): a quiet stream and a deaf consumer look the same.
-                self.cancel().await?;
-                self.bodies.cleared();
-                consumer = self.consume(context).await?;
-                begun = Instant::now();
-                came = begun;
             }
         }
     }
 
-    /// Begins to consume: a stream at the message that was taken last, which shows whether it is
-    /// the stream that was read.
-    async fn consume(&mut self, context: &Context) -> Result<lapin::Consumer, Error> {
-        let settings = &context.access.settings;
-        let (name, place) = (&self.consumer.source.queue, self.consumer.place.as_ref());
-        self.attached = Attached::at(name, place, &settings.streams.skip);
-        let arguments = match (self.consumer.source.is_stream, self.consumer.is_replaced) {
-            (false, _) => FieldTable::default(),
-            (true, true) => stream::from(self.attached.first, StreamFrom::First),
-            (true, false) => stream::from(self.attached.first, settings.streams.from),
-        };
+    async fn consume(&self) -> Result<lapin::Consumer, Error> {
         let options = BasicConsumeOptions {
-            exclusive: !self.consumer.source.is_stream,
+            exclusive: true,
             ..BasicConsumeOptions::default()
         };
-        let queue = ShortString::from(name.clone());
-        let channel = &self.channel;
-        let consumed = channel.basic_consume(queue, CONSUMER.into(), options, arguments);
+        let queue = ShortString::from(self.consumer.source.queue.clone());
+        let arguments = FieldTable::default();
+        let consumed = self
+            .channel
+            .basic_consume(queue, CONSUMER.into(), options, arguments);
         let refused = |error| words::consuming(&self.target, self.consumer.source, &error);
         let consumed = async { consumed.await.map_err(refused) };
         self.target.in_time(consumed).await
@@ -257,57 +201,19 @@ impl Session<'_, '_> {
         delivery.map_err(|error| self.lost(&error))
     }
 
-    /// Takes one message; why the stream is not the one that was read, if it shows that. What a
-    /// stream gives once more, or what is to be skipped, is acknowledged alone.
-    async fn take(
-        &mut self,
-        context: &mut Context,
-        mut delivery: Delivery,
-    ) -> Result<Option<String>, Error> {
+    /// Gives one message to the ring. While there is no room, verdicts are still answered: the
+    /// intake may be waiting for nothing else.
+    async fn give(&mut self, context: &mut Context, mut delivery: Delivery) -> Result<(), Error> {
         let cut_from = self.bodies.taken(delivery.data.len());
         if delivery.data.len() > MESSAGE_BYTES_MAX {
             delivery.data.truncate(KEPT_BYTES);
         }
-        if !self.consumer.source.is_stream {
-            self.give(context, delivery, None, cut_from).await?;
-            return Ok(None);
-        }
-        let (queue, properties) = (&self.consumer.source.queue, &delivery.properties);
-        let place = stream::place(queue, properties, &delivery.data).ok_or_else(|| {
-            let words = "a message of the stream says no offset: is it a stream?";
-            self.target.not_that(words.to_owned())
-        })?;
-        let last = self.consumer.place.as_ref().map(|last| last.offset);
-        let skips = &context.access.settings.streams.skip;
-        match self.attached.came(&place, last) {
-            Message::Replaced(why) => return Ok(Some(why)),
-            Message::New if skips.iter().any(|it| it.is_of(queue, place.offset)) => {
-                let (source, offset) = (queue.as_str(), place.offset);
-                tracing::warn!(source, offset, "--stream-skip: it is not read");
-            }
-            Message::New => {
-                self.give(context, delivery, Some(place), cut_from).await?;
-                return Ok(None);
-            }
-            Message::Known => {}
-        }
-        self.acknowledge(delivery.delivery_tag, false).await?;
-        Ok(None)
-    }
-
-    /// Gives one message to the ring. While there is no room, verdicts are still answered: the
-    /// intake may be waiting for nothing else.
-    async fn give(
-        &mut self,
-        context: &mut Context,
-        delivery: Delivery,
-        place: Option<StreamPosition>,
-        cut_from: Option<u64>,
-    ) -> Result<(), Error> {
         let bytes = bytes::Bytes::from(delivery.data);
-        let whole_calls = self.consumer.source.format.carries_whole_calls();
-        let (properties, login) = (&delivery.properties, &self.consumer.source.broker.user);
-        let publisher = whole_calls.then(|| Box::new(stream::publisher(properties, login)));
+        let mut content_type = None;
+        if self.consumer.source.format.carries_whole_calls() {
+            let property = delivery.properties.content_type().as_ref();
+            content_type = property.map(|text| SmolStr::from(text.as_str()));
+        }
         let details = cut_from.map(|length| {
             Box::new(RecordDetails {
                 cut_from: Some(length),
@@ -316,17 +222,14 @@ impl Session<'_, '_> {
         });
         let mut giving = std::pin::pin!(context.line.give(FrameContent {
             bytes,
-            position: place.clone().map(Position::Stream),
-            publisher,
+            position: None,
+            content_type,
             details,
         }));
         loop {
             tokio::select! {
                 seq = &mut giving => {
                     self.tags.outstanding.insert(seq?, delivery.delivery_tag);
-                    if place.is_some() {
-                        self.consumer.place = place;
-                    }
                     return Ok(());
                 }
                 judged = self.consumer.verdicts.next() => self.answer(&judged).await?,
@@ -353,24 +256,17 @@ impl Session<'_, '_> {
     async fn answer(&mut self, judged: &PendingVerdicts) -> Result<(), Error> {
         let (rejected, ack_through) = self.tags.judged(judged);
         for tag in rejected {
-            if self.consumer.source.is_stream {
-                // A stream keeps what is in it: there is nothing to be rejected.
-                self.acknowledge(tag, false).await?;
-            } else {
-                // Kept by us: not again, and to the queue's dead-letter exchange.
-                let options = BasicRejectOptions { requeue: false };
-                self.soon(self.channel.basic_reject(tag, options)).await?;
-            }
+            // Kept by us: not again, and to the queue's dead-letter exchange.
+            let options = BasicRejectOptions { requeue: false };
+            self.soon(self.channel.basic_reject(tag, options)).await?;
         }
         match ack_through {
-            Some(tag) => self.acknowledge(tag, true).await,
+            Some(tag) => {
+                let through = BasicAckOptions { multiple: true };
+                self.soon(self.channel.basic_ack(tag, through)).await
+            }
             None => Ok(()),
         }
-    }
-
-    async fn acknowledge(&self, tag: u64, multiple: bool) -> Result<(), Error> {
-        let acknowledged = self.channel.basic_ack(tag, BasicAckOptions { multiple });
-        self.soon(acknowledged).await
     }
 
     /// Awaits the outcome of a method within the target's time limit: a broker that died in that
@@ -395,7 +291,7 @@ async fn open(
     let opening = async {
         let (channel, consumers) = queue(&connection, &target, source).await?;
         // A quorum queue takes an exclusive consumer and lets others in beside it.
-        if consumers > 0 && !source.is_stream {
+        if consumers > 0 {
             return Err(words::occupied(&target, source, "it is consumed already"));
         }
         let qos = channel.basic_qos(prefetch, BasicQosOptions::default());
@@ -423,17 +319,12 @@ async fn queue(
     let name = || ShortString::from(source.queue.clone());
     let mut channel = connection.create_channel().await.map_err(lost)?;
     let mut consumers = 0;
-    match stream::find(&channel, &source.queue).await {
+    match find(&channel, &source.queue).await {
         Ok(found) => consumers = found.consumer_count(),
         Err(error) if source.declare && words::is_not_found(&error) => {
             // The refusal has closed the channel.
             channel = connection.create_channel().await.map_err(lost)?;
-            let arguments = match source.is_stream {
-                true => stream::arguments(stream::KEPT, stream::KEPT_BYTES),
-                false => FieldTable::default(),
-            };
-            let made = stream::declare(&channel, &source.queue, arguments);
-            made.await.map_err(refused)?;
+            declare(&channel, &source.queue).await.map_err(refused)?;
         }
         Err(error) => return Err(refused(error)),
     }
@@ -447,6 +338,26 @@ async fn queue(
         }
     }
     Ok((channel, consumers))
+}
+
+/// Finds an existing queue; a refusal closes the channel.
+async fn find(channel: &Channel, name: &str) -> Result<Queue, lapin::Error> {
+    let passive = QueueDeclareOptions {
+        passive: true,
+        ..QueueDeclareOptions::default()
+    };
+    let found = channel.queue_declare(name.into(), passive, FieldTable::default());
+    found.await
+}
+
+/// Makes a durable queue; a refusal closes the channel.
+async fn declare(channel: &Channel, name: &str) -> Result<(), lapin::Error> {
+    let durable = QueueDeclareOptions {
+        durable: true,
+        ..QueueDeclareOptions::default()
+    };
+    let made = channel.queue_declare(name.into(), durable, FieldTable::default());
+    made.await.map(drop)
 }
 
 /// One of `bind=`: a routing key, or `NAME=VALUE,…` that all have to be in a message's headers.

@@ -1,11 +1,9 @@
 //! A line to a broker on which each message is confirmed: what has no confirm is published again.
 
-use super::stream::{KEPT, KEPT_BYTES, arguments, declare, find};
-use super::{Login, words};
+use super::{Login, find};
 use crate::error::Error;
 use futures_util::StreamExt as _;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
-use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Confirmation, Connection, Event, PublisherConfirm};
 use std::fmt;
 use std::time::Duration;
@@ -110,29 +108,6 @@ impl ConfirmedLine {
         })
     }
 
-    /// Makes a stream of calls that is missing.
-    ///
-    /// # Errors
-    /// The broker's words.
-    pub async fn declare_calls(&self, stream: &str) -> Result<(), lapin::Error> {
-        self.declare(stream, arguments(KEPT, KEPT_BYTES)).await
-    }
-
-    /// Makes a stream that is missing. One that is there stays as it is, whatever it keeps. What
-    /// is refused closes a channel that was opened for it alone.
-    ///
-    /// # Errors
-    /// The broker's words.
-    pub async fn declare(&self, stream: &str, arguments: FieldTable) -> Result<(), lapin::Error> {
-        match find(&self.connection.create_channel().await?, stream).await {
-            Err(error) if words::is_not_found(&error) => {
-                let channel = self.connection.create_channel().await?;
-                declare(&channel, stream, arguments).await
-            }
-            found => found.map(drop),
-        }
-    }
-
     /// Runs the line's last request and closes the line.
     ///
     /// # Errors
@@ -161,7 +136,7 @@ impl ConfirmedLine {
         self.is_open() && self.blocks.reason.borrow().is_some()
     }
 
-    /// Returns `Ok` when a queue or stream of this name exists; the check declares nothing.
+    /// Returns `Ok` when a queue of this name exists; the check declares nothing.
     ///
     /// # Errors
     /// The broker's words where it is not.
@@ -183,7 +158,7 @@ impl ConfirmedLine {
     /// # Errors
     /// The broker's reason for refusing the message.
     pub async fn may_write_body(&self, nowhere: &str, body: &[u8]) -> Result<(), lapin::Error> {
-        let sent = self.publish(None, nowhere, body, BasicProperties::default());
+        let sent = self.publish(nowhere, body, BasicProperties::default());
         sent.await?.await.map(drop)
     }
 
@@ -192,14 +167,12 @@ impl ConfirmedLine {
         self.since.elapsed()
     }
 
-    /// Sends one message to a queue or stream of this name, by way of an exchange to which it is
-    /// bound with its name as key if one is given; it is taken when it is confirmed.
+    /// Sends one message to a queue of this name; it is taken when it is confirmed.
     ///
     /// # Errors
     /// When the line is lost.
     pub async fn publish(
         &self,
-        exchange: Option<&str>,
         queue: &str,
         body: &[u8],
         properties: BasicProperties,
@@ -208,30 +181,10 @@ impl ConfirmedLine {
             mandatory: true,
             ..BasicPublishOptions::default()
         };
-        let sent = self.channel.basic_publish(
-            exchange.unwrap_or_default().into(),
-            queue.into(),
-            options,
-            body,
-            properties,
-        );
+        let sent = self
+            .channel
+            .basic_publish("".into(), queue.into(), options, body, properties);
         sent.await
-    }
-
-    /// The same, and waits for the confirm.
-    ///
-    /// # Errors
-    /// In words, when the broker has not taken it.
-    pub async fn publish_confirmed(
-        &self,
-        queue: &str,
-        body: &[u8],
-        properties: BasicProperties,
-    ) -> Result<(), String> {
-        let words = |error: lapin::Error| error.to_string();
-        let sent = self.publish(None, queue, body, properties).await;
-        let confirmation = sent.map_err(words)?.await.map_err(words)?;
-        refusal(&confirmation).map_or(Ok(()), Err)
     }
 
     /// Returns `true` while the channel counts as connected: a line that died unnoticed does so,
@@ -249,16 +202,6 @@ impl ConfirmedLine {
         let closing = self.connection.close(200, "done".into());
         let _ = timeout(Duration::from_secs(1), closing).await;
     }
-}
-
-/// Properties of a persistent message published as `user`, which the broker holds to the login: a
-/// reader of the same login believes it.
-pub fn own_properties(user: &str, content_type: String) -> BasicProperties {
-    BasicProperties::default()
-        .with_content_type(content_type.into())
-        .with_user_id(user.into())
-        .with_delivery_mode(2)
-        .with_app_id("callbridge".into())
 }
 
 /// Returns the broker's reason for not taking a message; `None` when it did. A mandatory message

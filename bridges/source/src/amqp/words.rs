@@ -1,6 +1,5 @@
 //! A broker's refusals in words: what, where, and the command that mends it.
 
-use super::stream::{KEPT, KEPT_BYTES};
 use crate::{Error, LineError, QueueSource, Target, url::Broker};
 use callbridge_call::peer_text::{peer_text, redacted_peer_text};
 use callbridge_call::shell::quoted;
@@ -81,12 +80,9 @@ pub(super) fn finding(target: &Target, source: &QueueSource, error: &lapin::Erro
             "{said}; make the exchange, or correct exchange= in the URL"
         )),
         Some((NOT_FOUND, _)) => {
-            let (kind, command) = match source.is_stream {
-                true => ("stream", declare_stream_command(vhost, queue)),
-                false => ("queue", declare_command(vhost, queue)),
-            };
+            let command = declare_command(vhost, queue);
             target.not_that(format!(
-                "there is no {kind} {queue} in virtual host {vhost}; make it: {command}, or give \
+                "there is no queue {queue} in virtual host {vhost}; make it: {command}, or give \
                  declare=yes"
             ))
         }
@@ -111,28 +107,6 @@ fn admin(vhost: &str) -> String {
 pub fn declare_command(vhost: &str, queue: &str) -> String {
     let name = quoted(&format!("name={queue}"));
     format!("{} declare queue {name} durable=true", admin(vhost))
-}
-
-/// The command that makes a stream.
-pub fn declare_stream_command(vhost: &str, stream: &str) -> String {
-    let make = declare_command(vhost, stream);
-    format!(
-        "{make} arguments='{{\"x-queue-type\":\"stream\",\"x-max-age\":\"{KEPT}\",\
-         \"x-max-length-bytes\":{KEPT_BYTES}}}'"
-    )
-}
-
-/// The commands that make an exchange, and bind a queue or stream to it with its name as key.
-pub fn route_commands(vhost: &str, exchange: &str, queue: &str) -> String {
-    let admin = admin(vhost);
-    let name = quoted(&format!("name={exchange}"));
-    let source = quoted(&format!("source={exchange}"));
-    let destination = quoted(&format!("destination={queue}"));
-    let key = quoted(&format!("routing_key={queue}"));
-    format!(
-        "{admin} declare exchange {name} type=direct && {admin} declare binding {source} \
-         {destination} {key}"
-    )
 }
 
 /// Somebody else consumes the queue.
@@ -208,11 +182,6 @@ mod tests {
         assert_eq!(
             declare_command("it's", "$(id)"),
             r"rabbitmqadmin '--vhost=it'\''s' declare queue 'name=$(id)' durable=true"
-        );
-        assert_eq!(
-            route_commands("pbx", "a;b", "calls"),
-            "rabbitmqadmin --vhost=pbx declare exchange 'name=a;b' type=direct && rabbitmqadmin \
-             --vhost=pbx declare binding 'source=a;b' destination=calls routing_key=calls"
         );
     }
 }

@@ -3,7 +3,7 @@
 
 use super::opening;
 use crate::item::{KEPT_BYTES, hash};
-use crate::{EventTime, FilePosition, FrameContent, Position, RecordDetails, url::Format};
+use crate::{EventTime, FilePosition, FrameContent, RecordDetails, url::Format};
 use bytes::Bytes;
 use callbridge_formats::{Frame, Framer, Framing};
 use smol_str::SmolStr;
@@ -60,8 +60,8 @@ impl From<FileRecord> for FrameContent {
     fn from(record: FileRecord) -> Self {
         Self {
             bytes: record.bytes,
-            position: Some(Position::File(record.position)),
-            publisher: None,
+            position: Some(record.position),
+            content_type: None,
             details: record.details,
         }
     }

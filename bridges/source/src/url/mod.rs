@@ -4,7 +4,7 @@
 //! ami://USER@HOST[:5038]      amis://USER@HOST[:5039]      AMI over TCP, over TLS
 //! esl://HOST[:8021][?clear=yes]                            FreeSWITCH's event socket
 //! ws://HOST[:80][/PATH]       wss://HOST[:443][/PATH]      AMI as JSON over a WebSocket
-//! amqp://USER@HOST[:5672][,HOST…][/VHOST]?queue=Q&format=F amqps://…[:5671]; or stream=S
+//! amqp://USER@HOST[:5672][,HOST…][/VHOST]?queue=Q&format=F amqps://…[:5671]
 //! file:///PATH?format=F[&from=end|start|DATE]
 //! ```
 //! Every URL takes `pbx=`, `secret-file=`, `ca-file=`; the broker's also `exchange=`, `bind=`,
@@ -18,7 +18,7 @@ use crate::EventTime;
 use percent_encoding::percent_decode_str;
 use std::{fmt, net::IpAddr, path::PathBuf};
 
-/// One fault of a `--source`, `--dead-letter-queue` or `--forward` URL, which is shown as it was
+/// One fault of a `--source` or `--dead-letter-queue` URL, which is shown as it was
 /// given, its password masked: what is wrong, and its cure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{url}: {words}")]
@@ -82,11 +82,8 @@ pub struct Broker {
 pub struct QueueSource {
     /// The broker that has the queue.
     pub broker: Broker,
-    /// The name of the queue or stream.
+    /// The name of the queue.
     pub queue: String,
-    /// Set for a stream (`stream=`): read from a place that is ours to keep, by any number of
-    /// readers.
-    pub is_stream: bool,
     /// Format of the queue's messages (`format=`).
     pub format: Format,
     /// Declared, durable, if it is missing (`declare=yes`).
@@ -154,7 +151,7 @@ pub enum Transport {
         /// The path to ask for.
         path: String,
     },
-    /// A queue or stream of a broker.
+    /// A queue of a broker.
     Amqp(QueueSource),
     /// A file that grows, or a folder that gets a file for each record.
     File {
@@ -223,28 +220,6 @@ impl SourceUrl {
         self.shown.split("://").next().unwrap_or_default()
     }
 
-    /// Returns the key under which the spool keeps the source's position: the URL as it was given;
-    /// of a stream, the parts that stay the same when nodes come and go.
-    pub fn place(&self) -> String {
-        match &self.transport {
-            Transport::Amqp(source) if source.is_stream => {
-                format!("stream:{}?{}", source.broker.vhost, source.queue)
-            }
-            _ => self.to_string(),
-        }
-    }
-
-    /// Returns the stream of finished calls, which others may read, too; `None` for any other
-    /// source.
-    pub fn stream_of_calls(&self) -> Option<&QueueSource> {
-        match &self.transport {
-            Transport::Amqp(source) => {
-                Some(source).filter(|it| it.is_stream && it.format.carries_whole_calls())
-            }
-            _ => None,
-        }
-    }
-
     /// Returns the endpoint that is connected to, of a broker the first; `None` for a file.
     pub const fn endpoint(&self) -> Option<&TcpEndpoint> {
         match &self.transport {
@@ -308,20 +283,14 @@ impl fmt::Display for SourceUrl {
     }
 }
 
-/// A queue or stream that is published to: `amqp://USER@HOST/VHOST?queue=Q`
-/// (`--dead-letter-queue`), `amqp://USER@H1,H2/VHOST?stream=S[&exchange=E]` (`--forward`).
+/// A queue that is published to: `amqp://USER@HOST/VHOST?queue=Q` (`--dead-letter-queue`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerUrl {
     shown: String,
     /// The broker's nodes, and the user that publishes.
     pub broker: Broker,
-    /// The name of the queue or stream.
+    /// The name of the queue.
     pub name: String,
-    /// The exchange that routes to it, with the stream's name as key (`exchange=`); the broker's
-    /// default exchange without one.
-    pub exchange: Option<String>,
-    /// Declared if it is missing (`declare=yes`).
-    pub declare: bool,
     /// The file whose first line is the secret (`secret-file=`).
     pub secret_file: Option<PathBuf>,
     /// PEM certificates that replace the system's roots (`ca-file=`).
@@ -332,12 +301,6 @@ impl BrokerUrl {
     /// Returns the URL as it was given, but for the file of its secret.
     pub fn public(&self) -> String {
         without_secret_file(&self.shown)
-    }
-
-    /// Returns the parts of a stream's URL that stay the same when nodes come and go, as
-    /// [`SourceUrl::place`].
-    pub fn place(&self) -> String {
-        format!("stream:{}?{}", self.broker.vhost, self.name)
     }
 }
 

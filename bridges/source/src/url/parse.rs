@@ -10,9 +10,6 @@ use url::Url;
 const SCHEMES: &str = "ami://, amis://, esl://, ws://, wss://, amqp://, amqps://, file:///";
 const SOURCE_EXAMPLE: &str = "for instance ami://USER@HOST:5038 or ws://HOST:8000/";
 const QUEUE_EXAMPLE: &str = "for instance amqp://USER@HOST/VHOST?queue=Q";
-const STREAM_EXAMPLE: &str = "for instance amqp://USER@HOST1,HOST2/VHOST?stream=S";
-/// Name of the default exchange in RabbitMQ's rights; in the protocol it has none.
-const DEFAULT_EXCHANGE: &str = "amq.default";
 /// Seconds between two heartbeats when the URL does not say: a dead line is found in 30.
 const HEARTBEAT: u16 = 15;
 /// A cluster has fewer nodes that a client has to know.
@@ -26,10 +23,9 @@ const AMQP_SECRET: &str = "CALLBRIDGE_AMQP_SECRET";
 const LINE_KEYS: &str = "pbx=, secret-file=, ca-file=";
 const ESL_KEYS: &str = "clear=, pbx=, secret-file=";
 const FILE_KEYS: &str = "format=, from=, pbx=, secret-file=, ca-file=";
-const AMQP_KEYS: &str = "queue=, stream=, format=, exchange=, bind=, declare=, heartbeat=, pbx=, \
+const AMQP_KEYS: &str = "queue=, format=, exchange=, bind=, declare=, heartbeat=, pbx=, \
                          secret-file=, ca-file=";
 const QUEUE_KEYS: &str = "queue=, heartbeat=, secret-file=, ca-file=";
-const STREAM_KEYS: &str = "stream=, exchange=, declare=, heartbeat=, secret-file=, ca-file=";
 
 #[rustfmt::skip]
 const FILE_FORMATS: [Format; 7] = [
@@ -101,21 +97,7 @@ impl BrokerUrl {
     pub fn queue(text: &str) -> Result<Self, Vec<UrlFault>> {
         let variable = "CALLBRIDGE_DEAD_LETTER_SECRET";
         let url = UrlReader::new(text, QUEUE_EXAMPLE)?;
-        url.written(QUEUE_KEYS, variable, |url| url.queue_or_stream().0)
-    }
-
-    /// Reads the value of one `--forward`, and opens nothing.
-    ///
-    /// # Errors
-    /// The same.
-    pub fn stream(text: &str) -> Result<Self, Vec<UrlFault>> {
-        let url = UrlReader::new(text, STREAM_EXAMPLE)?;
-        url.written(STREAM_KEYS, AMQP_SECRET, |url| {
-            let stream = url.take("stream").unwrap_or_default();
-            let cure = "name the stream that calls are forwarded to: stream=NAME";
-            url.check_name("stream", &stream, "stream=", cure);
-            stream
-        })
+        url.written(QUEUE_KEYS, variable)
     }
 }
 
@@ -362,31 +344,20 @@ impl UrlReader {
         }
     }
 
-    /// The queue's name, or the stream's and that it is one.
-    fn queue_or_stream(&mut self) -> (String, bool) {
-        let (queue, stream) = (self.take("queue"), self.take("stream"));
-        if queue.is_some() && stream.is_some() {
-            self.needless("stream=", "keep queue= or stream=, whichever it is");
-        }
-        let is_stream = stream.is_some() && queue.is_none();
-        let key = if is_stream { "stream" } else { "queue" };
-        let name = queue.or(stream).unwrap_or_default();
-        self.check_name(key, &name, "queue=", "name the durable queue: queue=NAME");
-        (name, is_stream)
-    }
-
-    fn check_name(&mut self, key: &str, name: &str, missing: &str, cure: &str) {
+    fn queue_name(&mut self) -> String {
+        let name = self.take("queue").unwrap_or_default();
         if name.is_empty() {
-            self.missing(missing, cure);
+            self.missing("queue=", "name the durable queue: queue=NAME");
         }
         if name.len() > 255 {
-            self.invalid(key, name, "a name of at most 255 bytes");
+            self.invalid("queue", &name, "a name of at most 255 bytes");
         }
+        name
     }
 
     fn queue_source(&mut self) -> Transport {
         let broker = self.broker();
-        let (queue, is_stream) = self.queue_or_stream();
+        let queue = self.queue_name();
         let format = self.format(&QUEUE_FORMATS);
         let declare = self.is_yes("declare");
         let (exchange, bind) = (self.take("exchange"), self.take("bind"));
@@ -398,14 +369,9 @@ impl UrlReader {
         if bind.is_some() && exchange.is_none() {
             self.missing("exchange=", "name what bind= binds to, or remove bind=");
         }
-        if is_stream && exchange.is_some() {
-            let cure = "a stream is published to by its name; bind it by hand where it is not";
-            self.needless("exchange=", cure);
-        }
         Transport::Amqp(QueueSource {
             broker,
             queue,
-            is_stream,
             format,
             declare,
             exchange,
@@ -413,33 +379,20 @@ impl UrlReader {
         })
     }
 
-    /// Reads the URL of a broker that is published to, to what `name` finds the name of.
-    fn written(
-        mut self,
-        known: &str,
-        variable: &str,
-        name: impl FnOnce(&mut Self) -> String,
-    ) -> Result<BrokerUrl, Vec<UrlFault>> {
+    /// Reads the URL of a queue that is published to.
+    fn written(mut self, known: &str, variable: &str) -> Result<BrokerUrl, Vec<UrlFault>> {
         if !matches!(self.url.scheme(), "amqp" | "amqps") {
             return Err(self.unknown_scheme("amqp://, amqps://"));
         }
         self.check_password(variable);
         self.read_keys(known);
-        let (broker, name) = (self.broker(), name(&mut self));
-        let declare = self.is_yes("declare");
-        let exchange = self.take("exchange").filter(|it| it != DEFAULT_EXCHANGE);
-        if exchange.is_some() && declare {
-            let cure = "nothing would bind the stream to the exchange: remove it, and make both as \
-                        deploy/rabbitmq/fleet.json has them";
-            self.needless("declare=yes together with exchange=", cure);
-        }
+        let broker = self.broker();
+        let name = self.queue_name();
         let (secret_file, ca_file) = (self.take_path("secret-file"), self.take_path("ca-file"));
         Ok(BrokerUrl {
             shown: self.checked()?,
             broker,
             name,
-            exchange,
-            declare,
             secret_file,
             ca_file,
         })

@@ -2,7 +2,7 @@
 //! tested one by one beside the follower.
 
 use crate::stage::{Stage, settings};
-use callbridge_source::{FilePosition, Item, Limits, Outage, Position};
+use callbridge_source::{FilePosition, Item, Limits, Outage};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ async fn a_file_is_read_to_its_end_told_and_followed() {
     stage.up().await;
     assert_eq!(stage.text().await, "a");
     let frame = stage.frame().await;
-    let Some(Position::File(position)) = frame.position else {
+    let Some(position) = frame.position else {
         panic!("a frame of a file has a place in it");
     };
     assert_eq!(

@@ -1,7 +1,7 @@
 //! Runs a source and takes what it tells.
 
 use callbridge_source::{
-    Bounds, Counts, EventTime, Frame, Intake, Item, Limits, Outage, Position, Secret, Settings,
+    Bounds, Counts, EventTime, FilePosition, Frame, Intake, Item, Limits, Outage, Secret, Settings,
     Source, SourceId, SourceUrl, Verdicts, ring, verdicts,
 };
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl Stage {
         url: &str,
         settings: Settings,
         limits: Limits,
-        start: Option<Position>,
+        start: Option<FilePosition>,
     ) -> Self {
         let url = SourceUrl::parse(url).unwrap_or_else(|faults| panic!("{url}: {faults:?}"));
         let secret = match &url.secret_file {

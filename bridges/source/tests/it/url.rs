@@ -60,7 +60,7 @@ fn a_password_in_the_url_is_refused_and_never_shown() {
 #[test]
 fn all_faults_are_told_at_once() {
     let url = "amqp://h/?format=cel&heartbeat=600&colour=red&bind=k";
-    let known = "amqp:// takes queue=, stream=, format=, exchange=, bind=, declare=, heartbeat=, \
+    let known = "amqp:// takes queue=, format=, exchange=, bind=, declare=, heartbeat=, \
                  pbx=, secret-file=, ca-file=";
     insta::assert_snapshot!(
         faults(url).replace(url, "URL").replace(known, "KNOWN"),
@@ -76,68 +76,28 @@ fn all_faults_are_told_at_once() {
 }
 
 #[test]
-fn a_broker_may_have_several_hosts_and_a_stream_in_place_of_a_queue() {
-    let url = "amqps://u@mq1,mq2:5673,[2001:db8::1]/v?stream=calls&format=call";
+fn broker_with_several_hosts_is_read() {
+    let url = "amqps://u@mq1,mq2:5673,[2001:db8::1]/v?queue=calls&format=call";
     let read = source(url);
-    let Transport::Amqp(stream) = &read.transport else {
+    let Transport::Amqp(queue) = &read.transport else {
         panic!("another transport");
     };
-    assert!(stream.is_stream && read.format() == Format::Call);
-    let nodes = std::iter::once(&stream.broker.endpoint).chain(&stream.broker.others);
+    assert_eq!(read.format(), Format::Call);
+    let nodes = std::iter::once(&queue.broker.endpoint).chain(&queue.broker.others);
     let nodes: Vec<String> = nodes.map(ToString::to_string).collect();
     assert_eq!(nodes, ["mq1:5671", "mq2:5673", "[2001:db8::1]:5671"]);
-    assert!(stream.broker.others.iter().all(|node| node.tls));
+    assert!(queue.broker.others.iter().all(|node| node.tls));
     assert_eq!(read.to_string(), url);
-    let fewer = source("amqps://u@mq9/v?stream=calls&format=call&declare=yes");
-    assert_eq!(fewer.place(), read.place(), "whatever its nodes are called");
     for (wrong, wants) in [
         ("amqp://u@a,/v?queue=q&format=wazo", "a host is missing"),
         ("amqp://u@a,b:x/v?queue=q&format=wazo", "a host is missing"),
-        (
-            "amqp://u@a?queue=q&stream=s&format=call",
-            "stream= has no meaning",
-        ),
-        ("amqp://u@a?stream=s&format=call&pbx=x", "names its own PBX"),
+        ("amqp://u@a?queue=q&stream=s&format=call", "stream= "),
+        ("amqp://u@a?queue=q&format=call&pbx=x", "names its own PBX"),
         ("file:///calls?format=call&pbx=x", "names its own PBX"),
-        (
-            "amqp://u@a?stream=s&format=call&exchange=e&declare=yes",
-            "exchange= has no meaning",
-        ),
     ] {
         let told = faults(wrong);
         assert!(told.contains(wants), "{wrong}: {told}");
     }
-}
-
-#[test]
-fn what_calls_are_forwarded_to_is_a_stream() {
-    let url = BrokerUrl::stream("amqp://u@h1,h2/v?stream=s&declare=yes").expect("a stream");
-    assert_eq!((url.name.as_str(), url.declare), ("s", true));
-    assert_eq!(url.exchange, None);
-    let by = |text: &str| BrokerUrl::stream(text).expect("a stream").exchange;
-    assert_eq!(by("amqp://u@h/v?stream=s&exchange=e").as_deref(), Some("e"));
-    assert_eq!(by("amqp://u@h/v?stream=s&exchange=amq.default"), None);
-    assert_eq!(
-        (url.broker.others.len(), url.place().as_str()),
-        (1, "stream:v?s")
-    );
-    let told = |text: &str| {
-        let faults = BrokerUrl::stream(text).expect_err("wrong");
-        faults
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join("\n")
-    };
-    assert!(told("amqp://u@h/v?queue=s").contains("stream= is missing"));
-    let both = told("amqp://u@h/v?stream=s&exchange=e&declare=yes");
-    assert!(
-        both.contains("declare=yes together with exchange= has no meaning"),
-        "{both}"
-    );
-    assert!(told("ami://u@h").contains("give one of amqp://, amqps://"));
-    let password = told("amqp://u:word@h/v?stream=s");
-    assert!(password.contains("CALLBRIDGE_AMQP_SECRET") && !password.contains("word@"));
 }
 
 #[test]

@@ -19,11 +19,7 @@ const BEGAN_BEFORE: i64 = 3600;
 pub struct Listening {
     /// Since when each PBX has been listened to, where what was before is lost.
     pub since: BTreeMap<String, EventTime>,
-    /// PBXs whose calls come as messages.
-    #[serde(default)]
-    pub by_message: BTreeSet<String>,
-    /// Other PBXs that calls came from lately.
-    #[serde(default)]
+    /// PBXs that calls came from lately, and that have no live connection.
     pub known: BTreeSet<String>,
     /// The newest gaps of all sources, at most the 50 that the gap log keeps.
     pub gaps: Vec<SourceGap>,
@@ -33,7 +29,6 @@ impl Listening {
     /// The same of more PBXs; the gaps are those of all.
     pub fn add(&mut self, more: Self) {
         self.since.extend(more.since);
-        self.by_message.extend(more.by_message);
         self.known.extend(more.known);
         self.gaps = more.gaps;
     }
@@ -83,12 +78,6 @@ pub(crate) fn likeliest(call: &FileCall, fate: CallFate, listening: &Listening) 
     }
     let pbx = &call.asked.pbx;
     match listening.since.get(pbx) {
-        None if listening.by_message.contains(pbx) => {
-            return format!(
-                "PBX {pbx} reaches this state by messages, and none was of this call: audit it on \
-                 its collector's machine"
-            );
-        }
         None if listening.known.contains(pbx) => {}
         None => {
             return format!(

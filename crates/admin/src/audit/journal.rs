@@ -153,7 +153,6 @@ impl JournalAnswer {
             | ApiError::TimedOut
             | ApiError::Lost(..)
             | ApiError::NotConnected(..)
-            | ApiError::NotPermitted
             | ApiError::TlsRefused(..) => Self::Failed { why },
         }
     }

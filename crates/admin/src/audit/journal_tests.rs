@@ -447,7 +447,6 @@ fn what_the_crm_answers_is_told_apart_by_what_can_be_done_about_it() {
     for error in [
         ApiError::TooMany(true),
         ApiError::TimedOut,
-        ApiError::NotPermitted,
         ApiError::UNAUTHORIZED,
     ] {
         let failed = JournalAnswer::of(&error);

@@ -3,7 +3,7 @@
 //! In come the calls of the file ([`FileCall`]), the state's fate and values of each
 //! ([`AuditedFate`]), the times without a connection ([`Listening`]), and the CRM's journal of the
 //! calls that are journaled ([`JournalFindings`]). Out comes a [`Report`] that counts each call
-//! once: `file = journaled + forwarded + dead + parked + discarded + underWay + internal +
+//! once: `file = journaled + dead + parked + discarded + underWay + internal +
 //! skipped + unexplained`. Except for [`records`], the module is pure: no file, no clock.
 //!
 //! | module | what lives there |
@@ -189,7 +189,6 @@ fn place(call: &FileCall, fate: CallFate) -> Option<fn(&mut Report) -> &mut u64>
         CallFate::Stands(state) => Some(match state {
             State::Ready | State::Sending | State::Submitted => |it| &mut it.under_way,
             State::Journaled => |it| &mut it.journaled,
-            State::Forwarded => |it| &mut it.forwarded,
             State::Dead => |it| &mut it.dead,
             State::Parked => |it| &mut it.parked,
             State::Discarded => |it| &mut it.discarded,

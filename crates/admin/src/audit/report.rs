@@ -18,8 +18,6 @@ pub struct Report {
     pub file: u64,
     /// Calls that stand in the CRM's journal.
     pub journaled: u64,
-    /// Calls that were published to a stream, for another callbridge to send.
-    pub forwarded: u64,
     /// Calls that wait for a person, as dead letters.
     pub dead: u64,
     /// Calls that wait for a lead or an employee.
@@ -96,7 +94,6 @@ impl Report {
         let rows = [
             ("in the file", self.file),
             ("journaled", self.journaled),
-            ("forwarded", self.forwarded),
             ("dead", self.dead),
             ("parked", self.parked),
             ("discarded", self.discarded),

@@ -169,7 +169,6 @@ fn each_call_of_the_file_stands_once() {
     let Report {
         file,
         journaled,
-        forwarded,
         dead,
         parked,
         discarded,
@@ -185,7 +184,7 @@ fn each_call_of_the_file_stands_once() {
     assert!(changed.is_empty() && !journal.read, "{journal:?}");
     assert_eq!((journaled, under_way, internal, skipped), (2, 4, 2, 2));
     assert_eq!(unexplained.len(), 2);
-    let sum = journaled + forwarded + dead + parked + discarded + under_way + internal + skipped;
+    let sum = journaled + dead + parked + discarded + under_way + internal + skipped;
     assert_eq!(file, sum + 2);
     assert_eq!(file, 15);
 }
@@ -215,15 +214,6 @@ fn what_is_missing_gets_its_likeliest_cause() {
     );
     let never = begins(5, &Listening::default());
     assert!(never.contains("was never connected"), "{never}");
-    let by_message = Listening {
-        by_message: BTreeSet::from(["office".to_owned()]),
-        ..Listening::default()
-    };
-    let told = begins(5, &by_message);
-    assert!(
-        told.starts_with("PBX office reaches this state by messages"),
-        "{told}"
-    );
     let by_queue = Listening {
         known: BTreeSet::from(["office".to_owned()]),
         ..Listening::default()
@@ -236,7 +226,6 @@ fn what_is_missing_gets_its_likeliest_cause() {
         from: T0 + 100,
         to: T0 + 200,
         filled: false,
-        why: None,
     });
     let in_it = begins(150, &gaps);
     assert_eq!(in_it, "a gap of ami://a@pbx that nothing has filled");
@@ -269,7 +258,6 @@ fn the_report_reads_for_scripts_and_for_people() {
         @r#"
     {"file":2,
     "journaled":1,
-    "forwarded":0,
     "dead":0,
     "parked":0,
     "discarded":0,
@@ -288,7 +276,6 @@ fn the_report_reads_for_scripts_and_for_people() {
     insta::assert_snapshot!(text, @r"
     in the file         2
     journaled           1
-    forwarded           0
     dead                0
     parked              0
     discarded           0

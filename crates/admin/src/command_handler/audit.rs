@@ -5,8 +5,8 @@ use super::{Answered, CommandHandler, ReplySender};
 use crate::audit::{JournalAnswer, Listening};
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_crm::{ApiReply, FilterPage, Request};
+use callbridge_intake::Intake;
 use callbridge_intake::gap_log::{self, GapLog};
-use callbridge_intake::{Intake, owners::OWNER_PREFIX};
 use callbridge_mapping::journal::{self, figures};
 use callbridge_model::{
     CallUuid, Outcome, clock,
@@ -121,7 +121,6 @@ impl CommandHandler {
         let act = Op::act(row, who, why, at);
         let again = Step::SendAgain {
             why: format!("{why}; sent again"),
-            generation: None,
         };
         match self.spool.write(vec![act, Op::step(row, again, at)]).await {
             Ok(_) => {
@@ -166,9 +165,7 @@ fn listening(store: &Store, calls: &[AuditedCall]) -> Result<Listening, Error> {
             let since = EventTime::from_micros(micros);
             listening.since.insert(pbx.to_owned(), since);
         }
-        if tables::meta::meta(store, &format!("{OWNER_PREFIX}{pbx}"))?.is_some() {
-            listening.by_message.insert(pbx.to_owned());
-        } else if tables::seen_calls::knows_pbx(store, pbx)? {
+        if tables::seen_calls::knows_pbx(store, pbx)? {
             listening.known.insert(pbx.to_owned());
         }
     }

@@ -255,9 +255,7 @@ fn day_of(now: EventTime, zone: &Zone) -> Option<EventTime> {
 /// Is it to be told of a call that has moved? New ones are, and those that have come to their end.
 fn is_news(call: &Listed, under_way: &mut BTreeSet<RowId>) -> bool {
     match call.state {
-        Some(State::Journaled | State::Dead | State::Parked)
-        | Some(State::Discarded | State::Forwarded)
-        | None => {
+        Some(State::Journaled | State::Dead | State::Parked | State::Discarded) | None => {
             under_way.remove(&call.id);
             true
         }

@@ -1,14 +1,10 @@
-//! Messages that could not be read: read once more by a person or after an upgrade; and PBXs that
-//! are handed to another user of the broker.
+//! Messages that could not be read are read again: for a person, or after an upgrade.
 
-use super::{Answered, CommandHandler, ReplySender};
-use crate::refusal::Refusal;
-use callbridge_intake::owners::{OWNER_PREFIX, Owners};
+use super::CommandHandler;
 use callbridge_intake::read_again::{self, RECORD_IN_FILE};
 use callbridge_mapping::journal;
 use callbridge_model::{Outcome, Reason, clock};
 use callbridge_spool::{Error, Finished, Letter, LetterFilter, Op, RowId, Step, Store, tables};
-use serde_json::json;
 use std::sync::Arc;
 
 /// Letters of a newer version that are looked at together.
@@ -69,15 +65,7 @@ impl CommandHandler {
         let mut call = reported.call.clone();
         call.live = false;
         let judged = journal::judge(&call, &reported.pbx, &self.rules, &self.people(), now);
-        let (uuid, record) = (judged.record.uuid, judged.record.clone());
-        let asked = self.spool.read(move |store| {
-            let may = read_again::may_report(store, &reported, &message)?;
-            Ok((may, read_again::rebuilt(store, &reported, uuid, &message)?))
-        });
-        let (may, remade) = asked.await?;
-        if let Err(why) = may {
-            return Ok(Err(why));
-        }
+        let record = judged.record.clone();
         let result = match judged.outcome {
             Outcome::Journal if dry_run => return Ok(Ok("would_send")),
             Outcome::Journal => "ready",
@@ -87,11 +75,15 @@ impl CommandHandler {
             Outcome::DeadLetter => "dead",
             Outcome::Internal | Outcome::Skipped => "counted",
         };
-        let mut ops = vec![Op::Finish(Box::new(Finished::new(judged, call)))];
-        ops.extend(remade);
-        ops.push(Op::act(id, who, "read again", now));
-        let by_itself = false;
-        ops.push(Op::step(id, Step::Retry { record, by_itself }, now));
+        let retry = Step::Retry {
+            record,
+            by_itself: false,
+        };
+        let ops = vec![
+            Op::Finish(Box::new(Finished::new(judged, call))),
+            Op::act(id, who, "read again", now),
+            Op::step(id, retry, now),
+        ];
         match self.spool.write(ops).await {
             Ok(_) => Ok(Ok(result)),
             Err(error @ (Error::NoRow { .. } | Error::Refused { .. })) => {
@@ -99,25 +91,6 @@ impl CommandHandler {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// The PBX belongs to another user of the broker from now on.
-    pub(super) async fn hand_over(
-        &self,
-        pbx: &str,
-        user: &str,
-        line: &mut ReplySender,
-    ) -> Answered {
-        if let Some(named) = self.owners.named_owner(pbx) {
-            let words = format!("--pbx-owner={pbx}={named} decides whose it is: change that flag");
-            return Err(Refusal::usage(words).into());
-        }
-        let before = self.spool.meta(format!("{OWNER_PREFIX}{pbx}")).await?;
-        self.spool.write(vec![Owners::op(pbx, user)]).await?;
-        self.owners.give(pbx, user);
-        tracing::info!(pbx, user, before, who = line.who, "the PBX is handed over");
-        line.item(json!({"pbx": pbx, "user": user, "before": before}))
-            .await
     }
 
     /// Reads messages again that were of a newer version than the callbridge that has kept them:

@@ -83,7 +83,7 @@ impl OneLine {
     /// The colour (SGR) of how it stands.
     pub fn colour(&self) -> &'static str {
         match self.known_state() {
-            Some(State::Journaled | State::Forwarded) => "32",
+            Some(State::Journaled) => "32",
             Some(State::Dead) => "31",
             Some(State::Parked) => "33",
             Some(State::Ready | State::Sending | State::Submitted | State::Discarded) => "36",

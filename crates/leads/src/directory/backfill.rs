@@ -184,7 +184,6 @@ impl Backfill {
                 | ApiError::Unreadable(..)
                 | ApiError::TimedOut
                 | ApiError::Lost(..)
-                | ApiError::NotPermitted
                 | ApiError::NotConnected(..)
                 | ApiError::TlsRefused(..),
             ) => {

@@ -155,7 +155,6 @@ const fn sort(error: &ApiError) -> Sort {
         | ApiError::Lost(..) => Sort::Trouble,
         ApiError::TokenRefused { .. }
         | ApiError::TooMany(..)
-        | ApiError::NotPermitted
         | ApiError::NotConnected(..)
         | ApiError::TlsRefused(..) => Sort::Stopped,
     }

@@ -120,50 +120,6 @@ fn a_trunk_that_no_flag_names_is_told_where_the_pbx_has_trunks_and_needless_wher
 }
 
 #[test]
-fn a_collector_parks_what_its_rule_finds_no_lead_for_and_without_a_rule_forwards_it() {
-    let mut call = sample::call();
-    call.variables.clear();
-    let judged = |trunk: &str, forwards| {
-        let rules = Rules {
-            forwards,
-            ..rules(&[trunk])
-        };
-        judge(&call, "pbx1", &rules, &People::default(), call.ended)
-    };
-    let parked = judged("city=PJSIP/city,lead=var:LEAD_ID", true);
-    assert_eq!(parked.reason, Some(Reason::NoLead));
-    let forwarded = judged("city=PJSIP/city", true);
-    assert_eq!(
-        (forwarded.outcome, forwarded.reason),
-        (Outcome::Journal, None)
-    );
-    assert_eq!(forwarded.record.lead_id, None);
-    let sent = judged("city=PJSIP/city", false);
-    assert_eq!(sent.reason, Some(Reason::NoLead));
-}
-
-#[test]
-fn what_a_collector_parks_for_its_employee_waits_until_there_is_one() {
-    let mut call = sample::call();
-    call.variables.clear();
-    let rules = |trunk: &str| Rules {
-        forwards: true,
-        require_employee: true,
-        ..rules(&[trunk])
-    };
-    let (people, now) = (People::default(), call.ended);
-    let (bare, listed) = (
-        rules("city=PJSIP/city"),
-        "city=PJSIP/city,employees=101:501",
-    );
-    let parked = judge(&call, "pbx1", &bare, &people, now);
-    assert_eq!(parked.reason, Some(Reason::NoEmployee));
-    let again = |rules| remap(&parked.record, &call, None, rules, &people, now);
-    assert_eq!(again(&bare).reason, Some(Reason::NoEmployee));
-    assert_eq!(again(&rules(listed)).outcome, Outcome::Journal);
-}
-
-#[test]
 fn without_a_trunk_the_flags_of_all_trunks_hold() {
     let mut bare = told();
     bare.trunk = None;

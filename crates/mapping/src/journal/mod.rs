@@ -38,9 +38,6 @@ pub struct Rules {
     pub country: Option<Country>,
     /// A call whose extension has no employee is parked (`--require-employee`).
     pub require_employee: bool,
-    /// Calls go to another callbridge (`--forward`), which may know the lead: without a lead rule
-    /// of our own none is looked for here.
-    pub forwards: bool,
 }
 
 impl Rules {
@@ -100,7 +97,7 @@ pub fn judge(
             (outcome, None, why)
         }
         None => {
-            let who = who(call, trunk, (rules, people), &record);
+            let who = who(call, trunk, people, &record);
             (record.lead_id, record.lead_from) = who.lead.clone().unzip();
             record.employee_id = who.employee_id;
             let listed = trunk.is_some_and(|trunk| trunk.employees.is_some());
@@ -220,12 +217,7 @@ struct Who {
     no_employee: Option<String>,
 }
 
-fn who(
-    call: &FinishedCall,
-    trunk: Option<&Trunk>,
-    (rules, people): (&Rules, &People),
-    record: &CallRecord,
-) -> Who {
+fn who(call: &FinishedCall, trunk: Option<&Trunk>, people: &People, record: &CallRecord) -> Who {
     let given = call.given.unwrap_or_default();
     let Some(trunk) = trunk else {
         let words = match (call.given, &call.trunk) {
@@ -265,12 +257,10 @@ fn who(
         Some(_) => format!("extension {extension} is not among the employees of {name}"),
         None => format!("extension {extension}: trunk {name} has no employees"),
     });
-    // Whoever the call is forwarded to finds its lead: no rule here does.
-    let left_to_others = rules.forwards && trunk.leads.is_empty();
     Who {
         lead,
         employee_id,
-        no_lead: no_lead.filter(|_| !left_to_others),
+        no_lead,
         no_employee,
     }
 }
@@ -374,7 +364,7 @@ pub fn remap(
     if record.client_phone.is_none() {
         record.client_phone = client_phone(call, trunk, people);
     }
-    let mut found = who(&known, trunk, (rules, people), &record);
+    let mut found = who(&known, trunk, people, &record);
     let wish = by.unwrap_or_default();
     (record.lead_id, record.lead_from) = match wish.lead {
         Some(lead) => (Some(lead), Some(BY_HAND.to_owned())),

@@ -9,7 +9,6 @@ use crate::Reason;
 use crate::status::PAUSES;
 use crate::status::other_reader::{Effect, OtherReader};
 pub use callbridge_call::shell::quoted;
-use std::collections::BTreeSet;
 
 /// A gap is pointed at for this long after its end; `status` lists it for longer.
 const GAP_SECONDS: i64 = 24 * 3600;
@@ -33,14 +32,9 @@ const FINDERS: &[Finder] = &[
     trunks,
     super::trunks::silent,
     super::trunks::without_employees,
-    super::fleet::words,
-    super::fleet::outcomes,
-    super::fleet::silent,
-    super::fleet::unreadable,
     token,
     troubles,
     gaps,
-    replaced,
     letters,
     super::outboxes::dead_letter_queue,
     super::outboxes::notify_command,
@@ -52,8 +46,6 @@ const FINDERS: &[Finder] = &[
     lead_fields,
     super::journal::fields,
     super::journal::foreign,
-    super::lease::unusable,
-    super::lease::holder_cannot_send,
     books,
 ];
 
@@ -241,7 +233,7 @@ fn troubles(status: &Status, found: &mut Vec<Todo>) {
 fn gaps(status: &Status, found: &mut Vec<Todo>) {
     let open = status.gaps.iter().filter(|gap| {
         let long = gap.to - gap.from >= GAP_SECONDS_MIN;
-        !gap.filled && gap.why.is_none() && long && status.at - gap.to <= GAP_SECONDS
+        !gap.filled && long && status.at - gap.to <= GAP_SECONDS
     });
     let (mut count, mut seconds, mut last) = (0, 0, None);
     for gap in open {
@@ -261,29 +253,6 @@ fn gaps(status: &Status, found: &mut Vec<Todo>) {
     let command = status.command("calls --today");
     let values = [count.to_string(), status.name_of(&gap.source).to_owned()];
     found.push(todo(FindingKind::Gap, what, command).with(values));
-}
-
-/// Finds a stream that is not the one that was read. The length of the span in which messages may
-/// be missing does not count: no other source has those that the stream has lost.
-fn replaced(status: &Status, found: &mut Vec<Todo>) {
-    let mut named = BTreeSet::new();
-    for gap in status.gaps.iter().rev() {
-        let recent = status.at - gap.to <= GAP_SECONDS;
-        let Some(why) = gap.why.as_deref().filter(|_| recent) else {
-            continue;
-        };
-        if !named.insert(&gap.source) {
-            continue;
-        }
-        let what = format!(
-            "{}: {why}; what was forwarded in the {} before it may be lost with the stream",
-            status.name_of(&gap.source),
-            super::seconds_in_words((gap.to - gap.from).unsigned_abs()),
-        );
-        let command = status.command("calls --today");
-        let values = [status.name_of(&gap.source).to_owned(), why.to_owned()];
-        found.push(todo(FindingKind::StreamRecreated, what, command).with(values));
-    }
 }
 
 fn letters(status: &Status, found: &mut Vec<Todo>) {

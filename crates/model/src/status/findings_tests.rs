@@ -2,15 +2,11 @@
 
 use super::FindingKind as K;
 use super::*;
-use crate::status::fleet::Liveness;
 use crate::status::{
-    Books, Directory, Echo, Employees, FleetMember, FleetStatus, FleetTable, ForeignCalls,
-    JournalField, Lacking, LeadField, LeadFields, Lease, LeasePhase, ListFile, MissingRight,
-    OverallState, PAUSES, Pause, SecretFile, SenderTrouble, SourceGap, SourceState, Token,
-    TrunkStatus, Unmatched, Webhooks,
+    Directory, Echo, Employees, ForeignCalls, JournalField, Lacking, LeadField, LeadFields,
+    ListFile, MissingRight, OverallState, PAUSES, Pause, SecretFile, SenderTrouble, SourceGap,
+    SourceState, Token, TrunkStatus, Unmatched, Webhooks,
 };
-use std::collections::BTreeMap;
-use std::sync::Arc;
 
 const NOW: i64 = 1_795_151_317;
 const DAY: i64 = 86_400;
@@ -78,20 +74,6 @@ fn gap(seconds: i64, ago: i64, filled: bool) -> Status {
             from: NOW - ago - seconds,
             to: NOW - ago,
             filled,
-            why: None,
-        });
-    })
-}
-
-/// A stream that is not the one that was read.
-fn replaced(ago: i64) -> Status {
-    with(|status| {
-        status.gaps.push(SourceGap {
-            source: "stream:v?calls".to_owned(),
-            from: NOW - ago - 1,
-            to: NOW - ago,
-            filled: false,
-            why: Some("stream calls ends before message 99".to_owned()),
         });
     })
 }
@@ -307,112 +289,6 @@ fn journals() -> Vec<(Status, &'static [FindingKind])> {
     ]
 }
 
-/// A standby is well, unless it could not take over.
-fn leases() -> Vec<(Status, &'static [FindingKind])> {
-    let lease = |why: Option<&str>| {
-        with(|status| {
-            status.lease = Some(Lease {
-                name: "crm-lease".to_owned(),
-                why: why.map(str::to_owned),
-                ..Lease::default()
-            });
-        })
-    };
-    let holder = |standby: Option<&str>| {
-        with(|status| {
-            status.lease = Some(Lease {
-                name: "crm-lease".to_owned(),
-                state: LeasePhase::Holding,
-                unable_since: Some(NOW - 300),
-                able_standby: standby.map(str::to_owned),
-                ..Lease::default()
-            });
-        })
-    };
-    let standby = lease(None);
-    let word = |name: &str, since: Option<i64>| FleetMember {
-        speech: Liveness::Speaking,
-        trouble: None,
-        user: "sender".to_owned(),
-        heard_at: NOW - 20,
-        word: serde_json::from_value(serde_json::json!({
-            "role": "sender", "instance": "company", "hostname": "beta", "version": "0.1.0",
-            "books": Books::default(), "startedAt": NOW - DAY, "at": NOW - 20,
-            "lease": {"name": name, "held": true, "unableSince": since}, "pause": "outage",
-        }))
-        .expect("a word"),
-    };
-    let beside = |name: &str, since| {
-        let members = vec![word(name, since)];
-        let mut status = standby.clone();
-        status.fleet = Some(FleetStatus {
-            table: Some(Arc::new(FleetTable {
-                members,
-                ..FleetTable::default()
-            })),
-            ..FleetStatus::default()
-        });
-        status.judged()
-    };
-    vec![
-        (lease(None), &[]),
-        (lease(Some("no right")), &[K::Lease]),
-        (holder(None), &[K::Lease]),
-        (holder(Some("beta (17)")), &[K::Lease]),
-        (beside("crm-lease", Some(NOW - 300)), &[K::Lease]),
-        (beside("crm-lease", None), &[]),
-        (beside("another", Some(NOW - 300)), &[]),
-    ]
-}
-
-/// A sender that reads the words of a collector, and says its own.
-fn fleets() -> Vec<(Status, &'static [FindingKind])> {
-    let collector = |speech| {
-        let word = serde_json::json!({
-            "role": "collector", "instance": "branch7", "hostname": "alpha", "version": "0.1.0",
-            "books": Books::default(), "startedAt": NOW - DAY, "at": NOW - 600,
-        });
-        FleetMember {
-            speech,
-            trouble: None,
-            user: "branch7".to_owned(),
-            heard_at: NOW - 600,
-            word: serde_json::from_value(word).expect("a word"),
-        }
-    };
-    let fleet = |change: &dyn Fn(&mut FleetStatus)| {
-        with(|status| {
-            let mut fleet = FleetStatus::default();
-            change(&mut fleet);
-            status.fleet = Some(fleet);
-        })
-    };
-    let met = |speech| {
-        fleet(&move |it| {
-            it.table = Some(Arc::new(FleetTable {
-                members: vec![collector(speech)],
-                ..FleetTable::default()
-            }));
-        })
-    };
-    vec![
-        (met(Liveness::Speaking), &[]),
-        (met(Liveness::Silent), &[K::SilentCollector]),
-        (
-            fleet(&|it| it.why = Some("no stream".to_owned())),
-            &[K::LastWords],
-        ),
-        (
-            fleet(&|it| it.unread = Some("no right".to_owned())),
-            &[K::LastWords],
-        ),
-        (
-            with(|status| status.untold_outcomes = Some("no right".to_owned())),
-            &[K::Outcomes],
-        ),
-    ]
-}
-
 #[test]
 fn the_verdict_is_that_of_the_worst_that_is_found() {
     let both_down = {
@@ -448,8 +324,6 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (list(|it| it.rows = 0), &[K::Lists]),
         (list(|it| it.why = Some("gone".to_owned())), &[K::Lists]),
         (gap(600, 60, false), &[K::Gap]),
-        (replaced(60), &[K::StreamRecreated]),
-        (replaced(2 * DAY), &[]),
         (gap(600, 60, true), &[]),
         (gap(5, 60, false), &[]),
         (gap(600, 2 * DAY, false), &[]),
@@ -472,7 +346,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (wrong_books, &[K::Books]),
     ];
     let mut met = std::collections::BTreeSet::new();
-    let more = trunks().into_iter().chain(leases()).chain(fleets());
+    let more = trunks().into_iter();
     let more = more
         .chain(journals())
         .chain(super::super::outboxes::tests::failing());
@@ -556,45 +430,4 @@ fn commands_can_be_run_as_they_stand() {
     assert_eq!(status.todo[0].command, "callbridge check @/etc/flags");
     let what = "source ami://a@pbx:5038 is down: connection refused";
     assert_eq!(status.todo[0].what, what);
-}
-
-#[test]
-fn a_login_that_floods_the_last_words_is_named() {
-    let floods = BTreeMap::from([("branch7".to_owned(), 12)]);
-    let status = with(|status| {
-        let table = Arc::new(FleetTable {
-            floods,
-            ..FleetTable::default()
-        });
-        status.fleet = Some(FleetStatus {
-            table: Some(table),
-            ..FleetStatus::default()
-        });
-    });
-    let [found] = status.todo.as_slice() else {
-        panic!("{:?}", status.todo);
-    };
-    assert_eq!(found.kind, FindingKind::LastWords);
-    assert!(
-        found.what.contains("login branch7 floods"),
-        "{}",
-        found.what
-    );
-}
-
-#[test]
-fn a_login_whose_unreadable_messages_found_no_room_is_named() {
-    let floods = [("branch7".to_owned(), 12), (String::new(), 3)];
-    let status = with(|status| status.floods = BTreeMap::from(floods));
-    let [nameless, named] = status.todo.as_slice() else {
-        panic!("{:?}", status.todo);
-    };
-    for (found, words) in [
-        (nameless, "a publisher without a login floods"),
-        (named, "login branch7 floods"),
-    ] {
-        assert_eq!(found.kind, FindingKind::DeadLetters);
-        assert!(found.what.starts_with(words), "{}", found.what);
-    }
-    assert!(named.what.contains("12 more"), "{}", named.what);
 }

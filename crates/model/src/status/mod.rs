@@ -4,13 +4,11 @@
 //! |---|---|
 //! | this | the shape |
 //! | [`verdict`] | whether all is well, and what waits for a person, by kind |
-//! | [`fleet`] | collectors and senders around one stream |
 //! | [`findings`] | what is found in the shape: one function for each part |
 //! | [`silent_sources`] | lines that are let in, and what they lack |
 //! | [`journal`] | what the CRM's journal shows of our calls |
 //! | [`lead_fields`] | fields of leads that show their calls |
 //! | [`losses`] | counters that can mean a lost call |
-//! | [`lease`] | the lease of `--standby` |
 //! | [`outboxes`] | messages that wait for a broker, and a notify command that fails |
 //! | [`people`] | lists of leads and employees |
 //! | [`switches`] | the switches that send events over one source |
@@ -18,10 +16,8 @@
 //! | [`text`] | the same for people |
 
 pub mod findings;
-pub mod fleet;
 pub mod journal;
 pub mod lead_fields;
-pub mod lease;
 pub mod losses;
 pub mod other_reader;
 pub mod outboxes;
@@ -34,10 +30,8 @@ pub mod trunks;
 pub mod verdict;
 
 use crate::status::other_reader::OtherReader;
-pub use fleet::{FleetMember, FleetStatus, FleetTable, StatusReport};
 pub use journal::{Echo, ForeignCalls, JournalField, SentField};
 pub use lead_fields::{LeadField, LeadFields};
-pub use lease::{Lease, LeasePhase};
 pub use losses::LOSS_COUNTERS;
 pub use outboxes::{OutboxProblem, OutboxStatus};
 pub use people::{Doubtful, Employees, ListFile, UnknownEmployee, Unlisted};
@@ -85,8 +79,6 @@ pub struct Status {
     /// are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreign_calls: Vec<ForeignCalls>,
-    /// The lease that decides who sends where several could; `null` without `--standby`.
-    pub lease: Option<Lease>,
     /// The worst of the findings in `todo`.
     pub verdict: OverallState,
     /// Findings that wait for a person, worst first.
@@ -107,10 +99,6 @@ pub struct Status {
     pub losses: BTreeMap<String, u64>,
     /// Letters by reason, unreadable ones included.
     pub letters: BTreeMap<String, u64>,
-    /// Logins of a broker whose unreadable messages found no room, with how many did not; not part
-    /// of the JSON.
-    #[serde(skip)]
-    pub floods: BTreeMap<String, u64>,
     /// The last gaps of each source, oldest first.
     pub gaps: Vec<SourceGap>,
     /// Channels of no trunk that carried outside numbers, first seen first.
@@ -127,13 +115,6 @@ pub struct Status {
     pub trunks: Vec<TrunkStatus>,
     /// Calls of the last 24 hours, those between extensions among them.
     pub day_calls: u64,
-    /// The status reports of this process and of others; not there without a stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fleet: Option<FleetStatus>,
-    /// The reason for which outcomes of calls are not written into the stream that the calls came
-    /// from; not there while they are, and without a stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub untold_outcomes: Option<String>,
     /// The reason for which `--notify-command` failed; left out while it works.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notify_problem: Option<String>,
@@ -166,7 +147,7 @@ pub struct Directory {
     pub why: Option<String>,
 }
 
-/// `finished = ready + sending + submitted + journaled + forwarded + dead + parked + discarded` at
+/// `finished = ready + sending + submitted + journaled + dead + parked + discarded` at
 /// every instant; `internal`, `skipped` and `unreadable` stand beside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Books {
@@ -180,9 +161,6 @@ pub struct Books {
     pub submitted: u64,
     /// Calls confirmed in the CRM's journal.
     pub journaled: u64,
-    /// Calls confirmed by a broker (`--forward`).
-    #[serde(default)]
-    pub forwarded: u64,
     /// Calls that are dead letters, without the parked ones.
     pub dead: u64,
     /// Calls that wait for a lead or an employee.
@@ -205,7 +183,6 @@ impl Books {
                 + self.sending
                 + self.submitted
                 + self.journaled
-                + self.forwarded
                 + self.dead
                 + self.parked
                 + self.discarded
@@ -217,14 +194,13 @@ impl Books {
     }
 
     /// Each book with its name, in the order of the shape.
-    pub const fn named(&self) -> [(&'static str, u64); 12] {
+    pub const fn named(&self) -> [(&'static str, u64); 11] {
         [
             ("finished", self.finished),
             ("ready", self.ready),
             ("sending", self.sending),
             ("submitted", self.submitted),
             ("journaled", self.journaled),
-            ("forwarded", self.forwarded),
             ("dead", self.dead),
             ("parked", self.parked),
             ("discarded", self.discarded),
@@ -257,10 +233,6 @@ pub struct Backlog {
     pub calls: u64,
     /// Seconds until they are, at the budget's pace.
     pub drain_sec: u64,
-    /// Calls among them that ended before this state began: searched in the CRM's journal before
-    /// they are sent.
-    #[serde(default)]
-    pub sought: u64,
 }
 
 /// Connection of a source to its PBX, or progress with its file.
@@ -290,7 +262,7 @@ impl SourceState {
     }
 }
 
-/// A source of calls: a PBX's line, a stream or a file.
+/// A source of calls: a PBX's line, a queue or a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SourceStatus {
@@ -321,10 +293,6 @@ pub struct SourceStatus {
     pub dropped: u64,
     /// Times at which events may have been missed.
     pub gaps: u64,
-    /// Number of times that a stream was found to be another one than was read, or to lack a part.
-    pub replaced: u64,
-    /// The stream that it is; `null` for other sources.
-    pub stream: Option<StreamStatus>,
     /// The last of them; not there before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_gap: Option<Gap>,
@@ -344,18 +312,6 @@ pub struct SourceStatus {
     pub switches: Vec<SwitchName>,
     /// Other daemons on this machine that read it, too.
     pub others: Vec<OtherReader>,
-}
-
-/// A stream that a source reads.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct StreamStatus {
-    /// The stream's name at the broker.
-    pub name: String,
-    /// The last message that was taken; `null` before the first.
-    pub offset: Option<u64>,
-    /// Epoch seconds at which the stream was last found to be another one; `null` if it never was.
-    pub recreated_at: Option<i64>,
 }
 
 impl SourceStatus {
@@ -388,9 +344,6 @@ pub struct SourceGap {
     pub to: i64,
     /// The calls of the gap were read from a catch-up file.
     pub filled: bool,
-    /// The evidence that the stream is not the one that was read; `None` for other gaps.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
 }
 
 /// Channels that no trunk takes in, and that carried outside numbers.

@@ -1,6 +1,5 @@
 //! `status` for people: the verdict first, then a few aligned lines.
 
-use super::lease::is_standing_by;
 use super::verdict::if_any;
 use super::{
     Directory, Employees, LOSS_COUNTERS, LeadField, LeadFields, OverallState, SourceState,
@@ -49,9 +48,6 @@ impl Status {
         let mut text = self.head(style);
         self.calls_to_text(&mut text, style);
         self.pace_to_text(&mut text);
-        if let Some(lease) = &self.lease {
-            lease.to_text(&mut text, &style.zone);
-        }
         self.token_to_text(&mut text, style);
         if let Some(webhooks) = &self.webhooks {
             webhooks.to_text(&mut text, style);
@@ -117,7 +113,6 @@ impl Status {
         let b = &self.books;
         let balance = if b.balance() { "" } else { " (unbalanced!)" };
         let _ = writeln!(text, "books    {} finished{balance}", b.finished);
-        let forwarded = if_any(b.forwarded, |forwarded| format!(", {forwarded} forwarded"));
         let letters = self.letter_count();
         // The other figures count calls: without these the sum is that of the finished ones.
         let messages = if_any(letters.saturating_sub(b.dead + b.parked), |messages| {
@@ -125,7 +120,7 @@ impl Status {
         });
         let _ = writeln!(
             text,
-            "         {} ready, {} sending, {} submitted, {} journaled{forwarded}\n         \
+            "         {} ready, {} sending, {} submitted, {} journaled\n         \
              {letters} dead letters{messages}, {} discarded",
             b.ready, b.sending, b.submitted, b.journaled, b.discarded
         );
@@ -164,17 +159,15 @@ impl Status {
             calls => format!("{calls} calls"),
         };
         // while it is paused the time does not run
-        let then = match self.pause.is_some() || is_standing_by(self) {
-            true => " once it goes on",
-            false => "",
+        let then = if self.pause.is_some() {
+            " once it goes on"
+        } else {
+            ""
         };
         let drain = if_any(self.backlog.drain_sec, |seconds| {
             format!(", confirmed in about {}{then}", seconds_in_words(seconds))
         });
-        let sought = if_any(self.backlog.sought, |sought| {
-            format!(", {sought} of them looked for in the CRM's journal first")
-        });
-        let _ = writeln!(text, "backlog  {waiting}{drain}{sought}");
+        let _ = writeln!(text, "backlog  {waiting}{drain}");
     }
 
     fn token_to_text(&self, text: &mut String, style: &TextStyle) {

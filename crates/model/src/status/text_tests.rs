@@ -37,7 +37,6 @@ fn people_read_a_pause_first() {
         backlog: Backlog {
             calls: 3,
             drain_sec: 1,
-            sought: 0,
         },
         ..Status::default()
     };
@@ -118,7 +117,6 @@ fn daemon() -> Status {
             from: 1_795_100_000,
             to: 1_795_100_200,
             filled: true,
-            why: None,
         }],
         ..Status::default()
     }

@@ -57,12 +57,6 @@ pub enum FindingKind {
     SilentEmployees,
     /// Calls at extensions name no employee, for their trunks have no list.
     NoEmployees,
-    /// Collectors around the stream that is read are silent, or were stopped.
-    SilentCollector,
-    /// Status reports are not taken, or those of others cannot be read.
-    LastWords,
-    /// Outcomes of calls are not written into the stream that the calls came from.
-    Outcomes,
     /// Notices of dead letters do not get into their queue.
     DeadLetterQueue,
     /// Consent has to be given anew, or the token is one that cannot be used.
@@ -73,8 +67,6 @@ pub enum FindingKind {
     CrmTrouble,
     /// Calls dialled or taken while nobody listened are missing.
     Gap,
-    /// A stream is not the one that was read, or has lost a part before it was read.
-    StreamRecreated,
     /// Calls or messages are dead letters.
     DeadLetters,
     /// Calls that wait for a lead.
@@ -97,8 +89,6 @@ pub enum FindingKind {
     FieldNotShown,
     /// Another provider journals calls of ours as well.
     ForeignCalls,
-    /// The queue of the lease cannot be used.
-    Lease,
     /// The command of `--notify-command` fails.
     Notify,
     /// The books do not add up.
@@ -147,19 +137,13 @@ pub struct Detail {
 }
 
 /// The values of [`Detail::code`], without [`super::PAUSES`] and the words of kinds.
-pub const DETAILS: [&str; 19] = [
+pub const DETAILS: [&str; 13] = [
     "employee_doubtful",
     "employee_unknown",
     "employees_unmatched",
-    "last_words",
-    "last_words_flood",
-    "last_words_unread",
     "lead_field",
     "leads_barred",
     "leads_unread",
-    "lease_unable",
-    "lease_unusable",
-    "letters_flood",
     "list_empty",
     "list_rows",
     "list_unused",

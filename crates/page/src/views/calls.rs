@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::{collections::BTreeSet, sync::Arc};
 
 /// The states that a call can be in, as one looks for them.
-pub(crate) const STATES: [&str; 8] = [
+pub(crate) const STATES: [&str; 7] = [
     "journaled",
     "ready",
     "sending",
@@ -23,7 +23,6 @@ pub(crate) const STATES: [&str; 8] = [
     "dead",
     "parked",
     "discarded",
-    "forwarded",
 ];
 
 #[derive(Template)]
@@ -183,7 +182,6 @@ impl CallSheet<'_> {
             Some(State::Journaled) => c.with("call.told.journaled", since),
             Some(State::Submitted) => c.with("call.told.submitted", since),
             Some(State::Ready | State::Sending) | None => c.t("call.told.ready").to_owned(),
-            Some(State::Forwarded) => c.with("call.told.forwarded", since),
             Some(State::Discarded) => c.with("call.told.discarded", since),
             Some(State::Dead | State::Parked) => {
                 c.with("call.told.letter", reason.unwrap_or_default())

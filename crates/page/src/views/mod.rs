@@ -7,7 +7,7 @@
 //! | [`letters`] | Dead letters, a letter; [`act`]: what is done with them, jobs |
 //! | [`numbers`] | numbers without a lead |
 //! | [`missed`] | Missed; [`employees`]: what employees did |
-//! | [`operations`] | PBX, Check, and Fleet where the process has a stream |
+//! | [`operations`] | PBX and Check |
 
 mod act;
 mod calls;
@@ -46,7 +46,6 @@ pub(crate) async fn show(visit: AuthenticatedRequest<'_>, path: &[&str]) -> Hand
         ["employees"] => employees::table(visit).await,
         ["employees.csv"] => employees::csv(&visit).await,
         ["pbx"] => operations::pbx(visit).await,
-        ["fleet"] => operations::fleet(visit).await,
         ["check"] if visit.asked.is_post() => {
             visit.page.checks.begin(Arc::clone(&visit.page.backend));
             Ok(see("/check"))

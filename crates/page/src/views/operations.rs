@@ -1,21 +1,16 @@
-//! What the installation rests on: PBX (sources and their gaps, trunks with what each took,
-//! channels and extensions that match nothing), Fleet (collectors and senders around the stream,
-//! who of them is silent, and what waits for each token), and Check (`check` run from here, with
-//! its cures).
+//! The views PBX and Check. PBX shows sources and their gaps, trunks and their calls, and channels
+//! and extensions that match nothing. Check shows the findings of `check`, with what to do.
 
 use crate::answer::{self, Handled};
 use crate::{background::LastCheck, page::AuthenticatedRequest, shell::PageShell};
 use askama::Template;
 use callbridge_model::Status;
-use callbridge_model::status::fleet::{FleetRole, FleetStatus, FleetTable, Liveness};
-use callbridge_model::status::{Employees, FleetMember, StatusReport, TrunkStatus, Unlisted};
+use callbridge_model::status::{Employees, TrunkStatus, Unlisted};
 
 /// A trunk that takes nothing for so long is said loudly.
 const SILENT_SECONDS: i64 = 24 * 3600;
 /// Channel names that are shown.
 const CHANNELS_MAX: usize = 40;
-/// Members of the fleet that are shown: who has trouble stands first.
-const MEMBERS_MAX: usize = 200;
 
 #[derive(Template)]
 #[template(path = "pbx.html")]
@@ -71,60 +66,6 @@ impl PbxSheet<'_> {
     fn length(&self, from: &i64, to: &i64) -> String {
         let seconds = u64::try_from(to.saturating_sub(*from)).unwrap_or(0);
         self.c.span(seconds)
-    }
-}
-
-#[derive(Template)]
-#[template(path = "fleet.html")]
-struct FleetSheet<'a> {
-    c: &'a PageShell,
-    /// The fleet's status as this process sees it; `None` without a stream.
-    fleet: Option<&'a FleetStatus>,
-    /// Everybody; `None` of a collector, which reads no words, and before they are read.
-    table: Option<&'a FleetTable>,
-    rows: Vec<&'a FleetMember>,
-    more: u64,
-}
-
-/// Serves `GET /fleet`: the members, those with trouble first.
-pub(crate) async fn fleet(mut visit: AuthenticatedRequest<'_>) -> Handled {
-    let status = visit.refresh_badges().await?;
-    let fleet = status.fleet.as_ref();
-    let table = fleet.and_then(|it| it.table.as_deref());
-    let mut rows: Vec<&FleetMember> = table.into_iter().flat_map(|it| &it.members).collect();
-    rows.sort_by_key(|it| it.trouble.is_none());
-    let more = rows.len().saturating_sub(MEMBERS_MAX);
-    rows.truncate(MEMBERS_MAX);
-    let sheet = FleetSheet {
-        c: &visit.shell,
-        fleet,
-        table,
-        rows,
-        more: u64::try_from(more).unwrap_or(u64::MAX),
-    };
-    answer::html(&sheet)
-}
-
-impl FleetSheet<'_> {
-    fn pill(&self, member: &FleetMember) -> &'static str {
-        match (member.speech, &member.trouble) {
-            (Liveness::Silent, _) => "down",
-            (Liveness::Stopped, _) | (Liveness::Speaking, Some(_)) => "attention",
-            (Liveness::Speaking, None) => "well",
-        }
-    }
-
-    /// Calls that have left it.
-    fn out(&self, word: &StatusReport) -> u64 {
-        match word.role {
-            FleetRole::Collector => word.books.forwarded,
-            FleetRole::Sender => word.books.journaled,
-        }
-    }
-
-    fn up(&self, word: &StatusReport) -> String {
-        let up = word.sources.iter().filter(|it| it.state.is_up()).count();
-        format!("{up}/{}", word.sources.len())
     }
 }
 

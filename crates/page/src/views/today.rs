@@ -5,8 +5,8 @@ use crate::backend::{CallQuery, Figures, Outcomes};
 use crate::shell::{LocalText, PageShell};
 use crate::{chart::Chart, page::AuthenticatedRequest};
 use askama::Template;
-use callbridge_model::status::{FindingKind, Lease, LeasePhase, OverallState, SourceState, Todo};
-use callbridge_model::{Reason, Status, status::fleet::Liveness};
+use callbridge_model::status::{FindingKind, OverallState, SourceState, Todo};
+use callbridge_model::{Reason, Status};
 use callbridge_spool::Listed;
 
 /// Newest calls that are shown.
@@ -155,27 +155,15 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
             (Some("/pbx"), since)
         }
         F::Gap => {
-            let open = gaps.filter(|gap| !gap.filled && gap.why.is_none());
+            let open = gaps.filter(|gap| !gap.filled);
             (Some("/pbx"), open.map(|gap| gap.from).max())
-        }
-        F::StreamRecreated => {
-            let replaced = gaps.filter(|gap| gap.why.is_some());
-            (Some("/pbx"), replaced.map(|gap| gap.to).max())
         }
         F::Employees => {
             let unknown = status.employees.iter().flat_map(|it| &it.unknown);
             (Some("/pbx"), unknown.map(|it| it.since).min())
         }
         F::NoTrunk | F::SilentTrunk | F::SilentEmployees | F::NoEmployees => (Some("/pbx"), None),
-        F::SilentCollector => {
-            let table = status.fleet.iter().flat_map(|it| &it.table);
-            let members = table.flat_map(|it| &it.members);
-            let silent = members.filter(|it| it.speech != Liveness::Speaking);
-            (Some("/fleet"), silent.map(|it| it.heard_at).min())
-        }
-        F::LastWords => (Some("/fleet"), None),
-        F::Outcomes
-        | F::DeadLetterQueue
+        F::DeadLetterQueue
         | F::Notify
         | F::Rights
         | F::OtherFormat
@@ -183,7 +171,7 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
         | F::Lists
         | F::LeadFields
         | F::SecretFiles => (Some("/check"), None),
-        F::FieldNotShown | F::ForeignCalls | F::Lease | F::LeadDirectory | F::Webhooks => {
+        F::FieldNotShown | F::ForeignCalls | F::LeadDirectory | F::Webhooks => {
             (Some("/check"), None)
         }
         F::CrmTrouble => (None, status.troubles.iter().map(|it| it.since).min()),
@@ -219,16 +207,6 @@ fn books(status: &Status) -> Vec<Book> {
 }
 
 impl TodaySheet<'_> {
-    /// Returns a sentence on the lease: whether this process sends, and since or until when.
-    fn lease(&self, lease: &Lease) -> String {
-        let (key, at) = match lease.state {
-            LeasePhase::Holding => ("lease.holding", lease.since),
-            LeasePhase::Silent => ("lease.silent", lease.silent_until.unwrap_or(lease.since)),
-            LeasePhase::Standby => ("lease.standby", lease.since),
-        };
-        self.c.with(key, self.c.moment(at))
-    }
-
     /// Returns the counts that are no customer's calls, in words.
     fn beside(&self) -> Vec<String> {
         let books = &self.status.books;

@@ -4,7 +4,6 @@ mod calls;
 mod causes;
 mod client;
 mod fake;
-mod fleet;
 mod letters;
 mod live;
 mod morning;

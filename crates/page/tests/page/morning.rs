@@ -5,8 +5,8 @@ use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_leads::directory::LeadProfile;
 use callbridge_model::status::TrunkStatus;
 use callbridge_model::status::{
-    Backlog, Books, BudgetStatus, Employees, Lease, LeasePhase, SourceGap, SourceState,
-    SourceStatus, Token, Unlisted, Unmatched,
+    Backlog, Books, BudgetStatus, Employees, SourceGap, SourceState, SourceStatus, Token, Unlisted,
+    Unmatched,
 };
 use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Phone, Reason, Status};
 use callbridge_page::backend::*;
@@ -71,15 +71,6 @@ pub fn morning(name: &str, now: i64) -> Known {
     }
 }
 
-fn lease(name: &str, now: i64) -> Lease {
-    Lease {
-        name: name.to_owned(),
-        state: LeasePhase::Holding,
-        since: now - 640,
-        ..Lease::default()
-    }
-}
-
 fn status(name: &str, now: i64) -> Status {
     let source = |label: &str, state, at| SourceStatus {
         url: "ami://callbridge@192.0.2.10:5038".to_owned(),
@@ -113,11 +104,8 @@ fn status(name: &str, now: i64) -> Status {
         backlog: Backlog {
             calls: 3,
             drain_sec: 4,
-            sought: 0,
         },
         sources: vec![source("office/ami", SourceState::Up, now - 4), down],
-        fleet: Some(crate::fleet::fleet(name, now)),
-        lease: Some(lease(name, now)),
         token: Token {
             state: "ok".to_owned(),
             company: Some(name.to_owned()),
@@ -136,7 +124,6 @@ fn status(name: &str, now: i64) -> Status {
             from: now - 7200,
             to: now - 6900,
             filled: true,
-            why: None,
         }],
         unmatched: ["PJSIP/citty", name]
             .map(|prefix| Unmatched {
@@ -169,7 +156,6 @@ fn outcomes(n: u64) -> Outcomes {
         waiting: n / 9,
         letters: n / 12,
         discarded: n / 30,
-        forwarded: 0,
     }
 }
 

@@ -5,11 +5,10 @@ use crate::fake::Fake;
 use crate::morning::morning;
 use callbridge_admin::PageRole;
 use callbridge_model::clock;
-use callbridge_model::status::{Employees, Lease, LeasePhase};
-use std::sync::Arc;
+use callbridge_model::status::Employees;
 
 /// Every path that shows something.
-pub const PATHS: [&str; 16] = [
+pub const PATHS: [&str; 15] = [
     "/",
     "/calls",
     "/calls?text=998&day=2026-11-20&trunk=city&state=dead",
@@ -22,7 +21,6 @@ pub const PATHS: [&str; 16] = [
     "/employees",
     "/employees?span=week",
     "/pbx",
-    "/fleet",
     "/check",
     "/jobs/1",
     "/nowhere",
@@ -105,35 +103,6 @@ async fn numbers_are_whole_where_they_are_called_and_masked_elsewhere() {
     let calls = anna.get("/calls").await.body;
     assert!(calls.contains("+998•••••••06"), "{calls}");
     assert!(!calls.contains("+998901110006"), "{calls}");
-    served.stop().await;
-}
-
-#[tokio::test]
-async fn today_says_of_one_of_several_machines_whether_it_sends() {
-    let fake = Fake::new(morning("Savdo", 1_795_158_000));
-    let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
-    let anna = served.visitor(PageRole::Admin).await;
-    let phases = [
-        (LeasePhase::Holding, None, "Savdo</bdi> · sending since "),
-        (
-            LeasePhase::Silent,
-            Some(1_795_158_107),
-            "Savdo</bdi> · sends nothing until ",
-        ),
-        (LeasePhase::Standby, None, "Savdo</bdi> · on standby since "),
-    ];
-    for (state, silent_until, words) in phases {
-        let lease = fake.known().status.lease.take().expect("one of several");
-        fake.known().status.lease = Some(Lease {
-            state,
-            silent_until,
-            ..lease
-        });
-        let page = anna.get("/").await.body;
-        assert!(page.contains(words), "{words}: {page}");
-    }
-    fake.known().status.lease = None;
-    assert!(!anna.get("/").await.body.contains("<dt>Active node</dt>"));
     served.stop().await;
 }
 
@@ -270,30 +239,6 @@ async fn the_switch_of_languages_is_kept_and_leads_back_here_alone() {
     );
     let away = anna.get("/language/uz?back=%2F%2Fevil.example").await;
     assert_eq!(away.header("location"), Some("/"));
-    served.stop().await;
-}
-
-#[tokio::test]
-async fn the_fleet_says_who_is_silent_and_stands_in_the_navigation_of_a_stream_alone() {
-    let fake = Fake::new(morning("Savdo LLC", now()));
-    let served = Served::new(Arc::clone(&fake), Manner::default()).await;
-    let anna = served.visitor(PageRole::View).await;
-    let page = anna.get("/fleet").await.body;
-    for words in [
-        "branch7",
-        "silent",
-        "1 is silent",
-        "nobody holds the lease",
-        "Savdo LLC",
-    ] {
-        assert!(page.contains(words), "{words}");
-    }
-    assert!(anna.get("/pbx").await.body.contains("href=\"/fleet\""));
-    fake.known.lock().expect("unpoisoned").status.fleet = None;
-    assert!(!anna.get("/pbx").await.body.contains("href=\"/fleet\""));
-    let alone = anna.get("/fleet").await;
-    assert_eq!(alone.status, 200);
-    assert!(alone.body.contains("uses no stream"), "no stream");
     served.stop().await;
 }
 

@@ -15,13 +15,13 @@ pub fn recount(store: &Store) -> Result<Vec<(&'static str, i64, i64)>, Error> {
     for (state, purged) in [
         (State::Journaled, Book::PurgedJournaled),
         (State::Discarded, Book::PurgedDiscarded),
-        (State::Forwarded, Book::PurgedForwarded),
     ] {
         rows[Book::of(state) as usize] += books[purged as usize];
     }
-    rows[Book::Finished as usize] = rows[..8].iter().sum();
+    let states = State::ALL.len();
+    rows[Book::Finished as usize] = rows[..states].iter().sum();
     rows[Book::UnreadableKept as usize] = store.query_one("SELECT count(*) FROM unreadable", [])?;
-    let counted = (0..9).chain([Book::UnreadableKept as usize]);
+    let counted = (0..=states).chain([Book::UnreadableKept as usize]);
     let all = counted.map(|at| (Book::ALL[at].word(), books[at], rows[at]));
     let mut wrong: Vec<_> = all.filter(|(_, book, rows)| book != rows).collect();
     let text = "SELECT reason, sum(kept), sum(found) FROM (

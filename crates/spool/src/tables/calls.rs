@@ -2,7 +2,6 @@
 
 use super::seen_calls;
 use crate::{Db, Error, Progress, Row, RowId, count};
-use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, CallUuid};
 use rusqlite::Params;
 
@@ -13,7 +12,7 @@ const NAMED_MAX: u8 = 20;
 /// Columns of `calls` that make a [`Progress`].
 const PROGRESS: &str = "state, since, started, live, not_before, hooked, request_id, token, \
      submitted_at, first_sent, next_poll, polls, absent, absent_at, resubmits, failures, fate, \
-     been, generation, reason, message, errors, finding, attempts, deaths, id";
+     been, sent_again, reason, message, errors, finding, attempts, deaths, id";
 
 /// The question for calls, with the rest of it.
 fn calls(rest: &str) -> String {
@@ -134,22 +133,6 @@ pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
          ORDER BY id LIMIT ?1",
     );
     db.query_all(&text, [count(limit)])
-}
-
-/// Calls that were forwarded until then, the one that was forwarded first at the front, behind the
-/// last one that is known, at most `limit`.
-pub fn forwarded(
-    db: &Db,
-    after: (EventTime, RowId),
-    until: EventTime,
-    limit: usize,
-) -> Result<Vec<Row>, Error> {
-    let (since, id) = (after.0.micros(), after.1.0);
-    let text = calls(
-        "WHERE state = 'forwarded' AND since >= ?1 AND since <= ?3 AND (since > ?1 OR id > ?2)
-         ORDER BY since, id LIMIT ?4",
-    );
-    db.query_all(&text, (since, id, until.micros(), count(limit)))
 }
 
 /// Calls whose request was under way when the process ended, oldest first.

@@ -2,9 +2,8 @@
 
 use super::{calls, meta};
 use crate::foreign::{APART_SECONDS, ForeignCall, ForeignLog};
-use crate::{Db, Error, Fit, RowId, Store, echo};
+use crate::{CallEcho, Db, Error, Fit, RowId, Store, echo};
 use callbridge_call::EventTime;
-use callbridge_formats::message::webhook::CallEcho;
 use callbridge_model::status::{ForeignCalls, JournalField};
 
 /// Name of the setting that counts how fields of our calls are shown.

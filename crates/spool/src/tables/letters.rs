@@ -100,7 +100,7 @@ fn unread_letters(
     let text = format!(
         "SELECT id, 'unreadable' AS reason, false AS parked, at AS since, why AS message,
                 '[]' AS attempts, '[]' AS acts, 1 AS deaths, source, pbx, length, file,
-                ifnull(substr(bytes, 1, {bytes_max}), x'') AS bytes, true AS by, user, content_type
+                ifnull(substr(bytes, 1, {bytes_max}), x'') AS bytes, content_type
          FROM unreadable WHERE true{rest}"
     );
     db.query_all(&text, params_from_iter(values))

@@ -24,7 +24,6 @@ pub mod meta;
 pub mod missed;
 pub mod outbox;
 pub mod parked;
-pub mod peer_outcomes;
 pub(crate) mod purge;
 pub mod resume;
 pub mod schema;

@@ -1,14 +1,8 @@
-//! The outboxes: letters that the broker has yet to be told of, and those that left; and what the
-//! stream of the calls is told of those that came to their end here.
+//! The outbox: notices of dead letters, and of those that left, that the broker has not confirmed.
 
 use super::{calls, letters};
-use crate::{Db, Error, Left, Letter, Notice, OutcomeSource, RowId, State, Step, Store, count};
+use crate::{Db, Error, Left, Letter, Notice, RowId, Store, count};
 use callbridge_call::EventTime;
-use callbridge_formats::message::Outcomes;
-
-/// Outcomes that are kept at most while the stream does not take them: the oldest are forgotten,
-/// for a state made anew finds those calls in the journal.
-const OUTCOMES_MAX: i64 = 100_000;
 
 /// Reports a letter to those who watch, and queues its notice in the transaction that made it.
 pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
@@ -112,51 +106,4 @@ pub fn notices_waiting(db: &Db) -> Result<u64, Error> {
 
 pub(crate) fn drop_notice(db: &Db, notice: i64) -> Result<(), Error> {
     db.run("DELETE FROM notices WHERE id = ?1", [notice])
-}
-
-/// Queues the outcome of a call that came to its end here for the stream, where there is one. An
-/// outcome that came by the stream is in it already.
-pub(crate) fn queue_outcome(
-    store: &Store,
-    row: RowId,
-    to: State,
-    step: &Step,
-) -> Result<(), Error> {
-    let by_stream = matches!(
-        step,
-        Step::Discard { by_peer: true } | Step::Journaled(OutcomeSource::Stream)
-    );
-    let again = matches!(step, Step::SendAgain { generation, .. } if generation.is_none());
-    let is_news = again || matches!(to, State::Journaled | State::Discarded);
-    if !store.settings.outcomes || by_stream || !is_news {
-        return Ok(());
-    }
-    let text = "INSERT INTO outcomes (uuid, journaled, generation, again)
-         SELECT uuid, ?2, generation, ?3 FROM calls WHERE id = ?1 AND uuid IS NOT NULL";
-    store.run(text, (row.0, to == State::Journaled, again))
-}
-
-/// The oldest outcomes that are to go into the stream, at most `limit`, and the place of their last
-/// one in the outbox; `None` where it is empty.
-pub fn outcomes(db: &Db, limit: usize) -> Result<Option<(Outcomes, i64)>, Error> {
-    let (mut outcomes, mut through) = (Outcomes::default(), None);
-    let text = "SELECT id, uuid, journaled, generation, again FROM outcomes ORDER BY id LIMIT ?1";
-    for (id, uuid, journaled, generation, again) in db.query_all(text, [count(limit)])? {
-        match (again, journaled) {
-            (true, _) => drop(outcomes.again.insert(uuid, generation)),
-            (false, true) => outcomes.journaled.push(uuid),
-            (false, false) => outcomes.discarded.push(uuid),
-        }
-        if generation > 0 && !again {
-            outcomes.generations.insert(uuid, generation);
-        }
-        through = Some(id);
-    }
-    Ok(through.map(|through| (outcomes, through)))
-}
-
-/// Forgets the oldest outcomes beyond their number.
-pub(crate) fn purge_outcomes(db: &Db) -> Result<(), Error> {
-    let text = "DELETE FROM outcomes WHERE id <= (SELECT max(id) FROM outcomes) - ?1";
-    db.run(text, [OUTCOMES_MAX])
 }

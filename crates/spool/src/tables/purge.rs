@@ -1,6 +1,6 @@
 //! Forgetting what is old, a bounded part at a time.
 
-use super::{audited, deliveries, lead_requests, listed, look_ups, meta, missed, outbox};
+use super::{audited, deliveries, lead_requests, listed, look_ups, meta, missed};
 use super::{shows, trunk_calls};
 use crate::{Book, Db, Error, PurgeCounts, State, Store};
 use callbridge_call::EventTime;
@@ -18,11 +18,7 @@ const FREED_PAGES: u32 = 1_024;
 
 pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<PurgeCounts, Error> {
     let before = now.minus(store.settings.retention);
-    let mut calls = 0;
-    // Forwarded calls have an index of their own: a state has either these or journaled ones.
-    for ended in ["state IN ('journaled', 'discarded')", "state = 'forwarded'"] {
-        calls += purge_calls(store, ended, before)?;
-    }
+    let calls = purge_calls(store, before)?;
     let tombstones = purge_tombstones(store, before)?;
     let deliveries = deliveries::purge_deliveries(store, now)?;
     look_ups::purge_look_ups(store, now)?;
@@ -32,7 +28,6 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<PurgeCounts, Er
     missed::purge_missed(store, now)?;
     trunk_calls::purge_quarters(store, now)?;
     audited::purge_summaries(store, now)?;
-    outbox::purge_outcomes(store)?;
     give_pages_back(store)?;
     Ok(PurgeCounts {
         calls,
@@ -41,19 +36,17 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<PurgeCounts, Er
     })
 }
 
-fn purge_calls(store: &mut Store, ended: &str, before: EventTime) -> Result<u64, Error> {
-    let (old, values) = (
-        format!("SELECT id FROM calls WHERE {ended} AND since < ?1 ORDER BY since LIMIT ?2"),
-        (before.micros(), CALLS_MAX),
-    );
-    audited::summarize(store, &old, values)?;
+fn purge_calls(store: &mut Store, before: EventTime) -> Result<u64, Error> {
+    let old = "SELECT id FROM calls WHERE state IN ('journaled', 'discarded') AND since < ?1
+         ORDER BY since LIMIT ?2";
+    let values = (before.micros(), CALLS_MAX);
+    audited::summarize(store, old, values)?;
     let text = format!("DELETE FROM calls WHERE id IN ({old}) RETURNING state");
     let states: Vec<State> = store.query_all(&text, values)?;
     let calls = states.len() as u64;
     for state in states {
         let book = match state {
             State::Journaled => Book::PurgedJournaled,
-            State::Forwarded => Book::PurgedForwarded,
             _ => Book::PurgedDiscarded,
         };
         store.tally.add(book, 1);

@@ -3,7 +3,7 @@
 use super::meta::set_meta;
 use super::{calls, missed, outbox, shows, unknown_employees, unreadable};
 use crate::state::{IfAbsent, State, Step, next};
-use crate::{Db, Done, Error, Left, OutcomeSource, Progress, RowId, Store, json};
+use crate::{Db, Done, Error, Left, Progress, RowId, Store, json};
 use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, CallUuid, Phone, Reason, TokenFingerprint};
 use rusqlite::params;
@@ -53,18 +53,8 @@ pub(crate) fn step(
     if from != to {
         store.tally.shift(from, to);
         store.tally.moved.push(row);
-        outbox::queue_outcome(store, row, to, step)?;
     }
-    if leaves {
-        // Whatever it waits for now, it is not to be looked for.
-        store.run("DELETE FROM remade WHERE row = ?1", [row.0])?;
-    }
-    // Of what another has sent, another has told the lead.
-    let by_another = matches!(
-        step,
-        Step::Journaled(OutcomeSource::Journal | OutcomeSource::Stream)
-    );
-    if to == State::Journaled && !by_another {
+    if to == State::Journaled {
         shows::shown_by_lead(store, row, at)?;
         unknown_employees::employee_is_known(store, row)?;
     }
@@ -88,7 +78,7 @@ pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(
     let text = "UPDATE calls SET state = ?2, since = ?3, live = ?4, not_before = ?5, hooked = ?6,
                 request_id = ?7, token = ?8, submitted_at = ?9, first_sent = ?10, next_poll = ?11,
                 polls = ?12, absent = ?13, absent_at = ?14, resubmits = ?15, failures = ?16,
-                fate = ?17, been = ?18, generation = ?19, reason = ?20, message = ?21,
+                fate = ?17, been = ?18, sent_again = ?19, reason = ?20, message = ?21,
                 errors = ?22, finding = ?23, attempts = ?24
          WHERE id = ?1";
     let values = params![
@@ -110,7 +100,7 @@ pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(
         progress.failures,
         progress.fate.map(IfAbsent::word),
         been.transpose()?,
-        progress.generation,
+        progress.sent_again,
         progress.reason.map(Reason::word),
         progress.message,
         progress.errors,

@@ -3,10 +3,9 @@
 use super::{meta, outbox};
 use crate::state::{Refused, State, Step};
 use crate::tally::Book;
-use crate::{Db, Done, Error, Left, RowId, Store, UnreadableBytes};
+use crate::{Done, Error, Left, RowId, Store, UnreadableBytes};
 use crate::{UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX};
 use callbridge_call::EventTime;
-use std::collections::BTreeMap;
 
 /// Counter: messages that were counted alone, because as many are kept as may be.
 const NOT_KEPT: &str = "unreadable_not_kept";
@@ -14,7 +13,7 @@ const NOT_KEPT: &str = "unreadable_not_kept";
 /// Keeps bytes of a source, with the reason why they cannot be read; `by` is `None` of a line of
 /// the PBX itself.
 pub(crate) fn keep_unreadable(store: &mut Store, unread: &UnreadableBytes) -> Result<Done, Error> {
-    let UnreadableBytes { bytes, by, .. } = unread;
+    let bytes = &unread.bytes;
     let first = &bytes[..bytes.len().min(UNREADABLE_BYTES_MAX)];
     let length = unread.cut_from.unwrap_or(bytes.len() as u64);
     if let Some(file) = &unread.file {
@@ -24,18 +23,14 @@ pub(crate) fn keep_unreadable(store: &mut Store, unread: &UnreadableBytes) -> Re
         settle_file(store, &unread.source, file, unread.at)?;
     }
     store.tally.add(Book::Unreadable, 1);
-    let login = by.as_ref().map(|by| by.user.as_deref().unwrap_or_default());
-    if !finds_room(store, first.len(), login)? {
+    if !has_room(store, first.len())? {
         store.tally.count(NOT_KEPT, 1);
-        let text = "UPDATE unreadable_logins SET not_kept = not_kept + 1 WHERE login = ?1";
-        store.execute(text, [login])?;
         return Ok(Done::Unreadable(None));
     }
     let id = store.new_id();
-    let by = by.clone().unwrap_or_default();
     let text =
-        "INSERT INTO unreadable (id, source, pbx, why, at, length, bytes, user, content_type, file)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+        "INSERT INTO unreadable (id, source, pbx, why, at, length, bytes, content_type, file)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     let values = (
         id.0,
         &unread.source,
@@ -44,8 +39,7 @@ pub(crate) fn keep_unreadable(store: &mut Store, unread: &UnreadableBytes) -> Re
         unread.at.micros(),
         length,
         first,
-        by.user,
-        by.content_type,
+        &unread.content_type,
         &unread.file,
     );
     store.execute(text, values)?;
@@ -83,26 +77,14 @@ pub(crate) fn settle_file(
     Ok(())
 }
 
-/// A login may fill as much as it leaves to all others: half of the room where it is alone, and
-/// however many of them flood, whoever comes next finds some.
-fn finds_room(store: &Store, more: usize, login: Option<&str>) -> Result<bool, Error> {
-    let bytes: i64 = store.query_one("SELECT bytes FROM unreadable_size WHERE one = 1", [])?;
-    // No login is called NULL: a line of the PBX has filled nothing.
-    let text = "SELECT letters, bytes FROM unreadable_logins WHERE login = ?1";
-    let of_login: Option<(u64, i64)> = store.query_first(text, [login])?;
-    let (own_letters, own_bytes) = of_login.unwrap_or_default();
+/// Returns `true` if another message with this many bytes can be kept.
+fn has_room(store: &Store, more: usize) -> Result<bool, Error> {
+    if store.tally.get(Book::UnreadableKept) >= UNREADABLE_LETTERS_MAX {
+        return Ok(false);
+    }
+    let kept: i64 = store.query_one("SELECT bytes FROM unreadable_size WHERE one = 1", [])?;
     let more = i64::try_from(more).unwrap_or(i64::MAX);
-    let room = UNREADABLE_LETTERS_MAX.saturating_sub(store.tally.get(Book::UnreadableKept));
-    Ok(own_letters < room && own_bytes.saturating_add(more) <= UNREADABLE_BYTES_ALL - bytes)
-}
-
-/// Logins of which messages were not kept, and how many, until their letters are settled.
-///
-/// # Errors
-/// When the store cannot be read.
-pub fn floods(db: &Db) -> Result<BTreeMap<String, u64>, Error> {
-    let text = "SELECT login, not_kept FROM unreadable_logins WHERE not_kept > 0 LIMIT 100";
-    Ok(db.query_all(text, [])?.into_iter().collect())
+    Ok(kept.saturating_add(more) <= UNREADABLE_BYTES_ALL)
 }
 
 /// `Discard` exists for such a letter, and `Retry`, when it was read as a call that is stored with
@@ -114,7 +96,7 @@ pub(crate) fn step_unreadable(
     at: EventTime,
 ) -> Result<Done, Error> {
     let (left, to) = match step {
-        Step::Discard { .. } => (Left::Discarded, State::Discarded),
+        Step::Discard => (Left::Discarded, State::Discarded),
         Step::Retry { .. } => (Left::Retried, State::Ready),
         _ if store.exists("SELECT 1 FROM unreadable WHERE id = ?1", [row.0])? => {
             let (state, step) = (State::Dead, step.name());

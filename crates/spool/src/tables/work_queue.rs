@@ -1,7 +1,7 @@
 //! What the sender chooses from.
 
 use super::step::HAD_TURN;
-use super::{deliveries, lead_requests, meta, peer_outcomes};
+use super::{deliveries, lead_requests, meta};
 use crate::{
     CONFIRMABLE_MAX, Confirmable, DUE_POLLS_MAX, Db, Due, Error, HELD_MAX, QueueQuery,
     RECONCILE_MAX, Store, Unconfirmed, WorkQueue, count,
@@ -23,7 +23,6 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
         sending: books.sending,
         submitted: books.submitted,
         hooked: deliveries::hooked(store)?,
-        possibly_sent: peer_outcomes::possibly_sent_calls(store)?,
         lead_requests: lead_requests::lead_requests(store, ask)?,
         ..WorkQueue::default()
     };
@@ -31,13 +30,12 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
         let had_turn = meta::meta(store, HAD_TURN)?.unwrap_or_default();
         let live = next_ready(store, true, &had_turn, ask)?;
         let backlog = next_ready(store, false, &had_turn, ask)?;
-        let released = head.possibly_sent.released;
         // One PBX that calls without end lets the backlog of the others pass, too.
         let had_its = |it: &&ReadyCall| it.pbx == had_turn;
         let waits = live.as_ref().filter(had_its).is_some();
         let other = backlog.as_ref().filter(|it| waits && !had_its(it));
         head.live = other.or(live.as_ref()).map(|it| it.due);
-        head.backlog = backlog.map(|it| it.due).or(released);
+        head.backlog = backlog.map(|it| it.due);
         head.next_not_before = next_held(store, ask.now)?;
     }
     if books.submitted > 0 {

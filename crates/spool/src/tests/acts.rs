@@ -5,8 +5,8 @@ use super::call::{at, finished, journal};
 use super::deliveries::{foreign, signature};
 use super::record_files::{self, unreadable};
 use crate::{
-    Delivery, Done, Finished, IfAbsent, LetterFilter, Op, PublishedBy, QueueQuery, RowId, Settings,
-    SlotRow, Step, Store, UNREADABLE_BYTES_ALL, WebhookEvent, tables,
+    Delivery, Done, Finished, IfAbsent, LetterFilter, Op, QueueQuery, RowId, Settings, SlotRow,
+    Step, Store, UNREADABLE_BYTES_ALL, WebhookEvent, tables,
 };
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
@@ -74,7 +74,7 @@ fn step_named(name: &str, n: u32) -> Step {
             why: "killed".into(),
         },
         "confirm" => Step::Journaled(crate::OutcomeSource::Confirmation),
-        "discard" => Step::Discard { by_peer: false },
+        "discard" => Step::Discard,
         other => panic!("{other}"),
     }
 }
@@ -126,7 +126,6 @@ pub fn filled(n: u32) -> (Store, Rows) {
     let settings = Settings {
         notices: true,
         look_up: true,
-        outcomes: true,
         shows: Some(Arc::new(lead_field::Settings {
             fields: lead_field::parse(
                 "last_call=11,last_missed=12,last_employee=13,missed_count=14",
@@ -243,41 +242,31 @@ pub const ACTS: &[Act] = &[
         store
             .write(vec![refused])
             .expect_err("discard alone exists");
-        step(store, row, Step::Discard { by_peer: false });
+        step(store, row, Step::Discard);
     }),
     ("a file that is unreadable at first", |store, _| {
         record_files::becomes_readable(store);
     }),
-    (
-        "bytes of a login that nobody reads, and those that find no room",
-        |store, _| {
-            let mut op = unreadable(1);
-            if let Op::Unreadable(unread) = &mut op {
-                unread.by = Some(PublishedBy::default());
-            }
-            let row = new(&write(store, vec![op.clone()])[0]);
-            let full = |store: &Store, by: i64| {
-                let text = "UPDATE unreadable_size SET bytes = bytes + ?1";
-                (store.connection).execute(text, [by]).expect("counted");
-            };
-            full(store, UNREADABLE_BYTES_ALL);
-            assert_eq!(write(store, vec![op]), [Done::Unreadable(None)]);
-            full(store, -UNREADABLE_BYTES_ALL);
-            assert_eq!(
-                tables::unreadable::floods(store).expect("readable").len(),
-                1
-            );
-            step(store, row, Step::Discard { by_peer: false });
-        },
-    ),
+    ("unreadable bytes that find no room", |store, _| {
+        let op = unreadable(1);
+        let row = new(&write(store, vec![op.clone()])[0]);
+        let full = |store: &Store, by: i64| {
+            let text = "UPDATE unreadable_size SET bytes = bytes + ?1";
+            (store.connection).execute(text, [by]).expect("counted");
+        };
+        full(store, UNREADABLE_BYTES_ALL);
+        assert_eq!(write(store, vec![op]), [Done::Unreadable(None)]);
+        full(store, -UNREADABLE_BYTES_ALL);
+        step(store, row, Step::Discard);
+    }),
     ("send", |store, rows| {
         step(store, rows.at(READY, 0), Step::Send)
     }),
     ("rows under way", |store, _| {
         drop(tables::calls::sending(store).expect("readable"))
     }),
-    ("unsent", |store, rows| {
-        step(store, rows.at(READY, 0), Step::Unsent)
+    ("return", |store, rows| {
+        step(store, rows.at(READY, 0), step_named("return", 7));
     }),
     ("send and return", |store, rows| {
         step(store, rows.at(READY, 0), Step::Send);
@@ -354,7 +343,7 @@ pub const ACTS: &[Act] = &[
         step(store, rows.at(PARKED, 1), Step::Expire)
     }),
     ("discard", |store, rows| {
-        let discard = Step::Discard { by_peer: false };
+        let discard = Step::Discard;
         step(store, rows.at(PARKED, 2), discard)
     }),
     ("a slot", |store, _| {
@@ -418,7 +407,6 @@ pub const ACTS: &[Act] = &[
                 signature: signature("a lead"),
                 company: "c".into(),
                 at: sent,
-                service_retries: true,
                 news: learn,
             }))],
         );
@@ -433,11 +421,10 @@ pub const ACTS: &[Act] = &[
                     signature: signature(event),
                     company: "c".into(),
                     at: sent,
-                    service_retries: true,
                     news: WebhookEvent::Completed {
                         uuid: row.uuid,
                         leads: Vec::new(),
-                        shown: None,
+                        shown: Box::default(),
                     },
                 }))
             };

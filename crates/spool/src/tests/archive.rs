@@ -237,8 +237,8 @@ fn a_database_that_no_callbridge_has_made_is_refused_though_the_file_is_whole() 
             "schema 999",
         ),
         (
-            "one of an older version by its word alone",
-            "PRAGMA user_version = 1;",
+            "one of an older version by its number alone",
+            "PRAGMA user_version = 0;",
             "that no callbridge makes",
         ),
     ];

@@ -101,7 +101,7 @@ fn what_became_of_it_is_told_for_two_years_and_not_for_longer() {
     let internal = finished(2, Outcome::Internal, None);
     take(&mut store, &call);
     take(&mut store, &internal);
-    step(&mut store, Step::Discard { by_peer: false }, at(60));
+    step(&mut store, Step::Discard, at(60));
     let stands = CallFate::Stands(State::Discarded);
     purge(&mut store, at(0).plus(60 * DAY));
     let rows = "SELECT (SELECT count(*) FROM calls) + (SELECT count(*) FROM tombstones)";
@@ -204,14 +204,7 @@ fn what_the_crm_has_lost_goes_out_again_under_its_uuid_and_the_books_balance() {
     take(&mut store, &call);
     journal_it(&mut store, at(60));
     let why = "the journal does not have it".to_owned();
-    step(
-        &mut store,
-        Step::SendAgain {
-            why: why.clone(),
-            generation: None,
-        },
-        at(90),
-    );
+    step(&mut store, Step::SendAgain { why: why.clone() }, at(90));
     let row = tables::calls::row(&store, RowId(1))
         .expect("readable")
         .expect("a row");
@@ -289,6 +282,6 @@ fn stored_values_are_those_of_the_pbx_and_none_once_discarded() {
     );
     assert_eq!((found.answered, found.talk_time_sec), (false, 0));
     assert_eq!(found.phone.as_deref(), record.phone());
-    step(&mut store, Step::Discard { by_peer: false }, at(60));
+    step(&mut store, Step::Discard, at(60));
     assert_eq!(values(&store), None);
 }

@@ -3,11 +3,10 @@
 use super::call::{ask, at, finished, journal};
 use super::table::steps;
 use crate::{
-    DELIVERIES_KEPT, Delivered, Delivery, Done, Error, ForeignCall, IfAbsent, Op, RowId, Settings,
-    State, Step, Store, WebhookEvent, WebhookPace, tables,
+    CallEcho, DELIVERIES_KEPT, Delivered, Delivery, Done, Error, ForeignCall, IfAbsent, Op, RowId,
+    Settings, State, Step, Store, WebhookEvent, WebhookPace, tables,
 };
 use callbridge_call::EpochSeconds;
-use callbridge_formats::message::webhook::CallEcho;
 use callbridge_model::status::{Echo, SentField};
 use callbridge_model::{LeadId, Outcome, Reason, TokenFingerprint};
 use std::time::Duration;
@@ -36,11 +35,10 @@ fn event(name: &str, n: u32, seconds: i64) -> Delivery {
         signature: signature(&format!("{name} {seconds}")),
         company: "77".into(),
         at: at(seconds),
-        service_retries: true,
         news: WebhookEvent::Completed {
             uuid: journal(n).judged.record.uuid.expect("a uuid"),
             leads: vec![LeadId::new(4001).expect("an id")],
-            shown: None,
+            shown: Box::default(),
         },
     }
 }
@@ -131,7 +129,7 @@ fn a_webhook_confirms_a_call_wherever_nobody_knows_better() {
         (letter(Reason::Rejected), State::Dead),
         (letter(Reason::NoLead), State::Parked),
         (
-            vec![died(Reason::Unconfirmed), Step::Discard { by_peer: false }],
+            vec![died(Reason::Unconfirmed), Step::Discard],
             State::Discarded,
         ),
     ];
@@ -283,7 +281,7 @@ fn a_call_that_stands_on_other_leads_is_confirmed_and_said_to() {
     elsewhere.news = WebhookEvent::Completed {
         uuid: journal(1).judged.record.uuid.expect("a uuid"),
         leads: LeadId::new(4002).into_iter().collect(),
-        shown: None,
+        shown: Box::default(),
     };
     let confirmed = Delivered::Confirmed {
         row,
@@ -347,10 +345,10 @@ fn echo(name: &str, n: u32, seconds: i64) -> Delivery {
     let mut echo = event(name, n, seconds);
     if let WebhookEvent::Completed { shown, .. } = &mut echo.news {
         let talk_time_sec = Some(4);
-        *shown = Some(Box::new(CallEcho {
+        **shown = CallEcho {
             talk_time_sec,
             ..CallEcho::default()
-        }));
+        };
     }
     echo
 }

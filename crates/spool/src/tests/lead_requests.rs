@@ -300,7 +300,7 @@ fn a_look_up_waits_for_a_right_as_long_as_a_letter_waits_for_it() {
             .0
     };
     assert_eq!(purge(&mut store, 8), 1);
-    let step = Step::Discard { by_peer: false };
+    let step = Step::Discard;
     let (row, at) = (letter, at(110 + 8 * 86_400));
     store
         .write(vec![Op::Step { row, step, at }])

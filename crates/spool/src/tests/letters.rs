@@ -2,12 +2,11 @@
 
 use super::call::{at, finished, journal};
 use crate::{
-    Done, Error, Finished, LISTED_BYTES_MAX, LetterFilter, Op, PublishedBy, RowId, Settings, State,
-    Step, Store, UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX,
-    UnreadableBytes, hint, tables,
+    Done, Error, Finished, LISTED_BYTES_MAX, LetterFilter, Op, RowId, Settings, State, Step, Store,
+    UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX, UnreadableBytes, hint,
+    tables,
 };
 use callbridge_model::{ExitCode as _, LeadId, Outcome, Phone, Reason, TokenFingerprint};
-use std::collections::BTreeMap;
 
 pub(super) fn store() -> Store {
     let settings = Settings {
@@ -43,7 +42,7 @@ fn unreadable(bytes: Vec<u8>) -> Op {
         file: None,
         why: "no JSON".into(),
         at: at(9),
-        by: None,
+        content_type: None,
     })
 }
 
@@ -193,7 +192,7 @@ fn a_uuid_conflict_cannot_be_sent_under_the_uuid_of_the_other_call() {
     let error = step(&mut store, letter, retry).expect_err("it would be taken for the other");
     assert_eq!(error.exit_code().number(), 65);
     assert!(error.to_string().contains("pbx="), "{error}");
-    step(&mut store, letter, Step::Discard { by_peer: false }).expect("it can be discarded");
+    step(&mut store, letter, Step::Discard).expect("it can be discarded");
 }
 
 #[test]
@@ -274,7 +273,7 @@ fn unreadable_bytes_are_kept_up_to_a_size_and_a_number_and_all_are_counted() {
     let done = store.write(vec![unreadable(vec![b'?'])]).expect("counted");
     assert_eq!(done, [Done::Unreadable(None)]);
     assert_eq!(store.books().unreadable, UNREADABLE_LETTERS_MAX + 1);
-    step(&mut store, RowId(1), Step::Discard { by_peer: false }).expect("forgotten");
+    step(&mut store, RowId(1), Step::Discard).expect("forgotten");
     let done = store
         .write(vec![unreadable(vec![b'?'])])
         .expect("room again");
@@ -282,28 +281,18 @@ fn unreadable_bytes_are_kept_up_to_a_size_and_a_number_and_all_are_counted() {
     assert_eq!(tables::books::recount(&store).expect("a recount"), []);
 }
 
-/// Published by this login; by nobody who is named where it is empty.
-fn published(login: &str, bytes: Vec<u8>) -> Op {
-    let mut op = unreadable(bytes);
-    if let Op::Unreadable(unread) = &mut op {
-        unread.by = Some(PublishedBy {
-            user: (!login.is_empty()).then(|| login.to_owned()),
-            content_type: None,
-        });
-    }
-    op
-}
-
 #[test]
-fn a_letter_of_bytes_names_who_has_published_them() {
+fn unreadable_message_keeps_its_content_type_and_bytes() {
     let mut store = store();
     let bytes = vec![b'?'; LISTED_BYTES_MAX + 1];
-    store
-        .write(vec![published("branch7", bytes.clone())])
-        .expect("stored");
+    let mut op = unreadable(bytes.clone());
+    if let Op::Unreadable(unread) = &mut op {
+        unread.content_type = Some("application/json".to_owned());
+    }
+    store.write(vec![op]).expect("stored");
     let letter = tables::letters::letter(&store, RowId(1)).expect("readable");
     let message = letter.expect("a letter").bytes.expect("bytes");
-    assert_eq!(message.by.user.as_deref(), Some("branch7"));
+    assert_eq!(message.content_type.as_deref(), Some("application/json"));
     assert_eq!(message.bytes, bytes, "all that are kept");
 }
 
@@ -316,49 +305,27 @@ fn kept(store: &mut Store, number: u64, op: impl Fn() -> Op) -> u64 {
 }
 
 #[test]
-fn a_login_that_floods_leaves_half_of_the_room_to_others_and_is_counted_by_its_name() {
-    for flooder in ["branch7", ""] {
-        let mut store = store();
-        let flood = || published(flooder, b"?".to_vec());
-        let half = UNREADABLE_LETTERS_MAX / 2;
-        assert_eq!(kept(&mut store, half + 300, flood), half);
-        // Another flood leaves half of what is left; whoever comes then finds room.
-        let other = || published("branch8", b"?".to_vec());
-        assert_eq!(kept(&mut store, half, other), half / 2);
-        assert_eq!(kept(&mut store, 100, || published("b9", vec![1])), 100);
-        let found = tables::unreadable::floods(&store).expect("readable");
-        let all = [(flooder.to_owned(), 300), ("branch8".to_owned(), 2_500)];
-        assert_eq!(found, BTreeMap::from(all));
-        assert_eq!(store.counters()["unreadable_not_kept"], 2_800);
-        assert_eq!(store.books().unreadable, 10_400);
-        // Once its letters are settled it is as any other.
-        for id in 1..=5_000 {
-            step(&mut store, RowId(id), Step::Discard { by_peer: false }).expect("forgotten");
-        }
-        let found = tables::unreadable::floods(&store).expect("readable");
-        assert_eq!(found.into_keys().collect::<Vec<_>>(), ["branch8"]);
-        assert_eq!(kept(&mut store, 1, flood), 1);
-        // A line of the PBX has all that is left.
-        let left = UNREADABLE_LETTERS_MAX - 2_500 - 100 - 1;
-        assert_eq!(kept(&mut store, left, || unreadable(vec![1])), left);
-    }
+fn full_room_keeps_no_more_unreadable_messages() {
+    let mut store = store();
+    let message = || unreadable(vec![b'?']);
+    let most = UNREADABLE_LETTERS_MAX;
+    assert_eq!(kept(&mut store, most + 300, message), most);
+    assert_eq!(store.counters()["unreadable_not_kept"], 300);
+    assert_eq!(store.books().unreadable, most + 300);
+    step(&mut store, RowId(1), Step::Discard).expect("forgotten");
+    assert_eq!(kept(&mut store, 2, message), 1);
 }
 
 #[test]
-fn a_login_with_long_messages_leaves_half_of_the_bytes_to_others() {
+fn full_bytes_keep_no_more_unreadable_messages() {
     let mut store = store();
-    let long = |login: &str| published(login, vec![0xff; UNREADABLE_BYTES_MAX]);
-    assert_eq!(kept(&mut store, 1, || long("branch7")), 1);
-    // As if so many had come before: they are not written, the sums say what is kept.
-    let before = UNREADABLE_BYTES_ALL / 2 - (2 << 20);
-    for table in ["unreadable_size", "unreadable_logins"] {
-        let text = format!("UPDATE {table} SET bytes = bytes + ?1");
-        store.execute(&text, [before]).expect("counted");
-    }
-    assert_eq!(kept(&mut store, 3, || long("branch7")), 1);
-    assert_eq!(kept(&mut store, 3, || long("branch8")), 3);
-    let found = tables::unreadable::floods(&store).expect("readable");
-    assert_eq!(found, BTreeMap::from([("branch7".to_owned(), 2)]));
+    let long = || unreadable(vec![0xff; UNREADABLE_BYTES_MAX]);
+    assert_eq!(kept(&mut store, 1, long), 1);
+    // As if earlier messages had filled the rest: the sum says what is kept.
+    let before = UNREADABLE_BYTES_ALL - (3 << 20);
+    let text = "UPDATE unreadable_size SET bytes = bytes + ?1";
+    store.execute(text, [before]).expect("counted");
+    assert_eq!(kept(&mut store, 3, long), 2);
 }
 
 #[test]
@@ -369,7 +336,7 @@ fn unreadable_bytes_are_discarded_or_read_again_and_nothing_else() {
         .expect("stored");
     let error = step(&mut store, RowId(1), Step::Send).expect_err("no call");
     assert!(matches!(error, Error::Refused { .. }));
-    let error = step(&mut store, RowId(2), Step::Discard { by_peer: false }).expect_err("nobody");
+    let error = step(&mut store, RowId(2), Step::Discard).expect_err("nobody");
     assert_eq!(error, Error::NoRow(RowId(2)));
     let record = dead(1, Reason::Failed).judged.record;
     step(
@@ -482,8 +449,8 @@ fn a_letter_that_left_is_closed_by_a_notice_of_its_own() {
             },
         ),
         (hooked, Step::Journaled(crate::OutcomeSource::Webhook)),
-        (discarded, Step::Discard { by_peer: false }),
-        (RowId(6), Step::Discard { by_peer: false }),
+        (discarded, Step::Discard),
+        (RowId(6), Step::Discard),
         (expired, Step::Expire),
         (retried, Step::Journaled(crate::OutcomeSource::Webhook)),
     ];
@@ -548,7 +515,7 @@ fn calls_that_nothing_may_confirm_are_listed_and_nobody_is_told_of_each() {
     }
     let letters = tables::letters::letters(&store, &LetterFilter::default());
     assert_eq!(letters.expect("readable").len(), 2, "both are listed");
-    step(&mut store, RowId(1), Step::Discard { by_peer: false }).expect("a letter");
+    step(&mut store, RowId(1), Step::Discard).expect("a letter");
     assert_eq!(notices(&store), 1, "nor of its end");
 }
 

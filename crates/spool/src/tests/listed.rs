@@ -266,7 +266,12 @@ fn who_follows_hears_of_each_call_that_came_or_changed_its_state() {
     let seen = store.moves_so_far();
     finish(&mut store, journal(2));
     step(&mut store, 1, Step::Send);
-    step(&mut store, 1, Step::Unsent);
+    let returned = Step::Returned {
+        not_before: at(0),
+        why: "503".to_owned(),
+        failures: 0,
+    };
+    step(&mut store, 1, returned);
     let (moved, after) = crate::tables::listed::moved_since(&store, seen, 10)
         .expect("readable")
         .expect("remembered");

@@ -4,7 +4,6 @@ use super::call::{T0, at, finished};
 use crate::{Done, Finished, MissedCustomer, Op, RowId, Settings, State, Step, Store, tables};
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_model::{LeadId, Outcome, Phone, Reason};
-use callbridge_testkit::Wait as _;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -194,72 +193,6 @@ fn what_a_person_says_of_an_incomplete_call_is_what_counts() {
     assert_eq!(seen(&store), None, "a person said that it was answered");
     finish(&mut store, call(2, missed(50)));
     assert_eq!(seen(&store), None, "they were talked to since");
-}
-
-#[test]
-fn who_waits_is_found_among_the_calls_of_an_older_version() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let file = dir.path().join(crate::folder::FILE);
-    {
-        let (handle, guard) = crate::open(dir.path(), Settings::default()).expect("opens");
-        let calls = [missed(50), talk(100), missed(300), missed(400)];
-        for (n, one) in (1..).zip(calls) {
-            let finish = Op::Finish(Box::new(call(n, one)));
-            handle.write(vec![finish]).wait().expect("stored");
-        }
-        let step = Step::Send;
-        let (row, at) = (RowId(1), at(1));
-        handle
-            .write(vec![Op::Step { row, step, at }])
-            .wait()
-            .expect("stored");
-        guard.close();
-    }
-    // As the version before had it.
-    let db = rusqlite::Connection::open(&file).expect("opens");
-    let before = 9;
-    let older =
-        "DROP TABLE summaries; DROP TABLE given_leads; DROP TABLE missed; DROP TABLE unanswered;
-                 DROP TABLE trunks; DROP TABLE trunk_quarters; DROP INDEX calls_forwarded;
-                 DROP TRIGGER remade_left; DROP TABLE remade; DROP TABLE remade_size;
-                 DROP TABLE outcomes; DROP TABLE waiting_deliveries;
-                 DROP TABLE waiting_deliveries_size;
-                 DROP INDEX calls_turn; DROP INDEX calls_talks; DROP INDEX calls_missed;
-                 DROP INDEX calls_twins; CREATE INDEX calls_twin ON calls(twin);
-                 ALTER TABLE calls DROP COLUMN generation;
-                 DROP TRIGGER unreadable_login_came; DROP TRIGGER unreadable_login_gone;
-                 DROP TABLE unreadable_logins;
-                 DROP TRIGGER unreadable_came; DROP TRIGGER unreadable_gone;
-                 DROP TABLE unreadable_size;
-                 ALTER TABLE unreadable DROP COLUMN user;
-                 ALTER TABLE unreadable DROP COLUMN content_type;
-                 DROP INDEX unreadable_file;
-                 ALTER TABLE unreadable DROP COLUMN file;
-                 ALTER TABLE calls DROP COLUMN acts;
-                 ALTER TABLE directory_leads DROP COLUMN name_at;
-                 ALTER TABLE directory_leads DROP COLUMN name_rank;
-                 ALTER TABLE directory_leads DROP COLUMN name;
-                 ALTER TABLE directory_leads DROP COLUMN stage_at;
-                 ALTER TABLE directory_leads DROP COLUMN stage_rank;
-                 ALTER TABLE directory_leads DROP COLUMN stage;
-                 ALTER TABLE directory_leads DROP COLUMN responsible_at;
-                 ALTER TABLE directory_leads DROP COLUMN responsible_rank;
-                 ALTER TABLE directory_leads DROP COLUMN responsible_name;
-                 ALTER TABLE directory_leads DROP COLUMN responsible;
-                 ALTER TABLE directory_phones DROP COLUMN name_at;
-                 ALTER TABLE directory_phones DROP COLUMN name_rank;
-                 ALTER TABLE directory_phones DROP COLUMN name;";
-    db.execute_batch(&format!("{older} PRAGMA user_version = {before};"))
-        .expect("older");
-    db.close().expect("closed");
-    let (handle, _guard) = crate::open(dir.path(), Settings::default()).expect("migrated");
-    let found = handle
-        .read(|store| Ok((seen(store), waiting(store).remove(0))))
-        .wait();
-    let (seen, only) = found.expect("readable");
-    assert_eq!(seen, Some((300, 400, 2)));
-    assert_eq!((only.trunk.as_str(), only.pbx.as_str()), ("city", "pbx1"));
-    assert_eq!(only.lead, LeadId::new(4001));
 }
 
 #[test]

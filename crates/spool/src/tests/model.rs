@@ -57,7 +57,6 @@ impl Model {
             dead: of(State::Dead),
             parked: of(State::Parked),
             discarded: of(State::Discarded),
-            forwarded: of(State::Forwarded),
             internal: self.internal,
             skipped: self.skipped,
             unreadable: 0,
@@ -155,7 +154,7 @@ fn op_of(act: &Act, model: &Model) -> Op {
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         4 => (0..12_u32, 0..WAYS.len()).prop_map(|(n, way)| Act::Finish(n, way)),
-        9 => (0..12_usize, 0..20_usize).prop_map(|(nth, kind)| Act::Step(nth, kind)),
+        9 => (0..12_usize, 0..19_usize).prop_map(|(nth, kind)| Act::Step(nth, kind)),
         1 => Just(Act::Nobody),
     ]
 }

@@ -13,7 +13,7 @@ pub(super) fn unreadable(n: u32) -> Op {
         file: None,
         why: "no JSON".into(),
         at: at(i64::from(n)),
-        by: None,
+        content_type: None,
     })
 }
 
@@ -27,7 +27,7 @@ pub(super) fn unreadable_file(bytes: &[u8], cut_from: Option<u64>) -> Op {
         file: Some("/cdr/a.json".into()),
         why: "no JSON".into(),
         at: at(9),
-        by: None,
+        content_type: None,
     })
 }
 

@@ -252,7 +252,7 @@ fn what_is_old_and_done_is_forgotten_but_stays_in_the_books() {
         Step::Journaled(crate::OutcomeSource::Confirmation),
         20,
     );
-    step(&mut store, 3, Step::Discard { by_peer: false }, 20);
+    step(&mut store, 3, Step::Discard, 20);
     let before = store.books();
     let month = 30 * 24 * 3600;
     let purge = |store: &mut Store, seconds| {
@@ -292,13 +292,13 @@ fn an_id_is_never_given_twice() {
         file: None,
         why: "why".into(),
         at: at(0),
-        by: None,
+        content_type: None,
     });
     let done = handle.write(vec![bytes.clone()]).wait();
     assert_eq!(done, Ok(vec![Done::Unreadable(Some(RowId(1)))]));
     let discard = Op::Step {
         row: RowId(1),
-        step: Step::Discard { by_peer: false },
+        step: Step::Discard,
         at: at(1),
     };
     handle.write(vec![discard]).wait().expect("forgotten");
@@ -309,7 +309,7 @@ fn an_id_is_never_given_twice() {
     let error = handle
         .write(vec![Op::Step {
             row: RowId(1),
-            step: Step::Discard { by_peer: false },
+            step: Step::Discard,
             at: at(1),
         }])
         .wait();

@@ -1,12 +1,12 @@
 //! Which step exists in which state?
 
 use super::call::{at, journal};
-use crate::{IfAbsent, OutcomeSource, Refused, State, Step, next};
+use crate::{IfAbsent, Refused, State, Step, next};
 use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::{Reason, TokenFingerprint};
 
 /// One of each step, in the order of the table's columns; two of `Died`.
-pub fn steps() -> [Step; 24] {
+pub fn steps() -> [Step; 20] {
     let record = journal(1).judged.record;
     let died = |reason| Step::Died {
         reason,
@@ -24,7 +24,6 @@ pub fn steps() -> [Step; 24] {
             why: "503".into(),
             failures: 1,
         },
-        Step::Unsent,
         Step::Journaled(crate::OutcomeSource::Confirmation),
         Step::Journaled(crate::OutcomeSource::Webhook),
         Step::NotYet {
@@ -69,45 +68,36 @@ pub fn steps() -> [Step; 24] {
             why: "lead 4001 was merged into 4002: it goes there".into(),
         },
         Step::Expire,
-        Step::Discard { by_peer: false },
-        Step::Forwarded,
-        Step::Journaled(OutcomeSource::Journal),
-        Step::Discard { by_peer: true },
+        Step::Discard,
         Step::SendAgain {
             why: "the journal does not have it".into(),
-            generation: None,
         },
     ]
 }
 
 #[test]
 fn every_step_in_every_state_is_as_the_table_says() {
-    use State::{Dead, Discarded, Forwarded, Journaled, Parked, Ready, Sending, Submitted};
+    use State::{Dead, Discarded, Journaled, Parked, Ready, Sending, Submitted};
     let no = None;
-    // Send, Accepted, Returned, Unsent, Confirmed, Hooked, NotYet, Absent, Orphaned, Resubmit,
+    // Send, Accepted, Returned, Confirmed, Hooked, NotYet, Absent, Orphaned, Resubmit,
     // Died, Died of what may pass, Release, Retry, Recheck, Rejudged (a person mends it), Rejudged
-    // (it may pass), Moved, Expire, Discard, Forwarded, Found, GivenUp, SendAgain
+    // (it may pass), Moved, Expire, Discard, SendAgain
     #[rustfmt::skip]
     let table = [
-        (Ready, [Some(Sending), no, no, no, no, Some(Journaled), no, no, no, no, Some(Dead),
-            Some(Parked), no, no, no, no, no, Some(Ready), no, no, Some(Forwarded), Some(Journaled),
-            Some(Discarded), no]),
-        (Sending, [no, Some(Submitted), Some(Ready), Some(Ready), no, Some(Journaled), no, no,
-            Some(Submitted), no, Some(Dead), Some(Parked), no, no, no, no, no, no, no, no, no, no,
-            no, no]),
-        (Submitted, [no, no, no, no, Some(Journaled), Some(Journaled), Some(Submitted),
-            Some(Submitted), Some(Submitted), Some(Ready), Some(Dead), Some(Parked), no, no, no,
-            no, no, Some(Ready), no, no, no, Some(Journaled), Some(Discarded), no]),
-        (Journaled, [no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no,
-            no, no, no, Some(Ready)]),
-        (Dead, [no, no, no, no, no, Some(Journaled), no, no, no, no, no, no, no, Some(Ready),
-            Some(Submitted), Some(Dead), Some(Parked), Some(Ready), no, Some(Discarded), no,
-            Some(Journaled), Some(Discarded), no]),
-        (Parked, [no, no, no, no, no, no, no, no, no, no, no, no, Some(Ready), Some(Ready), no,
-            Some(Dead), Some(Parked), no, Some(Dead), Some(Discarded), no, Some(Journaled),
-            Some(Discarded), no]),
-        (Discarded, [no; 24]),
-        (Forwarded, [no; 24]),
+        (Ready, [Some(Sending), no, no, no, Some(Journaled), no, no, no, no, Some(Dead),
+            Some(Parked), no, no, no, no, no, Some(Ready), no, no, no]),
+        (Sending, [no, Some(Submitted), Some(Ready), no, Some(Journaled), no, no, Some(Submitted),
+            no, Some(Dead), Some(Parked), no, no, no, no, no, no, no, no, no]),
+        (Submitted, [no, no, no, Some(Journaled), Some(Journaled), Some(Submitted), Some(Submitted),
+            Some(Submitted), Some(Ready), Some(Dead), Some(Parked), no, no, no, no, no, Some(Ready),
+            no, no, no]),
+        (Journaled, [no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no,
+            Some(Ready)]),
+        (Dead, [no, no, no, no, Some(Journaled), no, no, no, no, no, no, no, Some(Ready),
+            Some(Submitted), Some(Dead), Some(Parked), Some(Ready), no, Some(Discarded), no]),
+        (Parked, [no, no, no, no, no, no, no, no, no, no, no, Some(Ready), Some(Ready), no,
+            Some(Dead), Some(Parked), no, Some(Dead), Some(Discarded), no]),
+        (Discarded, [no; 20]),
     ];
     assert_eq!(table.map(|(state, _)| state), State::ALL);
     for (state, row) in table {
@@ -124,7 +114,7 @@ fn every_step_in_every_state_is_as_the_table_says() {
 #[test]
 fn a_step_moves_only_what_can_still_move() {
     for step in steps() {
-        for end in [State::Journaled, State::Discarded, State::Forwarded] {
+        for end in [State::Journaled, State::Discarded] {
             // What the journal has lost is sent again by a person alone.
             let again = matches!(step, Step::SendAgain { .. }) && end == State::Journaled;
             assert_eq!(next(end, &step).is_ok(), again, "{end}: {step:?}");

@@ -49,7 +49,6 @@ impl Model {
             State::Dead => &mut books.dead,
             State::Parked => &mut books.parked,
             State::Discarded => &mut books.discarded,
-            State::Forwarded => &mut books.forwarded,
         }
     }
 
@@ -100,10 +99,7 @@ impl Model {
     fn purge(&mut self, now: EventTime) {
         let before = now.minus(RETENTION).micros();
         self.rows.retain(|_, (_, row)| {
-            let over = matches!(
-                row.state,
-                State::Journaled | State::Discarded | State::Forwarded
-            );
+            let over = matches!(row.state, State::Journaled | State::Discarded);
             !(over && row.since < before)
         });
     }
@@ -117,23 +113,9 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             row.not_before = 0;
             row.first_sent = row.first_sent.or(Some(now));
         }
-        Step::Unsent => row.not_before = 0,
-        Step::Journaled(OutcomeSource::Confirmation)
-        | Step::Discard { by_peer: false }
-        | Step::Forwarded => {}
+        Step::Journaled(OutcomeSource::Confirmation) | Step::Discard => {}
         Step::Journaled(OutcomeSource::Webhook) => hooked(row),
-        Step::Journaled(by) => {
-            attempted(row, at, by.words());
-            row.hooked |= row.state == State::Submitted;
-            (row.reason, row.errors, row.not_before) = (None, None, 0);
-            row.message.clear();
-        }
-        Step::Discard { by_peer: true } => {
-            let words = "discarded before, or at another sender, as the stream says";
-            attempted(row, at, words);
-            row.hooked |= row.state == State::Submitted;
-        }
-        Step::SendAgain { why, .. } => {
+        Step::SendAgain { why } => {
             attempted(row, at, why);
             row.reason = None;
             anew(row);
@@ -269,18 +251,10 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
     let why = format!("words {}", dice.throw(1_000));
     let reasons = Reason::ALL;
     let record = finished(n, Outcome::Journal, None).judged.record;
-    match dice.throw(28) {
-        24 => Step::Forwarded,
-        25 => {
-            Step::Journaled([OutcomeSource::Journal, OutcomeSource::Stream][dice.throw(2) as usize])
-        }
-        26 => Step::Discard { by_peer: true },
+    match dice.throw(25) {
         // Few of those that are journaled ever are.
-        27 if dice.throw(8) == 0 => Step::SendAgain {
-            why,
-            generation: None,
-        },
-        27 => Step::Send,
+        24 if dice.throw(8) == 0 => Step::SendAgain { why },
+        24 => Step::Send,
         0..3 => Step::Send,
         3..6 => Step::Accepted {
             request_id: format!("r-{}", dice.throw(1_000_000)),
@@ -291,7 +265,6 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
             why,
             failures: dice.throw(5),
         },
-        7 => Step::Unsent,
         8 => Step::Journaled(OutcomeSource::Confirmation),
         9 | 10 => Step::NotYet {
             next_check: later,
@@ -338,7 +311,7 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
             message: why,
         },
         _ => match dice.throw(4) {
-            0 => Step::Discard { by_peer: false },
+            0 => Step::Discard,
             _ => Step::Expire,
         },
     }
@@ -447,7 +420,7 @@ fn ten_thousand_random_steps_leave_the_rows_that_the_pure_transitions_say() {
     }
     // Every kind of step was taken, and some were not there to take.
     assert!(
-        taken.len() == 22 && taken.values().all(|n| *n > 20),
+        taken.len() == 18 && taken.values().all(|n| *n > 20),
         "{taken:?}"
     );
     assert!(refused > 500 && purged > 50, "{refused} {purged}");

@@ -27,7 +27,6 @@ fn outcomes(counted: &BTreeMap<State, u64>) -> Outcomes {
             State::Ready | State::Sending | State::Submitted => all.waiting += count,
             State::Dead | State::Parked => all.letters += count,
             State::Discarded => all.discarded += count,
-            State::Forwarded => all.forwarded += count,
         }
     }
     all
