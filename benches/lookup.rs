@@ -191,7 +191,7 @@ fn calls(file: &Path) {
 /// state or nothing more comes.
 fn taken_in(state: &Path, written: u32) -> (u32, u32) {
     let db = Connection::open(state.join("spool.db")).expect("the state");
-    let counted = "SELECT count(*), count(json_extract(record, '$.leadId')) FROM calls";
+    let counted = "SELECT count(*), count(lead) FROM calls";
     let count = || db.query_row(counted, [], |row| Ok((row.get(0)?, row.get(1)?)));
     let ends = Instant::now() + MINUTE;
     loop {

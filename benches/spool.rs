@@ -83,10 +83,13 @@ fn fill(dir: &Path, rows: usize, backlog: bool) {
     let text = format!(
         "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= {rows}),
               made AS (SELECT i, {state} AS state FROM n)
-         INSERT INTO calls (id, uuid, state, live, since, started, phone, heard, record, call,
-                            deaths, reason)
+         INSERT INTO calls (id, uuid, state, live, since, pbx, linkedid, trunk, direction,
+                            answered, started, ended, phone, phone_ending, heard, extension,
+                            employee, lead, record, call, deaths, reason)
          SELECT i, randomblob(16), made.state, i % 2,
-                CASE WHEN i % 2 THEN since ELSE 0 END, started, '+99890' || (i % 100000), heard,
+                CASE WHEN i % 2 THEN since ELSE 0 END, pbx, replace(linkedid, '@', i), trunk,
+                direction, answered, started, ended, '+99890' || (i % 100000),
+                substr('+99890' || (i % 100000), -4), heard, extension, employee, lead,
                 replace(record, '@', i), replace(call, '@', i), made.state IN ('dead', 'parked'),
                 CASE made.state WHEN 'dead' THEN 'failed' WHEN 'parked' THEN 'no_lead' END
          FROM made, (SELECT * FROM calls WHERE id = 1) AS c"

@@ -340,7 +340,7 @@ fn made(version: usize) -> rusqlite::Result<BTreeSet<SchemaEntry>> {
 
 fn entries(db: &Connection) -> rusqlite::Result<BTreeSet<SchemaEntry>> {
     let mut asked =
-        db.prepare("SELECT type, name, tbl_name, ifnull(sql, '') FROM sqlite_master")?;
+        db.prepare("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master")?;
     let rows = asked.query_map([], |row| {
         let sql: String = row.get(3)?;
         let sql: Vec<&str> = sql.split_whitespace().collect();

@@ -8,6 +8,16 @@ use callbridge_model::{Judged, Outcome, Phone, Reason};
 /// Starts that differ by at most this are the same. Two sources can round one moment differently.
 pub(crate) const SAME_START_SEC: u64 = 1;
 
+/// Time from a call's start to its end, in microseconds.
+pub(crate) fn span_micros(call: &FinishedCall) -> i64 {
+    call.ended.micros().saturating_sub(call.started.micros())
+}
+
+/// The last four characters of a phone number, by which lists find it in every spelling.
+pub(crate) fn last_four(phone: &str) -> &str {
+    phone.get(phone.len().saturating_sub(4)..).unwrap_or(phone)
+}
+
 /// A judged call, with the facts it was judged by: kept to map it anew on a retry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
@@ -62,10 +72,10 @@ impl Finished {
         self.call.started.floor_seconds().get()
     }
 
-    /// Time from its start to its end, in microseconds.
-    pub(crate) fn span_micros(&self) -> i64 {
-        let (started, ended) = (self.call.started.micros(), self.call.ended.micros());
-        ended.saturating_sub(started)
+    /// Second at which the call ended.
+    pub(crate) fn end(&self) -> i64 {
+        let duration = i64::from(self.judged.record.duration_sec);
+        self.started().saturating_add(duration)
     }
 
     pub(crate) fn phone(&self) -> Option<&str> {

@@ -114,7 +114,7 @@ use std::time::Duration;
 /// Bytes kept of one unreadable message: all of those that may be read some day.
 pub const UNREADABLE_BYTES_MAX: usize = 1 << 20;
 /// Bytes kept of all of them; the rest is counted.
-pub const UNREADABLE_BYTES_ALL: i64 = 640 << 20;
+pub const UNREADABLE_BYTES_ALL: u64 = 640 << 20;
 /// Unreadable messages kept; the rest is counted.
 pub const UNREADABLE_LETTERS_MAX: u64 = 10_000;
 /// Bytes of an unreadable message in lists and notices.

@@ -34,7 +34,7 @@ impl FinishedCalls {
     /// it says none: a call that comes twice is recognised by its uuid all the same.
     pub fn finished(&mut self, pbx: &str, id: &str) -> Option<Known> {
         let text = "SELECT t.own, t.started,
-                    CASE WHEN json_extract(c.record, '$.direction') = 'INBOUND' THEN c.heard END,
+                    CASE WHEN c.direction = 'INBOUND' THEN c.heard END,
                     CASE WHEN c.state = 'dead' AND c.reason = 'incomplete' THEN c.call END
              FROM tombstones t LEFT JOIN calls c ON c.uuid = t.uuid WHERE t.pbx = ?1 AND t.id = ?2";
         let found: Result<Option<(_, _, _, Option<_>)>, _> =

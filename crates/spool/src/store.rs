@@ -105,9 +105,9 @@ impl Store {
             seen_calls_cursor: (String::new(), String::new()),
         };
         // The highest id ever given; purged rows count through the setting.
-        let text = "SELECT 1 + max(ifnull((SELECT max(id) FROM calls), 0),
-                        ifnull((SELECT max(id) FROM unreadable), 0),
-                        ifnull((SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1), 0))";
+        let text = "SELECT 1 + coalesce(max(id), 0) FROM (
+                 SELECT max(id) AS id FROM calls UNION ALL SELECT max(id) FROM unreadable
+                 UNION ALL SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1)";
         store.next_id = store.query_one(text, [HIGHEST_ID])?;
         Ok(store)
     }

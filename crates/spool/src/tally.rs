@@ -35,6 +35,8 @@ pub(crate) enum Book {
     PurgedDiscarded,
     /// Unreadable letters that are kept; no more than the limit.
     UnreadableKept,
+    /// Bytes of these letters.
+    UnreadableBytes,
 }
 
 impl Book {
@@ -104,13 +106,15 @@ impl Tally {
         for book in Book::ALL {
             let count = self.counts[*book as usize];
             if count != before.counts[*book as usize] {
-                let text = "INSERT OR REPLACE INTO books VALUES (?1, ?2)";
+                let text = "INSERT INTO books (name, count) VALUES (?1, ?2)
+                     ON CONFLICT (name) DO UPDATE SET count = excluded.count";
                 db.prepare_cached(text)?.execute((book.word(), count))?;
             }
         }
         for (name, count) in &self.named {
             if before.named.get(name) != Some(count) {
-                let text = "INSERT OR REPLACE INTO counters VALUES (?1, ?2)";
+                let text = "INSERT INTO counters (name, count) VALUES (?1, ?2)
+                     ON CONFLICT (name) DO UPDATE SET count = excluded.count";
                 db.prepare_cached(text)?.execute((name, count))?;
             }
         }

@@ -91,7 +91,7 @@ fn broker_with_several_hosts_is_read() {
     for (wrong, wants) in [
         ("amqp://u@a,/v?queue=q&format=wazo", "a host is missing"),
         ("amqp://u@a,b:x/v?queue=q&format=wazo", "a host is missing"),
-        ("amqp://u@a?queue=q&stream=s&format=call", "stream= "),
+        ("amqp://u@a?queue=q&stream=s&format=call", "stream"),
         ("amqp://u@a?queue=q&format=call&pbx=x", "names its own PBX"),
         ("file:///calls?format=call&pbx=x", "names its own PBX"),
     ] {

@@ -269,9 +269,7 @@ pub(crate) fn forget(db: &Db, pbx: &str, ids: &[String]) -> Result<(), Error> {
 pub(crate) fn summarize(db: &Db, calls: &str, values: impl Params) -> Result<(), Error> {
     let text = format!(
         "INSERT INTO summaries (pbx, id, uuid, state, started)
-         SELECT json_extract(record, '$.pbx'), json_extract(record, '$.linkedid'), uuid, state,
-                started
-         FROM calls WHERE id IN ({calls}) ON CONFLICT DO NOTHING"
+         SELECT pbx, linkedid, uuid, state, started FROM calls WHERE id IN ({calls}) ON CONFLICT DO NOTHING"
     );
     db.run(&text, values)
 }

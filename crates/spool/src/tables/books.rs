@@ -20,16 +20,20 @@ pub fn recount(store: &Store) -> Result<Vec<(&'static str, i64, i64)>, Error> {
     }
     let states = State::ALL.len();
     rows[Book::Finished as usize] = rows[..states].iter().sum();
-    rows[Book::UnreadableKept as usize] = store.query_one("SELECT count(*) FROM unreadable", [])?;
-    let counted = (0..=states).chain([Book::UnreadableKept as usize]);
+    let text = "SELECT count(*), coalesce(sum(length(bytes)), 0) FROM unreadable";
+    let (kept, bytes) = store.query_one(text, [])?;
+    rows[Book::UnreadableKept as usize] = kept;
+    rows[Book::UnreadableBytes as usize] = bytes;
+    let unread = [Book::UnreadableKept, Book::UnreadableBytes];
+    let counted = (0..=states).chain(unread.map(|book| book as usize));
     let all = counted.map(|at| (Book::ALL[at].word(), books[at], rows[at]));
     let mut wrong: Vec<_> = all.filter(|(_, book, rows)| book != rows).collect();
     let text = "SELECT reason, sum(kept), sum(found) FROM (
-             SELECT reason, count AS kept, 0 AS found FROM letters
+             SELECT state, reason, count AS kept, 0 AS found FROM reason_counts
              UNION ALL
-             SELECT reason, 0, count(*) FROM calls
-             WHERE state IN ('dead', 'parked') GROUP BY reason)
-         GROUP BY reason HAVING sum(kept) != sum(found)";
+             SELECT state, reason, 0, count(*) FROM calls
+             WHERE state IN ('dead', 'parked') GROUP BY state, reason) AS counted
+         GROUP BY state, reason HAVING sum(kept) <> sum(found)";
     for (reason, book, rows) in store.query_all::<(Reason, i64, i64)>(text, [])? {
         wrong.push((reason.word(), book, rows));
     }

@@ -17,7 +17,7 @@ const PROGRESS: &str = "state, since, started, live, not_before, hooked, request
 /// The question for calls, with the rest of it.
 fn calls(rest: &str) -> String {
     format!(
-        "SELECT ifnull(uuid, twin) AS uuid, record, call, true AS progress, {PROGRESS} FROM calls
+        "SELECT coalesce(uuid, twin) AS uuid, record, call, true AS progress, {PROGRESS} FROM calls
          {rest}"
     )
 }
@@ -68,8 +68,7 @@ pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
         return Ok(Search::One(Box::new(row)));
     }
     // A letter outlives the memory of its ids.
-    let of_letter =
-        "state IN ('dead', 'parked') AND json_extract(record, '$.linkedid') = ?1 LIMIT 1";
+    let of_letter = "state IN ('dead', 'parked') AND linkedid = ?1 LIMIT 1";
     if let Some(row) = first(db, of_letter, [id])? {
         return Ok(Search::One(Box::new(row)));
     }

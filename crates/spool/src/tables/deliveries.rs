@@ -116,8 +116,9 @@ fn completed(
 
 fn found(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {
     let text = "SELECT id, state, reason, fate, message, submitted_at AS accepted,
-                json_extract(record, '$.leadId') AS lead, first_sent IS NOT NULL AS sent,
-                deaths > (state = 'dead') OR been IS NOT NULL AS changed, sent_again AS again
+                lead, first_sent IS NOT NULL AS sent,
+                deaths > CASE WHEN state = 'dead' THEN 1 ELSE 0 END OR been IS NOT NULL AS changed,
+                sent_again AS again
          FROM calls WHERE uuid = ?1";
     db.query_first(text, [uuid.0.into_bytes()])
 }

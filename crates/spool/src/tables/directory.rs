@@ -225,7 +225,7 @@ pub fn directory_size(db: &Db) -> Result<DirectorySize, Error> {
 fn grew(db: &Db, name: &str, by: i64) -> Result<(), Error> {
     if by != 0 {
         let text = "INSERT INTO directory_size VALUES (?1, ?2)
-             ON CONFLICT DO UPDATE SET count = count + ?2";
+             ON CONFLICT (name) DO UPDATE SET count = count + ?2";
         db.execute(text, (name, by))?;
     }
     Ok(())
@@ -260,7 +260,7 @@ fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {
         match new.get(&(*digits, *slot)) {
             Some(row) => db.execute(
                 "INSERT INTO directory_phones VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-                 ON CONFLICT DO UPDATE SET held = ?4, told = ?5, gone = ?6,
+                 ON CONFLICT (phone, lead, slot) DO UPDATE SET held = ?4, told = ?5, gone = ?6,
                      name_at = ?7, name_rank = ?8, name = ?9",
                 (
                     digits,
@@ -294,8 +294,18 @@ fn put_lead(db: &Db, lead: i64, entry: &Entry) -> Result<(), Error> {
     let (name, stage) = (profile.name.as_ref(), profile.stage.as_ref());
     let charge = profile.responsible.as_ref();
     let who = charge.and_then(|it| it.fact.as_ref());
-    let insert = "INSERT OR REPLACE INTO directory_leads VALUES
-         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+    let insert = "INSERT INTO directory_leads (lead, living, whole, deleted, merged, merged_into,
+             name_at, name_rank, name, stage_at, stage_rank, stage, responsible_at,
+             responsible_rank, responsible_name, responsible)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+         ON CONFLICT (lead) DO UPDATE SET living = excluded.living, whole = excluded.whole,
+             deleted = excluded.deleted, merged = excluded.merged,
+             merged_into = excluded.merged_into, name_at = excluded.name_at,
+             name_rank = excluded.name_rank, name = excluded.name, stage_at = excluded.stage_at,
+             stage_rank = excluded.stage_rank, stage = excluded.stage,
+             responsible_at = excluded.responsible_at,
+             responsible_rank = excluded.responsible_rank,
+             responsible_name = excluded.responsible_name, responsible = excluded.responsible";
     let values = params![
         lead,
         seconds(life.living),

@@ -1,6 +1,7 @@
 //! What the CRM's events show of our calls, and calls of other providers: two small settings.
 
 use super::{calls, meta};
+use crate::finished::last_four;
 use crate::foreign::{APART_SECONDS, ForeignCall, ForeignLog};
 use crate::{CallEcho, Db, Error, Fit, RowId, Store, echo};
 use callbridge_call::EventTime;
@@ -47,10 +48,10 @@ pub(crate) fn foreign(
     }
     let (phone, started) = (call.phone.as_str(), call.started.get());
     let apart = APART_SECONDS.cast_signed();
-    let text = "SELECT 1 FROM calls WHERE substr(phone, -4) = substr(?1, -4) AND phone = ?1
+    let text = "SELECT 1 FROM calls WHERE phone_ending = ?4 AND phone = ?1
            AND started BETWEEN ?2 AND ?3 LIMIT 1";
     let (from, to) = (started.saturating_sub(apart), started.saturating_add(apart));
-    let ours = store.exists(text, (phone, from, to))?;
+    let ours = store.exists(text, (phone, from, to, last_four(phone)))?;
     let mut log = log(store)?;
     log.foreign(call.clone(), ours, at);
     meta::remember(store, FOREIGN, &log)

@@ -1,11 +1,12 @@
 //! A judged call comes in. Where it is an incomplete one told again, and better, its letter is
 //! corrected, as long as nobody has sent it: never are there two of one call.
 
-use super::{listed, missed, outbox, seen_calls, step, trunk_calls};
-use crate::finished::SAME_START_SEC;
-use crate::{Book, Db, Done, Error, Finished, Left, RowId, State, Store};
-use callbridge_call::UniqueId;
-use callbridge_model::{Outcome, Reason};
+use super::{listed, missed, outbox, reason_counts, seen_calls, step, trunk_calls};
+use crate::finished::{SAME_START_SEC, last_four, span_micros};
+use crate::{Book, Db, Done, Error, Finished, Json, Left, RowId, State, Store};
+use callbridge_call::{FinishedCall, UniqueId};
+use callbridge_model::{EmployeeId, LeadId, Outcome, Reason};
+use rusqlite::params;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
@@ -121,6 +122,8 @@ fn insert(
     }
     store.tally.add(Book::Finished, 1);
     store.tally.add(Book::of(state), 1);
+    let reason = conflict.map_or(new.judged.reason, |_| Some(Reason::UuidConflict));
+    reason_counts::change(store, state, reason, 1)?;
     store.tally.moved.push(id);
     if state.is_letter() {
         outbox::queue_notice(store, id)?;
@@ -142,29 +145,42 @@ fn put(
     };
     let letter = state.is_letter();
     let text = format!(
-        "INSERT INTO calls (id, uuid, twin, state, live, since, started, phone, heard, record,
-                            call, deaths, reason, message)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+        "INSERT INTO calls (id, uuid, twin, state, live, since, pbx, linkedid, trunk, direction,
+                            answered, started, ended, phone, phone_ending, heard, extension,
+                            employee, lead, record, call, deaths, reason, message)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
+                 ?19, ?20, ?21, ?22, ?23, ?24)
          ON CONFLICT {then}"
     );
-    let values = (
+    let record = &new.judged.record;
+    let values = params![
         id.0,
         uuid,
         twin,
         state.word(),
         new.judged.live,
         new.judged.judged_at.micros(),
+        record.pbx,
+        record.linkedid,
+        record.trunk,
+        record.direction.word(),
+        record.answered,
         new.started(),
+        new.end(),
         new.phone(),
+        new.phone().map(last_four),
         new.raw_number(),
-        &new.record_json,
-        &new.call_json,
-        i64::from(letter),
+        record.employee,
+        record.employee_id.map(EmployeeId::get),
+        record.lead_id.map(LeadId::get),
+        new.record_json,
+        new.call_json,
+        letter,
         reason.filter(|_| letter).map(Reason::word),
         conflict
             .or(letter.then_some(&*new.judged.message))
             .unwrap_or(""),
-    );
+    ];
     db.execute(&text, values)
 }
 
@@ -188,27 +204,29 @@ fn same_twin(db: &Db, new: &Finished) -> Result<Vec<DuplicateCandidate>, Error> 
 /// Corrects the letter `incomplete` of the same uuid; `None` if there is none, or if it knows
 /// as much as the new account.
 fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
-    let text = format!(
-        "SELECT id, CAST(json_extract(call, '$.ended') - json_extract(call, '$.started')
-                             AS INTEGER), phone, json_extract(record, '$.answered')
-             FROM calls WHERE uuid = ?1 AND {WAITS}"
-    );
-    let found: Option<(RowId, i64, Option<String>, bool)> =
+    let text = format!("SELECT id, call, phone, answered FROM calls WHERE uuid = ?1 AND {WAITS}");
+    let found: Option<(RowId, Json<FinishedCall>, Option<String>, bool)> =
         store.query_first(&text, [new.uuid()])?;
-    let Some((row, span, phone, was_answered)) = found else {
+    let Some((row, Json(known), phone, was_answered)) = found else {
         return Ok(None);
     };
-    if new.judged.reason == Some(Reason::Incomplete) && new.span_micros() <= span {
+    let is_longer = span_micros(&new.call) > span_micros(&known);
+    if new.judged.reason == Some(Reason::Incomplete) && !is_longer {
         return Ok(None);
     }
     let state = new.state();
     let letter = state.is_letter();
     let before = outbox::before_it_leaves(store, row)?.filter(|_| !letter);
-    let anew = "DO UPDATE SET state = excluded.state, since = excluded.since,
-             started = excluded.started, phone = excluded.phone, heard = excluded.heard,
+    let anew = "(id) DO UPDATE SET state = excluded.state, since = excluded.since,
+             trunk = excluded.trunk, direction = excluded.direction, answered = excluded.answered,
+             started = excluded.started, ended = excluded.ended, phone = excluded.phone,
+             phone_ending = excluded.phone_ending, heard = excluded.heard,
+             extension = excluded.extension, employee = excluded.employee, lead = excluded.lead,
              record = excluded.record, call = excluded.call, reason = excluded.reason,
              message = excluded.message, live = 0";
     put(store, row, new, None, anew)?;
+    reason_counts::change(store, State::Dead, Some(Reason::Incomplete), -1)?;
+    reason_counts::change(store, state, new.judged.reason, 1)?;
     store.tally.shift(State::Dead, state);
     store.tally.count(CORRECTED, 1);
     store.tally.moved.push(row);
@@ -254,13 +272,13 @@ fn give_up_parts(store: &mut Store, new: &Finished) -> Result<(), Error> {
         let before = outbox::before_it_leaves(store, part)?;
         let text = "UPDATE calls SET state = 'discarded', since = ?2, message = ?3 WHERE id = ?1";
         store.execute(text, (part.0, new.judged.judged_at.micros(), message))?;
+        reason_counts::change(store, State::Dead, Some(Reason::Incomplete), -1)?;
         store.tally.shift(State::Dead, State::Discarded);
         store.tally.moved.push(part);
         if let Some(before) = before {
             outbox::queue_leave(store, &before, Left::Discarded, new.judged.judged_at)?;
         }
-        let text = "SELECT phone FROM calls
-             WHERE id = ?1 AND phone IS NOT NULL AND json_extract(record, '$.answered')";
+        let text = "SELECT phone FROM calls WHERE id = ?1 AND phone IS NOT NULL AND answered = 1";
         if let Some(phone) = store.query_first::<String>(text, [part.0])? {
             missed::recount(store, &phone, new.judged.judged_at)?;
         }

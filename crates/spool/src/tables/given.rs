@@ -14,7 +14,9 @@ impl LeadByHand {
 
 /// The number has this lead from now on; one that was given before is forgotten.
 pub(crate) fn give(db: &Db, given: &LeadByHand) -> Result<(), Error> {
-    let text = "INSERT OR REPLACE INTO given_leads (phone, lead, at, who) VALUES (?1, ?2, ?3, ?4)";
+    let text = "INSERT INTO given_leads (phone, lead, at, who)
+         VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (phone) DO UPDATE SET lead = excluded.lead, at = excluded.at, who = excluded.who";
     let (phone, lead, at) = (given.phone.as_str(), given.lead.get(), given.at.get());
     db.run(text, (phone, lead, at, &given.who))
 }

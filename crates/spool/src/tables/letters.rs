@@ -15,8 +15,7 @@ fn conditions(filter: &LetterFilter, limit: usize) -> (String, Vec<Box<dyn ToSql
     let mut values: Vec<Box<dyn ToSql>> = Vec::new();
     if let Some(ids) = &filter.ids {
         let ids: Vec<String> = ids.iter().map(RowId::to_string).collect();
-        text.push_str(" AND id IN (SELECT value FROM json_each(?))");
-        values.push(Box::new(format!("[{}]", ids.join(","))));
+        text.push_str(&format!(" AND id IN ({})", ids.join(", ")));
     }
     if let Some(after) = filter.after {
         text.push_str(" AND id > ?");
@@ -71,7 +70,7 @@ pub fn letter(db: &Db, id: RowId) -> Result<Option<Letter>, Error> {
 
 /// Counts the letters of each reason that has any.
 pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> {
-    let text = "SELECT reason, count FROM letters WHERE count > 0";
+    let text = "SELECT reason, sum(count) FROM reason_counts GROUP BY reason HAVING sum(count) > 0";
     let mut all: BTreeMap<_, _> = store.query_all(text, [])?.into_iter().collect();
     let unreadable = store.tally.get(Book::UnreadableKept);
     if unreadable > 0 {
@@ -83,8 +82,8 @@ pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> 
 fn call_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
     let (rest, values) = conditions(filter, limit);
     let text = format!(
-        "SELECT id, ifnull(uuid, twin) AS uuid, reason, state = 'parked' AS parked, since, message,
-                finding, errors, attempts, ifnull(acts, '[]') AS acts, deaths, record AS call
+        "SELECT id, coalesce(uuid, twin) AS uuid, reason, state = 'parked' AS parked, since, message,
+                finding, errors, attempts, coalesce(acts, '[]') AS acts, deaths, record AS call
          FROM calls WHERE state IN ('dead', 'parked'){rest}"
     );
     db.query_all(&text, params_from_iter(values))
@@ -100,7 +99,7 @@ fn unread_letters(
     let text = format!(
         "SELECT id, 'unreadable' AS reason, false AS parked, at AS since, why AS message,
                 '[]' AS attempts, '[]' AS acts, 1 AS deaths, source, pbx, length, file,
-                ifnull(substr(bytes, 1, {bytes_max}), x'') AS bytes, content_type
+                coalesce(substr(bytes, 1, {bytes_max}), x'') AS bytes, content_type
          FROM unreadable WHERE true{rest}"
     );
     db.query_all(&text, params_from_iter(values))
@@ -119,7 +118,7 @@ pub(crate) fn note_act(db: &Db, row: RowId, act: &Act) -> Result<(), Error> {
 
 /// Reads the acts on a call while it was a letter, oldest first.
 pub fn acts(db: &Db, row: RowId) -> Result<Vec<Act>, Error> {
-    let text = "SELECT ifnull(acts, '[]'), id FROM calls WHERE id = ?1";
+    let text = "SELECT coalesce(acts, '[]'), id FROM calls WHERE id = ?1";
     let acts = db.query_first(text, [row.0])?;
     Ok(acts.map_or_else(Vec::new, |Json(acts)| acts))
 }

@@ -11,7 +11,7 @@ use std::fmt;
 
 /// Rows that one page walks over, whether it gives them or not.
 const WALKED: usize = 500;
-const COLUMNS: &str = "true AS place, id, started, state, reason, phone, record";
+const COLUMNS: &str = "true AS place, id, started, state, reason, phone, trunk, record";
 
 /// A call in a list.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,6 +126,7 @@ struct ListedColumns {
     state: Option<State>,
     reason: Option<Reason>,
     phone: Option<String>,
+    trunk: Option<String>,
     record: String,
 }
 
@@ -196,7 +197,7 @@ fn page(
     let last_four = filter.phone.as_ref().map(TypedNumber::last_four);
     let number = match last_four {
         None => "?4 IS NULL",
-        Some(_) => "substr(phone, -4) = ?4 AND phone IS NOT NULL",
+        Some(_) => "phone_ending = ?4",
     };
     let text = format!("SELECT {COLUMNS} FROM calls WHERE {number} AND {order} LIMIT {WALKED}");
     let rows: Vec<ListedColumns> = db.query_all(&text, (started, id, bound, last_four))?;
@@ -207,11 +208,12 @@ fn page(
         let ends = |typed: &TypedNumber| raw.phone.as_deref().is_some_and(|it| typed.ends(it));
         if !filter.phone.as_ref().is_none_or(ends)
             || filter.state.is_some() && filter.state != raw.state
+            || filter.trunk.is_some() && filter.trunk != raw.trunk
         {
             continue;
         }
         let call = raw.read(db)?;
-        if filter.takes_trunk(&call.record) && filter.takes_extension(&call.record) {
+        if filter.takes_extension(&call.record) {
             calls.push(call);
             if calls.len() == most {
                 return Ok((calls, Some(raw.place)));
@@ -238,10 +240,10 @@ pub fn newest_start(db: &Db, now: i64) -> Result<Option<i64>, Error> {
 
 /// Keeps a call between extensions; the oldest beyond the last thousand goes.
 pub(crate) fn keep_internal(db: &Db, new: &Finished) -> Result<(), Error> {
-    let text = "INSERT INTO internal_calls (started, record) VALUES (?1, ?2)";
-    db.execute(text, (new.started(), &new.record_json))?;
-    let oldest = db.connection.last_insert_rowid() - INTERNAL_KEPT;
-    db.run("DELETE FROM internal_calls WHERE id <= ?1", [oldest])
+    let text = "INSERT INTO internal_calls (started, record) VALUES (?1, ?2) RETURNING id";
+    let newest: i64 = db.query_one(text, (new.started(), &new.record_json))?;
+    let text = "DELETE FROM internal_calls WHERE id <= ?1";
+    db.run(text, [newest - INTERNAL_KEPT])
 }
 
 pub(crate) fn purge_internal(db: &Db, now: EventTime) -> Result<(), Error> {
@@ -270,7 +272,7 @@ pub fn internal_since(db: &Db, id: i64) -> Result<(Vec<Listed>, i64), Error> {
 
 /// The id of the newest call between extensions that is kept; 0 without any.
 pub fn newest_internal(db: &Db) -> Result<i64, Error> {
-    db.query_one("SELECT ifnull(max(id), 0) FROM internal_calls", [])
+    db.query_one("SELECT coalesce(max(id), 0) FROM internal_calls", [])
 }
 
 fn internal(

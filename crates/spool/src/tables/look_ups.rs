@@ -123,7 +123,7 @@ fn failed_letters(
 ) -> Result<Vec<(RowId, EventTime)>, Error> {
     let values = (lead.get(), since.micros(), LETTERS_MAX);
     let text = "SELECT id, since FROM calls WHERE state = 'dead' AND reason = 'failed'
-         AND json_extract(record, '$.leadId') = ?1 AND since >= ?2 ORDER BY id LIMIT ?3";
+         AND lead = ?1 AND since >= ?2 ORDER BY id LIMIT ?3";
     db.query_all(text, values)
 }
 
@@ -239,7 +239,7 @@ pub(crate) fn purge_look_ups(db: &Db, now: EventTime) -> Result<(), Error> {
              SELECT lead FROM lookups WHERE due IS NOT NULL AND due < ?1
              AND NOT EXISTS (
                  SELECT 1 FROM calls WHERE state = 'dead' AND reason = 'failed'
-                 AND json_extract(record, '$.leadId') = lookups.lead)
+                 AND calls.lead = lookups.lead)
              ORDER BY due LIMIT 500)";
     db.run(text, [now.minus(VAIN).micros()])
 }

@@ -21,7 +21,9 @@ const COMPANY: &str = "bound.company";
 const APPLICATION: &str = "bound.application";
 
 pub(crate) fn set_meta(db: &Db, key: &str, value: &str) -> Result<(), Error> {
-    let text = "INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)";
+    let text = "INSERT INTO meta (key, value)
+         VALUES (?1, ?2)
+         ON CONFLICT (key) DO UPDATE SET value = excluded.value";
     db.run(text, (key, value))
 }
 

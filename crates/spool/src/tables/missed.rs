@@ -21,25 +21,15 @@ const PURGED_MAX: u32 = 500;
 
 /// The talks of a number, with the condition of the index `calls_talks`. A discarded incomplete
 /// call, or one without a possible start, proves no talk.
-const TALKS: &str = "calls WHERE phone = ?1 AND json_extract(record, '$.answered')
-    AND reason IS NOT 'invalid_epoch' AND NOT (state = 'discarded' AND reason IS 'incomplete')";
-/// Second at which a talk ended, as the index `calls_talks` orders them.
-const TALK_END: &str = "started + json_extract(record, '$.durationSec')";
+const TALKS: &str = "calls WHERE phone = ?1 AND answered = 1
+    AND coalesce(reason, '') <> 'invalid_epoch'
+    AND NOT (state = 'discarded' AND coalesce(reason, '') = 'incomplete')";
 /// The kept missed calls of a number, with the condition of the index `calls_missed`. Whether an
 /// incomplete call was missed is unknown.
-const MISSED: &str = "calls WHERE phone = ?1 AND NOT json_extract(record, '$.answered')
-    AND json_extract(record, '$.direction') = 'INBOUND'
-    AND reason IS NOT 'invalid_epoch' AND reason IS NOT 'incomplete'";
+const MISSED: &str = "calls WHERE phone = ?1 AND answered = 0 AND direction = 'INBOUND'
+    AND coalesce(reason, '') NOT IN ('invalid_epoch', 'incomplete')";
 /// The missed calls of a number that `unanswered=no` leaves out of the journal.
 const LEFT_OUT: &str = "unanswered WHERE phone = ?1";
-
-impl Finished {
-    /// Second at which the call ended.
-    fn end(&self) -> i64 {
-        let duration = i64::from(self.judged.record.duration_sec);
-        self.started().saturating_add(duration)
-    }
-}
 
 /// Takes in a call that was not known before.
 pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
@@ -96,9 +86,12 @@ fn missed(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
     let text = "INSERT INTO missed (phone, pbx, trunk, lead, first_at, last_at, tries)
          VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1)
          ON CONFLICT (phone) DO UPDATE SET
-             pbx = iif(?5 >= last_at, ?2, pbx), trunk = iif(?5 >= last_at, ?3, trunk),
-             lead = iif(?5 >= last_at, ?4, lead), tries = tries + 1,
-             first_at = min(first_at, ?5), last_at = max(last_at, ?5)";
+             pbx = CASE WHEN ?5 >= last_at THEN ?2 ELSE pbx END,
+             trunk = CASE WHEN ?5 >= last_at THEN ?3 ELSE trunk END,
+             lead = CASE WHEN ?5 >= last_at THEN ?4 ELSE lead END,
+             first_at = CASE WHEN ?5 < first_at THEN ?5 ELSE first_at END,
+             last_at = CASE WHEN ?5 > last_at THEN ?5 ELSE last_at END,
+             tries = tries + 1";
     let values = (
         phone,
         &new.judged.record.pbx,
@@ -111,7 +104,7 @@ fn missed(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
 
 /// Returns `true` if a kept talk with this number ended after `second`.
 fn was_talked_to(db: &Db, phone: &str, second: i64) -> Result<bool, Error> {
-    let text = format!("SELECT 1 FROM {TALKS} AND {TALK_END} > ?2 LIMIT 1");
+    let text = format!("SELECT 1 FROM {TALKS} AND ended > ?2 LIMIT 1");
     db.exists(&text, (phone, second))
 }
 
@@ -138,7 +131,9 @@ fn wait_since(db: &Db, phone: &str, first: i64, talk_end: i64, last: i64) -> Res
             first_after = first_after.min(started);
         }
     }
-    let text = "UPDATE missed SET first_at = ?2, tries = max(tries - ?3, 1) WHERE phone = ?1";
+    let text = "UPDATE missed SET first_at = ?2,
+             tries = CASE WHEN tries > ?3 THEN tries - ?3 ELSE 1 END
+         WHERE phone = ?1";
     db.run(text, (phone, first_after, talked_about))
 }
 
@@ -166,7 +161,7 @@ struct NewestMissed {
 /// Reads only index entries of the calls that are waited for now.
 pub(crate) fn recount(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
     forget(db, phone)?;
-    let text = format!("SELECT {TALK_END} FROM {TALKS} ORDER BY {TALK_END} DESC LIMIT 1");
+    let text = format!("SELECT ended FROM {TALKS} ORDER BY ended DESC LIMIT 1");
     let talk_end: Option<i64> = db.query_first(&text, [phone])?;
     let oldest = now.minus(WAITS_MAX).floor_seconds().get();
     let since = talk_end.map_or(oldest, |end| end.max(oldest));
@@ -179,9 +174,7 @@ pub(crate) fn recount(db: &Db, phone: &str, now: EventTime) -> Result<(), Error>
         tries += count;
     }
     let text = format!(
-        "SELECT started, json_extract(record, '$.pbx') AS pbx,
-                ifnull(json_extract(record, '$.trunk'), '') AS trunk,
-                json_extract(record, '$.leadId') AS lead
+        "SELECT started, pbx, coalesce(trunk, '') AS trunk, lead
          FROM {MISSED} AND started >= ?2 ORDER BY started DESC LIMIT 1"
     );
     let kept: Option<NewestMissed> = db.query_first(&text, (phone, since))?;

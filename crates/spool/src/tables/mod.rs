@@ -25,6 +25,7 @@ pub mod missed;
 pub mod outbox;
 pub mod parked;
 pub(crate) mod purge;
+pub(crate) mod reason_counts;
 pub mod resume;
 pub mod schema;
 pub mod seen_calls;

@@ -94,7 +94,7 @@ fn add_notice(
 /// Reads the notices that are to be sent, oldest first.
 pub fn notices(db: &Db, limit: usize) -> Result<Vec<Notice>, Error> {
     let text = "SELECT id AS notice, message_id, body, nullif(reason, '') AS reason, state,
-                iif(at > 0, at, NULL) AS at, uuid, linkedid, trunk
+                CASE WHEN at > 0 THEN at END AS at, uuid, linkedid, trunk
          FROM notices ORDER BY id LIMIT ?1";
     db.query_all(text, [count(limit)])
 }

@@ -9,7 +9,9 @@ pub(crate) fn set_position(
     position: &serde_json::Value,
 ) -> Result<(), Error> {
     let position = json("a position", position)?;
-    let text = "INSERT OR REPLACE INTO positions (source, position) VALUES (?1, ?2)";
+    let text = "INSERT INTO positions (source, position)
+         VALUES (?1, ?2)
+         ON CONFLICT (source) DO UPDATE SET position = excluded.position";
     db.run(text, (source, position))
 }
 
@@ -25,7 +27,7 @@ pub(crate) fn set_open(db: &Db, pbx: &str, key: u64, snapshot: Option<&[u8]>) ->
     match snapshot {
         Some(bytes) => db.run(
             "INSERT INTO open_calls (pbx, key, snapshot) VALUES (?1, ?2, ?3)
-             ON CONFLICT DO UPDATE SET snapshot = excluded.snapshot",
+             ON CONFLICT (pbx, key) DO UPDATE SET snapshot = excluded.snapshot",
             (pbx, key, bytes),
         ),
         None => {
@@ -37,7 +39,7 @@ pub(crate) fn set_open(db: &Db, pbx: &str, key: u64, snapshot: Option<&[u8]>) ->
 
 /// The open calls of every PBX, in the order they were first saved.
 pub fn all_open_calls(db: &Db) -> Result<Vec<(String, u64, Vec<u8>)>, Error> {
-    let text = "SELECT pbx, key, snapshot FROM open_calls ORDER BY rowid";
+    let text = "SELECT pbx, key, snapshot FROM open_calls ORDER BY id";
     db.query_known(text, [], |(pbx, key, snapshot)| {
         Some((pbx, i64::cast_unsigned(key), snapshot))
     })

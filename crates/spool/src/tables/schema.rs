@@ -21,9 +21,19 @@ CREATE TABLE calls (
     state TEXT NOT NULL,
     live INTEGER NOT NULL,
     since INTEGER NOT NULL,             -- in this state
-    started INTEGER NOT NULL,           -- seconds, as the PBX told it
+    pbx TEXT NOT NULL,
+    linkedid TEXT NOT NULL,
+    trunk TEXT,
+    direction TEXT NOT NULL,            -- Direction
+    answered INTEGER NOT NULL,
+    started INTEGER NOT NULL,           -- seconds, by the PBX's clock
+    ended INTEGER NOT NULL,             -- seconds
     phone TEXT,                         -- E.164
-    heard TEXT,                         -- the number as the PBX told it
+    phone_ending TEXT,                  -- its last four digits
+    heard TEXT,                         -- the number as the PBX sent it
+    extension TEXT,
+    employee INTEGER,                   -- the CRM's id
+    lead INTEGER,                       -- the CRM's id
     record TEXT NOT NULL,               -- CallRecord
     call TEXT NOT NULL,                 -- FinishedCall
     not_before INTEGER NOT NULL DEFAULT 0,
@@ -52,7 +62,7 @@ CREATE TABLE calls (
 CREATE UNIQUE INDEX calls_uuid ON calls(uuid);
 CREATE INDEX calls_twins ON calls(twin, started) WHERE twin IS NOT NULL;
 CREATE INDEX calls_fresh ON calls(live, id) WHERE state = 'ready' AND not_before = 0;
-CREATE INDEX calls_turn ON calls(live, json_extract(record, '$.pbx'), id)
+CREATE INDEX calls_turn ON calls(live, pbx, id)
     WHERE state = 'ready' AND not_before = 0;
 CREATE INDEX calls_held ON calls(live, not_before) WHERE state = 'ready' AND not_before > 0;
 CREATE INDEX calls_sending ON calls(id) WHERE state = 'sending';
@@ -63,42 +73,34 @@ CREATE INDEX calls_due ON calls(token, next_poll) WHERE state = 'submitted';
 CREATE INDEX calls_alone ON calls(token, next_poll) WHERE state = 'submitted' AND absent >= 2;
 CREATE INDEX calls_letter ON calls(id) WHERE state IN ('dead', 'parked');
 CREATE INDEX calls_reason ON calls(reason, id) WHERE state IN ('dead', 'parked');
-CREATE INDEX calls_linkedid ON calls(json_extract(record, '$.linkedid'))
+CREATE INDEX calls_linkedid ON calls(linkedid)
     WHERE state IN ('dead', 'parked');
 CREATE INDEX calls_parked ON calls(phone, id) WHERE state = 'parked';
 CREATE INDEX calls_waiting ON calls(since, id) WHERE state = 'parked';
 CREATE INDEX calls_missing ON calls(phone, id) WHERE state = 'parked' AND reason = 'no_lead';
 CREATE INDEX calls_torn ON calls(phone, id) WHERE state = 'dead' AND reason = 'ambiguous_lead';
-CREATE INDEX calls_failed ON calls(json_extract(record, '$.leadId'), id)
+CREATE INDEX calls_failed ON calls(lead, id)
     WHERE state = 'dead' AND reason = 'failed';
 CREATE INDEX calls_closed ON calls(since) WHERE state IN ('journaled', 'discarded');
 CREATE INDEX calls_started ON calls(started, id);
--- Any spelling of a number ends with the same four digits.
-CREATE INDEX calls_ending ON calls(substr(phone, -4), started, id) WHERE phone IS NOT NULL;
+-- Every spelling of a number ends with the same four digits.
+CREATE INDEX calls_ending ON calls(phone_ending, started, id)
+    WHERE phone_ending IS NOT NULL;
 -- `missed.rs` has the same conditions.
-CREATE INDEX calls_talks ON calls(phone, started + json_extract(record, '$.durationSec'))
-    WHERE phone IS NOT NULL AND json_extract(record, '$.answered')
-    AND reason IS NOT 'invalid_epoch' AND NOT (state = 'discarded' AND reason IS 'incomplete');
+CREATE INDEX calls_talks ON calls(phone, ended)
+    WHERE phone IS NOT NULL AND answered = 1 AND coalesce(reason, '') <> 'invalid_epoch'
+    AND NOT (state = 'discarded' AND coalesce(reason, '') = 'incomplete');
 CREATE INDEX calls_missed ON calls(phone, started)
-    WHERE phone IS NOT NULL AND NOT json_extract(record, '$.answered')
-    AND json_extract(record, '$.direction') = 'INBOUND'
-    AND reason IS NOT 'invalid_epoch' AND reason IS NOT 'incomplete';
+    WHERE phone IS NOT NULL AND answered = 0 AND direction = 'INBOUND'
+    AND coalesce(reason, '') NOT IN ('invalid_epoch', 'incomplete');
 
-CREATE TABLE letters (reason TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TRIGGER letter_born AFTER INSERT ON calls WHEN NEW.state IN ('dead', 'parked')
-BEGIN
-    INSERT INTO letters VALUES (NEW.reason, 1) ON CONFLICT DO UPDATE SET count = count + 1;
-END;
-CREATE TRIGGER letter_left AFTER UPDATE OF state, reason ON calls
-    WHEN OLD.state IN ('dead', 'parked') AND OLD.reason IS NOT NULL
-BEGIN
-    UPDATE letters SET count = count - 1 WHERE reason = OLD.reason;
-END;
-CREATE TRIGGER letter_came AFTER UPDATE OF state, reason ON calls
-    WHEN NEW.state IN ('dead', 'parked') AND NEW.reason IS NOT NULL
-BEGIN
-    INSERT INTO letters VALUES (NEW.reason, 1) ON CONFLICT DO UPDATE SET count = count + 1;
-END;
+-- Calls that are dead or wait, by reason.
+CREATE TABLE reason_counts (
+    state TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    PRIMARY KEY (state, reason)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE unreadable (
     id INTEGER PRIMARY KEY,             -- from the same sequence as calls
@@ -112,16 +114,6 @@ CREATE TABLE unreadable (
     file TEXT                           -- with the place in it, if it holds many
 ) STRICT;
 CREATE INDEX unreadable_file ON unreadable(source, file) WHERE file IS NOT NULL;
-CREATE TABLE unreadable_size (one INTEGER PRIMARY KEY, bytes INTEGER NOT NULL) STRICT;
-INSERT INTO unreadable_size VALUES (1, 0);
-CREATE TRIGGER unreadable_came AFTER INSERT ON unreadable
-BEGIN
-    UPDATE unreadable_size SET bytes = bytes + length(NEW.bytes) WHERE one = 1;
-END;
-CREATE TRIGGER unreadable_gone AFTER DELETE ON unreadable
-BEGIN
-    UPDATE unreadable_size SET bytes = bytes - length(OLD.bytes) WHERE one = 1;
-END;
 
 CREATE TABLE internal_calls (
     id INTEGER PRIMARY KEY,
@@ -151,10 +143,11 @@ CREATE TABLE summaries (
 CREATE INDEX summaries_started ON summaries(started);
 
 CREATE TABLE open_calls (
+    id INTEGER PRIMARY KEY,             -- in the order they were first saved
     pbx TEXT NOT NULL,
     key INTEGER NOT NULL,               -- u64, bit for bit
     snapshot BLOB NOT NULL,
-    PRIMARY KEY (pbx, key)
+    UNIQUE (pbx, key)
 ) STRICT;
 CREATE TABLE positions (source TEXT PRIMARY KEY, position TEXT NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;

@@ -12,7 +12,7 @@ pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<Option<i64>, Error> {
     let at = new.judged.judged_at.micros();
     let text =
         "INSERT INTO tombstones (pbx, id, uuid, own, started, at) VALUES (?1, ?2, ?3, 1, ?4, ?5)
-         ON CONFLICT DO UPDATE SET uuid = excluded.uuid, own = 1, started = excluded.started,
+         ON CONFLICT (pbx, id) DO UPDATE SET uuid = excluded.uuid, own = 1, started = excluded.started,
                                    at = excluded.at
          WHERE own = 0";
     let own = db.execute(text, (pbx, linkedid, new.uuid(), new.started(), at))?;

@@ -93,8 +93,9 @@ pub fn shows(db: &Db, lead: LeadId) -> Result<Option<LeadFieldState>, Error> {
 }
 
 pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &LeadFieldState) -> Result<(), Error> {
-    let text = "INSERT OR REPLACE INTO lead_shows (lead, shows, asks, due, newest)
-         VALUES (?1, ?2, ?3, ?4, ?5)";
+    let text = "INSERT INTO lead_shows (lead, shows, asks, due, newest)
+         VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (lead) DO UPDATE SET shows = excluded.shows, asks = excluded.asks, due = excluded.due, newest = excluded.newest";
     let values = (
         lead.get(),
         json("what a lead shows", shows)?,
@@ -236,7 +237,7 @@ pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error
         // The oldest: those from before `kept`, and as many more as are too many.
         for (before, limit) in [(kept, PURGE_MAX), (i64::MAX, left.max(0))] {
             let text = "DELETE FROM lead_shows WHERE lead IN (
-                 SELECT lead FROM lead_shows WHERE asks IS ?1 AND newest < ?2
+                 SELECT lead FROM lead_shows WHERE asks IS NOT DISTINCT FROM ?1 AND newest < ?2
                  ORDER BY newest LIMIT ?3)
              RETURNING newest";
             let values = (asks.map(NextAction::word), before, limit);

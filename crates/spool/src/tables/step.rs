@@ -1,11 +1,13 @@
 //! A stored call takes a step.
 
 use super::meta::set_meta;
-use super::{calls, missed, outbox, shows, unknown_employees, unreadable};
+use super::{calls, missed, outbox, reason_counts, shows, unknown_employees, unreadable};
+use crate::finished::last_four;
 use crate::state::{IfAbsent, State, Step, next};
 use crate::{Db, Done, Error, Left, Progress, RowId, Store, json};
 use callbridge_call::EventTime;
-use callbridge_model::{CallRecord, CallUuid, Phone, Reason, TokenFingerprint};
+use callbridge_model::TokenFingerprint;
+use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Phone, Reason};
 use rusqlite::params;
 
 /// The setting that names the PBX of which a call was sent last: the next one has the next turn.
@@ -40,8 +42,13 @@ pub(crate) fn step(
     let leaves = from.is_letter() && !to.is_letter();
     let before = leaves.then(|| outbox::before_it_leaves(store, row));
     let letter = before.transpose()?.flatten();
+    let reason_before = progress.reason;
     progress.take(step, to, at);
     set_progress(store, row, &progress)?;
+    if (from, reason_before) != (to, progress.reason) {
+        reason_counts::change(store, from, reason_before, -1)?;
+        reason_counts::change(store, to, progress.reason, 1)?;
+    }
     match step {
         Step::Send => had_turn(store, row)?,
         Step::Retry { record, .. } | Step::Recheck { record, .. } => {
@@ -118,18 +125,30 @@ pub(crate) fn letter_appeared(store: &mut Store, row: RowId) -> Result<(), Error
 
 /// Notes whose turn it was: the next PBX has the next turn.
 fn had_turn(db: &Db, row: RowId) -> Result<(), Error> {
-    let text = "SELECT json_extract(record, '$.pbx') FROM calls WHERE id = ?1";
-    let pbx: Option<String> = db.query_one(text, [row.0])?;
-    set_meta(db, HAD_TURN, &pbx.unwrap_or_default())
+    let text = "SELECT pbx FROM calls WHERE id = ?1";
+    let pbx: String = db.query_one(text, [row.0])?;
+    set_meta(db, HAD_TURN, &pbx)
 }
 
 fn set_record(db: &Db, row: RowId, record: &CallRecord) -> Result<(), Error> {
-    let text = "UPDATE calls SET record = ?2, phone = ?3 WHERE id = ?1";
-    let values = (
+    let text = "UPDATE calls SET record = ?2, trunk = ?3, direction = ?4, answered = ?5,
+                ended = started + ?6, phone = ?7, phone_ending = ?8, extension = ?9,
+                employee = ?10, lead = ?11
+         WHERE id = ?1";
+    let phone = record.client_phone.as_ref().map(Phone::as_str);
+    let values = params![
         row.0,
         json("a call record", record)?,
-        record.client_phone.as_ref().map(Phone::as_str),
-    );
+        record.trunk,
+        record.direction.word(),
+        record.answered,
+        record.duration_sec,
+        phone,
+        phone.map(last_four),
+        record.employee,
+        record.employee_id.map(EmployeeId::get),
+        record.lead_id.map(LeadId::get),
+    ];
     db.run(text, values)
 }
 
@@ -137,7 +156,7 @@ fn set_record(db: &Db, row: RowId, record: &CallRecord) -> Result<(), Error> {
 /// `uuid_conflict` letter has none.
 fn mended(db: &Db, row: RowId, record: &CallRecord, at: EventTime) -> Result<(), Error> {
     let uuid = (record.uuid).ok_or_else(|| Error::NoUuid(record.linkedid.clone()))?;
-    let text = "SELECT uuid, json_extract(record, '$.answered') FROM calls WHERE id = ?1";
+    let text = "SELECT uuid, answered FROM calls WHERE id = ?1";
     let (own, answered): (Option<CallUuid>, Option<bool>) = db.query_one(text, [row.0])?;
     if own != Some(uuid) {
         return Err(Error::UuidTaken(row, uuid));

@@ -82,8 +82,7 @@ pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
 
 /// The extensions of the newest calls that have one.
 pub fn extensions_met(db: &Db) -> Result<Vec<UsedExtension>, Error> {
-    let text = "SELECT json_extract(record, '$.pbx'), json_extract(record, '$.trunk'),
-                json_extract(record, '$.employee'), started
+    let text = "SELECT pbx, trunk, extension, started
          FROM calls ORDER BY id DESC LIMIT ?1";
     db.query_known(text, [CALLS], |(pbx, trunk, extension, started)| {
         let (trunk, extension): (Option<_>, Option<Extension>) = (trunk, extension);

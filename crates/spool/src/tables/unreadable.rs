@@ -44,6 +44,8 @@ pub(crate) fn keep_unreadable(store: &mut Store, unread: &UnreadableBytes) -> Re
     );
     store.execute(text, values)?;
     store.tally.add(Book::UnreadableKept, 1);
+    let bytes = i64::try_from(first.len()).unwrap_or(i64::MAX);
+    store.tally.add(Book::UnreadableBytes, bytes);
     outbox::queue_notice(store, id)?;
     Ok(Done::Unreadable(Some(id)))
 }
@@ -82,9 +84,8 @@ fn has_room(store: &Store, more: usize) -> Result<bool, Error> {
     if store.tally.get(Book::UnreadableKept) >= UNREADABLE_LETTERS_MAX {
         return Ok(false);
     }
-    let kept: i64 = store.query_one("SELECT bytes FROM unreadable_size WHERE one = 1", [])?;
-    let more = i64::try_from(more).unwrap_or(i64::MAX);
-    Ok(kept.saturating_add(more) <= UNREADABLE_BYTES_ALL)
+    let kept = store.tally.get(Book::UnreadableBytes);
+    Ok(kept.saturating_add(more as u64) <= UNREADABLE_BYTES_ALL)
 }
 
 /// `Discard` exists for such a letter, and `Retry`, when it was read as a call that is stored with
@@ -111,11 +112,13 @@ pub(crate) fn step_unreadable(
 /// Forgets a dead letter, and queues the notice of that.
 fn leave(store: &mut Store, row: RowId, left: Left, at: EventTime) -> Result<(), Error> {
     let letter = outbox::before_it_leaves(store, row)?;
-    if store.execute("DELETE FROM unreadable WHERE id = ?1", [row.0])? == 0 {
+    let text = "DELETE FROM unreadable WHERE id = ?1 RETURNING length(bytes)";
+    let Some(bytes) = store.query_first::<i64>(text, [row.0])? else {
         return Err(Error::NoRow(row));
-    }
+    };
     meta::remember_highest_id(store)?;
     store.tally.add(Book::UnreadableKept, -1);
+    store.tally.add(Book::UnreadableBytes, -bytes);
     if let Some(letter) = letter {
         outbox::queue_leave(store, &letter, left, at)?;
     }

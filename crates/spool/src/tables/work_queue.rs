@@ -10,10 +10,9 @@ use callbridge_call::EventTime;
 use callbridge_model::TokenFingerprint;
 use serde::Deserialize;
 
-const UNCONFIRMED: &str = "SELECT id AS row, uuid, json_extract(record, '$.linkedid') AS linkedid,
-    json_extract(record, '$.trunk') AS trunk, started, request_id, token, submitted_at,
-    ifnull(first_sent, submitted_at) AS first_sent, polls, next_poll, absent, absent_at, resubmits,
-    ifnull(fate, 'resubmit') AS fate, message FROM calls WHERE state = 'submitted'";
+const UNCONFIRMED: &str = "SELECT id AS row, uuid, linkedid, trunk, started, request_id, token, submitted_at,
+    coalesce(first_sent, submitted_at) AS first_sent, polls, next_poll, absent, absent_at, resubmits,
+    coalesce(fate, 'resubmit') AS fate, message FROM calls WHERE state = 'submitted'";
 
 /// Returns what could be requested now, and when there will be more.
 pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
@@ -79,13 +78,9 @@ fn next_ready(
     had_turn: &str,
     ask: &QueueQuery,
 ) -> Result<Option<ReadyCall>, Error> {
-    const PBX: &str = "json_extract(record, '$.pbx')";
-    let ready = format!(
-        "SELECT true AS due, id AS row, uuid, since, {PBX} AS pbx FROM calls WHERE state = 'ready'"
-    );
-    let fresh = format!(
-        "{ready} AND not_before = 0 AND live = ?1 AND {PBX} > ?2 ORDER BY {PBX}, id LIMIT 1"
-    );
+    let ready = "SELECT true AS due, id AS row, uuid, since, pbx FROM calls WHERE state = 'ready'";
+    let fresh =
+        format!("{ready} AND not_before = 0 AND live = ?1 AND pbx > ?2 ORDER BY pbx, id LIMIT 1");
     let mut turn: Option<ReadyCall> = db.query_first(&fresh, (live, had_turn))?;
     if turn.is_none() {
         // behind the last of them is the first; no PBX is called nothing

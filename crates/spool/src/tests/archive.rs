@@ -204,17 +204,10 @@ fn a_database_that_no_callbridge_has_made_is_refused_though_the_file_is_whole() 
             "has a trigger `more`",
         ),
         (
-            "a trigger of ours that does something else",
-            "DROP TRIGGER unreadable_gone;
-             CREATE TRIGGER unreadable_gone AFTER DELETE ON unreadable
-             BEGIN DELETE FROM calls; END;",
-            "has a trigger `unreadable_gone`",
-        ),
-        (
             "a view in place of a table",
-            "DROP TABLE unreadable_size;
-             CREATE VIEW unreadable_size AS SELECT 1 AS one, 0 AS bytes;",
-            "has a view `unreadable_size`",
+            "DROP TABLE reason_counts;
+             CREATE VIEW reason_counts AS SELECT 'dead' AS state, '' AS reason, 0 AS count;",
+            "has a view `reason_counts`",
         ),
         (
             "a table of another program",
@@ -223,7 +216,7 @@ fn a_database_that_no_callbridge_has_made_is_refused_though_the_file_is_whole() 
         ),
         (
             "a table that is missing",
-            "DROP TABLE unreadable_size;",
+            "DROP TABLE reason_counts;",
             "lacks the ",
         ),
         (

@@ -108,7 +108,7 @@ fn no_statement_escapes(stores: &[&Store]) {
 fn every_statement_finds_its_index(store: &Store) {
     // Few: what is under way, the calls that are open. Whole: the recount, which tests make.
     let few = ["WHERE state = 'sending'", "FROM open_calls"];
-    let whole = ["GROUP BY state", "count(*) FROM unreadable", "HAVING"];
+    let whole = ["GROUP BY state", "sum(length(bytes))", "HAVING"];
     for text in store.statements() {
         if few.iter().chain(&whole).any(|words| text.contains(words)) {
             continue;
