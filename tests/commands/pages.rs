@@ -10,26 +10,32 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The pages, and how many lines of ours each has at least.
-const PAGES: [(&str, usize); 20] = [
+const PAGES: [(&str, usize); 26] = [
     ("README.md", 6),
     ("ARCHITECTURE.md", 0),
+    ("CHANGELOG.md", 0),
     ("CONTRIBUTING.md", 0),
+    ("SECURITY.md", 0),
+    ("docs/audit.md", 2),
     ("docs/call-message.md", 2),
     ("docs/dead-letters.md", 9),
     ("docs/freeswitch.md", 0),
     ("docs/gaps.md", 1),
     ("docs/leads.md", 4),
+    ("docs/lookup.md", 0),
     ("docs/operations.md", 5),
     ("docs/page.md", 2),
     ("docs/sandbox.md", 4),
     ("docs/tokens.md", 2),
     ("docs/webhooks.md", 1),
     ("deploy/README.md", 0),
+    ("deploy/backup.md", 0),
     ("deploy/asterisk/README.md", 10),
     ("deploy/freepbx/README.md", 7),
     ("deploy/freeswitch/README.md", 3),
     ("deploy/fusionpbx/README.md", 2),
     ("deploy/mikopbx/README.md", 4),
+    ("deploy/rabbitmq/README.md", 0),
     ("deploy/wazo/README.md", 4),
 ];
 
