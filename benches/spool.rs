@@ -84,12 +84,12 @@ fn fill(dir: &Path, rows: usize, backlog: bool) {
         "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= {rows}),
               made AS (SELECT i, {state} AS state FROM n)
          INSERT INTO calls (id, uuid, state, live, since, pbx, linkedid, trunk, direction,
-                            answered, started, ended, phone, phone_ending, heard, extension,
-                            employee, lead, record, call, deaths, reason)
+                            answered, started, ended, phone, phone_ending, raw_phone, extension,
+                            employee, lead, record, call, times_dead, reason)
          SELECT i, randomblob(16), made.state, i % 2,
                 CASE WHEN i % 2 THEN since ELSE 0 END, pbx, replace(linkedid, '@', i), trunk,
                 direction, answered, started, ended, '+99890' || (i % 100000),
-                substr('+99890' || (i % 100000), -4), heard, extension, employee, lead,
+                substr('+99890' || (i % 100000), -4), raw_phone, extension, employee, lead,
                 replace(record, '@', i), replace(call, '@', i), made.state IN ('dead', 'parked'),
                 CASE made.state WHEN 'dead' THEN 'failed' WHEN 'parked' THEN 'no_lead' END
          FROM made, (SELECT * FROM calls WHERE id = 1) AS c"
@@ -101,7 +101,7 @@ fn fill(dir: &Path, rows: usize, backlog: bool) {
     db.execute_batch(
         "INSERT OR REPLACE INTO books SELECT state, count(*) FROM calls GROUP BY state;
          INSERT OR REPLACE INTO books SELECT 'finished', count(*) FROM calls;
-         INSERT INTO tombstones SELECT 'pbx1', '1795000000.' || id, uuid, 1, started, since
+         INSERT INTO seen_calls SELECT 'pbx1', '1795000000.' || id, uuid, 1, started, since
              FROM calls ORDER BY 2;
          PRAGMA journal_mode = WAL;",
     )

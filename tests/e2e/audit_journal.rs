@@ -160,17 +160,17 @@ async fn two_hundred_and_fifty_calls_are_looked_for_with_three_requests_and_purg
     };
     let day = Day::of(250, config, "--rate=1000/2s").await;
     // Of the first all that is kept is what became of it.
-    let purged = "INSERT INTO summaries (pbx, id, uuid, state, started)
+    let purged = "INSERT INTO purged_calls (pbx, id, uuid, state, started)
         SELECT 'pbx1', linkedid, uuid, state, started
         FROM calls ORDER BY id LIMIT 1";
     let state = day.state();
     assert_eq!(state.execute(purged, []), Ok(1));
-    let uuid = "SELECT lower(hex(uuid)) FROM summaries";
+    let uuid = "SELECT lower(hex(uuid)) FROM purged_calls";
     let uuid: String = state
         .query_row(uuid, [], |row| row.get(0))
         .expect("its uuid");
     let gone = "DELETE FROM calls WHERE id = (SELECT min(id) FROM calls);
-        DELETE FROM tombstones WHERE uuid NOT IN (SELECT uuid FROM calls)";
+        DELETE FROM seen_calls WHERE uuid NOT IN (SELECT uuid FROM calls)";
     state.execute_batch(gone).expect("purged");
     drop(state);
     let program = day.run(&[]).await;

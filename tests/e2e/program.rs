@@ -1,6 +1,6 @@
 //! The program under test: the real binary with a folder of its own.
 
-use crate::wait::{soon, until};
+use crate::wait::{DEADLINE, soon, until};
 use callbridge::{ControlReply, ControlRequest, socket};
 use callbridge_model::Status;
 use rustix::process::{Pid, Signal, kill_process};
@@ -275,7 +275,12 @@ impl Program {
             last = self.status().await;
             last.as_ref().is_some_and(&holds)
         });
-        look.await;
+        let in_time = tokio::time::timeout(DEADLINE - Duration::from_secs(1), look).await;
+        assert!(
+            in_time.is_ok(),
+            "{what} did not come; the last status was {last:#?}\n{}",
+            read(&log)
+        );
         last.expect("a status")
     }
 

@@ -117,7 +117,7 @@ impl Disk {
                 };
                 self.stepped(failure.row, &step, *to, met);
             }
-            (Op::Delivery(_), Done::Delivered(told)) => self.hooked(told, met),
+            (Op::Delivery(_), Done::Delivered(told)) => self.delivered(told, met),
             (Op::Shown { calls, .. }, _) => {
                 calls.iter().for_each(|call| self.shown(call.uuid, met));
             }
@@ -143,7 +143,7 @@ impl Disk {
         *state = to;
     }
 
-    fn hooked(&mut self, told: &Delivered, met: &mut Met) {
+    fn delivered(&mut self, told: &Delivered, met: &mut Met) {
         let Delivered::Confirmed { row, .. } = told else {
             return;
         };

@@ -195,7 +195,7 @@ pub fn steps() -> Vec<Step> {
         },
         Step::Unresolved {
             next_check: at,
-            fate: IfAbsent::Resubmit,
+            if_absent: IfAbsent::Resubmit,
             why: words(),
         },
         Step::Resubmit { why: words() },
@@ -222,7 +222,7 @@ pub fn steps() -> Vec<Step> {
         },
         Step::Moved {
             record: Box::new(record()),
-            been: Default::default(),
+            reroute_history: Default::default(),
             why: words(),
         },
         Step::Expire,

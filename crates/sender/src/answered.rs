@@ -250,7 +250,7 @@ impl Core {
                 // the requestId cannot be read: the journal is asked
                 request.step(Step::Unresolved {
                     next_check: now.wall,
-                    fate: IfAbsent::Resubmit,
+                    if_absent: IfAbsent::Resubmit,
                     why: why.clone(),
                 });
                 return why;
@@ -406,8 +406,8 @@ impl Core {
             (Reason::ServerError, _) => {
                 if let Some(row) = row.filter(|_| readable) {
                     // it may have been written all the same
-                    let fate = IfAbsent::ServerError;
-                    let unresolved = self.confirmation.unresolved(now, row, fate, message);
+                    let if_absent = IfAbsent::ServerError;
+                    let unresolved = self.confirmation.unresolved(now, row, if_absent, message);
                     return request.ops.push(unresolved);
                 }
             }

@@ -28,7 +28,7 @@ impl Core {
         self.budget.check_clock(now);
         self.update_load(head);
         let barred = self.rights.polls_barred(now.boot);
-        self.confirmation.webhooks.seen(head.hooked);
+        self.confirmation.webhooks.seen(head.webhook_pace);
         self.confirmation.reconciliation.only_way =
             barred || self.gate.troubles.next(Part::Polls).is_some();
         let choice = self.choice(now, head);

@@ -58,12 +58,12 @@ impl Confirmation {
     }
 
     /// A call that may have arrived, or may yet.
-    pub(super) fn unresolved(&self, now: Now, row: RowId, fate: IfAbsent, why: String) -> Op {
+    pub(super) fn unresolved(&self, now: Now, row: RowId, if_absent: IfAbsent, why: String) -> Op {
         let persisting = self.page_strategy().persisting.max(FIRST_POLL);
         let next_check = now.wall.plus(STRAGGLER + persisting);
         let step = Step::Unresolved {
             next_check,
-            fate,
+            if_absent,
             why,
         };
         Op::step(row, step, now.wall)
@@ -114,17 +114,17 @@ impl Confirmation {
 /// reconciliations stand back for what has come too late to come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WebhookExpectation {
-    hooked: Option<WebhookPace>,
+    webhook_pace: Option<WebhookPace>,
     missed: u32,
 }
 
 impl WebhookExpectation {
     /// Takes in the newest confirmation by a webhook, as the spool has it.
-    pub(super) fn seen(&mut self, hooked: Option<WebhookPace>) {
-        if self.hooked != hooked {
+    pub(super) fn seen(&mut self, webhook_pace: Option<WebhookPace>) {
+        if self.webhook_pace != webhook_pace {
             self.missed = 0;
         }
-        self.hooked = hooked;
+        self.webhook_pace = webhook_pace;
     }
 
     /// So long after its acceptance a call is left to them; none while they do not flow.
@@ -134,8 +134,8 @@ impl WebhookExpectation {
             !ahead && now.since(it.at) < SILENT && self.missed < MISSED_MAX
         };
         let (least, most) = LEFT;
-        let hooked = self.hooked.as_ref().filter(|it| flows(it));
-        hooked.map_or(Duration::ZERO, |it| (it.usual * 2).clamp(least, most))
+        let webhook_pace = self.webhook_pace.as_ref().filter(|it| flows(it));
+        webhook_pace.map_or(Duration::ZERO, |it| (it.usual * 2).clamp(least, most))
     }
 
     /// A call so old had to be asked for, and was in the journal.
@@ -194,11 +194,11 @@ mod tests {
             expectation.asked_for(after(121), Duration::from_secs(120));
         }
         assert!(expectation.left(after(121)).is_zero());
-        let hooked = expectation.hooked.map(|it| WebhookPace {
+        let webhook_pace = expectation.webhook_pace.map(|it| WebhookPace {
             at: after(130),
             ..it
         });
-        expectation.seen(hooked);
+        expectation.seen(webhook_pace);
         assert!(!expectation.left(after(131)).is_zero());
     }
 }

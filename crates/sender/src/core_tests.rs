@@ -48,7 +48,7 @@ pub(super) fn submitted(id: i64, accepted: Now) -> Unconfirmed {
         absent: 0,
         absent_at: None,
         resubmits: 0,
-        fate: IfAbsent::Resubmit,
+        if_absent: IfAbsent::Resubmit,
         message: String::new(),
     }
 }

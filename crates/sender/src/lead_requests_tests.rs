@@ -366,7 +366,7 @@ fn a_page_for_the_audit_goes_after_calls_and_other_commands_and_leaves_them_half
 fn while_webhooks_flow_a_call_is_left_to_them_for_two_minutes() {
     let mut core = ready(Settings::default());
     let second = Duration::from_secs(1);
-    let hooked = WebhookPace {
+    let webhook_pace = WebhookPace {
         at: at(1).wall,
         after: second,
         usual: second,
@@ -374,7 +374,7 @@ fn while_webhooks_flow_a_call_is_left_to_them_for_two_minutes() {
     let head = WorkQueue {
         polls: vec![submitted(3, at(0))],
         submitted: 1,
-        hooked: Some(hooked),
+        webhook_pace: Some(webhook_pace),
         ..WorkQueue::default()
     };
     assert_eq!(core.next(at(119), &head), Decision::WaitUntil(at(120).boot));
@@ -384,7 +384,7 @@ fn while_webhooks_flow_a_call_is_left_to_them_for_two_minutes() {
     );
     assert_eq!(lane(&mut core, at(120), &head), Some(Lane::Confirm));
     let silent = WorkQueue {
-        hooked: None,
+        webhook_pace: None,
         ..head
     };
     let mut core = ready(Settings::default());
@@ -404,7 +404,7 @@ fn a_deadline_does_not_wait_for_webhooks() {
     let head = WorkQueue {
         polls: vec![call.clone()],
         oldest_submitted: vec![call],
-        hooked: Some(WebhookPace {
+        webhook_pace: Some(WebhookPace {
             at: at(3589).wall,
             after: second,
             usual: second,

@@ -275,7 +275,7 @@ fn with_no_way_left_calls_go_out_and_after_a_day_they_are_listed() {
 fn webhooks_are_a_way_as_long_as_they_come() {
     let mut core = ready(Settings::default());
     let call = submitted(3, at(10));
-    let hooked = |at: Now| {
+    let webhook_pace = |at: Now| {
         let seconds = Duration::from_secs(2);
         Some(WebhookPace {
             at: at.wall,
@@ -284,7 +284,7 @@ fn webhooks_are_a_way_as_long_as_they_come() {
         })
     };
     let head = |came: Now| WorkQueue {
-        hooked: hooked(came),
+        webhook_pace: webhook_pace(came),
         ..waits(&call)
     };
     core.confirmation

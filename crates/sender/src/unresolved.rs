@@ -9,7 +9,7 @@ pub const RESUBMITS_MAX: u32 = 3;
 
 /// The journal shows the unresolved call.
 pub fn found(call: &Unconfirmed) -> Step {
-    match call.fate {
+    match call.if_absent {
         IfAbsent::Resubmit | IfAbsent::ServerError => Step::Journaled(OutcomeSource::Confirmation),
         IfAbsent::Changed => Step::too_late(&call.message),
     }
@@ -21,7 +21,7 @@ pub fn absent(call: &Unconfirmed, seen: bool) -> Step {
         true => "no page of the journal that was read shows it",
         false => "the journal cannot be read",
     };
-    match call.fate {
+    match call.if_absent {
         IfAbsent::ServerError => died(Reason::ServerError, call.message.clone()),
         IfAbsent::Changed if !seen => died(
             Reason::Unconfirmed,

@@ -129,7 +129,7 @@ mod tests {
             errors: serde_json::Value::Null,
             attempts: Vec::new(),
             acts: Vec::new(),
-            deaths: 1,
+            times_dead: 1,
             call: Some(call),
             bytes: None,
         }

@@ -15,7 +15,7 @@ impl Progress {
             }
             Step::Journaled(OutcomeSource::Confirmation) | Step::Discard | Step::Expire => {}
             Step::Journaled(OutcomeSource::Webhook) => {
-                self.hooked = true;
+                self.settled_externally = true;
                 self.is_no_letter();
             }
             // Another has sent it, whatever it waited for here.
@@ -24,7 +24,7 @@ impl Progress {
             Step::SendAgain { why } => {
                 self.attempted(at, why);
                 self.begins_anew();
-                (self.live, self.hooked) = (false, false);
+                (self.live, self.settled_externally) = (false, false);
                 (self.request_id, self.token, self.first_sent) = (None, None, None);
                 self.sent_again = true;
             }
@@ -34,7 +34,7 @@ impl Progress {
                 self.submitted_at = Some(at);
                 self.next_poll = Some(at.plus(FIRST_POLL));
                 (self.polls, self.absent, self.failures) = (0, 0, 0);
-                (self.absent_at, self.fate) = (None, None);
+                (self.absent_at, self.if_absent) = (None, None);
             }
             Step::Returned {
                 not_before,
@@ -55,16 +55,16 @@ impl Progress {
             }
             Step::Unresolved {
                 next_check,
-                fate,
+                if_absent,
                 why,
             } => {
                 self.attempted(at, why);
-                self.is_unresolved(*next_check, *fate, why);
+                self.is_unresolved(*next_check, *if_absent, why);
             }
             Step::Resubmit { why } => {
                 self.attempted(at, why);
                 self.resubmits += 1;
-                (self.next_poll, self.fate, self.not_before) = (None, None, 0);
+                (self.next_poll, self.if_absent, self.not_before) = (None, None, 0);
                 self.message.clear();
             }
             Step::Died {
@@ -83,11 +83,15 @@ impl Progress {
                 self.is_unresolved(at, IfAbsent::Changed, before);
             }
             // Another lead, or no employee: nothing of what was known of its requests counts.
-            Step::Moved { been, why, .. } => {
+            Step::Moved {
+                reroute_history,
+                why,
+                ..
+            } => {
                 self.attempted(at, why);
                 self.begins_anew();
                 self.live &= self.state != State::Dead;
-                (self.been, self.first_sent) = (Some(been.clone()), None);
+                (self.reroute_history, self.first_sent) = (Some(reroute_history.clone()), None);
             }
         }
         if self.state != to {
@@ -108,7 +112,7 @@ impl Progress {
     /// so it is with every call then, and no notice of each is sent. One that was sent again, that
     /// a page should have shown, or that was a letter before is another matter.
     pub(crate) fn is_listed_alone(&self) -> bool {
-        let before = (self.resubmits, self.absent, self.deaths);
+        let before = (self.resubmits, self.absent, self.times_dead);
         self.reason == Some(Reason::Unconfirmed) && self.request_id.is_some() && before == (0, 0, 0)
     }
 
@@ -126,8 +130,8 @@ impl Progress {
     fn begins_anew(&mut self) {
         self.is_no_letter();
         (self.not_before, self.resubmits, self.failures) = (0, 0, 0);
-        (self.next_poll, self.fate) = (None, None);
-        (self.been, self.finding) = (None, None);
+        (self.next_poll, self.if_absent) = (None, None);
+        (self.reroute_history, self.finding) = (None, None);
     }
 
     /// A letter goes out with the backlog. One of which nobody knew may be in the journal.
@@ -141,14 +145,14 @@ impl Progress {
 
     /// Makes the call unresolved: nothing can be asked with its requestId. Where nobody knows when
     /// it was accepted, it was not before it was sent.
-    fn is_unresolved(&mut self, next: EventTime, fate: IfAbsent, why: &str) {
+    fn is_unresolved(&mut self, next: EventTime, if_absent: IfAbsent, why: &str) {
         if self.state != State::Submitted {
             let started = EventTime::from_seconds(self.started.get());
             self.submitted_at = self.first_sent.or(Some(started));
         }
         (self.request_id, self.token) = (None, Some(TokenFingerprint::none()));
         (self.polls, self.absent, self.absent_at) = (0, 0, None);
-        (self.next_poll, self.fate) = (Some(next), Some(fate));
+        (self.next_poll, self.if_absent) = (Some(next), Some(if_absent));
         why.clone_into(&mut self.message);
     }
 }

@@ -88,7 +88,7 @@ pub use row::{
     ParkedPhone, Progress, QueueQuery, Row, RowId, SeenCall, TrunkCalls, Unconfirmed,
     UnreadMessage, WebhookPace, WorkQueue,
 };
-pub use state::{FIRST_POLL, IfAbsent, OutcomeSource, Refused, State, Step, hooked, next};
+pub use state::{FIRST_POLL, IfAbsent, OutcomeSource, Refused, State, Step, next, step_when_shown};
 pub use store::Store;
 pub use tables::audited::{
     AuditedCall, AuditedFate, AuditedValues, CallFate, JournaledCall, SentValues,
@@ -163,7 +163,7 @@ pub struct Settings {
     pub create: bool,
     /// Read leads beside the calls (`--lead-directory`).
     pub lead_directory: Option<ReadLeads>,
-    /// Age at which journaled and discarded calls, and tombstones, are forgotten.
+    /// Age at which journaled and discarded calls, and seen_calls, are forgotten.
     pub retention: Duration,
     /// Hook that runs on the spool's thread after each commit.
     pub on_commit: Option<CommitHook>,

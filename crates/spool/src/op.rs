@@ -25,7 +25,7 @@ pub enum Op {
     /// | `Skipped` | – | skipped + 1 |
     ///
     /// Parked are the reasons of [`Reason::is_parked`](callbridge_model::Reason::is_parked). In
-    /// each case its linkedid and all of `also_known_as` become tombstones.
+    /// each case its linkedid and all of `also_known_as` become seen_calls.
     ///
     /// A letter `incomplete` that nobody has retried is corrected by a better account of the same
     /// call ([`Done::Corrected`]), and given up where it proves to be a part of another call.
@@ -161,7 +161,7 @@ pub enum Op {
     /// `failed` on without their employee: dead - 1, ready + 1 each.
     Lead(LeadChange),
     /// Forgets, a bounded part at a time, deliveries after their time, and what was journaled
-    /// or discarded longer ago than [`super::Settings::retention`], and tombstones as
+    /// or discarded longer ago than [`super::Settings::retention`], and seen_calls as
     /// old, counted back from this moment. The books keep counting them.
     Purge(EventTime),
     /// A page of the journal shows these calls. Those that were sent from here, and are not known
@@ -358,7 +358,7 @@ pub enum Done {
     Delivered(Delivered),
     /// `Learn`: the news is taken in: `true` where something was not known before.
     Learned(bool),
-    /// `Purge`: rows and tombstones forgotten.
+    /// `Purge`: rows and seen_calls forgotten.
     PurgeCounts(PurgeCounts),
     /// Any other operation, which is stored.
     Stored,
@@ -370,7 +370,7 @@ pub struct PurgeCounts {
     /// Journaled and discarded calls that were forgotten.
     pub calls: u64,
     /// Tombstones of calls' ids that were forgotten.
-    pub tombstones: u64,
+    pub seen_calls: u64,
     /// More is left to forget: ask again soon.
     pub more: bool,
 }

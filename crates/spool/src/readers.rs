@@ -33,10 +33,10 @@ impl FinishedCalls {
     /// The finished call that this unique id or linkedid belongs to. Where the file cannot be read
     /// it says none: a call that comes twice is recognised by its uuid all the same.
     pub fn finished(&mut self, pbx: &str, id: &str) -> Option<Known> {
-        let text = "SELECT t.own, t.started,
-                    CASE WHEN c.direction = 'INBOUND' THEN c.heard END,
+        let text = "SELECT t.is_linkedid, t.started,
+                    CASE WHEN c.direction = 'INBOUND' THEN c.raw_phone END,
                     CASE WHEN c.state = 'dead' AND c.reason = 'incomplete' THEN c.call END
-             FROM tombstones t LEFT JOIN calls c ON c.uuid = t.uuid WHERE t.pbx = ?1 AND t.id = ?2";
+             FROM seen_calls t LEFT JOIN calls c ON c.uuid = t.uuid WHERE t.pbx = ?1 AND t.id = ?2";
         let found: Result<Option<(_, _, _, Option<_>)>, _> =
             self.0.db().query_first(text, (pbx, id));
         let found =

@@ -83,7 +83,7 @@ pub struct Progress {
     pub not_before: i64,
     /// A webhook or a page settled the call: answers to requests that were under way for it count
     /// no more.
-    pub hooked: bool,
+    pub settled_externally: bool,
     /// The CRM's id of its last accepted request.
     pub request_id: Option<String>,
     /// The token that made that request.
@@ -105,10 +105,10 @@ pub struct Progress {
     /// Failures while others passed, as of its last return.
     pub failures: u32,
     /// Next step of an unresolved call that is absent; `None` of any other call.
-    pub fate: Option<IfAbsent>,
+    pub if_absent: Option<IfAbsent>,
     /// Leads and changes that it has been through on its own.
     #[serde(deserialize_with = "json_column")]
-    pub been: Option<RerouteHistory>,
+    pub reroute_history: Option<RerouteHistory>,
     /// It was sent again, because the journal had lost it.
     pub sent_again: bool,
     /// Reason why it is or was a letter.
@@ -123,7 +123,7 @@ pub struct Progress {
     #[serde(deserialize_with = "json_column")]
     pub attempts: Vec<Attempt>,
     /// Times the call has become a letter.
-    pub deaths: u32,
+    pub times_dead: u32,
 }
 
 /// A call that may be sent.
@@ -170,7 +170,7 @@ pub struct Unconfirmed {
     /// Times it was sent again, because the journal did not hold it.
     pub resubmits: u32,
     /// Next step where it is an unresolved call and absent.
-    pub fate: IfAbsent,
+    pub if_absent: IfAbsent,
     /// Words that go with that fate.
     pub message: String,
 }
@@ -253,7 +253,7 @@ pub struct WorkQueue {
     /// Requests about leads that are due beside the calls.
     pub lead_requests: DueRequests,
     /// Pace at which webhooks confirm calls; `None` before the first.
-    pub hooked: Option<WebhookPace>,
+    pub webhook_pace: Option<WebhookPace>,
     /// Calls that wait to be sent, by the books.
     pub ready: u64,
     /// Calls whose request is under way, by the books.
@@ -290,7 +290,7 @@ pub struct Letter {
     #[serde(deserialize_with = "json_column")]
     pub acts: Vec<Act>,
     /// Times this call has become a letter, this time included.
-    pub deaths: u32,
+    pub times_dead: u32,
     /// The call as it would be sent; `None` for unreadable bytes.
     #[serde(default, deserialize_with = "json_column")]
     pub call: Option<CallRecord>,
@@ -422,7 +422,7 @@ pub struct SeenCall {
     /// Uuid of the call; `None` for calls that have none.
     pub uuid: Option<CallUuid>,
     /// The id is the call's own linkedid, not one of its channels' or aliases.
-    pub own: bool,
+    pub is_linkedid: bool,
     /// Start of the call by the PBX's clock, in whole seconds.
     pub started: EpochSeconds,
 }

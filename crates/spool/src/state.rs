@@ -28,7 +28,7 @@
 //!
 //! A webhook (§6.8) may tell at any time that a call stands in the journal: `Journaled` leads to
 //! journaled from ready, sending and submitted, and from dead where the letter only says that
-//! nobody knows ([`hooked`]). An answer of the service that comes after it is old news
+//! nobody knows ([`step_when_shown`]). An answer of the service that comes after it is old news
 //! ([`Step::is_answer`]).
 
 use callbridge_call::EventTime;
@@ -161,7 +161,7 @@ pub enum Step {
         /// Moment at which the journal can be asked first.
         next_check: EventTime,
         /// Next step where the journal does not hold it.
-        fate: IfAbsent,
+        if_absent: IfAbsent,
         /// Words of the attempt, for people.
         why: String,
     },
@@ -210,7 +210,7 @@ pub enum Step {
         /// Values that are sent now; same uuid.
         record: Box<CallRecord>,
         /// Leads and changes it has been through: never twice to the same lead.
-        been: RerouteHistory,
+        reroute_history: RerouteHistory,
         /// Words of the attempt, for people.
         why: String,
     },
@@ -274,7 +274,7 @@ impl Step {
         };
         Self::Moved {
             record: Box::new(on.record),
-            been: on.been,
+            reroute_history: on.history,
             why,
         }
     }
@@ -297,16 +297,16 @@ impl Step {
 /// no news, or a person has decided otherwise.
 ///
 /// A letter leaves only where its reason is that nobody knew: `server_error`, `unconfirmed`.
-pub fn hooked(
+pub fn step_when_shown(
     state: State,
     reason: Option<Reason>,
-    fate: Option<IfAbsent>,
+    if_absent: Option<IfAbsent>,
     message: &str,
 ) -> Option<Step> {
     let doubtful = matches!(reason, Some(Reason::ServerError | Reason::Unconfirmed));
     let journaled = Step::Journaled(OutcomeSource::Webhook);
     match state {
-        State::Submitted if fate == Some(IfAbsent::Changed) => Some(Step::too_late(message)),
+        State::Submitted if if_absent == Some(IfAbsent::Changed) => Some(Step::too_late(message)),
         State::Ready | State::Sending | State::Submitted => Some(journaled),
         State::Dead => doubtful.then_some(journaled),
         State::Journaled | State::Parked | State::Discarded => None,

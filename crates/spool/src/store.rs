@@ -41,7 +41,7 @@ pub struct Store {
     pub(crate) awaited: RefCell<Awaited>,
     /// A page of leads was answered since the start.
     pub(crate) backfill_begun: Cell<bool>,
-    /// PBX and id of the tombstone behind which the purge goes on.
+    /// PBX and id of the seen call after which the purge goes on.
     pub(crate) seen_calls_cursor: (String, String),
 }
 

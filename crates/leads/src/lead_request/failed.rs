@@ -23,7 +23,7 @@ pub struct Reroute {
     /// The call with the other lead, or without the employee; same uuid.
     pub record: CallRecord,
     /// History of the call, this step included.
-    pub been: RerouteHistory,
+    pub history: RerouteHistory,
     /// Reason in words, for the call's attempts.
     pub why: String,
 }
@@ -87,21 +87,29 @@ impl FailedCall {
 }
 
 /// The call for the lead that its own was merged into; `None` where it has been there.
-pub fn to_survivor(call: &CallRecord, survivor: LeadId, been: &RerouteHistory) -> Option<Reroute> {
+pub fn to_survivor(
+    call: &CallRecord,
+    survivor: LeadId,
+    history: &RerouteHistory,
+) -> Option<Reroute> {
     let lead = call.lead_id?;
-    let tried = lead == survivor || been.leads.contains(&survivor);
-    if tried || been.leads.len() >= LEADS_MAX {
+    let tried = lead == survivor || history.leads.contains(&survivor);
+    if tried || history.leads.len() >= LEADS_MAX {
         return None;
     }
-    let mut been = been.clone();
-    been.leads.push(lead);
+    let mut history = history.clone();
+    history.leads.push(lead);
     let record = CallRecord {
         lead_id: Some(survivor),
         lead_from: Some(format!("lead {lead} was merged into it")),
         ..call.clone()
     };
     let why = format!("lead {lead} was merged into {survivor}: it goes there");
-    Some(Reroute { record, been, why })
+    Some(Reroute {
+        record,
+        history,
+        why,
+    })
 }
 
 /// The call without an employee whom the CRM does not know (`--failed-employee drop`); `None`
@@ -109,18 +117,22 @@ pub fn to_survivor(call: &CallRecord, survivor: LeadId, been: &RerouteHistory) -
 pub fn without_employee(
     call: &CallRecord,
     found: Finding,
-    been: &RerouteHistory,
+    history: &RerouteHistory,
 ) -> Option<Reroute> {
     let employee = call.employee_id?;
-    if found != Finding::LeadExists || been.dropped {
+    if found != Finding::LeadExists || history.dropped {
         return None;
     }
-    let (mut record, mut been) = (call.clone(), been.clone());
-    (record.employee_id, been.dropped) = (None, true);
+    let (mut record, mut history) = (call.clone(), history.clone());
+    (record.employee_id, history.dropped) = (None, true);
     let why = format!(
         "the lead exists: employee {employee} is not known, and left out (--failed-employee drop)"
     );
-    Some(Reroute { record, been, why })
+    Some(Reroute {
+        record,
+        history,
+        why,
+    })
 }
 
 /// The letter's message, with the service's own words behind; `None` where nothing was found out.
@@ -206,7 +218,7 @@ mod tests {
             panic!("{exists:?}");
         };
         let again = FailedCall {
-            history: on.been,
+            history: on.history,
             ..exists.clone()
         };
         let kept = FailedCall {
@@ -233,13 +245,13 @@ mod tests {
             to_survivor(&call(1, None), lead(2), &RerouteHistory::default()).expect("there");
         assert_eq!(first.record.lead_id, Some(lead(2)));
         assert_eq!(first.why, "lead 1 was merged into 2: it goes there");
-        assert_eq!(to_survivor(&first.record, lead(1), &first.been), None);
-        assert_eq!(to_survivor(&first.record, lead(2), &first.been), None);
-        let second = to_survivor(&first.record, lead(3), &first.been).expect("a chain");
-        assert_eq!(second.been.leads, [lead(1), lead(2)]);
-        let (mut now, mut been, mut hops) = (call(1, None), RerouteHistory::default(), 0);
-        while let Some(on) = to_survivor(&now, lead(100 + hops), &been) {
-            (now, been, hops) = (on.record, on.been, hops + 1);
+        assert_eq!(to_survivor(&first.record, lead(1), &first.history), None);
+        assert_eq!(to_survivor(&first.record, lead(2), &first.history), None);
+        let second = to_survivor(&first.record, lead(3), &first.history).expect("a chain");
+        assert_eq!(second.history.leads, [lead(1), lead(2)]);
+        let (mut now, mut history, mut hops) = (call(1, None), RerouteHistory::default(), 0);
+        while let Some(on) = to_survivor(&now, lead(100 + hops), &history) {
+            (now, history, hops) = (on.record, on.history, hops + 1);
             assert!(hops < 100, "no end");
         }
         assert_eq!(hops, 8);
@@ -247,20 +259,20 @@ mod tests {
 
     #[test]
     fn an_employee_is_left_out_once_and_only_where_the_lead_is_there() {
-        let been = RerouteHistory::default();
-        let on = without_employee(&call(1, Some(501)), Finding::LeadExists, &been).expect("on");
+        let history = RerouteHistory::default();
+        let on = without_employee(&call(1, Some(501)), Finding::LeadExists, &history).expect("on");
         assert_eq!(on.record.employee_id, None);
         assert_eq!(on.record.lead_id, Some(lead(1)));
         let again = call(1, Some(501));
         assert_eq!(
-            without_employee(&again, Finding::LeadExists, &on.been),
+            without_employee(&again, Finding::LeadExists, &on.history),
             None
         );
         for found in [Finding::LeadMissing, Finding::Unclear] {
-            assert_eq!(without_employee(&again, found, &been), None);
+            assert_eq!(without_employee(&again, found, &history), None);
         }
         assert_eq!(
-            without_employee(&call(1, None), Finding::LeadExists, &been),
+            without_employee(&call(1, None), Finding::LeadExists, &history),
             None
         );
     }

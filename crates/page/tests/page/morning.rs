@@ -276,7 +276,7 @@ pub fn letter(name: &str, now: i64, id: i64) -> Letter {
             who: name.to_owned(),
             what: format!("retried: {name}"),
         }],
-        deaths: 1,
+        times_dead: 1,
         call: Some(call),
         bytes: None,
     }

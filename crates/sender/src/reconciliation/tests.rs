@@ -34,7 +34,7 @@ fn call(n: u64) -> Unconfirmed {
         absent: 0,
         absent_at: None,
         resubmits: 0,
-        fate: IfAbsent::Resubmit,
+        if_absent: IfAbsent::Resubmit,
         message: String::new(),
     }
 }

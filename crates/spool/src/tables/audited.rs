@@ -162,7 +162,7 @@ fn found(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>), Er
     }
     let mut fate = CallFate::Unknown;
     for id in &call.ids {
-        let Some(seen) = seen_calls::tombstone(db, &call.pbx, id)? else {
+        let Some(seen) = seen_calls::seen_call(db, &call.pbx, id)? else {
             continue;
         };
         let state = seen.uuid.map_or(Ok(None), |uuid| state_of(db, uuid))?;
@@ -258,8 +258,8 @@ fn state_of(db: &Db, uuid: CallUuid) -> Result<Option<State>, Error> {
 /// that is stored is known by its uuid all the same.
 pub(crate) fn forget(db: &Db, pbx: &str, ids: &[String]) -> Result<(), Error> {
     for id in ids {
-        let text = "DELETE FROM tombstones WHERE pbx = ?1 AND id = ?2
-             AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.uuid = tombstones.uuid)";
+        let text = "DELETE FROM seen_calls WHERE pbx = ?1 AND id = ?2
+             AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.uuid = seen_calls.uuid)";
         db.execute(text, (pbx, id))?;
     }
     Ok(())
@@ -268,13 +268,14 @@ pub(crate) fn forget(db: &Db, pbx: &str, ids: &[String]) -> Result<(), Error> {
 /// Keeps what became of the calls that this question finds: their rows go.
 pub(crate) fn summarize(db: &Db, calls: &str, values: impl Params) -> Result<(), Error> {
     let text = format!(
-        "INSERT INTO summaries (pbx, id, uuid, state, started)
-         SELECT pbx, linkedid, uuid, state, started FROM calls WHERE id IN ({calls}) ON CONFLICT DO NOTHING"
+        "INSERT INTO purged_calls (pbx, id, uuid, state, started)
+         SELECT pbx, linkedid, uuid, state, started FROM calls WHERE id IN ({calls})
+         ON CONFLICT DO NOTHING"
     );
     db.run(&text, values)
 }
 
-/// Keeps, of the tombstones from one place to another that are to go, those of calls that were
+/// Keeps, of the seen_calls from one place to another that are to go, those of calls that were
 /// counted only.
 pub(crate) fn summarize_counted(
     db: &Db,
@@ -282,9 +283,9 @@ pub(crate) fn summarize_counted(
     to: (&str, &str),
     before: EventTime,
 ) -> Result<(), Error> {
-    let text = "INSERT INTO summaries (pbx, id, uuid, state, started)
-         SELECT pbx, id, NULL, ?1, started FROM tombstones
-         WHERE uuid IS NULL AND own = 1 AND at < ?2 AND (pbx, id) > (?3, ?4)
+    let text = "INSERT INTO purged_calls (pbx, id, uuid, state, started)
+         SELECT pbx, id, NULL, ?1, started FROM seen_calls
+         WHERE uuid IS NULL AND is_linkedid = 1 AND at < ?2 AND (pbx, id) > (?3, ?4)
              AND (pbx, id) <= (?5, ?6) ON CONFLICT DO NOTHING";
     db.run(text, (COUNTED, before.micros(), from.0, from.1, to.0, to.1))
 }
@@ -295,14 +296,14 @@ type SummaryRow = (Option<State>, Option<CallUuid>, EpochSeconds);
 
 /// Reads the summary of a call by its own id.
 fn summary(db: &Db, pbx: &str, id: &str) -> Result<Option<SummaryRow>, Error> {
-    let text = "SELECT state, uuid, started FROM summaries WHERE pbx = ?1 AND id = ?2";
+    let text = "SELECT state, uuid, started FROM purged_calls WHERE pbx = ?1 AND id = ?2";
     let kept: Option<(String, _, _)> = db.query_first(text, (pbx, id))?;
     Ok(kept.map(|(state, uuid, started)| (State::from_word(&state), uuid, started)))
 }
 
 pub(crate) fn purge_summaries(db: &Db, now: EventTime) -> Result<(), Error> {
     let before = now.minus(SUMMARIES_KEPT_FOR).floor_seconds().get();
-    let text = "DELETE FROM summaries WHERE (pbx, id) IN (
-             SELECT pbx, id FROM summaries WHERE started < ?1 ORDER BY started LIMIT ?2)";
+    let text = "DELETE FROM purged_calls WHERE (pbx, id) IN (
+             SELECT pbx, id FROM purged_calls WHERE started < ?1 ORDER BY started LIMIT ?2)";
     db.run(text, (before, FORGOTTEN_MAX))
 }

@@ -10,15 +10,17 @@ const DIGITS_MIN: usize = 4;
 /// Calls that are named when several may be meant.
 const NAMED_MAX: u8 = 20;
 /// Columns of `calls` that make a [`Progress`].
-const PROGRESS: &str = "state, since, started, live, not_before, hooked, request_id, token, \
-     submitted_at, first_sent, next_poll, polls, absent, absent_at, resubmits, failures, fate, \
-     been, sent_again, reason, message, errors, finding, attempts, deaths, id";
+const PROGRESS: &str = "state, since, started, live, not_before, settled_externally, \
+     request_id, token, submitted_at, first_sent, next_poll, polls, absent, absent_at, resubmits, \
+     failures, if_absent, reroute_history, sent_again, reason, message, errors, finding, \
+     attempts, times_dead, id";
 
 /// The question for calls, with the rest of it.
 fn calls(rest: &str) -> String {
     format!(
-        "SELECT coalesce(uuid, twin) AS uuid, record, call, true AS progress, {PROGRESS} FROM calls
-         {rest}"
+        "SELECT coalesce(uuid, conflicting_uuid) AS uuid, record, call, true AS progress,
+                {PROGRESS}
+         FROM calls {rest}"
     )
 }
 

@@ -14,14 +14,14 @@ use std::time::Duration;
 /// Deliveries that a purge forgets at most.
 const FORGOTTEN_MAX: u32 = 2_000;
 /// Name of the setting that keeps [`WebhookPace`]: its fields in microseconds, with spaces between.
-pub(crate) const HOOKED: &str = "webhook.hooked";
+pub(crate) const WEBHOOK_PACE: &str = "webhook.pace";
 /// A call that an event is about.
 #[derive(Deserialize)]
 struct DeliveredCall {
     id: RowId,
     state: State,
     reason: Option<Reason>,
-    fate: Option<IfAbsent>,
+    if_absent: Option<IfAbsent>,
     message: String,
     accepted: Option<EventTime>,
     lead: Option<LeadId>,
@@ -35,12 +35,12 @@ struct DeliveredCall {
 
 impl DeliveredCall {
     fn step(&self) -> Option<Step> {
-        state::hooked(self.state, self.reason, self.fate, &self.message)
+        state::step_when_shown(self.state, self.reason, self.if_absent, &self.message)
     }
 }
 
 /// Reads the pace as it is stored; `None` where that cannot be read.
-pub(crate) fn read_hooked(text: &str) -> Option<WebhookPace> {
+pub(crate) fn read_webhook_pace(text: &str) -> Option<WebhookPace> {
     let numbers: Option<Vec<u64>> = text.split(' ').map(|it| it.parse().ok()).collect();
     let [at, after, usual] = numbers?[..] else {
         return None;
@@ -64,7 +64,8 @@ pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivere
         delivery.at.micros(),
         &delivery.signature,
     );
-    let text = "INSERT INTO deliveries (installation, event, at, signature) VALUES (?1, ?2, ?3, ?4)
+    let text = "INSERT INTO webhook_deliveries (installation, event, at, signature)
+         VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT DO NOTHING";
     if store.execute(text, values)? == 0 {
         return Ok(Delivered::Repeat);
@@ -103,7 +104,7 @@ fn completed(
     } else {
         (found.state == State::Sending).then_some(Duration::ZERO)
     };
-    remember_hooked(store, at, after)?;
+    remember_webhook_pace(store, at, after)?;
     let other_lead = match found.lead {
         Some(own) if !leads.is_empty() && !leads.contains(&own) => {
             let survivor = directory::survivor(store, own)?;
@@ -115,9 +116,10 @@ fn completed(
 }
 
 fn found(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {
-    let text = "SELECT id, state, reason, fate, message, submitted_at AS accepted,
+    let text = "SELECT id, state, reason, if_absent, message, submitted_at AS accepted,
                 lead, first_sent IS NOT NULL AS sent,
-                deaths > CASE WHEN state = 'dead' THEN 1 ELSE 0 END OR been IS NOT NULL AS changed,
+                times_dead > CASE WHEN state = 'dead' THEN 1 ELSE 0 END
+                    OR reroute_history IS NOT NULL AS changed,
                 sent_again AS again
          FROM calls WHERE uuid = ?1";
     db.query_first(text, [uuid.0.into_bytes()])
@@ -140,19 +142,23 @@ pub(crate) fn shown(store: &mut Store, calls: &[ShownCall], at: EventTime) -> Re
     Ok(())
 }
 
-fn remember_hooked(db: &Db, at: EventTime, after: Option<Duration>) -> Result<(), Error> {
-    let before = hooked(db)?.map(|before| (before.after, before.usual));
+fn remember_webhook_pace(db: &Db, at: EventTime, after: Option<Duration>) -> Result<(), Error> {
+    let before = webhook_pace(db)?.map(|before| (before.after, before.usual));
     let (last, usual) = before.unwrap_or_default();
     let usual = after
         .map_or(usual, |after| after.max(usual - usual / 8))
         .as_micros();
     let after = after.unwrap_or(last).as_micros();
-    meta::set_meta(db, HOOKED, &format!("{} {after} {usual}", at.micros()))
+    meta::set_meta(
+        db,
+        WEBHOOK_PACE,
+        &format!("{} {after} {usual}", at.micros()),
+    )
 }
 
 /// Reads the pace at which webhooks confirm calls; `None` before the first.
-pub fn hooked(db: &Db) -> Result<Option<WebhookPace>, Error> {
-    Ok(meta::meta(db, HOOKED)?.and_then(|text| read_hooked(&text)))
+pub fn webhook_pace(db: &Db) -> Result<Option<WebhookPace>, Error> {
+    Ok(meta::meta(db, WEBHOOK_PACE)?.and_then(|text| read_webhook_pace(&text)))
 }
 
 /// Forgets the oldest deliveries after their time, and beyond their number; whether there is
@@ -160,8 +166,9 @@ pub fn hooked(db: &Db) -> Result<Option<WebhookPace>, Error> {
 pub(crate) fn purge_deliveries(db: &Db, now: EventTime) -> Result<bool, Error> {
     let (before, ahead) = (now.minus(DELIVERIES_KEPT), now.plus(DELIVERIES_KEPT));
     let (before, ahead) = (before.micros(), ahead.micros());
-    let text = "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries ORDER BY id LIMIT ?1)
-         AND (at < ?2 OR at > ?3 OR id <= (SELECT max(id) FROM deliveries) - ?4)";
+    let text = "DELETE FROM webhook_deliveries
+         WHERE id IN (SELECT id FROM webhook_deliveries ORDER BY id LIMIT ?1)
+         AND (at < ?2 OR at > ?3 OR id <= (SELECT max(id) FROM webhook_deliveries) - ?4)";
     let gone = db.execute(text, (FORGOTTEN_MAX, before, ahead, DELIVERIES_MAX))?;
     Ok(gone == FORGOTTEN_MAX as usize)
 }

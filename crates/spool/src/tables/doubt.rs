@@ -35,8 +35,8 @@ const ALL: [RememberedText; 6] = [
         then: "lead/filter is read from its beginning",
     },
     RememberedText {
-        key: deliveries::HOOKED,
-        reads: |text| deliveries::read_hooked(text).is_some(),
+        key: deliveries::WEBHOOK_PACE,
+        reads: |text| deliveries::read_webhook_pace(text).is_some(),
         then: "calls are asked for until a webhook confirms one",
     },
     RememberedText {

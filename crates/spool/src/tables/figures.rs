@@ -22,7 +22,8 @@ pub fn outcomes(db: &Db, from: i64, until: i64) -> Result<BTreeMap<State, u64>, 
 /// Returns the time from hang-up to the journal of each call that began from this second on, and
 /// before the other; of the newest 2,000 that are there.
 pub fn confirmation_delays(db: &Db, from: i64, until: i64) -> Result<Vec<Duration>, Error> {
-    let text = "SELECT since - 1000000 * ended FROM calls WHERE started >= ?1 AND started < ?2 AND state = 'journaled'
+    let text = "SELECT since - 1000000 * ended FROM calls
+         WHERE started >= ?1 AND started < ?2 AND state = 'journaled'
          ORDER BY started DESC LIMIT ?3";
     let micros: Vec<i64> = db.query_all(text, (from, until, DELAYS_MAX))?;
     // Whole seconds are told of a call; it may be confirmed within the last of them.
@@ -40,7 +41,8 @@ pub fn customer_calls(db: &Db, from: i64, until: i64) -> Result<Vec<CustomerCall
     let calls = db.query_all(text, [from, until])?.into_iter();
     let calls = calls.map(|(at, Json(record), Json(facts))| customer_call(at, record, &facts));
     let mut calls: Vec<CustomerCall> = calls.collect();
-    let text = "SELECT started, phone, rang FROM unanswered WHERE started >= ?1 AND started < ?2
+    let text =
+        "SELECT started, phone, rang FROM left_out_calls WHERE started >= ?1 AND started < ?2
          ORDER BY started";
     for (started, phone, rang) in db.query_all::<(_, _, String)>(text, [from, until])? {
         calls.push(CustomerCall {

@@ -74,7 +74,7 @@ fn keep(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Er
         if let Some(row) = insert(store, new, None)? {
             return Ok(Done::New(row));
         }
-        // Its tombstone is gone, its row is not.
+        // It is no longer among the seen calls, its row is not.
     } else if let Some(done) = corrected(store, new)? {
         seen_calls::mark_aliases_seen(store, new)?;
         give_up_parts(store, new)?;
@@ -95,7 +95,7 @@ fn repeated(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
 /// Makes a letter of another call under a known uuid. If it came before, it is a repeat of that
 /// letter.
 fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
-    for known in same_twin(store, new)? {
+    for known in same_conflicting_uuid(store, new)? {
         if known.is(new) {
             return repeated(store, Some(known.id));
         }
@@ -139,15 +139,15 @@ fn put(
     conflict: Option<&str>,
     then: &str,
 ) -> Result<usize, Error> {
-    let (uuid, twin, state, reason) = match conflict {
+    let (uuid, conflicting_uuid, state, reason) = match conflict {
         Some(_) => (None, new.uuid(), State::Dead, Some(Reason::UuidConflict)),
         None => (new.uuid(), None, new.state(), new.judged.reason),
     };
     let letter = state.is_letter();
     let text = format!(
-        "INSERT INTO calls (id, uuid, twin, state, live, since, pbx, linkedid, trunk, direction,
-                            answered, started, ended, phone, phone_ending, heard, extension,
-                            employee, lead, record, call, deaths, reason, message)
+        "INSERT INTO calls (id, uuid, conflicting_uuid, state, live, since, pbx, linkedid, trunk,
+                            direction, answered, started, ended, phone, phone_ending, raw_phone,
+                            extension, employee, lead, record, call, times_dead, reason, message)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
                  ?19, ?20, ?21, ?22, ?23, ?24)
          ON CONFLICT {then}"
@@ -156,7 +156,7 @@ fn put(
     let values = params![
         id.0,
         uuid,
-        twin,
+        conflicting_uuid,
         state.word(),
         new.judged.live,
         new.judged.judged_at.micros(),
@@ -186,15 +186,15 @@ fn put(
 
 /// Finds the call with this call's uuid.
 fn same_uuid(db: &Db, new: &Finished) -> Result<Option<DuplicateCandidate>, Error> {
-    let text = "SELECT id, started, phone, heard AS raw FROM calls WHERE uuid = ?1";
+    let text = "SELECT id, started, phone, raw_phone AS raw FROM calls WHERE uuid = ?1";
     db.query_first(text, [new.uuid()])
 }
 
 /// Finds the dead letters `uuid_conflict` under this call's uuid that began with it. A PBX that
 /// reuses one id for every call makes many of them under one uuid.
-fn same_twin(db: &Db, new: &Finished) -> Result<Vec<DuplicateCandidate>, Error> {
-    let text = "SELECT id, started, phone, heard AS raw FROM calls
-         WHERE twin = ?1 AND started BETWEEN ?2 AND ?3";
+fn same_conflicting_uuid(db: &Db, new: &Finished) -> Result<Vec<DuplicateCandidate>, Error> {
+    let text = "SELECT id, started, phone, raw_phone AS raw FROM calls
+         WHERE conflicting_uuid = ?1 AND started BETWEEN ?2 AND ?3";
     let started = new.started();
     let from = started.saturating_sub_unsigned(SAME_START_SEC);
     let until = started.saturating_add_unsigned(SAME_START_SEC);
@@ -220,7 +220,7 @@ fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
     let anew = "(id) DO UPDATE SET state = excluded.state, since = excluded.since,
              trunk = excluded.trunk, direction = excluded.direction, answered = excluded.answered,
              started = excluded.started, ended = excluded.ended, phone = excluded.phone,
-             phone_ending = excluded.phone_ending, heard = excluded.heard,
+             phone_ending = excluded.phone_ending, raw_phone = excluded.raw_phone,
              extension = excluded.extension, employee = excluded.employee, lead = excluded.lead,
              record = excluded.record, call = excluded.call, reason = excluded.reason,
              message = excluded.message, live = 0";
@@ -260,7 +260,7 @@ fn give_up_parts(store: &mut Store, new: &Finished) -> Result<(), Error> {
     for id in aliases.chain([record.linkedid.as_str()]) {
         let text = format!(
             "SELECT id FROM calls WHERE uuid != ?3 AND {WAITS} AND uuid IN
-                (SELECT uuid FROM tombstones WHERE pbx = ?1 AND id = ?2)"
+                (SELECT uuid FROM seen_calls WHERE pbx = ?1 AND id = ?2)"
         );
         parts.extend(store.query_first::<RowId>(&text, (&record.pbx, id, new.uuid()))?);
     }

@@ -14,21 +14,25 @@ impl LeadByHand {
 
 /// The number has this lead from now on; one that was given before is forgotten.
 pub(crate) fn give(db: &Db, given: &LeadByHand) -> Result<(), Error> {
-    let text = "INSERT INTO given_leads (phone, lead, at, who)
+    let text = "INSERT INTO assigned_leads (phone, lead, at, who)
          VALUES (?1, ?2, ?3, ?4)
-         ON CONFLICT (phone) DO UPDATE SET lead = excluded.lead, at = excluded.at, who = excluded.who";
+         ON CONFLICT (phone) DO UPDATE SET lead = excluded.lead, at = excluded.at,
+             who = excluded.who";
     let (phone, lead, at) = (given.phone.as_str(), given.lead.get(), given.at.get());
     db.run(text, (phone, lead, at, &given.who))
 }
 
 /// Forgets the lead that the number was given.
 pub(crate) fn take(db: &Db, phone: &Phone) -> Result<(), Error> {
-    db.run("DELETE FROM given_leads WHERE phone = ?1", [phone.as_str()])
+    db.run(
+        "DELETE FROM assigned_leads WHERE phone = ?1",
+        [phone.as_str()],
+    )
 }
 
 /// Reads the lead that this number was given; `None` where nobody gave it one.
 pub fn given(db: &Db, phone: &Phone) -> Result<Option<LeadByHand>, Error> {
-    let text = "SELECT phone, lead, at, who FROM given_leads WHERE phone = ?1";
+    let text = "SELECT phone, lead, at, who FROM assigned_leads WHERE phone = ?1";
     Ok(db.query_first(text, [phone.as_str()])?.and_then(known))
 }
 
@@ -36,7 +40,7 @@ pub fn given(db: &Db, phone: &Phone) -> Result<Option<LeadByHand>, Error> {
 pub fn given_leads(db: &Db, after: Option<&Phone>, limit: usize) -> Result<Vec<LeadByHand>, Error> {
     let after = after.map_or("", Phone::as_str);
     let text =
-        "SELECT phone, lead, at, who FROM given_leads WHERE phone > ?1 ORDER BY phone LIMIT ?2";
+        "SELECT phone, lead, at, who FROM assigned_leads WHERE phone > ?1 ORDER BY phone LIMIT ?2";
     db.query_known(text, (after, count(limit)), known)
 }
 

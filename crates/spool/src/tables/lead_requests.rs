@@ -268,7 +268,10 @@ pub fn lead_requests_waiting(store: &Store, now: EventTime) -> Result<(u64, u64)
     let memory = memory(store)?;
     let mut waiting = (0, 0);
     if memory.resting(RequestKind::LookUps, now).is_none() {
-        waiting.0 = store.query_one("SELECT count(*) FROM lookups WHERE due IS NOT NULL", [])?;
+        waiting.0 = store.query_one(
+            "SELECT count(*) FROM lead_lookups WHERE due IS NOT NULL",
+            [],
+        )?;
     }
     if store.settings.shows.is_some() && memory.resting(RequestKind::Fields, now).is_none() {
         waiting.1 = shows::leads_to_show(store)?;
@@ -282,6 +285,6 @@ mod stored {
 
     #[test]
     fn is_read_and_written_as_released_versions_have_it() {
-        callbridge_testkit::golden::keeps::<RequestMemory>("errand-memory");
+        callbridge_testkit::golden::keeps::<RequestMemory>("lead-request-memory");
     }
 }

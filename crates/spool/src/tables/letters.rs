@@ -82,8 +82,9 @@ pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> 
 fn call_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
     let (rest, values) = conditions(filter, limit);
     let text = format!(
-        "SELECT id, coalesce(uuid, twin) AS uuid, reason, state = 'parked' AS parked, since, message,
-                finding, errors, attempts, coalesce(acts, '[]') AS acts, deaths, record AS call
+        "SELECT id, coalesce(uuid, conflicting_uuid) AS uuid, reason, state = 'parked' AS parked,
+                since, message, finding, errors, attempts, coalesce(acts, '[]') AS acts, times_dead,
+                record AS call
          FROM calls WHERE state IN ('dead', 'parked'){rest}"
     );
     db.query_all(&text, params_from_iter(values))
@@ -98,7 +99,7 @@ fn unread_letters(
     let (rest, values) = conditions(filter, limit);
     let text = format!(
         "SELECT id, 'unreadable' AS reason, false AS parked, at AS since, why AS message,
-                '[]' AS attempts, '[]' AS acts, 1 AS deaths, source, pbx, length, file,
+                '[]' AS attempts, '[]' AS acts, 1 AS times_dead, source, pbx, length, file,
                 coalesce(substr(bytes, 1, {bytes_max}), x'') AS bytes, content_type
          FROM unreadable WHERE true{rest}"
     );

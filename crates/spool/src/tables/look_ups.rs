@@ -29,7 +29,7 @@ fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<Failed
     if !store.exists(sent, [row.0])? {
         return Ok(None);
     }
-    let (record, history) = been(store, row)?;
+    let (record, history) = record_and_history(store, row)?;
     let (mut survivor, mut finding) = (None, None);
     if let Some(lead) = record.lead_id {
         survivor = directory::survivor(store, lead)?;
@@ -83,20 +83,20 @@ pub(crate) fn call_failed(store: &mut Store, failure: &CallFailure) -> Result<Do
     step::step(store, row, &step, at)
 }
 
-fn been(db: &Db, row: RowId) -> Result<(CallRecord, RerouteHistory), Error> {
-    let text = "SELECT record, been, id FROM calls WHERE id = ?1";
-    let (Json(record), Json::<Option<_>>(been)) = db.query_one(text, [row.0])?;
-    Ok((record, been.unwrap_or_default()))
+fn record_and_history(db: &Db, row: RowId) -> Result<(CallRecord, RerouteHistory), Error> {
+    let text = "SELECT record, reroute_history, id FROM calls WHERE id = ?1";
+    let (Json(record), Json::<Option<_>>(history)) = db.query_one(text, [row.0])?;
+    Ok((record, history.unwrap_or_default()))
 }
 
 /// A ready call whose lead is known as merged goes to the survivor straight.
 pub fn onward(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
-    let (record, been) = been(db, row)?;
+    let (record, history) = record_and_history(db, row)?;
     let Some(lead) = record.lead_id else {
         return Ok(None);
     };
     let survivor = directory::survivor(db, lead)?;
-    Ok(survivor.and_then(|survivor| failed::to_survivor(&record, survivor, &been)))
+    Ok(survivor.and_then(|survivor| failed::to_survivor(&record, survivor, &history)))
 }
 
 /// Takes in news of a lead, and what it means for failed calls; returns whether anything was new.
@@ -130,18 +130,21 @@ fn failed_letters(
 /// Reads what a look-up has found of this lead, where that is no older than ten minutes.
 fn fresh_finding(db: &Db, lead: LeadId, at: EventTime) -> Result<Option<Finding>, Error> {
     let values = (lead.get(), at.minus(FRESH).micros());
-    let text = "SELECT finding FROM lookups WHERE lead = ?1 AND answered >= ?2";
+    let text = "SELECT finding FROM lead_lookups WHERE lead = ?1 AND answered >= ?2";
     let word = db.query_first::<String>(text, values)?;
     Ok(word.and_then(|word| Finding::from_word(&word)))
 }
 
 /// One look-up a lead: what waits already, waits on.
 fn want_look_up(db: &Db, lead: LeadId, at: EventTime) -> Result<(), Error> {
-    let waiting: i64 = db.query_one("SELECT count(*) FROM lookups WHERE due IS NOT NULL", [])?;
+    let waiting: i64 = db.query_one(
+        "SELECT count(*) FROM lead_lookups WHERE due IS NOT NULL",
+        [],
+    )?;
     if waiting >= WAITING_MAX {
         return Ok(());
     }
-    let text = "INSERT INTO lookups (lead, asked, due, tries) VALUES (?1, ?2, ?2, 0)
+    let text = "INSERT INTO lead_lookups (lead, asked, due, tries) VALUES (?1, ?2, ?2, 0)
          ON CONFLICT (lead) DO UPDATE SET asked = ?2, due = ?2, tries = 0, finding = NULL,
             answered = NULL WHERE due IS NULL";
     db.run(text, (lead.get(), at.micros()))
@@ -149,19 +152,19 @@ fn want_look_up(db: &Db, lead: LeadId, at: EventTime) -> Result<(), Error> {
 
 /// The lead to look up next, and when.
 pub(crate) fn next_look_up(db: &Db) -> Result<Option<(LeadId, EventTime)>, Error> {
-    let text = "SELECT lead, due FROM lookups WHERE due IS NOT NULL ORDER BY due LIMIT 1";
+    let text = "SELECT lead, due FROM lead_lookups WHERE due IS NOT NULL ORDER BY due LIMIT 1";
     db.query_first(text, [])
 }
 
 /// A look-up is asked again at this moment, or after an answer that never came.
 pub(crate) fn look_up_at(db: &Db, lead: LeadId, due: EventTime) -> Result<(), Error> {
-    let text = "UPDATE lookups SET due = ?2 WHERE lead = ?1 AND due IS NOT NULL";
+    let text = "UPDATE lead_lookups SET due = ?2 WHERE lead = ?1 AND due IS NOT NULL";
     db.run(text, (lead.get(), due.micros()))
 }
 
 /// Notes that nobody answered: again after a while, and after several tries no more.
 pub(crate) fn look_up_again(store: &mut Store, lead: LeadId, at: EventTime) -> Result<(), Error> {
-    let text = "UPDATE lookups SET tries = tries + 1 WHERE lead = ?1 AND due IS NOT NULL
+    let text = "UPDATE lead_lookups SET tries = tries + 1 WHERE lead = ?1 AND due IS NOT NULL
          RETURNING tries";
     let tries = store.query_first::<u32>(text, [lead.get()])?;
     match tries {
@@ -182,7 +185,7 @@ pub(crate) fn looked_up(
     at: EventTime,
 ) -> Result<Done, Error> {
     let values = (lead.get(), found.word(), at.micros());
-    let text = "UPDATE lookups SET due = NULL, finding = ?2, answered = ?3 WHERE lead = ?1
+    let text = "UPDATE lead_lookups SET due = NULL, finding = ?2, answered = ?3 WHERE lead = ?1
          RETURNING asked";
     let asked = store.query_first(text, values)?;
     // A lead that the directory holds is there no more: its numbers lead nowhere.
@@ -194,10 +197,10 @@ pub(crate) fn looked_up(
     let (mut updated, mut left) = (0, 0);
     // letters from before were there for somebody to decide about
     for (row, _) in failed_letters(store, lead, asked.unwrap_or(at))? {
-        let (record, been) = been(store, row)?;
+        let (record, history) = record_and_history(store, row)?;
         unknown_employees::note_unknown_employee(store, &record, found, at)?;
         let drops = store.settings.drop_employee;
-        let without = || failed::without_employee(&record, found, &been);
+        let without = || failed::without_employee(&record, found, &history);
         if let Some(on) = drops.then(without).flatten() {
             store.tally.count(DROPPED, 1);
             step::step(store, row, &Step::moved(on, ""), at)?;
@@ -232,14 +235,14 @@ fn explain(
 /// and that no letter waits for any more: one that waits for a right is kept.
 pub(crate) fn purge_look_ups(db: &Db, now: EventTime) -> Result<(), Error> {
     const VAIN: Duration = Duration::from_secs(24 * 3600);
-    let text = "DELETE FROM lookups WHERE lead IN (
-             SELECT lead FROM lookups WHERE due IS NULL AND answered < ?1 LIMIT 500)";
+    let text = "DELETE FROM lead_lookups WHERE lead IN (
+             SELECT lead FROM lead_lookups WHERE due IS NULL AND answered < ?1 LIMIT 500)";
     db.execute(text, [now.minus(REST).micros()])?;
-    let text = "DELETE FROM lookups WHERE lead IN (
-             SELECT lead FROM lookups WHERE due IS NOT NULL AND due < ?1
+    let text = "DELETE FROM lead_lookups WHERE lead IN (
+             SELECT lead FROM lead_lookups WHERE due IS NOT NULL AND due < ?1
              AND NOT EXISTS (
                  SELECT 1 FROM calls WHERE state = 'dead' AND reason = 'failed'
-                 AND calls.lead = lookups.lead)
+                 AND calls.lead = lead_lookups.lead)
              ORDER BY due LIMIT 500)";
     db.run(text, [now.minus(VAIN).micros()])
 }

@@ -97,7 +97,7 @@ pub(crate) fn bind_company(db: &Db, company: &str, application: &str) -> Result<
 }
 
 /// Name of the setting that keeps [`RequestMemory`].
-pub(crate) const MEMORY: &str = "errand.memory";
+pub(crate) const MEMORY: &str = "lead_requests.memory";
 
 /// Reads what is remembered of requests about leads; nothing before the first.
 pub fn memory(db: &Db) -> Result<RequestMemory, Error> {

@@ -29,7 +29,7 @@ const TALKS: &str = "calls WHERE phone = ?1 AND answered = 1
 const MISSED: &str = "calls WHERE phone = ?1 AND answered = 0 AND direction = 'INBOUND'
     AND coalesce(reason, '') NOT IN ('invalid_epoch', 'incomplete')";
 /// The missed calls of a number that `unanswered=no` leaves out of the journal.
-const LEFT_OUT: &str = "unanswered WHERE phone = ?1";
+const LEFT_OUT: &str = "left_out_calls WHERE phone = ?1";
 
 /// Takes in a call that was not known before.
 pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
@@ -65,7 +65,7 @@ pub(crate) fn apply(db: &Db, new: &Finished) -> Result<(), Error> {
 
 fn keep_out(db: &Db, new: &Finished) -> Result<(), Error> {
     let text =
-        "INSERT INTO unanswered (pbx, trunk, phone, started, rang) VALUES (?1, ?2, ?3, ?4, ?5)";
+        "INSERT INTO left_out_calls (pbx, trunk, phone, started, rang) VALUES (?1, ?2, ?3, ?4, ?5)";
     let values = (
         &new.judged.record.pbx,
         new.trunk(),
@@ -74,7 +74,7 @@ fn keep_out(db: &Db, new: &Finished) -> Result<(), Error> {
         rang(new.call.timeline.as_ref()).join(" "),
     );
     db.execute(text, values)?;
-    let text = "DELETE FROM unanswered WHERE id <= (SELECT max(id) FROM unanswered) - ?1";
+    let text = "DELETE FROM left_out_calls WHERE id <= (SELECT max(id) FROM left_out_calls) - ?1";
     db.run(text, [KEPT_OUT_MAX])
 }
 
@@ -83,7 +83,7 @@ fn missed(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
     if new.started() < oldest || was_talked_to(db, phone, new.started())? {
         return Ok(());
     }
-    let text = "INSERT INTO missed (phone, pbx, trunk, lead, first_at, last_at, tries)
+    let text = "INSERT INTO missed_customers (phone, pbx, trunk, lead, first_at, last_at, tries)
          VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1)
          ON CONFLICT (phone) DO UPDATE SET
              pbx = CASE WHEN ?5 >= last_at THEN ?2 ELSE pbx END,
@@ -109,7 +109,7 @@ fn was_talked_to(db: &Db, phone: &str, second: i64) -> Result<bool, Error> {
 }
 
 fn talked(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
-    let text = "SELECT first_at, last_at FROM missed WHERE phone = ?1";
+    let text = "SELECT first_at, last_at FROM missed_customers WHERE phone = ?1";
     match db.query_first(text, [phone])? {
         Some((_, last)) if new.end() > last => forget(db, phone),
         Some((first, last)) if new.end() > first => wait_since(db, phone, first, new.end(), last),
@@ -131,7 +131,7 @@ fn wait_since(db: &Db, phone: &str, first: i64, talk_end: i64, last: i64) -> Res
             first_after = first_after.min(started);
         }
     }
-    let text = "UPDATE missed SET first_at = ?2,
+    let text = "UPDATE missed_customers SET first_at = ?2,
              tries = CASE WHEN tries > ?3 THEN tries - ?3 ELSE 1 END
          WHERE phone = ?1";
     db.run(text, (phone, first_after, talked_about))
@@ -140,12 +140,15 @@ fn wait_since(db: &Db, phone: &str, first: i64, talk_end: i64, last: i64) -> Res
 /// Counts the missed calls of this customer since the last talk. Returns 0 if they do not wait.
 pub(crate) fn tries(db: &Db, phone: &str) -> Result<u64, Error> {
     Ok(db
-        .query_first("SELECT tries FROM missed WHERE phone = ?1", [phone])?
+        .query_first(
+            "SELECT tries FROM missed_customers WHERE phone = ?1",
+            [phone],
+        )?
         .unwrap_or(0))
 }
 
 fn forget(db: &Db, phone: &str) -> Result<(), Error> {
-    db.run("DELETE FROM missed WHERE phone = ?1", [phone])
+    db.run("DELETE FROM missed_customers WHERE phone = ?1", [phone])
 }
 
 /// The newest missed call of a number.
@@ -187,7 +190,7 @@ pub(crate) fn recount(db: &Db, phone: &str, now: EventTime) -> Result<(), Error>
     let Some(last) = newest.max_by_key(|call| call.started) else {
         return Ok(());
     };
-    let text = "INSERT INTO missed (phone, pbx, trunk, lead, first_at, last_at, tries)
+    let text = "INSERT INTO missed_customers (phone, pbx, trunk, lead, first_at, last_at, tries)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let values = (
         phone,
@@ -210,7 +213,7 @@ pub fn missed_waiting(
     limit: usize,
 ) -> Result<Vec<MissedCustomer>, Error> {
     let (at, phone) = after.map_or((i64::MIN, ""), |it| (it.first_at.get(), it.phone.as_str()));
-    let text = "SELECT phone, pbx, trunk, lead, first_at, last_at, tries FROM missed
+    let text = "SELECT phone, pbx, trunk, lead, first_at, last_at, tries FROM missed_customers
          WHERE (first_at, phone) > (?1, ?2) AND last_at >= ?3
          ORDER BY first_at, phone LIMIT ?4";
     let values = (at, phone, since.unwrap_or(i64::MIN), count(limit));
@@ -231,17 +234,17 @@ pub fn missed_waiting(
 
 /// Counts the customers who wait for a callback, by the trunk of their last call.
 pub fn missed_by_trunk(db: &Db) -> Result<Vec<(String, u64)>, Error> {
-    let text = "SELECT trunk, count(*) FROM missed GROUP BY trunk";
+    let text = "SELECT trunk, count(*) FROM missed_customers GROUP BY trunk";
     db.query_all(text, [])
 }
 
 /// Forgets customers whose last call is too old, a bounded number at a time.
 pub(crate) fn purge_missed(db: &Db, now: EventTime) -> Result<(), Error> {
     let before = now.minus(WAITS_MAX).floor_seconds().get();
-    let text = "DELETE FROM missed WHERE phone IN
-             (SELECT phone FROM missed WHERE last_at < ?1 ORDER BY last_at LIMIT ?2)";
+    let text = "DELETE FROM missed_customers WHERE phone IN
+             (SELECT phone FROM missed_customers WHERE last_at < ?1 ORDER BY last_at LIMIT ?2)";
     db.execute(text, (before, PURGED_MAX))?;
-    let text = "DELETE FROM unanswered WHERE id IN
-             (SELECT id FROM unanswered WHERE started < ?1 ORDER BY started LIMIT ?2)";
+    let text = "DELETE FROM left_out_calls WHERE id IN
+             (SELECT id FROM left_out_calls WHERE started < ?1 ORDER BY started LIMIT ?2)";
     db.run(text, (before, PURGED_MAX))
 }

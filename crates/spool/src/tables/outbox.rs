@@ -15,7 +15,7 @@ pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
     if let Some(unread) = &mut letter.bytes {
         unread.bytes.truncate(crate::LISTED_BYTES_MAX);
     }
-    let call = (letter.id, letter.deaths);
+    let call = (letter.id, letter.times_dead);
     add_notice(store, call, letter.to_json(), None, letter.since)
 }
 
@@ -39,14 +39,14 @@ pub(crate) fn queue_leave(
     if let Some(row) = calls::row(db, letter.id)? {
         body["call"] = serde_json::json!(row.record);
     }
-    add_notice(db, (letter.id, letter.deaths), body, Some(left), at)
+    add_notice(db, (letter.id, letter.times_dead), body, Some(left), at)
 }
 
 /// Queues the notice of a call that left some time ago, and has now reached the journal.
 pub(crate) fn queue_journaled(
     store: &Store,
     id: RowId,
-    deaths: u32,
+    times_dead: u32,
     at: EventTime,
 ) -> Result<(), Error> {
     let Some(row) = calls::row(store, id)?.filter(|_| store.settings.notices) else {
@@ -56,19 +56,19 @@ pub(crate) fn queue_journaled(
         "id": id, "uuid": row.uuid, "linkedid": row.record.linkedid, "reason": null,
         "message": "", "errors": null, "attempts": [], "acts": [], "call": row.record, "hint": null,
     });
-    add_notice(store, (id, deaths), body, Some(Left::Journaled), at)
+    add_notice(store, (id, times_dead), body, Some(Left::Journaled), at)
 }
 
 /// Queues a notice; its headers (reason, state, trunk) are taken from the body. `left` is how the
 /// letter left, `None` while it waits.
 fn add_notice(
     db: &Db,
-    (id, deaths): (RowId, u32),
+    (id, times_dead): (RowId, u32),
     mut body: serde_json::Value,
     left: Option<Left>,
     at: EventTime,
 ) -> Result<(), Error> {
-    let mut message_id = format!("{id}:{deaths}");
+    let mut message_id = format!("{id}:{times_dead}");
     if let Some(left) = left {
         message_id = format!("{message_id}:{}", left.word());
         body["state"] = left.word().into();

@@ -8,7 +8,7 @@ use callbridge_call::EventTime;
 /// Rows a purge takes at most: some milliseconds.
 const CALLS_MAX: u32 = 500;
 /// Tombstones that one purge reads.
-const TOMBSTONES_MAX: i64 = 2_000;
+const SEEN_CALLS_MAX: i64 = 2_000;
 /// Name that comes after every PBX's.
 const BEHIND_ALL: &str = "\u{10ffff}";
 /// Pages that may lie empty in the file, to be used again.
@@ -19,7 +19,7 @@ const FREED_PAGES: u32 = 1_024;
 pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<PurgeCounts, Error> {
     let before = now.minus(store.settings.retention);
     let calls = purge_calls(store, before)?;
-    let tombstones = purge_tombstones(store, before)?;
+    let seen_calls = purge_seen_calls(store, before)?;
     let deliveries = deliveries::purge_deliveries(store, now)?;
     look_ups::purge_look_ups(store, now)?;
     lead_requests::check_claims(store, now)?;
@@ -31,8 +31,8 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<PurgeCounts, Er
     give_pages_back(store)?;
     Ok(PurgeCounts {
         calls,
-        tombstones,
-        more: calls >= u64::from(CALLS_MAX) || tombstones > 0 || deliveries,
+        seen_calls,
+        more: calls >= u64::from(CALLS_MAX) || seen_calls > 0 || deliveries,
     })
 }
 
@@ -70,15 +70,15 @@ fn give_pages_back(db: &Db) -> Result<(), Error> {
 
 /// Tombstones have no index by age, which every call would have to pay for: the whole table
 /// is walked round and round, a stretch each time.
-fn purge_tombstones(store: &mut Store, before: EventTime) -> Result<u64, Error> {
+fn purge_seen_calls(store: &mut Store, before: EventTime) -> Result<u64, Error> {
     let (pbx, id) = store.seen_calls_cursor.clone();
-    let text = "SELECT pbx, id FROM tombstones WHERE (pbx, id) > (?1, ?2)
+    let text = "SELECT pbx, id FROM seen_calls WHERE (pbx, id) > (?1, ?2)
          ORDER BY pbx, id LIMIT 1 OFFSET ?3";
-    let end: Option<(String, String)> = store.query_first(text, (&pbx, &id, TOMBSTONES_MAX - 1))?;
+    let end: Option<(String, String)> = store.query_first(text, (&pbx, &id, SEEN_CALLS_MAX - 1))?;
     let to = end.as_ref();
     let to = to.map_or((BEHIND_ALL, ""), |(pbx, id)| (pbx.as_str(), id.as_str()));
     audited::summarize_counted(store, (&pbx, &id), to, before)?;
-    let text = "DELETE FROM tombstones
+    let text = "DELETE FROM seen_calls
          WHERE (pbx, id) > (?1, ?2) AND (pbx, id) <= (?3, ?4) AND at < ?5";
     let gone = store.execute(text, (&pbx, &id, to.0, to.1, before.micros()))?;
     store.seen_calls_cursor = end.unwrap_or_default();

@@ -16,8 +16,8 @@ pub const MIGRATIONS: &[&str] = &[VERSION_1];
 const VERSION_1: &str = "
 CREATE TABLE calls (
     id INTEGER PRIMARY KEY,
-    uuid BLOB,                          -- 16 bytes; NULL where `twin` is set
-    twin BLOB,                          -- of a uuid_conflict letter: the uuid it shares
+    uuid BLOB,                          -- 16 bytes; NULL where `conflicting_uuid` is set
+    conflicting_uuid BLOB,              -- of a dead letter uuid_conflict: the uuid it shares
     state TEXT NOT NULL,
     live INTEGER NOT NULL,
     since INTEGER NOT NULL,             -- in this state
@@ -30,7 +30,7 @@ CREATE TABLE calls (
     ended INTEGER NOT NULL,             -- seconds
     phone TEXT,                         -- E.164
     phone_ending TEXT,                  -- its last four digits
-    heard TEXT,                         -- the number as the PBX sent it
+    raw_phone TEXT,                     -- the number as the PBX sent it
     extension TEXT,
     employee INTEGER,                   -- the CRM's id
     lead INTEGER,                       -- the CRM's id
@@ -47,11 +47,11 @@ CREATE TABLE calls (
     absent_at INTEGER,
     resubmits INTEGER NOT NULL DEFAULT 0,
     failures INTEGER NOT NULL DEFAULT 0, -- while others passed
-    fate TEXT,                          -- IfAbsent, of an unresolved call
-    been TEXT,                          -- RerouteHistory
+    if_absent TEXT,                     -- IfAbsent, of an unresolved call
+    reroute_history TEXT,               -- RerouteHistory
     sent_again INTEGER NOT NULL DEFAULT 0,
-    hooked INTEGER NOT NULL DEFAULT 0,
-    deaths INTEGER NOT NULL DEFAULT 0,
+    settled_externally INTEGER NOT NULL DEFAULT 0,
+    times_dead INTEGER NOT NULL DEFAULT 0,
     reason TEXT,
     message TEXT NOT NULL DEFAULT '',
     errors TEXT,
@@ -60,7 +60,8 @@ CREATE TABLE calls (
     acts TEXT                           -- [{at, who, what}]; NULL: none
 ) STRICT;
 CREATE UNIQUE INDEX calls_uuid ON calls(uuid);
-CREATE INDEX calls_twins ON calls(twin, started) WHERE twin IS NOT NULL;
+CREATE INDEX calls_conflicting ON calls(conflicting_uuid, started)
+    WHERE conflicting_uuid IS NOT NULL;
 CREATE INDEX calls_fresh ON calls(live, id) WHERE state = 'ready' AND not_before = 0;
 CREATE INDEX calls_turn ON calls(live, pbx, id)
     WHERE state = 'ready' AND not_before = 0;
@@ -122,17 +123,17 @@ CREATE TABLE internal_calls (
 ) STRICT;
 CREATE INDEX internal_started ON internal_calls(started, id);
 
-CREATE TABLE tombstones (
+CREATE TABLE seen_calls (
     pbx TEXT NOT NULL,
     id TEXT NOT NULL,
     uuid BLOB,
-    own INTEGER NOT NULL,
+    is_linkedid INTEGER NOT NULL,       -- else the unique id of a channel
     started INTEGER NOT NULL,           -- seconds
     at INTEGER NOT NULL,
     PRIMARY KEY (pbx, id)
 ) STRICT, WITHOUT ROWID;
 -- Calls whose rows are purged, for `audit`.
-CREATE TABLE summaries (
+CREATE TABLE purged_calls (
     pbx TEXT NOT NULL,
     id TEXT NOT NULL,                   -- the linkedid
     uuid BLOB,                          -- NULL: counted only
@@ -140,7 +141,7 @@ CREATE TABLE summaries (
     started INTEGER NOT NULL,           -- seconds
     PRIMARY KEY (pbx, id)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX summaries_started ON summaries(started);
+CREATE INDEX purged_calls_started ON purged_calls(started);
 
 CREATE TABLE open_calls (
     id INTEGER PRIMARY KEY,             -- in the order they were first saved
@@ -176,15 +177,15 @@ CREATE TABLE notices (
 ) STRICT;
 
 -- Webhooks that were taken. Ids grow with time, so the oldest come first.
-CREATE TABLE deliveries (
+CREATE TABLE webhook_deliveries (
     id INTEGER PRIMARY KEY,
     installation TEXT NOT NULL,
     event TEXT NOT NULL,
     at INTEGER NOT NULL,
     signature BLOB NOT NULL             -- the installation is not signed
 ) STRICT;
-CREATE UNIQUE INDEX deliveries_pair ON deliveries(event, installation);
-CREATE UNIQUE INDEX deliveries_signature ON deliveries(signature);
+CREATE UNIQUE INDEX webhook_deliveries_pair ON webhook_deliveries(event, installation);
+CREATE UNIQUE INDEX webhook_deliveries_signature ON webhook_deliveries(signature);
 
 -- The directory of leads (`callbridge_leads::directory`). A phone is the number of its digits; 0
 -- stands for a slot that is reported empty. Slots: the contact's id, 0 the snapshot's `phone`, -1
@@ -224,7 +225,7 @@ CREATE TABLE directory_phones (
 CREATE INDEX directory_of_lead ON directory_phones(lead);
 CREATE TABLE directory_size (name TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 
-CREATE TABLE lookups (
+CREATE TABLE lead_lookups (
     lead INTEGER PRIMARY KEY,
     asked INTEGER NOT NULL,             -- for the call that failed
     due INTEGER,                        -- NULL: answered
@@ -232,25 +233,26 @@ CREATE TABLE lookups (
     finding TEXT,
     answered INTEGER
 ) STRICT;
-CREATE INDEX lookups_due ON lookups(due) WHERE due IS NOT NULL;
-CREATE INDEX lookups_answered ON lookups(answered) WHERE due IS NULL;
-CREATE TABLE lead_shows (
+CREATE INDEX lead_lookups_due ON lead_lookups(due) WHERE due IS NOT NULL;
+CREATE INDEX lead_lookups_answered ON lead_lookups(answered) WHERE due IS NULL;
+CREATE TABLE lead_field_values (
     lead INTEGER PRIMARY KEY,
-    shows TEXT NOT NULL,                -- lead_field::Shows
-    asks TEXT,                          -- write, poll; NULL: nothing is to be done
+    field_state TEXT NOT NULL,          -- lead_field::LeadFieldState
+    next_action TEXT,                   -- write, poll; NULL: nothing is to be done
     due INTEGER NOT NULL,
-    newest INTEGER NOT NULL             -- seconds: start of the newest call it tells of
+    newest_call INTEGER NOT NULL        -- seconds: start of the newest call it tells of
 ) STRICT;
-CREATE INDEX shows_due ON lead_shows(asks, due) WHERE asks IS NOT NULL;
-CREATE INDEX shows_newest ON lead_shows(asks, newest);
+CREATE INDEX lead_field_values_due ON lead_field_values(next_action, due)
+    WHERE next_action IS NOT NULL;
+CREATE INDEX lead_field_values_newest ON lead_field_values(next_action, newest_call);
 
-CREATE TABLE given_leads (
+CREATE TABLE assigned_leads (
     phone TEXT PRIMARY KEY,             -- E.164
     lead INTEGER NOT NULL,
     at INTEGER NOT NULL,                -- seconds
     who TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE missed (
+CREATE TABLE missed_customers (
     phone TEXT PRIMARY KEY,             -- E.164
     pbx TEXT NOT NULL,                  -- of the last try, as trunk and lead
     trunk TEXT NOT NULL,
@@ -259,11 +261,11 @@ CREATE TABLE missed (
     last_at INTEGER NOT NULL,
     tries INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX missed_first ON missed(first_at, phone);
-CREATE INDEX missed_last ON missed(last_at);
-CREATE INDEX missed_trunk ON missed(trunk);
+CREATE INDEX missed_customers_first ON missed_customers(first_at, phone);
+CREATE INDEX missed_customers_last ON missed_customers(last_at);
+CREATE INDEX missed_customers_trunk ON missed_customers(trunk);
 -- Calls that `unanswered=no` keeps out of the journal.
-CREATE TABLE unanswered (
+CREATE TABLE left_out_calls (
     id INTEGER PRIMARY KEY,
     pbx TEXT NOT NULL,
     trunk TEXT NOT NULL,
@@ -271,8 +273,8 @@ CREATE TABLE unanswered (
     started INTEGER NOT NULL,           -- seconds
     rang TEXT NOT NULL                  -- extensions, separated by spaces
 ) STRICT;
-CREATE INDEX unanswered_phone ON unanswered(phone, started) WHERE phone IS NOT NULL;
-CREATE INDEX unanswered_started ON unanswered(started);
+CREATE INDEX left_out_calls_phone ON left_out_calls(phone, started) WHERE phone IS NOT NULL;
+CREATE INDEX left_out_calls_started ON left_out_calls(started);
 
 CREATE TABLE trunks (
     pbx TEXT NOT NULL,

@@ -10,14 +10,14 @@ use callbridge_model::CallUuid;
 pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<Option<i64>, Error> {
     let (pbx, linkedid) = (&new.judged.record.pbx, &new.judged.record.linkedid);
     let at = new.judged.judged_at.micros();
-    let text =
-        "INSERT INTO tombstones (pbx, id, uuid, own, started, at) VALUES (?1, ?2, ?3, 1, ?4, ?5)
-         ON CONFLICT (pbx, id) DO UPDATE SET uuid = excluded.uuid, own = 1, started = excluded.started,
-                                   at = excluded.at
-         WHERE own = 0";
+    let text = "INSERT INTO seen_calls (pbx, id, uuid, is_linkedid, started, at)
+         VALUES (?1, ?2, ?3, 1, ?4, ?5)
+         ON CONFLICT (pbx, id) DO UPDATE SET uuid = excluded.uuid, is_linkedid = 1,
+             started = excluded.started, at = excluded.at
+         WHERE is_linkedid = 0";
     let own = db.execute(text, (pbx, linkedid, new.uuid(), new.started(), at))?;
     if own == 0 {
-        let known = tombstone(db, pbx, linkedid)?;
+        let known = seen_call(db, pbx, linkedid)?;
         let started = known.map_or(new.started(), |known| known.started.get());
         return Ok(Some(started));
     }
@@ -30,7 +30,7 @@ pub(crate) fn mark_aliases_seen(db: &Db, new: &Finished) -> Result<(), Error> {
     let (record, at) = (&new.judged.record, new.judged.judged_at.micros());
     let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);
     for alias in aliases.filter(|alias| *alias != record.linkedid) {
-        let text = "INSERT INTO tombstones (pbx, id, uuid, own, started, at)
+        let text = "INSERT INTO seen_calls (pbx, id, uuid, is_linkedid, started, at)
              VALUES (?1, ?2, ?3, 0, ?4, ?5) ON CONFLICT DO NOTHING";
         db.execute(text, (&record.pbx, alias, new.uuid(), new.started(), at))?;
     }
@@ -41,22 +41,22 @@ pub(crate) fn mark_aliases_seen(db: &Db, new: &Finished) -> Result<(), Error> {
 pub(crate) fn uuid_by_any_id(db: &Db, id: &str) -> Result<Option<CallUuid>, Error> {
     // From one PBX to the next, for the whole table would be a long way.
     let text = "WITH RECURSIVE each(pbx) AS (
-             SELECT min(pbx) FROM tombstones
+             SELECT min(pbx) FROM seen_calls
              UNION ALL
-             SELECT (SELECT min(pbx) FROM tombstones WHERE pbx > each.pbx) FROM each
+             SELECT (SELECT min(pbx) FROM seen_calls WHERE pbx > each.pbx) FROM each
              WHERE each.pbx IS NOT NULL)
-         SELECT uuid FROM each JOIN tombstones USING (pbx)
-         WHERE id = ?1 AND uuid IS NOT NULL ORDER BY own DESC";
+         SELECT uuid FROM each JOIN seen_calls USING (pbx)
+         WHERE id = ?1 AND uuid IS NOT NULL ORDER BY is_linkedid DESC";
     db.query_first(text, [id])
 }
 
 /// A call of this PBX finished in the last 30 days.
 pub fn knows_pbx(db: &Db, pbx: &str) -> Result<bool, Error> {
-    db.exists("SELECT 1 FROM tombstones WHERE pbx = ?1 LIMIT 1", [pbx])
+    db.exists("SELECT 1 FROM seen_calls WHERE pbx = ?1 LIMIT 1", [pbx])
 }
 
 /// The finished call that an id of this PBX belongs to, if it finished in the last 30 days.
-pub fn tombstone(db: &Db, pbx: &str, id: &str) -> Result<Option<SeenCall>, Error> {
-    let text = "SELECT uuid, own, started FROM tombstones WHERE pbx = ?1 AND id = ?2";
+pub fn seen_call(db: &Db, pbx: &str, id: &str) -> Result<Option<SeenCall>, Error> {
+    let text = "SELECT uuid, is_linkedid, started FROM seen_calls WHERE pbx = ?1 AND id = ?2";
     db.query_first(text, (pbx, id))
 }

@@ -88,14 +88,16 @@ fn floor(db: &Db) -> Result<Option<i64>, Error> {
 
 /// Reads what a lead is to show; `None` where nothing is remembered of it.
 pub fn shows(db: &Db, lead: LeadId) -> Result<Option<LeadFieldState>, Error> {
-    let text = "SELECT shows, lead AS id FROM lead_shows WHERE lead = ?1";
+    let text = "SELECT field_state, lead AS id FROM lead_field_values WHERE lead = ?1";
     Ok(db.query_first(text, [lead.get()])?.map(|Json(shows)| shows))
 }
 
 pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &LeadFieldState) -> Result<(), Error> {
-    let text = "INSERT INTO lead_shows (lead, shows, asks, due, newest)
+    let text = "INSERT INTO lead_field_values (lead, field_state, next_action, due, newest_call)
          VALUES (?1, ?2, ?3, ?4, ?5)
-         ON CONFLICT (lead) DO UPDATE SET shows = excluded.shows, asks = excluded.asks, due = excluded.due, newest = excluded.newest";
+         ON CONFLICT (lead) DO UPDATE SET field_state = excluded.field_state,
+             next_action = excluded.next_action,
+             due = excluded.due, newest_call = excluded.newest_call";
     let values = (
         lead.get(),
         json("what a lead shows", shows)?,
@@ -108,7 +110,8 @@ pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &LeadFieldState) -> Result
 
 /// The lead that asks first, and when it falls due.
 pub(crate) fn next_shows(db: &Db, asks: NextAction) -> Result<Option<(LeadId, EventTime)>, Error> {
-    let text = "SELECT lead, due FROM lead_shows WHERE asks = ?1 ORDER BY due LIMIT 1";
+    let text =
+        "SELECT lead, due FROM lead_field_values WHERE next_action = ?1 ORDER BY due LIMIT 1";
     db.query_first(text, [asks.word()])
 }
 
@@ -223,12 +226,15 @@ pub(crate) fn doubtful(store: &Store) -> Result<Vec<LeadWarning>, Error> {
 
 /// Leads that wait to show something, or whose request is under way.
 pub fn leads_to_show(db: &Db) -> Result<u64, Error> {
-    db.query_one("SELECT count(*) FROM lead_shows WHERE asks IS NOT NULL", [])
+    db.query_one(
+        "SELECT count(*) FROM lead_field_values WHERE next_action IS NOT NULL",
+        [],
+    )
 }
 
 /// Forgets what leads showed long ago, or first of all where there are too many of them.
 pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error> {
-    let count: i64 = store.query_one("SELECT count(*) FROM lead_shows", [])?;
+    let count: i64 = store.query_one("SELECT count(*) FROM lead_field_values", [])?;
     let kept = now.minus(KEPT).floor_seconds().get();
     let too_many = (count - LEADS_MAX).clamp(0, PURGE_MAX);
     let mut gone: Vec<i64> = Vec::new();
@@ -236,10 +242,11 @@ pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error
         let left = too_many - i64::try_from(gone.len()).unwrap_or(i64::MAX);
         // The oldest: those from before `kept`, and as many more as are too many.
         for (before, limit) in [(kept, PURGE_MAX), (i64::MAX, left.max(0))] {
-            let text = "DELETE FROM lead_shows WHERE lead IN (
-                 SELECT lead FROM lead_shows WHERE asks IS NOT DISTINCT FROM ?1 AND newest < ?2
-                 ORDER BY newest LIMIT ?3)
-             RETURNING newest";
+            let text = "DELETE FROM lead_field_values WHERE lead IN (
+                 SELECT lead FROM lead_field_values
+                 WHERE next_action IS NOT DISTINCT FROM ?1 AND newest_call < ?2
+                 ORDER BY newest_call LIMIT ?3)
+             RETURNING newest_call";
             let values = (asks.map(NextAction::word), before, limit);
             let old: Vec<i64> = store.query_all(text, values)?;
             if asks.is_some() {

@@ -16,7 +16,9 @@ pub(crate) fn set_slot(store: &Store, slot: &SlotRow) -> Result<(), Error> {
     }
     let text = "INSERT INTO slots (slot, token, boot_id, sent, answered, wall_sent)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-         ON CONFLICT (slot) DO UPDATE SET token = excluded.token, boot_id = excluded.boot_id, sent = excluded.sent, answered = excluded.answered, wall_sent = excluded.wall_sent";
+         ON CONFLICT (slot) DO UPDATE SET token = excluded.token,
+             boot_id = excluded.boot_id, sent = excluded.sent, answered = excluded.answered,
+             wall_sent = excluded.wall_sent";
     let values = (
         slot.slot,
         slot.token.as_str(),

@@ -11,7 +11,7 @@ use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Phone, Reason};
 use rusqlite::params;
 
 /// The setting that names the PBX of which a call was sent last: the next one has the next turn.
-pub(super) const HAD_TURN: &str = "sender.had_turn";
+pub(super) const LAST_PBX: &str = "sender.last_pbx";
 
 /// Returns the way in which a letter leaves by a step that leads there.
 const fn left_by(step: &Step, to: State) -> Left {
@@ -35,7 +35,7 @@ pub(crate) fn step(
     };
     let from = progress.state;
     let settled = matches!(from, State::Journaled | State::Discarded);
-    if settled && progress.hooked && step.is_answer() {
+    if settled && progress.settled_externally && step.is_answer() {
         return Ok(Done::Stepped(from));
     }
     let to = next(from, step).map_err(|refused| Error::Refused(row, refused))?;
@@ -65,11 +65,11 @@ pub(crate) fn step(
         shows::shown_by_lead(store, row, at)?;
         unknown_employees::employee_is_known(store, row)?;
     }
-    let letter = letter.filter(|letter| letter.deaths > 0);
+    let letter = letter.filter(|letter| letter.times_dead > 0);
     if let Some(letter) = &letter {
         outbox::queue_leave(store, letter, left_by(step, to), at)?;
-    } else if to == State::Journaled && !leaves && progress.deaths > 0 {
-        outbox::queue_journaled(store, row, progress.deaths, at)?;
+    } else if to == State::Journaled && !leaves && progress.times_dead > 0 {
+        outbox::queue_journaled(store, row, progress.times_dead, at)?;
     }
     let died = matches!(step, Step::Died { .. }) && !progress.is_listed_alone();
     let other = matches!(step, Step::Rejudged { .. } | Step::Expire) && from != to;
@@ -80,12 +80,14 @@ pub(crate) fn step(
 }
 
 pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(), Error> {
-    let been = progress.been.as_ref();
-    let been = been.map(|been| json("where a call has been", been));
-    let text = "UPDATE calls SET state = ?2, since = ?3, live = ?4, not_before = ?5, hooked = ?6,
+    let history = progress.reroute_history.as_ref();
+    let history = history.map(|it| json("the leads a call had", it));
+    let text = "UPDATE calls SET state = ?2, since = ?3, live = ?4, not_before = ?5,
+                settled_externally = ?6,
                 request_id = ?7, token = ?8, submitted_at = ?9, first_sent = ?10, next_poll = ?11,
                 polls = ?12, absent = ?13, absent_at = ?14, resubmits = ?15, failures = ?16,
-                fate = ?17, been = ?18, sent_again = ?19, reason = ?20, message = ?21,
+                if_absent = ?17, reroute_history = ?18, sent_again = ?19, reason = ?20,
+                message = ?21,
                 errors = ?22, finding = ?23, attempts = ?24
          WHERE id = ?1";
     let values = params![
@@ -94,7 +96,7 @@ pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(
         progress.since.micros(),
         progress.live,
         progress.not_before,
-        progress.hooked,
+        progress.settled_externally,
         progress.request_id,
         progress.token.as_ref().map(TokenFingerprint::as_str),
         progress.submitted_at.map(EventTime::micros),
@@ -105,8 +107,8 @@ pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(
         progress.absent_at.map(EventTime::micros),
         progress.resubmits,
         progress.failures,
-        progress.fate.map(IfAbsent::word),
-        been.transpose()?,
+        progress.if_absent.map(IfAbsent::word),
+        history.transpose()?,
         progress.sent_again,
         progress.reason.map(Reason::word),
         progress.message,
@@ -118,7 +120,7 @@ pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(
 }
 
 pub(crate) fn letter_appeared(store: &mut Store, row: RowId) -> Result<(), Error> {
-    let text = "UPDATE calls SET deaths = deaths + 1 WHERE id = ?1";
+    let text = "UPDATE calls SET times_dead = times_dead + 1 WHERE id = ?1";
     store.execute(text, [row.0])?;
     outbox::queue_notice(store, row)
 }
@@ -127,7 +129,7 @@ pub(crate) fn letter_appeared(store: &mut Store, row: RowId) -> Result<(), Error
 fn had_turn(db: &Db, row: RowId) -> Result<(), Error> {
     let text = "SELECT pbx FROM calls WHERE id = ?1";
     let pbx: String = db.query_one(text, [row.0])?;
-    set_meta(db, HAD_TURN, &pbx)
+    set_meta(db, LAST_PBX, &pbx)
 }
 
 fn set_record(db: &Db, row: RowId, record: &CallRecord) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! What the sender chooses from.
 
-use super::step::HAD_TURN;
+use super::step::LAST_PBX;
 use super::{deliveries, lead_requests, meta};
 use crate::{
     CONFIRMABLE_MAX, Confirmable, DUE_POLLS_MAX, Db, Due, Error, HELD_MAX, QueueQuery,
@@ -10,9 +10,10 @@ use callbridge_call::EventTime;
 use callbridge_model::TokenFingerprint;
 use serde::Deserialize;
 
-const UNCONFIRMED: &str = "SELECT id AS row, uuid, linkedid, trunk, started, request_id, token, submitted_at,
-    coalesce(first_sent, submitted_at) AS first_sent, polls, next_poll, absent, absent_at, resubmits,
-    coalesce(fate, 'resubmit') AS fate, message FROM calls WHERE state = 'submitted'";
+const UNCONFIRMED: &str = "SELECT id AS row, uuid, linkedid, trunk, started, request_id, token,
+    submitted_at, coalesce(first_sent, submitted_at) AS first_sent, polls, next_poll, absent,
+    absent_at, resubmits,
+    coalesce(if_absent, 'resubmit') AS if_absent, message FROM calls WHERE state = 'submitted'";
 
 /// Returns what could be requested now, and when there will be more.
 pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
@@ -21,12 +22,12 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
         ready: books.ready,
         sending: books.sending,
         submitted: books.submitted,
-        hooked: deliveries::hooked(store)?,
+        webhook_pace: deliveries::webhook_pace(store)?,
         lead_requests: lead_requests::lead_requests(store, ask)?,
         ..WorkQueue::default()
     };
     if books.ready > 0 {
-        let had_turn = meta::meta(store, HAD_TURN)?.unwrap_or_default();
+        let had_turn = meta::meta(store, LAST_PBX)?.unwrap_or_default();
         let live = next_ready(store, true, &had_turn, ask)?;
         let backlog = next_ready(store, false, &had_turn, ask)?;
         // One PBX that calls without end lets the backlog of the others pass, too.

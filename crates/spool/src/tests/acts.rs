@@ -70,7 +70,7 @@ fn step_named(name: &str, n: u32) -> Step {
         },
         "orphan" => Step::Unresolved {
             next_check: later,
-            fate: IfAbsent::Resubmit,
+            if_absent: IfAbsent::Resubmit,
             why: "killed".into(),
         },
         "confirm" => Step::Journaled(crate::OutcomeSource::Confirmation),
@@ -186,11 +186,11 @@ pub const ACTS: &[Act] = &[
         finish(store, call(READY, rows.middle()))
     }),
     ("another call with its uuid", |store, _| {
-        let mut twin = journal(900_001);
-        twin.call.started = at(90_000);
-        twin.call.ended = at(90_005);
+        let mut conflicting_uuid = journal(900_001);
+        conflicting_uuid.call.started = at(90_000);
+        conflicting_uuid.call.ended = at(90_005);
         for _ in 0..2 {
-            finish(store, twin.clone());
+            finish(store, conflicting_uuid.clone());
         }
     }),
     ("an incomplete call told whole", |store, rows| {
@@ -457,7 +457,7 @@ pub const ACTS: &[Act] = &[
             .expect("readable")
             .expect("a row");
         tables::calls::find_call(store, call.call.linkedid.as_str()).expect("readable");
-        tables::seen_calls::tombstone(store, "pbx1", call.call.linkedid.as_str())
+        tables::seen_calls::seen_call(store, "pbx1", call.call.linkedid.as_str())
             .expect("readable");
     }),
     ("a call by its uuid's beginning", |store, rows| {

@@ -58,7 +58,7 @@ pub const ERRANDS: &[Act] = &[
             .record;
         let moved = Step::Moved {
             record: Box::new(record),
-            been: Default::default(),
+            reroute_history: Default::default(),
             why: "merged".into(),
         };
         tables::look_ups::onward(store, row).expect("readable");

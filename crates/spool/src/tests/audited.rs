@@ -104,7 +104,7 @@ fn what_became_of_it_is_told_for_two_years_and_not_for_longer() {
     step(&mut store, Step::Discard, at(60));
     let stands = CallFate::Stands(State::Discarded);
     purge(&mut store, at(0).plus(60 * DAY));
-    let rows = "SELECT (SELECT count(*) FROM calls) + (SELECT count(*) FROM tombstones)";
+    let rows = "SELECT (SELECT count(*) FROM calls) + (SELECT count(*) FROM seen_calls)";
     assert_eq!(
         store.query_one::<i64>(rows, []),
         Ok(0),
@@ -248,7 +248,7 @@ fn what_is_remembered_of_a_call_for_two_years_takes_at_most_200_bytes() {
     // A PBX with a long name, and ids with the name of its system in front.
     db.execute(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
-         INSERT INTO summaries (pbx, id, uuid, state, started)
+         INSERT INTO purged_calls (pbx, id, uuid, state, started)
          SELECT 'branch-tashkent-' || (i % 90 + 10),
                 'pbx1-1795151317.' || i, randomblob(16), 'journaled',
                 1795151317 + i FROM n ORDER BY random()",

@@ -76,10 +76,10 @@ fn accepted() -> Step {
     }
 }
 
-fn unresolved(fate: IfAbsent) -> Step {
+fn unresolved(if_absent: IfAbsent) -> Step {
     Step::Unresolved {
         next_check: at(20),
-        fate,
+        if_absent,
         why: "killed".into(),
     }
 }
@@ -296,7 +296,7 @@ fn the_sender_sees_when_webhooks_last_confirmed_and_how_long_they_take() {
     let head = |store: &Store| {
         tables::work_queue::head(store, &ask(at(100)))
             .expect("a head")
-            .hooked
+            .webhook_pace
     };
     let seconds = Duration::from_secs;
     assert_eq!(head(&store), None);
@@ -335,7 +335,7 @@ fn a_delivery_beside_a_request_that_fails_is_stored_all_the_same() {
         State::Sending,
         "all of a request or nothing"
     );
-    assert_eq!(tables::deliveries::hooked(&store), Ok(None));
+    assert_eq!(tables::deliveries::webhook_pace(&store), Ok(None));
     let again = deliver(&mut store, event("a", 1, 31));
     assert!(matches!(again, Delivered::Confirmed { .. }), "{again:?}");
 }

@@ -35,7 +35,7 @@ fn a_full_disk_refuses_with_an_error_that_may_pass_and_keeps_all_it_has() {
     assert!(store.is_settled(), "a transaction was left open");
     let linkedid = journal(taken).judged.record.linkedid;
     assert_eq!(
-        tables::seen_calls::tombstone(&store, "pbx1", &linkedid),
+        tables::seen_calls::seen_call(&store, "pbx1", &linkedid),
         Ok(None),
         "half a call was kept"
     );

@@ -8,10 +8,10 @@ const TEXTS: [&str; 4] = ["", "{\"of\": \"another version\"}", "7 x 8 9", "[1"];
 
 /// Every key that holds more than a word, as its module names it.
 const KEYS: [&str; 5] = [
-    "errand.memory",
+    "lead_requests.memory",
     "lead_field.catalogue",
     "directory.backfill",
-    "webhook.hooked",
+    "webhook.pace",
     "lead_field.floor",
 ];
 
@@ -46,7 +46,7 @@ fn memories_that_cannot_be_read_are_begun_anew_and_stop_nothing() {
             })
             .wait();
         let (head, floor, others, memory) = read.expect("readable");
-        assert_eq!((head.ready, head.hooked), (1, None), "{text}");
+        assert_eq!((head.ready, head.webhook_pace), (1, None), "{text}");
         let newest = (T0 + 3).to_string();
         assert_eq!(floor.as_deref(), Some(newest.as_str()), "{text}: in doubt");
         assert_eq!(others, [const { None }; 4], "{text}");

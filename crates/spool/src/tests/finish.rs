@@ -112,12 +112,12 @@ fn internal_and_skipped_calls_are_counted_once_and_remembered() {
     assert_eq!((books.internal, books.skipped, books.finished), (1, 1, 0));
     let alias = skipped.call.also_known_as[1].as_str();
     assert!(
-        tables::seen_calls::tombstone(&store, "pbx1", alias)
+        tables::seen_calls::seen_call(&store, "pbx1", alias)
             .expect("readable")
             .is_some()
     );
     assert!(
-        tables::seen_calls::tombstone(&store, "pbx2", alias)
+        tables::seen_calls::seen_call(&store, "pbx2", alias)
             .expect("readable")
             .is_none()
     );
@@ -154,10 +154,10 @@ fn the_second_customer_of_a_conference_is_a_call_of_its_own() {
     finish(&mut store, &first);
     assert!(matches!(finish(&mut store, &second), Done::New(_)));
     let own = second.call.linkedid.as_str();
-    let tombstone = tables::seen_calls::tombstone(&store, "pbx1", own)
+    let seen = tables::seen_calls::seen_call(&store, "pbx1", own)
         .expect("readable")
         .expect("known");
-    assert_eq!(tombstone.uuid, second.judged.record.uuid);
+    assert_eq!(seen.uuid, second.judged.record.uuid);
 }
 
 #[test]

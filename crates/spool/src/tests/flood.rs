@@ -46,9 +46,9 @@ fn incomplete(n: u32, one: One) -> Finished {
 
 /// A call under the uuid of call 1 with another start.
 fn reused_id(n: u32) -> Finished {
-    let mut twin = call(1, missed(start(n)));
-    twin.call.started = EventTime::from_seconds(super::call::T0 + start(n));
-    twin
+    let mut conflicting_uuid = call(1, missed(start(n)));
+    conflicting_uuid.call.started = EventTime::from_seconds(super::call::T0 + start(n));
+    conflicting_uuid
 }
 
 const ARRIVALS: &[Arrival] = &[

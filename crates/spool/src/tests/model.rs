@@ -39,7 +39,7 @@ struct Model {
     skipped: u64,
     repeats: u64,
     /// Confirmed by a webhook: answers that come later change nothing.
-    hooked: BTreeSet<RowId>,
+    settled_externally: BTreeSet<RowId>,
 }
 
 impl Model {
@@ -95,13 +95,13 @@ impl Model {
                 let Some((_, state)) = self.rows.get_mut(row) else {
                     return false;
                 };
-                if self.hooked.contains(row) && step.is_answer() {
+                if self.settled_externally.contains(row) && step.is_answer() {
                     return done.is_none_or(|done| *done == Done::Stepped(State::Journaled));
                 }
                 if *step == Step::Journaled(crate::OutcomeSource::Webhook)
                     && next(*state, step).is_ok()
                 {
-                    self.hooked.insert(*row);
+                    self.settled_externally.insert(*row);
                 }
                 match next(*state, step) {
                     Ok(to) => {

@@ -13,7 +13,7 @@ use std::path::Path;
 
 const SMALL: u32 = 100;
 const LARGE: u32 = 600;
-/// So few that a purge sees the end of the tombstones.
+/// So few that a purge sees the end of the seen_calls.
 const TINY: u32 = 8;
 
 /// Steps that may come on top of one and a half times as many: questions that answer with more
@@ -116,7 +116,7 @@ fn every_statement_finds_its_index(store: &Store) {
         let plan = store.plan(&text).join("\n");
         let tables = [
             "calls",
-            "tombstones",
+            "seen_calls",
             "unreadable",
             "notices",
             "directory_phones",
@@ -128,7 +128,7 @@ fn every_statement_finds_its_index(store: &Store) {
             text.contains(" LIMIT ") || !walks.contains(&true),
             "{text}\n{plan}"
         );
-        let few_reasons = text.contains("own DESC");
+        let few_reasons = text.contains("is_linkedid DESC");
         assert!(
             few_reasons || !plan.contains("TEMP B-TREE"),
             "{text}\n{plan}"

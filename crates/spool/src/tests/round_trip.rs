@@ -100,7 +100,7 @@ proptest! {
         prop_assert_eq!((row.live, row.since), (call.judged.live, call.judged.judged_at));
         for alias in &call.call.also_known_as {
             let pbx = &call.judged.record.pbx;
-            let seen = tables::seen_calls::tombstone(&store, pbx, alias.as_str());
+            let seen = tables::seen_calls::seen_call(&store, pbx, alias.as_str());
             let seen = seen.expect("readable").expect("buried");
             prop_assert_eq!(seen.uuid, call.judged.record.uuid);
         }

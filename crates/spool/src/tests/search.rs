@@ -78,7 +78,7 @@ fn a_letter_is_found_by_its_linkedid_when_its_ids_are_forgotten() {
     let years = 100 * 365 * 86_400;
     store.write(vec![Op::Purge(at(years))]).expect("purged");
     let record = &calls[1].judged.record;
-    let forgotten = tables::seen_calls::tombstone(&store, &record.pbx, &record.linkedid);
+    let forgotten = tables::seen_calls::seen_call(&store, &record.pbx, &record.linkedid);
     assert_eq!(forgotten.expect("readable"), None);
     assert_eq!(found(&store, &record.linkedid), record.uuid);
 }

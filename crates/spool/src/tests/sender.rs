@@ -258,7 +258,7 @@ fn what_is_old_and_done_is_forgotten_but_stays_in_the_books() {
     let purge = |store: &mut Store, seconds| {
         let done = store.write(vec![Op::Purge(at(seconds))]).expect("purged");
         match done[..] {
-            [Done::PurgeCounts(purged)] => (purged.calls, purged.tombstones),
+            [Done::PurgeCounts(purged)] => (purged.calls, purged.seen_calls),
             _ => panic!("{done:?}"),
         }
     };
@@ -268,7 +268,7 @@ fn what_is_old_and_done_is_forgotten_but_stays_in_the_books() {
     assert_eq!(tables::books::recount(&store).expect("a recount"), []);
     assert_eq!(tables::calls::row(&store, RowId(1)), Ok(None));
     assert_eq!(
-        tables::seen_calls::tombstone(&store, "pbx1", journal(1).call.linkedid.as_str()),
+        tables::seen_calls::seen_call(&store, "pbx1", journal(1).call.linkedid.as_str()),
         Ok(None)
     );
     let done = store.write(vec![Op::Finish(Box::new(journal(2)))]);

@@ -17,7 +17,7 @@ pub struct Stored {
     pub next_poll: Option<i64>,
     pub polls: u32,
     pub resubmits: u32,
-    pub deaths: u32,
+    pub times_dead: u32,
     pub reason: Option<String>,
     pub message: String,
     pub errors: Option<String>,
@@ -26,8 +26,8 @@ pub struct Stored {
     pub failures: u32,
     pub absent: u32,
     pub absent_at: Option<i64>,
-    pub fate: Option<String>,
-    pub hooked: bool,
+    pub if_absent: Option<String>,
+    pub settled_externally: bool,
 }
 
 impl Default for Stored {
@@ -44,7 +44,7 @@ impl Default for Stored {
             next_poll: None,
             polls: 0,
             resubmits: 0,
-            deaths: 0,
+            times_dead: 0,
             reason: None,
             message: String::new(),
             errors: None,
@@ -53,8 +53,8 @@ impl Default for Stored {
             failures: 0,
             absent: 0,
             absent_at: None,
-            fate: None,
-            hooked: false,
+            if_absent: None,
+            settled_externally: false,
         }
     }
 }
@@ -65,9 +65,10 @@ pub fn columns(db: &Db) -> Vec<(RowId, Stored)> {
         .connection
         .prepare_cached(
             "SELECT id, state, live, since, started, not_before, request_id, token,
-                        submitted_at, next_poll, polls, resubmits, deaths, reason, message, errors,
-                        attempts, first_sent, failures, absent, absent_at, fate,
-                        hooked
+                        submitted_at, next_poll, polls, resubmits, times_dead, reason, message,
+                        errors,
+                        attempts, first_sent, failures, absent, absent_at, if_absent,
+                        settled_externally
                  FROM calls ORDER BY id",
         )
         .expect("a question");
@@ -89,7 +90,7 @@ fn stored(row: &rusqlite::Row<'_>) -> rusqlite::Result<(RowId, Stored)> {
         next_poll: row.get(9)?,
         polls: row.get(10)?,
         resubmits: row.get(11)?,
-        deaths: row.get(12)?,
+        times_dead: row.get(12)?,
         reason: row.get(13)?,
         message: row.get(14)?,
         errors: row.get(15)?,
@@ -98,8 +99,8 @@ fn stored(row: &rusqlite::Row<'_>) -> rusqlite::Result<(RowId, Stored)> {
         failures: row.get(18)?,
         absent: row.get(19)?,
         absent_at: row.get(20)?,
-        fate: row.get(21)?,
-        hooked: row.get(22)?,
+        if_absent: row.get(21)?,
+        settled_externally: row.get(22)?,
     };
     Ok((RowId(row.get(0)?), stored))
 }

@@ -36,7 +36,7 @@ pub fn steps() -> [Step; 20] {
         },
         Step::Unresolved {
             next_check: at(80),
-            fate: IfAbsent::Resubmit,
+            if_absent: IfAbsent::Resubmit,
             why: "404".into(),
         },
         Step::Resubmit { why: "404".into() },
@@ -64,7 +64,7 @@ pub fn steps() -> [Step; 20] {
         },
         Step::Moved {
             record: Box::new(journal(1).judged.record),
-            been: RerouteHistory::default(),
+            reroute_history: RerouteHistory::default(),
             why: "lead 4001 was merged into 4002: it goes there".into(),
         },
         Step::Expire,
@@ -130,11 +130,12 @@ fn every_state_is_known_by_its_word() {
         assert_eq!(json, state.word());
     }
     assert_eq!(State::from_word("lost"), None);
-    let fate = |word: &str| serde_json::from_value::<IfAbsent>(word.into()).expect("a fate");
+    let if_absent =
+        |word: &str| serde_json::from_value::<IfAbsent>(word.into()).expect("a if_absent");
     for &one in IfAbsent::ALL {
-        assert_eq!(fate(one.word()), one);
+        assert_eq!(if_absent(one.word()), one);
     }
-    assert_eq!(fate("of tomorrow"), IfAbsent::Resubmit);
+    assert_eq!(if_absent("of tomorrow"), IfAbsent::Resubmit);
 }
 
 #[test]

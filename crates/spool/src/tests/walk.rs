@@ -63,7 +63,7 @@ impl Model {
             live,
             since: at(i64::from(n) + 6).micros(),
             started: T0 + i64::from(n),
-            deaths: u32::from(reason.is_some()),
+            times_dead: u32::from(reason.is_some()),
             reason: reason.map(|reason| reason.word().to_owned()),
             message: reason.map_or_else(String::new, |reason| format!("because of {reason}")),
             attempts: "[]".into(),
@@ -81,7 +81,7 @@ impl Model {
         };
         let from = row.state;
         let settled = matches!(from, State::Journaled | State::Discarded);
-        if settled && row.hooked && step.is_answer() {
+        if settled && row.settled_externally && step.is_answer() {
             return true;
         }
         let Ok(to) = next(from, step) else {
@@ -114,14 +114,14 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             row.first_sent = row.first_sent.or(Some(now));
         }
         Step::Journaled(OutcomeSource::Confirmation) | Step::Discard => {}
-        Step::Journaled(OutcomeSource::Webhook) => hooked(row),
+        Step::Journaled(OutcomeSource::Webhook) => settled_by_webhook(row),
         Step::SendAgain { why } => {
             attempted(row, at, why);
             row.reason = None;
             anew(row);
-            (row.hooked, row.request_id, row.token) = (false, None, None);
+            (row.settled_externally, row.request_id, row.token) = (false, None, None);
         }
-        Step::Expire => row.deaths += 1,
+        Step::Expire => row.times_dead += 1,
         Step::Rejudged { reason, message } => rejudged(row, *reason, message),
         Step::Accepted { request_id, token } => {
             row.request_id = Some(request_id.clone());
@@ -129,7 +129,7 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             row.submitted_at = Some(now);
             row.next_poll = Some(at.plus(FIRST_POLL).micros());
             (row.polls, row.absent, row.failures) = (0, 0, 0);
-            (row.absent_at, row.fate) = (None, None);
+            (row.absent_at, row.if_absent) = (None, None);
         }
         Step::Returned {
             not_before,
@@ -157,16 +157,16 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
         }
         Step::Unresolved {
             next_check,
-            fate,
+            if_absent,
             why,
         } => {
             attempted(row, at, why);
-            unresolved(row, *next_check, *fate, why);
+            unresolved(row, *next_check, *if_absent, why);
         }
         Step::Resubmit { why } => {
             attempted(row, at, why);
             row.resubmits += 1;
-            (row.next_poll, row.fate, row.not_before) = (None, None, 0);
+            (row.next_poll, row.if_absent, row.not_before) = (None, None, 0);
             row.message.clear();
         }
         Step::Died {
@@ -176,7 +176,8 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
         } => {
             attempted(row, at, message);
             row.errors = (!errors.is_null()).then(|| errors.to_string());
-            let taken = row.request_id.is_some() && row.resubmits + row.absent + row.deaths == 0;
+            let taken =
+                row.request_id.is_some() && row.resubmits + row.absent + row.times_dead == 0;
             let alone = *reason == Reason::Unconfirmed && taken;
             waits_for(row, *reason, message, !alone);
         }
@@ -189,8 +190,8 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
     }
 }
 
-fn hooked(row: &mut Stored) {
-    row.hooked = true;
+fn settled_by_webhook(row: &mut Stored) {
+    row.settled_externally = true;
     (row.reason, row.errors) = (None, None);
     row.message.clear();
 }
@@ -198,7 +199,7 @@ fn hooked(row: &mut Stored) {
 fn waits_for(row: &mut Stored, reason: Reason, message: &str, appears: bool) {
     row.reason = Some(reason.word().to_owned());
     row.message = message.to_owned();
-    row.deaths += u32::from(appears);
+    row.times_dead += u32::from(appears);
 }
 
 fn attempted(row: &mut Stored, at: EventTime, words: &str) {
@@ -211,13 +212,13 @@ fn attempted(row: &mut Stored, at: EventTime, words: &str) {
     row.attempts = serde_json::to_string(&attempts).expect("JSON");
 }
 
-fn unresolved(row: &mut Stored, next: EventTime, fate: IfAbsent, why: &str) {
+fn unresolved(row: &mut Stored, next: EventTime, if_absent: IfAbsent, why: &str) {
     if row.state != State::Submitted {
         row.submitted_at = Some(row.first_sent.unwrap_or(row.started * 1_000_000));
     }
     (row.request_id, row.token) = (None, Some(String::new()));
     (row.polls, row.absent, row.absent_at) = (0, 0, None);
-    (row.next_poll, row.fate) = (Some(next.micros()), Some(fate.word().to_owned()));
+    (row.next_poll, row.if_absent) = (Some(next.micros()), Some(if_absent.word().to_owned()));
     row.message = why.to_owned();
 }
 
@@ -241,7 +242,7 @@ fn anew(row: &mut Stored) {
         row.first_sent = None;
     }
     (row.live, row.not_before, row.resubmits, row.failures) = (false, 0, 0, 0);
-    (row.errors, row.next_poll, row.fate) = (None, None, None);
+    (row.errors, row.next_poll, row.if_absent) = (None, None, None);
     row.message.clear();
 }
 
@@ -276,7 +277,7 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
         },
         12 => Step::Unresolved {
             next_check: later,
-            fate: IfAbsent::ALL[dice.throw(3) as usize],
+            if_absent: IfAbsent::ALL[dice.throw(3) as usize],
             why,
         },
         13 => Step::Resubmit { why },
@@ -299,7 +300,7 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
         20 => Step::Journaled(OutcomeSource::Webhook),
         22 => Step::Moved {
             record: Box::new(record),
-            been: RerouteHistory::default(),
+            reroute_history: RerouteHistory::default(),
             why,
         },
         18 => Step::Recheck {

@@ -9,7 +9,7 @@ use callbridge_sender::Settings;
 use std::time::Duration;
 
 /// A world whose CRM reports each call it journals.
-fn hooked() -> World {
+fn with_webhooks() -> World {
     let mut world = World::new(7, Settings::default(), sandbox::Settings::default());
     world.hook();
     world
@@ -33,14 +33,14 @@ fn drained(world: &mut World, calls: u32) -> (usize, u64) {
 
 #[test]
 fn calls_that_webhooks_confirm_cost_one_request_each() {
-    let mut world = hooked();
+    let mut world = with_webhooks();
     let (requests, _) = drained(&mut world, 300);
     assert_eq!(requests, 301, "token/info and the submissions");
 }
 
 #[test]
 fn late_doubled_and_broken_deliveries_cost_little_more() {
-    let mut world = hooked();
+    let mut world = with_webhooks();
     if let Some(hooks) = &mut world.hooks {
         (hooks.broken, hooks.doubled) = (5, 30);
         hooks.late = (20, Duration::from_secs(45));
@@ -52,7 +52,7 @@ fn late_doubled_and_broken_deliveries_cost_little_more() {
 
 #[test]
 fn when_webhooks_end_the_sweep_takes_over() {
-    let mut world = hooked();
+    let mut world = with_webhooks();
     drained(&mut world, 100);
     let before = world.sent.len();
     if let Some(hooks) = &mut world.hooks {
@@ -73,7 +73,7 @@ fn when_webhooks_end_the_sweep_takes_over() {
 
 #[test]
 fn a_call_on_an_idle_line_is_known_as_soon_as_its_webhook_comes_and_soon_after_a_lost_one() {
-    let mut world = hooked();
+    let mut world = with_webhooks();
     for n in 0..20 {
         let lost = n % 5 == 4;
         if let Some(hooks) = &mut world.hooks {
