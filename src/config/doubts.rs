@@ -160,9 +160,9 @@ mod tests {
             .collect();
         let found = found.join("\n");
         assert!(!found.contains("hidden"), "{found}");
-        let cure = "(with ca-file= for a certificate of your own), or lead it through a tunnel \
+        let fix = "(with ca-file= for a certificate of your own), or lead it through a tunnel \
                     that begins on this machine";
-        insta::assert_snapshot!(found.replace(cure, "…"), @r"
+        insta::assert_snapshot!(found.replace(fix, "…"), @r"
         line ami://a@pbx.example?pbx=b
           all calls cross the network in clear text; write amis:// …
         line ws://gateway.example:8000/?pbx=d

@@ -160,13 +160,13 @@ impl System {
         let file = format!("{}.so", driver.module());
         let Some(modules) = inside(&root, &MODULES, &file) else {
             let module = driver.module();
-            let cure = match (driver, major) {
+            let fix = match (driver, major) {
                 (Driver::Sip, 21..) => "Asterisk 21 and later have none: leave --driver out",
                 (Driver::Sip, 12..) => "install its modules, or try --driver pjsip",
                 (Driver::Sip, _) | (Driver::Pjsip, 12..) => "install its modules",
                 (Driver::Pjsip, _) => "Asterisk 11 and older have none: leave --driver out",
             };
-            bail!("the Asterisk {version} in {shown} has no {module} ({file}): {cure}");
+            bail!("the Asterisk {version} in {shown} has no {module} ({file}): {fix}");
         };
         let none = || format!("the Asterisk in {shown} has no sounds: install its core sounds");
         let data = inside(&root, &DATA, "sounds").with_context(none)?;

@@ -73,8 +73,8 @@ async fn in_trouble(scene: &Scene, kinds: &[Fault], kills: usize) {
     scene
         .wait_for(&mut program, "the end of the token", waits)
         .await;
-    let cure = scene.cure("outage");
-    assert!(cure.contains("tried again by itself"), "{cure}");
+    let fix = scene.fix("outage");
+    assert!(fix.contains("tried again by itself"), "{fix}");
     let lasts = Duration::from_secs(2 * scene.scale.life + 5);
     pass(lasts.saturating_sub(begun.elapsed())).await;
     let before = pairs(scene);

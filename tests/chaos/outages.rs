@@ -30,8 +30,8 @@ async fn an_outage_with_the_port_closed_dead_letters_nothing() {
 async fn an_outage_is_told_with_its_cure_and_ends_by_itself() {
     let scene = Scene::set("CRM gone, no kill", &[]).await;
     gone(&scene, 0).await;
-    let cure = scene.cure("outage");
-    assert!(cure.contains("comes back by itself"), "{cure}");
+    let fix = scene.fix("outage");
+    assert!(fix.contains("comes back by itself"), "{fix}");
     scene.judged().await;
 }
 
@@ -59,7 +59,7 @@ async fn a_redirect_to_another_host_is_not_followed_and_named_as_a_wrong_address
         scene.judge.weather(0, &[]);
     };
     tokio::join!(scene.work(0), story);
-    let cure = scene.cure("wrong_address");
-    assert!(cure.contains("--crm-url"), "{cure}");
+    let fix = scene.fix("wrong_address");
+    assert!(fix.contains("--crm-url"), "{fix}");
     scene.judged().await;
 }

@@ -283,15 +283,15 @@ impl Scene {
         let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
         let reason = status.pause.as_ref().map_or("", |it| it.reason.as_str());
         if pauses.last().map_or("", |(last, _)| last) != reason {
-            let cure = status.pause.as_ref().map_or("", |it| it.cure.as_str());
+            let fix = status.pause.as_ref().map_or("", |it| it.fix.as_str());
             let at = self.begun.elapsed();
-            println!("{} {at:.1?}: `{reason}` {cure}", self.name);
-            pauses.push((reason.to_owned(), cure.to_owned()));
+            println!("{} {at:.1?}: `{reason}` {fix}", self.name);
+            pauses.push((reason.to_owned(), fix.to_owned()));
         }
     }
 
-    /// The cure that `status` showed for a pause.
-    pub fn cure(&self, reason: &str) -> String {
+    /// The fix that `status` showed for a pause.
+    pub fn fix(&self, reason: &str) -> String {
         let pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
         let shown = pauses.iter().find(|(shown, _)| shown == reason);
         shown

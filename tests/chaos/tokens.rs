@@ -31,8 +31,8 @@ async fn a_pat_replaced_amid_faults_and_kills_loses_doubles_and_breaks_nothing()
 async fn a_pat_replaced_while_it_runs_is_taken_up_from_its_file() {
     let scene = Scene::set("token replaced, no kill", &[]).await;
     replaced(&scene, 0).await;
-    let cure = scene.cure("token_refused");
-    assert!(cure.contains("token, it is read again by itself"), "{cure}");
+    let fix = scene.fix("token_refused");
+    assert!(fix.contains("token, it is read again by itself"), "{fix}");
     scene.judged().await;
 }
 
@@ -51,8 +51,8 @@ async fn forbidden(scene: &Scene, kills: usize) {
 async fn a_grant_taken_for_a_while_keeps_every_call() {
     let scene = Scene::set("grant taken", &[]).await;
     forbidden(&scene, 0).await;
-    let cure = scene.cure("no_grant");
-    assert!(cure.contains("PERMISSION_OPEN_API_CALL:SAVE"), "{cure}");
+    let fix = scene.fix("no_grant");
+    assert!(fix.contains("PERMISSION_OPEN_API_CALL:SAVE"), "{fix}");
     scene.judged().await;
 }
 
@@ -92,8 +92,8 @@ fn assert_untouched(seen: &[Seen]) {
 async fn with_another_companys_token_for_a_while_none_of_its_leads_is_touched() {
     let scene = Scene::set("another company", &[]).await;
     of_another_company(&scene, 0).await;
-    let cure = scene.cure("wrong_company");
-    assert!(cure.contains("--rebind"), "{cure}");
+    let fix = scene.fix("wrong_company");
+    assert!(fix.contains("--rebind"), "{fix}");
     scene.judged().await;
 }
 

@@ -143,7 +143,7 @@ async fn a_blocked_company_is_named_and_all_goes_on_by_itself_once_it_is_let_in_
     let mut program = stage.place.start(&stage.flags(&[]), &[]);
     let blocked = |it: &Status| {
         let pause = it.pause.as_ref();
-        pause.is_some_and(|it| it.reason == "client_refused" && it.cure.contains("is blocked"))
+        pause.is_some_and(|it| it.reason == "client_refused" && it.fix.contains("is blocked"))
     };
     program.until("it is named", blocked).await;
     block(false);

@@ -222,7 +222,7 @@ async fn log_and_status_of_an_outage_redact_an_echoed_token() {
     let mut program = run_with_calls(&place, 6, refuse_calls).await;
     let paused = |status: &Status| {
         let pause = status.pause.as_ref();
-        pause.is_some_and(|pause| pause.cure.contains("(503: down: "))
+        pause.is_some_and(|pause| pause.fix.contains("(503: down: "))
     };
     program.until("the outage", paused).await;
     let output = place.command(&["status"]).await;

@@ -225,7 +225,7 @@ fn assert_status_shape(status: &Value) {
         has(each, &source.split_whitespace().collect::<Vec<_>>());
     }
     if !status["pause"].is_null() {
-        has(&status["pause"], &["reason", "cure"]);
+        has(&status["pause"], &["reason", "fix"]);
     }
 }
 

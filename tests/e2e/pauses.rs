@@ -1,4 +1,4 @@
-//! What holds everything up: is each told with its cure, is every call kept, and does it go on by
+//! What holds everything up: is each told with its fix, is every call kept, and does it go on by
 //! itself once that is mended?
 
 use crate::crm::{self, RATE_FLAG};
@@ -76,16 +76,16 @@ impl Stage {
         }
     }
 
-    /// The pause is told wherever an operator looks, each time with its cure, and nothing is lost.
-    async fn is_paused(&mut self, reason: &str, cure: &str) -> Status {
+    /// The pause is told wherever an operator looks, each time with its fix, and nothing is lost.
+    async fn is_paused(&mut self, reason: &str, fix: &str) -> Status {
         let calls = self.calls.len() as u64;
         let wanted = |it: &Status| {
             let pause = it.pause.as_ref().map(|pause| pause.reason.as_str());
             pause == Some(reason) && it.books.finished == calls
         };
         let status = self.program.until(reason, wanted).await;
-        let said = &status.pause.as_ref().expect("a pause").cure;
-        assert!(said.contains(cure), "{reason}: {said}");
+        let said = &status.pause.as_ref().expect("a pause").fix;
+        assert!(said.contains(fix), "{reason}: {said}");
         assert!(status.books.balance(), "{:?}", status.books);
         let text = self.place.command(&["status"]).await.stdout;
         let text = String::from_utf8(text).expect("UTF-8");
@@ -94,7 +94,7 @@ impl Stage {
                 && text.contains(&format!("paused ({reason}): ")),
             "{text}"
         );
-        assert!(text.contains(cure), "{text}");
+        assert!(text.contains(fix), "{text}");
         let metrics = crate::operations::metrics(&self.program).await;
         for each in PAUSES {
             let line = format!(
@@ -103,7 +103,7 @@ impl Stage {
             );
             assert!(metrics.contains(&line), "{line} is missing in\n{metrics}");
         }
-        let told = format!("paused reason={reason} cure=");
+        let told = format!("paused reason={reason} fix=");
         assert!(self.program.log().contains(&told), "{}", self.program.log());
         status
     }
@@ -185,8 +185,8 @@ async fn a_406_pauses_as_a_401_does_and_ends_by_itself() {
 async fn five_refusals_of_one_kind_in_a_row_pause_and_the_others_are_kept() {
     let rule = Rule::always(Endpoint::CallHistory, Action::Status(422));
     let mut stage = Stage::new(7, vec![rule]).await;
-    let cure = "dead list --reason rejected";
-    let status = stage.is_paused("calls_refused", cure).await;
+    let fix = "dead list --reason rejected";
+    let status = stage.is_paused("calls_refused", fix).await;
     // what was under way when the fifth refusal came is refused as well
     let books = status.books;
     assert!((5..=7).contains(&books.dead), "{books:?}");
@@ -245,12 +245,12 @@ async fn another_company_s_token_is_not_used_and_its_leads_are_not_touched() {
         .crm
         .admin(|core, now| core.issue(now, "svc_pat_other", TokenKind::Pat, 2, None));
     stage.place.write("token", "svc_pat_other");
-    let cure = "it is of Company 2 (2)";
-    stage.is_paused("wrong_company", cure).await;
+    let fix = "it is of Company 2 (2)";
+    stage.is_paused("wrong_company", fix).await;
     let call = recordings::one("blind_transfer");
     stage.place.append("recorded", &call.ami);
     stage.calls.push(call);
-    let status = stage.is_paused("wrong_company", cure).await;
+    let status = stage.is_paused("wrong_company", fix).await;
     assert_eq!(
         (status.token.state.as_str(), status.books.ready),
         ("wrong_company", 1)
@@ -268,7 +268,7 @@ async fn another_company_s_token_is_not_used_and_its_leads_are_not_touched() {
 
 #[tokio::test]
 async fn a_start_without_a_token_waits_for_one_and_says_what_is_wrong_with_its_file() {
-    for (bytes, cure) in [
+    for (bytes, fix) in [
         (None, "is not there"),
         (Some(""), "is empty"),
         (Some("two words"), "holds more than one line"),
@@ -286,7 +286,7 @@ async fn a_start_without_a_token_waits_for_one_and_says_what_is_wrong_with_its_f
             calls,
             program,
         };
-        let status = stage.is_paused("token_missing", cure).await;
+        let status = stage.is_paused("token_missing", fix).await;
         assert_eq!(
             (status.token.state.as_str(), status.books.ready),
             ("missing", 2)
@@ -305,11 +305,11 @@ async fn log_of_a_pause_follows_a_new_cause() {
     stage.crm.admin(|core, _| core.set_faults(rules));
     let changed = |status: &Status| {
         let pause = status.pause.as_ref();
-        pause.is_some_and(|pause| pause.cure.contains("(503"))
+        pause.is_some_and(|pause| pause.fix.contains("(503"))
     };
     let status = stage.program.until("the new cause", changed).await;
-    let cure = status.pause.expect("a pause").cure;
-    let line = format!("still paused reason=outage cure={cure}");
+    let fix = status.pause.expect("a pause").fix;
+    let line = format!("still paused reason=outage fix={fix}");
     let is_logged = async || stage.program.log().replace('"', "").contains(&line);
     until("the new cause in the log", is_logged).await;
     assert!(!stage.program.log().contains("no longer paused"));
@@ -322,8 +322,8 @@ async fn a_refused_token_replaced_by_another_refused_one_ends_no_pause() {
     let mut stage = Stage::new(1, Vec::new()).await;
     stage.program.settled(1).await;
     stage.place.write("token", "svc_pat_unknown");
-    let cure = "issue a new one in the CRM";
-    stage.is_paused("token_refused", cure).await;
+    let fix = "issue a new one in the CRM";
+    stage.is_paused("token_refused", fix).await;
     let refused = |core: &mut callbridge_sandbox::Sandbox, _| {
         let key = (Endpoint::TokenInfo, 401);
         core.counts().get(&key).copied().unwrap_or_default()
@@ -335,7 +335,7 @@ async fn a_refused_token_replaced_by_another_refused_one_ends_no_pause() {
     let call = recordings::one("outbound_answered");
     stage.place.append("recorded", &call.ami);
     stage.calls.push(call);
-    stage.is_paused("token_refused", cure).await;
+    stage.is_paused("token_refused", fix).await;
     let log = stage.program.log();
     assert!(!log.contains("no longer paused"), "{log}");
     stage.place.write("token", TOKEN);
@@ -424,7 +424,7 @@ async fn a_clock_before_the_making_of_the_program_holds_everything_until_it_is_s
             .is_some_and(|pause| pause.reason == "clock")
     };
     let status = program.until("a held start", paused).await;
-    assert!(status.pause.expect("a pause").cure.contains("timedatectl"));
+    assert!(status.pause.expect("a pause").fix.contains("timedatectl"));
     let metrics = crate::operations::metrics(&program).await;
     assert!(
         metrics.contains("callbridge_paused{reason=\"clock\"} 1"),

@@ -102,8 +102,8 @@ async fn journey(stage: &Stage, size: &Size) {
     });
     let over = over.await;
     assert_eq!(over.token.state, "reconnect");
-    let cure = over.pause.expect("a pause").cure;
-    assert!(cure.contains("run: callbridge connect --crm-url"), "{cure}");
+    let fix = over.pause.expect("a pause").fix;
+    assert!(fix.contains("run: callbridge connect --crm-url"), "{fix}");
     let whole = tell(later);
     let kept = |it: &callbridge_model::Status| it.books.finished == whole as u64;
     let status = program.until("all calls taken", kept).await;
@@ -168,7 +168,7 @@ async fn a_token_endpoint_that_fails_over_the_end_of_a_token_ends_no_connection(
     let mut program = stage.place.start(&stage.flags(&[]), &[]);
     let waits = |it: &callbridge_model::Status| {
         let pause = it.pause.as_ref();
-        pause.is_some_and(|it| it.reason == "outage" && it.cure.contains("tried again by itself"))
+        pause.is_some_and(|it| it.reason == "outage" && it.fix.contains("tried again by itself"))
     };
     program.until("the end of the token", waits).await;
     tell(later);

@@ -145,8 +145,8 @@ async fn values_by_hand_go_out_while_the_crm_takes_no_calls() {
     let mut program = start(&place, &crm, &[]);
     let outage = |it: &Status| it.pause.as_ref().is_some_and(|it| it.reason == "outage");
     let status = program.until("an outage of submissions", outage).await;
-    let cure = status.pause.expect("a pause").cure;
-    assert!(cure.starts_with("an outage of submissions"), "{cure}");
+    let fix = status.pause.expect("a pause").fix;
+    assert!(fix.starts_with("an outage of submissions"), "{fix}");
     let set = place
         .command(&["lead", "set", "4001", "15:=5", "16:=true"])
         .await;

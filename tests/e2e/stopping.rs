@@ -176,9 +176,9 @@ async fn it_stops_in_time_while_a_name_is_looked_up_at_a_dns_that_does_not_answe
         paused.is_some_and(|pause| pause.reason == "outage") && it.books.ready == 1
     };
     let status = program.until("an outage with a call", outage).await;
-    let cure = status.pause.expect("a pause").cure;
+    let fix = status.pause.expect("a pause").fix;
     let words = "crm.example.uz:443 does not answer (nor perhaps the DNS that knows it)";
-    assert!(cure.contains(words), "{cure}");
+    assert!(fix.contains(words), "{fix}");
     assert_eq!((status.books.ready, status.books.dead), (1, 0));
     program.terminate().await;
 }

@@ -207,7 +207,7 @@ async fn calls_that_end_while_the_crm_is_down_reach_it_later_even_after_a_restar
     place.append("recorded", &calls[1].ami);
     let status = program.until("an outage", paused_by("outage")).await;
     assert_eq!((status.books.finished, status.books.ready), (2, 1));
-    assert!(status.pause.expect("a pause").cure.contains("by itself"));
+    assert!(status.pause.expect("a pause").fix.contains("by itself"));
     program.terminate().await;
 
     let mut program = place.run(&url, &flags);
@@ -258,8 +258,8 @@ async fn a_missing_grant_is_named_and_once_it_is_given_calls_go_out() {
     let paused = |it: &Status| paused_by("no_grant")(it) && it.books.ready == 1;
     let status = program.until("a pause for the grant", paused).await;
     assert_eq!(status.token.state, "no_grant");
-    let cure = status.pause.expect("a pause").cure;
-    assert!(cure.contains("PERMISSION_OPEN_API_CALL:SAVE"), "{cure}");
+    let fix = status.pause.expect("a pause").fix;
+    assert!(fix.contains("PERMISSION_OPEN_API_CALL:SAVE"), "{fix}");
     assert_eq!(accepted(&crm), 0);
 
     crm.admin(|core, now| core.set_grants(now, grants(&[CALL_SAVE, CALL_READ])));

@@ -24,8 +24,8 @@ async fn told(place: &Place) {
     until("a status that tells of the disk", async || {
         let said = place.command(&["status"]).await;
         let words = String::from_utf8_lossy(&said.stdout);
-        let cure = "make room on its disk; work goes on by itself then";
-        words.contains("paused (disk): ") && words.contains("no room for") && words.contains(cure)
+        let fix = "make room on its disk; work goes on by itself then";
+        words.contains("paused (disk): ") && words.contains("no room for") && words.contains(fix)
     })
     .await;
 }

@@ -174,7 +174,7 @@ fn is_settled(status: &Status) -> bool {
 /// The status says that the disk is the reason, and what to do.
 fn says_so(status: &Status) -> bool {
     let told = |pause: &callbridge_model::status::Pause| {
-        pause.reason == "disk" && pause.cure.contains("disk")
+        pause.reason == "disk" && pause.fix.contains("disk")
     };
     status.pause.as_ref().is_some_and(told)
 }

@@ -38,7 +38,7 @@ const UNTOLD: [(&str, &[&str], &str, Told); 6] = [
     ("conference", BEFORE_12, "cel", Told::Incomplete),
     // When the transferer left stands in no row.
     ("blonde_transfer_dtmf", BEFORE_12, "cel", Told::Incomplete),
-    // No bridge is told: the cure is in the call's reason.
+    // No bridge is told: the fix is in the call's reason.
     ("*", &["11-shipped-cel-conf"], "cel", Told::Incomplete),
     // The number that was dialled is told by no event of AMI 1.x: where no list has the one that
     // the channel shows, it may be the company's own.

@@ -1,5 +1,5 @@
 //! Each way in which the CRM can be out of work, for five virtual minutes: nothing is lost, what
-//! is wrong and its cure are shown, few probes go out, and it goes on by itself.
+//! is wrong and its fix are shown, few probes go out, and it goes on by itself.
 
 use crate::trouble::{ALLOWED, MINUTE, calls_for, faults, world};
 use crate::way::Network;
@@ -17,7 +17,7 @@ const FINDING_OUT: usize = 6;
 const OUTAGE: (usize, usize) = (18, 4);
 
 /// All is well, then trouble for five minutes, then all is well again.
-fn trouble(begin: impl FnOnce(&mut World), end: impl FnOnce(&mut World), reason: &str, cure: &str) {
+fn trouble(begin: impl FnOnce(&mut World), end: impl FnOnce(&mut World), reason: &str, fix: &str) {
     let mut world = world();
     calls_for(&mut world, 0, MINUTE);
     begin(&mut world);
@@ -27,7 +27,7 @@ fn trouble(begin: impl FnOnce(&mut World), end: impl FnOnce(&mut World), reason:
 
     let pause = world.status().pause.expect("a pause");
     assert_eq!(pause.reason, reason);
-    assert!(pause.cure.contains(cure), "{}", pause.cure);
+    assert!(pause.fix.contains(fix), "{}", pause.fix);
     let Books {
         finished,
         dead,

@@ -267,7 +267,7 @@ fn what_fails_alone_is_told_alone_and_others_do_its_work() {
             let (mut world, before, after) = part_fails(seed, &format!("call-history {fault}"));
             let pause = world.status().pause.expect("an outage");
             assert_eq!(pause.reason, "outage");
-            assert!(pause.cure.contains("outage of submissions"), "{pause:?}");
+            assert!(pause.fix.contains("outage of submissions"), "{pause:?}");
             show(
                 "submissions",
                 "outage of submissions",

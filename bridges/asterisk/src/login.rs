@@ -60,7 +60,7 @@ pub enum Action {
     Pass,
 }
 
-/// A reason for which no login can succeed, with its cure.
+/// A reason for which no login can succeed, with its fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
     /// The PBX's message, as `Authentication failed`. Asterisk gives the same one for an address

@@ -38,7 +38,7 @@ const ASKED_MAX: usize = 32;
 /// An event that is longer is not kept.
 const EVENT_BYTES_MAX: usize = 1 << 20;
 
-/// A reason for which a line cannot be used, with its cure.
+/// A reason for which a line cannot be used, with its fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SocketRefusal {
     /// The switch refused the password: `-ERR invalid`.

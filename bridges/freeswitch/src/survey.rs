@@ -72,9 +72,9 @@ pub struct SwitchFinding {
     pub about: String,
     /// State of the subject, in words.
     pub what: String,
-    /// The cure, in words; empty where none is needed.
+    /// The fix, in words; empty where none is needed.
     pub todo: String,
-    /// Severity; anything but [`Severity::Well`] comes with a cure.
+    /// Severity; anything but [`Severity::Well`] comes with a fix.
     pub weight: Severity,
 }
 

@@ -104,7 +104,7 @@ fn words(error: &std::io::Error) -> String {
     }
 }
 
-/// A refusal at this host, in words that name the fault and its cure.
+/// A refusal at this host, in words that name the fault and its fix.
 fn at(host: &str, words: impl Display) -> Error {
     Error::fault(Fix::Remote, format!("{host}: {words}"))
 }

@@ -58,10 +58,10 @@ pub enum Error {
     /// On a line over the network: the node that it leads, or was to lead, to, and the fault.
     #[error("{0}: {1}")]
     Line(TcpEndpoint, LineError),
-    /// Anything else, in words that name the fault and its cure.
+    /// Anything else, in words that name the fault and its fix.
     #[error("{words}")]
     Fault {
-        /// The fault and its cure, in one sentence; never a secret.
+        /// The fault and its fix, in one sentence; never a secret.
         words: String,
         /// The party that can mend the fault.
         fix: Fix,

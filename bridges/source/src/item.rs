@@ -71,7 +71,7 @@ pub enum Item {
 /// The time in which a source is down, as far as it is known at its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// The fault and its cure, in words; never a secret.
+    /// The fault and its fix, in words; never a secret.
     pub why: String,
     /// Up to this moment nothing was lost with the line: now where its end was noticed at once,
     /// when the last byte came where it fell silent.

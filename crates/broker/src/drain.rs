@@ -41,14 +41,14 @@ pub enum Error {
     )]
     Blocked(String),
     /// There is no such queue, it is full, or too few of its nodes are there.
-    #[error("{what}: {words}; {cure}")]
+    #[error("{what}: {words}; {fix}")]
     NotTaken {
         /// The queue, and the kind of message.
         what: String,
         /// Reason as the broker gives it.
         words: String,
         /// Advice to the operator, with the commands to run.
-        cure: String,
+        fix: String,
     },
     /// The user may not write there.
     ///
@@ -84,10 +84,10 @@ impl Error {
         match self {
             Self::Lost(reason) => Self::Lost(login.redact(&reason)),
             Self::Blocked(reason) => Self::Blocked(login.redact(&reason)),
-            Self::NotTaken { what, words, cure } => Self::NotTaken {
+            Self::NotTaken { what, words, fix } => Self::NotTaken {
                 what,
                 words: login.redact(&words),
-                cure,
+                fix,
             },
             Self::Broker(_) | Self::NoRight(_) | Self::Spool(_) => self,
         }
@@ -432,7 +432,7 @@ mod tests {
             Error::NotTaken {
                 what: "queue dead".to_owned(),
                 words: text.clone(),
-                cure: "make it".to_owned(),
+                fix: "make it".to_owned(),
             },
         ] {
             let error = error.redacted(&to.login);

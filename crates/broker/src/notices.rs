@@ -161,7 +161,7 @@ impl Outbox for Queue {
         Error::NotTaken {
             what: format!("queue {queue} did not take a dead letter"),
             words,
-            cure: format!(
+            fix: format!(
                 "make the queue ({declare}), or make room in it, and check that {user} may write \
                  to the default exchange"
             ),

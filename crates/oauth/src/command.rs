@@ -186,14 +186,14 @@ impl Work {
             Err(error) => {
                 self.core.ended(now, RefreshOutcome::NotSent);
                 warn!(%error, "no token");
-                let cure = format!("{error}; it is run again by itself");
-                Some(Pause::new("token_missing", cure))
+                let fix = format!("{error}; it is run again by itself");
+                Some(Pause::new("token_missing", fix))
             }
         };
         self.keeper.updates.send_replace(TokenUpdate {
             tokens: self.tokens.clone(),
             trouble,
-            cure: "the CRM refuses the token that --token-command prints: it is run again once a \
+            fix: "the CRM refuses the token that --token-command prints: it is run again once a \
                    minute; if that does not help, see whether the company is blocked"
                 .to_owned(),
         });

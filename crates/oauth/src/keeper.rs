@@ -172,18 +172,18 @@ impl Work {
         }
         let is_shown = self.shown.as_ref().is_some_and(|it| it.1 == trouble);
         if let Some(trouble) = trouble.as_ref().filter(|_| !is_shown) {
-            warn!(reason = trouble.reason, cure = %trouble.cure, "no new token can be had");
+            warn!(reason = trouble.reason, fix = %trouble.fix, "no new token can be had");
         }
         self.shown = shown;
         self.keeper.updates.send_replace(TokenUpdate {
             tokens,
             trouble,
-            cure: REFUSED.to_owned(),
+            fix: REFUSED.to_owned(),
         });
     }
 
     fn trouble(&self) -> Option<Pause> {
-        let trouble = |reason, cure| Some(Pause::new(reason, cure));
+        let trouble = |reason, fix| Some(Pause::new(reason, fix));
         let Some(connection) = &self.connection else {
             let dir = self.keeper.dir.display();
             let nothing = format!("there is no connection in {dir}: run `callbridge connect`");

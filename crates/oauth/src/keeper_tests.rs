@@ -183,8 +183,8 @@ async fn a_refresh_token_that_is_refused_ends_the_connection_and_connecting_anew
         Some("svc_at_first"),
         "it still lives"
     );
-    let cure = updates.trouble.expect("trouble").cure;
-    assert!(cure.contains("400: eskirgan") && cure.contains("run: callbridge connect --crm-url"));
+    let fix = updates.trouble.expect("trouble").fix;
+    assert!(fix.contains("400: eskirgan") && fix.contains("run: callbridge connect --crm-url"));
     stage.says("svc_at_first", false);
     let updates = stage
         .updates("no token", |updates| updates.tokens.is_none())
@@ -220,7 +220,7 @@ async fn answers_that_are_lost_or_a_gateway_s_end_no_connection() {
     let mut stage = Stage::start(&host, &aged(3_600, 3_600)).await;
     let lost = |updates: &TokenUpdate| {
         let trouble = updates.trouble.as_ref();
-        trouble.is_some_and(|it| it.reason == "outage" && it.cure.contains("not by the CRM"))
+        trouble.is_some_and(|it| it.reason == "outage" && it.fix.contains("not by the CRM"))
     };
     stage.updates("the trouble", lost).await;
     let stored = stage.stored();
@@ -273,10 +273,10 @@ async fn a_client_that_is_not_known_says_what_is_wrong_with_it() {
     let updates = stage
         .updates("the end", |updates| reason(updates) == Some(CLIENT_REFUSED))
         .await;
-    let cure = updates.trouble.expect("trouble").cure;
+    let fix = updates.trouble.expect("trouble").fix;
     let both =
         "the company is blocked (its licence has ended), or client id svc_app_1 or its secret";
-    assert!(cure.contains(both), "{cure}");
+    assert!(fix.contains(both), "{fix}");
     assert!(stage.stored().over.is_none(), "it may be known again");
     stage.end().await;
 }
@@ -293,7 +293,7 @@ async fn a_blocked_company_s_token_is_tried_on_and_all_is_well_once_it_is_good_a
     assert_eq!(current(&updates).as_deref(), Some("svc_at_first"));
     stage.says("svc_at_first", true);
     let updates = stage
-        .updates("the cure", |updates| updates.trouble.is_none())
+        .updates("the fix", |updates| updates.trouble.is_none())
         .await;
     assert_eq!(current(&updates).as_deref(), Some("svc_at_first"));
     stage.end().await;
@@ -311,13 +311,7 @@ async fn a_file_that_is_damaged_in_use_is_told_and_the_token_stays() {
         .updates("the damage", |updates| updates.trouble.is_some())
         .await;
     assert_eq!(current(&updates).as_deref(), Some("svc_at_first"));
-    assert!(
-        updates
-            .trouble
-            .expect("trouble")
-            .cure
-            .contains("is damaged")
-    );
+    assert!(updates.trouble.expect("trouble").fix.contains("is damaged"));
     assert_eq!(std::fs::read(&path).expect("there"), b"{");
     std::fs::remove_file(&path).expect("removed");
     let updates = stage
@@ -341,7 +335,7 @@ async fn a_connection_of_another_crm_is_not_used() {
         updates
             .trouble
             .expect("trouble")
-            .cure
+            .fix
             .contains("https://other.example")
     );
     stage.end().await;

@@ -501,7 +501,7 @@ mod tests {
         seen.status.token.expires_at = Some(1_800_000_000);
         seen.status.pause = Some(status::Pause {
             reason: "no_grant".into(),
-            cure: "grant it".into(),
+            fix: "grant it".into(),
         });
         seen.status.troubles = vec![status::SenderTrouble {
             part: "polls".into(),

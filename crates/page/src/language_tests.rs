@@ -62,7 +62,7 @@ fn families() -> BTreeSet<String> {
     }
     for &kind in FindingKind::ALL {
         keys.insert(format!("kind.{}", kind.word()));
-        keys.insert(format!("cure.{}", kind.word()));
+        keys.insert(format!("fix.{}", kind.word()));
         // All but these are told by a row of their own.
         use FindingKind::{Employees, LeadDirectory, Lists, NoSource, Paused, Token};
         let by_codes = [Employees, LeadDirectory, Lists, NoSource, Paused, Token];

@@ -4,7 +4,7 @@ use callbridge_model::{Code, ExitCode};
 use std::io;
 use std::path::Path;
 
-/// The fault and its cure in words, with the exit code.
+/// The fault and its fix in words, with the exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{words}")]
 pub struct Error {

@@ -93,9 +93,9 @@ impl StateFile {
         let failed = |error| failed(path, &error);
         let mut held = options().truncate(false).open(path).map_err(failed)?;
         if flock(&held, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let cure = "end it, or name another with --state";
+            let fix = "end it, or name another with --state";
             let words = format!(
-                "state file {} is held by another sandbox; {cure}",
+                "state file {} is held by another sandbox; {fix}",
                 path.display()
             );
             return Err(Error::new(Code::Locked, words));
@@ -108,8 +108,8 @@ impl StateFile {
         };
         let core = core.map_err(|error| {
             let (path, line) = (path.display(), error.line());
-            let cure = "correct it, or name another file with --state";
-            let words = format!("state file {path}, line {line}: {error}; {cure}");
+            let fix = "correct it, or name another file with --state";
+            let words = format!("state file {path}, line {line}: {error}; {fix}");
             Error::new(Code::Configuration, words)
         })?;
         let path = path.to_owned();

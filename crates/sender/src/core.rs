@@ -164,8 +164,8 @@ impl Core {
         let pause = match cause {
             _ if self.clock_is_wrong(now) => Some(Pause::new("clock", CLOCK_CURE)),
             Some((cause, why)) => {
-                let cure = status::cure(cause, why, place);
-                Some(Pause::new(status::word(cause), cure))
+                let fix = status::fix(cause, why, place);
+                Some(Pause::new(status::word(cause), fix))
             }
             None if self.settings.dry_run => Some(Pause::new("dry_run", DRY_RUN_CURE)),
             None => None,

@@ -380,7 +380,7 @@ impl Loop {
             && pause.reason == status::word(PauseCause::TokenMissing)
         {
             let place = &self.core.settings.token_place;
-            pause.cure = match &place.then {
+            pause.fix = match &place.then {
                 Some(_) => format!("put the token into {place}"),
                 None => format!("{why}; it is read again by itself"),
             };

@@ -43,8 +43,8 @@ impl SenderView {
             self.warned_days = status.expires_in_days;
             // a token that is kept fresh by itself always ends soon
             if let (Some(days), Some(place)) = (self.warned_days, place) {
-                let cure = format!("issue a new token in the CRM and put it into {place}");
-                warn!(days, cure, "the token ends in so many days");
+                let fix = format!("issue a new token in the CRM and put it into {place}");
+                warn!(days, fix, "the token ends in so many days");
             }
         }
         self.log_pause(status.pause.as_ref(), asking);
@@ -74,10 +74,10 @@ impl SenderView {
         let logged_reason = self.logged_pause.as_ref().map(|logged| &logged.reason);
         match pause {
             // There are at most a few probes in a minute, and so at most a few lines.
-            Some(Pause { reason, cure }) if logged_reason == Some(reason) => {
-                warn!(%reason, %cure, "still paused");
+            Some(Pause { reason, fix }) if logged_reason == Some(reason) => {
+                warn!(%reason, %fix, "still paused");
             }
-            Some(Pause { reason, cure }) => warn!(%reason, %cure, "paused"),
+            Some(Pause { reason, fix }) => warn!(%reason, %fix, "paused"),
             None => info!("no longer paused"),
         }
         self.logged_pause = pause.cloned();

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct SenderStatus {
     /// State of the token, with its record where that was read.
     pub token: Token,
-    /// Reason for which nothing is sent, and its cure; `None` while nothing stands in the way.
+    /// Reason for which nothing is sent, and its fix; `None` while nothing stands in the way.
     pub pause: Option<Pause>,
     /// Parts of the service that fail while the rest works.
     pub troubles: Vec<SenderTrouble>,
@@ -156,7 +156,7 @@ pub const fn word(cause: PauseCause) -> &'static str {
 }
 
 /// Advice to the operator that ends a pause; `why` are the words of the service or the transport.
-pub fn cure(cause: PauseCause, why: &str, place: &TokenPlace) -> String {
+pub fn fix(cause: PauseCause, why: &str, place: &TokenPlace) -> String {
     let said = match why {
         "" => String::new(),
         why => format!(" ({why})"),
@@ -280,7 +280,7 @@ mod tests {
                 format!(
                     "{}: {}",
                     word(*cause),
-                    cure(*cause, why, &TokenPlace::default())
+                    fix(*cause, why, &TokenPlace::default())
                 )
             })
             .collect();

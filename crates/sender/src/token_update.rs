@@ -52,7 +52,7 @@ pub struct TokenUpdate {
     pub trouble: Option<Pause>,
     /// Cure for a token that the service refuses, in place of advice about `--token-file`; empty
     /// before the keeper has sent a message.
-    pub cure: String,
+    pub fix: String,
 }
 
 /// Consent has to be given anew.
@@ -79,7 +79,7 @@ impl TokenUpdate {
         };
         let missing = pause.reason == status::word(PauseCause::TokenMissing);
         // just after a start the keeper has said nothing, or the sender has not taken its token up
-        if missing && trouble.is_none() && (self.tokens.is_some() || self.cure.is_empty()) {
+        if missing && trouble.is_none() && (self.tokens.is_some() || self.fix.is_empty()) {
             status.pause = None;
             status.token.state = "unknown".to_owned();
             return;
@@ -90,7 +90,7 @@ impl TokenUpdate {
             Some(trouble) if missing || (refused && is_of_people(trouble)) => {
                 pause.clone_from(trouble);
             }
-            _ if (missing || refused) && !self.cure.is_empty() => pause.cure.clone_from(&self.cure),
+            _ if (missing || refused) && !self.fix.is_empty() => pause.fix.clone_from(&self.fix),
             _ => {}
         }
     }
@@ -105,7 +105,7 @@ mod tests {
         SenderStatus {
             pause: Some(Pause {
                 reason: status::word(cause).to_owned(),
-                cure: "as the sender says".to_owned(),
+                fix: "as the sender says".to_owned(),
             }),
             ..SenderStatus::default()
         }
@@ -115,7 +115,7 @@ mod tests {
         let mut status = paused(cause);
         told.adorn(&mut status);
         let pause = status.pause.expect("a pause");
-        (pause.reason, pause.cure)
+        (pause.reason, pause.fix)
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
         TokenUpdate::default().adorn(&mut status);
         assert_eq!((status.pause, &*status.token.state), (None, "unknown"));
         let said = TokenUpdate {
-            cure: "it is run again".to_owned(),
+            fix: "it is run again".to_owned(),
             ..TokenUpdate::default()
         };
         assert_eq!(shown(&said, PauseCause::TokenMissing).0, "token_missing");
@@ -188,13 +188,13 @@ mod tests {
     fn an_authority_out_of_reach_is_no_reason_while_the_token_is_refused() {
         let told = TokenUpdate {
             trouble: Some(Pause::new("outage", "no way there")),
-            cure: "it is being refreshed".to_owned(),
+            fix: "it is being refreshed".to_owned(),
             ..TokenUpdate::default()
         };
         assert_eq!(shown(&told, PauseCause::TokenMissing).0, "outage");
-        let (reason, cure) = shown(&told, PauseCause::StopReason(StopReason::TokenRefused));
+        let (reason, fix) = shown(&told, PauseCause::StopReason(StopReason::TokenRefused));
         assert_eq!(reason, "token_refused");
-        assert_eq!(cure, "it is being refreshed");
+        assert_eq!(fix, "it is being refreshed");
     }
 
     #[test]

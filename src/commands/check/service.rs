@@ -69,7 +69,7 @@ fn of_daemon(status: &Status) -> Vec<CheckFinding> {
             _ => Code::Unreachable,
         };
         let what = format!("the daemon is paused: {}", pause.reason.replace('_', " "));
-        return vec![fault(code, "crm", what, &pause.cure)];
+        return vec![fault(code, "crm", what, &pause.fix)];
     }
     let company = token.company.as_deref().unwrap_or("not known yet");
     let what = format!("the daemon sends; token {}, company {company}", token.state);
@@ -326,7 +326,7 @@ fn no_grant_for_leads() -> CheckFinding {
 /// Returns the status's findings on the journal, or where all is well the number of calls compared.
 pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
     let found = status.todo.iter().filter_map(|todo| {
-        let cure = match todo.kind {
+        let fix = match todo.kind {
             FindingKind::FieldNotShown => {
                 "ask the CRM's support for the name of this field, and give it as --field"
             }
@@ -336,7 +336,7 @@ pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
             }
             _ => return None,
         };
-        Some(advice("journal", &todo.what, cure))
+        Some(advice("journal", &todo.what, fix))
     });
     let found: Vec<CheckFinding> = found.collect();
     match status.journal_fields.iter().map(|it| it.compared).max() {

@@ -175,8 +175,8 @@ fn shown(status: &Status) -> Option<TokenOwner> {
             Some(TokenOwner::Ours(whose, grants))
         }
         "wrong_company" => {
-            let cure = status.pause.as_ref().map(|it| it.cure.clone());
-            Some(TokenOwner::Another(cure.unwrap_or_default()))
+            let fix = status.pause.as_ref().map(|it| it.fix.clone());
+            Some(TokenOwner::Another(fix.unwrap_or_default()))
         }
         "refused" => Some(TokenOwner::Unknown(REFUSED.to_owned())),
         _ => None,

@@ -94,8 +94,8 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHan
                 let books = &status.books;
                 status.backlog.calls = books.ready + books.sending + books.submitted;
                 status.token.state = "unknown".to_owned();
-                let cure = "start `callbridge run`, or its systemd unit";
-                status.pause = Some(Pause::new(findings::NO_DAEMON, cure));
+                let fix = "start `callbridge run`, or its systemd unit";
+                status.pause = Some(Pause::new(findings::NO_DAEMON, fix));
                 Ok(status.judged())
             })
         }),

@@ -3,7 +3,7 @@
 //! | module | its question |
 //! |---|---|
 //! | `flags` | with flags alone: is what is written right, and taken by `check` and `run`? |
-//! | `refused` | is nothing written where something is wrong, and is the cure said? |
+//! | `refused` | is nothing written where something is wrong, and is the fix said? |
 //! | `switch` | the same of a FreeSWITCH: gateways, telephones, its password |
 //! | `typed` | on a terminal: seven questions, Ctrl-C, a second try |
 

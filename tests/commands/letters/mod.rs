@@ -8,7 +8,7 @@
 //! | `given` | does a lead that a person gives let calls go, and is it told who did what? |
 //! | `listed` | does `calls` list what is kept, and follow what comes? |
 //! | `watch` | does `dead watch` tell of letters as they come to be? |
-//! | `reasons` | does each reason come to be, with its hint and its cure? |
+//! | `reasons` | does each reason come to be, with its hint and its fix? |
 //! | `unread` | is what cannot be read kept, and the line not lost? |
 
 mod alarm;

@@ -43,8 +43,8 @@ async fn root_and_the_services_user_work_in_one_folder_in_turn() {
     std::os::unix::fs::chown(&lock, Some(0), Some(0)).expect("taken");
     let state = format!("--state={}", state.display());
     let said = stage.place.say(&["status", &state]).await;
-    let cure = format!("chown -h {UID}:{GID} {}", lock.display());
-    assert!(said.code == 73 && said.err.contains(&cure), "{said:?}");
+    let fix = format!("chown -h {UID}:{GID} {}", lock.display());
+    assert!(said.code == 73 && said.err.contains(&fix), "{said:?}");
 }
 
 /// A free port that only root may listen at.

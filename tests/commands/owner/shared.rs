@@ -38,8 +38,8 @@ async fn a_folder_that_others_may_write_is_refused_with_what_to_do() {
         for command in [run.clone(), stage.connect(&state)] {
             let said = stage.place.say(&command).await;
             assert_eq!(said.code, 78, "{said:?}");
-            let cure = format!("chmod go-w {}", state.display());
-            assert!(said.err.contains(&cure), "{said:?}");
+            let fix = format!("chmod go-w {}", state.display());
+            assert!(said.err.contains(&fix), "{said:?}");
             assert!(said.err.contains(shown), "{said:?}");
         }
         let (code, found) = check(&stage, flags.clone()).await;

@@ -132,7 +132,7 @@ fn records(path: &Path) -> io::Result<Vec<u8>> {
     Ok(lines)
 }
 
-/// Puts the failure to open a file into words, with its cure.
+/// Puts the failure to open a file into words, with its fix.
 pub(super) fn words(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => {

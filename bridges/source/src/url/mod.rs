@@ -19,7 +19,7 @@ use percent_encoding::percent_decode_str;
 use std::{fmt, net::IpAddr, path::PathBuf};
 
 /// One fault of a `--source` or `--dead-letter-queue` URL, which is shown as it was
-/// given, its password masked: what is wrong, and its cure.
+/// given, its password masked: what is wrong, and its fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{url}: {words}")]
 pub struct UrlFault {

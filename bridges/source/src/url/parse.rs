@@ -50,7 +50,7 @@ impl SourceUrl {
     /// Reads the value of one `--source`, and opens nothing.
     ///
     /// # Errors
-    /// All that is wrong with it, each a full sentence with its cure.
+    /// All that is wrong with it, each a full sentence with its fix.
     pub fn parse(text: &str) -> Result<Self, Vec<UrlFault>> {
         let mut url = UrlReader::new(text, SOURCE_EXAMPLE)?;
         type Read = fn(&mut UrlReader) -> Transport;
@@ -93,7 +93,7 @@ impl BrokerUrl {
     /// Reads the value of `--dead-letter-queue`, and opens nothing.
     ///
     /// # Errors
-    /// All that is wrong with it, each a full sentence with its cure.
+    /// All that is wrong with it, each a full sentence with its fix.
     pub fn queue(text: &str) -> Result<Self, Vec<UrlFault>> {
         let variable = "CALLBRIDGE_DEAD_LETTER_SECRET";
         let url = UrlReader::new(text, QUEUE_EXAMPLE)?;
@@ -145,12 +145,12 @@ impl UrlReader {
         self.faults.push(UrlFault { url, words });
     }
 
-    fn missing(&mut self, part: &str, cure: &str) {
-        self.fault(format!("{part} is missing; {cure}"));
+    fn missing(&mut self, part: &str, fix: &str) {
+        self.fault(format!("{part} is missing; {fix}"));
     }
 
-    fn needless(&mut self, part: &str, cure: &str) {
-        self.fault(format!("{part} has no meaning here; {cure}"));
+    fn needless(&mut self, part: &str, fix: &str) {
+        self.fault(format!("{part} has no meaning here; {fix}"));
     }
 
     fn invalid(&mut self, key: &str, value: &str, allowed: &str) {
@@ -186,8 +186,8 @@ impl UrlReader {
                 let scheme = self.url.scheme();
                 self.fault(format!("unknown key {key}=; {scheme}:// takes {known}"));
             } else if value.is_empty() {
-                let cure = format!("write {key}=VALUE, or leave {key} out");
-                self.missing("a value", &cure);
+                let fix = format!("write {key}=VALUE, or leave {key} out");
+                self.missing("a value", &fix);
             } else if self.keys.insert(key.clone(), value).is_some() {
                 self.fault(format!("{key}= is given twice; keep one"));
             }
@@ -245,15 +245,15 @@ impl UrlReader {
     fn user(&mut self) -> String {
         let user = decoded(self.url.username());
         if user.is_empty() {
-            let cure = format!("write {}://USER@HOST", self.url.scheme());
-            self.missing("the user", &cure);
+            let fix = format!("write {}://USER@HOST", self.url.scheme());
+            self.missing("the user", &fix);
         }
         user
     }
 
-    fn check_no_user(&mut self, cure: &str) {
+    fn check_no_user(&mut self, fix: &str) {
         if !self.url.username().is_empty() {
-            self.needless("the user", cure);
+            self.needless("the user", fix);
         }
     }
 
@@ -327,8 +327,8 @@ impl UrlReader {
             match other_endpoint(&host, tls, port) {
                 Some(found) if others.len() < HOSTS_MAX => others.push(found),
                 Some(_) | None => {
-                    let cure = "write HOST or HOST:PORT between the commas, at most 16 of them";
-                    self.missing("a host", cure);
+                    let fix = "write HOST or HOST:PORT between the commas, at most 16 of them";
+                    self.missing("a host", fix);
                 }
             }
         }
@@ -362,9 +362,9 @@ impl UrlReader {
         let declare = self.is_yes("declare");
         let (exchange, bind) = (self.take("exchange"), self.take("bind"));
         if exchange.is_some() && !declare {
-            let cure = "exchange= binds a queue of our own, and nothing is declared without \
+            let fix = "exchange= binds a queue of our own, and nothing is declared without \
                         declare=yes; add it, or remove exchange=";
-            self.missing("declare=yes", cure);
+            self.missing("declare=yes", fix);
         }
         if bind.is_some() && exchange.is_none() {
             self.missing("exchange=", "name what bind= binds to, or remove bind=");

@@ -69,8 +69,8 @@ impl CommandHandler {
                 why: "the answer is not a page of it".to_owned(),
             },
             ProxyReply::Answer(Err(error), _) => JournalAnswer::of(&error),
-            ProxyReply::Paused(Pause { reason, cure }) => JournalAnswer::Barred {
-                why: format!("nothing is asked of the CRM ({reason}): {cure}"),
+            ProxyReply::Paused(Pause { reason, fix }) => JournalAnswer::Barred {
+                why: format!("nothing is asked of the CRM ({reason}): {fix}"),
                 asked: false,
             },
             ProxyReply::Busy => JournalAnswer::Failed {

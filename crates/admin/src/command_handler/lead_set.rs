@@ -193,13 +193,13 @@ impl CommandHandler {
         };
         match asking.ask(asked).await {
             ProxyReply::Answer(answer, token) => Ok((answer, token)),
-            ProxyReply::Paused(Pause { reason, cure }) => {
+            ProxyReply::Paused(Pause { reason, fix }) => {
                 let code = match reason.as_str() {
                     "token_missing" | "token_refused" | "reconnect" | "client_refused"
                     | "wrong_company" | "no_grant" => 77,
                     _ => 69,
                 };
-                let words = format!("the daemon is paused: {}: {cure}", reason.replace('_', " "));
+                let words = format!("the daemon is paused: {}: {fix}", reason.replace('_', " "));
                 Err(Refusal::new(code, words))
             }
             ProxyReply::Busy => {

@@ -99,7 +99,7 @@ fn pause(status: &Status, found: &mut Vec<Todo>) {
         found.push(todo(FindingKind::NoDaemon, what, status.command("run @FILE")).with([]));
         return;
     }
-    let what = format!("paused ({}): {}", pause.reason, pause.cure);
+    let what = format!("paused ({}): {}", pause.reason, pause.fix);
     let command = match pause.reason.as_str() {
         "reconnect" => status.command("connect"),
         "calls_refused" => status.command("dead list"),

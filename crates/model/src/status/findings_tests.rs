@@ -55,7 +55,7 @@ fn paused(reason: &str) -> Status {
     with(|status| {
         status.pause = Some(Pause {
             reason: reason.to_owned(),
-            cure: "do this".to_owned(),
+            fix: "do this".to_owned(),
         });
     })
 }
@@ -375,7 +375,7 @@ fn a_catch_up_file_that_is_read_is_no_source_that_is_up() {
 }
 
 #[test]
-fn every_pause_stops_the_calls_and_says_its_cure_with_a_command() {
+fn every_pause_stops_calls_and_shows_fix_and_command() {
     for reason in PAUSES {
         let status = paused(reason);
         assert_eq!(status.verdict, OverallState::Down, "{reason}");

@@ -58,7 +58,7 @@ pub struct Status {
     pub sources: Vec<SourceStatus>,
     /// The CRM's answer about the token.
     pub token: Token,
-    /// The reason for which nothing is sent, and its cure; `null` while all is well.
+    /// The reason for which nothing is sent, and its fix; `null` while all is well.
     pub pause: Option<Pause>,
     /// Parts of the CRM that fail while the rest works; left out where none does.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -416,20 +416,20 @@ pub const PAUSES: [&str; 14] = [
     "dry_run",
 ];
 
-/// A state in which nothing is sent, with its reason and its cure.
+/// A state in which nothing is sent, with its reason and its fix.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
     /// One of [`PAUSES`]; `no daemon runs` where that is so.
     pub reason: String,
     /// The action that ends the pause, in words.
-    pub cure: String,
+    pub fix: String,
 }
 
 impl Pause {
     /// A pause for this reason, and what ends it.
-    pub fn new(reason: &str, cure: impl Into<String>) -> Self {
-        let (reason, cure) = (reason.to_owned(), cure.into());
-        Self { reason, cure }
+    pub fn new(reason: &str, fix: impl Into<String>) -> Self {
+        let (reason, fix) = (reason.to_owned(), fix.into());
+        Self { reason, fix }
     }
 }
 

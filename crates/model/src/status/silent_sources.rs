@@ -28,12 +28,12 @@ pub enum Lacking {
     Echo,
 }
 
-/// A right or setting that an account lacks, with its cure.
+/// A right or setting that an account lacks, with its fix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingRight {
     /// The right or setting that is missing.
     pub kind: Lacking,
-    /// The lack and its cure, in words.
+    /// The lack and its fix, in words.
     pub what: String,
 }
 

@@ -30,7 +30,7 @@ fn books_that_do_not_add_up_are_said_to() {
 fn people_read_a_pause_first() {
     let pause = Pause {
         reason: "token_refused".into(),
-        cure: "put a new one".into(),
+        fix: "put a new one".into(),
     };
     let status = Status {
         pause: Some(pause),

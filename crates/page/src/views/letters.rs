@@ -1,4 +1,4 @@
-//! Dead letters: by reason with its cure, one with all that is known of it, and all as a file.
+//! Dead letters: by reason with its fix, one with all that is known of it, and all as a file.
 
 use crate::answer::{self, Handled, Problem, download};
 use crate::backend::{About, Backend, Cause, CauseGroup, LetterPage, LetterQuery};
@@ -140,7 +140,7 @@ impl LettersSheet<'_> {
         self.query.reason.as_deref() == Some(reason)
     }
 
-    fn cure(&self) -> Option<String> {
+    fn fix(&self) -> Option<String> {
         Some(self.c.word("remedy", self.query.reason.as_ref()?))
     }
 

@@ -39,7 +39,7 @@ struct Lead {
 struct Waiting {
     title: String,
     what: LocalText,
-    cure: String,
+    fix: String,
     command: String,
     /// The path of the page's view in which it is cured; `None` where a command does it.
     link: Option<&'static str>,
@@ -101,7 +101,7 @@ fn customers(shell: &PageShell, title: String) -> Waiting {
     Waiting {
         title,
         what: LocalText::default(),
-        cure: shell.t("cure.missed").to_owned(),
+        fix: shell.t("fix.missed").to_owned(),
         command: String::new(),
         link: Some("/missed"),
     }
@@ -130,7 +130,7 @@ fn waiting(shell: &PageShell, todo: &Todo, link: Option<&'static str>) -> Waitin
     Waiting {
         title: shell.word("kind", word),
         what: shell.found(todo),
-        cure: shell.word("cure", word),
+        fix: shell.word("fix", word),
         command: todo.command.clone(),
         link,
     }
