@@ -200,7 +200,7 @@ pub struct OperationFlags {
     #[arg(long, value_name = "URL")]
     pub dead_letter_queue: Option<String>,
     /// Run by /bin/sh -c when a kind of problem begins and when it ends, with a line of JSON on
-    /// stdin for each: kind, state (begins or ends), since, what, todo; 30 s at most. If it fails,
+    /// stdin for each: kind, state (begins or ends), since, message, command; 30 s at most. If it fails,
     /// it is run again
     #[arg(long, value_name = "CMD")]
     pub notify_command: Option<String>,

@@ -133,10 +133,10 @@ fn show(news: &News, at: i64, shown: &mut ListFile) {
         Ok(change) => {
             shown.rows = count(change.about.rows);
             shown.read_at = Some(at);
-            shown.why = None;
+            shown.reason = None;
         }
-        Err(files::Error::Useless(..)) => shown.why = Some("no row can be used".to_owned()),
-        Err(error) => shown.why = Some(error.to_string()),
+        Err(files::Error::Useless(..)) => shown.reason = Some("no row can be used".to_owned()),
+        Err(error) => shown.reason = Some(error.to_string()),
     }
 }
 

@@ -1,10 +1,10 @@
-//! Runs `--notify-command` when a trouble begins and when it ends, and when customers have waited
+//! Runs `--notify-command` when a problem begins and when it ends, and when customers have waited
 //! too long for a call back: one run at a time, for all that is to be told at one moment.
 
 use super::observer::Observer;
 use callbridge_model::clock;
 use callbridge_model::status::FindingKind;
-use callbridge_ops::notify::history::Troubles;
+use callbridge_ops::notify::history::Problems;
 use callbridge_ops::notify::pending::PendingNotifications;
 use callbridge_ops::notify::waiting::WaitingCustomers;
 use callbridge_ops::notify::{self, Settings, WITHIN};
@@ -12,7 +12,7 @@ use callbridge_spool::{Handle, Store, tables::missed::missed_waiting};
 use std::{sync::Arc, time::Duration};
 
 /// Under which names the spool keeps what was told and has not ended.
-const TROUBLES_KEY: &str = "notify.told";
+const PROBLEMS_KEY: &str = "notify.told";
 const WAITING_KEY: &str = "notify.missed";
 /// Between two looks at what waits for a person.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -30,11 +30,11 @@ pub(crate) async fn keep(
     observer: Arc<Observer>,
     spool: Handle,
 ) -> anyhow::Result<()> {
-    let notifications = spool.meta(TROUBLES_KEY).await?;
+    let notifications = spool.meta(PROBLEMS_KEY).await?;
     let waited = spool.meta(WAITING_KEY).await?;
-    let mut troubles = Troubles::restored(notifications.as_deref(), clock::now().boot);
+    let mut problems = Problems::restored(notifications.as_deref(), clock::now().boot);
     let mut waiting = WaitingCustomers::restored(waited.as_deref());
-    let mut kept = [(TROUBLES_KEY, notifications), (WAITING_KEY, waited)];
+    let mut kept = [(PROBLEMS_KEY, notifications), (WAITING_KEY, waited)];
     let mut pending = PendingNotifications::default();
     let mut looked: Option<Duration> = None;
     let waiting_now = |store: &Store| missed_waiting(store, None, None, WAITING_MAX);
@@ -47,9 +47,11 @@ pub(crate) async fn keep(
             continue;
         };
         // The command cannot report its own failure.
-        status.todo.retain(|todo| todo.kind != FindingKind::Notify);
+        status
+            .problems
+            .retain(|problem| problem.kind != FindingKind::Notify);
         let boot = clock::now().boot;
-        let mut notifications = troubles.update(&status.todo, status.at, boot);
+        let mut notifications = problems.update(&status.problems, status.at, boot);
         if let Some(limit) = settings.missed
             && looked.is_none_or(|looked| boot.saturating_sub(looked) >= WAITING_EVERY)
             && let Ok(all) = spool.read(waiting_now).await
@@ -70,7 +72,7 @@ pub(crate) async fn keep(
         if !pending.is_empty() {
             continue;
         }
-        for ((key, kept), value) in kept.iter_mut().zip([troubles.stored(), waiting.stored()]) {
+        for ((key, kept), value) in kept.iter_mut().zip([problems.stored(), waiting.stored()]) {
             if kept.as_ref() != Some(&value) {
                 match spool.keep_meta(*key, value.clone()).await {
                     Ok(()) => *kept = Some(value),

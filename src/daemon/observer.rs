@@ -96,7 +96,7 @@ impl Observer {
                 ..sender.token
             },
             pause: pause.or(sender.pause),
-            troubles: sender.troubles,
+            degraded: sender.degraded,
             webhooks: self.webhooks.as_ref().map(ReceiverView::status),
             directory,
             lists: self.lists.borrow().values().cloned().collect(),
@@ -268,6 +268,10 @@ mod tests {
         };
         let barred = lead_fields(&fields, &token);
         assert_eq!(barred.state, "off");
-        assert!(barred.why.is_some_and(|why| why.contains("LEAD:SAVE")));
+        assert!(
+            barred
+                .reason
+                .is_some_and(|reason| reason.contains("LEAD:SAVE"))
+        );
     }
 }

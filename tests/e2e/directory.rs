@@ -132,7 +132,7 @@ async fn calls_of_unknown_customers_leave_for_the_leads_that_are_made_for_them()
     assert_eq!(status.books.parked, 3);
     let directory = status.directory.expect("a directory");
     assert_eq!(
-        (directory.backfill.as_deref(), directory.why),
+        (directory.backfill.as_deref(), directory.reason),
         (Some("waiting"), None)
     );
 

@@ -11,8 +11,8 @@ use callbridge_sandbox::faults;
 
 /// What `status` says of this kind.
 fn said(status: &Status, kind: FindingKind) -> Vec<&str> {
-    let todo = status.todo.iter().filter(|it| it.kind == kind);
-    todo.map(|it| it.what.as_str()).collect()
+    let problem = status.problems.iter().filter(|it| it.kind == kind);
+    problem.map(|it| it.message.as_str()).collect()
 }
 
 fn compared(status: &Status) -> u64 {

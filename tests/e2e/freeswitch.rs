@@ -321,7 +321,7 @@ async fn a_wrong_password_is_named_in_the_status_with_its_cure() {
     let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
     let mut program = scene.place.run(&scene.crm.url(), &flags);
     let named = |it: &callbridge_model::Status| {
-        let why = it.sources[0].why.as_deref();
+        let why = it.sources[0].reason.as_deref();
         why.is_some_and(|why| why.contains("refused the password; give the one of event_socket"))
     };
     program.until("the refusal", named).await;

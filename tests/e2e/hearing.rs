@@ -5,7 +5,7 @@ use crate::operations::metrics;
 use crate::pbx::{self, FakePbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, TRUNKS};
-use callbridge_model::status::{FindingKind, Lacking, OverallState, SourceState, Status};
+use callbridge_model::status::{FindingKind, OverallState, RightKind, SourceState, Status};
 use callbridge_sandbox::Server;
 
 struct Stage {
@@ -54,14 +54,14 @@ impl Stage {
 }
 
 fn kinds(status: &Status) -> Vec<FindingKind> {
-    status.todo.iter().map(|todo| todo.kind).collect()
+    status.problems.iter().map(|problem| problem.kind).collect()
 }
 
-fn lacks(status: &Status) -> Vec<Lacking> {
+fn missing_rights(status: &Status) -> Vec<RightKind> {
     status.sources[0]
-        .lacks
+        .missing_rights
         .iter()
-        .map(|lack| lack.kind)
+        .map(|right| right.kind)
         .collect()
 }
 
@@ -73,10 +73,7 @@ async fn a_line_is_connected_until_an_event_proves_that_it_is_up() {
         .program
         .until("a line that is let in", connected)
         .await;
-    assert_eq!(
-        (status.verdict, kinds(&status)),
-        (OverallState::Well, vec![])
-    );
+    assert_eq!((status.verdict, kinds(&status)), (OverallState::Ok, vec![]));
     let exported = metrics(&stage.program).await;
     let shows = |name: &str, text: &str| {
         let mut lines = text.lines().filter(|line| line.starts_with(name));
@@ -87,7 +84,7 @@ async fn a_line_is_connected_until_an_event_proves_that_it_is_up() {
     stage.say("inbound_answered", &[]).await;
     let up = |it: &Status| it.sources[0].state == SourceState::Up;
     let status = stage.program.until("a line that is heard", up).await;
-    assert_eq!(lacks(&status), []);
+    assert_eq!(missing_rights(&status), []);
     let exported = metrics(&stage.program).await;
     assert!(shows("callbridge_source_heard{", &exported).ends_with(" 1"));
     stage.program.terminate().await;
@@ -101,26 +98,23 @@ async fn an_account_without_rights_is_logged_once_and_waits_for_a_person() {
                 Event: CoreShowChannelsComplete\nActionID: {id}\n\n";
     pbx.answers("CoreShowChannels", &[list]);
     let mut stage = Stage::start(pbx).await;
-    let lacking = |it: &Status| lacks(it) == [Lacking::System];
-    let status = stage.program.until("nothing heard", lacking).await;
+    let kind = |it: &Status| missing_rights(it) == [RightKind::System];
+    let status = stage.program.until("nothing heard", kind).await;
     // As `check` says it: calls may be heard all the same.
-    assert_eq!(
-        (status.verdict, kinds(&status)),
-        (OverallState::Well, vec![])
-    );
-    let said = &status.sources[0].lacks[0].what;
+    assert_eq!((status.verdict, kinds(&status)), (OverallState::Ok, vec![]));
+    let said = &status.sources[0].missing_rights[0].message;
     assert!(said.contains("read = call,cdr,system"), "{said}");
     // The next login is refused the list.
     let denied = "Response: Error\nActionID: {id}\nMessage: Permission denied\n\n";
     stage.pbx.answers("CoreShowChannels", &[denied]);
     stage.pbx.cut().await;
     stage.pbx.logged_in(2).await;
-    let lacking = |it: &Status| lacks(it) == [Lacking::List];
-    let status = stage.program.until("no list", lacking).await;
+    let kind = |it: &Status| missing_rights(it) == [RightKind::List];
+    let status = stage.program.until("no list", kind).await;
     assert!(
         kinds(&status).contains(&FindingKind::Rights),
         "{:?}",
-        status.todo
+        status.problems
     );
     stage.program.terminate().await;
     let log = stage.place.logs();
@@ -145,18 +139,20 @@ async fn events_without_times_and_without_the_variable_of_the_leads_are_named() 
     for name in names {
         stage.say(name, &["Timestamp:", "ChanVariable:"]).await;
     }
-    let lacking = |it: &Status| lacks(it) == [Lacking::Variables, Lacking::Times];
-    let status = stage.program.until("both named", lacking).await;
+    let kind = |it: &Status| missing_rights(it) == [RightKind::Variables, RightKind::Times];
+    let status = stage.program.until("both named", kind).await;
     let rights = status
-        .todo
+        .problems
         .iter()
-        .find(|todo| todo.kind == FindingKind::Rights);
-    assert!(rights.is_some_and(|it| it.what.contains("LEAD_ID") && !it.what.contains("time")));
+        .find(|problem| problem.kind == FindingKind::Rights);
+    assert!(
+        rights.is_some_and(|it| it.message.contains("LEAD_ID") && !it.message.contains("time"))
+    );
     assert_eq!(stage.logged("channelvars"), 1);
     assert_eq!(stage.logged("timestampevents"), 1);
     // `manager reload` mends the one while the line is up.
     stage.say("inbound_answered", &["Timestamp:"]).await;
-    let mended = |it: &Status| lacks(it) == [Lacking::Times];
+    let mended = |it: &Status| missing_rights(it) == [RightKind::Times];
     stage.program.until("the variable is shown", mended).await;
     stage.program.terminate().await;
 }

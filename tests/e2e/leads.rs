@@ -179,7 +179,11 @@ async fn a_value_that_the_crm_refuses_is_said_with_its_item_until_its_field_take
     let flag = "--lead-field=last_call=15,direction=11";
     let mut program = start(&place, &crm, &[flag]).await;
     let item = r#"the CRM did not take {"id":15,"value":"2026-"#;
-    let named = |it: &Status| it.todo.iter().any(|todo| todo.what.contains(item));
+    let named = |it: &Status| {
+        it.problems
+            .iter()
+            .any(|problem| problem.message.contains(item))
+    };
     let status = program.until("the item is said", named).await;
     let fields = status.lead_fields.expect("fields").fields;
     let ok: Vec<_> = fields.iter().map(|field| (field.id, field.ok)).collect();
@@ -278,7 +282,11 @@ async fn an_unknown_employee_is_dropped_and_the_call_journaled() {
     assert_eq!(employees, [None, None]);
     // Neither is a letter, so it is `status` that names the employee from then on.
     let words = "the CRM does not know employee 501 (extension 101), ";
-    let named = |it: &Status| it.todo.iter().any(|todo| todo.what.starts_with(words));
+    let named = |it: &Status| {
+        it.problems
+            .iter()
+            .any(|problem| problem.message.starts_with(words))
+    };
     program.until("the employee is named", named).await;
     program.terminate().await;
     let status = place.lines(&["status", "--json"]).await.remove(0);
@@ -297,7 +305,7 @@ async fn without_the_grant_nothing_is_looked_up_or_shown() {
         fields.is_some_and(|fields| fields.state == "off")
     };
     let status = program.until("fields are off", off).await;
-    let why = status.lead_fields.and_then(|fields| fields.why);
+    let why = status.lead_fields.and_then(|fields| fields.reason);
     assert!(why.is_some_and(|why| why.contains(SAVE)));
     program.terminate().await;
     no_breach(&crm);

@@ -129,7 +129,7 @@ async fn of_a_flood_of_one_kind_ten_lines_a_second_are_said_and_the_others_count
 
 /// Waits until the source is said to be of another format, in `status` and in the log.
 async fn named(program: &mut Program, place: &Place, looks: &str) {
-    let says = |it: &Status| (it.sources[0].why.as_ref()).is_some_and(|why| why.contains(looks));
+    let says = |it: &Status| (it.sources[0].reason.as_ref()).is_some_and(|why| why.contains(looks));
     program.until("the format is named", says).await;
     let told = "the source is written in another format than said";
     let log = place.logs();

@@ -1,4 +1,4 @@
-//! Is a command told once when a trouble begins and once when it ends, over restarts? Do the
+//! Is a command told once when a problem begins and once when it ends, over restarts? Do the
 //! examples of deploy/notify tell a chat and a mailbox?
 
 use crate::crm::{self, RATE_FLAG};
@@ -44,11 +44,11 @@ async fn a_command_is_told_once_when_a_trouble_begins_and_once_when_it_ends() {
         (&first[0]["kind"], &first[0]["state"]),
         (&"no_lead".into(), &"begins".into())
     );
-    assert_eq!(first[0]["what"], "1 call waits for a lead");
-    let todo = first[0]["todo"].as_str().expect("a command");
+    assert_eq!(first[0]["message"], "1 call waits for a lead");
+    let command = first[0]["command"].as_str().expect("a command");
     assert!(
-        todo.starts_with("callbridge lead missing --state"),
-        "{todo}"
+        command.starts_with("callbridge lead missing --state"),
+        "{command}"
     );
     assert!(
         first[0]["since"]
@@ -63,7 +63,7 @@ async fn a_command_is_told_once_when_a_trouble_begins_and_once_when_it_ends() {
     );
     program.terminate().await;
 
-    // The same trouble, and then none any more.
+    // The same problem, and then none any more.
     let mut program = place.run(&crm.url(), &flags);
     let parked = |it: &Status| it.books.parked == 1;
     program.until("the call that waits", parked).await;
@@ -127,12 +127,12 @@ async fn a_mail_holds_all_that_is_told_at_one_moment() {
         double.address
     );
     let curl = place.write("mail", &curl);
-    let line = |state: Turn, what: &str| Notification {
+    let line = |state: Turn, message: &str| Notification {
         kind: FindingKind::SourceDown.word(),
         state,
         since: 1,
-        what: what.to_owned(),
-        todo: "callbridge check".to_owned(),
+        message: message.to_owned(),
+        command: "callbridge check".to_owned(),
     };
     let told = [
         line(Turn::Begins, "source hq/ami is down: «отказ»"),
@@ -147,7 +147,7 @@ async fn a_mail_holds_all_that_is_told_at_one_moment() {
         "{mail}"
     );
     let body =
-        "\n\nsource hq/ami is down: «отказ»\n  to do: callbridge check\n\nOver: 2 dead letters\n";
+        "\n\nsource hq/ami is down: «отказ»\n  fix: callbridge check\n\nOver: 2 dead letters\n";
     assert!(mail.contains(body), "{mail}");
     // What is missing is said by the script's last line.
     let nowhere = format!("{} /no/such/file", script("mail"));
@@ -156,13 +156,13 @@ async fn a_mail_holds_all_that_is_told_at_one_moment() {
     assert!(words.ends_with(": /no/such/file cannot be read"), "{words}");
 }
 
-fn trouble(what: String) -> Notification {
+fn problem(message: String) -> Notification {
     Notification {
         kind: FindingKind::SourceDown.word(),
         state: Turn::Begins,
         since: 1,
-        what,
-        todo: "callbridge check".to_owned(),
+        message,
+        command: "callbridge check".to_owned(),
     }
 }
 
@@ -184,7 +184,7 @@ async fn chat_text_is_cut_by_utf16_units() {
         );
         let curl = place.write("telegram", &curl);
         let command = format!("{} '{curl}'", script("telegram"));
-        let sent = notify::run(&command, &[trouble(what)], WITHIN).await;
+        let sent = notify::run(&command, &[problem(what)], WITHIN).await;
         assert_eq!(sent, Ok(()));
         let asked = double.next().await;
         assert!(
@@ -217,7 +217,7 @@ async fn failure_of_curl_shows_no_line_of_its_file() {
     ] {
         let curl = place.write(name, lines);
         let command = format!("{} '{curl}'", script(name));
-        let failed = notify::run(&command, &[trouble("a".to_owned())], WITHIN).await;
+        let failed = notify::run(&command, &[problem("a".to_owned())], WITHIN).await;
         let error = failed.expect_err("no server");
         assert!(!error.contains("TOKEN"), "{lines}: {error}");
         assert!(
@@ -244,11 +244,11 @@ async fn failed_command_is_retried_shown_and_recovers() {
     );
     let mut program = place.run(&crm.url(), &[&source, TRUNK, RATE_FLAG, &command]);
     let problem = |status: &Status| {
-        let todo = status
-            .todo
+        let found = status
+            .problems
             .iter()
-            .find(|todo| todo.kind == FindingKind::Notify);
-        todo.map(|todo| todo.what.clone())
+            .find(|problem| problem.kind == FindingKind::Notify);
+        found.map(|problem| problem.message.clone())
     };
     let status = program
         .until("the problem", |status| problem(status).is_some())

@@ -6,7 +6,7 @@ use crate::pbx::{self, FakePbx, Release};
 use crate::program::Place;
 use crate::recordings::{self, Recording};
 use callbridge_model::Status;
-use callbridge_model::status::{Lacking, OverallState, SourceState};
+use callbridge_model::status::{OverallState, RightKind, SourceState};
 use futures_util::future::join_all;
 
 const TRUNKS: [&str; 2] = [
@@ -98,11 +98,13 @@ async fn a_filter_that_lets_nothing_through_is_found_named_and_done_without_on_a
     let filters = asked(&pbx, "Action: Filter");
     assert!(filters > 30, "the first login asked for filters");
     let named = |it: &Status| {
-        let lacks = &it.sources[0].lacks;
-        lacks.iter().any(|lack| lack.kind == Lacking::Filter)
+        let missing_rights = &it.sources[0].missing_rights;
+        missing_rights
+            .iter()
+            .any(|right| right.kind == RightKind::Filter)
     };
     let status = program.until("the filter named", named).await;
-    assert_eq!(status.verdict, OverallState::Well, "it is mended by itself");
+    assert_eq!(status.verdict, OverallState::Ok, "it is mended by itself");
     // Without a filter an event of its own comes back, though nobody calls.
     let up = |it: &Status| it.sources[0].state == SourceState::Up && named(it);
     program.until("a line that is up", up).await;

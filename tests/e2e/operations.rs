@@ -155,9 +155,9 @@ async fn it_is_ready_once_each_source_was_up_and_stays_so_while_paused() {
     let addr = address(&program).await;
     let down = program.until("a refused login", |it| {
         it.sources[0]
-            .why
+            .reason
             .as_ref()
-            .is_some_and(|why| why.contains("refused the login"))
+            .is_some_and(|reason| reason.contains("refused the login"))
     });
     down.await;
     let (status, words) = get(addr, "/readyz").await;
@@ -199,10 +199,10 @@ fn assert_status_shape(status: &Value) {
     );
     has(
         status,
-        &["verdict", "todo", "version", "lastCallAt", "gaps"],
+        &["verdict", "problems", "version", "lastCallAt", "gaps"],
     );
-    for each in status["todo"].as_array().expect("a list") {
-        has(each, &["kind", "what", "command"]);
+    for each in status["problems"].as_array().expect("a list") {
+        has(each, &["kind", "message", "command"]);
     }
     let books = "finished ready sending submitted journaled dead parked discarded internal \
                  skipped unreadable";
@@ -253,7 +253,7 @@ async fn status_has_its_shape_with_a_daemon_and_without_and_is_69_without_a_stat
         (&"done".into(), &"pbx1".into())
     );
     assert_eq!(running["token"]["company"], "Sandbox company");
-    assert_eq!(running["verdict"], "well", "{running}");
+    assert_eq!(running["verdict"], "ok", "{running}");
     let text = place.command(&["status", "--exit-code"]).await;
     assert_eq!(text.status.code(), Some(0));
     let text = String::from_utf8(text.stdout).expect("UTF-8");
@@ -267,7 +267,7 @@ async fn status_has_its_shape_with_a_daemon_and_without_and_is_69_without_a_stat
     assert_status_shape(&alone);
     assert_eq!(alone["books"], running["books"]);
     assert_eq!(
-        (&alone["verdict"], &alone["todo"][0]["kind"]),
+        (&alone["verdict"], &alone["problems"][0]["kind"]),
         (&"down".into(), &"no_daemon".into())
     );
     assert_eq!(alone["lastCallAt"], running["lastCallAt"]);

@@ -85,9 +85,9 @@ async fn parked_calls_leave_when_the_list_learns_their_number() {
 }
 
 /// What of this kind waits for a person.
-fn todo(status: &callbridge_model::Status, kind: FindingKind) -> Option<String> {
-    let found = status.todo.iter().find(|todo| todo.kind == kind);
-    found.map(|todo| todo.what.clone())
+fn problem(status: &callbridge_model::Status, kind: FindingKind) -> Option<String> {
+    let found = status.problems.iter().find(|problem| problem.kind == kind);
+    found.map(|problem| problem.message.clone())
 }
 
 #[tokio::test]
@@ -99,14 +99,14 @@ async fn of_a_list_with_a_bad_row_all_others_are_in_force_and_the_bad_one_is_nam
     place.append("recorded", b"");
     let mut program = place.run(&crm.url(), &flags);
     let status = program.until("it runs", |_| true).await;
-    assert_eq!(todo(&status, FindingKind::Lists), None);
+    assert_eq!(problem(&status, FindingKind::Lists), None);
     place.write(
         "leads.csv",
         "phone,leadId\n998901110001,4001\n+998 90 111 00 03 / +998901110004,4003\n",
     );
-    let named = |it: &callbridge_model::Status| todo(it, FindingKind::Lists).is_some();
+    let named = |it: &callbridge_model::Status| problem(it, FindingKind::Lists).is_some();
     let status = program.until("the bad row is named", named).await;
-    let what = todo(&status, FindingKind::Lists).expect("named");
+    let what = problem(&status, FindingKind::Lists).expect("named");
     assert!(
         what.contains("1 row of the list") && what.contains("line 3: `+998 90 111 00 03"),
         "{what}"
@@ -122,13 +122,13 @@ async fn of_a_list_with_a_bad_row_all_others_are_in_force_and_the_bad_one_is_nam
     // A file that gives nothing leaves the good rows where they are, and is named.
     std::fs::remove_file(place.path("leads.csv")).expect("removed");
     let gone = |it: &callbridge_model::Status| {
-        todo(it, FindingKind::Lists).is_some_and(|what| what.contains("stays in force (1 row)"))
+        problem(it, FindingKind::Lists).is_some_and(|what| what.contains("stays in force (1 row)"))
     };
     program.until("the missing file is named", gone).await;
     let told = place.lines(&["lead", "check", "--json", "901110001"]).await;
     assert_eq!(told[0]["leadId"], 4001);
     place.write("leads.csv", "phone,leadId\n998901110001,4001\n");
-    let mended = |it: &callbridge_model::Status| todo(it, FindingKind::Lists).is_none();
+    let mended = |it: &callbridge_model::Status| problem(it, FindingKind::Lists).is_none();
     program.until("no problem found", mended).await;
     program.terminate().await;
     judge(&crm, &place, &[call]).await;
@@ -193,10 +193,10 @@ async fn an_employee_at_what_no_extension_is_is_named_with_what_may_be_meant() {
     let mut program = place.run(&crm.url(), &flags);
     let named = |it: &callbridge_model::Status| {
         let unlisted = it.employees.iter().flat_map(|it| &it.unlisted);
-        unlisted.count() == 1 && todo(it, FindingKind::Employees).is_some()
+        unlisted.count() == 1 && problem(it, FindingKind::Employees).is_some()
     };
     let status = program.until("the employee is named", named).await;
-    let what = todo(&status, FindingKind::Employees).expect("named");
+    let what = problem(&status, FindingKind::Employees).expect("named");
     assert!(
         what.contains("extension 1O1") && what.contains("did you mean 101?"),
         "{what}"

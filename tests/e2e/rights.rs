@@ -87,10 +87,10 @@ async fn without_the_right_to_poll_calls_are_confirmed_by_pages_and_it_is_said()
         .until("one alone", |it| it.books.journaled == 4)
         .await;
     assert_eq!(status.pause, None);
-    let polls = status.troubles.iter().find(|it| it.part == "polls");
+    let polls = status.degraded.iter().find(|it| it.part == "polls");
     let polls = polls.expect("it is said");
-    assert!(polls.why.starts_with("403"), "{}", polls.why);
-    assert!(polls.instead.starts_with("pages of the CRM's journal"));
+    assert!(polls.reason.starts_with("403"), "{}", polls.reason);
+    assert!(polls.fallback.starts_with("pages of the CRM's journal"));
     program.terminate().await;
     let asked = crm.admin(|core, _| core.counts().get(&(Endpoint::Request, 403)).copied());
     assert_eq!(asked, Some(1), "once in an hour");
@@ -107,9 +107,9 @@ async fn with_no_way_left_calls_go_out_it_is_said_and_they_are_confirmed_once_th
     place.append("recorded", &calls[0].ami);
     let mut program = start(&place, &crm, &[]);
     let said = |it: &Status| {
-        let polls = it.troubles.iter().find(|it| it.part == "polls");
+        let polls = it.degraded.iter().find(|it| it.part == "polls");
         polls.is_some_and(|it| {
-            it.instead
+            it.fallback
                 .contains("nothing shows whether they are journaled")
         })
     };

@@ -189,7 +189,7 @@ async fn no_secret_is_in_logs_at_trace_status_metrics_state_or_the_command_line(
         };
         let tried = [wrong, wrong_queue]
             .iter()
-            .all(|source| source.why.is_some());
+            .all(|source| source.reason.is_some());
         tried && ami.read > 0 && queue.read > 0 && it.books.parked == 2
     };
     let status = program.until("every line tried", ways).await;

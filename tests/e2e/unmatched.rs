@@ -26,13 +26,13 @@ async fn a_misspelt_trunk_is_counted_warned_of_once_shown_and_forgotten_when_it_
     let three = |it: &Status| it.books.internal == 3;
     let status = program.until("three calls, all internal", three).await;
     assert_eq!(prefixes(&status), [("PJSIP/city", 2)]);
-    let kinds: Vec<FindingKind> = status.todo.iter().map(|todo| todo.kind).collect();
+    let kinds: Vec<FindingKind> = status.problems.iter().map(|problem| problem.kind).collect();
     assert_eq!(
         (status.verdict, &*kinds),
         (OverallState::Attention, &[FindingKind::NoTrunk][..])
     );
     assert!(
-        status.todo[0].what.contains("PJSIP/city (2 calls)"),
+        status.problems[0].message.contains("PJSIP/city (2 calls)"),
         "{status:?}"
     );
     let exported = metrics(&program).await;
@@ -52,7 +52,7 @@ async fn a_misspelt_trunk_is_counted_warned_of_once_shown_and_forgotten_when_it_
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
     let forgotten = |it: &Status| it.unmatched.is_empty();
     let status = program.until("the right trunk", forgotten).await;
-    assert_eq!(status.verdict, OverallState::Well, "{:?}", status.todo);
+    assert_eq!(status.verdict, OverallState::Ok, "{:?}", status.problems);
     program.terminate().await;
 }
 

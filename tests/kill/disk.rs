@@ -70,7 +70,7 @@ async fn fills_under_load() {
     broker.publish(queue, after).await;
     let status = program.until("a disk that stays full", is_full).await;
     assert!(status.books.balance(), "{:?}", status.books);
-    let said = (status.sources[0].state, status.sources[0].why.as_deref());
+    let said = (status.sources[0].state, status.sources[0].reason.as_deref());
     let no_room = "paused: there is no room to keep what would be read";
     assert_eq!(said, (SourceState::Down, Some(no_room)));
     let kept = broker.depth(queue).await;

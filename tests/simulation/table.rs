@@ -249,8 +249,8 @@ fn part_fails(seed: u64, rule: &str) -> (World, u64, u64) {
 }
 
 fn told(world: &World) -> Vec<(String, String)> {
-    let troubles = world.status().troubles.into_iter();
-    troubles.map(|it| (it.part, it.instead)).collect()
+    let degraded = world.status().degraded.into_iter();
+    degraded.map(|it| (it.part, it.fallback)).collect()
 }
 
 #[test]

@@ -132,7 +132,7 @@ impl Outbox for Queue {
     fn show(&self, error: Option<&Error>) {
         let problem = error.map(|error| OutboxProblem {
             reason: error.reason(),
-            why: error.to_string(),
+            message: error.to_string(),
         });
         self.problem.send_if_modified(|shown| {
             let is_new = *shown != problem;

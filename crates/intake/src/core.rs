@@ -2,14 +2,14 @@
 
 use crate::{
     IntakeSource, Memory, Pbx, Settings, SourceSettings, catch_up::Second, gap_log::GapLog,
-    pbx::pbx_of, proof::words, read_again, under_way::Branch, unmatched, unmatched::UnmatchedLog,
-    whole_calls::WholeCalls,
+    pbx::pbx_of, proof::describe, read_again, under_way::Branch, unmatched,
+    unmatched::UnmatchedLog, whole_calls::WholeCalls,
 };
 use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_call::{ClockDifference, EventTime, Patience, PbxEvent, Timing, trunk::Conflict};
 use callbridge_formats::{Decoded, Format, Likeness, Unreadable};
 use callbridge_mapping::{People, journal};
-use callbridge_model::status::{self, Lacking, SourceState};
+use callbridge_model::status::{self, RightKind, SourceState};
 use callbridge_source::{CountsNow, FilePosition, Frame, FrameVerdict, Outage, SourceId};
 use callbridge_spool::{Finished, Known, Op};
 use std::{collections::BTreeMap, time::Duration};
@@ -186,11 +186,11 @@ impl Intake {
             source.status.connected_since = Some(since.floor_seconds().get());
             // Nothing is proved of the line yet.
             (source.proof.received, source.proof.timed) = (false, false);
-            source.proof.lacks.clear();
+            source.proof.missing_rights.clear();
             source.proof.checked = 0;
         }
         source.connection += 1;
-        (source.status.why, source.status.down_since) = (None, None);
+        (source.status.reason, source.status.down_since) = (None, None);
         source.up_since_frame = true;
         source.report.up();
         self.receives(at, Some(now));
@@ -204,7 +204,7 @@ impl Intake {
         for (status, source) in all.iter_mut().zip(&self.sources) {
             if is_queue(source) && status.state.is_up() {
                 status.state = SourceState::Down;
-                status.why = Some(callbridge_source::Error::Paused.to_string());
+                status.reason = Some(callbridge_source::Error::Paused.to_string());
             }
         }
         all
@@ -217,7 +217,7 @@ impl Intake {
         source.status.state = SourceState::Down;
         source.is_absent = outage.is_absent;
         source.report.down(outage.why.clone(), outage.is_ours);
-        source.status.why = Some(outage.why);
+        source.status.reason = Some(outage.why);
         let since = outage.since.by_clock(self.wall_ahead);
         let since = since.floor_seconds().get();
         source.status.down_since.get_or_insert(since);
@@ -250,13 +250,13 @@ impl Intake {
     }
 
     /// The line of a source has found out what its account lacks.
-    pub fn lacks(&mut self, id: SourceId, lack: MissingRight) {
+    pub fn report_missing_right(&mut self, id: SourceId, right: MissingRight) {
         let source = &mut self.sources[usize::from(id.0)];
-        let (lacking, what) = words(lack);
-        source.proof.lacks(lacking, what);
+        let (kind, message) = describe(right);
+        source.proof.report_missing(kind, message);
         // An event of our own came, and those of calls do not.
         let state = &mut source.status.state;
-        if lacking == Lacking::Calls && *state == SourceState::Up {
+        if kind == RightKind::Calls && *state == SourceState::Up {
             *state = SourceState::Connected;
         }
     }

@@ -106,7 +106,7 @@ fn a_switch_where_nobody_calls_is_not_taken_for_another_format() {
     }
     assert!(intake.otherwise.is_empty());
     let status = &intake.statuses()[0];
-    assert_eq!((status.unreadable, &status.why), (0, &None));
+    assert_eq!((status.unreadable, &status.reason), (0, &None));
     assert!(status.state.is_up());
 }
 

@@ -6,7 +6,7 @@ use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_call::{Kind, Mark, Origin, PbxEvent};
 use callbridge_formats::Format;
 use callbridge_mapping::{LeadRule, Trunks};
-use callbridge_model::status::{self, Lacking, SourceState};
+use callbridge_model::status::{self, RightKind, SourceState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Channels show a variable in each of their events; after so many without it they do not.
@@ -26,9 +26,9 @@ pub(super) struct Proof {
     /// Variables that leads come from, and that no channel has shown.
     unseen: BTreeSet<String>,
     pub(super) checked: u32,
-    pub(super) lacks: BTreeMap<Lacking, String>,
+    pub(super) missing_rights: BTreeMap<RightKind, String>,
     /// Told in the log by this process.
-    logged: BTreeSet<Lacking>,
+    logged: BTreeSet<RightKind>,
     pub(super) unreported: Vec<String>,
 }
 
@@ -43,23 +43,23 @@ impl Proof {
         }
     }
 
-    pub(super) fn lacks(&mut self, lacking: Lacking, what: impl Into<String>) {
-        let what = what.into();
-        if self.logged.insert(lacking) {
-            self.unreported.push(what.clone());
+    pub(super) fn report_missing(&mut self, kind: RightKind, message: impl Into<String>) {
+        let message = message.into();
+        if self.logged.insert(kind) {
+            self.unreported.push(message.clone());
         }
-        self.lacks.insert(lacking, what);
+        self.missing_rights.insert(kind, message);
     }
 
-    /// Lists what the account lacks, for `status`.
+    /// Returns the missing rights as `status` shows them.
     pub(super) fn shown(&self) -> Vec<status::MissingRight> {
-        let shown = |(kind, what)| status::MissingRight { kind, what };
-        self.lacks.clone().into_iter().map(shown).collect()
+        let shown = |(kind, message)| status::MissingRight { kind, message };
+        self.missing_rights.clone().into_iter().map(shown).collect()
     }
 
     /// Returns `true` when the account is known to receive no events of calls.
     pub(super) fn is_deaf(&self) -> bool {
-        self.lacks.contains_key(&Lacking::Calls)
+        self.missing_rights.contains_key(&RightKind::Calls)
     }
 
     /// Takes an event as proof that the source receives. A record of a call proves nothing of the
@@ -77,7 +77,7 @@ impl Proof {
             PbxEvent::Cdr(_) if !channels => None,
             // Whoever may not read `system` receives nothing of that.
             PbxEvent::Mark(Mark::FullyBooted { .. }) => {
-                self.lacks.remove(&Lacking::System);
+                self.missing_rights.remove(&RightKind::System);
                 return;
             }
             PbxEvent::Channel(_) | PbxEvent::Cdr(_) | PbxEvent::Mark(_) => return,
@@ -90,8 +90,8 @@ impl Proof {
         if let Some(event) = plain.filter(|_| channels && !settings.file) {
             let first = !std::mem::replace(&mut self.timed, true);
             match event.at {
-                Some(_) => drop(self.lacks.remove(&Lacking::Times)),
-                None if first => self.lacks(Lacking::Times, TIMES),
+                Some(_) => drop(self.missing_rights.remove(&RightKind::Times)),
+                None if first => self.report_missing(RightKind::Times, TIMES),
                 None => {}
             }
         }
@@ -100,8 +100,8 @@ impl Proof {
         }
         self.received = true;
         // Whoever receives calls needs no event of its own.
-        self.lacks.remove(&Lacking::Calls);
-        self.lacks.remove(&Lacking::Echo);
+        self.missing_rights.remove(&RightKind::Calls);
+        self.missing_rights.remove(&RightKind::Echo);
         if *state == SourceState::Connected {
             *state = SourceState::Up;
         }
@@ -119,11 +119,11 @@ impl Proof {
         self.unseen.retain(|name| !shows(name));
         self.checked = self.checked.saturating_add(1);
         if self.unseen.is_empty() {
-            self.lacks.remove(&Lacking::Variables);
+            self.missing_rights.remove(&RightKind::Variables);
         } else if self.checked == EVENTS_CHECKED {
             let names = Vec::from_iter(self.unseen.iter().map(String::as_str)).join(", ");
-            self.lacks(
-                Lacking::Variables,
+            self.report_missing(
+                RightKind::Variables,
                 format!(
                     "channels do not show {names}, which leads are taken from: add it to \
                      channelvars in manager.conf, then `manager reload`"
@@ -137,41 +137,41 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|it| it == part)
 }
 
-/// The words for what a line has found out.
-pub(super) fn words(lack: MissingRight) -> (Lacking, String) {
+/// Returns the kind of a missing right, and a text with its fix.
+pub(super) fn describe(right: MissingRight) -> (RightKind, String) {
     const READ: &str = "set read = call,cdr,system,agent,user for it in manager.conf, `manager \
                         reload`, and restart callbridge";
-    match lack {
+    match right {
         MissingRight::Calls(born) => {
             let born = match born {
                 1 => "a channel was created".to_owned(),
                 born => format!("{born} channels were created"),
             };
-            let what = format!("the account receives no events of calls, though {born}; {READ}");
-            (Lacking::Calls, what)
+            let message = format!("the account receives no events of calls, though {born}; {READ}");
+            (RightKind::Calls, message)
         }
         MissingRight::System => {
-            let what = format!(
+            let message = format!(
                 "no FullyBooted came after the login: the PBX is still starting, or the account \
                  does not receive its start and stop; if so, {READ}"
             );
-            (Lacking::System, what)
+            (RightKind::System, message)
         }
         MissingRight::Filter => (
-            Lacking::Filter,
+            RightKind::Filter,
             "no event came through the filter that the PBX took, so it was logged in anew without \
              one: it is asked for all events of the classes call, cdr, system, agent and user"
                 .to_owned(),
         ),
         MissingRight::Echo => (
-            Lacking::Echo,
+            RightKind::Echo,
             "an event of its own was sent and did not come back: add user to its read in \
              manager.conf, or the account's eventfilter lets nothing through (Asterisk 10 to 12 \
              read `(A|B)` in it as text: give a line for each event)"
                 .to_owned(),
         ),
         MissingRight::List => (
-            Lacking::List,
+            RightKind::List,
             "the account may not ask which channels live (CoreShowChannels); set write = \
              reporting,user for it in manager.conf, `manager reload`, and restart callbridge"
                 .to_owned(),

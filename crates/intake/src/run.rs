@@ -166,7 +166,7 @@ impl Shell {
                 });
             }
             Item::Down(outage) => self.intake.down(source, outage),
-            Item::MissingRight(lack) => self.intake.lacks(source, lack),
+            Item::MissingRight(right) => self.intake.report_missing_right(source, right),
             Item::Pong {
                 at,
                 asked,

@@ -161,8 +161,8 @@ impl IntakeSource {
     /// Status with the faults found so far.
     pub(super) fn shown(&self) -> status::SourceStatus {
         let mut shown = self.status.clone();
-        shown.why = shown.why.or_else(|| self.other_format.clone());
-        shown.lacks = self.proof.shown();
+        shown.reason = shown.reason.or_else(|| self.other_format.clone());
+        shown.missing_rights = self.proof.shown();
         shown
     }
 

@@ -66,7 +66,7 @@ fn while_nothing_can_be_stored_a_queue_is_down_and_a_line_that_goes_on_is_up() {
     let mut intake = Intake::new(settings(), sources, Memory::default()).expect("an intake");
     intake.up(SourceId(0), now(""));
     intake.up(SourceId(1), now(""));
-    let states = |all: Vec<status::SourceStatus>| all.into_iter().map(|it| (it.state, it.why));
+    let states = |all: Vec<status::SourceStatus>| all.into_iter().map(|it| (it.state, it.reason));
     let up = || (status::SourceState::Connected, None);
     assert!(states(intake.statuses()).eq([up(), up()]));
     let why = "paused: there is no room to keep what would be read".to_owned();
@@ -509,9 +509,9 @@ fn a_silent_line_is_up_by_an_event_of_its_own_until_a_birth_is_not_heard() {
     assert_eq!(state(&intake), status::SourceState::Connected);
     intake.events_flow(SOURCE);
     assert_eq!(state(&intake), status::SourceState::Up);
-    intake.lacks(SOURCE, MissingRight::System);
+    intake.report_missing_right(SOURCE, MissingRight::System);
     assert_eq!(state(&intake), status::SourceState::Up);
-    intake.lacks(SOURCE, MissingRight::Calls(1));
+    intake.report_missing_right(SOURCE, MissingRight::Calls(1));
     assert_eq!(state(&intake), status::SourceState::Connected);
     intake.events_flow(SOURCE);
     assert_eq!(state(&intake), status::SourceState::Connected, "it is deaf");

@@ -1,5 +1,5 @@
 //! What an operator sees: log lines, what `status` shows, health and metrics over HTTP, systemd,
-//! and a command that gets messages about troubles.
+//! and a command that gets messages about problems.
 //!
 //! | module | what lives there |
 //! |---|---|

@@ -5,7 +5,7 @@ use crate::Release;
 use crate::metric_families::{Labels, counters, gauge, gauges, labels, signed, text_of};
 use callbridge_model::Reason;
 use callbridge_model::status::{
-    LOSS_COUNTERS, PAUSES, Requests, SourceGap, SourceState, SourceStatus, Status, TROUBLES,
+    DEGRADED_PARTS, LOSS_COUNTERS, PAUSES, Requests, SourceGap, SourceState, SourceStatus, Status,
 };
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -185,8 +185,8 @@ fn budget(all: &mut Registry, seen: &Observed) {
     let paused = PAUSES.iter().map(|reason| (*reason, 0)).chain(pause);
     let paused = paused.map(|(reason, now)| (label("reason", reason), now));
     gauges(all, "paused", "1 while nothing is sent, by reason", paused);
-    let failing = TROUBLES.iter().map(|part| {
-        let fails = seen.status.troubles.iter().any(|it| it.part == *part);
+    let failing = DEGRADED_PARTS.iter().map(|part| {
+        let fails = seen.status.degraded.iter().any(|it| it.part == *part);
         (label("part", part), i64::from(fails))
     });
     let help = "1 while a part of the CRM fails and others do its work";
@@ -503,7 +503,7 @@ mod tests {
             reason: "no_grant".into(),
             fix: "grant it".into(),
         });
-        seen.status.troubles = vec![status::SenderTrouble {
+        seen.status.degraded = vec![status::DegradedPart {
             part: "polls".into(),
             ..Default::default()
         }];

@@ -23,7 +23,7 @@ pub type Answer<T> = Result<T, Refusal>;
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
     /// Returns the status as `callbridge status --json` has it, with the findings that wait for a
-    /// person (`todo`).
+    /// person (`problems`).
     async fn status(&self) -> Answer<Status>;
     /// The figures of today and of the last seven days.
     async fn today(&self) -> Answer<Figures>;

@@ -7,7 +7,7 @@ use callbridge_admin::PageRole;
 use callbridge_call::Direction;
 use callbridge_leads::{directory::LeadProfile, lead_request::Finding};
 use callbridge_model::status::verdict::Detail;
-use callbridge_model::status::{SourceState, Todo};
+use callbridge_model::status::{Problem, SourceState};
 use callbridge_model::{CallRecord, LeadId, Zone, clock};
 use callbridge_spool::{Letter, Listed};
 use std::{borrow::Borrow, fmt::Display, sync::Arc};
@@ -162,9 +162,9 @@ impl PageShell {
     }
 
     /// Returns the text of a finding that waits for a person.
-    pub(crate) fn found(&self, todo: &Todo) -> LocalText {
-        let Detail { code, values } = &todo.detail;
-        self.local_text(&format!("detail.{code}"), values, &todo.what)
+    pub(crate) fn found(&self, problem: &Problem) -> LocalText {
+        let Detail { code, values } = &problem.detail;
+        self.local_text(&format!("detail.{code}"), values, &problem.message)
     }
 
     /// The row of the table with these values; in English, and without such a row, the words that

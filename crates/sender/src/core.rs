@@ -12,7 +12,7 @@ use crate::{
     Before, Confirmation, Context, Extent, Gate, InFlight, InFlightRequests, Known, KnownTokens,
     Load, Part, PauseCause, Retry, Rights, SenderStatus, Settings, Task, status,
 };
-use callbridge_model::status::{Pause, Requests, SenderTrouble};
+use callbridge_model::status::{DegradedPart, Pause, Requests};
 use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::{IfAbsent, Op, QueueQuery, Row, State, WorkQueue};
 
@@ -181,7 +181,7 @@ impl Core {
         SenderStatus {
             token: status::token(info, cause.map(|(cause, _)| cause), present),
             pause,
-            troubles: self.troubles(now),
+            degraded: self.degraded(now),
             requests: self.requests.clone(),
             backlog: status::backlog(head, pacer, confirmed_at_once, now.boot),
             expires_in_days: self.tokens.expires_in_days,
@@ -198,19 +198,19 @@ impl Core {
     }
 
     /// Describes the parts of the service that fail while the rest works.
-    fn troubles(&self, now: Now) -> Vec<SenderTrouble> {
+    fn degraded(&self, now: Now) -> Vec<DegradedPart> {
         let beside = self.gate.troubles.beside();
         let pages = self.confirmation.page_strategy().is_readable(now.wall);
         let webhooks = !self.confirmation.webhooks.left(now.wall).is_zero();
-        let barred = self.rights.trouble(pages, webhooks);
+        let barred = self.rights.degraded(pages, webhooks);
         let other_works = beside.len() == 1 && barred.is_none();
-        let troubles = beside.into_iter().map(|(part, it)| SenderTrouble {
+        let degraded = beside.into_iter().map(|(part, it)| DegradedPart {
             part: part.word().to_owned(),
-            why: it.why.clone(),
-            instead: status::instead(part, other_works).to_owned(),
+            reason: it.why.clone(),
+            fallback: status::fallback(part, other_works).to_owned(),
             since: it.began.floor_seconds().get(),
         });
-        troubles.chain(barred).collect()
+        degraded.chain(barred).collect()
     }
 
     pub(super) fn context(&self, in_flight: &InFlight) -> Context {

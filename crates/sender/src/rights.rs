@@ -6,7 +6,7 @@ use crate::PROBE;
 use callbridge_call::EventTime;
 use callbridge_crm::TokenInfo;
 use callbridge_leads::lead_request::{LeadChange, LeadOutcome};
-use callbridge_model::status::SenderTrouble;
+use callbridge_model::status::DegradedPart;
 use callbridge_model::{Grant, Now};
 use callbridge_spool::{Op, Unconfirmed};
 use std::time::Duration;
@@ -137,9 +137,9 @@ impl Rights {
 
     /// As `status` shows it: polls are refused while the rest works; `pages` where the journal can
     /// be read, `webhooks` where they come.
-    pub(super) fn trouble(&self, pages: bool, webhooks: bool) -> Option<SenderTrouble> {
+    pub(super) fn degraded(&self, pages: bool, webhooks: bool) -> Option<DegradedPart> {
         let barred = self.barred.as_ref()?;
-        let instead = match (pages, webhooks) {
+        let fallback = match (pages, webhooks) {
             (true, _) => "pages of the CRM's journal are read instead",
             (false, true) => "webhooks alone show whether calls are journaled",
             (false, false) => {
@@ -147,11 +147,11 @@ impl Rights {
                  listed as `unconfirmed`; set up webhooks, or grant PERMISSION_OPEN_API_CALL:READ"
             }
         };
-        Some(SenderTrouble {
+        Some(DegradedPart {
             part: "polls".to_owned(),
-            why: barred.why.clone(),
-            instead: format!(
-                "{instead}; grant the application the right to read the status of its requests"
+            reason: barred.why.clone(),
+            fallback: format!(
+                "{fallback}; grant the application the right to read the status of its requests"
             ),
             since: barred.since.floor_seconds().get(),
         })

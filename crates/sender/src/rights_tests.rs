@@ -172,13 +172,13 @@ fn without_the_right_to_poll_pages_confirm_calls_and_all_goes_on() {
     assert!(matches!(request, Request::Poll { .. }), "{request:?}");
     assert_eq!(outcome.verdict, "no_grant");
     assert_eq!(pause(&core, at(20)), None);
-    let troubles = core.status(at(20), &WorkQueue::default()).troubles;
-    assert_eq!(troubles.len(), 1);
+    let degraded = core.status(at(20), &WorkQueue::default()).degraded;
+    assert_eq!(degraded.len(), 1);
     assert_eq!(
-        (troubles[0].part.as_str(), troubles[0].why.as_str()),
+        (degraded[0].part.as_str(), degraded[0].reason.as_str()),
         ("polls", "403: yo'q")
     );
-    assert!(troubles[0].instead.starts_with("pages"), "{troubles:?}");
+    assert!(degraded[0].fallback.starts_with("pages"), "{degraded:?}");
     let grants = with(&["CALL:SAVE"]);
     let (request, _) = answered(&mut core, at(20), &waits(&call), grants);
     assert_eq!(request, Request::TokenInfo, "what may it do?");
@@ -247,10 +247,10 @@ fn with_no_way_left_calls_go_out_and_after_a_day_they_are_listed() {
     assert_eq!(lane(&mut core, at(22), &ready), Some(Lane::Live));
     let status = core.status(at(22), &ready);
     assert_eq!(status.pause, None);
-    let [trouble] = &status.troubles[..] else {
-        panic!("said once: {:?}", status.troubles);
+    let [part] = &status.degraded[..] else {
+        panic!("said once: {:?}", status.degraded);
     };
-    assert!(trouble.instead.contains("`unconfirmed`"), "{trouble:?}");
+    assert!(part.fallback.contains("`unconfirmed`"), "{part:?}");
     // no poll for each of them, and none sent again
     let day = at(23 * 3_600 + 11);
     let head = WorkQueue {
@@ -293,13 +293,13 @@ fn webhooks_are_a_way_as_long_as_they_come() {
         .off(at(11).wall);
     answered(&mut core, at(200), &head(at(190)), forbidden());
     assert_eq!(pause(&core, at(200)), None);
-    let troubles = core.status(at(200), &head(at(190))).troubles;
+    let degraded = core.status(at(200), &head(at(190))).degraded;
     assert!(
-        troubles[0].instead.starts_with("webhooks alone"),
-        "{troubles:?}"
+        degraded[0].fallback.starts_with("webhooks alone"),
+        "{degraded:?}"
     );
     core.next(at(800), &head(at(190)));
     assert_eq!(pause(&core, at(800)), None);
-    let troubles = core.status(at(800), &head(at(190))).troubles;
-    assert!(troubles[0].instead.contains("nothing shows"), "silent");
+    let degraded = core.status(at(800), &head(at(190))).degraded;
+    assert!(degraded[0].fallback.contains("nothing shows"), "silent");
 }

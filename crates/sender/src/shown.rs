@@ -2,7 +2,7 @@
 
 use crate::answered::Answered;
 use crate::{About, Outcome, Plan, SenderStatus, TokenPlace};
-use callbridge_model::status::{Pause, SenderTrouble};
+use callbridge_model::status::{DegradedPart, Pause};
 use callbridge_model::{Now, Reason};
 use callbridge_spool::{Step, Unconfirmed};
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(super) struct SenderView {
     /// The pause in the last log line about pauses.
     logged_pause: Option<Pause>,
     /// And what of the CRM failed beside it.
-    logged_troubles: Vec<SenderTrouble>,
+    logged_troubles: Vec<DegradedPart>,
     warned_days: Option<u32>,
 }
 
@@ -48,8 +48,8 @@ impl SenderView {
             }
         }
         self.log_pause(status.pause.as_ref(), asking);
-        log_troubles(&self.logged_troubles, &status.troubles);
-        self.logged_troubles.clone_from(&status.troubles);
+        log_troubles(&self.logged_troubles, &status.degraded);
+        self.logged_troubles.clone_from(&status.degraded);
         self.status.send_if_modified(|shown| {
             if status.token_shared && !shown.token_shared {
                 let limit = status.budget(now.boot).limit;
@@ -85,11 +85,11 @@ impl SenderView {
 }
 
 /// Logs the parts of the CRM that began to fail while the rest works, and those that fail no more.
-fn log_troubles(before: &[SenderTrouble], now: &[SenderTrouble]) {
+fn log_troubles(before: &[DegradedPart], now: &[DegradedPart]) {
     let among =
-        |all: &[SenderTrouble], it: &SenderTrouble| all.iter().any(|other| other.part == it.part);
+        |all: &[DegradedPart], it: &DegradedPart| all.iter().any(|other| other.part == it.part);
     for it in now.iter().filter(|it| !among(before, it)) {
-        warn!(part = %it.part, words = %it.why, instead = %it.instead, "a part of the CRM fails");
+        warn!(part = %it.part, reason = %it.reason, fallback = %it.fallback, "a part of the CRM fails");
     }
     for trouble in before.iter().filter(|it| !among(now, it)) {
         info!(part = %trouble.part, "no longer reported as failing");

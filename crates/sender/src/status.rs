@@ -2,7 +2,7 @@
 
 use crate::{Extent, Pacer, Part, PauseCause, StopReason};
 use callbridge_crm::{Endpoint, TokenInfo};
-use callbridge_model::status::{Backlog, BudgetStatus, Pause, Requests, SenderTrouble, Token};
+use callbridge_model::status::{Backlog, BudgetStatus, DegradedPart, Pause, Requests, Token};
 use callbridge_model::{Grant, TokenFingerprint};
 use callbridge_spool::WorkQueue;
 use std::fmt;
@@ -16,7 +16,7 @@ pub struct SenderStatus {
     /// Reason for which nothing is sent, and its fix; `None` while nothing stands in the way.
     pub pause: Option<Pause>,
     /// Parts of the service that fail while the rest works.
-    pub troubles: Vec<SenderTrouble>,
+    pub degraded: Vec<DegradedPart>,
     /// Requests so far, by endpoint and verdict.
     pub requests: Requests,
     /// Calls not yet confirmed, and how long that takes at this pace.
@@ -128,7 +128,7 @@ pub fn taken(token: &Token) -> Option<bool> {
 }
 
 /// Describes the way that replaces a failing part; empty where there is none.
-pub const fn instead(part: Part, other_works: bool) -> &'static str {
+pub const fn fallback(part: Part, other_works: bool) -> &'static str {
     match (part, other_works) {
         (Part::Polls, true) => "pages of the CRM's journal are read instead",
         (Part::Reconciliation, true) => {

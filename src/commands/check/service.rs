@@ -325,7 +325,7 @@ fn no_grant_for_leads() -> CheckFinding {
 
 /// Returns the status's findings on the journal, or where all is well the number of calls compared.
 pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
-    let found = status.todo.iter().filter_map(|todo| {
+    let found = status.problems.iter().filter_map(|todo| {
         let fix = match todo.kind {
             FindingKind::FieldNotShown => {
                 "ask the CRM's support for the name of this field, and give it as --field"
@@ -381,9 +381,9 @@ fn judge_fields(fields: &Fields, answer: &ApiResult, refused: &RefusedFields) ->
 /// Turns a running daemon's judgement of the fields into findings.
 fn fields_of_daemon(fields: &LeadFields) -> Vec<CheckFinding> {
     let mut found = Vec::new();
-    if let Some(why) = &fields.why {
+    if let Some(reason) = &fields.reason {
         let todo = "grant it to the application in the CRM, or leave --lead-field out";
-        found.push(advice("lead-field", format!("off: {why}"), todo));
+        found.push(advice("lead-field", format!("off: {reason}"), todo));
     }
     let each = fields.fields.iter().map(|field| {
         let flag = format!("lead-field {}={}", field.name, field.id);

@@ -30,7 +30,7 @@ pub(crate) async fn run(
     match mode {
         StatusMode::Once => once(at).await.map(|_| ()),
         StatusMode::ExitCode => match once(at).await? {
-            OverallState::Well => Ok(()),
+            OverallState::Ok => Ok(()),
             OverallState::Attention => Err(Failure::silent(Code::Failed)),
             OverallState::Down => Err(Failure::silent(Code::Down)),
         },

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`pbx`] | the PBX: lets us in, shows its endpoints; [`trunks`]: which are trunks |
 //! | [`service`] | the CRM: whether the address and the token are right |
-//! | [`notify`] | who is told of troubles: a chat, a mailbox, or nobody |
+//! | [`notify`] | who receives messages about problems: a chat, a mailbox, or nobody |
 //! | [`files`] | the files, what is there already, and the writing |
 //!
 //! [`Answers`] are of whoever sits at the terminal; without a person nothing is asked.

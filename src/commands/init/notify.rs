@@ -1,4 +1,4 @@
-//! Who is told of troubles, and of customers who wait for a call back: a chat or a mailbox.
+//! Who is told about problems, and of customers who wait for a call back: a chat or a mailbox.
 
 use super::{Answers, say};
 use crate::Result;
@@ -146,8 +146,8 @@ impl Messenger {
             kind: "trial",
             state: Turn::Begins,
             since: callbridge_model::clock::now().wall.floor_seconds().get(),
-            what: "this is a trial: callbridge's messages come here".to_owned(),
-            todo: "nothing".to_owned(),
+            message: "this is a trial: callbridge's messages come here".to_owned(),
+            command: "nothing".to_owned(),
         };
         match notify::run(&self.command(&self.path), &[trial], notify::WITHIN).await {
             Ok(()) => say("sent"),

@@ -23,9 +23,9 @@ async fn alarm_of_the_broker_is_a_problem_in_status() {
     let (status, outbox) = until("the alarm", problem).await;
     assert_eq!(outbox["name"], "dead_letters");
     assert_eq!(outbox["messages"], 20);
-    let todo = status["todo"].as_array().expect("findings").iter();
-    let what = todo.filter(|it| it["kind"] == "dead_letter_queue");
-    let what: Vec<_> = what.filter_map(|it| it["what"].as_str()).collect();
+    let problems = status["problems"].as_array().expect("findings").iter();
+    let what = problems.filter(|it| it["kind"] == "dead_letter_queue");
+    let what: Vec<_> = what.filter_map(|it| it["message"].as_str()).collect();
     assert_eq!(what.len(), 1, "{status}");
     assert!(what[0].contains("rabbitmq-diagnostics alarms"), "{what:?}");
     let begun = Instant::now();

@@ -132,7 +132,7 @@ async fn a_wrong_secret_is_said_once_tried_again_and_shown() {
         secret.display()
     ));
     let daemon = place.run(&flags).await;
-    let why = |status: &Value| status["sources"][0]["why"].as_str().map(str::to_owned);
+    let why = |status: &Value| status["sources"][0]["reason"].as_str().map(str::to_owned);
     let told = async || place.status().await.as_ref().and_then(why);
     let why = until("why it is down", told).await;
     assert!(why.contains("secret"), "{why}");
@@ -170,11 +170,11 @@ async fn a_refused_connection_and_an_unknown_host_are_said_once_and_shown() {
         let sources = status["sources"].as_array()?.clone();
         sources
             .iter()
-            .all(|source| source["why"].is_string())
+            .all(|source| source["reason"].is_string())
             .then_some(sources)
     };
     let sources = until("why both are down", told).await;
-    let why = |at: usize| sources[at]["why"].as_str().unwrap_or_default();
+    let why = |at: usize| sources[at]["reason"].as_str().unwrap_or_default();
     assert!(why(0).contains("connection refused"), "{}", why(0));
     assert!(why(1).contains("unknown host"), "{}", why(1));
     assert_eq!(times(&daemon, "the source is down"), 2, "{}", daemon.log());

@@ -212,7 +212,7 @@ async fn person_removed_from_the_file_loses_the_session() {
             let status = place.status().await?;
             let file = &status["secretFiles"][0];
             assert_eq!(file["flag"], "--page-password-file");
-            file["why"].as_str()?.contains(part).then_some(())
+            file["reason"].as_str()?.contains(part).then_some(())
         };
         until(part, is_shown).await;
     };

@@ -24,7 +24,7 @@ async fn blocked(queue: &Queue) {
     let shown = shown.expect("a problem");
     assert_eq!(shown.reason, "low on memory");
     assert!(
-        shown.why.contains("rabbitmq-diagnostics alarms"),
+        shown.message.contains("rabbitmq-diagnostics alarms"),
         "{shown:?}"
     );
 }

@@ -162,7 +162,7 @@ async fn a_queue_that_is_missing_is_no_success() {
     let refused = soon("the problem", refused).await.expect("it runs").clone();
     let refused = refused.expect("a problem");
     assert_eq!(refused.reason, "NO_ROUTE");
-    assert!(refused.why.contains(command), "{refused:?}");
+    assert!(refused.message.contains(command), "{refused:?}");
     // Told to stop it tries once more, and still keeps what nobody took.
     stop.send(()).expect("it runs");
     soon("the end", task).await.expect("no panic");
@@ -192,7 +192,7 @@ async fn a_full_queue_keeps_the_notices_in_the_outbox() {
     }
     let refused = problem.wait_for(Option::is_some);
     let refused = soon("the problem", refused).await.expect("it runs").clone();
-    assert!(refused.is_some_and(|it| it.why.contains("make room in it")));
+    assert!(refused.is_some_and(|it| it.message.contains("make room in it")));
     let draining = async {
         while seen.len() < 6 {
             seen.extend(ids(&broker.take("dead_full").await));

@@ -3,8 +3,8 @@
 //! A new finding is a [`FindingKind`] with a word of its own, a function here, and a line in
 //! `FINDERS`.
 
-use super::verdict::{counted, first_five, todo};
-use super::{FindingKind, SourceStatus, Status, Todo};
+use super::verdict::{counted, first_five};
+use super::{FindingKind, Problem, SourceStatus, Status};
 use crate::Reason;
 use crate::status::PAUSES;
 use crate::status::other_reader::{Effect, OtherReader};
@@ -20,7 +20,7 @@ const TOKEN_SECONDS: i64 = 14 * 24 * 3600;
 pub const NO_DAEMON: &str = "no daemon runs";
 
 /// A check of one part of the status, which adds its findings to the list.
-type Finder = fn(&Status, &mut Vec<Todo>);
+type Finder = fn(&Status, &mut Vec<Problem>);
 
 /// All checks, in the order in which they run.
 const FINDERS: &[Finder] = &[
@@ -33,7 +33,7 @@ const FINDERS: &[Finder] = &[
     super::trunks::silent,
     super::trunks::without_employees,
     token,
-    troubles,
+    degraded,
     gaps,
     letters,
     super::outboxes::dead_letter_queue,
@@ -50,7 +50,7 @@ const FINDERS: &[Finder] = &[
 ];
 
 /// All that waits for a person.
-pub fn findings(status: &Status) -> Vec<Todo> {
+pub fn findings(status: &Status) -> Vec<Problem> {
     let mut found = Vec::new();
     for find in FINDERS {
         find(status, &mut found);
@@ -61,18 +61,22 @@ pub fn findings(status: &Status) -> Vec<Todo> {
 impl Status {
     /// The same with its verdict, and with all that waits for a person.
     pub fn judged(mut self) -> Self {
-        self.todo = findings(&self);
-        self.todo.sort_by_key(|todo| todo.kind);
-        let worst = self.todo.iter().map(|todo| todo.kind.verdict()).max();
+        self.problems = findings(&self);
+        self.problems.sort_by_key(|problem| problem.kind);
+        let worst = self
+            .problems
+            .iter()
+            .map(|problem| problem.kind.verdict())
+            .max();
         self.verdict = worst.unwrap_or_default();
         self
     }
 
     /// One of our own commands on this state: `callbridge dead list --state DIR`.
-    pub fn command(&self, what: &str) -> String {
+    pub fn command(&self, arguments: &str) -> String {
         match self.state.as_str() {
-            "" => format!("callbridge {what}"),
-            state => format!("callbridge {what} --state {}", quoted(state)),
+            "" => format!("callbridge {arguments}"),
+            state => format!("callbridge {arguments} --state {}", quoted(state)),
         }
     }
 
@@ -92,14 +96,16 @@ impl Status {
     }
 }
 
-fn pause(status: &Status, found: &mut Vec<Todo>) {
+fn pause(status: &Status, found: &mut Vec<Problem>) {
     let Some(pause) = &status.pause else { return };
     if pause.reason == NO_DAEMON {
-        let what = "no daemon runs: no call is received and none is sent";
-        found.push(todo(FindingKind::NoDaemon, what, status.command("run @FILE")).with([]));
+        let message = "no daemon runs: no call is received and none is sent";
+        found.push(
+            Problem::new(FindingKind::NoDaemon, message, status.command("run @FILE")).with([]),
+        );
         return;
     }
-    let what = format!("paused ({}): {}", pause.reason, pause.fix);
+    let message = format!("paused ({}): {}", pause.reason, pause.fix);
     let command = match pause.reason.as_str() {
         "reconnect" => status.command("connect"),
         "calls_refused" => status.command("dead list"),
@@ -108,22 +114,18 @@ fn pause(status: &Status, found: &mut Vec<Todo>) {
         // all others are for the CRM's side, its token, or the flags
         _ => status.check(),
     };
-    let paused = todo(FindingKind::Paused, what, command);
+    let paused = Problem::new(FindingKind::Paused, message, command);
     found.push(match PAUSES.iter().find(|it| **it == pause.reason) {
         Some(reason) => paused.with_code(reason, []),
         None => paused,
     });
 }
 
-fn sources(status: &Status, found: &mut Vec<Todo>) {
+fn sources(status: &Status, found: &mut Vec<Problem>) {
     if status.sources.is_empty() {
         return;
     }
     let down = |source: &&SourceStatus| !source.state.is_up();
-    let why = |source: &SourceStatus| {
-        let why = source.why.as_deref().unwrap_or("not reached yet");
-        format!("source {} is down: {why}", source.name())
-    };
     let lines = || status.sources.iter().filter(|source| !source.catch_up);
     let deaf = lines().count() > 0 && lines().all(|source| down(&source));
     for source in status.sources.iter().filter(down) {
@@ -131,66 +133,71 @@ fn sources(status: &Status, found: &mut Vec<Todo>) {
             true => FindingKind::NoSource,
             false => FindingKind::SourceDown,
         };
-        let words = source.why.clone().unwrap_or_default();
-        let values = [source.name().to_owned(), words];
-        found.push(todo(kind, why(source), status.check()).with_code("source_down", values));
+        let reason = source.reason.as_deref().unwrap_or("not reached yet");
+        let message = format!("source {} is down: {reason}", source.name());
+        let values = [
+            source.name().to_owned(),
+            source.reason.clone().unwrap_or_default(),
+        ];
+        found.push(Problem::new(kind, message, status.check()).with_code("source_down", values));
     }
 }
 
-fn formats(status: &Status, found: &mut Vec<Todo>) {
+fn formats(status: &Status, found: &mut Vec<Problem>) {
     for source in &status.sources {
-        if let (true, 0, Some(why)) = (source.state.is_up(), source.read, &source.why) {
-            let what = format!("source {}: {why}", source.name());
-            let values = [source.name().to_owned(), why.clone()];
-            found.push(todo(FindingKind::OtherFormat, what, status.check()).with(values));
+        if let (true, 0, Some(reason)) = (source.state.is_up(), source.read, &source.reason) {
+            let message = format!("source {}: {reason}", source.name());
+            let values = [source.name().to_owned(), reason.clone()];
+            found
+                .push(Problem::new(FindingKind::OtherFormat, message, status.check()).with(values));
         }
     }
 }
 
-fn daemons(status: &Status, found: &mut Vec<Todo>) {
+fn daemons(status: &Status, found: &mut Vec<Problem>) {
     for source in &status.sources {
         let harmful = |other: &&OtherReader| other.effect == Effect::Torn;
         for other in source.others.iter().filter(harmful) {
-            let what = format!("source {}: {other}", source.name());
+            let message = format!("source {}: {other}", source.name());
             let command = match other.pid {
                 Some(pid) => format!("ps -fp {pid}"),
                 None => status.command("status"),
             };
             let values = [source.name().to_owned(), other.to_string()];
-            found.push(todo(FindingKind::OtherDaemon, what, command).with(values));
+            found.push(Problem::new(FindingKind::OtherDaemon, message, command).with(values));
         }
     }
 }
 
-fn trunks(status: &Status, found: &mut Vec<Todo>) {
+fn trunks(status: &Status, found: &mut Vec<Problem>) {
     if status.unmatched.is_empty() {
         return;
     }
     let named = status.unmatched.iter();
     let named = named.map(|it| format!("{} ({})", it.prefix, counted(it.calls, "call", "calls")));
     let named = first_five(&named.collect::<Vec<_>>());
-    let what = format!(
+    let message = format!(
         "outside numbers go over {named}, and no --trunk takes these in: the calls are taken for \
          internal ones and not journaled; name them with --trunk, or in --employees those that \
          are telephones"
     );
-    found.push(todo(FindingKind::NoTrunk, what, status.check()).with([named]));
+    found.push(Problem::new(FindingKind::NoTrunk, message, status.check()).with([named]));
 }
 
-fn token(status: &Status, found: &mut Vec<Todo>) {
+fn token(status: &Status, found: &mut Vec<Problem>) {
     let token = &status.token;
     // what a pause says already is not said again
     if status.pause.is_none() {
         let state = token.state.as_str();
-        let (code, what) = match state {
+        let (code, message) = match state {
             "reconnect" => {
-                let what = "the CRM's consent is over: calls go out while the last token lives";
-                ("token_consent", what)
+                let message = "the CRM's consent is over: calls go out while the last token lives";
+                ("token_consent", message)
             }
             "client_refused" => {
-                let what = "the CRM refuses to refresh the token (company blocked, or client \
+                let message = "the CRM refuses to refresh the token (company blocked, or client \
                             secret wrong): calls go out while the last token lives";
-                ("token_not_refreshed", what)
+                ("token_not_refreshed", message)
             }
             "missing" => ("token_missing", "there is no token"),
             "refused" => ("token_refused", "the CRM refuses the token"),
@@ -202,8 +209,8 @@ fn token(status: &Status, found: &mut Vec<Todo>) {
             "reconnect" => status.command("connect"),
             _ => status.check(),
         };
-        if !what.is_empty() {
-            found.push(todo(FindingKind::Token, what, command).with_code(code, []));
+        if !message.is_empty() {
+            found.push(Problem::new(FindingKind::Token, message, command).with_code(code, []));
         }
     }
     // A token by consent is renewed by itself, long before its end.
@@ -212,25 +219,25 @@ fn token(status: &Status, found: &mut Vec<Todo>) {
     if let Some(left) = left.filter(|left| lasts && *left <= TOKEN_SECONDS) {
         let days = (left / 86_400).max(0).unsigned_abs();
         let place = status.token_place.as_deref().unwrap_or("--token-file");
-        let what = format!(
+        let message = format!(
             "the token ends in {}: issue a new one in the CRM and put it into {place}",
             counted(days, "day", "days"),
         );
         let values = [days.to_string(), place.to_owned()];
-        found.push(todo(FindingKind::TokenEnds, what, status.check()).with(values));
+        found.push(Problem::new(FindingKind::TokenEnds, message, status.check()).with(values));
     }
 }
 
-fn troubles(status: &Status, found: &mut Vec<Todo>) {
-    for trouble in &status.troubles {
-        let (part, why) = (&trouble.part, &trouble.why);
-        let what = format!("the CRM's {part} fail ({why}): {}", trouble.instead);
+fn degraded(status: &Status, found: &mut Vec<Problem>) {
+    for failure in &status.degraded {
+        let (part, reason) = (&failure.part, &failure.reason);
+        let message = format!("the CRM's {part} fail ({reason}): {}", failure.fallback);
         let command = status.command("status");
-        found.push(todo(FindingKind::CrmTrouble, what, command).with([why.clone()]));
+        found.push(Problem::new(FindingKind::CrmDegraded, message, command).with([reason.clone()]));
     }
 }
 
-fn gaps(status: &Status, found: &mut Vec<Todo>) {
+fn gaps(status: &Status, found: &mut Vec<Problem>) {
     let open = status.gaps.iter().filter(|gap| {
         let long = gap.to - gap.from >= GAP_SECONDS_MIN;
         !gap.filled && long && status.at - gap.to <= GAP_SECONDS
@@ -242,7 +249,7 @@ fn gaps(status: &Status, found: &mut Vec<Todo>) {
         last = Some(gap);
     }
     let Some(gap) = last else { return };
-    let what = format!(
+    let message = format!(
         "{} of {} ({} in a day): whole calls may be missing; compare with the PBX's own records, \
          and give their file with --catch-up",
         counted(count, "gap", "gaps"),
@@ -252,10 +259,10 @@ fn gaps(status: &Status, found: &mut Vec<Todo>) {
     // The calls around it say whether any was lost.
     let command = status.command("calls --today");
     let values = [count.to_string(), status.name_of(&gap.source).to_owned()];
-    found.push(todo(FindingKind::Gap, what, command).with(values));
+    found.push(Problem::new(FindingKind::Gap, message, command).with(values));
 }
 
-fn letters(status: &Status, found: &mut Vec<Todo>) {
+fn letters(status: &Status, found: &mut Vec<Problem>) {
     let of = |reason: Reason| status.letters.get(reason.word()).copied().unwrap_or(0);
     let (no_lead, no_employee) = (of(Reason::NoLead), of(Reason::NoEmployee));
     let all: Vec<_> = Reason::ALL.iter().map(|&it| (it, of(it))).collect();
@@ -266,78 +273,89 @@ fn letters(status: &Status, found: &mut Vec<Todo>) {
         let each = all.iter().filter(|(_, count)| *count > 0);
         let each: Vec<String> = each.map(|(reason, n)| format!("{n} {reason}")).collect();
         let letters = counted(count, "dead letter", "dead letters");
-        let what = format!("{letters}: {}", each.join(", "));
+        let message = format!("{letters}: {}", each.join(", "));
         let command = status.command("dead list");
-        found.push(todo(FindingKind::DeadLetters, what, command).with([count.to_string()]));
+        found.push(
+            Problem::new(FindingKind::DeadLetters, message, command).with([count.to_string()]),
+        );
     }
     if no_lead > 0 {
         let calls = counted(no_lead, "call waits", "calls wait");
-        let what = format!("{calls} for a lead");
+        let message = format!("{calls} for a lead");
         let command = status.command("lead missing");
-        found.push(todo(FindingKind::NoLead, what, command).with([no_lead.to_string()]));
+        found.push(Problem::new(FindingKind::NoLead, message, command).with([no_lead.to_string()]));
     }
     if no_employee > 0 {
         let calls = counted(no_employee, "call waits", "calls wait");
-        let what = format!("{calls} for an employee: add the extension to --employees");
+        let message = format!("{calls} for an employee: add the extension to --employees");
         let command = status.command("dead list --reason no_employee");
-        found.push(todo(FindingKind::NoEmployee, what, command).with([no_employee.to_string()]));
+        found.push(
+            Problem::new(FindingKind::NoEmployee, message, command).with([no_employee.to_string()]),
+        );
     }
 }
 
-fn webhooks(status: &Status, found: &mut Vec<Todo>) {
+fn webhooks(status: &Status, found: &mut Vec<Problem>) {
     if status
         .webhooks
         .as_ref()
         .is_some_and(|it| it.state == "no_secret")
     {
-        let what = "signatures of webhooks cannot be checked: no signing secret is known; give \
+        let message = "signatures of webhooks cannot be checked: no signing secret is known; give \
                     --webhook-secret-file";
-        found.push(todo(FindingKind::Webhooks, what, status.check()).with([]));
+        found.push(Problem::new(FindingKind::Webhooks, message, status.check()).with([]));
     }
 }
 
-fn directory(status: &Status, found: &mut Vec<Todo>) {
+fn directory(status: &Status, found: &mut Vec<Problem>) {
     let Some(directory) = &status.directory else {
         return;
     };
-    let why = directory.why.as_deref().unwrap_or("no reason is known");
-    let (code, what, values) = match directory.backfill.as_deref() {
+    let reason = directory.reason.as_deref().unwrap_or("no reason is known");
+    let (code, message, values) = match directory.backfill.as_deref() {
         Some("no_grant") => {
-            let what = "leads cannot be read: grant PERMISSION_OPEN_API_LEAD:READ, or leave \
+            let message = "leads cannot be read: grant PERMISSION_OPEN_API_LEAD:READ, or leave \
                         --lead-directory out";
-            ("leads_barred", what.to_owned(), vec![])
+            ("leads_barred", message.to_owned(), vec![])
         }
         Some("left") => {
-            let what = format!("leads are not read any more: {why}");
-            ("leads_unread", what, vec![why.to_owned()])
+            let message = format!("leads are not read any more: {reason}");
+            ("leads_unread", message, vec![reason.to_owned()])
         }
         Some(_) | None => return,
     };
-    found.push(todo(FindingKind::LeadDirectory, what, status.check()).with_code(code, values));
+    found.push(
+        Problem::new(FindingKind::LeadDirectory, message, status.check()).with_code(code, values),
+    );
 }
 
-fn lead_fields(status: &Status, found: &mut Vec<Todo>) {
+fn lead_fields(status: &Status, found: &mut Vec<Problem>) {
     let Some(fields) = &status.lead_fields else {
         return;
     };
     if fields.state == "off" {
-        let why = fields.why.as_deref().unwrap_or("no reason is known");
-        let what = format!("fields of leads are not written: {why}");
-        found.push(todo(FindingKind::LeadFields, what, status.check()).with([why.to_owned()]));
+        let reason = fields.reason.as_deref().unwrap_or("no reason is known");
+        let message = format!("fields of leads are not written: {reason}");
+        found.push(
+            Problem::new(FindingKind::LeadFields, message, status.check())
+                .with([reason.to_owned()]),
+        );
     }
     for field in fields.fields.iter().filter(|field| !field.ok) {
         let name = format!("--lead-field {}={}", field.name, field.id);
-        let what = format!("{name}: {}", field.what);
-        let values = [name, field.what.clone()];
-        let unwritten = todo(FindingKind::LeadFields, what, status.check());
+        let message = format!("{name}: {}", field.message);
+        let values = [name, field.message.clone()];
+        let unwritten = Problem::new(FindingKind::LeadFields, message, status.check());
         found.push(unwritten.with_code("lead_field", values));
     }
 }
 
-fn books(status: &Status, found: &mut Vec<Todo>) {
+fn books(status: &Status, found: &mut Vec<Problem>) {
     if !status.books.balance() {
-        let what = "the books do not add up: a fault of this program; report it with this";
-        found.push(todo(FindingKind::Books, what, status.command("status --json")).with([]));
+        let message = "the books do not add up: a fault of this program; report it with this";
+        found.push(
+            Problem::new(FindingKind::Books, message, status.command("status --json")).with([]),
+        );
     }
 }
 

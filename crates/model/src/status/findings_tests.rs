@@ -3,8 +3,8 @@
 use super::FindingKind as K;
 use super::*;
 use crate::status::{
-    Directory, Echo, Employees, ForeignCalls, JournalField, Lacking, LeadField, LeadFields,
-    ListFile, MissingRight, OverallState, PAUSES, Pause, SecretFile, SenderTrouble, SourceGap,
+    DegradedPart, Directory, Echo, Employees, ForeignCalls, JournalField, LeadField, LeadFields,
+    ListFile, MissingRight, OverallState, PAUSES, Pause, RightKind, SecretFile, SourceGap,
     SourceState, Token, TrunkStatus, Unmatched, Webhooks,
 };
 
@@ -40,12 +40,12 @@ fn with(change: impl FnOnce(&mut Status)) -> Status {
 }
 
 /// A part of the CRM fails, and others do its work.
-fn troubled() -> Status {
+fn degraded() -> Status {
     with(|status| {
-        status.troubles = vec![SenderTrouble {
+        status.degraded = vec![DegradedPart {
             part: "polls".to_owned(),
-            why: "500".to_owned(),
-            instead: "pages are read".to_owned(),
+            reason: "500".to_owned(),
+            fallback: "pages are read".to_owned(),
             since: 1_795_151_000,
         }];
     })
@@ -82,7 +82,7 @@ fn down(which: &[usize]) -> Status {
     with(|status| {
         for at in which {
             status.sources[*at].state = SourceState::Down;
-            status.sources[*at].why = Some("connection refused".to_owned());
+            status.sources[*at].reason = Some("connection refused".to_owned());
         }
     })
 }
@@ -92,14 +92,14 @@ fn token(state: &str) -> Status {
 }
 
 /// A line that was let in so many seconds ago, has heard nothing since, and lacks this.
-fn silent(lacking: Option<Lacking>, seconds: i64) -> Status {
+fn silent(kind: Option<RightKind>, seconds: i64) -> Status {
     with(|status| {
         let source = &mut status.sources[0];
         source.state = SourceState::Connected;
         source.connected_since = Some(NOW - seconds);
-        source.lacks.extend(lacking.map(|kind| MissingRight {
+        source.missing_rights.extend(kind.map(|kind| MissingRight {
             kind,
-            what: "set read".to_owned(),
+            message: "set read".to_owned(),
         }));
     })
 }
@@ -110,13 +110,13 @@ fn let_in() -> Vec<(Status, &'static [FindingKind])> {
     vec![
         (silent(None, DAY - 60), &[]),
         (silent(None, DAY), &[K::NotHeard]),
-        (silent(Some(Lacking::Calls), 60), &[K::NotHeard]),
-        (silent(Some(Lacking::System), 60), &[]),
-        (silent(Some(Lacking::Echo), 60), &[]),
-        (silent(Some(Lacking::List), 60), &[K::Rights]),
-        (silent(Some(Lacking::Variables), 60), &[K::Rights]),
-        (silent(Some(Lacking::Times), 60), &[]),
-        (silent(Some(Lacking::Filter), 60), &[]),
+        (silent(Some(RightKind::Calls), 60), &[K::NotHeard]),
+        (silent(Some(RightKind::System), 60), &[]),
+        (silent(Some(RightKind::Echo), 60), &[]),
+        (silent(Some(RightKind::List), 60), &[K::Rights]),
+        (silent(Some(RightKind::Variables), 60), &[K::Rights]),
+        (silent(Some(RightKind::Times), 60), &[]),
+        (silent(Some(RightKind::Filter), 60), &[]),
     ]
 }
 
@@ -204,7 +204,7 @@ fn secret_file() -> Status {
     with(|status| {
         status.secret_files = vec![SecretFile {
             flag: "--lookup-secret-file".to_owned(),
-            why: "it is empty, so no one is let in".to_owned(),
+            reason: "it is empty, so no one is let in".to_owned(),
         }];
     })
 }
@@ -212,7 +212,7 @@ fn secret_file() -> Status {
 fn other_format(read: u64) -> Status {
     with(|status| {
         status.sources[0].read = read;
-        status.sources[0].why = Some("this looks like CEL".to_owned());
+        status.sources[0].reason = Some("this looks like CEL".to_owned());
     })
 }
 
@@ -300,7 +300,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
     let table: Vec<(Status, &[FindingKind])> = vec![
         (well().judged(), &[]),
         (paused("outage"), &[K::Paused]),
-        (troubled(), &[K::CrmTrouble]),
+        (degraded(), &[K::CrmDegraded]),
         (paused(NO_DAEMON), &[K::NoDaemon]),
         (down(&[0]), &[K::SourceDown]),
         (both_down, &[K::NoSource, K::NoSource, K::DeadLetters]),
@@ -322,7 +322,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (secret_file(), &[K::SecretFiles]),
         (list(|it| it.bad = 1), &[K::Lists]),
         (list(|it| it.rows = 0), &[K::Lists]),
-        (list(|it| it.why = Some("gone".to_owned())), &[K::Lists]),
+        (list(|it| it.reason = Some("gone".to_owned())), &[K::Lists]),
         (gap(600, 60, false), &[K::Gap]),
         (gap(600, 60, true), &[]),
         (gap(5, 60, false), &[]),
@@ -351,13 +351,17 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         .chain(journals())
         .chain(super::super::outboxes::tests::failing());
     for (status, kinds) in table.into_iter().chain(let_in()).chain(more) {
-        let found: Vec<FindingKind> = status.todo.iter().map(|todo| todo.kind).collect();
+        let found: Vec<FindingKind> = status.problems.iter().map(|problem| problem.kind).collect();
         assert_eq!(found, kinds, "{status:?}");
         let worst = kinds.iter().map(|kind| kind.verdict()).max();
-        assert_eq!(status.verdict, worst.unwrap_or(OverallState::Well));
+        assert_eq!(status.verdict, worst.unwrap_or(OverallState::Ok));
         met.extend(found);
-        let is_empty = |todo: &Todo| todo.what.is_empty() || todo.command.is_empty();
-        assert!(!status.todo.iter().any(is_empty), "{:?}", status.todo);
+        let is_empty = |problem: &Problem| problem.message.is_empty() || problem.command.is_empty();
+        assert!(
+            !status.problems.iter().any(is_empty),
+            "{:?}",
+            status.problems
+        );
     }
     assert!(met.iter().eq(FindingKind::ALL), "a kind that nothing finds");
 }
@@ -379,28 +383,31 @@ fn every_pause_stops_calls_and_shows_fix_and_command() {
     for reason in PAUSES {
         let status = paused(reason);
         assert_eq!(status.verdict, OverallState::Down, "{reason}");
-        let todo = &status.todo[0];
-        assert_eq!(todo.what, format!("paused ({reason}): do this"));
-        assert!(!todo.command.is_empty(), "{reason}");
+        let problem = &status.problems[0];
+        assert_eq!(problem.message, format!("paused ({reason}): do this"));
+        assert!(!problem.command.is_empty(), "{reason}");
     }
-    assert_eq!(paused("disk").todo[0].command, "df -h /var/lib/callbridge");
+    assert_eq!(
+        paused("disk").problems[0].command,
+        "df -h /var/lib/callbridge"
+    );
 }
 
 #[test]
 fn a_list_says_which_rows_are_wrong_and_what_is_in_force() {
-    let what = |status: Status| status.todo[0].what.clone();
+    let message = |status: Status| status.problems[0].message.clone();
     let two = list(|it| {
         it.bad = 3;
         it.faults = vec!["line 4: a".to_owned(), "line 7: b".to_owned()];
     });
     let gone = |read_at| {
-        what(list(|it| {
-            it.why = Some("/etc/l: no such file".to_owned());
+        message(list(|it| {
+            it.reason = Some("/etc/l: no such file".to_owned());
             it.read_at = read_at;
         }))
     };
-    let empty = what(list(|it| it.rows = 0));
-    let said = [what(two), gone(Some(NOW)), gone(None), empty];
+    let empty = message(list(|it| it.rows = 0));
+    let said = [message(two), gone(Some(NOW)), gone(None), empty];
     insta::assert_snapshot!(said.join("\n"), @r"
     3 rows of the list /etc/l cannot be used: line 4: a; line 7: b; and 1 more
     the list /etc/l cannot be used: no such file; what was read before stays in force (3 rows)
@@ -416,18 +423,26 @@ fn commands_can_be_run_as_they_stand() {
     status.letters.insert("failed".to_owned(), 2);
     status.letters.insert("conflict".to_owned(), 1);
     let status = status.judged();
-    assert_eq!(status.todo[0].what, "3 dead letters: 2 failed, 1 conflict");
+    assert_eq!(
+        status.problems[0].message,
+        "3 dead letters: 2 failed, 1 conflict"
+    );
     let mut parked = status.clone();
     parked.letters.insert("no_lead".to_owned(), 28);
-    let told: Vec<String> = parked.judged().todo.into_iter().map(|it| it.what).collect();
+    let told: Vec<String> = parked
+        .judged()
+        .problems
+        .into_iter()
+        .map(|it| it.message)
+        .collect();
     let all = "31 dead letters: 28 no_lead, 2 failed, 1 conflict";
     assert_eq!(told, [all, "28 calls wait for a lead"]);
     let command = r"callbridge dead list --state '/srv/it'\''s here'";
-    assert_eq!(status.todo[0].command, command);
+    assert_eq!(status.problems[0].command, command);
     let mut status = down(&[0]);
     status.check_command = Some("callbridge check @/etc/flags".to_owned());
     let status = status.judged();
-    assert_eq!(status.todo[0].command, "callbridge check @/etc/flags");
-    let what = "source ami://a@pbx:5038 is down: connection refused";
-    assert_eq!(status.todo[0].what, what);
+    assert_eq!(status.problems[0].command, "callbridge check @/etc/flags");
+    let message = "source ami://a@pbx:5038 is down: connection refused";
+    assert_eq!(status.problems[0].message, message);
 }

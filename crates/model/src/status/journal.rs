@@ -1,7 +1,6 @@
 //! What the CRM's journal shows of our calls, and who else writes calls of ours into it.
 
-use super::verdict::todo;
-use super::{FindingKind, Status, Todo};
+use super::{FindingKind, Problem, Status};
 use serde::{Deserialize, Serialize};
 
 /// Fewest calls of another provider within an hour that are no coincidence.
@@ -96,7 +95,7 @@ pub struct ForeignCalls {
     pub last_at: i64,
 }
 
-pub(super) fn fields(status: &Status, found: &mut Vec<Todo>) {
+pub(super) fn fields(status: &Status, found: &mut Vec<Problem>) {
     for field in &status.journal_fields {
         let (word, named) = field.field.words();
         let (shows, count) = match field.last {
@@ -113,25 +112,25 @@ pub(super) fn fields(status: &Status, found: &mut Vec<Todo>) {
             false => (field.name.clone(), format!("it is sent as {}", field.name)),
         };
         let compared = field.compared;
-        let what = format!("the journal shows {shows} ({count} of {compared} calls): {ask}");
+        let message = format!("the journal shows {shows} ({count} of {compared} calls): {ask}");
         let values = [flag, count.to_string(), compared.to_string()];
-        found.push(todo(FindingKind::FieldNotShown, what, status.check()).with(values));
+        found.push(Problem::new(FindingKind::FieldNotShown, message, status.check()).with(values));
     }
 }
 
-pub(super) fn foreign(status: &Status, found: &mut Vec<Todo>) {
+pub(super) fn foreign(status: &Status, found: &mut Vec<Problem>) {
     let many = status.foreign_calls.iter();
     for foreign in many.filter(|it| it.most_in_an_hour >= FOREIGN_MIN) {
         let ForeignCalls {
             provider, calls, ..
         } = foreign;
-        let what = format!(
+        let message = format!(
             "{provider} journals our calls as well ({calls} in 24 hours), so each stands there \
              twice: in the CRM switch off the call journal of {provider}, or here these trunks \
              (journal=no)"
         );
         let values = [provider.clone(), calls.to_string()];
-        found.push(todo(FindingKind::ForeignCalls, what, status.check()).with(values));
+        found.push(Problem::new(FindingKind::ForeignCalls, message, status.check()).with(values));
     }
 }
 
@@ -140,14 +139,14 @@ mod tests {
     use super::*;
 
     fn whats(status: Status) -> Vec<String> {
-        let todo = status.judged().todo.into_iter();
-        let mine = |it: &Todo| {
+        let problem = status.judged().problems.into_iter();
+        let mine = |it: &Problem| {
             matches!(
                 it.kind,
                 FindingKind::FieldNotShown | FindingKind::ForeignCalls
             )
         };
-        todo.filter(mine).map(|it| it.what).collect()
+        problem.filter(mine).map(|it| it.message).collect()
     }
 
     fn field(field: SentField, name: &str, last: Echo) -> JournalField {

@@ -9,7 +9,7 @@ pub struct LeadFields {
     /// `ok`; `unchecked` before the CRM's fields were read; `off` while nothing is written.
     pub state: String,
     /// The reason for which nothing is written; `null` while `state` is not `off`.
-    pub why: Option<String>,
+    pub reason: Option<String>,
     /// Epoch seconds until which writing rests; `null` where it does not, and while a grant is
     /// missing.
     pub until: Option<i64>,
@@ -29,5 +29,5 @@ pub struct LeadField {
     /// The field is written, or not checked yet; one that cannot be written is left out.
     pub ok: bool,
     /// Result of the check against the CRM's list of fields, in words.
-    pub what: String,
+    pub message: String,
 }

@@ -3,9 +3,9 @@
 //! | module | what lives there |
 //! |---|---|
 //! | this | the shape |
-//! | [`verdict`] | whether all is well, and what waits for a person, by kind |
+//! | [`verdict`] | the verdict, and the problems by kind |
 //! | [`findings`] | what is found in the shape: one function for each part |
-//! | [`silent_sources`] | lines that are let in, and what they lack |
+//! | [`silent_sources`] | connected sources, and the rights that they lack |
 //! | [`journal`] | what the CRM's journal shows of our calls |
 //! | [`lead_fields`] | fields of leads that show their calls |
 //! | [`losses`] | counters that can mean a lost call |
@@ -37,12 +37,12 @@ pub use outboxes::{OutboxProblem, OutboxStatus};
 pub use people::{Doubtful, Employees, ListFile, UnknownEmployee, Unlisted};
 pub use secret_files::SecretFile;
 use serde::{Deserialize, Serialize};
-pub use silent_sources::{Lacking, MissingRight};
+pub use silent_sources::{MissingRight, RightKind};
 use std::collections::BTreeMap;
 pub use switches::SwitchName;
 pub use text::{clock_difference, seconds_in_words};
 pub use trunks::TrunkStatus;
-pub use verdict::{FindingKind, OverallState, Todo};
+pub use verdict::{FindingKind, OverallState, Problem};
 
 /// The state of the daemon, as `status --json` and the page show it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -60,9 +60,9 @@ pub struct Status {
     pub token: Token,
     /// The reason for which nothing is sent, and its fix; `null` while all is well.
     pub pause: Option<Pause>,
-    /// Parts of the CRM that fail while the rest works; left out where none does.
+    /// Parts of the CRM that fail while the rest works. Left out if none fails.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub troubles: Vec<SenderTrouble>,
+    pub degraded: Vec<DegradedPart>,
     /// Events from the CRM; not there without `--webhook-listen`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhooks: Option<Webhooks>,
@@ -79,10 +79,10 @@ pub struct Status {
     /// are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreign_calls: Vec<ForeignCalls>,
-    /// The worst of the findings in `todo`.
+    /// The worst of `problems`.
     pub verdict: OverallState,
-    /// Findings that wait for a person, worst first.
-    pub todo: Vec<Todo>,
+    /// Problems that need a person, worst first.
+    pub problems: Vec<Problem>,
     /// The version and commit of the program that took the status.
     pub version: String,
     /// Epoch seconds at which the status was taken.
@@ -144,7 +144,7 @@ pub struct Directory {
     /// Epoch seconds up to which every change has been read.
     pub read_to: Option<i64>,
     /// The reason for which the backfill was given up.
-    pub why: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// `finished = ready + sending + submitted + journaled + dead + parked + discarded` at
@@ -297,13 +297,13 @@ pub struct SourceStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_gap: Option<Gap>,
     /// The reason for which the source is down, or nothing of it can be read; `null` otherwise.
-    pub why: Option<String>,
+    pub reason: Option<String>,
     /// Epoch seconds since which it is down; `null` while it is not, and before it was up.
     pub down_since: Option<i64>,
     /// Epoch seconds since which the line is let in; `null` for files, and before it was.
     pub connected_since: Option<i64>,
-    /// Rights and settings that its account turned out to lack, worst first.
-    pub lacks: Vec<MissingRight>,
+    /// Rights and settings that the account of the source lacks, worst first.
+    pub missing_rights: Vec<MissingRight>,
     /// By how many milliseconds the PBX's clock is ahead of this machine's; not there if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_ahead_ms: Option<i64>,
@@ -433,19 +433,19 @@ impl Pause {
     }
 }
 
-/// The names of all parts of the CRM that [`SenderTrouble::part`] can have.
-pub const TROUBLES: [&str; 2] = ["polls", "sweeps"];
+/// The names of all parts of the CRM that [`DegradedPart::part`] can have.
+pub const DEGRADED_PARTS: [&str; 2] = ["polls", "sweeps"];
 
-/// A part of the CRM that fails while others work: calls go out all the same.
+/// A part of the CRM that fails while others work. Calls are still sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SenderTrouble {
-    /// The part of the CRM that fails: one of [`TROUBLES`].
+pub struct DegradedPart {
+    /// The part of the CRM that fails: one of [`DEGRADED_PARTS`].
     pub part: String,
     /// The reason that the CRM gave last.
-    pub why: String,
-    /// The fallback in use while the part fails, in words.
-    pub instead: String,
+    pub reason: String,
+    /// The fallback that is used meanwhile.
+    pub fallback: String,
     /// Epoch seconds since which the part fails.
     pub since: i64,
 }
@@ -481,9 +481,9 @@ mod tests {
             "/token/grants",
             "/pause",
             "/verdict",
-            "/todo/0/what",
-            "/todo/0/command",
-            "/todo/0/kind",
+            "/problems/0/message",
+            "/problems/0/command",
+            "/problems/0/kind",
             "/version",
             "/lastCallAt",
             "/gaps/0/source",

@@ -1,6 +1,6 @@
 //! Messages that wait because a broker or `--notify-command` does not take them.
 
-use super::verdict::{Todo, counted, todo};
+use super::verdict::{Problem, counted};
 use super::{FindingKind, Status};
 use serde::{Deserialize, Serialize};
 
@@ -21,27 +21,30 @@ pub struct OutboxProblem {
     /// The broker's own text: `low on memory`.
     pub reason: String,
     /// A message with the reason and what to do.
-    pub why: String,
+    pub message: String,
 }
 
-pub(super) fn dead_letter_queue(status: &Status, found: &mut Vec<Todo>) {
+pub(super) fn dead_letter_queue(status: &Status, found: &mut Vec<Problem>) {
     for outbox in &status.outboxes {
         let Some(problem) = &outbox.problem else {
             continue;
         };
         let waiting = counted(outbox.messages, "notice waits", "notices wait");
-        let why = &problem.why;
-        let what =
-            format!("dead letters are not published to the dead-letter queue ({waiting}): {why}");
-        let refused = todo(FindingKind::DeadLetterQueue, what, status.check());
-        found.push(refused.with([outbox.messages.to_string(), why.clone()]));
+        let advice = &problem.message;
+        let message = format!(
+            "dead letters are not published to the dead-letter queue ({waiting}): {advice}"
+        );
+        let refused = Problem::new(FindingKind::DeadLetterQueue, message, status.check());
+        found.push(refused.with([outbox.messages.to_string(), advice.clone()]));
     }
 }
 
-pub(super) fn notify_command(status: &Status, found: &mut Vec<Todo>) {
-    if let Some(why) = &status.notify_problem {
-        let what = format!("--notify-command failed and is tried again: {why}");
-        found.push(todo(FindingKind::Notify, what, status.check()).with([why.clone()]));
+pub(super) fn notify_command(status: &Status, found: &mut Vec<Problem>) {
+    if let Some(reason) = &status.notify_problem {
+        let message = format!("--notify-command failed and is tried again: {reason}");
+        found.push(
+            Problem::new(FindingKind::Notify, message, status.check()).with([reason.clone()]),
+        );
     }
 }
 

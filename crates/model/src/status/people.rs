@@ -1,7 +1,7 @@
 //! How the lists of leads and employees stand, and which employees match nobody.
 
-use super::verdict::{counted, if_any, todo};
-use super::{FindingKind, Status, Todo};
+use super::verdict::{counted, if_any};
+use super::{FindingKind, Problem, Status};
 use serde::{Deserialize, Serialize};
 
 /// A file of leads or employees.
@@ -19,7 +19,7 @@ pub struct ListFile {
     /// The first of them: line and reason.
     pub faults: Vec<String>,
     /// The reason for which the file as it is now is not used; the rows read before stay in force.
-    pub why: Option<String>,
+    pub reason: Option<String>,
     /// Epoch seconds at which the rows in force were read; `null` before the first time.
     pub read_at: Option<i64>,
 }
@@ -30,24 +30,28 @@ impl ListFile {
         let Self {
             file, rows, bad, ..
         } = self;
-        if let Some(why) = &self.why {
+        if let Some(reason) = &self.reason {
             let rows = counted(*rows, "row", "rows");
             let stays = match self.read_at {
                 Some(_) => format!("what was read before stays in force ({rows})"),
                 None => "nothing of it is in force".to_owned(),
             };
-            let values = vec![file.clone(), why.clone()];
-            let why = why.strip_prefix(&format!("{file}: ")).unwrap_or(why);
-            let what = format!("the list {file} cannot be used: {why}; {stays}");
-            return Some(("list_unused", what, values));
+            let values = vec![file.clone(), reason.clone()];
+            let reason = reason.strip_prefix(&format!("{file}: ")).unwrap_or(reason);
+            let message = format!("the list {file} cannot be used: {reason}; {stays}");
+            return Some(("list_unused", message, values));
         }
         if *bad > 0 {
             let rows = counted(*bad, "row", "rows");
             let more = bad.saturating_sub(self.faults.len() as u64);
             let more = if_any(more, |more| format!("; and {more} more"));
             let each = self.faults.join("; ");
-            let what = format!("{rows} of the list {file} cannot be used: {each}{more}");
-            return Some(("list_rows", what, vec![file.clone(), bad.to_string(), each]));
+            let message = format!("{rows} of the list {file} cannot be used: {each}{more}");
+            return Some((
+                "list_rows",
+                message,
+                vec![file.clone(), bad.to_string(), each],
+            ));
         }
         let empty = || format!("the list {file} has no row");
         (*rows == 0).then(|| ("list_empty", empty(), vec![file.clone()]))
@@ -131,7 +135,7 @@ impl Employees {
     }
 }
 
-pub(super) fn employees(status: &Status, found: &mut Vec<Todo>) {
+pub(super) fn employees(status: &Status, found: &mut Vec<Problem>) {
     let Some(employees) = &status.employees else {
         return;
     };
@@ -147,29 +151,29 @@ pub(super) fn employees(status: &Status, found: &mut Vec<Todo>) {
     });
     let doubtful = employees.doubtful.iter().map(|it| {
         let Doubtful { extension, meant } = it;
-        let what = format!(
+        let message = format!(
             "--employees has extension {extension}, which no call had: did you mean {meant}?"
         );
         let values = vec![extension.clone(), meant.clone()];
-        ("employee_doubtful", what, values)
+        ("employee_doubtful", message, values)
     });
     let nobody = employees.calls >= CALLS_MIN && employees.matched == 0;
     let nobody = nobody.then(|| {
         let (calls, unlisted) = (employees.calls, employees.unlisted());
-        let what =
+        let message =
             format!("--employees has none of the extensions of the last {calls} calls: {unlisted}");
         let values = vec![calls.to_string(), unlisted];
-        ("employees_unmatched", what, values)
+        ("employees_unmatched", message, values)
     });
     let all = unknown.chain(doubtful).chain(nobody);
-    found.extend(all.map(|(code, what, values)| {
-        todo(FindingKind::Employees, what, status.check()).with_code(code, values)
+    found.extend(all.map(|(code, message, values)| {
+        Problem::new(FindingKind::Employees, message, status.check()).with_code(code, values)
     }));
 }
 
-pub(super) fn lists(status: &Status, found: &mut Vec<Todo>) {
+pub(super) fn lists(status: &Status, found: &mut Vec<Problem>) {
     let faults = status.lists.iter().filter_map(ListFile::fault);
-    found.extend(faults.map(|(code, what, values)| {
-        todo(FindingKind::Lists, what, status.check()).with_code(code, values)
+    found.extend(faults.map(|(code, message, values)| {
+        Problem::new(FindingKind::Lists, message, status.check()).with_code(code, values)
     }));
 }

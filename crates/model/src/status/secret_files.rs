@@ -1,6 +1,6 @@
 //! Files that say who is let in: password files and secrets that callers must know.
 
-use super::verdict::{Todo, todo};
+use super::verdict::Problem;
 use super::{FindingKind, Status};
 use serde::{Deserialize, Serialize};
 
@@ -11,13 +11,13 @@ pub struct SecretFile {
     /// Flag that names the file: `--page-password-file`.
     pub flag: String,
     /// What is wrong with the file, and what follows from it. Never a secret.
-    pub why: String,
+    pub reason: String,
 }
 
-pub(super) fn secret_files(status: &Status, found: &mut Vec<Todo>) {
+pub(super) fn secret_files(status: &Status, found: &mut Vec<Problem>) {
     for file in &status.secret_files {
-        let what = format!("{}: {}", file.flag, file.why);
-        let values = [file.flag.clone(), file.why.clone()];
-        found.push(todo(FindingKind::SecretFiles, what, status.check()).with(values));
+        let message = format!("{}: {}", file.flag, file.reason);
+        let values = [file.flag.clone(), file.reason.clone()];
+        found.push(Problem::new(FindingKind::SecretFiles, message, status.check()).with(values));
     }
 }

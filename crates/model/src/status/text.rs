@@ -81,10 +81,10 @@ impl Status {
     /// The verdict and the findings, each with its command.
     fn head(&self, style: &TextStyle) -> String {
         let words = match self.verdict {
-            OverallState::Well => style.paint("1;32", "no problem found"),
-            OverallState::Attention => match self.todo.len() {
-                1 => style.paint("1;33", "one thing waits for you"),
-                many => style.paint("1;33", &format!("{many} things wait for you")),
+            OverallState::Ok => style.paint("1;32", "no problem found"),
+            OverallState::Attention => match self.problems.len() {
+                1 => style.paint("1;33", "1 problem needs attention"),
+                many => style.paint("1;33", &format!("{many} problems need attention")),
             },
             OverallState::Down => match self.pause {
                 Some(_) => style.paint("1;31", "nothing reaches the CRM"),
@@ -92,13 +92,18 @@ impl Status {
             },
         };
         let mut text = format!("{words}\n");
-        for todo in &self.todo {
-            let code = match todo.kind.verdict() {
+        for problem in &self.problems {
+            let code = match problem.kind.verdict() {
                 OverallState::Down => "31",
-                OverallState::Attention | OverallState::Well => "33",
+                OverallState::Attention | OverallState::Ok => "33",
             };
-            let _ = writeln!(text, "  {} {}", style.paint(code, "-"), safe(&todo.what));
-            let _ = writeln!(text, "      {}", style.paint("1", &safe(&todo.command)));
+            let _ = writeln!(
+                text,
+                "  {} {}",
+                style.paint(code, "-"),
+                safe(&problem.message)
+            );
+            let _ = writeln!(text, "      {}", style.paint("1", &safe(&problem.command)));
         }
         text
     }
@@ -222,8 +227,8 @@ impl Directory {
         if let Some(state) = &self.backfill {
             let _ = write!(text, ", backfill {}", safe(state));
         }
-        let _ = match &self.why {
-            Some(why) => writeln!(text, ": {}", safe(why)),
+        let _ = match &self.reason {
+            Some(reason) => writeln!(text, ": {}", safe(reason)),
             None => writeln!(text),
         };
     }
@@ -231,13 +236,24 @@ impl Directory {
 
 impl LeadFields {
     fn to_text(&self, text: &mut String) {
-        let why = self.why.iter().map(|why| format!(": {}", safe(why)));
-        let (state, why, waiting) = (safe(&self.state), why.collect::<String>(), self.waiting);
-        let _ = writeln!(text, "fields   {state}{why}; {waiting} leads wait");
+        let reason = self
+            .reason
+            .iter()
+            .map(|reason| format!(": {}", safe(reason)));
+        let (state, reason, waiting) =
+            (safe(&self.state), reason.collect::<String>(), self.waiting);
+        let _ = writeln!(text, "fields   {state}{reason}; {waiting} leads wait");
         for field in &self.fields {
             let mark = if field.ok { "" } else { ", left out" };
-            let LeadField { name, id, what, .. } = field;
-            let _ = writeln!(text, "         {} {id}: {}{mark}", safe(name), safe(what));
+            let LeadField {
+                name, id, message, ..
+            } = field;
+            let _ = writeln!(
+                text,
+                "         {} {id}: {}{mark}",
+                safe(name),
+                safe(message)
+            );
         }
     }
 }
@@ -293,11 +309,11 @@ impl SourceStatus {
         });
         let (name, url) = (safe(self.name()), safe(&self.url));
         let _ = writeln!(text, "source   {name} {state}{since}\n         {url}");
-        if let Some(why) = &self.why {
-            let _ = writeln!(text, "         {}", safe(why));
+        if let Some(reason) = &self.reason {
+            let _ = writeln!(text, "         {}", safe(reason));
         }
-        for lack in &self.lacks {
-            let _ = writeln!(text, "         {}", safe(&lack.what));
+        for right in &self.missing_rights {
+            let _ = writeln!(text, "         {}", safe(&right.message));
         }
         if let Some(difference) = self.clock_ahead_ms.and_then(clock_difference) {
             let _ = writeln!(text, "         {difference}");

@@ -147,7 +147,7 @@ fn a_daemon_with_which_all_is_well_says_so_first_and_times_stand_in_the_zone_of_
 fn a_line_that_is_down_says_why_and_since_when_and_what_to_run() {
     let mut status = daemon();
     status.sources[0].state = SourceState::Down;
-    status.sources[0].why = Some("connection refused\u{1b}[2J".to_owned());
+    status.sources[0].reason = Some("connection refused\u{1b}[2J".to_owned());
     status.sources[0].down_since = Some(1_795_151_200);
     status.gaps.clear();
     let text = status.judged().to_text(&style("Asia/Tashkent"));
@@ -214,14 +214,14 @@ fn said_everywhere(status: &Status, text: &str) -> Status {
 fn nothing_that_came_from_outside_gives_orders_or_makes_a_line() {
     let other = serde_json::json!({"pid": null, "state": "s", "pbx": "p", "effect": "none"});
     let source = crate::status::SourceStatus {
-        why: Some("refused".to_owned()),
+        reason: Some("refused".to_owned()),
         state: SourceState::Down,
         others: vec![serde_json::from_value(other).expect("another reader")],
         switches: vec![SwitchName::default(), SwitchName::default()],
         ..crate::status::SourceStatus::default()
     };
     let lead_fields = LeadFields {
-        why: Some("why".to_owned()),
+        reason: Some("why".to_owned()),
         fields: vec![LeadField::default()],
         ..LeadFields::default()
     };
@@ -230,7 +230,7 @@ fn nothing_that_came_from_outside_gives_orders_or_makes_a_line() {
         gaps: vec![SourceGap::default()],
         lists: vec![ListFile::default()],
         unmatched: vec![crate::status::Unmatched::default()],
-        troubles: vec![crate::status::SenderTrouble::default()],
+        degraded: vec![crate::status::DegradedPart::default()],
         pause: Some(Pause::default()),
         token: Token {
             company: Some("a company".to_owned()),
@@ -239,7 +239,7 @@ fn nothing_that_came_from_outside_gives_orders_or_makes_a_line() {
         },
         directory: Some(Directory {
             backfill: Some("left".to_owned()),
-            why: Some("why".to_owned()),
+            reason: Some("why".to_owned()),
             ..Directory::default()
         }),
         webhooks: Some(Webhooks {

@@ -1,7 +1,7 @@
 //! What each trunk took, and which of them, or of their lists of employees, take nothing.
 
-use super::verdict::{counted, first_five, todo};
-use super::{FindingKind, Status, Todo};
+use super::verdict::{counted, first_five};
+use super::{FindingKind, Problem, Status};
 use serde::{Deserialize, Serialize};
 
 /// Seconds after which a trunk without calls is reported, where other calls come by.
@@ -43,7 +43,7 @@ impl TrunkStatus {
 }
 
 /// Trunks that took no call for a day while others came by, and lists that matched none of theirs.
-pub(super) fn silent(status: &Status, found: &mut Vec<Todo>) {
+pub(super) fn silent(status: &Status, found: &mut Vec<Problem>) {
     for trunk in status.trunks.iter().filter(|trunk| trunk.journal) {
         let known = |since: i64| status.at - since >= SILENT_SECONDS;
         let others = status.day_calls.saturating_sub(trunk.day_calls);
@@ -53,32 +53,35 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Todo>) {
                 Some(_) => "has taken no call for a day",
                 None => "has never taken a call",
             };
-            let what = format!(
+            let message = format!(
                 "trunk {} {ever}, while {came} came by{}: does its endpoint name the channels?",
                 trunk.name,
                 channels(status)
             );
             let values = [trunk.name.clone(), others.to_string()];
-            found.push(todo(FindingKind::SilentTrunk, what, status.check()).with(values));
+            found
+                .push(Problem::new(FindingKind::SilentTrunk, message, status.check()).with(values));
         }
         let unlisted = trunk.day_extensions > 0 && trunk.day_employees == 0;
         if trunk.has_employees && unlisted && trunk.since.is_some_and(known) {
             let calls = counted(trunk.day_extensions, "call", "calls");
-            let what = format!(
+            let message = format!(
                 "--employees of trunk {} has matched none of its {calls} of a day{}: does it list \
                  the extensions?",
                 trunk.name,
                 extensions(status, ", of extensions (")
             );
             let values = [trunk.name.clone(), trunk.day_extensions.to_string()];
-            found.push(todo(FindingKind::SilentEmployees, what, status.check()).with(values));
+            found.push(
+                Problem::new(FindingKind::SilentEmployees, message, status.check()).with(values),
+            );
         }
     }
 }
 
 /// Trunks whose calls name no employee, for no list says who sits where. A collector leaves that to
 /// the senders, and has no [`Status::employees`].
-pub(super) fn without_employees(status: &Status, found: &mut Vec<Todo>) {
+pub(super) fn without_employees(status: &Status, found: &mut Vec<Problem>) {
     let without = |it: &&TrunkStatus| {
         let nobody = it.day_extensions > 0 && it.day_employees == 0;
         it.journal && !it.has_employees && nobody
@@ -89,14 +92,14 @@ pub(super) fn without_employees(status: &Status, found: &mut Vec<Todo>) {
     }
     let names: Vec<&str> = trunks.iter().map(|it| it.name.as_str()).collect();
     let calls: u64 = trunks.iter().map(|it| it.day_extensions).sum();
-    let what = format!(
+    let message = format!(
         "{} of a day{} named no employee: --employees is missing{}",
         counted(calls, "call", "calls"),
         named(" (over ", &names),
         extensions(status, " (extensions "),
     );
     let values = [calls.to_string(), names.join(", ")];
-    found.push(todo(FindingKind::NoEmployees, what, status.check()).with(values));
+    found.push(Problem::new(FindingKind::NoEmployees, message, status.check()).with(values));
 }
 
 /// ` (over PJSIP/citty, SIP/10.0.0.7)`: channels of no trunk that came by in a day.
@@ -164,7 +167,7 @@ mod tests {
         let mut found = Vec::new();
         silent(&status, &mut found);
         without_employees(&status, &mut found);
-        found.into_iter().map(|it| (it.kind, it.what)).collect()
+        found.into_iter().map(|it| (it.kind, it.message)).collect()
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! Whether all is well, and what waits for a person: decided by the shape alone, without clock,
-//! socket or file.
+//! The verdict and the problems, computed only from the status: without clock, socket, or file.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,10 +6,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OverallState {
-    /// No finding waits for a person.
+    /// No problem was found.
     #[default]
-    Well,
-    /// Something waits for a person; calls flow.
+    Ok,
+    /// A problem needs attention, and calls are still sent.
     Attention,
     /// Nothing reaches the CRM, or no source is up.
     Down,
@@ -20,7 +19,7 @@ impl OverallState {
     /// The code that `status --exit-code` ends with.
     pub const fn exit_code(self) -> u8 {
         match self {
-            Self::Well => 0,
+            Self::Ok => 0,
             Self::Attention => 1,
             Self::Down => 2,
         }
@@ -64,7 +63,7 @@ pub enum FindingKind {
     /// The token ends soon, and nobody here can renew it.
     TokenEnds,
     /// Outcomes cannot be asked for one by one, or pages of the CRM's journal cannot be read.
-    CrmTrouble,
+    CrmDegraded,
     /// Calls dialled or taken while nobody listened are missing.
     Gap,
     /// Calls or messages are dead letters.
@@ -113,14 +112,14 @@ impl FindingKind {
     }
 }
 
-/// One thing that waits for a person.
+/// A problem that needs a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Todo {
+pub struct Problem {
     /// The kind of the finding.
     pub kind: FindingKind,
-    /// The finding in words, with its figures.
-    pub what: String,
-    /// The command that a person runs to see or mend it.
+    /// A short text with the figures.
+    pub message: String,
+    /// The command that shows or fixes the problem.
     pub command: String,
     /// The same for a text in another language; not part of the JSON.
     #[serde(skip)]
@@ -147,13 +146,26 @@ pub const DETAILS: [&str; 13] = [
     "list_empty",
     "list_rows",
     "list_unused",
-    "not_heard_why",
+    "not_heard_reason",
     "source_down",
     "token_consent",
     "token_not_refreshed",
 ];
 
-impl Todo {
+impl Problem {
+    pub(super) fn new(
+        kind: FindingKind,
+        message: impl Into<String>,
+        command: impl Into<String>,
+    ) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            command: command.into(),
+            detail: Detail::default(),
+        }
+    }
+
     /// Adds values for the row of its kind.
     pub(super) fn with(self, values: impl Into<Vec<String>>) -> Self {
         let (code, values) = (self.kind.word(), values.into());
@@ -168,16 +180,6 @@ impl Todo {
         let values = values.into();
         let detail = Detail { code, values };
         Self { detail, ..self }
-    }
-}
-
-pub(super) fn todo(kind: FindingKind, what: impl Into<String>, command: impl Into<String>) -> Todo {
-    let (what, command) = (what.into(), command.into());
-    Todo {
-        kind,
-        what,
-        command,
-        detail: Detail::default(),
     }
 }
 
@@ -226,7 +228,7 @@ mod tests {
     #[test]
     fn what_stops_all_calls_is_worse_than_what_waits() {
         let codes = [
-            OverallState::Well,
+            OverallState::Ok,
             OverallState::Attention,
             OverallState::Down,
         ]
@@ -234,7 +236,7 @@ mod tests {
         assert_eq!(codes, [0, 1, 2]);
         assert!(
             OverallState::Down > OverallState::Attention
-                && OverallState::Attention > OverallState::Well
+                && OverallState::Attention > OverallState::Ok
         );
         let word = serde_json::to_value(OverallState::Attention).expect("a word");
         assert_eq!(word, "attention");

@@ -1,14 +1,14 @@
-//! Which troubles begin and which end, by what `status` finds. Pure: no clock, no process.
+//! Which problems begin and which end, by what `status` finds. Pure: no clock, no process.
 //!
 //! A kind is reported once it was first seen [`LASTS`] ago and is there; it has ended when it was
 //! gone for [`QUIET`]. Between two runs for one kind lies [`REST`] at least, so one that comes and
 //! goes all the time is reported once, and ends once.
 
-use callbridge_model::status::{FindingKind, Todo};
+use callbridge_model::status::{FindingKind, Problem};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
-/// Time that a trouble lasts before it is reported: each start has some that pass.
+/// Time that a problem lasts before it is reported: each start has some that pass.
 pub const LASTS: Duration = Duration::from_secs(5);
 /// One that comes back sooner has not ended.
 pub const QUIET: Duration = Duration::from_secs(10);
@@ -18,66 +18,66 @@ pub const REST: Duration = Duration::from_secs(60);
 /// A message to the command: one line of JSON on its stdin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Notification {
-    /// The kind of trouble, in `status`'s word: `dead_letters`; or
+    /// The kind of problem, in `status`'s word: `dead_letters`; or
     /// [`crate::notify::waiting::KIND`].
     pub kind: &'static str,
-    /// Beginning or end of the trouble.
+    /// Beginning or end of the problem.
     pub state: Turn,
-    /// Epoch seconds at which the trouble began.
+    /// Epoch seconds at which the problem began.
     pub since: i64,
-    /// The trouble in words, as it was last found.
-    pub what: String,
-    /// The command that shows or mends it.
-    pub todo: String,
+    /// A short text about the problem, as it was last found.
+    pub message: String,
+    /// The command that shows or fixes the problem.
+    pub command: String,
 }
 
-/// The change of a trouble that a message reports.
+/// The change of a problem that a message reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Turn {
-    /// The trouble has lasted for [`LASTS`].
+    /// The problem has lasted for [`LASTS`].
     Begins,
-    /// The trouble has been gone for [`QUIET`].
+    /// The problem has been gone for [`QUIET`].
     Ends,
 }
 
-/// One kind of trouble, from its first sign to its end.
+/// One kind of problem, from its first sign to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct TroubleHistory {
-    report: ReportedTrouble,
+struct ProblemHistory {
+    report: ReportedProblem,
     /// Time since boot at which it was first and last seen.
     first: Duration,
     last: Duration,
     notified: bool,
 }
 
-/// The contents of a message about one trouble; stored for those that were reported and have not
+/// The contents of a message about one problem; stored for those that were reported and have not
 /// ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct ReportedTrouble {
+struct ReportedProblem {
     since: i64,
-    what: String,
-    todo: String,
+    message: String,
+    command: String,
 }
 
-/// All troubles that are there, or were a moment ago.
+/// All problems that are there, or were a moment ago.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Troubles {
-    histories: BTreeMap<FindingKind, TroubleHistory>,
+pub struct Problems {
+    histories: BTreeMap<FindingKind, ProblemHistory>,
     /// Time since boot of the last run of the command, by kind.
     runs: BTreeMap<FindingKind, Duration>,
 }
 
-impl Troubles {
-    /// Restores the troubles that an earlier run has reported and not seen end, as
-    /// [`Troubles::stored`] gave them. Unreadable text restores none: they are reported once more
+impl Problems {
+    /// Restores the problems that an earlier run has reported and not seen end, as
+    /// [`Problems::stored`] gave them. Unreadable text restores none: they are reported once more
     /// then.
     pub fn restored(text: Option<&str>, boot: Duration) -> Self {
         let stored = text.and_then(|text| serde_json::from_str(text).ok());
-        let stored: BTreeMap<String, ReportedTrouble> = stored.unwrap_or_default();
-        let history = |(word, report): (String, ReportedTrouble)| {
+        let stored: BTreeMap<String, ReportedProblem> = stored.unwrap_or_default();
+        let history = |(word, report): (String, ReportedProblem)| {
             let kind = word.parse::<FindingKind>().ok()?;
-            let history = TroubleHistory {
+            let history = ProblemHistory {
                 report,
                 first: boot,
                 last: boot,
@@ -90,7 +90,7 @@ impl Troubles {
         Self { histories, runs }
     }
 
-    /// Returns the troubles that were reported and have not ended, as JSON to be kept over
+    /// Returns the problems that were reported and have not ended, as JSON to be kept over
     /// restarts.
     pub fn stored(&self) -> String {
         let notified = self.histories.iter().filter(|(_, it)| it.notified);
@@ -101,25 +101,25 @@ impl Troubles {
 
     /// Takes in the findings of this second, and returns the messages that are due. `boot` never
     /// steps.
-    pub fn update(&mut self, todo: &[Todo], at: i64, boot: Duration) -> Vec<Notification> {
-        let mut seen: BTreeMap<FindingKind, Vec<&Todo>> = BTreeMap::new();
-        for it in todo {
+    pub fn update(&mut self, problems: &[Problem], at: i64, boot: Duration) -> Vec<Notification> {
+        let mut seen: BTreeMap<FindingKind, Vec<&Problem>> = BTreeMap::new();
+        for it in problems {
             seen.entry(it.kind).or_default().push(it);
         }
         for (kind, all) in &seen {
-            let history = self.histories.entry(*kind).or_insert(TroubleHistory {
-                report: ReportedTrouble {
+            let history = self.histories.entry(*kind).or_insert(ProblemHistory {
+                report: ReportedProblem {
                     since: at,
-                    ..ReportedTrouble::default()
+                    ..ReportedProblem::default()
                 },
                 first: boot,
                 last: boot,
                 notified: false,
             });
             history.last = boot;
-            let what: Vec<&str> = all.iter().map(|it| it.what.as_str()).collect();
-            history.report.what = what.join("; ");
-            history.report.todo = all.first().map(|it| it.command.clone()).unwrap_or_default();
+            let messages: Vec<&str> = all.iter().map(|it| it.message.as_str()).collect();
+            history.report.message = messages.join("; ");
+            history.report.command = all.first().map(|it| it.command.clone()).unwrap_or_default();
         }
         let mut notifications = Vec::new();
         let runs = &mut self.runs;
@@ -138,13 +138,17 @@ impl Troubles {
                 return true;
             }
             runs.insert(*kind, boot);
-            let ReportedTrouble { since, what, todo } = history.report.clone();
+            let ReportedProblem {
+                since,
+                message,
+                command,
+            } = history.report.clone();
             notifications.push(Notification {
                 kind: kind.word(),
                 state,
                 since,
-                what,
-                todo,
+                message,
+                command,
             });
             history.notified = state == Turn::Begins;
             history.notified
@@ -158,11 +162,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn todo(kind: FindingKind, what: &str) -> Todo {
-        Todo {
+    fn problem(kind: FindingKind, message: &str) -> Problem {
+        Problem {
             kind,
-            what: what.to_owned(),
-            command: format!("callbridge {what}"),
+            message: message.to_owned(),
+            command: format!("callbridge {message}"),
             detail: callbridge_model::status::verdict::Detail::default(),
         }
     }
@@ -171,14 +175,14 @@ mod tests {
         Duration::from_secs(1_000 + second)
     }
 
-    /// Seconds at which it was told, of a trouble that is there in these.
+    /// Seconds of the messages about a problem that exists during `there`.
     fn turns(there: impl Fn(u64) -> bool, seconds: u64) -> Vec<(u64, Turn)> {
-        let mut troubles = Troubles::default();
+        let mut problems = Problems::default();
         let mut turns = Vec::new();
         for at in 0..seconds {
-            let found = there(at).then(|| todo(FindingKind::Paused, "outage"));
-            let todo: Vec<Todo> = found.into_iter().collect();
-            for notified in troubles.update(&todo, 0, second(at)) {
+            let found = there(at).then(|| problem(FindingKind::Paused, "outage"));
+            let found: Vec<Problem> = found.into_iter().collect();
+            for notified in problems.update(&found, 0, second(at)) {
                 turns.push((at, notified.state));
             }
         }
@@ -186,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trouble_is_told_once_when_it_begins_and_once_when_it_ends() {
+    fn a_problem_is_told_once_when_it_begins_and_once_when_it_ends() {
         let turns = turns(|at| (100..300).contains(&at), 600);
         assert_eq!(turns, [(105, Turn::Begins), (309, Turn::Ends)]);
     }
@@ -200,34 +204,34 @@ mod tests {
 
     #[test]
     fn a_line_of_json_says_what_begins_since_when_and_what_to_do() {
-        let mut troubles = Troubles::default();
+        let mut problems = Problems::default();
         let two = [
-            todo(FindingKind::SourceDown, "a is down"),
-            todo(FindingKind::SourceDown, "b is down"),
+            problem(FindingKind::SourceDown, "a is down"),
+            problem(FindingKind::SourceDown, "b is down"),
         ];
-        assert_eq!(troubles.update(&two, 70, second(0)), []);
-        let notified = troubles.update(&two, 75, second(5));
+        assert_eq!(problems.update(&two, 70, second(0)), []);
+        let notified = problems.update(&two, 75, second(5));
         assert_eq!(
             serde_json::to_string(&notified[0]).expect("JSON"),
             r#"{"kind":"source_down","state":"begins","since":70,"#.to_owned()
-                + r#""what":"a is down; b is down","todo":"callbridge a is down"}"#
+                + r#""message":"a is down; b is down","command":"callbridge a is down"}"#
         );
         assert_eq!(notified.len(), 1);
     }
 
     #[test]
-    fn a_trouble_that_outlives_a_restart_is_not_told_twice_and_its_end_is() {
-        let found = [todo(FindingKind::DeadLetters, "2 letters")];
-        let mut before = Troubles::default();
-        assert_eq!(Troubles::default().stored(), "{}");
+    fn a_problem_that_outlives_a_restart_is_not_told_twice_and_its_end_is() {
+        let found = [problem(FindingKind::DeadLetters, "2 letters")];
+        let mut before = Problems::default();
+        assert_eq!(Problems::default().stored(), "{}");
         before.update(&found, 70, second(0));
         assert_eq!(before.stored(), "{}", "not told yet");
         assert_eq!(before.update(&found, 75, second(5)).len(), 1);
         // What is stored stays readable by later versions: this text is never changed.
-        let golden = r#"{"dead_letters":{"since":70,"what":"2 letters","#.to_owned()
-            + r#""todo":"callbridge 2 letters"}}"#;
+        let golden = r#"{"dead_letters":{"since":70,"message":"2 letters","#.to_owned()
+            + r#""command":"callbridge 2 letters"}}"#;
         assert_eq!(before.stored(), golden);
-        let mut after = Troubles::restored(Some(&golden), second(30));
+        let mut after = Problems::restored(Some(&golden), second(30));
         for at in 30..200 {
             assert_eq!(after.update(&found, 100, second(at)), [], "{at}");
         }
@@ -236,13 +240,13 @@ mod tests {
         assert_eq!((ended[0].state, ended[0].since), (Turn::Ends, 70));
         assert_eq!(after.stored(), "{}");
         assert_eq!(
-            Troubles::restored(Some("{"), second(0)),
-            Troubles::default()
+            Problems::restored(Some("{"), second(0)),
+            Problems::default()
         );
-        let unknown = r#"{"of_the_future":{"since":1,"what":"w","todo":"t"}}"#;
+        let unknown = r#"{"of_the_future":{"since":1,"message":"w","command":"t"}}"#;
         assert_eq!(
-            Troubles::restored(Some(unknown), second(0)),
-            Troubles::default()
+            Problems::restored(Some(unknown), second(0)),
+            Problems::default()
         );
     }
 

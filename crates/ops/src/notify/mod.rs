@@ -1,4 +1,4 @@
-//! `--notify-command`: a command that is run when kinds of trouble begin or end, and when customers
+//! `--notify-command`: a command that is run when kinds of problems begin or end, and when customers
 //! have waited too long for a call back, for whoever has no monitor. It runs through `/bin/sh -c`:
 //! lines of JSON on its stdin, some seconds of time, and none of our secrets.
 //!
@@ -81,8 +81,8 @@ mod tests {
             kind: FindingKind::DeadLetters.word(),
             state: Turn::Begins,
             since: 1_795_151_317,
-            what: "2 dead letters: it's `hostile`; $(rm)".to_owned(),
-            todo: "callbridge dead list".to_owned(),
+            message: "2 dead letters: it's `hostile`; $(rm)".to_owned(),
+            command: "callbridge dead list".to_owned(),
         }]
     }
 

@@ -62,13 +62,13 @@ mod tests {
     use super::*;
     use crate::notify::history::Turn;
 
-    fn message(what: usize) -> Notification {
+    fn message(message: usize) -> Notification {
         Notification {
             kind: "dead_letters",
             state: Turn::Begins,
             since: 0,
-            what: what.to_string(),
-            todo: String::new(),
+            message: message.to_string(),
+            command: String::new(),
         }
     }
 

@@ -63,11 +63,11 @@ impl WaitingCustomers {
         let new = late().filter(|it| !self.notified.contains_key(it.phone.as_str()));
         let new: Vec<&MissedCustomer> = new.collect();
         let longer = span(limit.as_secs());
-        let (state, since, what) = match (new.first(), first) {
+        let (state, since, message) = match (new.first(), first) {
             (Some(oldest), _) => (Turn::Begins, oldest.first_at.get(), list(&new, &longer, at)),
             (None, Some(first)) if self.notified.is_empty() => {
-                let what = format!("no customer waits for a call back longer than {longer}");
-                (Turn::Ends, first, what)
+                let message = format!("no customer waits for a call back longer than {longer}");
+                (Turn::Ends, first, message)
             }
             (None, _) => return None,
         };
@@ -78,8 +78,8 @@ impl WaitingCustomers {
             kind: KIND,
             state,
             since,
-            what,
-            todo: command.to_owned(),
+            message,
+            command: command.to_owned(),
         })
     }
 }
@@ -131,7 +131,7 @@ mod tests {
     ) -> Option<(Turn, String)> {
         let boot = Duration::from_secs(at.unsigned_abs());
         let found = notified.update(waiting, LIMIT, (at, boot), "callbridge missed");
-        found.map(|it| (it.state, it.what))
+        found.map(|it| (it.state, it.message))
     }
 
     #[test]
@@ -139,11 +139,11 @@ mod tests {
         let mut notified = WaitingCustomers::default();
         let both = [customer("+1", 10_000), customer("+2", 10_060)];
         assert_eq!(update(&mut notified, &both, 11_799), None);
-        let (turn, what) = update(&mut notified, &both, 11_860).expect("told");
+        let (turn, message) = update(&mut notified, &both, 11_860).expect("told");
         assert_eq!(turn, Turn::Begins);
         let names = "+1 (31 min, 2 tries), +2 (30 min, 2 tries)";
         assert_eq!(
-            what,
+            message,
             format!("2 customers wait for a call back longer than 30 min: {names}")
         );
         // After a restart as well.
@@ -151,17 +151,23 @@ mod tests {
         assert_eq!(update(&mut notified, &both, 12_000), None);
         // One is called back and another comes: the new one alone is named.
         let now = [customer("+2", 10_060), customer("+3", 10_300)];
-        let (_, what) = update(&mut notified, &now, 12_100).expect("told");
-        assert!(what.starts_with("1 customer waits"), "{what}");
-        assert!(what.contains("+3") && !what.contains("+2"), "{what}");
+        let (_, message) = update(&mut notified, &now, 12_100).expect("told");
+        assert!(message.starts_with("1 customer waits"), "{message}");
+        assert!(
+            message.contains("+3") && !message.contains("+2"),
+            "{message}"
+        );
         assert_eq!(
             update(&mut notified, &[], 12_120),
             None,
             "a minute lies between"
         );
-        let (turn, what) = update(&mut notified, &[], 12_160).expect("told");
+        let (turn, message) = update(&mut notified, &[], 12_160).expect("told");
         assert_eq!((turn, notified.stored().as_str()), (Turn::Ends, "{}"));
-        assert_eq!(what, "no customer waits for a call back longer than 30 min");
+        assert_eq!(
+            message,
+            "no customer waits for a call back longer than 30 min"
+        );
         assert_eq!(update(&mut notified, &[], 13_000), None);
     }
 
@@ -177,9 +183,12 @@ mod tests {
     #[test]
     fn of_many_the_longest_waiting_are_named() {
         let many: Vec<MissedCustomer> = (0..51).map(|n| customer(&format!("+{n}"), n)).collect();
-        let (_, what) = update(&mut WaitingCustomers::default(), &many, 9_000).expect("told");
-        assert!(what.starts_with("51 customers wait"), "{what}");
-        assert!(what.contains("+9 (") && !what.contains("+10 ("), "{what}");
-        assert!(what.ends_with(", and 41 more"), "{what}");
+        let (_, message) = update(&mut WaitingCustomers::default(), &many, 9_000).expect("told");
+        assert!(message.starts_with("51 customers wait"), "{message}");
+        assert!(
+            message.contains("+9 (") && !message.contains("+10 ("),
+            "{message}"
+        );
+        assert!(message.ends_with(", and 41 more"), "{message}");
     }
 }

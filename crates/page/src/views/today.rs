@@ -5,7 +5,7 @@ use crate::backend::{CallQuery, Figures, Outcomes};
 use crate::shell::{LocalText, PageShell};
 use crate::{chart::Chart, page::AuthenticatedRequest};
 use askama::Template;
-use callbridge_model::status::{FindingKind, OverallState, SourceState, Todo};
+use callbridge_model::status::{FindingKind, OverallState, Problem, SourceState};
 use callbridge_model::{Reason, Status};
 use callbridge_spool::Listed;
 
@@ -38,7 +38,7 @@ struct Lead {
 /// Something that waits for a person.
 struct Waiting {
     title: String,
-    what: LocalText,
+    message: LocalText,
     fix: String,
     command: String,
     /// The path of the page's view in which it is cured; `None` where a command does it.
@@ -76,14 +76,14 @@ pub(crate) async fn show(mut visit: AuthenticatedRequest<'_>) -> Handled {
 }
 
 fn lead(shell: &PageShell, status: &Status, figures: &Figures) -> Lead {
-    let places = (status.todo.iter()).map(|todo| (todo, place(status, todo.kind)));
+    let places = (status.problems.iter()).map(|problem| (problem, place(status, problem.kind)));
     let since = places.clone().next().and_then(|(_, (_, since))| since);
-    let waits = places.map(|(todo, (link, _))| waiting(shell, todo, link));
+    let waits = places.map(|(problem, (link, _))| waiting(shell, problem, link));
     let missed = Some(shell.badges.missed).filter(|it| *it > 0);
     let missed = missed.map(|count| shell.n("today.missed", count));
     let (state, sentence) = match (status.verdict, &missed) {
-        (OverallState::Well, Some(missed)) => ("attention", missed.clone()),
-        (OverallState::Well, None) => ("well", all_well(shell, &figures.today)),
+        (OverallState::Ok, Some(missed)) => ("attention", missed.clone()),
+        (OverallState::Ok, None) => ("ok", all_well(shell, &figures.today)),
         (OverallState::Attention, _) => ("attention", worst(shell, status)),
         (OverallState::Down, _) => ("down", worst(shell, status)),
     };
@@ -100,7 +100,7 @@ fn lead(shell: &PageShell, status: &Status, figures: &Figures) -> Lead {
 fn customers(shell: &PageShell, title: String) -> Waiting {
     Waiting {
         title,
-        what: LocalText::default(),
+        message: LocalText::default(),
         fix: shell.t("fix.missed").to_owned(),
         command: String::new(),
         link: Some("/missed"),
@@ -119,19 +119,19 @@ fn all_well(shell: &PageShell, today: &Outcomes) -> String {
 }
 
 fn worst(shell: &PageShell, status: &Status) -> String {
-    match status.todo.first() {
-        Some(todo) => shell.word("kind", todo.kind.word()),
+    match status.problems.first() {
+        Some(problem) => shell.word("kind", problem.kind.word()),
         None => shell.t("today.attention").to_owned(),
     }
 }
 
-fn waiting(shell: &PageShell, todo: &Todo, link: Option<&'static str>) -> Waiting {
-    let word = todo.kind.word();
+fn waiting(shell: &PageShell, problem: &Problem, link: Option<&'static str>) -> Waiting {
+    let word = problem.kind.word();
     Waiting {
         title: shell.word("kind", word),
-        what: shell.found(todo),
+        message: shell.found(problem),
         fix: shell.word("fix", word),
-        command: todo.command.clone(),
+        command: problem.command.clone(),
         link,
     }
 }
@@ -174,7 +174,7 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
         F::FieldNotShown | F::ForeignCalls | F::LeadDirectory | F::Webhooks => {
             (Some("/check"), None)
         }
-        F::CrmTrouble => (None, status.troubles.iter().map(|it| it.since).min()),
+        F::CrmDegraded => (None, status.degraded.iter().map(|it| it.since).min()),
         F::NoDaemon | F::Paused | F::OtherDaemon | F::TokenEnds | F::Books => (None, None),
     }
 }

@@ -84,7 +84,7 @@ fn status(name: &str, now: i64) -> Status {
         ..SourceStatus::default()
     };
     let mut down = source(name, SourceState::Down, now - 1500);
-    down.why = Some(format!("connection refused by {name}"));
+    down.reason = Some(format!("connection refused by {name}"));
     down.down_since = Some(now - 1500);
     Status {
         books: Books {

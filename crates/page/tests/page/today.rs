@@ -13,8 +13,8 @@ const NOW: i64 = 1_795_158_000;
 /// A morning on which nothing waits for a person.
 async fn well() -> (Arc<Fake>, Served, Browser) {
     let mut known = morning("Savdo", NOW);
-    known.status.todo = Vec::new();
-    known.status.verdict = OverallState::Well;
+    known.status.problems = Vec::new();
+    known.status.verdict = OverallState::Ok;
     known.missed = Vec::new();
     known.figures.today = Outcomes {
         journaled: 212,
