@@ -38,7 +38,7 @@ pub(crate) enum Verb {
     Explain(Box<ExplainFlags>),
     /// Try each source, right, grant, folder and file, and say what to do about what is wrong
     Check {
-        /// One JSON object a check: name, ok, what, todo
+        /// One JSON object a check: name, ok, message, fix
         #[arg(long)]
         json: bool,
         #[command(flatten)]

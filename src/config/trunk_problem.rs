@@ -8,27 +8,27 @@ use callbridge_mapping::{LeadRule, People, Trunk};
 /// A trunk that its flags make useless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TrunkProblem {
-    pub what: String,
+    pub message: String,
     /// The flag to change.
     pub fix: &'static str,
 }
 
 impl TrunkProblem {
-    fn new(what: impl Into<String>, fix: &'static str) -> Self {
-        let what = what.into();
-        Self { what, fix }
+    fn new(message: impl Into<String>, fix: &'static str) -> Self {
+        let message = message.into();
+        Self { message, fix }
     }
 }
 
 /// Returns the first problem of the trunk. `people` are the employees of the lists.
 pub(crate) fn find(config: &Config, trunk: &Trunk, people: &People) -> Option<TrunkProblem> {
     if let Some(endpoint) = trunk.endpoints().find(|it| has_employee(trunk, it, people)) {
-        let what = format!(
+        let message = format!(
             "{endpoint} is an employee's phone in --employees: its calls would be logged as a \
              customer's"
         );
         let fix = "give --trunk the line to the carrier, or correct --employees";
-        return Some(TrunkProblem::new(what, fix));
+        return Some(TrunkProblem::new(message, fix));
     }
     let carries_variables =
         |source: &SourceConfig| source.serves(trunk) && source.url.format().has_variables();
@@ -37,26 +37,26 @@ pub(crate) fn find(config: &Config, trunk: &Trunk, people: &People) -> Option<Tr
         && trunk.leads.len() == 1
         && !config.sources.iter().any(carries_variables)
     {
-        let what = format!("lead=var:{variable}, but no source reports channel variables");
+        let message = format!("lead=var:{variable}, but no source reports channel variables");
         let fix = "give lead=csv:FILE or lead=userfield:REGEX, or a source that reports variables \
                    (ami:// or esl://)";
-        return Some(TrunkProblem::new(what, fix));
+        return Some(TrunkProblem::new(message, fix));
     }
     let by_directory = trunk
         .leads
         .iter()
         .any(|rule| matches!(rule, LeadRule::Directory));
     if by_directory && !config.lead_directory && config.webhooks.is_none() {
-        let what = "lead=directory, but nothing fills the directory";
+        let message = "lead=directory, but nothing fills the directory";
         let fix = "give --webhook-listen, --lead-directory, or both";
-        return Some(TrunkProblem::new(what, fix));
+        return Some(TrunkProblem::new(message, fix));
     }
     // A message can name its lead.
     let needs_rule = trunk.has_channels() && trunk.journal;
     if needs_rule && trunk.leads.is_empty() {
-        let what = "there is no lead rule: every call would wait for a lead";
+        let message = "there is no lead rule: every call would wait for a lead";
         let fix = "give lead=var:NAME, lead=userfield:REGEX, lead=csv:FILE or lead=directory";
-        return Some(TrunkProblem::new(what, fix));
+        return Some(TrunkProblem::new(message, fix));
     }
     None
 }

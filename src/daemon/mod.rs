@@ -142,10 +142,10 @@ fn warn_of_trunks(config: &Config) {
     lists.reload(clock::now().wall);
     for trunk in config.rules.trunks.iter() {
         if let Some(problem) = trunk_problem::find(config, trunk, lists.people()) {
-            let TrunkProblem { what, fix } = problem;
+            let TrunkProblem { message, fix } = problem;
             tracing::warn!(
                 trunk = trunk.name,
-                reason = what,
+                reason = message,
                 fix,
                 "trunk cannot log calls"
             );

@@ -50,11 +50,11 @@ pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
         // It is on where nothing is said of it.
         Some(value) if !is_yes(value) => {
             let about = "log-b-leg of mod_json_cdr";
-            let what = "the legs that the switch dials are not written: it is not known who \
+            let message = "the legs that the switch dials are not written: it is not known who \
                         answered, and outbound calls are reported only where they were dialled as \
                         sofia/gateway/NAME/NUMBER";
-            let todo = reload("<param name=\"log-b-leg\" value=\"true\"/>", "json_cdr");
-            vec![SwitchFinding::new(Severity::Fault, about, what, todo)]
+            let fix = reload("<param name=\"log-b-leg\" value=\"true\"/>", "json_cdr");
+            vec![SwitchFinding::new(Severity::Fault, about, message, fix)]
         }
         Some(_) | None => Vec::new(),
     }
@@ -82,16 +82,16 @@ pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
     let missing: Vec<&str> = needed().filter(|name| !published(name)).collect();
     let mut found = Vec::new();
     if !missing.is_empty() {
-        let what = format!("it leaves out what calls depend on: {}", missing.join(", "));
-        let (about, todo) = ("event_filter of mod_amqp", reload(&event_filter(), "amqp"));
-        found.push(SwitchFinding::new(Severity::Fault, about, what, todo));
+        let message = format!("it leaves out what calls depend on: {}", missing.join(", "));
+        let (about, fix) = ("event_filter of mod_amqp", reload(&event_filter(), "amqp"));
+        found.push(SwitchFinding::new(Severity::Fault, about, message, fix));
     }
     if !values(producers, "delivery-mode").any(|it| it.trim() == "2") {
         let about = "delivery-mode of mod_amqp";
-        let what = "its messages are not persistent: a restart of the broker loses those that \
+        let message = "its messages are not persistent: a restart of the broker loses those that \
                     wait, though the queue is durable";
-        let todo = reload("<param name=\"delivery-mode\" value=\"2\"/>", "amqp");
-        found.push(SwitchFinding::new(Severity::Advice, about, what, todo));
+        let fix = reload("<param name=\"delivery-mode\" value=\"2\"/>", "amqp");
+        found.push(SwitchFinding::new(Severity::Advice, about, message, fix));
     }
     found
 }
@@ -109,12 +109,12 @@ fn without_comments(text: &str, file: &str) -> Result<String, SwitchFinding> {
         all.push_str(before);
         let Some((_, after)) = comment.split_once("-->") else {
             let line = text[..text.len() - comment.len()].lines().count();
-            let what = format!(
+            let message = format!(
                 "the comment that begins in line {line} does not end: the switch takes nothing of \
                  what follows"
             );
-            let todo = format!("write --> where it ends, then reload the module of {file}");
-            return Err(SwitchFinding::new(Severity::Fault, file, what, todo));
+            let fix = format!("write --> where it ends, then reload the module of {file}");
+            return Err(SwitchFinding::new(Severity::Fault, file, message, fix));
         };
         rest = after;
     }
@@ -155,10 +155,10 @@ mod tests {
             SWITCH_EVENT_CHANNEL_DESTROY,SWITCH_EVENT_HEARTBEAT,SWITCH_EVENT_DTMF\"/>";
         let found = judge_amqp(&conf(shipped));
         assert_eq!(found.len(), 2);
-        assert!(found[0].what.contains("CHANNEL_BRIDGE") && found[0].weight == Severity::Fault);
-        assert!(!found[0].what.contains("CHANNEL_CREATE"));
-        assert!(found[0].todo.contains("SWITCH_EVENT_CHANNEL_BRIDGE,"));
-        assert!(found[1].todo.contains("delivery-mode") && found[1].weight == Severity::Advice);
+        assert!(found[0].message.contains("CHANNEL_BRIDGE") && found[0].weight == Severity::Fault);
+        assert!(!found[0].message.contains("CHANNEL_CREATE"));
+        assert!(found[0].fix.contains("SWITCH_EVENT_CHANNEL_BRIDGE,"));
+        assert!(found[1].fix.contains("delivery-mode") && found[1].weight == Severity::Advice);
         assert!(!format!("{found:?}").contains("hunter2"));
     }
 
@@ -179,7 +179,7 @@ mod tests {
         let text = format!("<x>\n<!-- one -->\n<!-- two\n{}", conf(&event_filter()));
         for found in [judge_amqp(&text), judge_json_cdr(&text)] {
             assert_eq!(found.len(), 1);
-            assert!(found[0].what.contains("line 3") && found[0].weight == Severity::Fault);
+            assert!(found[0].message.contains("line 3") && found[0].weight == Severity::Fault);
         }
     }
 
@@ -190,7 +190,7 @@ mod tests {
             judge_json_cdr(&format!("<settings>{param}</settings>"))
         };
         for off in ["false", "0", "no", ""] {
-            assert!(json_cdr(off)[0].todo.contains("log-b-leg"), "{off}");
+            assert!(json_cdr(off)[0].fix.contains("log-b-leg"), "{off}");
         }
         for on in ["true", "1", "YES", "enabled"] {
             assert_eq!(json_cdr(on), [], "{on}");

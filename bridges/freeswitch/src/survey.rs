@@ -71,9 +71,9 @@ pub struct SwitchFinding {
     /// Subject of the finding: `gateway city`.
     pub about: String,
     /// State of the subject, in words.
-    pub what: String,
+    pub message: String,
     /// The fix, in words; empty where none is needed.
-    pub todo: String,
+    pub fix: String,
     /// Severity; anything but [`Severity::Well`] comes with a fix.
     pub weight: Severity,
 }
@@ -83,13 +83,13 @@ impl SwitchFinding {
     pub fn new(
         weight: Severity,
         about: impl Into<String>,
-        what: impl Into<String>,
-        todo: impl Into<String>,
+        message: impl Into<String>,
+        fix: impl Into<String>,
     ) -> Self {
         Self {
             about: about.into(),
-            what: what.into(),
-            todo: todo.into(),
+            message: message.into(),
+            fix: fix.into(),
             weight,
         }
     }
@@ -207,32 +207,47 @@ impl SwitchFacts {
         };
         let mut found = vec![SwitchFinding::new(Severity::Well, "release", release, "")];
         if self.known_password {
-            let what = "it is the one that every FreeSWITCH comes with: whoever reaches the port \
+            let message = "it is the one that every FreeSWITCH comes with: whoever reaches the port \
                         can place calls";
-            let todo = "set another: <param name=\"password\" value=\"…\"/> in \
+            let fix = "set another: <param name=\"password\" value=\"…\"/> in \
                         event_socket.conf.xml, then `reload mod_event_socket`";
-            found.push(SwitchFinding::new(Severity::Advice, "password", what, todo));
+            found.push(SwitchFinding::new(
+                Severity::Advice,
+                "password",
+                message,
+                fix,
+            ));
         }
         if self.refused_names > 0 {
-            let what = format!(
+            let message = format!(
                 "gateways or telephones that are left out, for control characters in their names: \
                  {}",
                 self.refused_names
             );
-            let todo = "see `sofia status` and `show registrations`: somebody may try what is made \
+            let fix = "see `sofia status` and `show registrations`: somebody may try what is made \
                         of such a name";
-            found.push(SwitchFinding::new(Severity::Advice, "names", what, todo));
+            found.push(SwitchFinding::new(Severity::Advice, "names", message, fix));
         }
         if !self.lists_channels {
-            let what = "the switch does not list them: calls that go on while callbridge is away \
+            let message = "the switch does not list them: calls that go on while callbridge is away \
                         are incomplete";
-            let todo = load_module("mod_commands");
-            found.push(SwitchFinding::new(Severity::Fault, "channels", what, todo));
+            let fix = load_module("mod_commands");
+            found.push(SwitchFinding::new(
+                Severity::Fault,
+                "channels",
+                message,
+                fix,
+            ));
         }
         if broker && self.publishes == Some(false) {
-            let what = "it is not loaded, and a source reads what it publishes";
-            let todo = load_module("mod_amqp");
-            found.push(SwitchFinding::new(Severity::Fault, "mod_amqp", what, todo));
+            let message = "it is not loaded, and a source reads what it publishes";
+            let fix = load_module("mod_amqp");
+            found.push(SwitchFinding::new(
+                Severity::Fault,
+                "mod_amqp",
+                message,
+                fix,
+            ));
         }
         match &self.gateways {
             Some(gateways) => {
@@ -240,9 +255,9 @@ impl SwitchFacts {
                 found.extend(untaken(trunks, gateways));
             }
             None => {
-                let what = "not known: the switch answers nothing to `sofia status` (mod_sofia is \
+                let message = "not known: the switch answers nothing to `sofia status` (mod_sofia is \
                             not loaded)";
-                found.push(SwitchFinding::new(Severity::Well, "gateways", what, ""));
+                found.push(SwitchFinding::new(Severity::Well, "gateways", message, ""));
             }
         }
         found
@@ -277,37 +292,37 @@ impl SwitchFacts {
                     continue;
                 }
                 Some((technology, _)) if OF_ASTERISK.contains(&technology) => {
-                    let what = format!(
+                    let message = format!(
                         "{technology}/… is how Asterisk calls a line, and this is a FreeSWITCH: no \
                          call goes over trunk {trunk}"
                     );
-                    let todo = "give gateway/NAME, address/IP, context/NAME or profile/NAME; \
+                    let fix = "give gateway/NAME, address/IP, context/NAME or profile/NAME; \
                                 `sofia status` shows the names";
-                    found.push(SwitchFinding::new(Severity::Fault, about, what, todo));
+                    found.push(SwitchFinding::new(Severity::Fault, about, message, fix));
                     continue;
                 }
                 Some(("user", user)) => {
-                    let what = format!(
+                    let message = format!(
                         "user/{user} is a phone, not a line to the outside: no call goes over \
                          trunk {trunk}"
                     );
-                    let todo = "give gateway/NAME, address/IP, context/NAME or profile/NAME; \
+                    let fix = "give gateway/NAME, address/IP, context/NAME or profile/NAME; \
                                 `sofia status` shows the names";
-                    found.push(SwitchFinding::new(Severity::Fault, about, what, todo));
+                    found.push(SwitchFinding::new(Severity::Fault, about, message, fix));
                     continue;
                 }
                 _ => continue,
             };
             found.push(if known.is_empty() {
-                let what = format!(
+                let message = format!(
                     "the switch has none of this name: calls over trunk {trunk} would be internal; \
                      it has {there}"
                 );
-                let todo = "give a name that `sofia status` shows";
-                SwitchFinding::new(Severity::Fault, about, what, todo)
+                let fix = "give a name that `sofia status` shows";
+                SwitchFinding::new(Severity::Fault, about, message, fix)
             } else {
-                let what = format!("the switch has {}", listed(known.iter()));
-                SwitchFinding::new(Severity::Well, about, what, "")
+                let message = format!("the switch has {}", listed(known.iter()));
+                SwitchFinding::new(Severity::Well, about, message, "")
             });
         }
         found
@@ -328,12 +343,12 @@ fn unknown_address(
     let about = format!("endpoint address/{address}");
     let (wanted, _) = host_and_port(address);
     if ip_of(address).is_none() && !wanted.contains('*') {
-        let what = format!(
+        let message = format!(
             "calls bear the IP address that they come from, and this is none: what comes in from \
              there is not of trunk {trunk}"
         );
-        let todo = "give address/IP, as address/203.0.113.5";
-        return Some(SwitchFinding::new(Severity::Fault, about, what, todo));
+        let fix = "give address/IP, as address/203.0.113.5";
+        return Some(SwitchFinding::new(Severity::Fault, about, message, fix));
     }
     let of_trunk = |name: &String| {
         let mut named = endpoints.iter();
@@ -348,21 +363,21 @@ fn unknown_address(
     let known: Option<Vec<IpAddr>> = own.iter().map(|it| ip_of(it)).collect();
     let is_meant = |ip: &IpAddr| Some(*ip) == ip_of(address) || glob(wanted, &ip.to_string());
     known.filter(|all| !all.is_empty() && !all.iter().any(is_meant))?;
-    let what = format!(
+    let message = format!(
         "the gateways of trunk {trunk} have another address: {}",
         listed(own.iter())
     );
-    let todo = "calls from any other address are not of this trunk: see which one is the carrier's";
-    Some(SwitchFinding::new(Severity::Advice, about, what, todo))
+    let fix = "calls from any other address are not of this trunk: see which one is the carrier's";
+    Some(SwitchFinding::new(Severity::Advice, about, message, fix))
 }
 
 /// A gateway that the switch does not register with: incoming calls carry no gateway name, so the
 /// trunk needs the address as well. A trunk takes IP addresses only.
 fn one_way_only(trunk: &str, endpoint: &str, name: &str, gateway: &SwitchGateway) -> SwitchFinding {
     let (about, address) = (format!("gateway {name}"), &gateway.address);
-    let what = "the switch does not register with it, so incoming calls carry no gateway name and \
+    let message = "the switch does not register with it, so incoming calls carry no gateway name and \
                 would be internal";
-    let todo = if ip_of(address).is_some() {
+    let fix = if ip_of(address).is_some() {
         format!("give --trunk '{trunk}={endpoint}|address/{address},…'")
     } else {
         format!(
@@ -370,7 +385,7 @@ fn one_way_only(trunk: &str, endpoint: &str, name: &str, gateway: &SwitchGateway
              '{trunk}={endpoint}|address/IP,…'"
         )
     };
-    SwitchFinding::new(Severity::Advice, about, what, todo)
+    SwitchFinding::new(Severity::Advice, about, message, fix)
 }
 
 /// The IP address of `IP` or `IP:PORT`.
@@ -403,9 +418,14 @@ fn untaken(
     let left = gateways.iter().filter(|(name, it)| !is_taken(name, it));
     let left: Vec<&String> = left.map(|(name, _)| name).collect();
     let first = left.first()?;
-    let todo = format!("name it with --trunk {first}=gateway/{first},… if customers call over it");
-    let what = format!("no trunk takes {}", listed(left.iter()));
-    Some(SwitchFinding::new(Severity::Advice, "gateways", what, todo))
+    let fix = format!("name it with --trunk {first}=gateway/{first},… if customers call over it");
+    let message = format!("no trunk takes {}", listed(left.iter()));
+    Some(SwitchFinding::new(
+        Severity::Advice,
+        "gateways",
+        message,
+        fix,
+    ))
 }
 
 /// `a, b and 3 more`; `none` of nothing.

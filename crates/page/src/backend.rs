@@ -339,12 +339,12 @@ pub type EmployeeTable = BTreeMap<Option<String>, EmployeeWork>;
 pub struct CheckFinding {
     /// The subject of the check: `token`, or a flag.
     pub name: String,
-    /// Nothing of it failed; with a `todo` it is a doubt.
+    /// The check passed; with a `fix` it is a doubt.
     pub ok: bool,
     /// The finding in words, in English.
-    pub what: String,
+    pub message: String,
     /// The remedy in words; empty where there is nothing to do.
-    pub todo: String,
+    pub fix: String,
 }
 
 /// Names of findings whose texts stand under the key of another (`tried.version`, `mend.version`);
@@ -377,7 +377,7 @@ impl CheckFinding {
 
     /// Returns the class of the finding: `ok`, `doubt` or `failed`.
     pub fn result(&self) -> &'static str {
-        match (self.ok, self.todo.is_empty()) {
+        match (self.ok, self.fix.is_empty()) {
             (true, true) => "ok",
             (true, false) => "doubt",
             (false, _) => "failed",

@@ -37,7 +37,7 @@ pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> 
 
 /// Of a source that is no manager account: who writes there, and what, is not known here.
 pub(crate) fn unknown(flag: &SourceConfig) -> Option<CheckFinding> {
-    let what = match &flag.url.transport {
+    let message = match &flag.url.transport {
         Transport::WebSocket { .. } => {
             "not known: a gateway reports nothing about the account behind it; the first event \
              shows that events of calls arrive, and until then `status` says connected"
@@ -48,15 +48,15 @@ pub(crate) fn unknown(flag: &SourceConfig) -> Option<CheckFinding> {
         }
         Transport::Ami { .. } | Transport::Esl { .. } | Transport::File { .. } => return None,
     };
-    Some(well(format!("events of {}", short(flag)), what))
+    Some(well(format!("events of {}", short(flag)), message))
 }
 
 /// A difference of the PBX's clock to this machine's of more than 5 s.
 fn clock(url: &str, account: &Account) -> Option<CheckFinding> {
     let ahead = account.clock_ahead?;
-    let what = clock_difference(ahead.micros() / 1_000)?;
-    let todo = "set both clocks by NTP";
-    Some(advice(format!("clock of {url}"), what, todo))
+    let message = clock_difference(ahead.micros() / 1_000)?;
+    let fix = "set both clocks by NTP";
+    Some(advice(format!("clock of {url}"), message, fix))
 }
 
 /// The settings that `manager.conf` has for this account, if the PBX runs on this machine.
@@ -72,25 +72,25 @@ pub(crate) fn local(flag: &SourceConfig) -> Option<ManagerConf> {
 fn rights(url: &str, account: &Account) -> CheckFinding {
     let name = format!("rights of {url}");
     let Some(actions) = &account.actions else {
-        let what = "not known: the PBX does not say what the account may do (ListCommands)";
-        return well(name, what);
+        let message = "not known: the PBX does not say what the account may do (ListCommands)";
+        return well(name, message);
     };
     let may = |action: &str| actions.contains(&action.to_ascii_lowercase());
     // Whoever may narrow the events may read the configuration, too: both are `write = system`.
     match (may("CoreShowChannels"), may("GetConfig")) {
         (true, true) => {
-            let what = "it may ask which channels live, and more than it needs: it can read the \
+            let message = "it may ask which channels live, and more than it needs: it can read the \
                         PBX's configuration with all secrets (GetConfig)";
-            advice(name, what, WRITE)
+            advice(name, message, WRITE)
         }
         (false, _) if !account.is_old() => {
-            let what = "it may not ask which channels live (CoreShowChannels): a call whose end \
+            let message = "it may not ask which channels live (CoreShowChannels): a call whose end \
                         was missed could not be closed";
-            fault(Code::NoPermission, name, what, WRITE)
+            fault(Code::NoPermission, name, message, WRITE)
         }
         (false, _) => {
-            let what = "this release does not report which channels live (CoreShowChannels)";
-            well(name, what)
+            let message = "this release does not report which channels live (CoreShowChannels)";
+            well(name, message)
         }
         (true, false) => well(
             name,
@@ -108,27 +108,27 @@ fn filter(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Option<Ch
     });
     let is_unheard = literal && account.calls != CallProof::Heard;
     let conf = conf.filter(|conf| is_unheard && conf.is_deafened())?;
-    let what = format!(
+    let message = format!(
         "this release reads the `(A|B)` of the account's eventfilter in {} as text: nothing is let \
          through",
         conf.path.display()
     );
-    let todo = "give an eventfilter line for each event, as deploy/asterisk/manager.conf has them, \
+    let fix = "give an eventfilter line for each event, as deploy/asterisk/manager.conf has them, \
                 then `manager reload`";
     let name = format!("events of {url}");
-    Some(fault(Code::NoPermission, name, what, todo))
+    Some(fault(Code::NoPermission, name, message, fix))
 }
 
 fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFinding {
     let name = format!("events of {url}");
-    let deaf = |what: String| fault(Code::NoPermission, &*name, what, READ);
+    let deaf = |message: String| fault(Code::NoPermission, &*name, message, READ);
     if account.calls == CallProof::Heard {
         return match account.booted || account.is_old() {
             true => well(&*name, "events of calls are received"),
             false => {
-                let what = "events of calls are received; FullyBooted (the PBX has started) was \
+                let message = "events of calls are received; FullyBooted (the PBX has started) was \
                             not: it is still starting, or the account may not receive it";
-                advice(&*name, what, READ)
+                advice(&*name, message, READ)
             }
         };
     }
@@ -180,10 +180,10 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
         (Some(true), Some(_)) => "",
         _ => ", and until then `status` says connected",
     };
-    let what = format!("{own} not known: {why}; the first call shows it{until}");
-    let todo = "place a call while this command runs, or see that manager.conf gives it \
+    let message = format!("{own} not known: {why}; the first call shows it{until}");
+    let fix = "place a call while this command runs, or see that manager.conf gives it \
                 read = call,cdr,system,agent,user and write = reporting,user";
-    advice(name, what, todo)
+    advice(name, message, fix)
 }
 
 fn times(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFinding {
@@ -191,10 +191,10 @@ fn times(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFindi
     match account.timed.or(conf.map(|conf| conf.timed)) {
         Some(true) => well(name, "events carry the PBX's own time"),
         Some(false) => {
-            let what = "events carry no time: that of their arrival is used";
-            let todo = "set timestampevents = yes in [general] of manager.conf, then `manager \
+            let message = "events carry no time: that of their arrival is used";
+            let fix = "set timestampevents = yes in [general] of manager.conf, then `manager \
                         reload`";
-            advice(name, what, todo)
+            advice(name, message, fix)
         }
         None => well(name, "not known before the first event"),
     }
@@ -214,8 +214,8 @@ fn variables(
     let name = format!("variables of {url}");
     let of_conf = conf.map(|conf| &conf.variables);
     let Some(shown) = account.variables.as_ref().or(of_conf) else {
-        let what = format!("{}: not known before the first channel", names.join(", "));
-        return Some(well(name, what));
+        let message = format!("{}: not known before the first channel", names.join(", "));
+        return Some(well(name, message));
     };
     let mut missing = wanted.clone();
     missing.retain(|name, _| !shown.contains(name));
@@ -223,11 +223,11 @@ fn variables(
         return Some(well(name, format!("{} is shown", names.join(", "))));
     }
     let missed = Vec::from_iter(missing.keys().cloned()).join(", ");
-    let what = format!("channels do not show {missed}, which leads are taken from");
+    let message = format!("channels do not show {missed}, which leads are taken from");
     let shown = shown.iter().map(String::as_str);
     let all: BTreeSet<&str> = names.into_iter().chain(shown).collect();
     let all = Vec::from_iter(all).join(",");
-    let todo = format!(
+    let fix = format!(
         "add {missed} to channelvars in [general] of manager.conf (`channelvars = {all}`; a second \
          line would replace the first), then `manager reload`"
     );
@@ -236,7 +236,7 @@ fn variables(
     let fault = is_lost.then_some(Code::Configuration);
     Some(CheckFinding {
         fault,
-        ..advice(name, what, todo)
+        ..advice(name, message, fix)
     })
 }
 

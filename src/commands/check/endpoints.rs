@@ -37,9 +37,9 @@ pub(crate) fn judge(
     let is_silent = |it: &&PbxEndpoints<'_>| it.account.endpoints.is_empty();
     let (silent, asked): (Vec<_>, Vec<_>) = shown.iter().partition(is_silent);
     for it in silent {
-        let what = "not known: the account may ask for none of PJSIPShowEndpoints, SIPpeers and \
+        let message = "not known: the account may ask for none of PJSIPShowEndpoints, SIPpeers and \
                     IAXpeers (write = system) and DeviceStateList (write = reporting)";
-        found.push(well(format!("endpoints of {}", short(it.flag)), what));
+        found.push(well(format!("endpoints of {}", short(it.flag)), message));
     }
     let asked_otherwise = |it: &SourceConfig| matches!(it.url.transport, Transport::Esl { .. });
     let unknown = |it: &SourceConfig| !it.catch_up && !asked_otherwise(it);
@@ -53,8 +53,8 @@ pub(crate) fn judge(
         } else {
             "a manager account (ami://)"
         };
-        let what = format!("the PBX was not asked for its endpoints: that needs {line}");
-        found.push(well("endpoints", what));
+        let message = format!("the PBX was not asked for its endpoints: that needs {line}");
+        found.push(well("endpoints", message));
     }
     for trunk in config.rules.trunks.iter() {
         let of_trunk = asked.iter().filter(|it| it.flag.serves(trunk));
@@ -87,19 +87,19 @@ fn trunk_found(
     let is_phone = |it: &&str| (shown.iter()).any(|pbx| is_telephone(config, pbx, it, people));
     let phones: Vec<&str> = own.iter().copied().filter(is_phone).collect();
     if !phones.is_empty() && trunk.endpoint.contains('*') {
-        let todo = "name the lines to the outside alone, several with a --trunk each: calls \
+        let fix = "name the lines to the outside alone, several with a --trunk each: calls \
                     between these telephones would be taken for customers'";
-        let what = format!("takes in telephones, too: {}", listed(&phones));
-        return advice(name, what, todo);
+        let message = format!("takes in telephones, too: {}", listed(&phones));
+        return advice(name, message, fix);
     }
     if let Some(reason) = own
         .iter()
         .find_map(|it| telephone_reason(config, shown, it, people))
     {
-        let what =
+        let message =
             format!("{reason}: calls of this phone would be logged as calls with a customer");
-        let todo = "give --trunk the line to the carrier instead";
-        return fault(Code::Configuration, name, what, todo);
+        let fix = "give --trunk the line to the carrier instead";
+        return fault(Code::Configuration, name, message, fix);
     }
     if !own.is_empty() {
         return well(name, format!("the PBX has {}", listed(&own)));
@@ -108,13 +108,13 @@ fn trunk_found(
     let wrong = format!("the PBX has none of this name: calls over trunk {of} would be internal");
     let near = shown.iter().filter_map(|it| near(trunk, &it.account));
     if let Some(near) = near.min_by_key(|it| apart(trunk, it)) {
-        let todo = format!("did you mean {near}? Give --trunk {}={near},…", trunk.name);
-        return fault(Code::Configuration, name, wrong, todo);
+        let fix = format!("did you mean {near}? Give --trunk {}={near},…", trunk.name);
+        return fault(Code::Configuration, name, wrong, fix);
     }
     // chan_sip names a channel by the address of whoever is no peer of its.
     if !shown.iter().any(|it| is_whole(trunk, &it.account)) || trunk.endpoint.contains('.') {
-        let what = "not known: the PBX lists no such endpoint, and may have it all the same";
-        return well(name, what);
+        let message = "not known: the PBX lists no such endpoint, and may have it all the same";
+        return well(name, message);
     }
     let others = endpoints().filter(|it| !is_number(it)).map(String::as_str);
     let others: Vec<&str> = others.collect();
@@ -122,9 +122,9 @@ fn trunk_found(
         true => "its endpoints are numbers".to_owned(),
         false => format!("it has {}", listed(&others)),
     };
-    let todo = "give what stands before the suffix in the names of the trunk's channels (`core \
+    let fix = "give what stands before the suffix in the names of the trunk's channels (`core \
                 show channels` during a call)";
-    fault(Code::Configuration, name, format!("{wrong}; {has}"), todo)
+    fault(Code::Configuration, name, format!("{wrong}; {has}"), fix)
 }
 
 /// The endpoint that a misspelt trunk may have meant.
@@ -158,11 +158,11 @@ fn untaken(config: &Config, shown: &PbxEndpoints<'_>, people: &People) -> Option
         !taken && !is_telephone(config, shown, it, people)
     });
     let left: Vec<&str> = left.map(String::as_str).collect();
-    let todo =
+    let fix =
         "name with --trunk what is a line to the outside, and in --employees what is a telephone";
     (!left.is_empty()).then(|| {
         let name = format!("endpoints of {}", short(shown.flag));
-        advice(name, format!("no trunk takes {}", listed(&left)), todo)
+        advice(name, format!("no trunk takes {}", listed(&left)), fix)
     })
 }
 

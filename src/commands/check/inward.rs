@@ -38,10 +38,10 @@ fn tried<E: Display>(
     };
     let words = error.to_string();
     let usual = "correct it there; callbridge tries again by itself";
-    let (what, todo) = words.split_once("; ").unwrap_or((&words, usual));
+    let (message, fix) = words.split_once("; ").unwrap_or((&words, usual));
     match code(&error) {
-        Some(code) => fault(code, name, what, todo),
-        None => advice(name, what, todo),
+        Some(code) => fault(code, name, message, fix),
+        None => advice(name, message, fix),
     }
 }
 
@@ -79,12 +79,13 @@ fn excluded_address(name: &str, flag: &SourceConfig, conf: &ManagerConf) -> Opti
         return None;
     }
     let path = conf.path.display();
-    let what = format!("the PBX refused the login: {path} does not permit the address {address}");
-    let todo = format!(
+    let message =
+        format!("the PBX refused the login: {path} does not permit the address {address}");
+    let fix = format!(
         "add `permit = {address}` after the account's deny line in {path}, then run \
          `manager reload`"
     );
-    Some(fault(Code::NoPermission, name, what, todo))
+    Some(fault(Code::NoPermission, name, message, fix))
 }
 
 /// The queue for dead letters: whether the broker lets us in and the queue is there.
@@ -118,8 +119,8 @@ pub(crate) fn trunks(config: &Config, people: &People) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     for trunk in config.rules.trunks.iter() {
         let name = format!("trunk {}", trunk.name);
-        if let Some(TrunkProblem { what, fix }) = trunk_problem::find(config, trunk, people) {
-            found.push(fault(Code::Configuration, name, what, fix));
+        if let Some(TrunkProblem { message, fix }) = trunk_problem::find(config, trunk, people) {
+            found.push(fault(Code::Configuration, name, message, fix));
         } else if trunk.has_channels() {
             found.push(well(name, format!("channels of {}", trunk.endpoint)));
         } else {
@@ -139,8 +140,8 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
     let bytes = match callbridge_source::sample(path, *format, from) {
         Ok(bytes) => bytes,
         Err(error) => {
-            let todo = "let the user that callbridge runs as read it";
-            return Some(fault(Code::Input, name, error.to_string(), todo));
+            let fix = "let the user that callbridge runs as read it";
+            return Some(fault(Code::Input, name, error.to_string(), fix));
         }
     };
     let settings = DecoderSettings {
@@ -150,8 +151,8 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
     };
     let fit = FormatFit::of(*format, settings, &bytes);
     if let Some(words) = written::otherwise(*format, &fit, &bytes) {
-        let todo = "give the format the file is written in, or the path of another file";
-        return Some(fault(Code::Input, name, words, todo));
+        let fix = "give the format the file is written in, or the path of another file";
+        return Some(fault(Code::Input, name, words, fix));
     }
     Some(match fit {
         FormatFit::Reads {
@@ -168,8 +169,8 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
         ),
         FormatFit::Reads { last, .. } => {
             let of = if flag.catch_up { "row" } else { "event" };
-            let what = format!("can be read; its last {of} is of {}", shown(last));
-            well(name, what)
+            let message = format!("can be read; its last {of} is of {}", shown(last));
+            well(name, message)
         }
         FormatFit::Empty => well(name, "is empty: the PBX has written no call yet"),
         FormatFit::Quiet | FormatFit::Other(_) | FormatFit::Unknown => {
@@ -216,9 +217,9 @@ pub(crate) async fn switch(config: &Config, flag: &SourceConfig) -> Vec<CheckFin
     let each = found.unwrap_or_default().into_iter().map(|found| {
         let name = format!("{} of {}", found.about, short(flag));
         match found.weight {
-            Severity::Well => well(name, found.what),
-            Severity::Advice => advice(name, found.what, found.todo),
-            Severity::Fault => fault(Code::Configuration, name, found.what, found.todo),
+            Severity::Well => well(name, found.message),
+            Severity::Advice => advice(name, found.message, found.fix),
+            Severity::Fault => fault(Code::Configuration, name, found.message, found.fix),
         }
     });
     each.collect()

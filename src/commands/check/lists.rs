@@ -29,10 +29,10 @@ fn without_employees(config: &Config) -> Option<CheckFinding> {
     if names.is_empty() {
         return None;
     }
-    let what = format!("--employees is missing: no call over {names} names one");
-    let todo = "list the extensions with the ids of the employees in the CRM: --employees \
+    let message = format!("--employees is missing: no call over {names} names one");
+    let fix = "list the extensions with the ids of the employees in the CRM: --employees \
          101:501;102:502, or a FILE";
-    Some(advice("employees", what, todo))
+    Some(advice("employees", message, fix))
 }
 
 /// Employees at what no extension is likely to be.
@@ -45,9 +45,14 @@ fn doubtful(config: &Config, people: &People) -> Vec<CheckFinding> {
         doubtful.extend(entries.filter_map(|(extension, _)| meant(extension.as_str())));
     }
     let found = doubtful.into_iter().map(|(extension, meant)| {
-        let what = "has letters among its digits, and matches nobody";
-        let todo = format!("did you mean {meant}? correct --employees");
-        fault(Code::Input, format!("employee at {extension}"), what, todo)
+        let message = "has letters among its digits, and matches nobody";
+        let fix = format!("did you mean {meant}? correct --employees");
+        fault(
+            Code::Input,
+            format!("employee at {extension}"),
+            message,
+            fix,
+        )
     });
     found.collect()
 }
@@ -57,15 +62,15 @@ fn findings(news: &News) -> Vec<CheckFinding> {
     let mut found = vec![match &news.result {
         Ok(change) => {
             let about = &change.about;
-            let what = format!("{}: {}{}", news.kind.word(), about.rows, about.remarks());
+            let message = format!("{}: {}{}", news.kind.word(), about.rows, about.remarks());
             match about.is_empty() {
-                true => advice(&name, what, "the file has a header and no row: fill it"),
-                false => well(&name, what),
+                true => advice(&name, message, "the file has a header and no row: fill it"),
+                false => well(&name, message),
             }
         }
         Err(error @ Error::Missing(_)) => {
-            let todo = "put the file there, or correct its path";
-            fault(Code::NoInput, &name, error, todo)
+            let fix = "put the file there, or correct its path";
+            fault(Code::NoInput, &name, error, fix)
         }
         Err(
             error @ (Error::Unreadable(..)
@@ -73,24 +78,29 @@ fn findings(news: &News) -> Vec<CheckFinding> {
             | Error::Header(..)
             | Error::Useless(..)),
         ) => {
-            let todo = "correct the file; a callbridge that runs keeps the rows that it has read";
-            fault(Code::Input, &name, error, todo)
+            let fix = "correct the file; a callbridge that runs keeps the rows that it has read";
+            fault(Code::Input, &name, error, fix)
         }
     }];
     let Some(about) = news.about() else {
         return found;
     };
     for row in &about.named {
-        let what = match row.cell.as_str() {
+        let message = match row.cell.as_str() {
             "" => row.words.clone(),
             cell => format!("`{cell}` {}", row.words),
         };
         let name = format!("{name} line {}", row.line);
-        found.push(fault(Code::Input, name, what, MEND));
+        found.push(fault(Code::Input, name, message, MEND));
     }
     if about.unnamed() > 0 {
-        let what = format!("more rows that cannot be used: {}", about.unnamed());
-        found.push(fault(Code::Input, format!("{name} and so on"), what, MEND));
+        let message = format!("more rows that cannot be used: {}", about.unnamed());
+        found.push(fault(
+            Code::Input,
+            format!("{name} and so on"),
+            message,
+            MEND,
+        ));
     }
     found
 }

@@ -33,15 +33,15 @@ pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec
     let secret = match lookup.secret.as_ref().map(|it| it.read()).transpose() {
         Ok(secret) => secret,
         Err(error) => {
-            let todo = "its first line is the password that the dialplan gives";
-            return vec![fault(Code::Configuration, "lookup", error, todo)];
+            let fix = "its first line is the password that the dialplan gives";
+            return vec![fault(Code::Configuration, "lookup", error, fix)];
         }
     };
     let desks = EmployeeExtensions::of(config, people);
     if !daemon {
         let unusable = unusable_address("lookup", lookup.listen, &config.held, false).await;
-        let what = format!("{} is free, and tried once it runs", lookup.listen);
-        let mut found = vec![unusable.unwrap_or_else(|| well("lookup", what))];
+        let message = format!("{} is free, and tried once it runs", lookup.listen);
+        let mut found = vec![unusable.unwrap_or_else(|| well("lookup", message))];
         let trunks = config.rules.trunks.iter();
         found.extend(trunks.map(|trunk| ready(trunk, &desks, None)));
         return found;
@@ -104,7 +104,7 @@ fn ready(
     answered: Option<(&Value, Duration)>,
 ) -> CheckFinding {
     let name = format!("lookup {}", trunk.name);
-    let what = match answered {
+    let message = match answered {
         Some((answer, took)) => {
             let why = answer["why"].as_str().unwrap_or("several");
             format!("answered {why} to a trial in {} ms", took.as_millis())
@@ -112,43 +112,43 @@ fn ready(
         None => "callers of this trunk".to_owned(),
     };
     let without = desks.without_extension(trunk);
-    let (missing, todo) = if !trunk.leads.iter().any(LeadRule::is_by_number) {
-        let todo = "give lead=directory: rules that read the dialplan know no caller before it";
-        ("no rule finds a lead by number, so nobody is known", todo)
+    let (missing, fix) = if !trunk.leads.iter().any(LeadRule::is_by_number) {
+        let fix = "give lead=directory: rules that read the dialplan know no caller before it";
+        ("no rule finds a lead by number, so nobody is known", fix)
     } else if trunk.employees.is_none() {
-        let todo = "give the trunk employees=EXTENSION:EMPLOYEE;… or a file";
-        ("without employees= no extension is returned", todo)
+        let fix = "give the trunk employees=EXTENSION:EMPLOYEE;… or a file";
+        ("without employees= no extension is returned", fix)
     } else if let Some(words) = &without {
-        let todo = "add them to the trunk's employees=; their customers go to the queue at once";
-        (words.as_str(), todo)
+        let fix = "add them to the trunk's employees=; their customers go to the queue at once";
+        (words.as_str(), fix)
     } else {
-        return well(name, what);
+        return well(name, message);
     };
-    advice(name, format!("{what}; {missing}"), todo)
+    advice(name, format!("{message}; {missing}"), fix)
 }
 
 /// The status, the body and the time of an answer.
 type Answered = io::Result<(u16, Value, Duration)>;
 
 fn unanswered(at: SocketAddr, answered: Answered) -> CheckFinding {
-    let fault = |what: String, todo: &str| fault(Code::Unreachable, "lookup", what, todo);
+    let fault = |message: String, fix: &str| fault(Code::Unreachable, "lookup", message, fix);
     match answered {
         Ok((401, ..)) => {
-            let todo = "the running service has another password: it reads its file each second";
-            fault(format!("{at} refuses the password"), todo)
+            let fix = "the running service has another password: it reads its file each second";
+            fault(format!("{at} refuses the password"), fix)
         }
         // Whoever may ask is another machine.
         Ok((403, ..)) => {
-            let what = "answers, and lets no dialplan of this machine ask (--lookup-allow)";
-            well("lookup", format!("{at} {what}"))
+            let message = "answers, and lets no dialplan of this machine ask (--lookup-allow)";
+            well("lookup", format!("{at} {message}"))
         }
         Ok((status, ..)) => {
-            let todo = "another program answers there: give --lookup another port";
-            fault(format!("{at} answers {status}, and not who calls"), todo)
+            let fix = "another program answers there: give --lookup another port";
+            fault(format!("{at} answers {status}, and not who calls"), fix)
         }
         Err(error) => {
-            let todo = "the service runs: restart it, so that it has --lookup";
-            fault(format!("{at}: {error}"), todo)
+            let fix = "the service runs: restart it, so that it has --lookup";
+            fault(format!("{at}: {error}"), fix)
         }
     }
 }

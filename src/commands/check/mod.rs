@@ -52,25 +52,25 @@ pub(crate) struct Extra {
 pub(crate) struct CheckFinding {
     /// The subject of the check: `source ami://…`, `token`.
     pub name: String,
-    pub what: String,
-    /// The remedy in words; empty where there is nothing to do.
-    pub todo: String,
+    pub message: String,
+    /// How to fix it. Empty if there is nothing to do.
+    pub fix: String,
     /// The exit code it asks for; `None` when it is well.
     pub fault: Option<Code>,
     pub extra: Option<Box<Extra>>,
 }
 
 /// Returns a finding of a part that is right.
-pub(crate) fn well(name: impl Display, what: impl Display) -> CheckFinding {
-    advice(name, what, "")
+pub(crate) fn well(name: impl Display, message: impl Display) -> CheckFinding {
+    advice(name, message, "")
 }
 
 /// Returns a finding of a part that can stay, and might be better.
-pub(crate) fn advice(name: impl Display, what: impl Display, todo: impl Display) -> CheckFinding {
+pub(crate) fn advice(name: impl Display, message: impl Display, fix: impl Display) -> CheckFinding {
     CheckFinding {
         name: name.to_string(),
-        what: what.to_string(),
-        todo: todo.to_string(),
+        message: message.to_string(),
+        fix: fix.to_string(),
         fault: None,
         extra: None,
     }
@@ -80,20 +80,20 @@ pub(crate) fn advice(name: impl Display, what: impl Display, todo: impl Display)
 pub(crate) fn fault(
     code: Code,
     name: impl Display,
-    what: impl Display,
-    todo: impl Display,
+    message: impl Display,
+    fix: impl Display,
 ) -> CheckFinding {
     CheckFinding {
         fault: Some(code),
-        ..advice(name, what, todo)
+        ..advice(name, message, fix)
     }
 }
 
 impl CheckFinding {
-    /// `{name, ok, what, todo}`, and what is more than words.
+    /// `{name, ok, message, fix}`, and the fields of the table.
     pub(crate) fn to_json(&self) -> String {
         let mut json = json!({
-            "name": self.name, "ok": self.fault.is_none(), "what": self.what, "todo": self.todo,
+            "name": self.name, "ok": self.fault.is_none(), "message": self.message, "fix": self.fix,
         });
         if let (Some(extra), Some(object)) = (&self.extra, json.as_object_mut()) {
             object.extend(extra.json.clone());
@@ -101,20 +101,20 @@ impl CheckFinding {
         safe_json(&json.to_string())
     }
 
-    /// One line, or two with what to do; a table below it.
+    /// One line, a table if there is one, and a line with the fix.
     pub(crate) fn to_text(&self, colour: bool) -> String {
         let mark = match (self.fault.is_none(), colour) {
-            (true, true) => "\x1b[32mok   \x1b[0m",
-            (true, false) => "ok   ",
-            (false, true) => "\x1b[31mfault\x1b[0m",
-            (false, false) => "fault",
+            (true, true) => "\x1b[32mok    \x1b[0m",
+            (true, false) => "ok    ",
+            (false, true) => "\x1b[31mfailed\x1b[0m",
+            (false, false) => "failed",
         };
-        let mut text = format!("{mark} {}: {}", safe(&self.name), safe(&self.what));
+        let mut text = format!("{mark} {}: {}", safe(&self.name), safe(&self.message));
         for line in self.extra.as_ref().map_or("", |it| &it.text).lines() {
             text.push_str(&format!("\n      {}", safe(line)));
         }
-        if !self.todo.is_empty() {
-            text.push_str(&format!("\n      to do: {}", safe(&self.todo)));
+        if !self.fix.is_empty() {
+            text.push_str(&format!("\n      fix: {}", safe(&self.fix)));
         }
         text
     }
@@ -144,7 +144,7 @@ impl Findings {
     fn verdict(&self) -> Result<()> {
         let faults = self.all.iter().filter(|finding| finding.fault.is_some());
         let (faults, all) = (faults.count(), self.all.len());
-        let words = format!("{faults} of {all} checks found a fault");
+        let words = format!("{faults} of {all} checks failed");
         worst(&self.all).map_or(Ok(()), |code| Err(Failure::new(code, words)))
     }
 }
@@ -171,7 +171,7 @@ pub(crate) async fn run(check: &Check) -> Result<()> {
         findings.show([place::listener(addr, &config.held, state.is_daemon()).await])?;
     }
     let doubts = cli::doubts::of(config).into_iter();
-    findings.show(doubts.map(|it| advice(it.what, it.kind, it.words)))?;
+    findings.show(doubts.map(|it| advice(it.message, it.kind, it.words)))?;
     findings.show(open_secrets(config))?;
     findings.show(notify::check(config).await)?;
     let (found, people) = lists::check(config);
@@ -219,11 +219,15 @@ fn open_secrets(config: &Config) -> Vec<CheckFinding> {
     let mut files = config.secret_files();
     files.retain(|file| !file.ends_with(store::FILE) && privilege::is_open_to_all(file));
     let advice = |file: PathBuf| {
-        let what = format!(
+        let message = format!(
             "{} can be read by every user of this machine",
             file.display()
         );
-        advice("secret", what, format!("chmod o-r {}", quoted_path(&file)))
+        advice(
+            "secret",
+            message,
+            format!("chmod o-r {}", quoted_path(&file)),
+        )
     };
     files.into_iter().map(advice).collect()
 }
@@ -244,11 +248,11 @@ mod tests {
         );
         assert_eq!(
             token.to_json(),
-            r#"{"name":"token","ok":false,"todo":"a new one","what":"refused"}"#
+            r#"{"fix":"a new one","message":"refused","name":"token","ok":false}"#
         );
         assert_eq!(
             token.to_text(false),
-            "fault token: refused\n      to do: a new one"
+            "failed token: refused\n      fix: a new one"
         );
     }
 }

@@ -27,9 +27,9 @@ pub(crate) async fn check(config: &Config) -> Option<CheckFinding> {
     if lookup.status().await.is_ok_and(|status| status.success()) {
         return Some(well(NAME, format!("{program} exists and can be run")));
     }
-    let what = format!("{program} does not exist or cannot be run: no notice would be sent");
-    let todo = "correct the path, or make the file executable (chmod +x)";
-    Some(fault(Code::Configuration, NAME, what, todo))
+    let message = format!("{program} does not exist or cannot be run: no notice would be sent");
+    let fix = "correct the path, or make the file executable (chmod +x)";
+    Some(fault(Code::Configuration, NAME, message, fix))
 }
 
 /// The program that a shell command line runs; `None` if only a shell could tell.

@@ -17,7 +17,7 @@ struct Setting {
     file: &'static str,
     line: String,
     /// The information that is lost without the line.
-    why: &'static str,
+    reason: &'static str,
 }
 
 /// The release with all that is to be known of it, and its queues where they tell too little.
@@ -30,8 +30,8 @@ pub(crate) fn judge(
 ) -> Vec<CheckFinding> {
     let name = format!("version of {}", short(flag));
     let Some(generation) = Generation::of(&account.version) else {
-        let what = format!("not known: the manager says it is {:?}", account.version);
-        return vec![well(name, what)];
+        let message = format!("not known: the manager says it is {:?}", account.version);
+        return vec![well(name, message)];
     };
     let release = named(account);
     // Some source or catch-up of the same PBX is written by CEL.
@@ -64,10 +64,10 @@ fn named(account: &Account) -> String {
 }
 
 fn settings(generation: Generation, cel: bool, variables: &[&str]) -> Vec<Setting> {
-    let setting = |file, line: &str, why| Setting {
+    let setting = |file, line: &str, reason| Setting {
         file,
         line: line.to_owned(),
-        why,
+        reason,
     };
     let mut all = vec![
         setting("manager.conf", READ, "all that AMI reports"),
@@ -78,23 +78,23 @@ fn settings(generation: Generation, cel: bool, variables: &[&str]) -> Vec<Settin
         let line = format!("channelvars = {}", variables.join(","));
         all.push(setting("manager.conf", &line, "the lead by `var:`"));
     }
-    let why = match cel {
+    let reason = match cel {
         true => "talk by CEL",
         false => "talk by CEL, once it is a source or --catch-up",
     };
     // A list with one name that the release does not know turns CEL off, from Asterisk 12 on.
-    all.push(setting("cel.conf", "events = ALL", why));
+    all.push(setting("cel.conf", "events = ALL", reason));
     if generation.has_quiet_queues() {
-        let why = "which telephones a queue rings, by AMI; in each queue";
-        all.push(setting("queues.conf", "eventwhencalled = yes", why));
+        let reason = "which telephones a queue rings, by AMI; in each queue";
+        all.push(setting("queues.conf", "eventwhencalled = yes", reason));
     }
     all
 }
 
 fn extra(release: &str, generation: Generation, settings: &[Setting]) -> Extra {
     let mut text = generation.to_text();
-    for Setting { file, line, why } in settings {
-        text.push_str(&format!("\n{file}: {line}  ({why})"));
+    for Setting { file, line, reason } in settings {
+        text.push_str(&format!("\n{file}: {line}  ({reason})"));
     }
     let json = Map::from_iter([
         ("version".to_owned(), release.into()),
@@ -119,7 +119,7 @@ fn queues(
         queues => format!("it has {queues} queues"),
     };
     let deaf = conf.filter(|conf| !conf.receives("agent"));
-    let what = match deaf {
+    let message = match deaf {
         Some(conf) => format!(
             "{it_has}, and {} gives the account no read = agent: which telephones ring in it is \
              not received",
@@ -130,12 +130,12 @@ fn queues(
              read = agent"
         ),
     };
-    let todo = format!(
+    let fix = format!(
         "see that each queue of queues.conf has eventwhencalled = yes (then `module reload \
          app_queue.so`), and that the account has {READ} in manager.conf (then `manager \
          reload`)"
     );
-    Some(advice(name, what, todo))
+    Some(advice(name, message, fix))
 }
 
 /// The source without all that its URL takes behind a question mark.

@@ -136,8 +136,8 @@ async fn all(
             }
             // The fields could not be asked for: no fault of theirs.
             Err(why) => {
-                let why = unasked(&why);
-                found.push(advice("lead-field", why.what, why.todo));
+                let finding = unasked(&why);
+                found.push(advice("lead-field", finding.message, finding.fix));
             }
         }
     }
@@ -325,8 +325,8 @@ fn no_grant_for_leads() -> CheckFinding {
 
 /// Returns the status's findings on the journal, or where all is well the number of calls compared.
 pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
-    let found = status.problems.iter().filter_map(|todo| {
-        let fix = match todo.kind {
+    let found = status.problems.iter().filter_map(|problem| {
+        let fix = match problem.kind {
             FindingKind::FieldNotShown => {
                 "ask the CRM's support for the name of this field, and give it as --field"
             }
@@ -336,7 +336,7 @@ pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
             }
             _ => return None,
         };
-        Some(advice("journal", &todo.what, fix))
+        Some(advice("journal", &problem.message, fix))
     });
     let found: Vec<CheckFinding> = found.collect();
     match status.journal_fields.iter().map(|it| it.compared).max() {

@@ -11,25 +11,25 @@ use std::{fmt::Display, os::unix::fs::PermissionsExt as _, path::Path};
 
 /// Reads the token; returns the findings on its source, and the token where it can be used.
 pub(crate) async fn check(crm: &Crm, dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
-    let todo = "give --token-file, the credential `token` or CALLBRIDGE_TOKEN, or run `callbridge \
+    let fix = "give --token-file, the credential `token` or CALLBRIDGE_TOKEN, or run `callbridge \
                 connect`";
-    let refused = |what: &dyn Display, todo: &str| {
-        let finding = fault(Code::NoPermission, "token", what, todo);
+    let refused = |message: &dyn Display, fix: &str| {
+        let finding = fault(Code::NoPermission, "token", message, fix);
         (vec![finding], None)
     };
     match &crm.token {
-        None => refused(&"there is none", todo),
+        None => refused(&"there is none", fix),
         Some(TokenFrom::Connection) => connection(dir),
         Some(TokenFrom::Command(text)) => match command::run(text).await {
             Ok(token) => (Vec::new(), Some(token)),
             Err(error) => {
-                let todo = "run the command by hand, as callbridge's user, and correct it";
-                refused(&error, todo)
+                let fix = "run the command by hand, as callbridge's user, and correct it";
+                refused(&error, fix)
             }
         },
         Some(TokenFrom::Place(place)) => match outward::token_source(place).read() {
             Ok(Some(tokens)) => (Vec::new(), Some(tokens.current)),
-            Ok(None) => refused(&"there is none", todo),
+            Ok(None) => refused(&"there is none", fix),
             Err(error) => refused(&error, "put the token into its file, on a line by itself"),
         },
     }
@@ -41,35 +41,35 @@ fn connection(dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
     let stored = match store::read(dir) {
         Ok(Some(stored)) => stored,
         Ok(None) => {
-            let what = format!("{} is not there any more", path.display());
-            let todo = "run `callbridge connect`";
-            return (vec![fault(Code::NoPermission, name, what, todo)], None);
+            let message = format!("{} is not there any more", path.display());
+            let fix = "run `callbridge connect`";
+            return (vec![fault(Code::NoPermission, name, message, fix)], None);
         }
         Err(error) => {
             let text = error.to_string();
             let parts = text.split_once("; ");
-            let (what, todo) = parts.unwrap_or((&text, "run connect again"));
-            return (vec![fault(Code::Configuration, name, what, todo)], None);
+            let (message, fix) = parts.unwrap_or((&text, "run connect again"));
+            return (vec![fault(Code::Configuration, name, message, fix)], None);
         }
     };
     let mut found = Vec::new();
     let is_open = |it: std::fs::Metadata| it.permissions().mode() & 0o077 != 0;
     if path.symlink_metadata().is_ok_and(is_open) {
-        let what = format!("{} can be read by others than its owner", path.display());
-        let todo = format!("chmod 600 {}", quoted_path(&path));
-        found.push(advice(name, what, todo));
+        let message = format!("{} can be read by others than its owner", path.display());
+        let fix = format!("chmod 600 {}", quoted_path(&path));
+        found.push(advice(name, message, fix));
     }
     if let Some(over) = &stored.over {
-        let todo = format!("run: {}", stored.command(dir));
-        found.push(fault(Code::NoPermission, name, over, todo));
+        let fix = format!("run: {}", stored.command(dir));
+        found.push(fault(Code::NoPermission, name, over, fix));
         return (found, None);
     }
     let lacks = scope::compare(&stored.asked, &stored.granted).lacks;
-    let what = format!("client {}, {}", stored.client.id, stored.client.auth_url);
-    found.push(advice(name, what, lacks.join("; ")));
+    let message = format!("client {}, {}", stored.client.id, stored.client.auth_url);
+    found.push(advice(name, message, lacks.join("; ")));
     if stored.expires_at <= clock::now().wall.floor_seconds() {
-        let what = "its access token has ended; `run` refreshes it when it starts";
-        found.push(well("token", what));
+        let message = "its access token has ended; `run` refreshes it when it starts";
+        found.push(well("token", message));
         return (found, None);
     }
     (found, Some(stored.access))

@@ -41,11 +41,11 @@ async fn address(webhooks: &Webhooks, held: &Held, daemon: bool) -> CheckFinding
         return fault;
     }
     if is_open_to_readers(webhooks) {
-        let todo = "the CRM sends to HTTPS alone: put a proxy with TLS on this machine and listen \
+        let fix = "the CRM sends to HTTPS alone: put a proxy with TLS on this machine and listen \
                     on 127.0.0.1, or give --webhook-cert and --webhook-key; if the proxy is \
                     another machine, let nobody else reach this port";
-        let what = format!("{addr} takes plain HTTP from other machines");
-        return advice(name, what, todo);
+        let message = format!("{addr} takes plain HTTP from other machines");
+        return advice(name, message, fix);
     }
     let how = match webhooks.tls {
         Some(_) => "HTTPS of its own",
@@ -60,14 +60,14 @@ pub(super) fn now() -> UnixTime {
 }
 
 /// The CRM sends to public names alone.
-fn sent_to(name: &str, names: &[String], what: &str) -> Option<CheckFinding> {
-    let todo = "the CRM sends only to names that everybody can resolve (§6.9.7): give a \
+fn sent_to(name: &str, names: &[String], message: &str) -> Option<CheckFinding> {
+    let fix = "the CRM sends only to names that everybody can resolve (§6.9.7): give a \
                 certificate for the public name in the webhook's targetUrl";
     let ends = [".local", ".internal", ".localdomain", "localhost"];
     let mut lower = names.iter().map(|name| name.to_ascii_lowercase());
     let inside =
         lower.all(|name| ends.iter().any(|end| name.ends_with(end)) || !name.contains('.'));
-    inside.then(|| fault(Code::Configuration, name, what, todo))
+    inside.then(|| fault(Code::Configuration, name, message, fix))
 }
 
 /// A certificate of our own: whether it is one, from when until when; `unfit` says why its names
@@ -82,16 +82,16 @@ pub(super) fn certificate(
     let chain = match tls::check(files) {
         Ok(chain) => chain,
         Err(error) => {
-            let todo = "give the certificate with its chain, and its key, as PEM files that \
+            let fix = "give the certificate with its chain, and its key, as PEM files that \
                         callbridge's user can read";
-            return fault(code, name, error, todo);
+            return fault(code, name, error, fix);
         }
     };
     let Some((own, above)) = chain.split_first() else {
         return fault(code, name, "no certificate", "");
     };
     let names = names(own);
-    let what = match &names[..] {
+    let message = match &names[..] {
         [] => "for no name".to_owned(),
         names => format!("for {}", names.join(", ")),
     };
@@ -104,20 +104,20 @@ pub(super) fn certificate(
     if let Some(CertificateError::NotValidYetContext { not_before, .. }) =
         refused_at(own, above, now)
     {
-        let what = format!("{what}, begins only at {}", date(not_before));
-        return fault(code, name, what, "wait, or set this machine's clock");
+        let message = format!("{message}, begins only at {}", date(not_before));
+        return fault(code, name, message, "wait, or set this machine's clock");
     }
     if let Some(ended) = end(now) {
-        let what = format!("{what}, has expired at {}", date(ended));
-        return fault(code, name, what, "renew it");
+        let message = format!("{message}, has expired at {}", date(ended));
+        return fault(code, name, message, "renew it");
     }
     let until = end(never).unwrap_or(never);
     if until.as_secs() < now.as_secs() + SOON.as_secs() {
-        let what = format!("{what}, expires soon, at {}", date(until));
-        return advice(name, what, "renew it; the new one is read by itself");
+        let message = format!("{message}, expires soon, at {}", date(until));
+        return advice(name, message, "renew it; the new one is read by itself");
     }
-    let unfit = unfit(name, &names, &what);
-    unfit.unwrap_or_else(|| well(name, format!("{what}, until {}", date(until))))
+    let unfit = unfit(name, &names, &message);
+    unfit.unwrap_or_else(|| well(name, format!("{message}, until {}", date(until))))
 }
 
 /// The names that the certificate is for.
@@ -175,13 +175,13 @@ fn secrets(webhooks: &Webhooks, state: Option<&Path>) -> Vec<CheckFinding> {
         found.push(well(name, "that of the stored connection"));
     }
     if found.is_empty() {
-        let what = "none is given: until there is one events are answered with 503";
-        let todo = format!(
+        let message = "none is given: until there is one events are answered with 503";
+        let fix = format!(
             "give --webhook-secret-file, the credential {} or --installation-secret, or let \
              `connect` store the one of the connection",
             SecretKind::Webhook.credential()
         );
-        found.push(advice(name, what, todo));
+        found.push(advice(name, message, fix));
     }
     found
 }
@@ -190,8 +190,8 @@ fn secret(name: String, place: &SecretPlace) -> CheckFinding {
     let secrets = match place.read_lines() {
         Ok(secrets) => secrets,
         Err(error) => {
-            let todo = "put the secret into it as the CRM shows it, the previous one below";
-            return fault(error.exit_code(), name, error.to_string(), todo);
+            let fix = "put the secret into it as the CRM shows it, the previous one below";
+            return fault(error.exit_code(), name, error.to_string(), fix);
         }
     };
     let usual = |secret: &Secret| {
@@ -200,14 +200,14 @@ fn secret(name: String, place: &SecretPlace) -> CheckFinding {
         text.len() == SECRET_DIGITS && hex
     };
     if !secrets.iter().all(usual) {
-        let what = "a line is not 64 lowercase hex digits, as the CRM's secrets are";
-        return advice(name, what, "compare it with what the CRM has shown");
+        let message = "a line is not 64 lowercase hex digits, as the CRM's secrets are";
+        return advice(name, message, "compare it with what the CRM has shown");
     }
-    let what = match secrets.len() {
+    let message = match secrets.len() {
         1 => "one secret".to_owned(),
         several => format!("{several} secrets: current and previous"),
     };
-    well(name, what)
+    well(name, message)
 }
 
 /// Everything about the page; nothing where none is asked for.
@@ -231,8 +231,8 @@ async fn page_address(page: &PageConfig, held: &Held, daemon: bool) -> CheckFind
     if let Err(error) = asked
         && (page.tls.is_none() || loopback)
     {
-        let todo = "callbridge run does not start with that";
-        return fault(Code::Usage, name, error, todo);
+        let fix = "callbridge run does not start with that";
+        return fault(Code::Usage, name, error, fix);
     }
     if let Some(fault) = unusable_address(name, addr, held, daemon).await {
         return fault;
@@ -251,13 +251,13 @@ async fn page_address(page: &PageConfig, held: &Held, daemon: bool) -> CheckFind
 
 fn passwords(place: &SecretPlace) -> CheckFinding {
     let name = "page-password-file";
-    let todo = "`callbridge page password NAME ROLE` prints a line of it";
-    let fault = |what: String| fault(Code::Configuration, name, what, todo);
+    let fix = "`callbridge page password NAME ROLE` prints a line of it";
+    let fault = |message: String| fault(Code::Configuration, name, message, fix);
     let read = place.text();
     match read.map(|text| Passwords::parse(text.expose_secret())) {
         Err(error) => fault(error.to_string()),
         Ok(Err(error)) => fault(error.to_string()),
-        Ok(Ok(people)) if people.is_empty() => advice(name, "no person is in it", todo),
+        Ok(Ok(people)) if people.is_empty() => advice(name, "no person is in it", fix),
         Ok(Ok(_)) => well(name, "every line of it is valid"),
     }
 }
@@ -293,7 +293,7 @@ mod tests {
         let public = files(folder.path(), "crm.example.com");
         let shown = |when: &str| {
             let found = certificate("webhook-cert", &public, at(when), sent_to);
-            format!("{} {}", found.fault.is_none(), found.what)
+            format!("{} {}", found.fault.is_none(), found.message)
         };
         let shown: Vec<String> = [
             "2025-11-20T00:00:00Z",
@@ -345,8 +345,8 @@ mod tests {
         let look = |text: &str| {
             std::fs::write(&file, text).expect("written");
             let found = secret("webhook-secret".into(), &place);
-            assert!(!found.what.contains("abc"), "{found:?}");
-            (found.fault, found.todo.is_empty())
+            assert!(!found.message.contains("abc"), "{found:?}");
+            (found.fault, found.fix.is_empty())
         };
         let good = "0123456789abcdef".repeat(4);
         assert_eq!(look(&format!("{good}\n{good}\n")), (None, true));

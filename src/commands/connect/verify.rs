@@ -101,7 +101,7 @@ fn unknown(address: &Address, answer: ApiResult, binding: &Binding) -> TokenOwne
     }
     let mut findings = judge(address, answer, binding, &TokenPlace::default()).into_iter();
     let fault = findings.find(|it| it.fault.is_some());
-    TokenOwner::Unknown(fault.map(|it| it.what).unwrap_or_default())
+    TokenOwner::Unknown(fault.map(|it| it.message).unwrap_or_default())
 }
 
 /// Compares the token's company with the state's, and binds an unbound state once that is agreed

@@ -149,7 +149,7 @@ impl Planned {
         }
         if !answers.init.asks {
             let words = format!(
-                "{others} would be written over\n  to do: give --yes if that is meant, or another \
+                "{others} would be written over\n  fix: give --yes if that is meant, or another \
                  --name\nnothing was written"
             );
             return Err(Failure::new(Code::CannotWrite, words));
@@ -197,7 +197,7 @@ pub(crate) fn must_be_writable(etc: &Path) -> Result<()> {
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     let words = format!(
-        "{}: cannot be written: {error}\n  to do: run init as root, or give --etc a folder of your \
+        "{}: cannot be written: {error}\n  fix: run init as root, or give --etc a folder of your \
          own\nnothing was written",
         path.display()
     );

@@ -152,7 +152,7 @@ impl Messenger {
         match notify::run(&self.command(&self.path), &[trial], notify::WITHIN).await {
             Ok(()) => say("sent"),
             Err(error) => say(&format!(
-                "not sent: {error}\n  to do: correct {} (configuration of curl; needs curl and jq)",
+                "not sent: {error}\n  fix: correct {} (configuration of curl; needs curl and jq)",
                 self.path.display()
             )),
         }

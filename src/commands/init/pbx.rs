@@ -160,8 +160,8 @@ pub(crate) fn snippet(answers: &Answers, shown: &ShownPbx) -> String {
 /// Returns the failure of a fault: its place, and the remedy.
 pub(crate) fn failure(fault: &CheckFinding) -> Failure {
     let words = format!(
-        "{}: {}\n  to do: {}\nnothing was written",
-        fault.name, fault.what, fault.todo
+        "{}: {}\n  fix: {}\nnothing was written",
+        fault.name, fault.message, fault.fix
     );
     Failure::new(fault.fault.unwrap_or(Code::Failed), words)
 }

@@ -101,7 +101,7 @@ impl Stage {
 }
 
 fn what<'a>(checked: &'a Checked, name: &str) -> &'a str {
-    checked.well(name)["what"].as_str().expect("words")
+    checked.well(name)["message"].as_str().expect("words")
 }
 
 #[tokio::test]
@@ -150,8 +150,8 @@ async fn an_account_that_may_read_the_pbxs_secrets_is_told_what_is_enough() {
     checked.is_clean();
     let rights = checked.well("rights of");
     let has = |key: &str, words: &str| rights[key].as_str().is_some_and(|it| it.contains(words));
-    assert!(has("what", "GetConfig"), "{rights}");
-    assert!(has("todo", "write = reporting,user"), "{rights}");
+    assert!(has("message", "GetConfig"), "{rights}");
+    assert!(has("fix", "write = reporting,user"), "{rights}");
     let events = what(&checked, "events of");
     assert!(
         events.starts_with("it receives FullyBooted (the PBX runs), but whether"),
@@ -176,8 +176,8 @@ async fn an_account_that_hears_calls_alone_is_no_fault() {
     checked.is_clean();
     let events = checked.well("events of");
     let words = |key: &str| events[key].as_str().unwrap_or_default().to_owned();
-    assert!(words("what").contains("cannot be proved"), "{events}");
-    assert!(words("todo").contains("read = call,cdr,system,agent,user"));
+    assert!(words("message").contains("cannot be proved"), "{events}");
+    assert!(words("fix").contains("read = call,cdr,system,agent,user"));
     // With a call in it is heard, though the PBX's start and stop are not.
     let hangup = "Event: Hangup\nPrivilege: call,all\nChannel: PJSIP/101-00000001\n\
                   Timestamp: 1795226443.028147\nUniqueid: 17.1\nChanVariable: LEAD_ID=\n\n";
@@ -258,16 +258,16 @@ async fn an_event_of_a_channel_proves_that_calls_are_heard_and_shows_times_and_v
     assert_eq!(what(&checked, "variables of"), "LEAD_ID is shown");
     stage.pbx.answers("CoreShowChannels", &[&hangup("")]);
     let checked = stage.check().await;
-    let todo = "add LEAD_ID to channelvars";
+    let fix = "add LEAD_ID to channelvars";
     checked.fails(
         78,
         "variables of ami://",
         "channels do not show LEAD_ID",
-        todo,
+        fix,
     );
     let times = checked.well("times of");
     assert!(
-        times["todo"]
+        times["fix"]
             .as_str()
             .is_some_and(|it| it.contains("timestampevents")),
         "{times}"
@@ -294,12 +294,12 @@ async fn a_trunk_that_no_endpoint_is_meant_by_is_78_with_the_one_that_is() {
     let stage = Stage::new().await;
     for misspelt in ["PJSIP/citty", "pjsip/City", "PJSIP/ciyt", "SIP/city"] {
         let checked = stage.check_trunk(misspelt).await;
-        let todo = "did you mean PJSIP/city? Give --trunk city=PJSIP/city";
+        let fix = "did you mean PJSIP/city? Give --trunk city=PJSIP/city";
         checked.fails(
             78,
             &format!("endpoint {misspelt}"),
             "none of this name",
-            todo,
+            fix,
         );
     }
     let checked = stage.check_trunk("PJSIP/provider").await;
@@ -438,9 +438,9 @@ async fn the_release_is_named_with_what_each_source_tells_of_it_and_what_it_want
         );
     }
     let queues = checked.well("queues of ami://");
-    let todo = queues["todo"].as_str().unwrap_or_default();
+    let fix = queues["fix"].as_str().unwrap_or_default();
     assert!(
-        todo.contains("queues.conf has eventwhencalled = yes"),
+        fix.contains("queues.conf has eventwhencalled = yes"),
         "{queues}"
     );
 }

@@ -81,10 +81,10 @@ async fn a_missing_virtual_host_is_77_with_the_commands_that_make_it() {
     let url = Broker::shared()
         .url(ADMINISTRATOR)
         .replace(VHOST, "nowhere");
-    let todo = "rabbitmqctl add_vhost nowhere";
+    let fix = "rabbitmqctl add_vhost nowhere";
     let (place, _crm, flags) = stage(&source(&url, "cel")).await;
     let checked = check(&place, &flags).await;
-    checked.fails(77, "source amqp://", "vhost nowhere not found", todo);
+    checked.fails(77, "source amqp://", "vhost nowhere not found", fix);
     checked.fails(
         77,
         "source amqp://",
@@ -95,7 +95,7 @@ async fn a_missing_virtual_host_is_77_with_the_commands_that_make_it() {
     let (place, _crm, flags) = stage(&queue).await;
     check(&place, &flags)
         .await
-        .fails(77, "dead", "vhost nowhere not found", todo);
+        .fails(77, "dead", "vhost nowhere not found", fix);
 }
 
 #[tokio::test]
@@ -106,8 +106,8 @@ async fn a_right_that_the_user_lacks_is_77() {
     let url = broker.url("callbridge");
     let (place, _crm, flags) = stage(&source(&url, "check_other")).await;
     let checked = check(&place, &flags).await;
-    let todo = "rabbitmqctl list_user_permissions callbridge";
-    checked.fails(77, "source amqp://", "check_other", todo);
+    let fix = "rabbitmqctl list_user_permissions callbridge";
+    checked.fails(77, "source amqp://", "check_other", fix);
     // This one may read and not write.
     let url = broker.url(callbridge_testbed::broker::READER);
     let (place, _crm, flags) = stage(&format!("--dead-letter-queue={url}?queue=check_other")).await;

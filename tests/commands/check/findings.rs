@@ -5,7 +5,9 @@ use callbridge_page::backend::CheckFinding;
 use serde_json::Value;
 
 /// What stands in the line of a PBX's version.
-const VERSION_KEYS: [&str; 7] = ["name", "ok", "settings", "tells", "todo", "version", "what"];
+const VERSION_KEYS: [&str; 7] = [
+    "fix", "message", "name", "ok", "settings", "tells", "version",
+];
 
 /// One run of `check`.
 #[derive(Debug)]
@@ -36,9 +38,13 @@ pub async fn check(place: &Place, flags: &[String]) -> Checked {
         assert!(read.kind().is_some(), "the page has no text of {name}");
         match name.starts_with("version of ") {
             true => assert_eq!(keys, VERSION_KEYS),
-            false => assert_eq!(keys, ["name", "ok", "todo", "what"]),
+            false => assert_eq!(keys, ["fix", "message", "name", "ok"]),
         }
-        let mark = if finding["ok"] == true { "ok" } else { "fault" };
+        let mark = if finding["ok"] == true {
+            "ok"
+        } else {
+            "failed"
+        };
         let line = text
             .out
             .lines()
@@ -80,13 +86,13 @@ impl Checked {
         found.unwrap_or_else(|| panic!("no good {name} in {self:#?}"))
     }
 
-    /// The only fault is of the check whose name begins so; it says what is wrong with `what`,
-    /// what to do with `todo`, and the command ended with this code.
-    pub fn fails(&self, code: i32, name: &str, what: &str, todo: &str) {
+    /// The only fault is of the check whose name begins so; its text has `message`,
+    /// its fix has `fix`, and the command ended with this code.
+    pub fn fails(&self, code: i32, name: &str, message: &str, fix: &str) {
         let faults = self.of(false);
         assert_eq!(faults.len(), 1, "{self:#?}");
         assert!(begins(faults[0], name), "{self:#?}");
-        for (key, words) in [("what", what), ("todo", todo)] {
+        for (key, words) in [("message", message), ("fix", fix)] {
             let said = faults[0][key].as_str().unwrap_or_default();
             assert!(
                 said.contains(words),
@@ -95,7 +101,7 @@ impl Checked {
         }
         assert_eq!(self.code, code, "{self:#?}");
         let all = self.findings.len();
-        let count = format!("1 of {all} checks found a fault");
+        let count = format!("1 of {all} checks failed");
         assert!(self.err.contains(&count), "{}", self.err);
     }
 

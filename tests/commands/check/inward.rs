@@ -51,7 +51,7 @@ async fn a_wrong_secret_is_77() {
 async fn a_refused_connection_and_an_unknown_host_are_69() {
     let (place, _crm, flags) = stage().await;
     let addr = free_addr();
-    for (source, what, todo) in [
+    for (source, what, fix) in [
         (
             format!("ami://bridge@{addr}"),
             "connection refused",
@@ -74,7 +74,7 @@ async fn a_refused_connection_and_an_unknown_host_are_69() {
         ),
     ] {
         let flags = with(flags.clone(), "--source", &source);
-        check(&place, &flags).await.fails(69, "source", what, todo);
+        check(&place, &flags).await.fails(69, "source", what, fix);
     }
 }
 
@@ -82,14 +82,14 @@ async fn a_refused_connection_and_an_unknown_host_are_69() {
 async fn a_port_where_something_else_answers_is_69() {
     let (place, crm, flags) = stage().await;
     let (http, ami) = (crm.addr(), FakePbx::ami().await);
-    for (source, todo) in [
+    for (source, fix) in [
         (format!("ami://bridge@{http}"), ""),
         (format!("ws://{}/", ami.addr()), ""),
         (format!("ws://{http}/"), ""),
     ] {
         let flags = with(flags.clone(), "--source", &source);
         let checked = check(&place, &flags).await;
-        checked.fails(69, &format!("source {source}"), "", todo);
+        checked.fails(69, &format!("source {source}"), "", fix);
     }
 }
 
@@ -312,7 +312,7 @@ async fn freeswitch_sources_are_not_sent_to_a_manager() {
         "city=gateway/city,country=UZ,lead=var:lead_id",
     );
     let checked = check(&place, &flags).await;
-    let endpoints = checked.well("endpoints")["what"].to_string();
+    let endpoints = checked.well("endpoints")["message"].to_string();
     assert!(
         endpoints.contains("esl://") && !endpoints.contains("ami://"),
         "{endpoints}"

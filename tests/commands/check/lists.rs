@@ -34,7 +34,7 @@ async fn a_missing_list_is_66_and_one_without_its_columns_65() {
     place.write("leads.csv", "phone,leadId\n+998901110001,4001\n");
     let checked = check(&place, &flags).await;
     checked.is_clean();
-    assert_eq!(checked.well("list")["what"], "leads: 1");
+    assert_eq!(checked.well("list")["message"], "leads: 1");
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn every_bad_row_is_named_with_its_line_and_reason_and_ends_with_65() {
         \"+998901110004, +998901110005\",4004\n+998901110001,4009\n";
     let checked = of_leads(text).await;
     assert_eq!(checked.code, 65, "{checked:#?}");
-    assert_eq!(checked.well("list")["what"], "leads: 2");
+    assert_eq!(checked.well("list")["message"], "leads: 2");
     let faults = checked.faults();
     let lines: Vec<&str> = faults
         .iter()
@@ -68,9 +68,9 @@ async fn trunks_whose_calls_will_name_no_employee_are_said_and_are_no_fault() {
     checked.is_clean();
     let employees = checked.well("employees");
     let what = "--employees is missing: no call over city names one";
-    assert_eq!(employees["what"], what);
-    let todo = employees["todo"].as_str().expect("words");
-    assert!(todo.contains("--employees 101:501;102:502"), "{todo}");
+    assert_eq!(employees["message"], what);
+    let fix = employees["fix"].as_str().expect("words");
+    assert!(fix.contains("--employees 101:501;102:502"), "{fix}");
     let listed = with(flags, "--employees", "101:501");
     let said = format!("{:?}", check(&place, &listed).await);
     assert!(!said.contains("is missing"), "{said}");
@@ -81,13 +81,13 @@ async fn semicolons_and_repeats_are_said_and_are_no_fault_and_so_is_a_list_witho
     let checked = of_leads("phone;leadId\n+998901110001;4001\n998901110001;4001\n").await;
     checked.is_clean();
     let what = "leads: 1 (separated by `;`, 1 given twice)";
-    assert_eq!(checked.well("list")["what"], what);
+    assert_eq!(checked.well("list")["message"], what);
     let checked = of_leads("phone,leadId\n").await;
     checked.is_clean();
     let list = checked.well("list");
-    assert_eq!(list["what"], "leads: 0");
-    let todo = list["todo"].as_str().expect("words");
-    assert!(todo.contains("no row"), "{todo}");
+    assert_eq!(list["message"], "leads: 0");
+    let fix = list["fix"].as_str().expect("words");
+    assert!(fix.contains("no row"), "{fix}");
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn bad_rows_of_employees_are_named_like_those_of_leads() {
     assert_eq!(checked.code, 65, "{checked:#?}");
     assert_eq!(checked.faults().len(), 2, "{checked:#?}");
     let what = "employees: 1 (separated by `;`)";
-    assert_eq!(checked.well("list")["what"], what);
+    assert_eq!(checked.well("list")["message"], what);
     place.write("staff.csv", "extension,employeeId\n101,x\n");
     let checked = check(&place, &flags).await;
     let names = checked.faults();

@@ -202,7 +202,7 @@ async fn who_calls_is_tried_over_each_trunk_and_what_is_missing_is_named() {
     let flags = with(flags, "--lookup", &addr);
     let found = check(&place, &flags).await;
     found.is_clean();
-    let free = found.well("lookup")["what"].to_string();
+    let free = found.well("lookup")["message"].to_string();
     assert!(free.contains("is free"), "{free}");
     let taken = TcpListener::bind(&addr).await.expect("a port");
     let found = check(&place, &flags).await;
@@ -213,13 +213,13 @@ async fn who_calls_is_tried_over_each_trunk_and_what_is_missing_is_named() {
     let found = check(&place, &flags).await;
     found.is_clean();
     let tried = found.well("lookup city");
-    let what = tried["what"].as_str().expect("words");
+    let what = tried["message"].as_str().expect("words");
     assert!(
         what.starts_with("answered ") && what.contains(" ms"),
         "{what}"
     );
     assert!(
-        tried["todo"]
+        tried["fix"]
             .as_str()
             .is_some_and(|it| it.contains("lead=directory")),
         "{tried}"
@@ -248,7 +248,7 @@ async fn responsible_employees_without_an_extension_are_named_by_id_for_each_tru
         found.well(&format!("lookup {trunk}")).clone()
     };
     assert_eq!(
-        said("city").await["what"],
+        said("city").await["message"],
         "callers of this trunk",
         "no state yet"
     );
@@ -275,12 +275,12 @@ async fn responsible_employees_without_an_extension_are_named_by_id_for_each_tru
     let missing = "3 of 5 responsible employees have no extension here; by id, with their number \
                    of leads: 505 (5), 504 (4), 502 (2)";
     let city = said("city").await;
-    assert_eq!(city["what"], format!("callers of this trunk; {missing}"));
-    let todo = city["todo"].as_str().expect("words");
-    assert!(todo.contains("employees="), "{todo}");
-    assert_eq!(said("gsm").await["todo"], "", "all are on its list");
+    assert_eq!(city["message"], format!("callers of this trunk; {missing}"));
+    let fix = city["fix"].as_str().expect("words");
+    assert!(fix.contains("employees="), "{fix}");
+    assert_eq!(said("gsm").await["fix"], "", "all are on its list");
     let daemon = place.run(&flags).await;
-    let city = said("city").await["what"].to_string();
+    let city = said("city").await["message"].to_string();
     assert!(
         city.contains("answered ") && city.contains(missing),
         "{city}"

@@ -42,13 +42,13 @@ async fn a_clean_setup_ends_with_0_and_names_company_and_grant() {
         checked.well(name);
     }
     assert!(
-        checked.well("company")["what"]
+        checked.well("company")["message"]
             .as_str()
             .expect("text")
             .contains("Sandbox company")
     );
     assert_eq!(
-        checked.well("grant")["what"],
+        checked.well("grant")["message"],
         "PERMISSION_OPEN_API_CALL:SAVE"
     );
     assert_eq!(
@@ -191,7 +191,7 @@ async fn a_running_daemon_is_asked_instead_of_the_crm() {
     let before = asked(&crm, 200);
     let checked = check(&place, &flags).await;
     checked.is_clean();
-    let state = checked.well("state")["what"]
+    let state = checked.well("state")["message"]
         .as_str()
         .expect("text")
         .to_owned();
@@ -334,7 +334,7 @@ async fn an_address_that_is_not_the_open_api_is_78() {
 async fn a_crm_whose_certificate_nobody_vouches_for_is_69() {
     let (place, _crm, flags) = stage().await;
     let authority = Authority::new();
-    let todo = |flaw: Flaw| match flaw {
+    let fix = |flaw: Flaw| match flaw {
         Flaw::WrongName => "give --crm-url the name",
         Flaw::Expired => "renewed",
         Flaw::SelfSigned | Flaw::None => "--crm-ca-file",
@@ -346,7 +346,7 @@ async fn a_crm_whose_certificate_nobody_vouches_for_is_69() {
         let ca_file = authority.ca_file().display().to_string();
         let flags = with(flags, "--crm-ca-file", &ca_file);
         let checked = check(&place, &flags).await;
-        checked.fails(69, "crm", words, todo(flaw));
+        checked.fails(69, "crm", words, fix(flaw));
     }
 }
 

@@ -50,7 +50,7 @@ impl Stage {
 
 fn said(checked: &Checked, name: &str) -> String {
     let found = checked.well(name);
-    format!("{}; {}", found["what"], found["todo"])
+    format!("{}; {}", found["message"], found["fix"])
 }
 
 #[tokio::test]

@@ -45,8 +45,8 @@ async fn a_folder_that_others_may_write_is_refused_with_what_to_do() {
         let (code, found) = check(&stage, flags.clone()).await;
         assert_eq!(code, 78, "{found:#?}");
         let fault = found.iter().find(|it| it["ok"] == false).expect("a fault");
-        let todo = fault["todo"].as_str().expect("text");
-        assert!(fault["name"] == "state" && todo.starts_with("chmod go-w"));
+        let fix = fault["fix"].as_str().expect("text");
+        assert!(fault["name"] == "state" && fix.starts_with("chmod go-w"));
     }
     set_mode(&state, 0o755);
     assert_eq!(check(&stage, flags).await.0, 0);
@@ -74,7 +74,11 @@ async fn a_secret_that_everybody_can_read_is_named_by_check_and_warned_of_by_run
     let named = |found: &[Value]| {
         let secrets = found.iter().filter(|it| it["name"] == "secret");
         let path = token.display().to_string();
-        let told = |it: &&Value| it["what"].as_str().is_some_and(|what| what.contains(&path));
+        let told = |it: &&Value| {
+            it["message"]
+                .as_str()
+                .is_some_and(|what| what.contains(&path))
+        };
         secrets.filter(told).count()
     };
     let run = ["run".to_owned(), "--until-idle".to_owned()].into_iter();

@@ -42,7 +42,7 @@ fn trunks(all: &[(&str, &str)]) -> Vec<(String, Vec<String>)> {
 fn faults(found: &[SwitchFinding]) -> Vec<String> {
     let wrong = found.iter().filter(|it| it.weight != Severity::Well);
     wrong
-        .map(|it| format!("{:?} {}: {}; {}", it.weight, it.about, it.what, it.todo))
+        .map(|it| format!("{:?} {}: {}; {}", it.weight, it.about, it.message, it.fix))
         .collect()
 }
 

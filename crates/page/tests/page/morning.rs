@@ -363,11 +363,11 @@ fn trunks(name: &str, now: i64) -> Vec<TrunkStatus> {
 }
 
 fn findings(name: &str) -> Vec<CheckFinding> {
-    let one = |of: &str, result: &str, todo: &str| CheckFinding {
+    let one = |of: &str, result: &str, fix: &str| CheckFinding {
         name: of.to_owned(),
         ok: result != "failed",
-        what: format!("it says: {name}"),
-        todo: todo.to_owned(),
+        message: format!("it says: {name}"),
+        fix: fix.to_owned(),
     };
     vec![
         one("PBX office/ami", "ok", ""),

@@ -55,8 +55,8 @@ mod tests {
 
     #[test]
     fn a_finding_is_well_in_doubt_or_failed() {
-        let line = |ok: bool, todo: &str| {
-            let line = serde_json::json!({"name": "token", "ok": ok, "what": "w", "todo": todo});
+        let line = |ok: bool, fix: &str| {
+            let line = serde_json::json!({"name": "token", "ok": ok, "message": "w", "fix": fix});
             let read = serde_json::from_str::<CheckFinding>(&line.to_string());
             read.expect("a finding").result()
         };
