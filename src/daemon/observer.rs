@@ -218,7 +218,7 @@ pub(crate) fn lead_fields(fields: &spool::LeadFields, token: &Token) -> LeadFiel
         name: name.word().to_owned(),
         id: id.get(),
         ok: fit.as_ref().is_none_or(Fit::is_writable),
-        what: match fit {
+        message: match fit {
             Some(fit) => fit.to_string(),
             None => "not checked yet".to_owned(),
         },
@@ -226,7 +226,7 @@ pub(crate) fn lead_fields(fields: &spool::LeadFields, token: &Token) -> LeadFiel
     let unchecked = fields.fields.iter().any(|(_, _, fit)| fit.is_none());
     // a record without grants says nothing of them
     let barred = !token.grants.is_empty() && !Grant::LeadSave.is_among(&token.grants);
-    let (state, why) = match &fields.rests {
+    let (state, reason) = match &fields.rests {
         _ if barred => ("off", Some(format!("the token lacks {}", Grant::LeadSave))),
         Some(rest) => ("off", Some(rest.why.clone())),
         None if unchecked => ("unchecked", None),
@@ -235,7 +235,7 @@ pub(crate) fn lead_fields(fields: &spool::LeadFields, token: &Token) -> LeadFiel
     let until = fields.rests.as_ref().filter(|_| !barred);
     LeadFields {
         state: state.to_owned(),
-        why,
+        reason,
         until: until.map(|rest| rest.until.floor_seconds().get()),
         waiting: fields.waiting,
         fields: listed.collect(),

@@ -32,10 +32,10 @@ impl SecretFiles {
     pub(crate) fn shown(&self) -> Vec<SecretFile> {
         let faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut shown = Vec::new();
-        for (flag, why) in faults.iter() {
+        for (flag, reason) in faults.iter() {
             let flag = (*flag).to_owned();
-            let why = why.clone();
-            shown.push(SecretFile { flag, why });
+            let reason = reason.clone();
+            shown.push(SecretFile { flag, reason });
         }
         shown
     }

@@ -27,9 +27,9 @@ impl ReceiverView {
     /// Returns the faults of the files with the secrets that sign events.
     pub(crate) fn secret_files(&self) -> Vec<SecretFile> {
         let mut files = Vec::new();
-        for why in self.secrets.faults() {
+        for reason in self.secrets.faults() {
             let flag = "webhook secrets".to_owned();
-            files.push(SecretFile { flag, why });
+            files.push(SecretFile { flag, reason });
         }
         files
     }

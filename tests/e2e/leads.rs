@@ -120,7 +120,7 @@ async fn the_newest_of_three_calls_in_the_wrong_order_stands_over_restarts_too()
     let fields = status.lead_fields.expect("fields").fields;
     let wrong: Vec<_> = fields.iter().filter(|field| !field.ok).collect();
     assert_eq!((wrong.len(), wrong[0].id), (1, 21), "{fields:?}");
-    assert!(wrong[0].what.contains("CONTACT"), "{}", wrong[0].what);
+    assert!(wrong[0].message.contains("CONTACT"), "{}", wrong[0].message);
     program.terminate().await;
     assert!(place.logs().contains("last_missed=21"), "{}", place.logs());
     assert_eq!(field(&crm, 4_001, "21"), Value::Null);

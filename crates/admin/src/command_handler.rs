@@ -355,7 +355,7 @@ impl CommandHandler {
     async fn discard_one(&self, letter: &Letter, who: &str) -> Result<LetterOutcome, Error> {
         let at = clock::now().wall;
         let op = Op::step(letter.id, Step::Discard, at);
-        let act = Op::act(letter.id, who, "discard", at);
+        let act = Op::action(letter.id, who, "discard", at);
         let (result, why) = match self.spool.write(vec![act, op]).await {
             Ok(_) => ("discarded", None),
             Err(error @ Error::Refused { .. }) => ("refused", Some(error.to_string())),
@@ -423,7 +423,7 @@ impl CommandHandler {
             return Ok(outcome);
         }
         let op = Op::step(id, step, now);
-        let act = Op::act(id, who, wish.words(), now);
+        let act = Op::action(id, who, wish.words(), now);
         match self.spool.write(vec![act, op]).await {
             Ok(_) => Ok(outcome),
             Err(error @ (Error::Refused { .. } | Error::UuidTaken { .. })) => {

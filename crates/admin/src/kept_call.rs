@@ -3,7 +3,7 @@
 use crate::explain::shape::Other;
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_model::{CallRecord, Judged, Outcome, Reason};
-use callbridge_spool::{Act, Row, State};
+use callbridge_spool::{Action, Row, State};
 use serde::{Deserialize, Serialize};
 
 /// A stored call with the facts that it was judged by.
@@ -25,14 +25,14 @@ pub struct KeptCall {
     /// The other calls of the number that it was asked for by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub others: Option<Vec<Other>>,
-    /// Acts of people on the call, where it was asked for by an id.
+    /// Actions of people on the call. Only if the call was asked for by its id.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub acts: Option<Vec<Act>>,
+    pub actions: Option<Vec<Action>>,
 }
 
 impl KeptCall {
     /// A row, with what was looked for beside it.
-    pub fn of(row: Row, others: Option<Vec<Other>>, acts: Option<Vec<Act>>) -> Self {
+    pub fn of(row: Row, others: Option<Vec<Other>>, actions: Option<Vec<Action>>) -> Self {
         let progress = row.progress;
         Self {
             state: progress.state,
@@ -42,7 +42,7 @@ impl KeptCall {
             message: progress.message,
             judged_at: progress.since,
             others,
-            acts,
+            actions,
         }
     }
 

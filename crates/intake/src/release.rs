@@ -12,7 +12,7 @@
 use callbridge_call::EventTime;
 use callbridge_mapping::{People, Rules, journal};
 use callbridge_model::{Judged, LeadId, Outcome, Phone, Reason};
-use callbridge_spool::{Act, Error, Handle, Op, Row, RowId, State, Step, Store, tables};
+use callbridge_spool::{Action, Error, Handle, Op, Row, RowId, State, Step, Store, tables};
 use futures_util::future::join_all;
 use std::time::Duration;
 
@@ -53,15 +53,15 @@ pub async fn release_given(
     phone: &Phone,
     rules: &Rules,
     people: &People,
-    act: &Act,
+    action: &Action,
 ) -> Result<u64, Error> {
     let phones = std::slice::from_ref(phone);
-    release_some(spool, phones, (rules, people, Some(act), act.at)).await
+    release_some(spool, phones, (rules, people, Some(action), action.at)).await
 }
 
 /// What letters are judged anew by; the act of the person who gave the lead, `None` for a release
 /// by itself; and now.
-type By<'a> = (&'a Rules, &'a People, Option<&'a Act>, EventTime);
+type By<'a> = (&'a Rules, &'a People, Option<&'a Action>, EventTime);
 
 async fn release_some(spool: &Handle, phones: &[Phone], by: By<'_>) -> Result<u64, Error> {
     let mut left = 0;
@@ -101,7 +101,7 @@ async fn release_pages<K: Clone + Send + 'static>(
 }
 
 async fn release_rows(spool: &Handle, rows: &[RowId], by: By<'_>) -> Result<u64, Error> {
-    let (rules, people, act, now) = by;
+    let (rules, people, action, now) = by;
     let ids = rows.to_vec();
     let read = spool.read(move |store| {
         let row = |id| tables::calls::row(store, id).transpose();
@@ -119,9 +119,12 @@ async fn release_rows(spool: &Handle, rows: &[RowId], by: By<'_>) -> Result<u64,
             _ => None,
         };
         let op = Op::step(row.id, step, now);
-        let act = act.filter(|_| leaves).cloned();
-        let act = act.map(|act| Op::Act { row: row.id, act });
-        match spool.write(act.into_iter().chain([op]).collect()).await {
+        let action = action.filter(|_| leaves).cloned();
+        let action = action.map(|action| Op::Action {
+            row: row.id,
+            action,
+        });
+        match spool.write(action.into_iter().chain([op]).collect()).await {
             Ok(_) if leaves => {
                 tracing::info!(call = %row.uuid, id = %row.id, lead, "a waiting call is sent");
                 Ok(1)

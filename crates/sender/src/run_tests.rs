@@ -167,7 +167,7 @@ async fn a_request_whose_task_panics_has_lost_its_answer_and_its_call_is_journal
     assert!(stage.work.write_back().await.expect("open"));
     let lost = stage.row(row).await;
     assert_ne!(lost.state, State::Sending);
-    let words = &lost.attempts.last().expect("an attempt").words;
+    let words = &lost.attempts.last().expect("an attempt").message;
     assert!(words.contains("callbridge failed"), "{words}");
     let slots = stage.slots().await;
     let stored = slots.iter().find(|it| it.slot == slot).expect("kept");

@@ -5,7 +5,7 @@ use callbridge_leads::lead_request::Finding;
 use callbridge_model::{CallRecord, Reason};
 
 /// Advice on letters of this reason: names the command or the flag.
-pub const fn hint(reason: Reason) -> &'static str {
+pub const fn fix(reason: Reason) -> &'static str {
     match reason {
         Reason::NoLead => {
             "Give the number a lead where --lead looks (`callbridge lead missing` lists such \
@@ -67,7 +67,7 @@ pub const fn hint(reason: Reason) -> &'static str {
 }
 
 /// Advice on letters `failed` of whose lead this was found.
-pub const fn hint_found(found: Finding) -> &'static str {
+pub const fn fix_after_lookup(found: Finding) -> &'static str {
     match found {
         Finding::LeadMissing => {
             "Name a lead that is there: `callbridge dead retry ID --lead LEAD`, and correct the \
@@ -78,14 +78,14 @@ pub const fn hint_found(found: Finding) -> &'static str {
              (or `none`), and correct --employees; --failed-employee drop sends such calls without \
              it by itself."
         }
-        Finding::Unclear => hint(Reason::Failed),
+        Finding::Unclear => fix(Reason::Failed),
     }
 }
 
 impl Letter {
     /// Advice on this letter, with its own number, and what was sent where the CRM refused it.
-    pub fn hint(&self) -> String {
-        let words = self.finding.map_or(hint(self.reason), hint_found);
+    pub fn fix(&self) -> String {
+        let words = self.finding.map_or(fix(self.reason), fix_after_lookup);
         let words = words.replace(" ID", &format!(" {}", self.id));
         let refused = matches!(self.reason, Reason::Failed | Reason::Rejected);
         match self.call.as_ref().filter(|_| refused).and_then(sent_with) {
@@ -128,7 +128,7 @@ mod tests {
             finding,
             errors: serde_json::Value::Null,
             attempts: Vec::new(),
-            acts: Vec::new(),
+            actions: Vec::new(),
             times_dead: 1,
             call: Some(call),
             bytes: None,
@@ -138,20 +138,20 @@ mod tests {
     #[test]
     fn a_letter_names_itself_and_what_was_refused() {
         for &reason in Reason::ALL {
-            let words = letter(reason, None).hint();
+            let words = letter(reason, None).fix();
             assert!(!words.contains("ID"), "{reason}: {words}");
         }
-        let found = letter(Reason::Failed, Some(Finding::LeadExists)).hint();
+        let found = letter(Reason::Failed, Some(Finding::LeadExists)).fix();
         assert!(found.contains("dead retry 12 --employee"), "{found}");
         let sent = "It was sent with lead 4001 and employee 777 (extension 101).";
         assert!(found.ends_with(sent), "{found}");
-        assert!(letter(Reason::Rejected, None).hint().ends_with(sent));
+        assert!(letter(Reason::Rejected, None).fix().ends_with(sent));
     }
 
     #[test]
     fn every_reason_has_a_sentence_that_names_a_command_or_a_flag() {
         for &reason in Reason::ALL {
-            let words = hint(reason);
+            let words = fix(reason);
             assert!(words.ends_with('.'), "{reason}: {words}");
             assert!(
                 words.contains("`callbridge ") || words.contains("--"),

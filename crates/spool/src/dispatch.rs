@@ -108,7 +108,7 @@ impl Store {
             Op::FailedCall(failure) => return look_ups::call_failed(self, failure),
             Op::Slot(slot) => slots::set_slot(self, slot)?,
             Op::SlotGone(slot) => slots::drop_slot(self, *slot)?,
-            Op::Act { row, act } => letters::note_act(self, *row, act)?,
+            Op::Action { row, action } => letters::note_act(self, *row, action)?,
             Op::Give(given) => given::give(self, given)?,
             Op::Take(phone) => given::take(self, phone)?,
             Op::Meta { key, value } => meta::set_meta(self, key, value)?,

@@ -99,13 +99,13 @@ impl Progress {
         }
     }
 
-    /// Notes one more try, and how it ended.
-    pub(crate) fn attempted(&mut self, at: EventTime, words: &str) {
+    /// Adds one try with its outcome.
+    pub(crate) fn attempted(&mut self, at: EventTime, message: &str) {
         if self.attempts.len() >= ATTEMPTS_MAX {
             self.attempts.remove(1);
         }
-        let words = words.to_owned();
-        self.attempts.push(Attempt { at, words });
+        let message = message.to_owned();
+        self.attempts.push(Attempt { at, message });
     }
 
     /// Returns `true` for a call that the CRM took while nothing may say whether it is journaled:

@@ -70,7 +70,7 @@ pub mod tables;
 mod tally;
 pub mod writer;
 
-pub use crate::advice::{hint, hint_found};
+pub use crate::advice::{fix, fix_after_lookup};
 pub use binding::{Binding, Fit};
 pub use check::Integrity;
 pub use db::Db;
@@ -84,8 +84,8 @@ pub use op::{
 };
 pub use readers::{FinishedCalls, Known, LeadDirectory};
 pub use row::{
-    Act, Attempt, Confirmable, Due, LeadByHand, Left, Letter, LetterFilter, MissedCustomer, Notice,
-    ParkedPhone, Progress, QueueQuery, Row, RowId, SeenCall, TrunkCalls, Unconfirmed,
+    Action, Attempt, Confirmable, Due, LeadByHand, Left, Letter, LetterFilter, MissedCustomer,
+    Notice, ParkedPhone, Progress, QueueQuery, Row, RowId, SeenCall, TrunkCalls, Unconfirmed,
     UnreadMessage, WebhookPace, WorkQueue,
 };
 pub use state::{FIRST_POLL, IfAbsent, OutcomeSource, Refused, State, Step, next, step_when_shown};
@@ -122,7 +122,7 @@ pub const LISTED_BYTES_MAX: usize = 1024;
 /// Attempts kept of one call: the first, and the last ones.
 pub const ATTEMPTS_MAX: usize = 50;
 /// Acts kept of one letter: the first, and the last ones.
-pub const ACTS_MAX: usize = 50;
+pub const ACTIONS_MAX: usize = 50;
 /// Calls between extensions that are kept to be listed.
 pub const INTERNAL_KEPT: i64 = 1_000;
 /// Age after their start beyond which calls between extensions are not kept.

@@ -1,7 +1,7 @@
 //! What the spool is asked to store, and what it answers.
 
 use super::state::{State, Step};
-use crate::{Act, Binding, CallEcho, Finished, ForeignCall, LeadByHand, RowId};
+use crate::{Action, Binding, CallEcho, Finished, ForeignCall, LeadByHand, RowId};
 use callbridge_call::EventTime;
 use callbridge_crm::ShownCall;
 use callbridge_leads::directory::LeadNews;
@@ -95,13 +95,13 @@ pub enum Op {
     Slot(SlotRow),
     /// The slot of this number, from 0, is free again.
     SlotGone(u32),
-    /// Act of a person on a letter, kept with its call. It belongs before the step that it is
-    /// about: notices report it then.
-    Act {
-        /// Id of the call that is or was a letter.
+    /// An action of a person on a dead letter, kept with its call. It comes before the step that it
+    /// causes, so that notices report it.
+    Action {
+        /// Id of the call that is or was a dead letter.
         row: RowId,
-        /// Moment, person and words of the act.
-        act: Act,
+        /// The action with its time and person.
+        action: Action,
     },
     /// A person gives a number its lead; another one that it had is forgotten.
     Give(LeadByHand),
@@ -189,11 +189,14 @@ impl Op {
         Self::Step { row, step, at }
     }
 
-    /// Makes the operation that keeps an act on a letter or a call.
-    pub fn act(row: RowId, who: &str, what: impl Into<String>, at: EventTime) -> Self {
-        let (who, what) = (who.to_owned(), what.into());
-        let act = Act { at, who, what };
-        Self::Act { row, act }
+    /// Makes the operation that stores an action on a dead letter or a call.
+    pub fn action(row: RowId, who: &str, action: impl Into<String>, at: EventTime) -> Self {
+        let action = Action {
+            at,
+            who: who.to_owned(),
+            action: action.into(),
+        };
+        Self::Action { row, action }
     }
 
     /// Makes the operation that adds so many to a counter.

@@ -22,24 +22,24 @@ impl fmt::Display for RowId {
     }
 }
 
-/// One try, and how it ended.
+/// One try to send a call, and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// Moment at which the try ended.
     pub at: EventTime,
-    /// Outcome of the try, in words.
-    pub words: String,
+    /// The outcome as a short text.
+    pub message: String,
 }
 
-/// Act of a person on a letter.
+/// An action of a person on a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Act {
+pub struct Action {
     /// Moment at which the person acted.
     pub at: EventTime,
     /// The name at the page, or the Unix user at the socket.
     pub who: String,
-    /// Command with its options: `retry with lead 4002`.
-    pub what: String,
+    /// The command with its options: `retry with lead 4002`.
+    pub action: String,
 }
 
 /// A stored call, all of it.
@@ -286,9 +286,10 @@ pub struct Letter {
     /// Every try to send the call, oldest first.
     #[serde(deserialize_with = "json_column")]
     pub attempts: Vec<Attempt>,
-    /// Acts of people on it, oldest first; beyond [`super::ACTS_MAX`] the middle is left out.
+    /// Actions of people on it, oldest first. At most [`super::ACTIONS_MAX`] are kept: the second
+    /// oldest is dropped.
     #[serde(deserialize_with = "json_column")]
-    pub acts: Vec<Act>,
+    pub actions: Vec<Action>,
     /// Times this call has become a letter, this time included.
     pub times_dead: u32,
     /// The call as it would be sent; `None` for unreadable bytes.

@@ -171,7 +171,7 @@ pub(crate) async fn run(check: &Check) -> Result<()> {
         findings.show([place::listener(addr, &config.held, state.is_daemon()).await])?;
     }
     let doubts = cli::doubts::of(config).into_iter();
-    findings.show(doubts.map(|it| advice(it.message, it.kind, it.words)))?;
+    findings.show(doubts.map(|it| advice(it.what, it.kind, it.words)))?;
     findings.show(open_secrets(config))?;
     findings.show(notify::check(config).await)?;
     let (found, people) = lists::check(config);

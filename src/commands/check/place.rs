@@ -232,7 +232,7 @@ mod tests {
         let built = EventTime::from_seconds(1_795_000_000);
         let before = clock(EventTime::from_seconds(1_794_999_999), built);
         assert_eq!(before.fault, Some(Code::Configuration));
-        assert!(before.what.contains("2026-11-18"), "{}", before.what);
+        assert!(before.message.contains("2026-11-18"), "{}", before.message);
         assert_eq!(
             clock(EventTime::from_seconds(1_795_000_001), built).fault,
             None

@@ -388,8 +388,8 @@ fn fields_of_daemon(fields: &LeadFields) -> Vec<CheckFinding> {
     let each = fields.fields.iter().map(|field| {
         let flag = format!("lead-field {}={}", field.name, field.id);
         match field.ok {
-            true => well(flag, field.what.clone()),
-            false => fault(Code::Configuration, flag, field.what.clone(), FIELD_TODO),
+            true => well(flag, field.message.clone()),
+            false => fault(Code::Configuration, flag, field.message.clone(), FIELD_TODO),
         }
     });
     found.extend(each);
@@ -432,9 +432,9 @@ mod tests {
         refused.note(name, (lead, item), &why, EventTime::from_seconds(0));
         let found = judge_fields(&fields, &told, &refused);
         assert!(
-            found[0].what.contains(r#"{"id":11,"value":"x"}"#),
+            found[0].message.contains(r#"{"id":11,"value":"x"}"#),
             "{}",
-            found[0].what
+            found[0].message
         );
         assert_eq!(ok(found), [false, false, false]);
     }

@@ -6,7 +6,7 @@ use crate::{Failure, Result, print};
 use callbridge_admin::{ControlRequest, KeptCall, explain::story, explain::text};
 use callbridge_mapping::People;
 use callbridge_model::{Code, Zone, safe};
-use callbridge_spool::Act;
+use callbridge_spool::Action;
 use serde_json::Value;
 
 /// Asks for a call that is kept, and prints it.
@@ -42,10 +42,10 @@ fn show(kept: &KeptCall, explain: &Explain, zone: &Zone, paint: story::Paint) ->
     }
     let others = kept.others.as_deref().unwrap_or_default();
     let mut text = super::render(&of, explain.json, zone, paint, others);
-    let acts = kept.acts.iter().flatten();
-    for Act { at, who, what } in acts.filter(|_| !explain.json) {
-        let (at, who, what) = (zone.moment(*at), safe(who), safe(what));
-        text.push_str(&format!("  by hand           {at}  {who}: {what}\n"));
+    let actions = kept.actions.iter().flatten();
+    for Action { at, who, action } in actions.filter(|_| !explain.json) {
+        let (at, who, action) = (zone.moment(*at), safe(who), safe(action));
+        text.push_str(&format!("  by hand           {at}  {who}: {action}\n"));
     }
     Ok(text)
 }
@@ -69,7 +69,7 @@ mod tests {
         let mut item = serde_json::json!({
             "state": "journaled", "record": judged.record, "call": call,
             "reason": "failed", "message": "lead 16 is gone", "judgedAt": call.ended,
-            "acts": [{"at": call.ended, "who": "anna", "what": "audit --take-in: it was gone"}],
+            "actions": [{"at": call.ended, "who": "anna", "action": "audit --take-in: it was gone"}],
         });
         let kept = |item: &serde_json::Value, flags: &[&str]| {
             let kept = KeptCall::deserialize(item).expect("this version's shape");
@@ -86,9 +86,11 @@ mod tests {
             text.contains("leadId            17  the number's row in leads.csv"),
             "{text}"
         );
-        let act = text.lines().find(|line| line.contains("by hand"));
-        let act = act.unwrap_or_else(|| panic!("{text}"));
-        assert!(act.contains("2026-11-20") && act.ends_with("anna: audit --take-in: it was gone"));
+        let action = text.lines().find(|line| line.contains("by hand"));
+        let action = action.unwrap_or_else(|| panic!("{text}"));
+        assert!(
+            action.contains("2026-11-20") && action.ends_with("anna: audit --take-in: it was gone")
+        );
         assert!(!line.contains("anna"), "{line}");
         // It was a letter and went on; one that a person gave up is said to be so.
         assert!(!text.contains("lead 16 is gone"), "{text}");

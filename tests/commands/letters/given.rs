@@ -67,7 +67,7 @@ async fn who_did_what_with_a_letter_stands_with_it() {
     place.write("calls.ami", recording(&[Call::new(1, 9001)]));
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
     place.run_until_idle(&flags).await;
-    assert_eq!(place.letters("").await[0]["acts"], json!([]));
+    assert_eq!(place.letters("").await[0]["actions"], json!([]));
     place
         .ask("dead retry --all --lead 9002 --dry-run")
         .await
@@ -82,8 +82,11 @@ async fn who_did_what_with_a_letter_stands_with_it() {
         (attempts == 3).then_some(letter)
     };
     let letter = until("a letter for the third time", died).await;
-    let acts = letter["acts"].as_array().cloned().unwrap_or_default();
-    let told: Vec<_> = acts.iter().map(|act| (&act["who"], &act["what"])).collect();
+    let actions = letter["actions"].as_array().cloned().unwrap_or_default();
+    let told: Vec<_> = actions
+        .iter()
+        .map(|action| (&action["who"], &action["action"]))
+        .collect();
     let who = json!(own_name());
     let (first, second) = (json!("retry with lead 9002"), json!("retry with lead 9003"));
     assert_eq!(

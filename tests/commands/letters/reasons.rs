@@ -1,10 +1,10 @@
-//! Each reason comes to be, says its hint, and leaves or stays as its hint promises.
+//! Each reason comes to be, says its fix, and leaves or stays as its fix promises.
 
 use super::seed;
 use crate::sidecar::{PBX, Place, Running, crm};
 use callbridge_model::Reason;
 use callbridge_sandbox::{Action, Endpoint, Rule, Server};
-use callbridge_spool::hint;
+use callbridge_spool::fix;
 use callbridge_testbed::calls::{Call, now, recording};
 use callbridge_testbed::pbx::FakePbx;
 use serde_json::{Value, json};
@@ -15,9 +15,9 @@ async fn only_letter(place: &Place, reason: Reason) -> Value {
     assert_eq!(letters.len(), 1, "{letters:?}");
     let letter = letters.remove(0);
     assert_eq!(letter["reason"], json!(reason.word()), "{letter}");
-    let hint = hint(reason).replace(" ID", &format!(" {}", letter["id"]));
-    let says = letter["hint"].as_str().unwrap_or_default();
-    assert!(says.starts_with(&hint), "{letter}");
+    let fix = fix(reason).replace(" ID", &format!(" {}", letter["id"]));
+    let says = letter["fix"].as_str().unwrap_or_default();
+    assert!(says.starts_with(&fix), "{letter}");
     let message = letter["message"].as_str().unwrap_or_default();
     assert!(!message.is_empty(), "{letter}");
     letter
@@ -296,8 +296,8 @@ async fn an_incomplete_call_is_sent_as_a_person_says_it_was() {
     } = cut_call_before("BridgeEnter").await;
     let letter = only_letter(&place, Reason::Incomplete).await;
     assert_eq!(letter["call"]["answered"], json!(false), "{letter}");
-    let hint = letter["hint"].as_str().unwrap_or_default();
-    assert!(hint.contains("--answered yes|no"), "{hint}");
+    let fix = letter["fix"].as_str().unwrap_or_default();
+    assert!(fix.contains("--answered yes|no"), "{fix}");
     let long = place.ask("dead retry --all --talk 2h").await;
     assert_eq!(long.code, 65, "{long:?}");
     assert!(long.out.contains("7200 s of talk in a call of"), "{long:?}");

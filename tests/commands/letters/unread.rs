@@ -3,7 +3,7 @@
 use super::seed;
 use crate::sidecar::{PBX, Place, Running, crm, until};
 use callbridge_model::Reason;
-use callbridge_spool::hint;
+use callbridge_spool::fix;
 use callbridge_testbed::broker::{ADMINISTRATOR, Broker, VHOST};
 use callbridge_testbed::calls::{Call, recording};
 use callbridge_testbed::pbx::FakePbx;
@@ -16,8 +16,8 @@ async fn unreadable(place: &Place, count: u64) -> Vec<Value> {
     let letters = place.letters("--reason unreadable").await;
     assert_eq!(letters.len() as u64, count);
     for letter in &letters {
-        let hint = hint(Reason::Unreadable).replace(" ID", &format!(" {}", letter["id"]));
-        assert_eq!(letter["hint"], json!(hint));
+        let fix = fix(Reason::Unreadable).replace(" ID", &format!(" {}", letter["id"]));
+        assert_eq!(letter["fix"], json!(fix));
         assert_eq!(
             (&letter["uuid"], &letter["call"]),
             (&Value::Null, &Value::Null)

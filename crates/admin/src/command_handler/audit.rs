@@ -118,7 +118,7 @@ impl CommandHandler {
         };
         let at = clock::now().wall;
         let why = "audit --take-in: the CRM's journal does not have it";
-        let act = Op::act(row, who, why, at);
+        let act = Op::action(row, who, why, at);
         let again = Step::SendAgain {
             why: format!("{why}; sent again"),
         };

@@ -6,7 +6,7 @@ use callbridge_intake::release::release_given;
 use callbridge_leads::directory::{Finding, Holder, LeadProfile, Standing};
 use callbridge_mapping::LeadAnswer;
 use callbridge_model::{LeadId, Phone, TypedNumber, clock, number};
-use callbridge_spool::{Act, LeadByHand, MissedCustomer, Op, Store, tables};
+use callbridge_spool::{Action, LeadByHand, MissedCustomer, Op, Store, tables};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -96,13 +96,13 @@ impl CommandHandler {
         // Without the trunks nobody can say what a call lacks: the daemon's start looks at all.
         let mut left = 0;
         if !self.rules.trunks.is_empty() {
-            let act = Act {
+            let action = Action {
                 at: now,
                 who: who.to_owned(),
-                what: format!("lead give {lead}"),
+                action: format!("lead give {lead}"),
             };
             let (rules, people) = (&self.rules, self.people());
-            left = release_given(&self.spool, &phone, rules, &people, &act).await?;
+            left = release_given(&self.spool, &phone, rules, &people, &action).await?;
         }
         Ok((given, left))
     }

@@ -81,7 +81,7 @@ impl CommandHandler {
         };
         let ops = vec![
             Op::Finish(Box::new(Finished::new(judged, call))),
-            Op::act(id, who, "read again", now),
+            Op::action(id, who, "read again", now),
             Op::step(id, retry, now),
         ];
         match self.spool.write(ops).await {

@@ -151,14 +151,18 @@ pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
     line("bytes", field(letter, "length"));
     line("text", field(letter, "text").replace('\r', ""));
     for attempt in letter["attempts"].as_array().into_iter().flatten() {
-        let words = format!("{} {}", time(attempt, "at", zone), field(attempt, "words"));
-        line("attempt", words);
+        let message = format!(
+            "{} {}",
+            time(attempt, "at", zone),
+            field(attempt, "message")
+        );
+        line("attempt", message);
     }
-    for act in letter["acts"].as_array().into_iter().flatten() {
-        let (at, who) = (time(act, "at", zone), field(act, "who"));
-        line("act", format!("{at} {who}: {}", field(act, "what")));
+    for action in letter["actions"].as_array().into_iter().flatten() {
+        let (at, who) = (time(action, "at", zone), field(action, "who"));
+        line("action", format!("{at} {who}: {}", field(action, "action")));
     }
-    line("what to do", field(letter, "hint"));
+    line("fix", field(letter, "fix"));
     text
 }
 
@@ -175,9 +179,9 @@ mod tests {
     fn letter() -> Value {
         json!({
             "id": 7, "reason": "failed", "since": 1_795_151_317, "message": "=no\nsuch lead",
-            "uuid": "u", "linkedid": "1.2", "errors": null, "hint": "choose another",
-            "attempts": [{"at": 1_795_151_317, "words": "FAILED"}],
-            "acts": [{"at": 1_795_151_317, "who": "ana\u{7}", "what": "retry with lead 4002"}],
+            "uuid": "u", "linkedid": "1.2", "errors": null, "fix": "choose another",
+            "attempts": [{"at": 1_795_151_317, "message": "FAILED"}],
+            "actions": [{"at": 1_795_151_317, "who": "ana\u{7}", "action": "retry with lead 4002"}],
             "call": {"leadId": 4001, "clientPhone": "+998901110001", "answered": true},
         })
     }
@@ -232,7 +236,7 @@ mod tests {
     fn bytes_that_could_not_be_read_are_shown_below_one_another() {
         let letter = json!({
             "id": 8, "reason": "unreadable", "since": 1_795_151_317, "message": "no JSON",
-            "hint": "mend the source", "source": "ws://pbx/", "length": 12,
+            "fix": "mend the source", "source": "ws://pbx/", "length": 12,
             "text": "Event: x\r\ny\r\n",
         });
         insta::assert_snapshot!(show(&letter, 80, &zone()), @r"
@@ -243,7 +247,7 @@ mod tests {
           bytes        12
           text         Event: x
                        y
-          what to do   mend the source
+          fix          mend the source
         ");
     }
 
@@ -260,8 +264,8 @@ mod tests {
           phone        +998901110001
           lead         4001
           attempt      2026-11-20 10:08:37 +05 FAILED
-          act          2026-11-20 10:08:37 +05 ana\u{7}: retry with lead 4002
-          what to do   choose another
+          action       2026-11-20 10:08:37 +05 ana\u{7}: retry with lead 4002
+          fix          choose another
         ");
     }
 

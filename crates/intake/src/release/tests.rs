@@ -59,16 +59,16 @@ impl Place {
         done.await.expect("stored");
     }
 
-    async fn learn(&self, lead: i64, seconds: i64, what: ChangeKind) {
-        self.learn_merged(lead, seconds, what, Vec::new()).await;
+    async fn learn(&self, lead: i64, seconds: i64, action: ChangeKind) {
+        self.learn_merged(lead, seconds, action, Vec::new()).await;
     }
 
-    async fn learn_merged(&self, lead: i64, seconds: i64, what: ChangeKind, merged: Vec<LeadId>) {
+    async fn learn_merged(&self, lead: i64, seconds: i64, action: ChangeKind, merged: Vec<LeadId>) {
         let lead = LeadId::new(lead).expect("positive");
         let phone = FirstPhone::Is(self.phone.clone());
         let news = LeadNews {
             merged,
-            ..LeadNews::new(lead, EpochSeconds::new(seconds), what, phone)
+            ..LeadNews::new(lead, EpochSeconds::new(seconds), action, phone)
         };
         let done = self.spool.write(vec![Op::Learn(Box::new(news))]);
         done.await.expect("stored");
@@ -144,8 +144,8 @@ async fn an_ambiguous_call_leaves_for_the_survivor_when_its_leads_are_merged() {
     place.finish().await;
     assert_eq!(place.books().await.dead, 1);
     let from = vec![LeadId::new(8).expect("positive")];
-    let what = ChangeKind::Merged;
-    place.learn_merged(7, 20, what, from).await;
+    let action = ChangeKind::Merged;
+    place.learn_merged(7, 20, action, from).await;
     assert_eq!(place.look().await, 1);
     assert_eq!(place.lead_of_the_ready().await, 7);
 }
@@ -214,14 +214,14 @@ async fn a_lead_that_is_given_lets_its_waiting_call_go_and_the_act_is_kept() {
         .write(vec![Op::Give(given)])
         .await
         .expect("stored");
-    let (at, what) = (at(9), "lead give 9".to_owned());
-    let act = Act { at, who, what };
+    let (at, action) = (at(9), "lead give 9".to_owned());
+    let action = Action { at, who, action };
     let left = release_given(
         &place.spool,
         &place.phone,
         &place.rules,
         &place.people,
-        &act,
+        &action,
     );
     assert_eq!(left.await.expect("released"), 1);
     assert_eq!(place.lead_of_the_ready().await, 9);
@@ -229,5 +229,5 @@ async fn a_lead_that_is_given_lets_its_waiting_call_go_and_the_act_is_kept() {
         let row = tables::calls::oldest(store, 1)?.remove(0).id;
         tables::letters::acts(store, row)
     });
-    assert_eq!(acts.await.expect("readable"), [act]);
+    assert_eq!(acts.await.expect("readable"), [action]);
 }

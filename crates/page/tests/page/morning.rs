@@ -12,7 +12,7 @@ use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Phone, Reason, 
 use callbridge_page::backend::*;
 use callbridge_spool::employee_work::EmployeeWork;
 use callbridge_spool::{
-    Act, Attempt, LeadByHand, Letter, Listed, MissedCustomer, ParkedPhone, RowId, State,
+    Action, Attempt, LeadByHand, Letter, Listed, MissedCustomer, ParkedPhone, RowId, State,
 };
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -65,7 +65,7 @@ pub fn morning(name: &str, now: i64) -> Known {
         findings: findings(name),
         attempts: vec![Attempt {
             at: EventTime::from_seconds(now - 90),
-            words: format!("the CRM answered 503: {name}"),
+            message: format!("the CRM answered 503: {name}"),
         }],
         ..Known::default()
     }
@@ -271,10 +271,10 @@ pub fn letter(name: &str, now: i64, id: i64) -> Letter {
         finding: None,
         errors: serde_json::Value::Null,
         attempts: Vec::new(),
-        acts: vec![Act {
+        actions: vec![Action {
             at: EventTime::from_seconds(now - 60),
             who: name.to_owned(),
-            what: format!("retried: {name}"),
+            action: format!("retried: {name}"),
         }],
         times_dead: 1,
         call: Some(call),

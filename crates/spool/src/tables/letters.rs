@@ -1,8 +1,8 @@
 //! Dead, parked and unreadable letters, and what people did with them.
 
 use crate::{
-    ACTS_MAX, Act, Book, Db, Error, Json, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter,
-    RowId, State, Store, UNREADABLE_BYTES_MAX, count,
+    ACTIONS_MAX, Action, Book, Db, Error, Json, LETTERS_PAGE, LISTED_BYTES_MAX, Letter,
+    LetterFilter, RowId, State, Store, UNREADABLE_BYTES_MAX, count,
 };
 use callbridge_model::{EmployeeId, LeadId, Reason};
 use rusqlite::{ToSql, params_from_iter};
@@ -82,9 +82,8 @@ pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> 
 fn call_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
     let (rest, values) = conditions(filter, limit);
     let text = format!(
-        "SELECT id, coalesce(uuid, conflicting_uuid) AS uuid, reason, state = 'parked' AS parked,
-                since, message, finding, errors, attempts, coalesce(acts, '[]') AS acts, times_dead,
-                record AS call
+        "SELECT id, coalesce(uuid, conflicting_uuid) AS uuid, reason, state = 'parked' AS parked, since, message,
+                finding, errors, attempts, coalesce(acts, '[]') AS actions, times_dead, record AS call
          FROM calls WHERE state IN ('dead', 'parked'){rest}"
     );
     db.query_all(&text, params_from_iter(values))
@@ -99,7 +98,7 @@ fn unread_letters(
     let (rest, values) = conditions(filter, limit);
     let text = format!(
         "SELECT id, 'unreadable' AS reason, false AS parked, at AS since, why AS message,
-                '[]' AS attempts, '[]' AS acts, 1 AS times_dead, source, pbx, length, file,
+                '[]' AS attempts, '[]' AS actions, 1 AS times_dead, source, pbx, length, file,
                 coalesce(substr(bytes, 1, {bytes_max}), x'') AS bytes, content_type
          FROM unreadable WHERE true{rest}"
     );
@@ -107,9 +106,9 @@ fn unread_letters(
 }
 
 /// One more act. Unreadable bytes have none: once retried or discarded, they are forgotten.
-pub(crate) fn note_act(db: &Db, row: RowId, act: &Act) -> Result<(), Error> {
+pub(crate) fn note_act(db: &Db, row: RowId, act: &Action) -> Result<(), Error> {
     let mut all = acts(db, row)?;
-    if all.len() >= ACTS_MAX {
+    if all.len() >= ACTIONS_MAX {
         all.remove(1);
     }
     all.push(act.clone());
@@ -118,7 +117,7 @@ pub(crate) fn note_act(db: &Db, row: RowId, act: &Act) -> Result<(), Error> {
 }
 
 /// Reads the acts on a call while it was a letter, oldest first.
-pub fn acts(db: &Db, row: RowId) -> Result<Vec<Act>, Error> {
+pub fn acts(db: &Db, row: RowId) -> Result<Vec<Action>, Error> {
     let text = "SELECT coalesce(acts, '[]'), id FROM calls WHERE id = ?1";
     let acts = db.query_first(text, [row.0])?;
     Ok(acts.map_or_else(Vec::new, |Json(acts)| acts))
@@ -175,15 +174,16 @@ impl Letter {
     }
 
     /// A line of `dead list --json`: `{"id","uuid","linkedid","reason","since","message",
-    /// "errors","attempts","acts","call","hint","state"}`; times in epoch seconds, attempts as
-    /// `{at, words}`, acts as `{at, who, what}`. `call` is as in `explain --json`. Unreadable bytes
+    /// "errors","attempts","actions","call","fix","state"}`; times in epoch seconds, attempts as
+    /// `{at, message}`, actions as `{at, who, action}`. `call` is as in `explain --json`. Unreadable bytes
     /// have `source`, `pbx`, `text` and `length` beside.
     pub fn to_json(&self) -> serde_json::Value {
         let attempts = self.attempts.iter();
-        let attempts = attempts.map(|it| json!({"at": it.at.floor_seconds(), "words": it.words}));
-        let acts = self.acts.iter();
+        let attempts =
+            attempts.map(|it| json!({"at": it.at.floor_seconds(), "message": it.message}));
+        let acts = self.actions.iter();
         let acts =
-            acts.map(|it| json!({"at": it.at.floor_seconds(), "who": it.who, "what": it.what}));
+            acts.map(|it| json!({"at": it.at.floor_seconds(), "who": it.who, "action": it.action}));
         let mut line = json!({
             "id": self.id,
             "uuid": self.uuid,
@@ -193,9 +193,9 @@ impl Letter {
             "message": self.message,
             "errors": self.errors,
             "attempts": attempts.collect::<Vec<_>>(),
-            "acts": acts.collect::<Vec<_>>(),
+            "actions": acts.collect::<Vec<_>>(),
             "call": self.call,
-            "hint": self.hint(),
+            "fix": self.fix(),
             "state": self.state(),
         });
         if self.call.is_some() {

@@ -35,7 +35,7 @@ pub(crate) fn queue_leave(
     at: EventTime,
 ) -> Result<(), Error> {
     let mut body = letter.to_json();
-    body["hint"] = serde_json::Value::Null;
+    body["fix"] = serde_json::Value::Null;
     if let Some(row) = calls::row(db, letter.id)? {
         body["call"] = serde_json::json!(row.record);
     }
@@ -54,7 +54,7 @@ pub(crate) fn queue_journaled(
     };
     let body = serde_json::json!({
         "id": id, "uuid": row.uuid, "linkedid": row.record.linkedid, "reason": null,
-        "message": "", "errors": null, "attempts": [], "acts": [], "call": row.record, "hint": null,
+        "message": "", "errors": null, "attempts": [], "actions": [], "call": row.record, "fix": null,
     });
     add_notice(store, (id, times_dead), body, Some(Left::Journaled), at)
 }

@@ -56,8 +56,8 @@ CREATE TABLE calls (
     message TEXT NOT NULL DEFAULT '',
     errors TEXT,
     finding TEXT,                       -- of a letter `failed`: the result of the lookup
-    attempts TEXT NOT NULL DEFAULT '[]', -- [{at, words}]
-    acts TEXT                           -- [{at, who, what}]; NULL: none
+    attempts TEXT NOT NULL DEFAULT '[]', -- [{at, message}]
+    acts TEXT                           -- [{at, who, action}]; NULL: none
 ) STRICT;
 CREATE UNIQUE INDEX calls_uuid ON calls(uuid);
 CREATE INDEX calls_conflicting ON calls(conflicting_uuid, started)

@@ -111,13 +111,13 @@ pub const LISTED: &[Act] = &[
             at: at(0).floor_seconds(),
             who: "ana".to_owned(),
         };
-        let act = crate::Act {
+        let action = crate::Action {
             at: at(0),
             who: "ana".to_owned(),
-            what: "lead give 9".to_owned(),
+            action: "lead give 9".to_owned(),
         };
         let row = rows.at(SUBMITTED, 3);
-        write(store, vec![Op::Give(given), Op::Act { row, act }]);
+        write(store, vec![Op::Give(given), Op::Action { row, action }]);
         assert_eq!(
             tables::letters::acts(store, row).expect("readable").len(),
             1

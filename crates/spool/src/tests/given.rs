@@ -1,7 +1,7 @@
-//! Are leads given by hand and acts on letters kept as people did them?
+//! Are leads given by hand and actions on letters kept as people did them?
 
 use super::call::{at, finished};
-use crate::{ACTS_MAX, Act, LeadByHand, Op, RowId, Settings, open, tables};
+use crate::{ACTIONS_MAX, Action, LeadByHand, Op, RowId, Settings, open, tables};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Outcome, Phone, Reason};
 use callbridge_testkit::Wait as _;
@@ -49,27 +49,30 @@ fn a_given_lead_outlives_a_restart_is_replaced_and_taken_away() {
 }
 
 #[test]
-fn acts_stand_with_their_letter_the_first_and_the_last_of_them() {
+fn actions_of_dead_letter_keep_first_and_last() {
     let dir = tempfile::tempdir().expect("a folder");
     let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
     let letter = finished(1, Outcome::DeadLetter, Some(Reason::NoLead));
     let finish = Op::Finish(Box::new(letter));
     handle.write(vec![finish]).wait().expect("stored");
-    let acts = (0..60).map(|n| Act {
+    let actions = (0..60).map(|n| Action {
         at: at(n),
         who: "ana".to_owned(),
-        what: format!("retry {n}"),
+        action: format!("retry {n}"),
     });
-    let ops = acts.map(|act| Op::Act { row: RowId(1), act });
+    let ops = actions.map(|action| Op::Action {
+        row: RowId(1),
+        action,
+    });
     handle.write(ops.collect()).wait().expect("stored");
     let read = handle
         .read(|store| tables::letters::letter(store, RowId(1)))
         .wait();
-    let acts = read.expect("readable").expect("a letter").acts;
-    assert_eq!(acts.len(), ACTS_MAX);
+    let actions = read.expect("readable").expect("a letter").actions;
+    assert_eq!(actions.len(), ACTIONS_MAX);
     assert_eq!(
-        (acts[0].what.as_str(), acts[1].what.as_str()),
+        (actions[0].action.as_str(), actions[1].action.as_str()),
         ("retry 0", "retry 11")
     );
-    assert_eq!(acts[ACTS_MAX - 1].what, "retry 59");
+    assert_eq!(actions[ACTIONS_MAX - 1].action, "retry 59");
 }

@@ -126,9 +126,9 @@ fn a_storm_of_failed_calls_of_one_lead_is_one_look_up_and_every_letter_says_it()
         let words = "lead 4999 does not exist (deleted or another company's)";
         assert!(letter.message.starts_with(words), "{}", letter.message);
         let json = letter.to_json();
-        let hint = json["hint"].as_str().unwrap_or_default();
-        assert!(hint.contains("--lead LEAD"), "{hint}");
-        assert!(!hint.contains("--employee"), "{hint}");
+        let fix = json["fix"].as_str().unwrap_or_default();
+        assert!(fix.contains("--lead LEAD"), "{fix}");
+        assert!(!fix.contains("--employee"), "{fix}");
     }
     settled(&store);
     // what was found is not for ever
@@ -155,11 +155,15 @@ fn where_the_lead_is_there_the_letter_names_the_employee() {
         .expect("a letter");
     let words = "the lead exists: employee 501 is not known; the CRM answered \"FAILED\"";
     assert_eq!(letter.message, words);
-    let attempts: Vec<_> = letter.attempts.iter().map(|it| it.words.as_str()).collect();
+    let attempts: Vec<_> = letter
+        .attempts
+        .iter()
+        .map(|it| it.message.as_str())
+        .collect();
     assert_eq!(attempts, ["FAILED", words]);
-    let hint = letter.to_json()["hint"].to_string();
-    assert!(hint.contains("--employee EMPLOYEE"), "{hint}");
-    assert!(hint.contains("--failed-employee drop"), "{hint}");
+    let fix = letter.to_json()["fix"].to_string();
+    assert!(fix.contains("--employee EMPLOYEE"), "{fix}");
+    assert!(fix.contains("--failed-employee drop"), "{fix}");
 }
 
 #[test]
@@ -183,7 +187,7 @@ fn an_employee_who_is_not_known_is_dropped_once_and_counted() {
     assert_eq!((sent.state, sent.record.employee_id), (State::Ready, None));
     assert_eq!(sent.record.lead_id, Some(lead(4_001)));
     assert_eq!(sent.uuid, row(&store, first).uuid);
-    let words = &sent.attempts.last().expect("one").words;
+    let words = &sent.attempts.last().expect("one").message;
     assert!(
         words.contains("employee 501 is not known, and left out"),
         "{words}"
@@ -377,7 +381,7 @@ fn a_failed_call_of_a_merged_lead_goes_to_the_survivor_once_without_a_letter() {
         "the end of the chain"
     );
     assert!(sent.live, "it happens now");
-    let words = &sent.attempts.last().expect("one").words;
+    let words = &sent.attempts.last().expect("one").message;
     assert_eq!(
         words,
         "FAILED; lead 4001 was merged into 4003: it goes there"

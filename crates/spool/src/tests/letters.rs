@@ -4,7 +4,7 @@ use super::call::{at, finished, journal};
 use crate::{
     Book, Done, Error, Finished, LISTED_BYTES_MAX, LetterFilter, Op, RowId, Settings, State, Step,
     Store, UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX, UnreadableBytes,
-    hint, tables,
+    fix, tables,
 };
 use callbridge_model::{ExitCode as _, LeadId, Outcome, Phone, Reason, TokenFingerprint};
 
@@ -70,12 +70,14 @@ fn rejected_letter() -> crate::Letter {
         errors: serde_json::json!([{"field": "leadId", "message": "unknown"}]),
     };
     step(&mut store, id, died).expect("sending");
-    let act = crate::Act {
+    let action = crate::Action {
         at: at(300),
         who: "ana".to_owned(),
-        what: "retry with lead 4001".to_owned(),
+        action: "retry with lead 4001".to_owned(),
     };
-    store.write(vec![Op::Act { row: id, act }]).expect("stored");
+    store
+        .write(vec![Op::Action { row: id, action }])
+        .expect("stored");
     let letter = tables::letters::letter(&store, id);
     letter.expect("readable").expect("a letter")
 }
@@ -83,23 +85,23 @@ fn rejected_letter() -> crate::Letter {
 #[test]
 fn a_line_of_dead_list_has_the_promised_shape() {
     let mut line = rejected_letter().to_json();
-    let words = hint(Reason::Rejected).replace(" ID", " 1");
-    let words = format!("{words} It was sent with lead 4001.");
-    assert_eq!(line["hint"].take(), words);
+    let fix = fix(Reason::Rejected).replace(" ID", " 1");
+    let fix = format!("{fix} It was sent with lead 4001.");
+    assert_eq!(line["fix"].take(), fix);
     let text = serde_json::to_string_pretty(&line).expect("JSON");
     insta::assert_snapshot!(text, @r#"
     {
-      "acts": [
+      "actions": [
         {
+          "action": "retry with lead 4001",
           "at": 1795151617,
-          "what": "retry with lead 4001",
           "who": "ana"
         }
       ],
       "attempts": [
         {
           "at": 1795151817,
-          "words": "Validation failed"
+          "message": "Validation failed"
         }
       ],
       "call": {
@@ -130,7 +132,7 @@ fn a_line_of_dead_list_has_the_promised_shape() {
           "message": "unknown"
         }
       ],
-      "hint": null,
+      "fix": null,
       "id": 1,
       "linkedid": "1795151317.2",
       "message": "Validation failed",

@@ -89,7 +89,7 @@ fn a_call_that_is_held_back_waits_its_time_and_then_keeps_its_turn() {
         .expect("readable")
         .expect("a row");
     assert_eq!(row.attempts.len(), 1);
-    assert_eq!(row.attempts[0].words, "503 Service Unavailable");
+    assert_eq!(row.attempts[0].message, "503 Service Unavailable");
     assert_eq!(row.not_before, at(30).micros());
 }
 
@@ -189,7 +189,7 @@ fn of_very_many_attempts_the_first_and_the_last_are_kept() {
     let words: Vec<_> = row
         .attempts
         .iter()
-        .map(|attempt| attempt.words.as_str())
+        .map(|attempt| attempt.message.as_str())
         .collect();
     assert_eq!(words.len(), ATTEMPTS_MAX);
     assert_eq!(

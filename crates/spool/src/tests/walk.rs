@@ -202,13 +202,13 @@ fn waits_for(row: &mut Stored, reason: Reason, message: &str, appears: bool) {
     row.times_dead += u32::from(appears);
 }
 
-fn attempted(row: &mut Stored, at: EventTime, words: &str) {
+fn attempted(row: &mut Stored, at: EventTime, message: &str) {
     let mut attempts: Vec<Attempt> = serde_json::from_str(&row.attempts).expect("attempts");
     if attempts.len() == ATTEMPTS_MAX {
         attempts.remove(1);
     }
-    let words = words.to_owned();
-    attempts.push(Attempt { at, words });
+    let message = message.to_owned();
+    attempts.push(Attempt { at, message });
     row.attempts = serde_json::to_string(&attempts).expect("JSON");
 }
 
