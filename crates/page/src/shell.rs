@@ -65,7 +65,7 @@ pub(crate) struct PageShell {
 const VIEWS: [(&str, &str); 8] = [
     ("/", "nav.today"),
     ("/calls", "nav.calls"),
-    ("/letters", "nav.letters"),
+    ("/letters", "nav.dead_letters"),
     ("/numbers", "nav.numbers"),
     ("/missed", "nav.missed"),
     ("/employees", "nav.employees"),

@@ -45,7 +45,7 @@ pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
         false => form.letters("id"),
     };
     if ids.is_empty() {
-        let wrong = visit.shell.t("letters.none_chosen").to_owned();
+        let wrong = visit.shell.t("deadLetters.none_chosen").to_owned();
         return again(visit, wrong).await;
     }
     if change == LetterChange::Discard && form.get("confirmed") != Some("yes") {
@@ -53,7 +53,7 @@ pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
     }
     let jobs = &visit.page.jobs;
     if !jobs.has_room() {
-        let wrong = visit.shell.t("letters.busy").to_owned();
+        let wrong = visit.shell.t("deadLetters.busy").to_owned();
         return again(visit, wrong).await;
     }
     let who = visit.who.clone();
@@ -81,7 +81,7 @@ fn change(shell: &PageShell, form: &FormFields) -> Result<LetterChange, String> 
             },
             dry_run: word == "dry_run",
         }),
-        _ => Err(shell.t("letters.no_action").to_owned()),
+        _ => Err(shell.t("deadLetters.no_action").to_owned()),
     }
 }
 

@@ -184,7 +184,7 @@ impl CallSheet<'_> {
             Some(State::Ready | State::Sending) | None => c.t("call.told.ready").to_owned(),
             Some(State::Discarded) => c.with("call.told.discarded", since),
             Some(State::Dead | State::Parked) => {
-                c.with("call.told.letter", reason.unwrap_or_default())
+                c.with("call.told.dead_letter", reason.unwrap_or_default())
             }
         }
     }

@@ -168,7 +168,7 @@ pub(crate) async fn one(
 ) -> Handled {
     let _ = visit.refresh_badges().await;
     let Some(letter) = find(&*visit.page.backend, id).await? else {
-        return Err(Problem::missing(&visit.shell, "problem.no_letter"));
+        return Err(Problem::missing(&visit.shell, "problem.no_dead_letter"));
     };
     let cause = Cause::of(&letter);
     let causes = visit.page.backend.causes().await?;
@@ -217,7 +217,7 @@ pub(crate) async fn export(visit: &AuthenticatedRequest<'_>) -> Handled {
     chosen.sort_unstable();
     let export: Export = match asked.is_post() && !form.all_letters() {
         true if chosen.is_empty() => {
-            let words = visit.shell.t("letters.none_chosen");
+            let words = visit.shell.t("deadLetters.none_chosen");
             let status = StatusCode::UNPROCESSABLE_ENTITY;
             return Err(Problem::new(status, "problem.input", words));
         }

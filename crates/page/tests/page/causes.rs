@@ -83,7 +83,11 @@ async fn a_cause_lists_its_letters_alone_and_what_is_done_to_all_is_done_to_thos
         ("cause", "lead:9003"),
     ];
     let asks = anna.act("/letters", "/letters/act", &fields).await;
-    assert!(asks.body.contains("Discard 9 letters?"), "{}", asks.body);
+    assert!(
+        asks.body.contains("Discard 9 dead letters?"),
+        "{}",
+        asks.body
+    );
     assert!(
         asks.body.contains("name=\"cause\" value=\"lead:9003\""),
         "{}",
