@@ -21,11 +21,11 @@ pub struct ShownOnce {
     crm_url: String,
     client_id: String,
     /// Secret with which the CRM signs webhooks.
-    #[serde(rename = "webhookSecret", serialize_with = "bare_option")]
-    pub webhook: Option<Secret>,
+    #[serde(serialize_with = "bare_option")]
+    pub webhook_secret: Option<Secret>,
     /// Secret with which the CRM signs embedded pages.
-    #[serde(rename = "embeddedSecret", serialize_with = "bare_option")]
-    pub embedded: Option<Secret>,
+    #[serde(serialize_with = "bare_option")]
+    pub embedded_secret: Option<Secret>,
 }
 
 impl ShownOnce {
@@ -34,8 +34,8 @@ impl ShownOnce {
         let shown = Self {
             crm_url: connection.client.crm_url.clone(),
             client_id: connection.client.id.clone(),
-            webhook: connection.webhook_secret.clone(),
-            embedded: connection.embedded_secret.clone(),
+            webhook_secret: connection.webhook_secret.clone(),
+            embedded_secret: connection.embedded_secret.clone(),
         };
         let shown = Some(shown).filter(|it| it.is_of(client));
         shown.unwrap_or_default()
@@ -78,7 +78,7 @@ fn stored(dir: &Path) -> Result<Option<ShownOnce>, String> {
 /// When the folder cannot be written.
 pub fn keep(dir: &Path, connection: &Connection) -> Result<(), Error> {
     let kept = ShownOnce::of(connection, &connection.client);
-    if kept.webhook.is_none() && kept.embedded.is_none() {
+    if kept.webhook_secret.is_none() && kept.embedded_secret.is_none() {
         return Ok(());
     }
     let path = dir.join(FILE);
@@ -104,9 +104,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let dir = folder.path();
         let ours = connection();
-        assert!(ShownOnce::left(dir, &ours.client).webhook.is_none());
+        assert!(ShownOnce::left(dir, &ours.client).webhook_secret.is_none());
         keep(dir, &ours).expect("kept");
-        let left = ShownOnce::left(dir, &ours.client).webhook.expect("there");
+        let left = ShownOnce::left(dir, &ours.client)
+            .webhook_secret
+            .expect("there");
         assert_eq!(left.expose_secret(), "webhook_hidden");
         let mode = dir.join(FILE).metadata().expect("there").permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
@@ -114,14 +116,14 @@ mod tests {
             id: "svc_app_2".to_owned(),
             ..ours.client.clone()
         };
-        assert!(ShownOnce::left(dir, &other).webhook.is_none());
-        assert!(ShownOnce::of(&ours, &other).webhook.is_none());
+        assert!(ShownOnce::left(dir, &other).webhook_secret.is_none());
+        assert!(ShownOnce::of(&ours, &other).webhook_secret.is_none());
         std::fs::write(dir.join(FILE), "torn webhook_hidden").expect("written");
-        assert!(ShownOnce::left(dir, &ours.client).webhook.is_none());
+        assert!(ShownOnce::left(dir, &ours.client).webhook_secret.is_none());
         let why = stored(dir).expect_err("damaged");
         assert!(why.contains("damaged") && !why.contains("hidden"), "{why}");
         keep(dir, &ours).expect("kept");
-        assert!(ShownOnce::left(dir, &ours.client).webhook.is_some());
+        assert!(ShownOnce::left(dir, &ours.client).webhook_secret.is_some());
         let beside = std::fs::read(dir.join(format!("{FILE}.damaged")));
         assert_eq!(beside.expect("there"), b"torn webhook_hidden");
     }

@@ -18,8 +18,7 @@ const WINDOWS: std::ops::RangeInclusive<Duration> =
 /// State of the sender that outlives a restart, beside its slots.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Memory {
-    /// Way in which the journal lets itself be read; stored as `ways`.
-    #[serde(rename = "ways")]
+    /// How the journal can be read.
     pub page_strategy: PageStrategy,
     /// The last token there was: what it was refused says nothing of another.
     pub token: Option<TokenFingerprint>,
@@ -92,7 +91,7 @@ impl Memory {
             doubts.push(format!("window (no rate has one of {window:?})"));
         }
         Self {
-            page_strategy: take(&mut fields, "ways", &mut doubts),
+            page_strategy: take(&mut fields, "page_strategy", &mut doubts),
             token: take(&mut fields, "token", &mut doubts),
             window: window.filter(|it| WINDOWS.contains(it)),
             silence: take(&mut fields, "silence", &mut doubts),

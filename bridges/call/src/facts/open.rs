@@ -85,7 +85,7 @@ pub(crate) struct Parts {
     #[serde(skip)]
     pub(crate) only: BTreeSet<UniqueId>,
     /// The facts it held when it was last looked through for what is past.
-    #[serde(rename = "looked_through", default)]
+    #[serde(default)]
     pub(crate) checked_facts: usize,
 }
 

@@ -17,9 +17,7 @@ pub(crate) struct Times {
     pub(crate) opened: EventTime,
     pub(crate) opened_arrived: EventTime,
     /// Arrival of the last event, and, in `latest`, the latest time of an event.
-    #[serde(rename = "heard_arrived")]
     pub(crate) latest_arrived: EventTime,
-    #[serde(rename = "heard")]
     pub(crate) latest: EventTime,
     /// The last event heard was older than one before it.
     #[serde(default)]
@@ -196,10 +194,9 @@ pub(crate) struct CallProcess {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) alive: Option<EventTime>,
     /// The least number of an event of the call, and the event of the greatest.
-    #[serde(rename = "first_told")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_number: Option<u64>,
-    #[serde(rename = "last_told", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_stamp: Option<EventStamp>,
     /// The process's last sign of life, and when it was started by the clock of then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
