@@ -1,4 +1,4 @@
-//! The directory of leads with a million numbers in it: how fast it learns, how long a look-up
+//! The directory of leads with a million numbers in it: how fast it learns, how long a lookup
 //! takes, how much of it stays in memory, and what the leads' names cost.
 //!
 //! `cargo bench --bench directory` measures 10 thousand and 1 million numbers; `-- 300000` as many
@@ -166,7 +166,7 @@ fn measure(all: i64) {
     );
     let words = |p50: f64, p99: f64| format!("p50 {p50:.0} µs, p99 {p99:.0} µs");
     let plain = words(plain_p50, plain_p99);
-    row("a look-up", &words(p50, p99), "p99 1000 µs", &plain);
+    row("a lookup", &words(p50, p99), "p99 1000 µs", &plain);
     row(
         "memory",
         &format!("{more:.1} MB more"),
@@ -176,7 +176,7 @@ fn measure(all: i64) {
 }
 
 /// The reference: number and lead in a table of their own, in groups of the same size. How many a
-/// second it learns, and the times of a look-up.
+/// second it learns, and the times of a lookup.
 fn bare(path: &Path, all: i64) -> (f64, f64, f64) {
     let db = Connection::open(path).expect("opens");
     db.execute_batch(

@@ -1,4 +1,4 @@
-//! Who calls, asked of the running program over its own listener: a million leads, 200 look-ups a
+//! Who calls, asked of the running program over its own listener: a million leads, 200 lookups a
 //! second for a minute, beside 50 calls a second that are taken in and looked up themselves.
 //!
 //! `cargo bench --bench lookup` measures the program as benches are built, with
@@ -246,7 +246,7 @@ pub fn main() {
         table::row("lookup", &what, measured, goal, reference);
     };
     row(
-        "look-ups, 200/s beside 50 calls/s",
+        "lookups, 200/s beside 50 calls/s",
         &quantiles(all.ours),
         "p99 5, max 100",
         &format!("a listener that only answers: {}", quantiles(all.plain)),
@@ -271,6 +271,6 @@ pub fn main() {
     row("disk", &disk, "", "");
     assert_eq!(
         stored, CALLS,
-        "the look-ups stood beside fewer calls than the rows say"
+        "the lookups stood beside fewer calls than the rows say"
     );
 }

@@ -238,7 +238,7 @@ pub(super) fn passed(done: Result<u64, Error>) -> Result<bool, Error> {
 
 /// Between two looks: many things may be learned in one of them.
 const REST: Duration = Duration::from_millis(200);
-/// Looked at this often even when nothing is committed: a look-up may have failed.
+/// Looked at this often even when nothing is committed: a lookup may have failed.
 const AWAITED_EVERY: Duration = Duration::from_secs(2);
 /// Between two looks at all waiting calls.
 const ALL_EVERY: Duration = Duration::from_secs(10);

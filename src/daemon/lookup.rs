@@ -1,4 +1,4 @@
-//! Who calls, told to a dialplan: the look-up's listener, its thread, and its password kept fresh.
+//! Who calls, told to a dialplan: the lookup's listener, its thread, and its password kept fresh.
 
 use super::secret_files::SecretFiles;
 use super::tasks::Tasks;

@@ -38,7 +38,7 @@ pub(crate) struct Observer {
     pub page_sessions: Option<Sessions>,
     /// The receiver of webhooks, where there is one.
     pub webhooks: Option<ReceiverView>,
-    /// Look-ups of dialplans, where they are answered.
+    /// Lookups of dialplans, where they are answered.
     pub lookups: Option<Arc<Tally>>,
     /// The files of leads and employees.
     pub lists: lists::ListStates,

@@ -29,7 +29,7 @@ pub(crate) struct Opened {
     /// The way to the spool's thread.
     pub spool: Handle,
     pub guard: Guard,
-    /// The finished calls that the spool knows, for the intake's look-ups.
+    /// The finished calls that the spool knows, for the intake's lookups.
     pub memory: FinishedCalls,
     /// Leads by phone, looked up.
     pub directory: Arc<LeadDirectory>,

@@ -91,7 +91,7 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
         ),
         ("a reason in JSON", serialized(&reason)),
         (
-            "a look-up's finding",
+            "a lookup's finding",
             words(&finding, Finding::word, Finding::from_word),
         ),
         (

@@ -418,7 +418,7 @@ fn the_help_of_run_teaches_by_groups_and_examples() {
             "Trunks and people:",
             "CRM:",
             "Webhooks:",
-            "Look-up:",
+            "Lookup:",
             "Calls:",
             "Page:",
             "Operation:",

@@ -248,7 +248,7 @@ async fn a_failed_call_s_letter_says_whether_lead_or_employee_is_not_known() {
         told.sort();
         told
     };
-    until("the look-ups", async || {
+    until("the lookups", async || {
         let told = told().await;
         told.iter().all(|words| words.contains("exist"))
     })

@@ -174,7 +174,7 @@ async fn a_gateway_s_404_deletes_no_lead_and_its_own_words_reach_no_letter_as_th
         let key = (Endpoint::Lead, 404);
         crm.admin(|core, _| core.counts().get(&key).is_some())
     };
-    until("the look-up", asked).await;
+    until("the lookup", asked).await;
     let rests = "leads of failed calls are not looked up for an hour";
     until("its rest", async || program.log().contains(rests)).await;
     let letter = place.letters().await.remove(0);

@@ -103,9 +103,9 @@ pub enum Why {
     NoNumber,
     /// No trunk has that name, or none was named and there are several.
     NoTrunk,
-    /// The look-up took longer than its time.
+    /// The lookup took longer than its time.
     Late,
-    /// The queue of look-ups was full.
+    /// The queue of lookups was full.
     Full,
     /// The client's address or secret is not allowed.
     Refused,

@@ -7,13 +7,13 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::{fmt, io, thread, time::Duration};
 use tokio::{sync::oneshot, time::timeout};
 
-/// Waiting for the thread. At the tenth of a millisecond that a look-up takes they are through
+/// Waiting for the thread. At the tenth of a millisecond that a lookup takes they are through
 /// long before their time is over.
 const WAITING_MAX: usize = 64;
 /// An answer that takes longer is `no`: a telephone that rings without a name rings.
 pub const ANSWER_WITHIN: Duration = Duration::from_millis(50);
 
-/// The look-up itself, which reads the disk and so blocks.
+/// The lookup itself, which reads the disk and so blocks.
 pub type LookUp = Box<dyn Fn(&Question) -> Answer + Send>;
 
 /// A question, and where its answer goes.

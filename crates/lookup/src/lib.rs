@@ -8,7 +8,7 @@
 //! | [`network`] | who may ask, by address |
 //! | [`desk`] | the thread that looks up, its bounded queue and its time |
 //! | [`http`] | the listener |
-//! | [`tally`] | look-ups, counted by what became of them |
+//! | [`tally`] | lookups, counted by what became of them |
 
 pub mod answer;
 pub mod desk;

@@ -1,4 +1,4 @@
-//! Look-ups, counted by what became of them.
+//! Lookups, counted by what became of them.
 
 use crate::answer::Answer;
 use callbridge_model::clock;
@@ -6,13 +6,13 @@ use prometheus_client::metrics::histogram::Histogram;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Outcomes of look-ups as labels of the metrics, in the order in which they are shown: one lead
+/// Outcomes of lookups as labels of the metrics, in the order in which they are shown: one lead
 /// or several have the number; `no` where none is known, no answer came in time, more were waiting
 /// than there is room for, the client's address or secret is not allowed, or the request had
 /// another path or method.
 const LABELS: [&str; 7] = ["yes", "several", "no", "late", "full", "refused", "bad"];
 
-/// Counts look-ups and their time.
+/// Counts lookups and their time.
 #[derive(Debug)]
 pub struct Tally {
     counts: [(&'static str, AtomicU64); LABELS.len()],

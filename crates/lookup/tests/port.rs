@@ -16,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// A look-up that is served, until it is dropped.
+/// A lookup that is served, until it is dropped.
 struct Served {
     at: SocketAddr,
     tally: Arc<Tally>,

@@ -38,7 +38,7 @@ pub enum SecretKind {
     Client,
     /// Hashes of the passwords of those who may see the page.
     PagePassword,
-    /// The password that a dialplan's look-ups of callers give (`--lookup`).
+    /// The password that a dialplan's lookups of callers give (`--lookup`).
     #[strum(serialize = "lookup-secret")]
     Lookup,
 }

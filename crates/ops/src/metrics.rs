@@ -60,7 +60,7 @@ pub struct Observed {
     pub audit_different: Option<u64>,
     /// Events that came to us, by kind and result; `None` where none are taken.
     pub webhooks: Option<callbridge_webhook::tally::Events>,
-    /// Look-ups of dialplans, by what was answered; `None` where none are taken.
+    /// Lookups of dialplans, by what was answered; `None` where none are taken.
     pub lookups: Option<Vec<(&'static str, u64)>>,
     /// Shared with where they are counted.
     pub durations: Durations,
@@ -290,7 +290,7 @@ fn lookups(all: &mut Registry, seen: &Observed) {
         return;
     };
     let answers = (answers.iter()).map(|(answer, it)| (label("answer", answer), *it));
-    let help = "Look-ups of dialplans, by what was answered";
+    let help = "Lookups of dialplans, by what was answered";
     counters(all, "lookups", help, answers);
     let duration = seen.durations.lookup.clone();
     let help = "From a dialplan's whole question to its answer";

@@ -157,7 +157,7 @@ pub enum Op {
         /// Moment at which the event came.
         at: EventTime,
     },
-    /// Step or answer of a request about leads. A look-up that finds the lead may send its letters
+    /// Step or answer of a request about leads. A lookup that finds the lead may send its letters
     /// `failed` on without their employee: dead - 1, ready + 1 each.
     Lead(LeadChange),
     /// Forgets, a bounded part at a time, deliveries after their time, and what was journaled
@@ -348,7 +348,7 @@ pub enum Done {
     Unreadable(Option<RowId>),
     /// `Step`: the state in which the call stands now.
     Stepped(State),
-    /// `Lead`: a look-up was answered, and applied to the letters of its lead.
+    /// `Lead`: a lookup was answered, and applied to the letters of its lead.
     LookupDone {
         /// Letters that say what was found.
         updated: u64,

@@ -1,4 +1,4 @@
-//! Look-ups beside the writer's thread, on read-only connections, so that none waits for a commit
+//! Lookups beside the writer's thread, on read-only connections, so that none waits for a commit
 //! and each sees what was committed before it: the intake's memory of finished calls, and the
 //! directory of leads as calls are judged by it.
 
@@ -93,7 +93,7 @@ fn tail(number: &str) -> Option<String> {
     (digits.len() >= 7).then(|| digits[digits.len() - 7..].to_owned())
 }
 
-/// Look-ups in the tables of the spool's file.
+/// Lookups in the tables of the spool's file.
 #[derive(Debug)]
 pub struct LeadDirectory {
     beside: Mutex<ReadConnection>,
@@ -112,7 +112,7 @@ impl LeadDirectory {
         })
     }
 
-    /// A look-up has failed since this was asked last: calls may be parked that have a lead.
+    /// A lookup has failed since this was asked last: calls may be parked that have a lead.
     pub fn has_failed(&self) -> bool {
         self.failed.swap(false, Ordering::AcqRel)
     }

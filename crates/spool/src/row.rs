@@ -277,7 +277,7 @@ pub struct Letter {
     pub since: EventTime,
     /// The reason in words, or the service's own.
     pub message: String,
-    /// Result of the look-up of the lead of a call that FAILED; `None` without one.
+    /// Result of the lookup of the lead of a call that FAILED; `None` without one.
     #[serde(default, deserialize_with = "known_finding")]
     pub finding: Option<Finding>,
     /// The service's `errors`, or null.

@@ -1,4 +1,4 @@
-//! The look-up at ring time: its address, its password, one question over each trunk, and what
+//! The lookup at ring time: its address, its password, one question over each trunk, and what
 //! keeps it from knowing a caller or an extension, responsible employees on no list among it.
 
 use super::place::unusable_address;
@@ -25,7 +25,7 @@ const NAMED_MAX: usize = 3;
 /// A number of any country's caller that is nobody's: of those for films.
 const NOBODYS: &str = "%2B12025550123";
 
-/// Everything about the look-up; nothing where none is asked for.
+/// Everything about the lookup; nothing where none is asked for.
 pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec<CheckFinding> {
     let Some(lookup) = &config.lookup else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The flags of the look-up at ring time: where it listens, and who may ask.
+//! The flags of the lookup at ring time: where it listens, and who may ask.
 
 use super::{Checking, alone};
 use crate::values;
@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use std::net::SocketAddr;
 
-/// The look-up, as it was asked for.
+/// The lookup, as it was asked for.
 #[derive(Clone, Debug)]
 pub struct LookupConfig {
     /// The address of `--lookup`, at which dialplans ask.
@@ -19,7 +19,7 @@ pub struct LookupConfig {
     pub secret: Option<SecretPlace>,
 }
 
-/// The look-up; `None` where it is not asked for, or wrongly. Off loopback names and extensions of
+/// The lookup; `None` where it is not asked for, or wrongly. Off loopback names and extensions of
 /// customers would be anybody's: there it needs both, a network and a password.
 pub(super) fn check(flags: &LookupFlags, checking: &mut Checking<'_>) -> Option<LookupConfig> {
     let faults = &mut checking.faults;
@@ -57,9 +57,9 @@ fn networks(text: &str) -> Result<Vec<Network>, String> {
     networks.collect()
 }
 
-/// The flags of the look-up at ring time, as typed.
+/// The flags of the lookup at ring time, as typed.
 #[derive(Args, Clone, Debug, Default, Serialize)]
-#[command(next_help_heading = "Look-up")]
+#[command(next_help_heading = "Lookup")]
 pub struct LookupFlags {
     /// Tell a dialplan here, as 127.0.0.1:4573, who calls and whose lead it is:
     /// GET /caller?phone=…&trunk=… [default: off]
@@ -108,7 +108,7 @@ mod tests {
         }
         let (lookup, faults) = checked("10.0.0.2:4573", Some("10.0.0.0/24, 10.1.0.7"), true);
         assert!(faults.starts_with("0 faults"), "{faults}");
-        let lookup = lookup.expect("a look-up");
+        let lookup = lookup.expect("a lookup");
         assert_eq!(lookup.allow.len(), 2);
         assert!(!format!("{lookup:?}").contains("hidden"));
         for open in ["0.0.0.0:4573", "[::]:4573", "192.0.2.1:4573"] {

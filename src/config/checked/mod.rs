@@ -66,7 +66,7 @@ pub struct Config {
     pub webhooks: Option<Webhooks>,
     /// The administrator's page; `None` without `--page`.
     pub page: Option<PageConfig>,
-    /// The look-up that dialplans ask at ring time; `None` without `--lookup`.
+    /// The lookup that dialplans ask at ring time; `None` without `--lookup`.
     pub lookup: Option<LookupConfig>,
     /// The assembler's settings, for the trunks of no PBX yet.
     pub calls: callbridge_call::Settings,
@@ -182,7 +182,7 @@ impl Config {
         let passwords = self.page.iter().flat_map(|it| &it.passwords);
         all.extend(passwords.map(|it| ("the page".to_owned(), it)));
         let lookup = self.lookup.iter().flat_map(|it| &it.secret);
-        all.extend(lookup.map(|it| ("the look-up".to_owned(), it)));
+        all.extend(lookup.map(|it| ("the lookup".to_owned(), it)));
         all.extend(
             self.dead_letters
                 .iter()

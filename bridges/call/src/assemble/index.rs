@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 /// Ids of finished calls that are remembered here; the spool remembers more, and longer.
 const FINISHED_IDS_MAX: usize = 8192;
 
-/// Entries by their texts. A look-up costs the same among ten thousand calls as among ten.
+/// Entries by their texts. A lookup costs the same among ten thousand calls as among ten.
 #[derive(Debug)]
 pub(crate) struct Index<V>(HashMap<SmolStr, V, RandomState>);
 

@@ -64,14 +64,14 @@ pub struct LeadPhone {
     pub life: Life,
 }
 
-/// Numbers whose look-up may differ after a piece of news.
+/// Numbers whose lookup may differ after a piece of news.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Learned {
     /// The news changed no entry.
     Nothing,
-    /// Look-ups of these phones may differ now.
+    /// Lookups of these phones may differ now.
     Phones(BTreeSet<Phone>),
-    /// Look-ups of more phones may differ than can be named.
+    /// Lookups of more phones may differ than can be named.
     Many,
 }
 

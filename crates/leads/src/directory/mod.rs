@@ -3,7 +3,7 @@
 //! pages of `lead/filter` (§4.7).
 //!
 //! Events come in any order, more than once, or not at all (§6.1). Each piece of [`news`] is put
-//! to what is known of its lead ([`entry`]), where per fact the newest holds; a look-up
+//! to what is known of its lead ([`entry`]), where per fact the newest holds; a lookup
 //! ([`mod@find`]) then asks who has the number, follows [`merges`] to the leads that are left, and
 //! leaves out the dead. What is looked up is therefore a function of the news alone, not of their
 //! order.

@@ -39,7 +39,7 @@ pub struct FailedCall {
     pub survivor: Option<LeadId>,
     /// A sender is there that looks leads up.
     pub look_up: bool,
-    /// Result of a recent look-up of its lead, where there was one.
+    /// Result of a recent lookup of its lead, where there was one.
     pub finding: Option<Finding>,
     /// The value of `--failed-employee` is `drop`: an unknown employee is left out.
     pub drop_employee: bool,
@@ -56,7 +56,7 @@ pub enum FailedCallDecision {
     Letter {
         /// Text of the letter, for people.
         message: String,
-        /// Result of the look-up behind the message; `None` where nothing can be looked up.
+        /// Result of the lookup behind the message; `None` where nothing can be looked up.
         finding: Option<Finding>,
     },
     /// The call becomes a dead letter with the service's own words, until its lead is looked up.

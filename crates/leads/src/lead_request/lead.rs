@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Time for which a kind of lead request rests after the service refused it.
 pub const REST: Duration = Duration::from_secs(3600);
 
-/// Result of a look-up of a lead.
+/// Result of a lookup of a lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::EnumString)]
@@ -46,7 +46,7 @@ impl Finding {
 /// Kinds of lead request that can rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
-    /// Look-ups of leads, `GET lead/{id}`.
+    /// Lookups of leads, `GET lead/{id}`.
     LookUps,
     /// Writes of leads' fields, `POST lead/{id}/field/list`.
     Fields,
@@ -59,9 +59,9 @@ pub enum LeadOutcome {
     Sent(LeadRequest),
     /// A field write leaves, with these; or nothing is left of it that could be written.
     Writes(LeadId, FieldWrite),
-    /// A look-up's answer: the letters of that lead say so, or go on without their employee.
+    /// A lookup's answer: the letters of that lead say so, or go on without their employee.
     LookedUp(LeadId, Finding),
-    /// A look-up's answer: the first lead was merged into the second, which stands for it.
+    /// A lookup's answer: the first lead was merged into the second, which stands for it.
     MergedInto(LeadId, LeadId),
     /// The catalogue, or why there is none.
     Catalogue(Catalogue),

@@ -32,7 +32,7 @@ pub struct Rest {
 /// Kept in the spool as JSON: fields may be added, never renamed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestMemory {
-    /// Rest of the look-ups of leads.
+    /// Rest of the lookups of leads.
     pub look_ups: Option<Rest>,
     /// Rest of the writes of fields.
     pub fields: Option<Rest>,

@@ -8,7 +8,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`due`] | the requests, and which of them are due |
-//! | [`lead`] | what an answer means: to look-ups, to fields of leads, to all others |
+//! | [`lead`] | what an answer means: to lookups, to fields of leads, to all others |
 //! | [`memory`] | which kinds of them rest, and when the CRM's fields are read |
 //! | [`failed`] | where a call that FAILED goes on, and what its letter says |
 

@@ -3,7 +3,7 @@
 //! Of the payload of `lead/filter` the document shows `page`, `size`, `orders` and ranges such as
 //! `registeredTimestampFrom`; `createdTimestamp` and `updatedTimestamp` are the snapshot's names,
 //! and `registeredTimestamp` means the first. As in a database, a moment that is not known lies in
-//! no range and is last in ascending order. There is no look-up by phone.
+//! no range and is last in ascending order. There is no lookup by phone.
 
 use crate::{
     Asked, BodyFields, Catalogue, Content, FieldError, FieldType, FieldUpsert, FieldValues, Lead,

@@ -97,7 +97,7 @@ pub const NOT_HTTPS: &str = "target not HTTPS";
 /// The reason of a delivery that dies because its target is a private or internal name or address.
 pub const PRIVATE: &str = "target private or internal";
 
-/// Checks scheme and host, without a look-up of the name's addresses.
+/// Checks scheme and host, without a lookup of the name's addresses.
 ///
 /// # Errors
 /// What is against it.

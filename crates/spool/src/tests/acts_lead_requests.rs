@@ -1,4 +1,4 @@
-//! The acts beside the calls: look-ups, merges, what leads show.
+//! The acts beside the calls: lookups, merges, what leads show.
 
 use super::acts::{Act, SUBMITTED, ask, step, token, write};
 use super::call::{at, failed};
