@@ -161,7 +161,7 @@ fn asks(asker: u32, leads: i64, ours: SocketAddr, plain: SocketAddr) -> Asked {
         let n = if known { scattered } else { scattered - leads };
         let (took, answer) = ask(ours, &phone(n));
         asked.ours.push(took);
-        if answer.contains("why=late") || answer.contains("why=full") {
+        if answer.contains("reason=late") || answer.contains("reason=full") {
             asked.put_off += 1;
         } else {
             let wanted = match known {

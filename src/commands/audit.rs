@@ -220,7 +220,7 @@ async fn add_all_unread(
                 let unread = UnreadCall {
                     file: record.file.display().to_string(),
                     written: record.written,
-                    why: record.why,
+                    reason: record.reason,
                     is_dead_letter: names.contains(&record.file.file_name()),
                     records: 1,
                 };
@@ -238,7 +238,7 @@ async fn add_all_unread(
                 let unread = UnreadCall {
                     file: file.clone(),
                     written: EventTime::from_seconds(0),
-                    why: format!(
+                    reason: format!(
                         "{records} of its records cannot be read (see `callbridge explain`)"
                     ),
                     is_dead_letter,
@@ -317,8 +317,8 @@ pub(super) async fn search_journal(
         }
         match all_items(at, ControlRequest::JournalPage(query)).await {
             Ok(mut answers) => {
-                let why = "the daemon gave no answer".to_owned();
-                search.on_answer(answers.pop().unwrap_or(JournalAnswer::Failed { why }));
+                let reason = "the daemon gave no answer".to_owned();
+                search.on_answer(answers.pop().unwrap_or(JournalAnswer::Failed { reason }));
             }
             Err(failure) => search.unread(failure.to_string()),
         }

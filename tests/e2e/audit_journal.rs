@@ -216,7 +216,7 @@ async fn unread(day: &Day, more: &[&str]) -> String {
         reading["requests"],
         "{reading}"
     );
-    reading["why"].as_str().expect("a reason").to_owned()
+    reading["reason"].as_str().expect("a reason").to_owned()
 }
 
 #[tokio::test]

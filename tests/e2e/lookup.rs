@@ -39,7 +39,7 @@ async fn ask(at: SocketAddr, query: &str) -> Value {
         let (status, body) = operations::get(at, &format!("/caller?{query}")).await;
         assert_eq!(status, 200, "{body}");
         let answer: Value = serde_json::from_str(&body).expect("JSON");
-        if answer["why"] != "late" {
+        if answer["reason"] != "late" {
             return answer;
         }
     }
@@ -83,14 +83,14 @@ async fn the_lead_that_is_shown_while_it_rings_is_the_one_of_the_journal() {
     becomes(
         at,
         phone,
-        &json!({"known": "no", "why": "no_lead", "lead": null}),
+        &json!({"known": "no", "reason": "no_lead", "lead": null}),
     )
     .await;
     lead(&crm, 4001, "+998901110001").await;
     becomes(
         at,
         phone,
-        &json!({"known": "yes", "lead": 4001, "why": null}),
+        &json!({"known": "yes", "lead": 4001, "reason": null}),
     )
     .await;
     becomes(
@@ -345,7 +345,7 @@ async fn off_this_machine_it_starts_with_a_network_and_a_password_alone() {
     let (status, body) = operations::get(at, "/caller?phone=901110001&format=hash").await;
     assert_eq!(status, 401);
     assert!(
-        body.starts_with("known=no&") && body.ends_with("&why=refused"),
+        body.starts_with("known=no&") && body.ends_with("&reason=refused"),
         "{body}"
     );
     assert!(!program.log().contains("s3cret"));

@@ -105,8 +105,8 @@ pub struct LetterOutcome {
     reason: Reason,
     /// `ready`, `looked_for`, `would_send`, `discarded`, `refused`.
     pub result: &'static str,
-    /// The reason of a refusal, or a note on what is sent.
-    pub why: Option<String>,
+    /// Why the change was refused, or a note on what is sent.
+    pub message: Option<String>,
     /// The lead that it is or would be sent with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lead_id: Option<Option<LeadId>>,
@@ -124,14 +124,14 @@ pub struct LetterOutcome {
 
 impl LetterOutcome {
     /// Returns the outcome `result` for this letter, without values that were sent.
-    pub fn of(letter: &Letter, result: &'static str, why: Option<String>) -> Self {
+    pub fn of(letter: &Letter, result: &'static str, message: Option<String>) -> Self {
         Self {
             id: letter.id,
             uuid: letter.uuid,
             linkedid: letter.linkedid().map(str::to_owned),
             reason: letter.reason,
             result,
-            why,
+            message,
             lead_id: None,
             employee_id: None,
             answered: None,

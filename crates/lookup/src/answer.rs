@@ -96,7 +96,7 @@ pub enum Known {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub enum Why {
+pub enum UnknownReason {
     /// No lead has the number.
     NoLead,
     /// The text is no number of a customer: hidden, an extension, or no number at all.
@@ -132,14 +132,14 @@ pub struct Answer {
     /// The stage of the pipeline.
     pub stage: Option<String>,
     /// Reason why no lead is known: `no_lead`; `None` for one or several leads.
-    pub why: Option<Why>,
+    pub reason: Option<UnknownReason>,
 }
 
 impl Answer {
     /// Makes an answer that knows no lead, for this reason.
-    pub fn no(why: Why) -> Self {
+    pub fn no(reason: UnknownReason) -> Self {
         Self {
-            why: Some(why),
+            reason: Some(reason),
             ..Self::bare(Known::No)
         }
     }
@@ -153,7 +153,7 @@ impl Answer {
             employee: None,
             employee_name: None,
             stage: None,
-            why: None,
+            reason: None,
         }
     }
 
@@ -165,17 +165,17 @@ impl Answer {
         profile: impl FnOnce(LeadId) -> (LeadId, LeadProfile),
     ) -> Self {
         let Some(trunk) = question.trunk(trunks) else {
-            return Self::no(Why::NoTrunk);
+            return Self::no(UnknownReason::NoTrunk);
         };
         let raw = RawNumber::new(&question.phone, false);
         let strip = trunk.strip.as_deref();
         let Some(phone) = normalise(&raw, trunk.country, strip, Direction::Inbound) else {
-            return Self::no(Why::NoNumber);
+            return Self::no(UnknownReason::NoNumber);
         };
         let lead = match people.lead_of_phone(&phone, trunk) {
             LeadAnswer::One(lead, _) => lead,
             LeadAnswer::Two(..) => return Self::bare(Known::Several),
-            LeadAnswer::None(_) => return Self::no(Why::NoLead),
+            LeadAnswer::None(_) => return Self::no(UnknownReason::NoLead),
         };
         let (lead, profile) = profile(lead);
         let shown = |text: Option<String>| {
@@ -197,12 +197,15 @@ impl Answer {
 
     /// Returns the label under which the answer is counted.
     pub(crate) fn label(&self) -> &'static str {
-        match self.why {
-            None | Some(Why::NoLead | Why::NoNumber | Why::NoTrunk) => self.known.into(),
-            Some(Why::Late) => "late",
-            Some(Why::Full) => "full",
-            Some(Why::Refused) => "refused",
-            Some(Why::BadRequest) => "bad",
+        match self.reason {
+            None
+            | Some(UnknownReason::NoLead | UnknownReason::NoNumber | UnknownReason::NoTrunk) => {
+                self.known.into()
+            }
+            Some(UnknownReason::Late) => "late",
+            Some(UnknownReason::Full) => "full",
+            Some(UnknownReason::Refused) => "refused",
+            Some(UnknownReason::BadRequest) => "bad",
         }
     }
 
@@ -225,7 +228,7 @@ impl Answer {
             ("employee", text(&self.employee)),
             ("employeeName", text(&self.employee_name)),
             ("stage", text(&self.stage)),
-            ("why", text(&self.why.map(<&str>::from))),
+            ("reason", text(&self.reason.map(<&str>::from))),
         ];
         let encoded = |value| utf8_percent_encode(value, ENCODED);
         let pairs = fields

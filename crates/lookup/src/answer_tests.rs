@@ -67,13 +67,13 @@ fn a_known_lead_is_answered_with_the_first_extension_of_whoever_is_responsible()
     assert_eq!(
         answer.text(Format::Hash),
         "known=yes&lead=4001&name=Anna%20Petrova&extension=201&employee=501&\
-         employeeName=Olim%20the%20Karimov&stage=New%20hot&why="
+         employeeName=Olim%20the%20Karimov&stage=New%20hot&reason="
     );
     assert_eq!(
         answer.text(Format::Json),
         "{\"known\":\"yes\",\"lead\":4001,\"name\":\"Anna Petrova\",\"extension\":\"201\",\
          \"employee\":501,\"employeeName\":\"Olim the Karimov\",\"stage\":\"New hot\",\
-         \"why\":null}\n"
+         \"reason\":null}\n"
     );
     for same in [
         "phone=901110001&trunk=city",
@@ -105,11 +105,11 @@ fn what_cannot_be_known_is_answered_all_the_same() {
         (
             answer.known.into(),
             answer.lead,
-            answer.why.map(<&str>::from),
+            answer.reason.map(<&str>::from),
         )
     };
     assert_eq!(no("phone=901110002&trunk=city"), ("several", None, None));
-    for (query, why) in [
+    for (query, reason) in [
         ("phone=901110008&trunk=city", "no_lead"),
         ("phone=901110009&trunk=city", "no_lead"),
         ("phone=anonymous&trunk=city", "no_number"),
@@ -122,7 +122,7 @@ fn what_cannot_be_known_is_answered_all_the_same() {
         ("", "no_trunk"),
         ("%%%&&&===\u{1}", "no_trunk"),
     ] {
-        assert_eq!(no(query), ("no", None, Some(why)), "{query}");
+        assert_eq!(no(query), ("no", None, Some(reason)), "{query}");
     }
 }
 

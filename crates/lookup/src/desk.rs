@@ -1,7 +1,7 @@
 //! The thread that looks up: reads of the disk stand in a bounded queue before it, and whoever
 //! asks waits for a bounded time.
 
-use crate::answer::{Answer, Question, Why};
+use crate::answer::{Answer, Question, UnknownReason};
 use callbridge_model::number;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::{fmt, io, thread, time::Duration};
@@ -61,11 +61,11 @@ impl Desk {
     pub async fn ask(&self, question: Question) -> Answer {
         let (answer, answered) = oneshot::channel();
         if self.asked.try_send((question, answer)).is_err() {
-            return Answer::no(Why::Full);
+            return Answer::no(UnknownReason::Full);
         }
         match timeout(self.within, answered).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) | Err(_) => Answer::no(Why::Late),
+            Ok(Err(_)) | Err(_) => Answer::no(UnknownReason::Late),
         }
     }
 }
@@ -80,7 +80,7 @@ mod tests {
     fn known() -> Answer {
         Answer {
             known: Known::Yes,
-            ..Answer::no(Why::NoLead)
+            ..Answer::no(UnknownReason::NoLead)
         }
     }
 
@@ -114,17 +114,23 @@ mod tests {
             })
             .collect();
         let first = first.await.expect("it asks").expect("answered in time");
-        assert_eq!(first, Answer::no(Why::Late));
+        assert_eq!(first, Answer::no(UnknownReason::Late));
         for late in waiting {
-            assert_eq!(late.await.expect("answered"), Answer::no(Why::Late));
+            assert_eq!(
+                late.await.expect("answered"),
+                Answer::no(UnknownReason::Late)
+            );
         }
         // The queue holds all of them still: nobody waits behind it.
-        assert_eq!(desk.ask(Question::default()).await, Answer::no(Why::Full));
+        assert_eq!(
+            desk.ask(Question::default()).await,
+            Answer::no(UnknownReason::Full)
+        );
         drop(go_on);
         let mut asked = 0;
         loop {
             let answer = desk.ask(Question::default()).await;
-            asked += usize::from(answer != Answer::no(Why::Full));
+            asked += usize::from(answer != Answer::no(UnknownReason::Full));
             if answer == known() {
                 break;
             }
@@ -142,7 +148,10 @@ mod tests {
         let desk = Desk::open(Box::new(|_| panic!("broken")), ANSWER_WITHIN)
             .await
             .expect("a thread");
-        assert_eq!(desk.ask(Question::default()).await, Answer::no(Why::Late));
-        while desk.ask(Question::default()).await != Answer::no(Why::Full) {}
+        assert_eq!(
+            desk.ask(Question::default()).await,
+            Answer::no(UnknownReason::Late)
+        );
+        while desk.ask(Question::default()).await != Answer::no(UnknownReason::Full) {}
     }
 }

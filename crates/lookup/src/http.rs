@@ -1,6 +1,6 @@
 //! `GET /caller` (`--lookup`): plain HTTP for the PBX beside us.
 
-use crate::answer::{Answer, Format, Question, Why};
+use crate::answer::{Answer, Format, Question, UnknownReason};
 use crate::{desk::Desk, network::Network, tally::Tally};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use callbridge_listener::body::{self, Body};
@@ -64,7 +64,7 @@ impl AnswerHttp for Gate {
         let begun = clock::now().boot;
         let (question, format) = Question::read(request.uri().query().unwrap_or_default());
         let (status, answer) = match self.refusal(place, &request) {
-            Some((status, why)) => (status, Answer::no(why)),
+            Some((status, reason)) => (status, Answer::no(reason)),
             None => (StatusCode::OK, self.desk.ask(question).await),
         };
         self.tally.count(&answer, begun);
@@ -79,24 +79,24 @@ impl Gate {
         &self,
         place: &ConnectionPlace,
         request: &Request<Incoming>,
-    ) -> Option<(StatusCode, Why)> {
+    ) -> Option<(StatusCode, UnknownReason)> {
         let networks = &self.access.networks;
         let origin = place.origin;
         if !networks.is_empty() && !networks.iter().any(|it| it.holds(origin)) {
-            return Some((StatusCode::FORBIDDEN, Why::Refused));
+            return Some((StatusCode::FORBIDDEN, UnknownReason::Refused));
         }
         if let Some(secrets) = &self.access.secrets {
             let given = request.headers().get(header::AUTHORIZATION);
             let given = given.and_then(secret_in);
             if !given.is_some_and(|given| is_among(&given, &secrets.borrow())) {
-                return Some((StatusCode::UNAUTHORIZED, Why::Refused));
+                return Some((StatusCode::UNAUTHORIZED, UnknownReason::Refused));
             }
         }
         if request.uri().path() != PATH {
-            return Some((StatusCode::NOT_FOUND, Why::BadRequest));
+            return Some((StatusCode::NOT_FOUND, UnknownReason::BadRequest));
         }
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-        (!reads).then_some((StatusCode::METHOD_NOT_ALLOWED, Why::BadRequest))
+        (!reads).then_some((StatusCode::METHOD_NOT_ALLOWED, UnknownReason::BadRequest))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The port under whoever comes: garbage, half lines, a thousand connections, strangers.
 
-use callbridge_lookup::answer::{Answer, Question, Why};
+use callbridge_lookup::answer::{Answer, Question, UnknownReason};
 use callbridge_lookup::desk::{ANSWER_WITHIN, Desk, LookUp};
 use callbridge_lookup::http::{self, Access, CONNECTIONS_MAX, Gate};
 use callbridge_lookup::network::Network;
@@ -106,11 +106,12 @@ fn open() -> Access {
 
 /// Nobody is known, and whom it was asked for stands in no answer.
 fn nobody() -> LookUp {
-    Box::new(|_: &Question| Answer::no(Why::NoLead))
+    Box::new(|_: &Question| Answer::no(UnknownReason::NoLead))
 }
 
 const ASKED: &str = "/caller?phone=%2B998901110001&trunk=city&format=hash";
-const NOBODY: &str = "known=no&lead=&name=&extension=&employee=&employeeName=&stage=&why=no_lead";
+const NOBODY: &str =
+    "known=no&lead=&name=&extension=&employee=&employeeName=&stage=&reason=no_lead";
 
 #[tokio::test]
 async fn each_request_has_its_answer_in_the_form_that_it_asks_for() {
@@ -204,7 +205,7 @@ async fn a_disk_that_stands_still_is_answered_for() {
     let (go_on, going) = std::sync::mpsc::sync_channel::<()>(0);
     let stands: LookUp = Box::new(move |_| {
         going.recv().ok();
-        Answer::no(Why::NoLead)
+        Answer::no(UnknownReason::NoLead)
     });
     let served = Served::within(ANSWER_WITHIN, open(), stands).await;
     let begun = Instant::now();

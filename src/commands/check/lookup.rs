@@ -106,7 +106,7 @@ fn ready(
     let name = format!("lookup {}", trunk.name);
     let message = match answered {
         Some((answer, took)) => {
-            let why = answer["why"].as_str().unwrap_or("several");
+            let why = answer["reason"].as_str().unwrap_or("several");
             format!("answered {why} to a trial in {} ms", took.as_millis())
         }
         None => "callers of this trunk".to_owned(),

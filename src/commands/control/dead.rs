@@ -77,8 +77,10 @@ fn changed(item: &Value, result: &str) -> String {
     if let Some(direction) = item["direction"].as_str() {
         line += &format!(", direction {direction}");
     }
-    let why = item["why"].as_str().filter(|why| !why.is_empty());
-    line + &why.map_or_else(String::new, |why| format!(": {}", safe(why)))
+    let message = item["message"]
+        .as_str()
+        .filter(|message| !message.is_empty());
+    line + &message.map_or_else(String::new, |message| format!(": {}", safe(message)))
 }
 
 /// Runs `dead export` as CSV, without formulas in its cells.

@@ -113,7 +113,7 @@ pub(crate) async fn check(ask: ControlRequest, at: &Asking) -> Result<()> {
             None => text("result").replace('_', " "),
         };
         let trunk = item["trunk"].as_str().unwrap_or("directory");
-        let (phone, why) = (safe(text("phone")), safe(&zone.in_words(text("why"))));
+        let (phone, why) = (safe(text("phone")), safe(&zone.in_words(text("reason"))));
         let mut words = format!("{trunk}: {phone} {lead}: {why}");
         if let Some(known) = known_by(item) {
             words.push_str(&format!("\n    {known}"));
@@ -121,7 +121,7 @@ pub(crate) async fn check(ask: ControlRequest, at: &Asking) -> Result<()> {
         for known in item["known"].as_array().into_iter().flatten() {
             let known = known["words"].as_str().unwrap_or_default();
             // Of one lead alone the answer has said it.
-            if !text("why").contains(known) {
+            if !text("reason").contains(known) {
                 words.push_str(&format!("\n    {}", safe(&zone.in_words(known))));
             }
         }

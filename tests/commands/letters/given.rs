@@ -36,7 +36,7 @@ async fn a_lead_given_by_hand_lets_the_numbers_calls_go_at_once_and_later_ones_t
     let check = place
         .ask(&format!("lead check --json {}", calls[0].phone()))
         .await;
-    let why = check.lines()[0]["why"].to_string();
+    let why = check.lines()[0]["reason"].to_string();
     assert!(why.contains(&format!("given by {}", own_name())), "{why}");
     daemon.stop().await;
 

@@ -56,7 +56,7 @@ pub struct JournalReading {
     /// Requests to the CRM that the search took.
     pub requests: u32,
     /// The reason, in words, for which the journal was not read.
-    pub why: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// A value that the journal shows otherwise than it was sent.
@@ -83,9 +83,9 @@ pub struct JournalFindings {
 
 impl JournalFindings {
     /// Returns the findings of a search that read nothing, for this reason.
-    pub fn unread(why: impl Into<String>) -> Self {
+    pub fn unread(reason: impl Into<String>) -> Self {
         let mut findings = Self::default();
-        findings.reading.why = Some(why.into());
+        findings.reading.reason = Some(reason.into());
         findings
     }
 }
@@ -105,22 +105,22 @@ pub enum JournalAnswer {
     /// A page is to have fewer records (`MAX`, §7.5).
     TooLarge {
         /// The reason in the service's words.
-        why: String,
+        reason: String,
     },
     /// The CRM refused the request for its parameters, such as the range.
     Refused {
         /// The reason in the service's words.
-        why: String,
+        reason: String,
     },
     /// The page did not come; the same request may succeed later.
     Failed {
         /// The words of the service, or of whoever is in the way.
-        why: String,
+        reason: String,
     },
     /// The page cannot be had, and asking again does not help.
     Barred {
         /// The reason, and the remedy for a person.
-        why: String,
+        reason: String,
         /// The CRM itself said so.
         asked: bool,
     },
@@ -129,21 +129,21 @@ pub enum JournalAnswer {
 impl JournalAnswer {
     /// Judges why a page did not come.
     pub fn of(error: &ApiError) -> Self {
-        let why = error.to_string();
+        let reason = error.to_string();
         match error {
             ApiError::Forbidden(..) => Self::Barred {
-                why: format!(
-                    "the CRM does not let this token read it ({why}): give the connection the \
+                reason: format!(
+                    "the CRM does not let this token read it ({reason}): give the connection the \
                      grant PERMISSION_OPEN_API_CALL:READ"
                 ),
                 asked: true,
             },
             ApiError::Rejected { errors, .. } if callbridge_crm::answer::names_max(errors) => {
-                Self::TooLarge { why }
+                Self::TooLarge { reason }
             }
-            ApiError::Rejected { .. } => Self::Refused { why },
+            ApiError::Rejected { .. } => Self::Refused { reason },
             ApiError::NotFound { .. } | ApiError::WrongAddress(..) => Self::Barred {
-                why: format!("the CRM has no such endpoint ({why})"),
+                reason: format!("the CRM has no such endpoint ({reason})"),
                 asked: true,
             },
             ApiError::TokenRefused { .. }
@@ -153,7 +153,7 @@ impl JournalAnswer {
             | ApiError::TimedOut
             | ApiError::Lost(..)
             | ApiError::NotConnected(..)
-            | ApiError::TlsRefused(..) => Self::Failed { why },
+            | ApiError::TlsRefused(..) => Self::Failed { reason },
         }
     }
 }
@@ -269,27 +269,27 @@ impl JournalSearch {
                 self.proven |= ours > 0;
                 self.page(&page);
             }
-            JournalAnswer::TooLarge { why } => match self.size.smaller() {
+            JournalAnswer::TooLarge { reason } => match self.size.smaller() {
                 Some(size) => {
                     self.size = size;
                     self.restart_pass();
                 }
-                None => self.unread(format!("the CRM refuses pages of any size ({why})")),
+                None => self.unread(format!("the CRM refuses pages of any size ({reason})")),
             },
             JournalAnswer::Refused { .. } if self.ranged => {
                 self.ranged = false;
                 self.restart_pass();
             }
-            JournalAnswer::Refused { why } => {
-                self.unread(format!("the CRM refuses to show pages of it ({why})"));
+            JournalAnswer::Refused { reason } => {
+                self.unread(format!("the CRM refuses to show pages of it ({reason})"));
             }
-            JournalAnswer::Failed { why } => {
+            JournalAnswer::Failed { reason } => {
                 self.failures += 1;
                 if self.failures >= FAILURES_MAX {
-                    self.unread(format!("the CRM does not show it ({why})"));
+                    self.unread(format!("the CRM does not show it ({reason})"));
                 }
             }
-            JournalAnswer::Barred { why, .. } => self.unread(why),
+            JournalAnswer::Barred { reason, .. } => self.unread(reason),
         }
     }
 
@@ -418,13 +418,13 @@ impl JournalSearch {
     }
 
     /// Nothing more can be asked, or what was read says nothing, and why.
-    pub fn unread(&mut self, why: impl Into<String>) {
+    pub fn unread(&mut self, reason: impl Into<String>) {
         self.stage = SearchStage::Over;
         let reading = std::mem::take(&mut self.findings).reading;
         self.findings.reading = JournalReading {
             missing: 0,
             read: false,
-            why: Some(why.into()),
+            reason: Some(reason.into()),
             ..reading
         };
     }

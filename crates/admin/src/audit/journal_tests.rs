@@ -66,12 +66,12 @@ impl Journal {
 
     fn answer(&mut self, query: FilterPage) -> JournalAnswer {
         self.asked.push(query);
-        let why = "400".to_owned();
+        let reason = "400".to_owned();
         if query.size.get() > self.size_max {
-            return JournalAnswer::TooLarge { why };
+            return JournalAnswer::TooLarge { reason };
         }
         if query.since.is_some() && !self.ranges {
-            return JournalAnswer::Refused { why };
+            return JournalAnswer::Refused { reason };
         }
         let from = query.since.map_or(i64::MIN, EpochSeconds::get);
         let within = |n: &&u32| T0 + 60 * i64::from(**n) >= from;
@@ -118,9 +118,9 @@ fn missing(findings: &JournalFindings) -> Vec<usize> {
     findings.missing.keys().copied().collect()
 }
 
-fn why(findings: &JournalFindings) -> &str {
+fn reason(findings: &JournalFindings) -> &str {
     assert!(!findings.reading.read && findings.missing.is_empty());
-    findings.reading.why.as_deref().expect("a reason")
+    findings.reading.reason.as_deref().expect("a reason")
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn one_page_is_one_look_and_a_full_one_is_only_believed_to_be_the_last_when_it_i
     assert!(lies.next().is_none());
     let findings = lies.findings();
     let words = "it says that page 1 is its last, and page 2 holds records";
-    assert!(why(&findings).ends_with(words), "{}", why(&findings));
+    assert!(reason(&findings).ends_with(words), "{}", reason(&findings));
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn nothing_is_missing_by_pages_that_contradict_each_other() {
         }
         assert!(search.next().is_none(), "{words}");
         let findings = search.findings();
-        assert!(why(&findings).ends_with(words), "{}", why(&findings));
+        assert!(reason(&findings).ends_with(words), "{}", reason(&findings));
         assert_eq!((findings.reading.asked, findings.reading.requests), (10, 4));
     }
 }
@@ -268,27 +268,27 @@ fn sizes_and_ranges_that_are_refused_are_left() {
 fn whoever_may_not_or_cannot_ask_says_so() {
     let mut barred = search(10);
     barred.on_answer(JournalAnswer::Barred {
-        why: "no daemon runs here".to_owned(),
+        reason: "no daemon runs here".to_owned(),
         asked: false,
     });
     let findings = barred.findings();
-    assert_eq!(why(&findings), "no daemon runs here");
+    assert_eq!(reason(&findings), "no daemon runs here");
     assert_eq!((findings.reading.asked, findings.reading.requests), (10, 0));
     let mut failing = search(10);
     let mut rests = Vec::new();
     while failing.next().is_some() {
         rests.push(failing.rest().as_secs());
-        let why = "503".to_owned();
-        failing.on_answer(JournalAnswer::Failed { why });
+        let reason = "503".to_owned();
+        failing.on_answer(JournalAnswer::Failed { reason });
     }
     assert_eq!(rests, [0, 2, 4, 8]);
-    assert!(why(&failing.findings()).contains("503"));
+    assert!(reason(&failing.findings()).contains("503"));
     let mut large = search(10);
     large.on_answer(JournalAnswer::Page {
         page: page(&(200..300).collect::<Vec<_>>(), 1, Some(PAGES_MAX + 1)),
         ours: 100,
     });
-    assert!(why(&large.findings()).contains("more than 3600 pages"));
+    assert!(reason(&large.findings()).contains("more than 3600 pages"));
 }
 
 #[test]
@@ -300,9 +300,9 @@ fn a_journal_that_shows_no_call_of_ours_proves_nothing() {
     };
     let findings = read(search(3), &mut others);
     assert!(
-        why(&findings).starts_with("it shows none of the 3 calls"),
+        reason(&findings).starts_with("it shows none of the 3 calls"),
         "{}",
-        why(&findings)
+        reason(&findings)
     );
     let proofs: Vec<(u32, bool)> = others
         .asked
@@ -347,7 +347,7 @@ fn a_call_that_was_journaled_just_now_is_not_looked_for() {
     assert_eq!((findings.reading.asked, findings.reading.too_new), (2, 2));
     let nothing = JournalSearch::new([], now());
     assert!(nothing.next().is_none());
-    assert!(why(&nothing.findings()).starts_with("no call of the file"));
+    assert!(reason(&nothing.findings()).starts_with("no call of the file"));
 }
 
 #[test]

@@ -150,7 +150,7 @@ pub struct UnreadCall {
     /// Time at which the file was written.
     pub written: EventTime,
     /// Why the record cannot be read.
-    pub why: String,
+    pub reason: String,
     /// The state keeps a dead letter `unreadable` of it.
     pub is_dead_letter: bool,
     /// Number of such records.
@@ -169,9 +169,9 @@ pub fn add_unread(report: &mut Report, unread: &UnreadCall, now: EventTime) {
     } else if now.since(unread.written) < WRITTEN_WITHIN {
         report.under_way += unread.records;
     } else {
-        let (why, file) = (&unread.why, &unread.file);
+        let (reason, file) = (&unread.reason, &unread.file);
         let cause = format!(
-            "{why}, and no dead letter is kept of it: it was discarded, or callbridge never read \
+            "{reason}, and no dead letter is kept of it: it was discarded, or callbridge never read \
              {file}"
         );
         let call = NamedCall {

@@ -40,7 +40,7 @@ pub struct UnreadRecord {
     /// Time at which the file was written.
     pub written: EventTime,
     /// Why its record cannot be read.
-    pub why: String,
+    pub reason: String,
 }
 
 /// The beginning of a record, as much as is ever read of one.
@@ -197,18 +197,22 @@ impl RecordLines {
     }
 
     fn note_unread(&mut self, file: PathBuf, record: &Record) {
-        let why = if record.is_cut {
+        let reason = if record.is_cut {
             format!(
                 "the record has {} bytes, more than the limit of {MESSAGE_BYTES_MAX}",
                 record.length
             )
-        } else if let Decoded::Unreadable(why) = self.decoder.decode(&record.bytes) {
-            why.to_string()
+        } else if let Decoded::Unreadable(reason) = self.decoder.decode(&record.bytes) {
+            reason.to_string()
         } else {
             return;
         };
         let written = record.written;
-        self.unread.push(UnreadRecord { file, written, why });
+        self.unread.push(UnreadRecord {
+            file,
+            written,
+            reason,
+        });
     }
 }
 
@@ -288,16 +292,16 @@ mod tests {
             .map(|record| {
                 (
                     record.file.file_name().expect("a name").to_owned(),
-                    &*record.why,
+                    &*record.reason,
                 )
             })
             .collect();
         unread.sort();
-        let why = format!(
+        let reason = format!(
             "the record has {} bytes, more than the limit of 1048576",
             long.len()
         );
-        assert_eq!(unread[0], ("long.json".into(), why.as_str()));
+        assert_eq!(unread[0], ("long.json".into(), reason.as_str()));
         assert_eq!((unread.len(), &unread[1].0), (2, &"torn.json".into()));
     }
 

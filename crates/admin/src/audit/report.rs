@@ -159,8 +159,8 @@ impl JournalReading {
             1 => "1 request".to_owned(),
             requests => format!("{requests} requests"),
         };
-        let words = match (&self.why, self.missing) {
-            (Some(why), _) => format!("The CRM's journal was not read: {}", safe(why)),
+        let words = match (&self.reason, self.missing) {
+            (Some(reason), _) => format!("The CRM's journal was not read: {}", safe(reason)),
             (None, 0) => {
                 format!("The CRM's journal has all {asked} that were looked for in it ({requests})")
             }

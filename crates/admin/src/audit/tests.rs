@@ -323,7 +323,7 @@ fn what_the_crm_has_lost_is_unexplained_and_what_it_has_otherwise_is_listed() {
             missing: 1,
             too_new: 2,
             requests: 4,
-            why: None,
+            reason: None,
         },
         missing: BTreeMap::from([(1, lost)]),
         changed: BTreeMap::from([(2, vec![duration])]),
@@ -352,7 +352,7 @@ fn what_the_crm_has_lost_is_unexplained_and_what_it_has_otherwise_is_listed() {
         "differs": [{"field": "durationSec", "here": 61, "there": 6}]}]);
     assert_eq!(json["changed"], changed);
     let reading = serde_json::json!({
-        "read": true, "asked": 3, "missing": 1, "tooNew": 2, "requests": 4, "why": null});
+        "read": true, "asked": 3, "missing": 1, "tooNew": 2, "requests": 4, "reason": null});
     assert_eq!(json["journal"], reading);
     let text = report.to_text(&zone());
     let wants = "Of 3 that were looked for in it the CRM's journal does not have 1 (4 requests); \

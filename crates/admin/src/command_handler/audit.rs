@@ -56,7 +56,9 @@ impl CommandHandler {
                 }
             };
             let (why, asked) = (why.to_owned(), false);
-            return line.item(JournalAnswer::Barred { why, asked }).await;
+            return line
+                .item(JournalAnswer::Barred { reason: why, asked })
+                .await;
         };
         let answer = match asking.ask(Request::Filter(query).into()).await {
             ProxyReply::Answer(Ok(ApiReply::Page(page)), _) => {
@@ -66,15 +68,15 @@ impl CommandHandler {
                 JournalAnswer::Page { page, ours }
             }
             ProxyReply::Answer(Ok(_), _) => JournalAnswer::Failed {
-                why: "the answer is not a page of it".to_owned(),
+                reason: "the answer is not a page of it".to_owned(),
             },
             ProxyReply::Answer(Err(error), _) => JournalAnswer::of(&error),
             ProxyReply::Paused(Pause { reason, fix }) => JournalAnswer::Barred {
-                why: format!("nothing is asked of the CRM ({reason}): {fix}"),
+                reason: format!("nothing is asked of the CRM ({reason}): {fix}"),
                 asked: false,
             },
             ProxyReply::Busy => JournalAnswer::Failed {
-                why: "too much is asked of the CRM at once, or the daemon ends".to_owned(),
+                reason: "too much is asked of the CRM at once, or the daemon ends".to_owned(),
             },
         };
         line.item(answer).await
@@ -105,7 +107,7 @@ impl CommandHandler {
             },
             None => self.store_anew(pbx, call).await?,
         };
-        line.item(json!({"linkedid": linkedid, "result": result, "why": why}))
+        line.item(json!({"linkedid": linkedid, "result": result, "reason": why}))
             .await
     }
 

@@ -242,7 +242,7 @@ impl CommandHandler {
         });
         let (found, profile) = read.await?;
         let item = json!({
-            "trunk": trunk, "phone": number, "leadId": lead, "result": result, "why": why,
+            "trunk": trunk, "phone": number, "leadId": lead, "result": result, "reason": why,
             "known": holders(&found), "profile": profile.unwrap_or_default(),
         });
         line.item(item).await
@@ -252,7 +252,7 @@ impl CommandHandler {
 fn no_number(trunk: Option<&str>) -> Value {
     let why = "no valid telephone number here: give it with + and its country, or set country= of \
                the trunk";
-    json!({"trunk": trunk, "phone": null, "leadId": null, "result": "no_number", "why": why})
+    json!({"trunk": trunk, "phone": null, "leadId": null, "result": "no_number", "reason": why})
 }
 
 /// Returns, as JSON, the leads that have or had a number, as the directory knows them.
