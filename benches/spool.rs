@@ -62,7 +62,7 @@ fn finish(n: usize, kind: &str) -> Op {
 
 /// Seven tenths journaled, half of them long ago; two tenths wait; the rest are letters.
 const MIXTURE: &str = "CASE WHEN i % 10 < 7 THEN 'journaled' WHEN i % 10 < 9 THEN 'ready'
-                       WHEN i % 20 = 9 THEN 'dead' ELSE 'parked' END";
+                       WHEN i % 20 = 9 THEN 'dead' ELSE 'waiting' END";
 
 /// Fills an empty spool with `rows` copies of one call, by SQL.
 fn fill(dir: &Path, rows: usize, backlog: bool) {
@@ -90,8 +90,8 @@ fn fill(dir: &Path, rows: usize, backlog: bool) {
                 CASE WHEN i % 2 THEN since ELSE 0 END, pbx, replace(linkedid, '@', i), trunk,
                 direction, answered, started, ended, '+99890' || (i % 100000),
                 substr('+99890' || (i % 100000), -4), raw_phone, extension, employee, lead,
-                replace(record, '@', i), replace(call, '@', i), made.state IN ('dead', 'parked'),
-                CASE made.state WHEN 'dead' THEN 'failed' WHEN 'parked' THEN 'no_lead' END
+                replace(record, '@', i), replace(call, '@', i), made.state IN ('dead', 'waiting'),
+                CASE made.state WHEN 'dead' THEN 'failed' WHEN 'waiting' THEN 'no_lead' END
          FROM made, (SELECT * FROM calls WHERE id = 1) AS c"
     );
     db.execute_batch(&text).expect("filled");

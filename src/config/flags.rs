@@ -88,7 +88,7 @@ pub struct TrunkFlags {
     /// Journal calls that nobody answered [trunk default: yes]
     #[arg(long, value_name = "yes|no")]
     pub unanswered: Option<String>,
-    /// Park calls whose extension has no employee
+    /// Let calls wait whose extension has no employee
     #[arg(long)]
     pub require_employee: bool,
 }
@@ -200,8 +200,8 @@ pub struct OperationFlags {
     #[arg(long, value_name = "URL")]
     pub dead_letter_queue: Option<String>,
     /// Run by /bin/sh -c when a kind of problem begins and when it ends, with a line of JSON on
-    /// stdin for each: kind, state (begins or ends), since, message, command; 30 s at most. If it fails,
-    /// it is run again
+    /// stdin for each: kind, state (begins or ends), since, message, command; 30 s at most. If it
+    /// fails, it is run again
     #[arg(long, value_name = "CMD")]
     pub notify_command: Option<String>,
     /// Run it also when customers wait longer than this for a call back, as 30m; those who pass

@@ -211,7 +211,7 @@ const CALLS_EXAMPLES: &str = "\
 Examples:
   callbridge calls --today
   callbridge calls --from 2026-11-18 --to 2026-11-20 --phone '90 111 00 01'
-  callbridge calls --state parked --json
+  callbridge calls --state waiting --json
   callbridge calls --follow";
 
 /// The flags of `calls`, as typed.
@@ -232,8 +232,8 @@ pub(crate) struct CallsFlags {
     /// Those on this trunk
     #[arg(long, value_name = "T")]
     pub trunk: Option<String>,
-    /// Those in this state: ready, sending, submitted, journaled, dead, parked or discarded; or the
-    /// daemon's state folder, as everywhere. May be repeated
+    /// Those in this state: ready, sending, submitted, journaled, dead, waiting or discarded; or
+    /// the daemon's state folder, as everywhere. May be repeated
     #[arg(long, value_name = "S|DIR")]
     pub state: Vec<String>,
     /// Those between extensions, which are not journaled: the last 1,000 of seven days
@@ -270,7 +270,7 @@ pub(crate) struct DemoFlags {
 /// The commands below `dead`, as typed.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadVerb {
-    /// List dead letters and parked calls, oldest first
+    /// List dead letters and waiting calls, oldest first
     List(LetterFlags),
     /// Show letters with every attempt, the answers of the CRM and what to do
     Show(LetterFlags),
@@ -385,7 +385,7 @@ pub(crate) enum LeadVerb {
     },
     /// List the numbers of the directory, and whose they are
     List(StateFlags),
-    /// Give a number its lead by hand; its parked calls are sent at once
+    /// Give a number its lead by hand; its waiting calls are sent at once
     #[command(after_help = GIVE_EXAMPLES)]
     Give {
         /// The number, as people write it

@@ -1,4 +1,4 @@
-//! Keeps the lists of leads and employees in force, and lets parked calls go when they change, or
+//! Keeps the lists of leads and employees in force, and lets waiting calls go when they change, or
 //! when the directory learns something of their numbers. What is long over is forgotten, a little
 //! at a time, so that nobody waits for it.
 
@@ -44,7 +44,7 @@ pub(crate) struct Lists {
 
 impl Lists {
     /// Reads the lists for the first time. A list that cannot be used is said and holds nobody up:
-    /// its calls are parked until it can. The directory of leads stands beside them.
+    /// its calls are waiting until it can. The directory of leads stands beside them.
     pub(crate) fn load(rules: &Rules, directory: Arc<dyn Directory>) -> Self {
         let mut watched = Watched::of(rules.every_trunk()).with_directory(directory);
         let news = watched.reload(clock::now().wall);
@@ -209,7 +209,7 @@ pub(crate) async fn keep(
                 ListKind::Leads if !all_anew => {
                     let (now, phones) = (clock::now().wall, Some(&change.phones[..]));
                     let left = release(&spool, phones, &rules, lists.people(), now).await;
-                    // What the full disk did not take is looked for among all parked calls.
+                    // What the full disk did not take is looked for among all waiting calls.
                     all_anew = !passed(left)?;
                 }
                 ListKind::Employees if rules.require_employee => all_anew = true,
@@ -281,7 +281,7 @@ const UPKEEP_REST: u32 = 4;
 /// And at least so long.
 const UPKEEP_REST_MIN: Duration = Duration::from_millis(20);
 
-/// Works until it is dropped: ends the wait of parked calls after their time, and purges.
+/// Works until it is dropped: ends the wait of waiting calls after their time, and purges.
 ///
 /// # Errors
 /// When the spool is gone for good.

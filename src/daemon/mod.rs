@@ -431,7 +431,7 @@ impl Daemon {
                 journaled = books.journaled,
                 waiting = books.ready + books.sending + books.submitted,
                 dead = books.dead,
-                parked = books.parked,
+                waiting = books.waiting,
                 "stopped"
             );
         }

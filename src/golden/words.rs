@@ -50,7 +50,7 @@ fn serialized<T: Serialize>(all: &[T]) -> Vec<String> {
 }
 
 fn written_now() -> BTreeMap<&'static str, Vec<String>> {
-    let state = every!(State: Ready, Sending, Submitted, Journaled, Dead, Parked, Discarded);
+    let state = every!(State: Ready, Sending, Submitted, Journaled, Dead, Waiting, Discarded);
     let fate = every!(IfAbsent: Resubmit, ServerError, Changed);
     let reason = every!(Reason: NoLead, AmbiguousLead, Failed, Rejected, Conflict, UuidConflict,
         ServerError, Unconfirmed, Incomplete, TalkExceedsDuration, InvalidEpoch, Unreadable,

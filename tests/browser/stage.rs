@@ -116,7 +116,7 @@ impl Stage {
                 };
                 let books = &status["books"];
                 let count = |name: &str| books[name].as_u64().unwrap_or(0);
-                let over = count("journaled") + count("dead") + count("parked");
+                let over = count("journaled") + count("dead") + count("waiting");
                 if over == u64::from(CALLS + BESIDE) {
                     return;
                 }

@@ -262,7 +262,7 @@ impl Scene {
                 self.note(status);
                 assert!(!self.paused("reconnect"), "a consent is asked for");
                 assert!(status.books.balance(), "{:?}", status.books);
-                let dead = status.books.dead + status.books.parked;
+                let dead = status.books.dead + status.books.waiting;
                 assert_eq!(dead, 0, "{}", program.log());
             }
             let done = status.as_ref().is_some_and(&holds);

@@ -50,7 +50,7 @@ pub async fn report(place: &Place, more: &[&str]) -> (Value, Option<i32>) {
     let sum: u64 = [
         "journaled",
         "dead",
-        "parked",
+        "waiting",
         "discarded",
         "underWay",
         "internal",

@@ -141,7 +141,7 @@ async fn records_deleted_in_the_crm_are_found_and_taken_in_again_each_once() {
         (&json!(10), &json!(2))
     );
     program.terminate().await;
-    let acts = "SELECT count(*) FROM calls WHERE acts LIKE '%\"who\":\"%audit --take-in:%'";
+    let acts = "SELECT count(*) FROM calls WHERE actions LIKE '%\"who\":\"%audit --take-in:%'";
     let acts: i64 = day
         .state()
         .query_row(acts, [], |row| row.get(0))

@@ -141,7 +141,7 @@ async fn wrong_messages_become_dead_letters_that_name_the_field() {
     let mut program = daemon(&place, &crm, &queue_url(node, queue, &place));
     let all = u64::try_from(wrong.len()).expect("few");
     let read = |it: &Status| {
-        it.books.unreadable + it.books.dead + it.books.parked == all && it.books.settled()
+        it.books.unreadable + it.books.dead + it.books.waiting == all && it.books.settled()
     };
     let status = program.until("each is read", read).await;
     assert!(status.books.balance(), "{:?}", status.books);

@@ -140,7 +140,7 @@ impl Scrape {
             },
             ("Where calls stand", _) => {
                 let mut shown = self.of(books);
-                let words = ["ready", "sending", "submitted", "dead", "parked"];
+                let words = ["ready", "sending", "submitted", "dead", "waiting"];
                 shown.retain(|labels, _| words.contains(&&*labels["book"]));
                 Worth::Is(shown)
             }
@@ -284,7 +284,7 @@ fn told(from: u32) -> Vec<u8> {
 async fn until_told(program: &mut Program, times: u64) {
     let all = |it: &callbridge_model::Status| {
         let books = &it.books;
-        (books.journaled, books.parked, books.dead) == (2 * times, times, times)
+        (books.journaled, books.waiting, books.dead) == (2 * times, times, times)
             && books.internal == times
     };
     program.until("each call in its book", all).await;

@@ -89,8 +89,8 @@ impl Deaf {
             let times = (many..many + CALLS as i64).map(|nth| begin + nth * 20);
             let calls: Vec<u8> = times.flat_map(|at| call.moved_to(at).ami).collect();
             self.place.append("calls.ami", &calls);
-            let parked = |it: &Status| it.books.parked == nth * CALLS as u64;
-            self.program.until("the calls are parked", parked).await;
+            let waiting = |it: &Status| it.books.waiting == nth * CALLS as u64;
+            self.program.until("the calls are waiting", waiting).await;
             if self.lost().await > 0 {
                 return;
             }

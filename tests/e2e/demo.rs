@@ -53,7 +53,7 @@ async fn on_a_terminal_the_demo_is_a_live_table_and_under_no_color_plain_lines()
             text.contains("no_lead") && text.contains("failed"),
             "{text}"
         );
-        assert!(text.contains("5 journaled, 1 dead, 1 parked"), "{text}");
+        assert!(text.contains("5 journaled, 1 dead, 1 waiting"), "{text}");
     }
 }
 
@@ -73,11 +73,11 @@ async fn balances(arguments: &[&str]) {
     let last = lines.last().expect("a line");
     let books = last["books"].as_object().expect("books");
     let book = |name: &str| books[name].as_u64().expect("a number");
-    let parts = "ready sending submitted journaled dead parked discarded";
+    let parts = "ready sending submitted journaled dead waiting discarded";
     let sum: u64 = parts.split_whitespace().map(book).sum();
     assert_eq!(sum, book("finished"));
     assert_eq!(
-        ["journaled", "dead", "parked", "internal"].map(book),
+        ["journaled", "dead", "waiting", "internal"].map(book),
         [5, 1, 1, 1]
     );
     for name in ["budget", "backlog", "sources", "token", "pause"] {

@@ -121,7 +121,7 @@ async fn calls_of_unknown_customers_leave_for_the_leads_that_are_made_for_them()
         .for_each(|call| place.append("recorded", &call.ami));
     let mut program = place.run(&crm.url(), &flags(&place, &[]));
     program
-        .until("six parked calls", |it| it.books.parked == 6)
+        .until("six waiting calls", |it| it.books.waiting == 6)
         .await;
     program.terminate().await;
 
@@ -129,7 +129,7 @@ async fn calls_of_unknown_customers_leave_for_the_leads_that_are_made_for_them()
     let mut program = place.run(&crm.url(), &flags(&place, &["--lead-directory"]));
     let done = |it: &callbridge_model::Status| it.books.journaled == 2 && it.books.dead == 1;
     let status = program.until("two calls with their leads", done).await;
-    assert_eq!(status.books.parked, 3);
+    assert_eq!(status.books.waiting, 3);
     let directory = status.directory.expect("a directory");
     assert_eq!(
         (directory.backfill.as_deref(), directory.reason),
@@ -232,7 +232,7 @@ async fn events_of_the_crm_send_waiting_calls_to_the_right_lead_and_say_why_othe
         .iter()
         .for_each(|call| place.append("recorded", &call.ami));
     let first = |it: &callbridge_model::Status| {
-        (it.books.journaled, it.books.dead, it.books.parked) == (1, 1, 4)
+        (it.books.journaled, it.books.dead, it.books.waiting) == (1, 1, 4)
     };
     program.until("the call of the merged lead", first).await;
     let letters = place.letters().await;
@@ -251,7 +251,7 @@ async fn events_of_the_crm_send_waiting_calls_to_the_right_lead_and_say_why_othe
     let status = program
         .until("one lead of two", |it| it.books.journaled == 3)
         .await;
-    assert_eq!((status.books.parked, status.books.dead), (3, 0));
+    assert_eq!((status.books.waiting, status.books.dead), (3, 0));
     program.terminate().await;
     let leads = [Some(4001), Some(4002), Some(4003), None, None, None];
     crm::judge(

@@ -31,7 +31,9 @@ async fn the_log_begins_with_what_runs_and_has_no_empty_field() {
     // Without a lead it is a dead letter, which has the most to say.
     let trunk = "--trunk=city=PJSIP/city,country=UZ";
     let mut program = place.run(&crm.url(), &[&source, trunk, RATE_FLAG]);
-    program.until("the letter", |it| it.books.parked == 1).await;
+    program
+        .until("the letter", |it| it.books.waiting == 1)
+        .await;
     let log = program.log();
     let first = log.lines().next().expect("a line");
     for part in [
@@ -104,8 +106,8 @@ async fn of_a_flood_of_one_kind_ten_lines_a_second_are_said_and_the_others_count
     let source = place.file("calls.ami", "ami");
     let trunk = "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
     let mut program = place.run(&crm.url(), &[&source, trunk, RATE_FLAG]);
-    let parked = |it: &Status| it.books.parked == u64::from(CALLS);
-    program.until("the calls are parked", parked).await;
+    let waiting = |it: &Status| it.books.waiting == u64::from(CALLS);
+    program.until("the calls are waiting", waiting).await;
     program.terminate().await;
     let log = place.logs();
     let (mut said, mut seconds, mut left_out) = (0, std::collections::BTreeMap::new(), 0);

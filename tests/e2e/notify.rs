@@ -65,8 +65,8 @@ async fn a_command_is_told_once_when_a_trouble_begins_and_once_when_it_ends() {
 
     // The same problem, and then none any more.
     let mut program = place.run(&crm.url(), &flags);
-    let parked = |it: &Status| it.books.parked == 1;
-    program.until("the call that waits", parked).await;
+    let waiting = |it: &Status| it.books.waiting == 1;
+    program.until("the call that waits", waiting).await;
     let given = place
         .lines(&["lead", "give", "+998901110001", "4001", "--json"])
         .await;

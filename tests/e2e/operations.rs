@@ -89,7 +89,7 @@ async fn health_readiness_and_every_promised_metric_are_served() {
         "--cdr-wait=1s",
     ];
     let mut program = place.run(&crm.url(), &flags);
-    let settled = |it: &callbridge_model::Status| it.books.journaled == 1 && it.books.parked == 1;
+    let settled = |it: &callbridge_model::Status| it.books.journaled == 1 && it.books.waiting == 1;
     program.until("two calls settled", settled).await;
     let addr = address(&program).await;
     assert_eq!(get(addr, "/healthz").await.0, 200);
@@ -204,7 +204,7 @@ fn assert_status_shape(status: &Value) {
     for each in status["problems"].as_array().expect("a list") {
         has(each, &["kind", "message", "command"]);
     }
-    let books = "finished ready sending submitted journaled dead parked discarded internal \
+    let books = "finished ready sending submitted journaled dead waiting discarded internal \
                  skipped unreadable";
     has(
         &status["books"],

@@ -26,7 +26,7 @@ async fn judge(crm: &Server, place: &Place, calls: &[Recording]) {
 }
 
 #[tokio::test]
-async fn parked_calls_leave_when_the_list_learns_their_number() {
+async fn waiting_calls_leave_when_the_list_learns_their_number() {
     let (place, flags) = with_leads("phone,leadId\n998901110002,4002\n");
     let crm = crm::start().await;
     // Of 998901110001 and of 998901110003.
@@ -36,7 +36,7 @@ async fn parked_calls_leave_when_the_list_learns_their_number() {
         .for_each(|call| place.append("recorded", &call.ami));
     let mut program = place.run(&crm.url(), &flags);
     program
-        .until("two parked calls", |it| it.books.parked == 2)
+        .until("two waiting calls", |it| it.books.waiting == 2)
         .await;
 
     let letters = place.letters().await;
@@ -73,7 +73,7 @@ async fn parked_calls_leave_when_the_list_learns_their_number() {
     );
     let status = program.until("both journaled", |it| it.books.journaled == 2);
     let books = status.await.books;
-    assert_eq!((books.parked, books.dead), (0, 0));
+    assert_eq!((books.waiting, books.dead), (0, 0));
     let told = place.lines(&check).await;
     assert_eq!(
         (&told[0]["result"], &told[0]["leadId"]),

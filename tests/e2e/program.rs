@@ -202,7 +202,7 @@ impl Place {
         text.lines().map(line).collect()
     }
 
-    /// Dead letters and parked calls.
+    /// Dead letters and waiting calls.
     pub async fn letters(&self) -> Vec<Value> {
         self.lines(&["dead", "list", "--json"]).await
     }

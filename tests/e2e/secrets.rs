@@ -190,7 +190,7 @@ async fn no_secret_is_in_logs_at_trace_status_metrics_state_or_the_command_line(
         let tried = [wrong, wrong_queue]
             .iter()
             .all(|source| source.reason.is_some());
-        tried && ami.read > 0 && queue.read > 0 && it.books.parked == 2
+        tried && ami.read > 0 && queue.read > 0 && it.books.waiting == 2
     };
     let status = program.until("every line tried", ways).await;
     let letters = async || broker.depth(LETTERS).await == 2;

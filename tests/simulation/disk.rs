@@ -216,7 +216,7 @@ fn step_called(name: &str) -> Step {
 fn first(call: &Finished) -> State {
     match (call.judged.outcome, call.judged.reason) {
         (Outcome::Journal, _) => State::Ready,
-        (_, reason) if reason.is_some_and(Reason::is_parked) => State::Parked,
+        (_, reason) if reason.is_some_and(Reason::is_waiting) => State::Waiting,
         _ => State::Dead,
     }
 }

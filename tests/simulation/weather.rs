@@ -250,7 +250,7 @@ impl Run {
     /// A person mends a letter and sends it again, or gives it up.
     fn decide(&mut self, letter: Letter) {
         let step = match letter.reason {
-            Reason::NoLead if letter.parked && self.dice.chance(20) => Step::Expire,
+            Reason::NoLead if letter.waiting && self.dice.chance(20) => Step::Expire,
             _ if self.dice.chance(5) => Step::Discard,
             _ => return self.retry(letter),
         };
@@ -278,7 +278,7 @@ impl Run {
             let before = format!("lead {:?}", before.lead_id);
             Step::Recheck { record, before }
         } else {
-            let by_itself = letter.parked && self.dice.chance(50);
+            let by_itself = letter.waiting && self.dice.chance(50);
             Step::Retry { record, by_itself }
         };
         self.step(&letter, step);

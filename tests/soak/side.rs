@@ -187,7 +187,7 @@ impl Side {
             self.name,
             told.expected.len(),
             books.journaled,
-            books.dead + books.parked,
+            books.dead + books.waiting,
             self.judge.count(),
             told.kills
         )

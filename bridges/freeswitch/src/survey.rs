@@ -207,8 +207,8 @@ impl SwitchFacts {
         };
         let mut found = vec![SwitchFinding::new(Severity::Well, "release", release, "")];
         if self.known_password {
-            let message = "it is the one that every FreeSWITCH comes with: whoever reaches the port \
-                        can place calls";
+            let message = "it is the one that every FreeSWITCH comes with: whoever reaches the \
+                        port can place calls";
             let fix = "set another: <param name=\"password\" value=\"…\"/> in \
                         event_socket.conf.xml, then `reload mod_event_socket`";
             found.push(SwitchFinding::new(
@@ -229,8 +229,8 @@ impl SwitchFacts {
             found.push(SwitchFinding::new(Severity::Advice, "names", message, fix));
         }
         if !self.lists_channels {
-            let message = "the switch does not list them: calls that go on while callbridge is away \
-                        are incomplete";
+            let message = "the switch does not list them: calls that go on while callbridge is \
+                        away are incomplete";
             let fix = load_module("mod_commands");
             found.push(SwitchFinding::new(
                 Severity::Fault,
@@ -255,8 +255,8 @@ impl SwitchFacts {
                 found.extend(untaken(trunks, gateways));
             }
             None => {
-                let message = "not known: the switch answers nothing to `sofia status` (mod_sofia is \
-                            not loaded)";
+                let message = "not known: the switch answers nothing to `sofia status` (mod_sofia \
+                            is not loaded)";
                 found.push(SwitchFinding::new(Severity::Well, "gateways", message, ""));
             }
         }
@@ -375,8 +375,8 @@ fn unknown_address(
 /// trunk needs the address as well. A trunk takes IP addresses only.
 fn one_way_only(trunk: &str, endpoint: &str, name: &str, gateway: &SwitchGateway) -> SwitchFinding {
     let (about, address) = (format!("gateway {name}"), &gateway.address);
-    let message = "the switch does not register with it, so incoming calls carry no gateway name and \
-                would be internal";
+    let message = "the switch does not register with it, so incoming calls carry no gateway name \
+                and would be internal";
     let fix = if ip_of(address).is_some() {
         format!("give --trunk '{trunk}={endpoint}|address/{address},…'")
     } else {

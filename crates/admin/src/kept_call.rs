@@ -73,7 +73,7 @@ pub(crate) fn judged_as_kept(
     Judged {
         outcome: match state {
             None => Outcome::Internal,
-            Some(State::Dead | State::Parked | State::Discarded) => Outcome::DeadLetter,
+            Some(State::Dead | State::Waiting | State::Discarded) => Outcome::DeadLetter,
             Some(State::Ready | State::Sending | State::Submitted | State::Journaled) => {
                 Outcome::Journal
             }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub enum ControlRequest {
     /// `status`: one item, as `status --json`.
     Status,
-    /// `dead list`, `show`, `export`: an item a letter, oldest first, parked ones included.
+    /// `dead list`, `show`, `export`: an item a letter, oldest first, waiting ones included.
     Letters {
         /// The letters to list; an empty selection means all.
         which: Selection,

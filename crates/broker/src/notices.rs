@@ -7,8 +7,8 @@
 //! body         a line of `dead list --json`, application/json, persistent
 //! timestamp    when it came to be, or left
 //! ```
-//! `state` is `dead` or `parked` while it waits, and closes it as `retried`, `released` (by itself)
-//! or `discarded`; `journaled` follows when the journal holds the call.
+//! `state` is `dead` or `waiting` while it waits, and closes it as `retried`, `released` (by
+//! itself) or `discarded`; `journaled` follows when the journal holds the call.
 
 use crate::drain::{Destination, Error, Outbox, keep_empty};
 use callbridge_call::EventTime;

@@ -15,7 +15,7 @@
 //! | [`gap_log`] | the last of them, kept for `status` |
 //! | [`unmatched`] | channels of no trunk that carried outside numbers, kept for `status` |
 //! | [`read_again`] | messages that could not be read, once more |
-//! | [`release`] | parked calls leave when their lead becomes known, and end after 30 days |
+//! | [`release`] | waiting calls leave when their lead becomes known, and end after 30 days |
 //! | [`report`] | what the log tells of each line |
 //! | [`written`] | whether a source is written as it is said to be |
 //! | [`identity`] | which PBX a source's calls belong to |

@@ -3,7 +3,7 @@
 //!
 //! | letter | leaves when |
 //! |---|---|
-//! | `no_lead`, `no_employee` (parked) | the rules give one |
+//! | `no_lead`, `no_employee` (waiting) | the rules give one |
 //! | `ambiguous_lead` (dead: a person may choose) | one lead is left of those that had the number |
 //!
 //! No request was made for any of these. What waits for something else than before says so: a call
@@ -17,7 +17,7 @@ use futures_util::future::join_all;
 use std::time::Duration;
 
 /// Longest time a call waits for its lead or employee.
-pub const PARKED_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+pub const WAITING_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Rows of one read and one transaction at most.
 const PAGE: usize = 100;
 
@@ -37,10 +37,12 @@ pub async fn release(
     if let Some(phones) = phones {
         return release_some(spool, phones, by).await;
     }
-    let parked =
-        |store: &Store, last: Option<&_>| tables::parked::parked_after(store, last.copied(), PAGE);
-    let torn = |store: &Store, last: Option<&_>| tables::parked::torn_after(store, last, PAGE);
-    Ok(release_pages(spool, parked, by).await? + release_pages(spool, torn, by).await?)
+    let waiting = |store: &Store, last: Option<&_>| {
+        tables::waiting::waiting_after(store, last.copied(), PAGE)
+    };
+    let torn =
+        |store: &Store, last: Option<&_>| tables::waiting::ambiguous_after(store, last, PAGE);
+    Ok(release_pages(spool, waiting, by).await? + release_pages(spool, torn, by).await?)
 }
 
 /// The same of one number, to which a person has just given a lead: the act is kept with each
@@ -68,7 +70,7 @@ async fn release_some(spool: &Handle, phones: &[Phone], by: By<'_>) -> Result<u6
     for some in phones.chunks(PAGE) {
         let some = some.to_vec();
         let rows = spool.read(move |store| {
-            let waiting = |phone: &Phone| tables::parked::waiting_by_phone(store, phone);
+            let waiting = |phone: &Phone| tables::waiting::waiting_by_phone(store, phone);
             some.iter().map(waiting).collect::<Result<Vec<_>, _>>()
         });
         let rows = rows.await?.concat();
@@ -140,9 +142,9 @@ async fn release_rows(spool: &Handle, rows: &[RowId], by: By<'_>) -> Result<u64,
 /// Step of a letter that is judged so now; `None` where all stays as it is.
 fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
     let waits = match row.state {
-        State::Parked => true,
+        State::Waiting => true,
         State::Dead => {
-            row.reason == Some(Reason::AmbiguousLead) && now.since(row.since) < PARKED_MAX
+            row.reason == Some(Reason::AmbiguousLead) && now.since(row.since) < WAITING_MAX
         }
         State::Ready | State::Sending | State::Submitted => false,
         State::Journaled | State::Discarded => false,
@@ -153,7 +155,7 @@ fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
     let record = judged.record;
     match (judged.outcome, judged.reason) {
         (Outcome::Journal, _) => {
-            let by_itself = row.state == State::Parked;
+            let by_itself = row.state == State::Waiting;
             Some(Step::Retry { record, by_itself })
         }
         (Outcome::DeadLetter, Some(reason)) => {
@@ -165,15 +167,15 @@ fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
     }
 }
 
-/// Ends the wait of calls that have waited for [`PARKED_MAX`], a page of them. Returns how many:
+/// Ends the wait of calls that have waited for [`WAITING_MAX`], a page of them. Returns how many:
 /// none when no more are left.
 ///
 /// # Errors
 /// When the spool cannot be read or written.
 pub async fn expire(spool: &Handle, now: EventTime) -> Result<u64, Error> {
-    let before = now.minus(PARKED_MAX);
-    let parked = spool.read(move |store| tables::parked::parked_before(store, before, PAGE));
-    let ops = parked.await?.into_iter();
+    let before = now.minus(WAITING_MAX);
+    let waiting = spool.read(move |store| tables::waiting::waiting_before(store, before, PAGE));
+    let ops = waiting.await?.into_iter();
     let ops: Vec<Op> = ops.map(|row| Op::step(row, Step::Expire, now)).collect();
     let ended = ops.len() as u64;
     if !ops.is_empty() {

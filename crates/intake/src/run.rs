@@ -351,7 +351,7 @@ fn waiting(ops: &[Op]) -> Vec<Finished> {
     });
     let waits = |finished: &&Finished| {
         let reason = finished.judged.reason;
-        reason.is_some_and(|it| it.is_parked() || it == Reason::AmbiguousLead)
+        reason.is_some_and(|it| it.is_waiting() || it == Reason::AmbiguousLead)
     };
     finished.filter(waits).cloned().collect()
 }
@@ -368,7 +368,7 @@ fn log_call(finished: &spool::Finished, mask: bool) {
         tracing::info!(%call, linkedid = %record.linkedid, remark, "a value was set right");
     }
     let trunk = record.trunk.as_deref().unwrap_or_default();
-    // A parked call is none that somebody has to look at.
+    // A waiting call is none that somebody has to look at.
     let letter = match judged.reason {
         Some(Reason::NoLead) => "a finished call waits for its lead",
         Some(Reason::NoEmployee) => "a finished call waits for its employee",

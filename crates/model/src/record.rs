@@ -238,7 +238,7 @@ pub struct ByHand {
 pub enum Outcome {
     /// The call is sent to the CRM.
     Journal,
-    /// The call goes to the dead letters (parked ones with [`Reason::NoLead`] included).
+    /// The call goes to the dead letters (waiting ones with [`Reason::NoLead`] included).
     DeadLetter,
     /// A call between extensions: counted, not journaled.
     Internal,
@@ -259,7 +259,7 @@ impl Outcome {
 #[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum Reason {
-    /// No rule gives a lead; parked until one does, for at most 30 days.
+    /// No rule gives a lead; waiting until one does, for at most 30 days.
     NoLead,
     /// Two leads claim the call's phone number.
     AmbiguousLead,
@@ -283,7 +283,7 @@ pub enum Reason {
     InvalidEpoch,
     /// Bytes of the source that could not be read.
     Unreadable,
-    /// The extension has no employee and `--require-employee` asks for one; parked.
+    /// The extension has no employee and `--require-employee` asks for one; waiting.
     NoEmployee,
 }
 
@@ -301,8 +301,8 @@ impl Reason {
         word.parse().ok()
     }
 
-    /// Leaves by itself when the missing thing becomes known: parked, not dead.
-    pub const fn is_parked(self) -> bool {
+    /// Leaves by itself when the missing thing becomes known: waiting, not dead.
+    pub const fn is_waiting(self) -> bool {
         matches!(self, Self::NoLead | Self::NoEmployee)
     }
 }

@@ -48,7 +48,7 @@ pub struct Observed {
     pub requests: Requests,
     /// Counters that outlive the process.
     pub counters: BTreeMap<String, u64>,
-    /// Dead and parked letters, by reason.
+    /// Dead and waiting letters, by reason.
     pub dead_letters: BTreeMap<String, u64>,
     /// Lines of the log that nobody will read: stderr did not take them.
     pub log_lines_lost: u64,
@@ -139,7 +139,7 @@ fn calls(all: &mut Registry, seen: &Observed) {
         let count = seen.dead_letters.get(reason.word()).copied();
         (label("reason", reason.word()), signed(count.unwrap_or(0)))
     });
-    let help = "Dead and parked letters by reason";
+    let help = "Dead and waiting letters by reason";
     gauges(all, "dead_letters", help, letters);
     outboxes(all, seen);
     let (commit, help) = (&seen.durations.commit, "Spool commits, with their sync");

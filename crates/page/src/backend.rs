@@ -10,7 +10,7 @@ use callbridge_admin::{LetterChange, LetterOutcome, Refusal};
 use callbridge_leads::{directory::LeadProfile, lead_request::Finding};
 use callbridge_model::{LeadId, Reason, Status, status::TrunkStatus};
 use callbridge_spool::employee_work::EmployeeWork;
-use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, MissedCustomer, ParkedPhone, RowId};
+use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, MissedCustomer, RowId, WaitingPhone};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,8 +47,8 @@ pub trait Backend: Send + Sync + 'static {
         who: &str,
     ) -> Answer<Vec<LetterOutcome>>;
     /// Numbers that called and have no lead, most calls first.
-    async fn numbers(&self) -> Answer<Vec<ParkedPhone>>;
-    /// Gives a number its lead; its parked calls leave. The count of those.
+    async fn numbers(&self) -> Answer<Vec<WaitingPhone>>;
+    /// Gives a number its lead; its waiting calls leave. The count of those.
     async fn give_lead(&self, phone: &str, lead: LeadId, who: &str) -> Answer<u64>;
     /// Takes the lead that was given by hand from the number; sent calls stay as they are.
     async fn take_lead(&self, phone: &str) -> Answer<()>;
@@ -84,7 +84,7 @@ pub struct Outcomes {
     pub journaled: u64,
     /// Calls on their way to the CRM.
     pub waiting: u64,
-    /// Dead letters, parked ones included.
+    /// Dead letters, waiting ones included.
     pub letters: u64,
     /// Calls that a person discarded.
     pub discarded: u64,

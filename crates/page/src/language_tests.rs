@@ -41,7 +41,7 @@ fn families() -> BTreeSet<String> {
                 "submitted",
                 "journaled",
                 "dead",
-                "parked",
+                "waiting",
                 "discarded",
                 "letters",
             ],

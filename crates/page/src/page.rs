@@ -104,7 +104,7 @@ impl AuthenticatedRequest<'_> {
             self.shell.badges = Badges {
                 missed,
                 letters: status.letter_count(),
-                parked: status.letters.get("no_lead").copied().unwrap_or(0),
+                waiting: status.letters.get("no_lead").copied().unwrap_or(0),
             };
         }
         Ok(status)

@@ -37,7 +37,7 @@ pub(crate) struct LocalText {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Badges {
     pub(crate) letters: u64,
-    pub(crate) parked: u64,
+    pub(crate) waiting: u64,
     /// Customers who wait for a call back.
     pub(crate) missed: u64,
 }
@@ -390,7 +390,7 @@ impl PageShell {
         };
         let badge = |view: &str| match view {
             "/letters" => self.badges.letters,
-            "/numbers" => self.badges.parked,
+            "/numbers" => self.badges.waiting,
             "/missed" => self.badges.missed,
             _ => 0,
         };
@@ -463,7 +463,7 @@ impl PageShell {
         match state {
             "journaled" => "well",
             "dead" => "down",
-            "parked" => "attention",
+            "waiting" => "attention",
             _ => "plain",
         }
     }

@@ -89,7 +89,8 @@ fn log_troubles(before: &[DegradedPart], now: &[DegradedPart]) {
     let among =
         |all: &[DegradedPart], it: &DegradedPart| all.iter().any(|other| other.part == it.part);
     for it in now.iter().filter(|it| !among(before, it)) {
-        warn!(part = %it.part, reason = %it.reason, fallback = %it.fallback, "a part of the CRM fails");
+        let (part, reason, fallback) = (&it.part, &it.reason, &it.fallback);
+        warn!(%part, %reason, %fallback, "a part of the CRM fails");
     }
     for trouble in before.iter().filter(|it| !among(now, it)) {
         info!(part = %trouble.part, "no longer reported as failing");

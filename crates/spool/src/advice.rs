@@ -122,7 +122,7 @@ mod tests {
             id: RowId(12),
             uuid: call.uuid,
             reason,
-            parked: reason.is_parked(),
+            waiting: reason.is_waiting(),
             since: callbridge_call::EventTime::from_seconds(0),
             message: String::new(),
             finding,

@@ -100,7 +100,7 @@ impl Finished {
     pub(crate) fn state(&self) -> State {
         match self.judged.outcome {
             Outcome::Journal => State::Ready,
-            _ if self.judged.reason.is_some_and(Reason::is_parked) => State::Parked,
+            _ if self.judged.reason.is_some_and(Reason::is_waiting) => State::Waiting,
             _ => State::Dead,
         }
     }

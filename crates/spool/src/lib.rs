@@ -85,8 +85,8 @@ pub use op::{
 pub use readers::{FinishedCalls, Known, LeadDirectory};
 pub use row::{
     Action, Attempt, Confirmable, Due, LeadByHand, Left, Letter, LetterFilter, MissedCustomer,
-    Notice, ParkedPhone, Progress, QueueQuery, Row, RowId, SeenCall, TrunkCalls, Unconfirmed,
-    UnreadMessage, WebhookPace, WorkQueue,
+    Notice, Progress, QueueQuery, Row, RowId, SeenCall, TrunkCalls, Unconfirmed, UnreadMessage,
+    WaitingPhone, WebhookPace, WorkQueue,
 };
 pub use state::{FIRST_POLL, IfAbsent, OutcomeSource, Refused, State, Step, next, step_when_shown};
 pub use store::Store;

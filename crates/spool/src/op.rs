@@ -20,11 +20,11 @@ pub enum Op {
     /// | outcome | stored | books |
     /// |---|---|---|
     /// | `Journal` | a row that is ready | finished + 1, ready + 1 |
-    /// | `DeadLetter` | a row, dead or parked; a notice | finished + 1, dead or parked + 1 |
+    /// | `DeadLetter` | a row, dead or waiting; a notice | finished + 1, dead or waiting + 1 |
     /// | `Internal` | – | internal + 1 |
     /// | `Skipped` | – | skipped + 1 |
     ///
-    /// Parked are the reasons of [`Reason::is_parked`](callbridge_model::Reason::is_parked). In
+    /// Waiting are the reasons of [`Reason::is_waiting`](callbridge_model::Reason::is_waiting). In
     /// each case its linkedid and all of `also_known_as` become seen_calls.
     ///
     /// A letter `incomplete` that nobody has retried is corrected by a better account of the same

@@ -112,7 +112,7 @@ impl LeadDirectory {
         })
     }
 
-    /// A lookup has failed since this was asked last: calls may be parked that have a lead.
+    /// A lookup has failed since this was asked last: calls may be waiting that have a lead.
     pub fn has_failed(&self) -> bool {
         self.failed.swap(false, Ordering::AcqRel)
     }

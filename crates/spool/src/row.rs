@@ -262,7 +262,7 @@ pub struct WorkQueue {
     pub submitted: u64,
 }
 
-/// A dead, parked or unreadable letter.
+/// A dead, waiting or unreadable letter.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Letter {
     /// Id that `dead list` shows, and that commands take.
@@ -272,7 +272,7 @@ pub struct Letter {
     /// Reason why it is a letter.
     pub reason: Reason,
     /// The letter leaves by itself when the missing thing becomes known.
-    pub parked: bool,
+    pub waiting: bool,
     /// Moment at which it became a letter.
     pub since: EventTime,
     /// The reason in words, or the service's own.
@@ -347,7 +347,7 @@ pub struct LetterFilter {
 
 /// A number that called and has no lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParkedPhone {
+pub struct WaitingPhone {
     /// Number of the customer, in E.164.
     pub phone: Phone,
     /// Calls of this number that wait for a lead.
@@ -464,7 +464,7 @@ pub struct Notice {
     pub body: String,
     /// Header `reason`; `None` where it left some time ago.
     pub reason: Option<Reason>,
-    /// Header `state`: `dead`, `parked`, or the word of [`Left`]; empty where it is not known.
+    /// Header `state`: `dead`, `waiting`, or the word of [`Left`]; empty where it is not known.
     pub state: String,
     /// Moment at which the letter came to be or left, for the message's timestamp; `None` where it
     /// is not known.

@@ -10,10 +10,10 @@
 //!            ├─ Retry, Moved ── dead ◀──── Died ───────┘ │ (Died also from ready)
 //!            │                  ▲ │ └───── Recheck ──────┘
 //!            │           Expire │ └── Discard ──▶ discarded
-//!            └──────── Retry ───┴ parked ── Discard ──▶ discarded
+//!            └──────── Retry ───┴ waiting ── Discard ──▶ discarded
 //! ```
 //!
-//! `Rejudged` goes between dead and parked, both ways.
+//! `Rejudged` goes between dead and waiting, both ways.
 //!
 //! `SendAgain` leads from journaled back to ready: by a person, of a call that the CRM's journal
 //! does not have (`audit --take-in`). Its uuid is what it was, so that one that turns up meanwhile
@@ -59,7 +59,7 @@ pub enum State {
     /// The call is a dead letter: a person has to decide.
     Dead,
     /// A dead letter that leaves by itself when the missing lead or employee becomes known.
-    Parked,
+    Waiting,
     /// A person has given up the call. Final.
     Discarded,
 }
@@ -76,7 +76,7 @@ impl State {
     /// Returns `true` for the two states of letters: a person has to decide, or the lead is
     /// awaited.
     pub(crate) const fn is_letter(self) -> bool {
-        matches!(self, Self::Dead | Self::Parked)
+        matches!(self, Self::Dead | Self::Waiting)
     }
 
     /// The state of a word; `None` for an unknown one.
@@ -171,8 +171,8 @@ pub enum Step {
         /// Words of the attempt, for people.
         why: String,
     },
-    /// ready, sending or submitted → dead; to parked when the reason is one that may pass by
-    /// itself ([`Reason::is_parked`]). Counts as an attempt.
+    /// ready, sending or submitted → dead; to waiting when the reason is one that may pass by
+    /// itself ([`Reason::is_waiting`]). Counts as an attempt.
     Died {
         /// Reason why the call becomes a letter.
         reason: Reason,
@@ -181,11 +181,11 @@ pub enum Step {
         /// The service's `errors` (§7.2), or null.
         errors: serde_json::Value,
     },
-    /// dead or parked → ready. The record is the one to send.
+    /// dead or waiting → ready. The record is the one to send.
     Retry {
         /// Values mapped anew, same uuid, perhaps with another lead or employee.
         record: CallRecord,
-        /// The lead of a parked call became known; else a person retries it.
+        /// The lead of a waiting call became known; else a person retries it.
         by_itself: bool,
     },
     /// dead → submitted: by a person, with other values than before, of a call that may have been
@@ -196,10 +196,10 @@ pub enum Step {
         /// Values it was sent with before, in words.
         before: String,
     },
-    /// parked or dead → parked or dead: what it waits for is something else now, as when the number
-    /// of a call without a lead gets two. Only of letters that no request was made for.
+    /// waiting or dead → waiting or dead: what it waits for is something else now, as when the
+    /// number of a call without a lead gets two. Only of letters that no request was made for.
     Rejudged {
-        /// Reason why it waits; it is parked when that may pass by itself.
+        /// Reason why it waits; it is waiting when that may pass by itself.
         reason: Reason,
         /// The reason in words, for people.
         message: String,
@@ -214,9 +214,9 @@ pub enum Step {
         /// Words of the attempt, for people.
         why: String,
     },
-    /// parked → dead: nobody named its lead in time; it no longer leaves by itself.
+    /// waiting → dead: nobody named its lead in time; it no longer leaves by itself.
     Expire,
-    /// dead or parked → discarded: by a person.
+    /// dead or waiting → discarded: by a person.
     Discard,
     /// journaled → ready: by a person, for the CRM's journal does not have it. Counts as an
     /// attempt.
@@ -309,7 +309,7 @@ pub fn step_when_shown(
         State::Submitted if if_absent == Some(IfAbsent::Changed) => Some(Step::too_late(message)),
         State::Ready | State::Sending | State::Submitted => Some(journaled),
         State::Dead => doubtful.then_some(journaled),
-        State::Journaled | State::Parked | State::Discarded => None,
+        State::Journaled | State::Waiting | State::Discarded => None,
     }
 }
 
@@ -328,8 +328,8 @@ pub struct Refused {
 /// # Errors
 /// [`Refused`], and the call stays as it is.
 pub fn next(state: State, step: &Step) -> Result<State, Refused> {
-    use State::{Dead, Discarded, Journaled, Parked, Ready, Sending, Submitted};
-    let letter = |reason: Reason| if reason.is_parked() { Parked } else { Dead };
+    use State::{Dead, Discarded, Journaled, Ready, Sending, Submitted, Waiting};
+    let letter = |reason: Reason| if reason.is_waiting() { Waiting } else { Dead };
     let to = match step {
         Step::Send => (state == Ready).then_some(Sending),
         Step::Accepted { .. } => (state == Sending).then_some(Submitted),
@@ -348,12 +348,12 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
             matches!(state, Ready | Sending | Submitted).then(|| letter(*reason))
         }
         Step::Retry { by_itself, .. } => {
-            (state == Parked || state == Dead && !by_itself).then_some(Ready)
+            (state == Waiting || state == Dead && !by_itself).then_some(Ready)
         }
         Step::Recheck { .. } => (state == Dead).then_some(Submitted),
         Step::Rejudged { reason, .. } => state.is_letter().then(|| letter(*reason)),
         Step::Moved { .. } => matches!(state, Ready | Submitted | Dead).then_some(Ready),
-        Step::Expire => (state == Parked).then_some(Dead),
+        Step::Expire => (state == Waiting).then_some(Dead),
         Step::Discard => state.is_letter().then_some(Discarded),
         Step::SendAgain { .. } => (state == Journaled).then_some(Ready),
     };

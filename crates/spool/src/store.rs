@@ -136,7 +136,7 @@ impl Store {
             submitted: of(Book::Submitted),
             journaled: of(Book::Journaled),
             dead: of(Book::Dead),
-            parked: of(Book::Parked),
+            waiting: of(Book::Waiting),
             discarded: of(Book::Discarded),
             internal: of(Book::Internal),
             skipped: of(Book::Skipped),
@@ -151,7 +151,7 @@ impl Store {
         named.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Returns the numbers of parked and ambiguous calls of which something was learned since it
+    /// Returns the numbers of waiting and ambiguous calls of which something was learned since it
     /// was called last; `None` when all such calls are to be checked.
     pub fn take_awaited(&self) -> Option<Vec<Phone>> {
         let awaited = self.awaited.take();

@@ -24,7 +24,7 @@ pub(crate) enum Book {
     Submitted,
     Journaled,
     Dead,
-    Parked,
+    Waiting,
     Discarded,
     Finished,
     Internal,

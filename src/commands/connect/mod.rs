@@ -423,11 +423,11 @@ async fn books(dir: &Path) -> Option<Books> {
 
 /// Returns, in words, the calls that wait for another connection.
 fn remains(books: &Books) -> String {
-    let waiting = books.ready + books.sending + books.submitted;
+    let queued = books.ready + books.sending + books.submitted;
     format!(
-        "calls that wait to be journaled or confirmed: {waiting}, parked: {}, dead letters: {}; \
+        "calls queued or unconfirmed: {queued}, waiting: {}, dead letters: {}; \
          all are kept, and go on when it is connected again\n",
-        books.parked, books.dead
+        books.waiting, books.dead
     )
 }
 
@@ -440,11 +440,11 @@ mod tests {
         let books = Books {
             ready: 2,
             submitted: 1,
-            parked: 4,
+            waiting: 4,
             dead: 5,
             ..Books::default()
         };
-        let words = "calls that wait to be journaled or confirmed: 3, parked: 4, dead letters: 5; ";
+        let words = "calls queued or unconfirmed: 3, waiting: 4, dead letters: 5; ";
         assert!(remains(&books).starts_with(words), "{}", remains(&books));
     }
 }

@@ -172,8 +172,8 @@ async fn finish(
     let words = format!("the CRM's journal has {count} calls; callbridge's books say");
     view.say(&words)?;
     view.say(&format!(
-        "{} journaled, {} dead, {} parked; not among them: {} internal",
-        books.journaled, books.dead, books.parked, books.internal
+        "{} journaled, {} dead, {} waiting; not among them: {} internal",
+        books.journaled, books.dead, books.waiting, books.internal
     ))?;
     let breaches = format!("the CRM counted breaches: {violations:?}");
     let is_late = !books.settled() || books.finished < CALLS;
@@ -293,11 +293,11 @@ impl View {
         };
         line(playing, "2");
         let (books, budget) = (&status.books, &status.budget);
-        let waiting = books.ready + books.sending + books.submitted;
+        let queued = books.ready + books.sending + books.submitted;
         let words = format!(
-            "  books: {} = {waiting} waiting + {} journaled + {} dead + {} parked; {} of {} \
+            "  books: {} = {queued} queued + {} journaled + {} dead + {} waiting; {} of {} \
              requests",
-            books.finished, books.journaled, books.dead, books.parked, budget.used, budget.limit
+            books.finished, books.journaled, books.dead, books.waiting, budget.used, budget.limit
         );
         line(words, "1");
         self.lines_drawn = lines;

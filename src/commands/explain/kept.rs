@@ -69,7 +69,9 @@ mod tests {
         let mut item = serde_json::json!({
             "state": "journaled", "record": judged.record, "call": call,
             "reason": "failed", "message": "lead 16 is gone", "judgedAt": call.ended,
-            "actions": [{"at": call.ended, "who": "anna", "action": "audit --take-in: it was gone"}],
+            "actions": [
+                {"at": call.ended, "who": "anna", "action": "audit --take-in: it was gone"},
+            ],
         });
         let kept = |item: &serde_json::Value, flags: &[&str]| {
             let kept = KeptCall::deserialize(item).expect("this version's shape");

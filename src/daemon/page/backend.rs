@@ -23,7 +23,7 @@ use callbridge_page::backend::{
     Figures, LetterPage, LetterQuery, OpenCallView, Profiles, WaitingCustomer,
 };
 use callbridge_spool::{self as spool, CallFilter, LeadByHand, Letter, LetterFilter, Listed};
-use callbridge_spool::{ParkedPhone, Place, RowId, Store, employee_work::employee_work, tables};
+use callbridge_spool::{Place, RowId, Store, WaitingPhone, employee_work::employee_work, tables};
 use figures::Week;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -234,12 +234,12 @@ impl Backend for DaemonBackend {
         self.handler.change_letters(ids, change, who).await
     }
 
-    async fn numbers(&self) -> Answer<Vec<ParkedPhone>> {
-        let mut all: Vec<ParkedPhone> = Vec::new();
+    async fn numbers(&self) -> Answer<Vec<WaitingPhone>> {
+        let mut all: Vec<WaitingPhone> = Vec::new();
         loop {
             let after = all.last().map(|last| last.phone.clone());
-            let parked = tables::parked::parked_phones;
-            let page = self.read(move |store| parked(store, after.as_ref(), PHONES_PAGE));
+            let waiting = tables::waiting::waiting_phones;
+            let page = self.read(move |store| waiting(store, after.as_ref(), PHONES_PAGE));
             let page = page.await?;
             let end = page.len() < PHONES_PAGE;
             all.extend(page);

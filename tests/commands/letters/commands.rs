@@ -5,7 +5,7 @@ use callbridge_sandbox::Server;
 use callbridge_testbed::calls::{Call, recording};
 use serde_json::{Value, json};
 
-/// Two calls failed for their lead, one is parked without any, one is journaled.
+/// Two calls failed for their lead, one is waiting without any, one is journaled.
 async fn stage() -> (Place, Server, [Call; 4]) {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     let calls = [
@@ -264,7 +264,7 @@ async fn a_call_without_a_lead_is_not_retried_without_one() {
         assert!(said.out.contains("refused: "), "{said:?}");
         assert!(said.err.contains("1 of 1 letters were refused"), "{said:?}");
     }
-    assert_eq!(place.number("/books/parked").await, Some(1));
+    assert_eq!(place.number("/books/waiting").await, Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

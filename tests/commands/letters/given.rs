@@ -23,7 +23,7 @@ async fn a_lead_given_by_hand_lets_the_numbers_calls_go_at_once_and_later_ones_t
     place.write("calls.ami", recording(&calls));
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
     let daemon = place.run(&flags).await;
-    place.reaches("/books/parked", 2).await;
+    place.reaches("/books/waiting", 2).await;
     let national = format!("lead give {} 4001 --json", &calls[0].phone()[4..]);
     let given = place.ask(&national).await.lines();
     assert_eq!(

@@ -39,7 +39,7 @@ async fn calls_are_listed_by_number_state_and_day_with_a_daemon_and_without() {
     flags.push("--pbx-timezone=Asia/Tashkent".to_owned());
     let mut daemon = Some(place.run(&flags).await);
     place.reaches("/books/journaled", 1).await;
-    place.reaches("/books/parked", 1).await;
+    place.reaches("/books/waiting", 1).await;
     place.reaches("/books/internal", 1).await;
     let (first, second) = (known.phone(), unknown.phone());
     for _ in ["with a daemon", "without"] {
@@ -49,13 +49,13 @@ async fn calls_are_listed_by_number_state_and_day_with_a_daemon_and_without() {
             .iter()
             .map(|call| (&call["state"], &call["outcome"]))
             .collect();
-        let parked = (&"parked".into(), &"dead_letter".into());
-        assert_eq!(stands, [(&"journaled".into(), &"journal".into()), parked]);
+        let waiting = (&"waiting".into(), &"dead_letter".into());
+        assert_eq!(stands, [(&"journaled".into(), &"journal".into()), waiting]);
         assert_eq!(all[1]["reason"], "no_lead");
         let digits = format!("calls --json --phone {}", &first[6..]);
         assert_eq!(phones(&place.ask(&digits).await.lines()), [&first]);
-        let parked = place.ask("calls --json --state parked").await.lines();
-        assert_eq!(phones(&parked), [&second]);
+        let waiting = place.ask("calls --json --state waiting").await.lines();
+        assert_eq!(phones(&waiting), [&second]);
         let gone = place.ask("calls --to 2026-01-01").await.well();
         assert_eq!(gone, "no calls\n");
         let none = place.ask("calls --trunk gsm --json").await.lines();

@@ -92,7 +92,7 @@ async fn no_lead_waits_and_leaves_when_the_list_learns_the_number() {
     flags.retain(|flag| !flag.starts_with("--trunk="));
     flags.push(list);
     let daemon = place.run(&flags).await;
-    place.reaches("/books/parked", 1).await;
+    place.reaches("/books/waiting", 1).await;
     let letter = only_letter(&place, Reason::NoLead).await;
     assert_eq!(letter["call"]["clientPhone"], json!(call.phone()));
     place.write(
@@ -425,7 +425,7 @@ async fn no_employee_waits_where_one_is_required() {
     .await;
     let letter = only_letter(&place, Reason::NoEmployee).await;
     assert!(message(&letter).contains("101"), "{letter}");
-    assert_eq!(place.number("/books/parked").await, Some(1));
+    assert_eq!(place.number("/books/waiting").await, Some(1));
     // The next start brings a list that knows the extension.
     let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
     flags.extend([required, "--employees=101:501".to_owned()]);

@@ -74,7 +74,7 @@ async fn a_number_is_given_its_lead_and_its_calls_go_at_once_and_it_can_be_taken
     // Sixty calls of one customer, with ids of their own.
     let calls: Vec<Call> = (1..=60).map(|n| Call { n, ..one(n) }).collect();
     let (crm, running, browser) = stage(&place, &calls).await;
-    place.reaches("/books/parked", 60).await;
+    place.reaches("/books/waiting", 60).await;
     let numbers = browser.page("/numbers").await;
     assert!(numbers.contains(&calls[0].phone()), "whole, to be called");
     let token = browser.token("/numbers").await;
@@ -89,7 +89,7 @@ async fn a_number_is_given_its_lead_and_its_calls_go_at_once_and_it_can_be_taken
         assert_eq!(shown.status, StatusCode::SEE_OTHER, "{}", shown.text);
     }
     place.reaches("/books/journaled", 60).await;
-    assert_eq!(place.number("/books/parked").await, Some(0));
+    assert_eq!(place.number("/books/waiting").await, Some(0));
     assert!(crm.journal().iter().all(|it| it.call.lead_id == 4_001));
     let phone = calls[0].phone();
     let fields = [("token", token.as_str()), ("phone", phone.as_str())];

@@ -203,7 +203,7 @@ async fn the_number_of_letters_is_one_in_menu_tile_books_list_and_status() {
     for (book, count) in [
         ("journaled", 1),
         ("dead", 1),
-        ("parked", 2),
+        ("waiting", 2),
         ("unreadable", 1),
     ] {
         place.reaches(&format!("/books/{book}"), count).await;

@@ -3,7 +3,7 @@
 //! In come the calls of the file ([`FileCall`]), the state's fate and values of each
 //! ([`AuditedFate`]), the times without a connection ([`Listening`]), and the CRM's journal of the
 //! calls that are journaled ([`JournalFindings`]). Out comes a [`Report`] that counts each call
-//! once: `file = journaled + dead + parked + discarded + underWay + internal +
+//! once: `file = journaled + dead + waiting + discarded + underWay + internal +
 //! skipped + unexplained`. Except for [`records`], the module is pure: no file, no clock.
 //!
 //! | module | what lives there |
@@ -171,8 +171,8 @@ pub fn add_unread(report: &mut Report, unread: &UnreadCall, now: EventTime) {
     } else {
         let (reason, file) = (&unread.reason, &unread.file);
         let cause = format!(
-            "{reason}, and no dead letter is kept of it: it was discarded, or callbridge never read \
-             {file}"
+            "{reason}, and no dead letter is kept of it: it was discarded, or callbridge never \
+             read {file}"
         );
         let call = NamedCall {
             linkedid: file.clone(),
@@ -190,7 +190,7 @@ fn place(call: &FileCall, fate: CallFate) -> Option<fn(&mut Report) -> &mut u64>
             State::Ready | State::Sending | State::Submitted => |it| &mut it.under_way,
             State::Journaled => |it| &mut it.journaled,
             State::Dead => |it| &mut it.dead,
-            State::Parked => |it| &mut it.parked,
+            State::Waiting => |it| &mut it.waiting,
             State::Discarded => |it| &mut it.discarded,
         }),
         CallFate::Open => Some(|it| &mut it.under_way),

@@ -21,7 +21,7 @@ pub struct Report {
     /// Calls that wait for a person, as dead letters.
     pub dead: u64,
     /// Calls that wait for a lead or an employee.
-    pub parked: u64,
+    pub waiting: u64,
     /// A person gave them up.
     pub discarded: u64,
     /// Calls that still go on, or are on their way to the CRM.
@@ -95,7 +95,7 @@ impl Report {
             ("in the file", self.file),
             ("journaled", self.journaled),
             ("dead", self.dead),
-            ("parked", self.parked),
+            ("waiting", self.waiting),
             ("discarded", self.discarded),
             ("under way", self.under_way),
             ("internal", self.internal),

@@ -147,9 +147,9 @@ fn a_call_whose_end_the_file_does_not_tell_is_under_way_until_the_state_says_oth
 
 #[test]
 fn each_call_of_the_file_stands_once() {
-    use State::{Dead, Discarded, Journaled, Parked, Ready, Sending, Submitted};
+    use State::{Dead, Discarded, Journaled, Ready, Sending, Submitted, Waiting};
     let states = [
-        Ready, Sending, Submitted, Journaled, Journaled, Dead, Parked, Discarded,
+        Ready, Sending, Submitted, Journaled, Journaled, Dead, Waiting, Discarded,
     ];
     let mut fates: Vec<CallFate> = states.map(CallFate::Stands).to_vec();
     let mut calls: Vec<FileCall> = (0..8).map(|n| call(n, Outcome::Journal)).collect();
@@ -170,7 +170,7 @@ fn each_call_of_the_file_stands_once() {
         file,
         journaled,
         dead,
-        parked,
+        waiting,
         discarded,
         under_way,
         internal,
@@ -184,7 +184,7 @@ fn each_call_of_the_file_stands_once() {
     assert!(changed.is_empty() && !journal.read, "{journal:?}");
     assert_eq!((journaled, under_way, internal, skipped), (2, 4, 2, 2));
     assert_eq!(unexplained.len(), 2);
-    let sum = journaled + dead + parked + discarded + under_way + internal + skipped;
+    let sum = journaled + dead + waiting + discarded + under_way + internal + skipped;
     assert_eq!(file, sum + 2);
     assert_eq!(file, 15);
 }
@@ -259,7 +259,7 @@ fn the_report_reads_for_scripts_and_for_people() {
     {"file":2,
     "journaled":1,
     "dead":0,
-    "parked":0,
+    "waiting":0,
     "discarded":0,
     "underWay":0,
     "internal":0,
@@ -277,7 +277,7 @@ fn the_report_reads_for_scripts_and_for_people() {
     in the file         2
     journaled           1
     dead                0
-    parked              0
+    waiting              0
     discarded           0
     under way           0
     internal            0

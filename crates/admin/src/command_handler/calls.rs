@@ -140,7 +140,7 @@ impl CommandHandler {
         match self.spool.read(search).await? {
             Search::One(row) => {
                 let id = row.id;
-                let acts = move |store: &Store| tables::letters::acts(store, id);
+                let acts = move |store: &Store| tables::letters::actions(store, id);
                 let acts = self.spool.read(acts).await?;
                 line.item(KeptCall::of(*row, None, Some(acts))).await
             }
@@ -255,7 +255,7 @@ fn day_of(now: EventTime, zone: &Zone) -> Option<EventTime> {
 /// Is it to be told of a call that has moved? New ones are, and those that have come to their end.
 fn is_news(call: &Listed, under_way: &mut BTreeSet<RowId>) -> bool {
     match call.state {
-        Some(State::Journaled | State::Dead | State::Parked | State::Discarded) | None => {
+        Some(State::Journaled | State::Dead | State::Waiting | State::Discarded) | None => {
             under_way.remove(&call.id);
             true
         }

@@ -19,9 +19,11 @@ impl CommandHandler {
         loop {
             let from = after.clone();
             let read = move |store: &Store| {
-                let known = tables::parked::parked_phones(store, from.as_ref(), PHONES_PAGE)?
+                let known = tables::waiting::waiting_phones(store, from.as_ref(), PHONES_PAGE)?
                     .into_iter()
-                    .map(|parked| Ok((tables::directory::holders(store, &parked.phone)?, parked)));
+                    .map(|waiting| {
+                        Ok((tables::directory::holders(store, &waiting.phone)?, waiting))
+                    });
                 known.collect::<Result<Vec<_>, _>>()
             };
             let page = self.spool.read(read).await?;
@@ -29,10 +31,10 @@ impl CommandHandler {
                 return Ok(());
             };
             after = Some(last.phone.clone());
-            for (found, parked) in &page {
+            for (found, waiting) in &page {
                 let item = json!({
-                    "phone": parked.phone, "calls": parked.calls, "lastCallAt": parked.last,
-                    "trunk": parked.trunk, "pbx": parked.pbx, "known": holders(found),
+                    "phone": waiting.phone, "calls": waiting.calls, "lastCallAt": waiting.last,
+                    "trunk": waiting.trunk, "pbx": waiting.pbx, "known": holders(found),
                 });
                 line.item(item).await?;
             }

@@ -69,11 +69,11 @@ impl OneLine {
         format!("{direction:<4} {phone:<14} lead {lead:<5} {who:<16}")
     }
 
-    /// `journaled`, `failed: dead letter`, `no_lead: parked`
+    /// `journaled`, `failed: dead letter`, `no_lead: waiting`
     pub fn stand(&self) -> String {
         match (self.known_state(), self.reason) {
             (Some(State::Dead), Some(reason)) => format!("{reason}: dead letter"),
-            (Some(State::Parked), Some(reason)) => format!("{reason}: parked"),
+            (Some(State::Waiting), Some(reason)) => format!("{reason}: waiting"),
             (Some(state), _) => state.word().to_owned(),
             (None, _) if self.state == "internal" => "not journaled".to_owned(),
             (None, _) => safe(&self.state),
@@ -85,7 +85,7 @@ impl OneLine {
         match self.known_state() {
             Some(State::Journaled) => "32",
             Some(State::Dead) => "31",
-            Some(State::Parked) => "33",
+            Some(State::Waiting) => "33",
             Some(State::Ready | State::Sending | State::Submitted | State::Discarded) => "36",
             None => "2",
         }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_call_is_a_line() {
-        let mut missed = line("OUTBOUND", "parked", Some("no_lead"));
+        let mut missed = line("OUTBOUND", "waiting", Some("no_lead"));
         (missed.answered, missed.lead_id) = (false, None);
         let mut rang = missed.clone();
         rang.direction = Direction::Inbound;
@@ -143,8 +143,8 @@ mod tests {
         let lines: Vec<String> = lines.iter().map(shown).collect();
         insta::assert_snapshot!(lines.join("\n"), @r"
         in   +998901110001  lead 4001  101 talked 4 s   journaled
-        out  +998901110001  lead -     101 no answer    no_lead: parked
-        in   +998901110001  lead -     missed by 101    no_lead: parked
+        out  +998901110001  lead -     101 no answer    no_lead: waiting
+        in   +998901110001  lead -     missed by 101    no_lead: waiting
         in   hidden         lead 4001  talked 4 s       failed: dead letter
         internal 101 talked 4 s                       not journaled
         in   +998901110001  lead 4001  101 talked 4 s   of a later release

@@ -95,13 +95,13 @@ pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> S
     text
 }
 
-/// Returns the outcome of a call: `journal`, `dead letter failed`, `parked no_lead`.
+/// Returns the outcome of a call: `journal`, `dead letter failed`, `waiting no_lead`.
 pub fn outcome(judged: &Judged) -> String {
     match judged.outcome {
         Outcome::Journal => "journal".to_owned(),
         Outcome::DeadLetter => {
-            let parked = judged.reason.is_some_and(Reason::is_parked);
-            let what = if parked { "parked" } else { "dead letter" };
+            let waiting = judged.reason.is_some_and(Reason::is_waiting);
+            let what = if waiting { "waiting" } else { "dead letter" };
             let reason = judged.reason.map(Reason::word);
             format!("{what} {}", reason.unwrap_or_default())
         }
@@ -116,7 +116,7 @@ fn heading(of: &Explained<'_>, times: &Times, paint: Paint) -> String {
     let code = match judged.outcome {
         _ if discarded => "36",
         Outcome::Journal => "32",
-        Outcome::DeadLetter if judged.reason.is_some_and(Reason::is_parked) => "33",
+        Outcome::DeadLetter if judged.reason.is_some_and(Reason::is_waiting) => "33",
         Outcome::DeadLetter => "31",
         Outcome::Internal | Outcome::Skipped => "2",
     };

@@ -1,4 +1,4 @@
-//! Dead letters, calls that wait for a person, and parked ones that wait for a lead: which of them
+//! Dead letters, which need a decision, and calls that wait for a lead or employee: which of them
 //! a command means, how one is sent again, and ([`text`]) what is told of them.
 
 pub mod text;
@@ -99,9 +99,9 @@ pub(crate) fn plan_retry(
     people: &People,
     now: EventTime,
 ) -> Result<Step, String> {
-    if !matches!(row.state, State::Dead | State::Parked) {
+    if !matches!(row.state, State::Dead | State::Waiting) {
         let state = row.state.word();
-        return Err(format!("it is {state}, neither dead nor parked"));
+        return Err(format!("it is {state}, neither dead nor waiting"));
     }
     if row.reason == Some(Reason::UuidConflict) {
         return Err(Error::UuidTaken(row.id, row.uuid).to_string());

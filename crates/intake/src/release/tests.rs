@@ -109,10 +109,10 @@ impl Place {
 }
 
 #[tokio::test]
-async fn a_parked_call_leaves_for_the_lead_that_its_number_gets() {
+async fn a_waiting_call_leaves_for_the_lead_that_its_number_gets() {
     let place = Place::new();
     place.finish().await;
-    assert_eq!(place.books().await.parked, 1);
+    assert_eq!(place.books().await.waiting, 1);
     assert_eq!(place.look().await, 0, "nothing was learned");
     place.learn(7, 10, ChangeKind::Created).await;
     assert_eq!(place.look().await, 1);
@@ -168,7 +168,7 @@ async fn a_call_whose_leads_are_all_gone_waits_again_and_says_why() {
         2026-11-20T04:46:40Z), deleted 2026-11-20T04:46:40Z"
     );
     let books = place.books().await;
-    assert_eq!((books.parked, books.dead, books.finished), (1, 0, 1));
+    assert_eq!((books.waiting, books.dead, books.finished), (1, 0, 1));
 }
 
 #[tokio::test]
@@ -190,7 +190,7 @@ async fn an_ambiguous_letter_older_than_a_month_is_left_to_people() {
     place.learn(8, 10, ChangeKind::Created).await;
     place.finish().await;
     place.learn(8, 20, ChangeKind::Deleted).await;
-    let late = at(0).plus(PARKED_MAX);
+    let late = at(0).plus(WAITING_MAX);
     let all = release(&place.spool, None, &place.rules, &place.people, late);
     assert_eq!(all.await.expect("looked at"), 0);
     assert_eq!(place.letter().await.reason, Reason::AmbiguousLead);
@@ -200,7 +200,7 @@ async fn an_ambiguous_letter_older_than_a_month_is_left_to_people() {
 async fn a_lead_that_is_given_lets_its_waiting_call_go_and_the_act_is_kept() {
     let place = Place::new();
     place.finish().await;
-    assert_eq!(place.books().await.parked, 1);
+    assert_eq!(place.books().await.waiting, 1);
     let lead = LeadId::new(9).expect("positive");
     let (phone, who) = (place.phone.clone(), "ana".to_owned());
     let given = callbridge_spool::LeadByHand {
@@ -227,7 +227,7 @@ async fn a_lead_that_is_given_lets_its_waiting_call_go_and_the_act_is_kept() {
     assert_eq!(place.lead_of_the_ready().await, 9);
     let acts = place.spool.read(|store| {
         let row = tables::calls::oldest(store, 1)?.remove(0).id;
-        tables::letters::acts(store, row)
+        tables::letters::actions(store, row)
     });
     assert_eq!(acts.await.expect("readable"), [action]);
 }

@@ -36,7 +36,7 @@ pub struct Rules {
     /// Country of the numbers without a country's code that the CRM has of leads: `--country`, or
     /// the one country that the trunks name.
     pub country: Option<Country>,
-    /// A call whose extension has no employee is parked (`--require-employee`).
+    /// A call whose extension has no employee is waiting (`--require-employee`).
     pub require_employee: bool,
 }
 
@@ -340,9 +340,9 @@ impl RetryValues {
 }
 
 /// Judges a kept call anew: its uuid, start, duration and talk stay as they were put down, its lead
-/// and employee are asked for again. `by` is `None` for a release from parking, which only a known
-/// lead (and employee, where one is required) brings about; a person's retry also sends a call that
-/// was dead for its facts, with the values it was shown with.
+/// and employee are asked for again. Without `by` the call only leaves if its lead, and
+/// where one is required its employee, are known now. A person's retry also sends a call that
+/// was dead because of its facts, with the values that were shown.
 ///
 /// The outcome is [`Outcome::Journal`], or [`Outcome::DeadLetter`] with what is still missing.
 pub fn remap(

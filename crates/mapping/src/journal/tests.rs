@@ -127,7 +127,7 @@ fn internal_calls_and_unwanted_ones_have_no_uuid_and_no_reason() {
 }
 
 #[test]
-fn a_call_without_a_lead_is_parked_and_says_why() {
+fn a_call_without_a_lead_is_waiting_and_says_why() {
     let mut call = call();
     call.variables.clear();
     let (reason, why) = dead(&call);
@@ -206,7 +206,7 @@ fn facts_that_cannot_be_sent_are_dead_with_their_best_values_ready() {
 }
 
 #[test]
-fn an_extension_without_an_employee_sends_none_or_parks() {
+fn an_extension_without_an_employee_sends_none_or_waits() {
     let mut call = call();
     call.employee = Some(Extension::new("103"));
     let sent = judged(&call);
@@ -222,9 +222,9 @@ fn an_extension_without_an_employee_sends_none_or_parks() {
         require_employee: true,
         ..rules(CITY)
     };
-    let parked = judged_by(&strict, &call);
+    let waiting = judged_by(&strict, &call);
     assert_eq!(
-        (parked.outcome, parked.reason),
+        (waiting.outcome, waiting.reason),
         (Outcome::DeadLetter, Some(Reason::NoEmployee))
     );
     call.employee = None;
@@ -276,17 +276,17 @@ fn a_person_may_send_a_dead_call_with_another_lead_under_its_own_uuid() {
 }
 
 #[test]
-fn a_parked_call_leaves_when_a_list_learns_its_number() {
+fn a_waiting_call_leaves_when_a_list_learns_its_number() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("leads.csv");
     std::fs::write(&file, "phone,leadId\n").expect("written");
     let rules = rules(&format!("city=PJSIP/city,lead=csv:{}", file.display()));
     let call = call();
     let (mut lists, _) = Watched::load(rules.every_trunk(), call.ended).expect("good");
-    let parked = judge(&call, "pbx1", &rules, lists.people(), call.ended);
-    assert_eq!(parked.reason, Some(Reason::NoLead));
+    let waiting = judge(&call, "pbx1", &rules, lists.people(), call.ended);
+    assert_eq!(waiting.reason, Some(Reason::NoLead));
     let still = remap(
-        &parked.record,
+        &waiting.record,
         &call,
         None,
         &rules,
@@ -303,7 +303,7 @@ fn a_parked_call_leaves_when_a_list_learns_its_number() {
     let looks = [lists.reload(call.ended), lists.reload(call.ended)];
     assert_eq!(looks.map(|news| news.len()), [0, 1]);
     let released = remap(
-        &parked.record,
+        &waiting.record,
         &call,
         None,
         &rules,
@@ -312,7 +312,7 @@ fn a_parked_call_leaves_when_a_list_learns_its_number() {
     );
     assert_eq!(released.outcome, Outcome::Journal);
     assert_eq!(released.record.lead_id, LeadId::new(4001));
-    assert_eq!(released.record.uuid, parked.record.uuid);
+    assert_eq!(released.record.uuid, waiting.record.uuid);
 }
 
 /// A campaign shows the company's own number, a callback that of the customer: a lead tells which.

@@ -99,8 +99,8 @@ impl People {
         first_of(answers, unasked)
     }
 
-    /// The lead of a number alone, as `lead check` and a release from parking ask for it: rules
-    /// that need the call give none.
+    /// The lead of a number alone, as `lead check` and a release of a waiting call ask for it:
+    /// rules that need the call give none.
     pub fn lead_of_phone(&self, phone: &Phone, trunk: &Trunk) -> LeadAnswer {
         let listed = trunk.leads.iter().filter_map(|rule| match rule {
             LeadRule::Variable(_) | LeadRule::UserField(_) => None,

@@ -80,11 +80,11 @@ impl Status {
         }
     }
 
-    /// Number of letters, as `dead list` shows them: dead and parked calls, and messages that could
-    /// not be read. A daemon that is older than letters by reason has its books alone.
+    /// Number of letters, as `dead list` shows them: dead and waiting calls, and messages that
+    /// could not be read. A daemon that is older than letters by reason has its books alone.
     pub fn letter_count(&self) -> u64 {
         match self.letters.is_empty() {
-            true => self.books.dead + self.books.parked,
+            true => self.books.dead + self.books.waiting,
             false => self.letters.values().sum(),
         }
     }
@@ -268,7 +268,7 @@ fn letters(status: &Status, found: &mut Vec<Problem>) {
     let all: Vec<_> = Reason::ALL.iter().map(|&it| (it, of(it))).collect();
     // What waits for a lead or an employee is counted among the letters, here as everywhere; where
     // nothing else is there, its own line says it.
-    if all.iter().any(|(it, count)| !it.is_parked() && *count > 0) {
+    if all.iter().any(|(it, count)| !it.is_waiting() && *count > 0) {
         let count: u64 = all.iter().map(|(_, count)| count).sum();
         let each = all.iter().filter(|(_, count)| *count > 0);
         let each: Vec<String> = each.map(|(reason, n)| format!("{n} {reason}")).collect();

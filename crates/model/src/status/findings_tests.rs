@@ -427,9 +427,9 @@ fn commands_can_be_run_as_they_stand() {
         status.problems[0].message,
         "3 dead letters: 2 failed, 1 conflict"
     );
-    let mut parked = status.clone();
-    parked.letters.insert("no_lead".to_owned(), 28);
-    let told: Vec<String> = parked
+    let mut waiting = status.clone();
+    waiting.letters.insert("no_lead".to_owned(), 28);
+    let told: Vec<String> = waiting
         .judged()
         .problems
         .into_iter()

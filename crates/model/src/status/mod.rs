@@ -147,7 +147,7 @@ pub struct Directory {
     pub reason: Option<String>,
 }
 
-/// `finished = ready + sending + submitted + journaled + dead + parked + discarded` at
+/// `finished = ready + sending + submitted + journaled + dead + waiting + discarded` at
 /// every instant; `internal`, `skipped` and `unreadable` stand beside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Books {
@@ -161,10 +161,10 @@ pub struct Books {
     pub submitted: u64,
     /// Calls confirmed in the CRM's journal.
     pub journaled: u64,
-    /// Calls that are dead letters, without the parked ones.
+    /// Calls that are dead letters, without the waiting ones.
     pub dead: u64,
     /// Calls that wait for a lead or an employee.
-    pub parked: u64,
+    pub waiting: u64,
     /// Calls that a person gave up.
     pub discarded: u64,
     /// Calls between extensions, which are not journaled.
@@ -184,7 +184,7 @@ impl Books {
                 + self.submitted
                 + self.journaled
                 + self.dead
-                + self.parked
+                + self.waiting
                 + self.discarded
     }
 
@@ -202,7 +202,7 @@ impl Books {
             ("submitted", self.submitted),
             ("journaled", self.journaled),
             ("dead", self.dead),
-            ("parked", self.parked),
+            ("waiting", self.waiting),
             ("discarded", self.discarded),
             ("internal", self.internal),
             ("skipped", self.skipped),

@@ -120,7 +120,7 @@ impl Status {
         let _ = writeln!(text, "books    {} finished{balance}", b.finished);
         let letters = self.letter_count();
         // The other figures count calls: without these the sum is that of the finished ones.
-        let messages = if_any(letters.saturating_sub(b.dead + b.parked), |messages| {
+        let messages = if_any(letters.saturating_sub(b.dead + b.waiting), |messages| {
             format!(" (of which unreadable messages: {messages})")
         });
         let _ = writeln!(

@@ -21,7 +21,7 @@ pub(crate) const STATES: [&str; 7] = [
     "sending",
     "submitted",
     "dead",
-    "parked",
+    "waiting",
     "discarded",
 ];
 
@@ -183,7 +183,7 @@ impl CallSheet<'_> {
             Some(State::Submitted) => c.with("call.told.submitted", since),
             Some(State::Ready | State::Sending) | None => c.t("call.told.ready").to_owned(),
             Some(State::Discarded) => c.with("call.told.discarded", since),
-            Some(State::Dead | State::Parked) => {
+            Some(State::Dead | State::Waiting) => {
                 c.with("call.told.dead_letter", reason.unwrap_or_default())
             }
         }

@@ -8,7 +8,7 @@ use crate::{backend::Profiles, page::AuthenticatedRequest, request::FormFields};
 use askama::Template;
 use callbridge_mapping::people::rows::{PairRow, pairs};
 use callbridge_model::LeadId;
-use callbridge_spool::{LeadByHand, ParkedPhone};
+use callbridge_spool::{LeadByHand, WaitingPhone};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Numbers on a page, with two fields each in one form; the file has all of them.
@@ -31,7 +31,7 @@ const ROW: [&str; 2] = ["row", "row-lead"];
 #[template(path = "numbers.html")]
 struct NumbersSheet<'a> {
     c: &'a PageShell,
-    numbers: Vec<ParkedPhone>,
+    numbers: Vec<WaitingPhone>,
     all: u64,
     given: Vec<LeadByHand>,
     profiles: Profiles,
@@ -254,7 +254,7 @@ pub(crate) async fn take(visit: &AuthenticatedRequest<'_>) -> Handled {
 }
 
 /// The columns of the file; the last is for whoever fills it in.
-const COLUMNS: &Columns<ParkedPhone> = &[
+const COLUMNS: &Columns<WaitingPhone> = &[
     ("phone", |it, _| it.phone.as_str().to_owned()),
     ("calls", |it, _| it.calls.to_string()),
     ("firstAt", |it, c| c.zone.second(it.first.get())),

@@ -182,10 +182,10 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
 /// The books in which a finished call can stand, in the order of its way; a book that is new to
 /// the shape joins by itself.
 fn books(status: &Status) -> Vec<Book> {
-    let beside = ["finished", "internal", "skipped", "unreadable", "parked"];
+    let beside = ["finished", "internal", "skipped", "unreadable", "waiting"];
     let all = status.books.named().into_iter();
     let parts = all.filter(|(name, _)| !beside.contains(name));
-    // Dead and parked calls are one number here, as everywhere: the letters.
+    // Dead and waiting calls are one number here, as everywhere: the letters.
     let parts = parts.map(|part| match part {
         ("dead", _) => ("letters", status.letter_count()),
         other => other,

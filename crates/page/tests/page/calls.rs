@@ -9,9 +9,9 @@ use serde_json::json;
 use std::sync::Arc;
 
 const NOW: i64 = 1_795_158_000;
-/// Journaled, and parked for a lead.
+/// Journaled, and waiting for a lead.
 const JOURNALED: &str = "/calls/0190b7c4-0000-7000-8000-000000000002";
-const PARKED: &str = "/calls/0190b7c4-0000-7000-8000-000000000005";
+const WAITING: &str = "/calls/0190b7c4-0000-7000-8000-000000000005";
 
 /// What stands between these two, first.
 fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
@@ -54,14 +54,14 @@ async fn of_a_call_that_never_left_nothing_is_said_to_be_sent() {
     let fake = Fake::new(known);
     let served = Served::new(Arc::clone(&fake), Manner::default()).await;
     let anna = served.visitor(PageRole::Admin).await;
-    let page = anna.get(PARKED).await.body;
+    let page = anna.get(WAITING).await.body;
     let request = between(&page, "<h2 id=\"request\">", "</section>");
     for said in ["Nothing was sent.", "it has no lead"] {
         assert!(request.contains(said), "{said}: {request}");
     }
     assert!(!request.contains("as it was sent"), "{request}");
     fake.known().request.body = Some(json!({"leadId": 4001}));
-    let page = anna.get(PARKED).await.body;
+    let page = anna.get(WAITING).await.body;
     assert!(page.contains("The request as it would be sent"), "{page}");
     served.stop().await;
 }
@@ -77,7 +77,7 @@ async fn two_lines_say_what_happened_and_what_became_of_it() {
         "Customer +998901110002 called on trunk city. Extension 103 talked with the customer for \
          38 s.<br>The CRM has it in its journal: 20 Nov 12:00."
     );
-    assert!(told(&anna.get(PARKED).await.body).ends_with("Reason: No lead."));
+    assert!(told(&anna.get(WAITING).await.body).ends_with("Reason: No lead."));
     anna.language = "ru";
     assert!(told(&anna.get(JOURNALED).await.body).starts_with("Клиент +998901110002 позвонил"));
     served.stop().await;

@@ -15,7 +15,7 @@ const NOW: i64 = 1_795_158_000;
 /// A letter that FAILED with one of six leads.
 fn failed(id: i64) -> Letter {
     let mut one = letter("Savdo", NOW, id);
-    (one.reason, one.parked) = (Reason::Failed, false);
+    (one.reason, one.waiting) = (Reason::Failed, false);
     let call = one.call.as_mut().expect("a call");
     call.lead_id = LeadId::new(9001 + id % 6);
     one

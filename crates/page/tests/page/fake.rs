@@ -6,7 +6,7 @@ use callbridge_call::EpochSeconds;
 use callbridge_model::status::TrunkStatus;
 use callbridge_model::{LeadId, Phone, Reason, Status};
 use callbridge_page::backend::*;
-use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, ParkedPhone, RowId};
+use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, RowId, WaitingPhone};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Semaphore, watch};
@@ -24,7 +24,7 @@ pub struct Known {
     pub request: RequestView,
     pub attempts: Vec<Attempt>,
     pub letters: BTreeMap<RowId, Letter>,
-    pub numbers: Vec<ParkedPhone>,
+    pub numbers: Vec<WaitingPhone>,
     pub given: Vec<LeadByHand>,
     pub profiles: Profiles,
     pub missed: Vec<WaitingCustomer>,
@@ -211,7 +211,7 @@ impl Backend for Fake {
         Ok(ids.iter().map(|id| one(*id)).collect())
     }
 
-    async fn numbers(&self) -> Answer<Vec<ParkedPhone>> {
+    async fn numbers(&self) -> Answer<Vec<WaitingPhone>> {
         Ok(self.known().numbers.clone())
     }
 

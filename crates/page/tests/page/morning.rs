@@ -12,7 +12,7 @@ use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Phone, Reason, 
 use callbridge_page::backend::*;
 use callbridge_spool::employee_work::EmployeeWork;
 use callbridge_spool::{
-    Action, Attempt, LeadByHand, Letter, Listed, MissedCustomer, ParkedPhone, RowId, State,
+    Action, Attempt, LeadByHand, Letter, Listed, MissedCustomer, RowId, State, WaitingPhone,
 };
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -224,7 +224,7 @@ fn call(name: &str, now: i64, n: u32) -> Listed {
         State::Journaled,
         State::Dead,
         State::Journaled,
-        State::Parked,
+        State::Waiting,
     ];
     let state = states[n as usize % states.len()];
     let phone = (n % 11 != 5).then(|| format!("+99890{:07}", 1_110_000 + n));
@@ -234,7 +234,7 @@ fn call(name: &str, now: i64, n: u32) -> Listed {
         state: Some(state),
         reason: match state {
             State::Dead => Some(Reason::Failed),
-            State::Parked => Some(Reason::NoLead),
+            State::Waiting => Some(Reason::NoLead),
             _ => None,
         },
         record: CallRecord {
@@ -265,7 +265,7 @@ pub fn letter(name: &str, now: i64, id: i64) -> Letter {
         id: RowId(id),
         uuid: call.uuid,
         reason,
-        parked: reason == Reason::NoLead,
+        waiting: reason == Reason::NoLead,
         since: EventTime::from_seconds(now - 5000),
         message: format!("lead 4001 does not exist in the company: {name}"),
         finding: None,
@@ -287,8 +287,8 @@ fn phone_of(text: &str) -> Phone {
     serde_json::from_value(text.into()).expect("a text")
 }
 
-fn numbers(name: &str, now: i64) -> Vec<ParkedPhone> {
-    let one = |phone: &str, calls: u64| ParkedPhone {
+fn numbers(name: &str, now: i64) -> Vec<WaitingPhone> {
+    let one = |phone: &str, calls: u64| WaitingPhone {
         phone: phone_of(phone),
         calls,
         first: EpochSeconds::new(now - 90_000),

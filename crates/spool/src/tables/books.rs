@@ -32,7 +32,7 @@ pub fn recount(store: &Store) -> Result<Vec<(&'static str, i64, i64)>, Error> {
              SELECT state, reason, count AS kept, 0 AS found FROM reason_counts
              UNION ALL
              SELECT state, reason, 0, count(*) FROM calls
-             WHERE state IN ('dead', 'parked') GROUP BY state, reason) AS counted
+             WHERE state IN ('dead', 'waiting') GROUP BY state, reason) AS counted
          GROUP BY state, reason HAVING sum(kept) <> sum(found)";
     for (reason, book, rows) in store.query_all::<(Reason, i64, i64)>(text, [])? {
         wrong.push((reason.word(), book, rows));

@@ -70,7 +70,7 @@ pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
         return Ok(Search::One(Box::new(row)));
     }
     // A letter outlives the memory of its ids.
-    let of_letter = "state IN ('dead', 'parked') AND linkedid = ?1 LIMIT 1";
+    let of_letter = "state IN ('dead', 'waiting') AND linkedid = ?1 LIMIT 1";
     if let Some(row) = first(db, of_letter, [id])? {
         return Ok(Search::One(Box::new(row)));
     }

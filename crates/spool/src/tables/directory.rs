@@ -1,6 +1,6 @@
 //! The directory of leads, a row a phone of a slot of a lead.
 
-use super::parked::WAITING_BY_PHONE;
+use super::waiting::WAITING_BY_PHONE;
 use crate::{Db, Error, Store, count};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::entry::{Entry, Fact, Life};

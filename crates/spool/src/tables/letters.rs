@@ -1,4 +1,4 @@
-//! Dead, parked and unreadable letters, and what people did with them.
+//! Dead, waiting and unreadable letters, and what people did with them.
 
 use crate::{
     ACTIONS_MAX, Action, Book, Db, Error, Json, LETTERS_PAGE, LISTED_BYTES_MAX, Letter,
@@ -82,9 +82,11 @@ pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> 
 fn call_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
     let (rest, values) = conditions(filter, limit);
     let text = format!(
-        "SELECT id, coalesce(uuid, conflicting_uuid) AS uuid, reason, state = 'parked' AS parked, since, message,
-                finding, errors, attempts, coalesce(acts, '[]') AS actions, times_dead, record AS call
-         FROM calls WHERE state IN ('dead', 'parked'){rest}"
+        "SELECT id, coalesce(uuid, conflicting_uuid) AS uuid, reason,
+                state = 'waiting' AS waiting, since, message,
+                finding, errors, attempts, coalesce(actions, '[]') AS actions,
+                times_dead, record AS call
+         FROM calls WHERE state IN ('dead', 'waiting'){rest}"
     );
     db.query_all(&text, params_from_iter(values))
 }
@@ -97,7 +99,7 @@ fn unread_letters(
 ) -> Result<Vec<Letter>, Error> {
     let (rest, values) = conditions(filter, limit);
     let text = format!(
-        "SELECT id, 'unreadable' AS reason, false AS parked, at AS since, why AS message,
+        "SELECT id, 'unreadable' AS reason, false AS waiting, at AS since, why AS message,
                 '[]' AS attempts, '[]' AS actions, 1 AS times_dead, source, pbx, length, file,
                 coalesce(substr(bytes, 1, {bytes_max}), x'') AS bytes, content_type
          FROM unreadable WHERE true{rest}"
@@ -107,18 +109,18 @@ fn unread_letters(
 
 /// One more act. Unreadable bytes have none: once retried or discarded, they are forgotten.
 pub(crate) fn note_act(db: &Db, row: RowId, act: &Action) -> Result<(), Error> {
-    let mut all = acts(db, row)?;
+    let mut all = actions(db, row)?;
     if all.len() >= ACTIONS_MAX {
         all.remove(1);
     }
     all.push(act.clone());
     let all = crate::json("acts", &all)?;
-    db.run("UPDATE calls SET acts = ?2 WHERE id = ?1", (row.0, all))
+    db.run("UPDATE calls SET actions = ?2 WHERE id = ?1", (row.0, all))
 }
 
 /// Reads the acts on a call while it was a letter, oldest first.
-pub fn acts(db: &Db, row: RowId) -> Result<Vec<Action>, Error> {
-    let text = "SELECT coalesce(acts, '[]'), id FROM calls WHERE id = ?1";
+pub fn actions(db: &Db, row: RowId) -> Result<Vec<Action>, Error> {
+    let text = "SELECT coalesce(actions, '[]'), id FROM calls WHERE id = ?1";
     let acts = db.query_first(text, [row.0])?;
     Ok(acts.map_or_else(Vec::new, |Json(acts)| acts))
 }
@@ -165,18 +167,18 @@ impl Letter {
         self.call.as_ref()?.employee_id
     }
 
-    /// Returns dead or parked, the two states of letters.
+    /// Returns dead or waiting, the two states of letters.
     pub const fn state(&self) -> State {
-        match self.parked {
-            true => State::Parked,
+        match self.waiting {
+            true => State::Waiting,
             false => State::Dead,
         }
     }
 
     /// A line of `dead list --json`: `{"id","uuid","linkedid","reason","since","message",
     /// "errors","attempts","actions","call","fix","state"}`; times in epoch seconds, attempts as
-    /// `{at, message}`, actions as `{at, who, action}`. `call` is as in `explain --json`. Unreadable bytes
-    /// have `source`, `pbx`, `text` and `length` beside.
+    /// `{at, message}`, actions as `{at, who, action}`. `call` is as in `explain --json`.
+    /// Unreadable bytes have `source`, `pbx`, `text` and `length` beside.
     pub fn to_json(&self) -> serde_json::Value {
         let attempts = self.attempts.iter();
         let attempts =

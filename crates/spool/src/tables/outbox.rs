@@ -54,7 +54,8 @@ pub(crate) fn queue_journaled(
     };
     let body = serde_json::json!({
         "id": id, "uuid": row.uuid, "linkedid": row.record.linkedid, "reason": null,
-        "message": "", "errors": null, "attempts": [], "actions": [], "call": row.record, "fix": null,
+        "message": "", "errors": null, "attempts": [], "actions": [], "call": row.record,
+        "fix": null,
     });
     add_notice(store, (id, times_dead), body, Some(Left::Journaled), at)
 }

@@ -57,7 +57,7 @@ CREATE TABLE calls (
     errors TEXT,
     finding TEXT,                       -- of a letter `failed`: the result of the lookup
     attempts TEXT NOT NULL DEFAULT '[]', -- [{at, message}]
-    acts TEXT                           -- [{at, who, action}]; NULL: none
+    actions TEXT                        -- [{at, who, action}]; NULL: none
 ) STRICT;
 CREATE UNIQUE INDEX calls_uuid ON calls(uuid);
 CREATE INDEX calls_conflicting ON calls(conflicting_uuid, started)
@@ -72,14 +72,14 @@ CREATE INDEX calls_token ON calls(token, submitted_at) WHERE state = 'submitted'
 CREATE INDEX calls_sweep ON calls(submitted_at) WHERE state = 'submitted' AND absent < 2;
 CREATE INDEX calls_due ON calls(token, next_poll) WHERE state = 'submitted';
 CREATE INDEX calls_alone ON calls(token, next_poll) WHERE state = 'submitted' AND absent >= 2;
-CREATE INDEX calls_letter ON calls(id) WHERE state IN ('dead', 'parked');
-CREATE INDEX calls_reason ON calls(reason, id) WHERE state IN ('dead', 'parked');
+CREATE INDEX calls_letter ON calls(id) WHERE state IN ('dead', 'waiting');
+CREATE INDEX calls_reason ON calls(reason, id) WHERE state IN ('dead', 'waiting');
 CREATE INDEX calls_linkedid ON calls(linkedid)
-    WHERE state IN ('dead', 'parked');
-CREATE INDEX calls_parked ON calls(phone, id) WHERE state = 'parked';
-CREATE INDEX calls_waiting ON calls(since, id) WHERE state = 'parked';
-CREATE INDEX calls_missing ON calls(phone, id) WHERE state = 'parked' AND reason = 'no_lead';
-CREATE INDEX calls_torn ON calls(phone, id) WHERE state = 'dead' AND reason = 'ambiguous_lead';
+    WHERE state IN ('dead', 'waiting');
+CREATE INDEX calls_waiting_by_phone ON calls(phone, id) WHERE state = 'waiting';
+CREATE INDEX calls_waiting_by_age ON calls(since, id) WHERE state = 'waiting';
+CREATE INDEX calls_without_lead ON calls(phone, id) WHERE state = 'waiting' AND reason = 'no_lead';
+CREATE INDEX calls_ambiguous ON calls(phone, id) WHERE state = 'dead' AND reason = 'ambiguous_lead';
 CREATE INDEX calls_failed ON calls(lead, id)
     WHERE state = 'dead' AND reason = 'failed';
 CREATE INDEX calls_closed ON calls(since) WHERE state IN ('journaled', 'discarded');
@@ -172,7 +172,7 @@ CREATE TABLE notices (
     uuid BLOB,
     linkedid TEXT,
     trunk TEXT,
-    state TEXT NOT NULL,                -- dead, parked; Left
+    state TEXT NOT NULL,                -- dead, waiting; Left
     at INTEGER NOT NULL
 ) STRICT;
 

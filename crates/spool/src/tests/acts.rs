@@ -45,7 +45,7 @@ const HELD: usize = 1;
 pub const SUBMITTED: usize = 2;
 const DEAD: usize = 7;
 const INCOMPLETE: usize = 8;
-const PARKED: usize = 9;
+const WAITING: usize = 9;
 
 pub fn token() -> TokenFingerprint {
     TokenFingerprint::of("token")
@@ -321,27 +321,31 @@ pub const ACTS: &[Act] = &[
         step(store, rows.at(DEAD, 1), Step::Retry { record, by_itself });
     }),
     ("release", |store, rows| {
-        let record = tables::calls::row(store, rows.at(PARKED, 0))
+        let record = tables::calls::row(store, rows.at(WAITING, 0))
             .expect("readable")
             .expect("a row")
             .record;
         let by_itself = true;
-        step(store, rows.at(PARKED, 0), Step::Retry { record, by_itself });
+        step(
+            store,
+            rows.at(WAITING, 0),
+            Step::Retry { record, by_itself },
+        );
     }),
     ("judge otherwise", |store, rows| {
         let waits_for = |reason: Reason| Step::Rejudged {
             reason,
             message: "the directory has two leads".into(),
         };
-        step(store, rows.at(PARKED, 3), waits_for(Reason::AmbiguousLead));
-        step(store, rows.at(PARKED, 3), waits_for(Reason::NoLead));
+        step(store, rows.at(WAITING, 3), waits_for(Reason::AmbiguousLead));
+        step(store, rows.at(WAITING, 3), waits_for(Reason::NoLead));
     }),
     ("expire", |store, rows| {
-        step(store, rows.at(PARKED, 1), Step::Expire)
+        step(store, rows.at(WAITING, 1), Step::Expire)
     }),
     ("discard", |store, rows| {
         let discard = Step::Discard;
-        step(store, rows.at(PARKED, 2), discard)
+        step(store, rows.at(WAITING, 2), discard)
     }),
     ("a slot", |store, _| {
         let slot = SlotRow {
@@ -495,7 +499,7 @@ pub const ACTS: &[Act] = &[
         );
     }),
     ("letters by id", |store, rows| {
-        let ids = Some(vec![rows.at(DEAD, 5), rows.at(PARKED, 5)]);
+        let ids = Some(vec![rows.at(DEAD, 5), rows.at(WAITING, 5)]);
         letters(
             store,
             LetterFilter {
@@ -508,19 +512,19 @@ pub const ACTS: &[Act] = &[
         drop(tables::letters::letters_by_reason(store).expect("readable"))
     }),
     ("numbers without a lead", |store, _| {
-        drop(tables::parked::parked_phones(store, None, PAGE).expect("readable"));
+        drop(tables::waiting::waiting_phones(store, None, PAGE).expect("readable"));
     }),
-    ("parked calls of a number", |store, _| {
+    ("waiting calls of a number", |store, _| {
         let phone = Phone::from_e164("+998909000050").expect("a number");
-        tables::parked::waiting_by_phone(store, &phone).expect("readable");
-        tables::parked::torn_after(store, None, PAGE).expect("readable");
+        tables::waiting::waiting_by_phone(store, &phone).expect("readable");
+        tables::waiting::ambiguous_after(store, None, PAGE).expect("readable");
     }),
-    ("parked calls", |store, _| {
-        let page = tables::parked::parked_after(store, None, PAGE).expect("readable");
-        tables::parked::parked_after(store, page.last().copied(), PAGE).expect("readable");
+    ("waiting calls", |store, _| {
+        let page = tables::waiting::waiting_after(store, None, PAGE).expect("readable");
+        tables::waiting::waiting_after(store, page.last().copied(), PAGE).expect("readable");
     }),
-    ("parked calls that have waited", |store, _| {
-        tables::parked::parked_before(store, at(1_000_000_000), PAGE).expect("readable");
+    ("waiting calls that have waited", |store, _| {
+        tables::waiting::waiting_before(store, at(1_000_000_000), PAGE).expect("readable");
     }),
     ("a lead with another number", |store, rows| {
         let mut news = LeadNews::new(

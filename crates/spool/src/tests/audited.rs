@@ -70,10 +70,10 @@ fn a_call_is_known_by_its_uuid_and_by_any_of_its_channels() {
     let internal = finished(2, Outcome::Internal, None);
     take(&mut store, &internal);
     assert_eq!(fate(&store, told(&internal, true)), CallFate::Counted);
-    let parked = finished(3, Outcome::DeadLetter, Some(Reason::NoLead));
-    take(&mut store, &parked);
-    let stands = CallFate::Stands(State::Parked);
-    assert_eq!(fate(&store, told(&parked, false)), stands);
+    let waiting = finished(3, Outcome::DeadLetter, Some(Reason::NoLead));
+    take(&mut store, &waiting);
+    let stands = CallFate::Stands(State::Waiting);
+    assert_eq!(fate(&store, told(&waiting, false)), stands);
     let mut elsewhere = told(&call, false);
     elsewhere.pbx = "pbx2".to_owned();
     assert_eq!(fate(&store, elsewhere), CallFate::Unknown);

@@ -127,7 +127,7 @@ fn a_webhook_confirms_a_call_wherever_nobody_knows_better() {
         (letter(Reason::Unconfirmed), State::Journaled),
         (letter(Reason::Failed), State::Dead),
         (letter(Reason::Rejected), State::Dead),
-        (letter(Reason::NoLead), State::Parked),
+        (letter(Reason::NoLead), State::Waiting),
         (
             vec![died(Reason::Unconfirmed), Step::Discard],
             State::Discarded,

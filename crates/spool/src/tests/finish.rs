@@ -124,7 +124,7 @@ fn internal_and_skipped_calls_are_counted_once_and_remembered() {
 }
 
 #[test]
-fn a_call_without_a_lead_is_parked_and_others_are_dead() {
+fn a_call_without_a_lead_is_waiting_and_others_are_dead() {
     let mut store = store();
     finish(
         &mut store,
@@ -135,12 +135,12 @@ fn a_call_without_a_lead_is_parked_and_others_are_dead() {
         &finished(2, Outcome::DeadLetter, Some(Reason::AmbiguousLead)),
     );
     let books = store.books();
-    assert_eq!((books.parked, books.dead, books.finished), (1, 1, 2));
-    let phones = tables::parked::parked_phones(&store, None, 10).expect("phones");
+    assert_eq!((books.waiting, books.dead, books.finished), (1, 1, 2));
+    let phones = tables::waiting::waiting_phones(&store, None, 10).expect("phones");
     assert_eq!(phones.len(), 1);
     assert_eq!(phones[0].calls, 1);
     assert_eq!(
-        tables::parked::waiting_by_phone(&store, &phones[0].phone).expect("rows"),
+        tables::waiting::waiting_by_phone(&store, &phones[0].phone).expect("rows"),
         [RowId(1)]
     );
 }

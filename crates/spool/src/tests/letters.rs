@@ -157,7 +157,7 @@ fn a_retried_letter_goes_out_as_it_was_mended_under_its_own_uuid() {
         by_itself: false,
         record: record.clone(),
     };
-    let done = step(&mut store, id, retry).expect("parked");
+    let done = step(&mut store, id, retry).expect("waiting");
     assert_eq!(done, [Done::Stepped(State::Ready)]);
     let row = tables::calls::row(&store, id)
         .expect("readable")
@@ -421,10 +421,10 @@ fn a_letter_that_left_is_closed_by_a_notice_of_its_own() {
     bytes.expect("stored");
     let came = [
         "1:1 dead",
-        "2:1 parked",
+        "2:1 waiting",
         "3:1 dead",
         "4:1 dead",
-        "5:1 parked",
+        "5:1 waiting",
         "6:1 dead",
     ];
     assert_eq!(told(&store), came);
@@ -528,7 +528,7 @@ fn without_a_queue_no_notices_pile_up() {
 }
 
 #[test]
-fn parked_calls_are_found_by_their_number_and_end_when_nobody_names_its_lead() {
+fn waiting_calls_are_found_by_their_number_and_end_when_nobody_names_its_lead() {
     let mut store = store();
     for n in [1, 2, 3] {
         let mut call = dead(n, Reason::NoLead);
@@ -537,7 +537,7 @@ fn parked_calls_are_found_by_their_number_and_end_when_nobody_names_its_lead() {
         }
         finish(&mut store, call);
     }
-    let phones = tables::parked::parked_phones(&store, None, 10).expect("phones");
+    let phones = tables::waiting::waiting_phones(&store, None, 10).expect("phones");
     let seen: Vec<_> = phones
         .iter()
         .map(|phone| (phone.phone.as_str(), phone.calls))
@@ -547,20 +547,20 @@ fn parked_calls_are_found_by_their_number_and_end_when_nobody_names_its_lead() {
         phones[0].last,
         finished(3, Outcome::Journal, None).judged.record.started_at
     );
-    let rest = tables::parked::parked_phones(&store, Some(&phones[0].phone), 10).expect("phones");
+    let rest = tables::waiting::waiting_phones(&store, Some(&phones[0].phone), 10).expect("phones");
     assert_eq!(rest, phones[1..]);
-    let rows = tables::parked::waiting_by_phone(&store, &phones[0].phone).expect("rows");
+    let rows = tables::waiting::waiting_by_phone(&store, &phones[0].phone).expect("rows");
     assert_eq!(rows, [RowId(1), RowId(3)]);
-    let old = tables::parked::parked_before(&store, at(8), 10).expect("rows");
+    let old = tables::waiting::waiting_before(&store, at(8), 10).expect("rows");
     assert_eq!(old, [RowId(1)]);
-    step(&mut store, RowId(1), Step::Expire).expect("parked");
+    step(&mut store, RowId(1), Step::Expire).expect("waiting");
     assert_eq!(
-        tables::parked::waiting_by_phone(&store, &phones[0].phone).expect("rows"),
+        tables::waiting::waiting_by_phone(&store, &phones[0].phone).expect("rows"),
         [RowId(3)]
     );
     let letter = tables::letters::letter(&store, RowId(1))
         .expect("readable")
         .expect("still a letter");
-    assert!(!letter.parked);
+    assert!(!letter.waiting);
     assert_eq!(letter.reason, Reason::NoLead);
 }

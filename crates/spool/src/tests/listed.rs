@@ -90,22 +90,22 @@ fn a_list_knows_state_trunk_and_reason() {
     finish(&mut store, other);
     let found = all(&store, &CallFilter::default());
     let states: Vec<_> = found.iter().map(|call| (call.state, call.reason)).collect();
-    let parked = (Some(State::Parked), Some(Reason::NoLead));
+    let waiting = (Some(State::Waiting), Some(Reason::NoLead));
     assert_eq!(
         states,
         [
             (Some(State::Ready), None),
-            parked,
+            waiting,
             (Some(State::Ready), None)
         ]
     );
     let gsm = all(&store, &of(|filter| filter.trunk = Some("gsm".into())));
     assert_eq!(starts(&gsm), [3]);
-    let parked = all(&store, &of(|filter| filter.state = Some(State::Parked)));
-    assert_eq!(starts(&parked), [2]);
+    let waiting = all(&store, &of(|filter| filter.state = Some(State::Waiting)));
+    assert_eq!(starts(&waiting), [2]);
     let by_both: Vec<bool> = found
         .iter()
-        .map(|call| of(|filter| filter.state = Some(State::Parked)).takes(call))
+        .map(|call| of(|filter| filter.state = Some(State::Waiting)).takes(call))
         .collect();
     assert_eq!(
         by_both,
@@ -187,7 +187,7 @@ fn figures_of_a_time_count_its_calls_by_what_became_of_them() {
     step(&mut store, 2, Step::Send);
     let figures = tables::figures::outcomes(&store, T0 + 1, T0 + 7).expect("readable");
     let figures: Vec<_> = figures.into_iter().collect();
-    let counted = [(State::Ready, 4), (State::Sending, 1), (State::Parked, 1)];
+    let counted = [(State::Ready, 4), (State::Sending, 1), (State::Waiting, 1)];
     assert_eq!(figures, counted);
     let delays =
         |from| tables::figures::confirmation_delays(&store, from, T0 + 9).expect("readable");

@@ -55,7 +55,7 @@ impl Model {
             submitted: of(State::Submitted),
             journaled: of(State::Journaled),
             dead: of(State::Dead),
-            parked: of(State::Parked),
+            waiting: of(State::Waiting),
             discarded: of(State::Discarded),
             internal: self.internal,
             skipped: self.skipped,
@@ -74,7 +74,7 @@ impl Model {
                 }
                 let state = match outcome {
                     Outcome::Journal => State::Ready,
-                    Outcome::DeadLetter if reason == Some(Reason::NoLead) => State::Parked,
+                    Outcome::DeadLetter if reason == Some(Reason::NoLead) => State::Waiting,
                     Outcome::DeadLetter => State::Dead,
                     Outcome::Internal => {
                         self.internal += 1;
@@ -178,7 +178,7 @@ fn check(store: &Store, model: &Model) {
             .expect("readable")
             .expect("a row");
         assert_eq!(row.state, *state);
-        let letter = matches!(state, State::Dead | State::Parked);
+        let letter = matches!(state, State::Dead | State::Waiting);
         assert_eq!(
             row.reason.is_some(),
             letter || *state == State::Discarded,
@@ -187,7 +187,7 @@ fn check(store: &Store, model: &Model) {
     }
     let letters = tables::letters::letters(store, &LetterFilter::default()).expect("letters");
     let books = store.books();
-    assert_eq!(letters.len() as u64, books.dead + books.parked);
+    assert_eq!(letters.len() as u64, books.dead + books.waiting);
     let head = tables::work_queue::head(store, &ask(at(10_000))).expect("a head");
     assert_eq!(
         head.live.is_some() || head.backlog.is_some(),

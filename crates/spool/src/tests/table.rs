@@ -77,7 +77,7 @@ pub fn steps() -> [Step; 20] {
 
 #[test]
 fn every_step_in_every_state_is_as_the_table_says() {
-    use State::{Dead, Discarded, Journaled, Parked, Ready, Sending, Submitted};
+    use State::{Dead, Discarded, Journaled, Ready, Sending, Submitted, Waiting};
     let no = None;
     // Send, Accepted, Returned, Confirmed, Hooked, NotYet, Absent, Orphaned, Resubmit,
     // Died, Died of what may pass, Release, Retry, Recheck, Rejudged (a person mends it), Rejudged
@@ -85,18 +85,18 @@ fn every_step_in_every_state_is_as_the_table_says() {
     #[rustfmt::skip]
     let table = [
         (Ready, [Some(Sending), no, no, no, Some(Journaled), no, no, no, no, Some(Dead),
-            Some(Parked), no, no, no, no, no, Some(Ready), no, no, no]),
+            Some(Waiting), no, no, no, no, no, Some(Ready), no, no, no]),
         (Sending, [no, Some(Submitted), Some(Ready), no, Some(Journaled), no, no, Some(Submitted),
-            no, Some(Dead), Some(Parked), no, no, no, no, no, no, no, no, no]),
+            no, Some(Dead), Some(Waiting), no, no, no, no, no, no, no, no, no]),
         (Submitted, [no, no, no, Some(Journaled), Some(Journaled), Some(Submitted), Some(Submitted),
-            Some(Submitted), Some(Ready), Some(Dead), Some(Parked), no, no, no, no, no, Some(Ready),
-            no, no, no]),
+            Some(Submitted), Some(Ready), Some(Dead), Some(Waiting), no, no, no, no, no,
+            Some(Ready), no, no, no]),
         (Journaled, [no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no,
             Some(Ready)]),
         (Dead, [no, no, no, no, Some(Journaled), no, no, no, no, no, no, no, Some(Ready),
-            Some(Submitted), Some(Dead), Some(Parked), Some(Ready), no, Some(Discarded), no]),
-        (Parked, [no, no, no, no, no, no, no, no, no, no, no, Some(Ready), Some(Ready), no,
-            Some(Dead), Some(Parked), no, Some(Dead), Some(Discarded), no]),
+            Some(Submitted), Some(Dead), Some(Waiting), Some(Ready), no, Some(Discarded), no]),
+        (Waiting, [no, no, no, no, no, no, no, no, no, no, no, Some(Ready), Some(Ready), no,
+            Some(Dead), Some(Waiting), no, Some(Dead), Some(Discarded), no]),
         (Discarded, [no; 20]),
     ];
     assert_eq!(table.map(|(state, _)| state), State::ALL);

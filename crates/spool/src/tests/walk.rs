@@ -47,7 +47,7 @@ impl Model {
             State::Submitted => &mut books.submitted,
             State::Journaled => &mut books.journaled,
             State::Dead => &mut books.dead,
-            State::Parked => &mut books.parked,
+            State::Waiting => &mut books.waiting,
             State::Discarded => &mut books.discarded,
         }
     }
@@ -55,7 +55,7 @@ impl Model {
     fn born(&mut self, id: RowId, n: u32, reason: Option<Reason>, live: bool) {
         let state = match reason {
             None => State::Ready,
-            Some(reason) if reason.is_parked() => State::Parked,
+            Some(reason) if reason.is_waiting() => State::Waiting,
             Some(_) => State::Dead,
         };
         let row = Stored {
@@ -223,7 +223,7 @@ fn unresolved(row: &mut Stored, next: EventTime, if_absent: IfAbsent, why: &str)
 }
 
 fn rejudged(row: &mut Stored, reason: Reason, message: &str) {
-    let stays = reason.is_parked() == (row.state == State::Parked);
+    let stays = reason.is_waiting() == (row.state == State::Waiting);
     waits_for(row, reason, message, !stays);
 }
 

@@ -25,7 +25,7 @@ fn outcomes(counted: &BTreeMap<State, u64>) -> Outcomes {
         match state {
             State::Journaled => all.journaled += count,
             State::Ready | State::Sending | State::Submitted => all.waiting += count,
-            State::Dead | State::Parked => all.letters += count,
+            State::Dead | State::Waiting => all.letters += count,
             State::Discarded => all.discarded += count,
         }
     }

@@ -1,25 +1,25 @@
-//! Parked calls, by the number whose lead they wait for.
+//! Waiting calls, by the number whose lead they wait for.
 
-use crate::{Db, Error, Json, ParkedPhone, RowId, count};
+use crate::{Db, Error, Json, RowId, WaitingPhone, count};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{CallRecord, Phone};
 
-/// Question for the parked calls of a number and its letters `ambiguous_lead`, oldest first.
+/// Question for the waiting calls of a number and its letters `ambiguous_lead`, oldest first.
 pub(super) const WAITING_BY_PHONE: &str =
-    "SELECT id FROM calls WHERE state = 'parked' AND phone = ?1
+    "SELECT id FROM calls WHERE state = 'waiting' AND phone = ?1
      UNION ALL SELECT id FROM calls
      WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone = ?1 ORDER BY id";
 
 /// Numbers that called and have no lead, by number, after `after`.
-pub fn parked_phones(
+pub fn waiting_phones(
     db: &Db,
     after: Option<&Phone>,
     limit: usize,
-) -> Result<Vec<ParkedPhone>, Error> {
+) -> Result<Vec<WaitingPhone>, Error> {
     let after = after.map_or("", Phone::as_str);
     let text = "SELECT p.phone, p.calls, f.started, c.record, c.id
          FROM (SELECT phone, count(*) AS calls, min(id) AS first, max(id) AS last FROM calls
-               WHERE state = 'parked' AND phone > ?1 AND reason = 'no_lead'
+               WHERE state = 'waiting' AND phone > ?1 AND reason = 'no_lead'
                GROUP BY phone ORDER BY phone LIMIT ?2) AS p
          JOIN calls AS c ON c.id = p.last JOIN calls AS f ON f.id = p.first";
     let mut rows: Vec<(String, u64, EpochSeconds, Json<CallRecord>)> =
@@ -28,7 +28,7 @@ pub fn parked_phones(
     let phones = rows.into_iter().map(|(phone, calls, first, Json(last))| {
         let phone = Phone::from_e164(&phone)
             .ok_or_else(|| db.damaged(format!("{phone} is not a number")))?;
-        Ok(ParkedPhone {
+        Ok(WaitingPhone {
             phone,
             calls,
             first,
@@ -40,13 +40,13 @@ pub fn parked_phones(
     phones.collect()
 }
 
-/// The parked calls of a number and its letters `ambiguous_lead`, oldest first.
+/// The waiting calls of a number and its letters `ambiguous_lead`, oldest first.
 pub fn waiting_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
     db.query_all(WAITING_BY_PHONE, [phone.as_str()])
 }
 
 /// Letters `ambiguous_lead` whose number is known, by number, a page at a time, after `last`.
-pub fn torn_after(
+pub fn ambiguous_after(
     db: &Db,
     last: Option<&(Phone, RowId)>,
     limit: usize,
@@ -59,20 +59,21 @@ pub fn torn_after(
     db.query_known(text, (phone, id, count(limit)), known)
 }
 
-/// All parked calls by the time they have waited, a page at a time, after `last`.
-pub fn parked_after(
+/// All waiting calls by the time they have waited, a page at a time, after `last`.
+pub fn waiting_after(
     db: &Db,
     last: Option<(EventTime, RowId)>,
     limit: usize,
 ) -> Result<Vec<(EventTime, RowId)>, Error> {
     let (since, id) = last.map_or((i64::MIN, 0), |(since, id)| (since.micros(), id.0));
-    let text = "SELECT since, id FROM calls WHERE state = 'parked' AND (since, id) > (?1, ?2)
+    let text = "SELECT since, id FROM calls WHERE state = 'waiting' AND (since, id) > (?1, ?2)
          ORDER BY since, id LIMIT ?3";
     db.query_all(text, (since, id, count(limit)))
 }
 
-/// Calls that have been parked since before `before`, oldest first.
-pub fn parked_before(db: &Db, before: EventTime, limit: usize) -> Result<Vec<RowId>, Error> {
-    let text = "SELECT id FROM calls WHERE state = 'parked' AND since < ?1 ORDER BY since LIMIT ?2";
+/// Calls that have been waiting since before `before`, oldest first.
+pub fn waiting_before(db: &Db, before: EventTime, limit: usize) -> Result<Vec<RowId>, Error> {
+    let text =
+        "SELECT id FROM calls WHERE state = 'waiting' AND since < ?1 ORDER BY since LIMIT ?2";
     db.query_all(text, (before.micros(), count(limit)))
 }
