@@ -17,14 +17,16 @@ pub(crate) mod service;
 pub(crate) mod trunks;
 
 use crate::config::flags::Flags;
-use crate::config::{Checking, Config, Faults, InitFlags, STATES, TokenFrom, secret_kind};
+use crate::config::{
+    Checking, Config, Faults, INSTANCE, InitFlags, STATES, TokenFrom, secret_kind,
+};
 use crate::terminal::{Keyboard, StdinLines};
 use crate::{Failure, Result, print};
 use callbridge_call::{EventTime, shell::quoted};
 use callbridge_mapping::LeadRule;
 use callbridge_model::{Code, ETC, Environment, Secret, SecretPlace, clock, safe_lines};
 use callbridge_setup::question::{SetupQuestion, is_event_socket};
-use callbridge_setup::{flags_file::WrittenFlag, zone};
+use callbridge_setup::{flags_file::WrittenFlag, pbx_id, zone};
 use files::Planned;
 use jiff::tz::TimeZone;
 use rustix::termios::LocalModes;
@@ -33,6 +35,8 @@ use std::{path::Path, path::PathBuf, process::Stdio};
 
 const UNSHOWN: &str = "\nThe PBX has not shown that it has these lines (manager.conf, then \
                        `manager reload`):";
+const PBX_ID: &str = "Name of this PBX. It is part of each call's id: no other PBX of the company \
+                      has it, and it must never change";
 const LOOKUP: &str =
     "Tell the PBX who calls while it rings: the lead's name, whose desk rings first?";
 const LOOKUP_AT: &str = "127.0.0.1:4573";
@@ -213,6 +217,7 @@ pub(crate) fn left() -> Failure {
 async fn prepare(answers: &mut Answers, file: &Path) -> Result<Planned> {
     let shown = pbx::find(answers).await?;
     trunks::find(answers, &shown).await?;
+    pbx_id(answers).await?;
     service::find(answers).await?;
     rules(answers).await?;
     directory(answers).await?;
@@ -321,13 +326,41 @@ async fn lookup(answers: &mut Answers) -> Result<()> {
     Ok(())
 }
 
-/// The PBX's name, zone and state, where no flag gives them.
+/// Proposes `--pbx-id` if no flag names the PBX. A person can enter another id.
+async fn pbx_id(answers: &mut Answers) -> Result<()> {
+    let sources = &answers.init.flags.sources;
+    let is_named = sources.source.iter().any(|url| url.contains("pbx="));
+    if sources.pbx_id.is_some() || is_named {
+        return Ok(());
+    }
+    let proposed = if answers.init.name == INSTANCE {
+        let host = rustix::system::uname();
+        pbx_id::from_host_name(&host.nodename().to_string_lossy(), INSTANCE)
+    } else {
+        answers.init.name.clone()
+    };
+    if !answers.init.asks || answers.init.yes {
+        say(&format!("PBX id: {proposed} (--pbx-id sets another)"))?;
+        answers.init.flags.sources.pbx_id = Some(proposed);
+        return Ok(());
+    }
+    let question = format!("{PBX_ID} [{proposed}]: ");
+    loop {
+        let typed = answers.line(&question).await?;
+        let id = if typed.is_empty() {
+            proposed.clone()
+        } else {
+            typed
+        };
+        if answers.take(|flags| flags.sources.pbx_id = Some(id))? {
+            return Ok(());
+        }
+    }
+}
+
+/// The PBX's zone and the state, where no flag gives them.
 fn place(answers: &mut Answers, shown: &pbx::ShownPbx) {
     let (name, flags) = (&answers.init.name, &mut answers.init.flags);
-    let named = flags.sources.source.iter().any(|url| url.contains("pbx="));
-    if flags.sources.pbx_id.is_none() && !named {
-        flags.sources.pbx_id = Some(name.clone());
-    }
     if flags.sources.pbx_timezone.is_none() {
         let here = TimeZone::system();
         let country = flags.trunks.country.as_deref();

@@ -90,12 +90,16 @@ It writes DIR/NAME.flags, and the secrets as credentials of the service callbrid
 Exit: 0 written, 64 answers missing or wrong, 69 PBX or CRM not there, 73 not to be written,
 77 refused by PBX or CRM, 78 trunks not clear or the CRM's address wrong, 130 left (Ctrl-C).";
 
+/// The service's instance where `--name` gives none.
+pub(crate) const INSTANCE: &str = "pbx1";
+
 /// The flags of `init`: checked as far as they are given.
 #[derive(Args, Clone, Debug)]
 pub struct InitFlags {
-    /// The name of the service's instance and, without --pbx-id, of the PBX [default: pbx1]
+    /// The service's instance; also the proposed --pbx-id, in place of the host name
+    /// [default: pbx1]
     #[arg(long, value_name = "NAME")]
-    #[arg(default_value = "pbx1", hide_default_value = true)]
+    #[arg(default_value = INSTANCE, hide_default_value = true)]
     pub name: String,
     /// The folder of the flags [default: /etc/callbridge]
     #[arg(long, value_name = "DIR")]

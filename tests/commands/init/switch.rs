@@ -167,6 +167,8 @@ async fn freeswitch_lead_variable_is_proposed_as_deploy_exports_it() {
     let mut terminal = Terminal::start(&stage.place, &flags);
     terminal.shows("Trunks, separated by spaces").await;
     terminal.types("\n").await;
+    terminal.shows("must never change [office]: ").await;
+    terminal.types("\n").await;
     terminal.shows("[var:lead_id]: ").await;
     terminal.types("\n").await;
     terminal.shows("empty for none: ").await;

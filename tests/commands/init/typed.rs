@@ -45,6 +45,11 @@ async fn ten_answers_write_a_service_and_no_secret_is_shown() {
         .shows("Trunks, separated by spaces [x7=PJSIP/x7]: ")
         .await;
     terminal.types("\n").await;
+    terminal.shows("must never change [office]: ").await;
+    terminal.types("head office\n").await;
+    let again = terminal.shows("must never change [office]: ").await;
+    assert!(again.contains("a name has letters, digits"), "{again}");
+    terminal.types("head-office\n").await;
     terminal.shows("CRM's API").await;
     terminal.types(&format!("{}\n", stage.crm.url())).await;
     terminal.shows("connect by consent later): ").await;
@@ -111,6 +116,7 @@ async fn ten_answers_write_a_service_and_no_secret_is_shown() {
     assert!(mail.contains("this is a trial"), "{mail}");
     assert!(rest.contains("callbridge run @"), "{rest}");
     let flags = stage.read("office.flags");
+    assert!(flags.contains("--pbx-id=head-office\n"), "{flags}");
     assert!(
         flags.contains("--trunk=x7=PJSIP/x7\n--country=UZ\n--lead=var:LEAD_ID\n"),
         "{flags}"
@@ -143,6 +149,8 @@ async fn ctrl_c_at_any_question_writes_nothing_and_is_130() {
     let mut terminal = stage.starts();
     stage.of_pbx(&mut terminal, "secret of the manager").await;
     terminal.shows("Trunks, separated").await;
+    terminal.types("\n").await;
+    terminal.shows("must never change [office]: ").await;
     terminal.types("\n").await;
     terminal.shows("CRM's API").await;
     terminal.types(CTRL_C).await;
@@ -202,6 +210,7 @@ async fn a_dialplan_may_ask_who_calls_where_leads_are_found_by_number_and_only_b
         ];
         flags.extend(given.map(str::to_owned));
         flags.push("--trunk=x7=PJSIP/x7".to_owned());
+        flags.push("--pbx-id=office".to_owned());
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let mut terminal = Terminal::start(&stage.place, &flags);
         terminal.shows("Its secret (not shown): ").await;
@@ -227,6 +236,7 @@ async fn directory_rule_asks_for_lead_directory() {
     let mut flags = stage.flags();
     flags.retain(|flag| !flag.starts_with("--lead="));
     flags.push("--trunk=x7=PJSIP/x7".to_owned());
+    flags.push("--pbx-id=office".to_owned());
     flags.push("--employees=101:501".to_owned());
     let mut terminal = Terminal::start(&stage.place, &flags);
     terminal.shows("Its secret (not shown): ").await;
