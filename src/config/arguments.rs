@@ -5,7 +5,6 @@
 use super::faults::Faults;
 use super::options::{Options, Verb};
 use crate::{Failure, Result};
-use callbridge_intake::machine;
 use callbridge_model::{Code, Environment, SecretKind};
 use clap::builder::FalseyValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -220,7 +219,7 @@ pub(crate) fn unread(environment: &Environment) -> Vec<(String, Option<String>)>
 
 /// Every variable that some command reads.
 fn known() -> BTreeSet<String> {
-    let others = [machine::VARIABLE, "CALLBRIDGE_PLANT_FAULTS"];
+    let others = ["CALLBRIDGE_PLANT_FAULTS"];
     let secrets = SecretKind::ALL.iter().map(|it| it.variable());
     let mut known: BTreeSet<String> = secrets.chain(others.map(str::to_owned)).collect();
     let mut commands = vec![command()];
@@ -437,7 +436,6 @@ mod tests {
             ("CALLBRIDGE_XYZZY", "x"),
             ("CALLBRIDGE_CRM_URL", "https://crm.example"),
             ("CALLBRIDGE_TOKEN", "x"),
-            ("CALLBRIDGE_MACHINE_ID_FILE", "x"),
             ("CALLBRIDGE_SERVICE_HOST", "10.0.0.1"),
             ("CALLBRIDGE_PORT_9469_TCP_ADDR", "10.0.0.1"),
             ("CALLBRIDGE_PORT", "tcp://10.0.0.1:9469"),

@@ -44,8 +44,8 @@ pub struct SourceFlags {
     /// itself writes of its calls. Fills the gaps of the sources; takes pbx=. May be repeated
     #[arg(long, value_name = "URL")]
     pub catch_up: Vec<String>,
-    /// The PBX's name, part of every call's uuid: never change it. Without it one is made of this
-    /// machine's id, the first source's host and port, and the trunks' endpoints
+    /// The PBX's name, as office. It is part of each call's id, so it must never change.
+    /// Required, unless each source has pbx= or format=call
     #[arg(long, value_name = "NAME")]
     pub pbx_id: Option<String>,
     /// Zone of local times in CEL and CDR files, and of times as people read them, as

@@ -2,7 +2,6 @@
 //! page says beside them: exit codes, files, variables, examples.
 
 use super::arguments::command;
-use callbridge_intake::machine;
 use callbridge_model::{Code, SecretKind};
 use callbridge_oauth as oauth;
 use callbridge_spool as spool;
@@ -193,7 +192,7 @@ fn variables() -> String {
              process's variables can be read by root and its own user.\n"
         )
     });
-    FLAG_VARIABLE.to_owned() + &secrets.collect::<String>() + machine::VARIABLE + OTHER_VARIABLES
+    FLAG_VARIABLE.to_owned() + &secrets.collect::<String>() + OTHER_VARIABLES
 }
 
 const FLAG_VARIABLE: &str = "\
@@ -202,8 +201,7 @@ CALLBRIDGE_FLAG
 --crm-url. A flag that may be repeated takes one value a line.
 ";
 
-const OTHER_VARIABLES: &str = "
-  A file with this machine's id, in place of /etc/machine-id (containers).
+const OTHER_VARIABLES: &str = "\
 STATE_DIRECTORY
   The state folder unless --state is given; set by systemd.
 CREDENTIALS_DIRECTORY

@@ -6,7 +6,7 @@ use crate::{Failure, OrFail as _, build_time};
 use callbridge_admin::{LockWait, socket};
 use callbridge_crm::FieldNames;
 use callbridge_intake::gap_log::{self, GapLog};
-use callbridge_intake::identity::{self, Origin};
+use callbridge_intake::identity;
 use callbridge_intake::unmatched::{self, UnmatchedLog};
 use callbridge_intake::{Intake, Memory as Remembered, Settings, SourceSettings, label_all};
 use callbridge_leads::{directory::backfill::ReadLeads, lead_field};
@@ -89,9 +89,9 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
         spool.write(vec![bind]).await?;
     }
     remember_zone(config, &spool).await?;
-    let default_pbx = default_pbx(config, &spool).await?;
+    remember_pbx_id(config, &spool).await?;
     let settings = config.sources.iter().map(|flag| {
-        let pbx = flag.url.pbx.clone().unwrap_or_else(|| default_pbx.clone());
+        let pbx = flag.pbx.clone().unwrap_or_default();
         SourceSettings::new(&flag.url, pbx, flag.catch_up)
     });
     let mut settings: Vec<SourceSettings> = settings.collect();
@@ -173,17 +173,17 @@ async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), spool::Err
     }
 }
 
-/// The id of the PBX that no `pbx=` names: stored at first use. Empty where each is named.
-async fn default_pbx(config: &Config, spool: &Handle) -> Result<String, Failure> {
-    let stored = spool.meta(identity::META_KEY).await?;
-    let (given, derived) = (config.pbx_id.as_deref(), config.derived_pbx.as_ref());
-    let Some((id, origin)) = identity::settle(stored, given, derived)? else {
-        return Ok(String::new());
+/// Stores `--pbx-id` in a new state, and refuses another one than a used state has.
+async fn remember_pbx_id(config: &Config, spool: &Handle) -> Result<(), Failure> {
+    let Some(given) = &config.pbx_id else {
+        return Ok(());
     };
-    if origin != Origin::Stored {
-        spool.keep_meta(identity::META_KEY, id.clone()).await?;
+    let stored = spool.meta(identity::META_KEY).await?;
+    identity::refuse_change(stored.as_deref(), given)?;
+    if stored.is_none() {
+        spool.keep_meta(identity::META_KEY, given.clone()).await?;
     }
-    Ok(id)
+    Ok(())
 }
 
 /// From when on the calls of each PBX count whose file says `from=DATE`. The date stands in the

@@ -355,44 +355,35 @@ fn two_managers_without_names_are_refused_and_with_names_are_two_pbxs_or_one() {
 }
 
 #[test]
-fn without_a_machine_id_of_its_own_the_pbx_needs_a_name_and_with_one_none() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("machine-id");
-    let path = file.to_str().expect("UTF-8");
-    let variables = [HOME, ("CALLBRIDGE_MACHINE_ID_FILE", path)];
-    let unnamed = &GOOD[..GOOD.len() - 1];
+fn missing_pbx_id_is_refused_with_what_to_do() {
     assert_eq!(GOOD.last(), Some(&"--pbx-id=test"));
-    let asked = |command: &str| {
-        let mut arguments = unnamed.to_vec();
-        arguments[0] = command;
-        arguments.retain(|it| command == "run" || *it != "--until-idle");
-        callbridge(&arguments, &variables)
-    };
-    for text in [
-        None,
-        Some(""),
-        Some("uninitialized\n"),
-        Some("00000000000000000000000000000000\n"),
-        Some("not an id\n"),
-    ] {
-        if let Some(text) = text {
-            fs::write(&file, text).expect("written");
-        }
-        let words = refused(unnamed, &variables, 64);
-        assert!(
-            words.contains("1 fault") && words.contains("--pbx-id NAME"),
-            "{words}"
-        );
-        assert!(words.contains(path), "{words}");
-        let named = refused(&GOOD, &variables, 73);
-        assert!(!named.contains("--pbx-id"), "{named}");
-    }
-    fs::write(&file, "0f1e2d3c4b5a69788796a5b4c3d2e1f1\n").expect("written");
-    let words = refused(unnamed, &variables, 73);
-    assert!(!words.contains("0f1e2d3c"), "{words}");
-    let checked = asked("check");
-    assert_eq!(checked.status.code(), Some(73), "{checked:?}");
-    // What judges a recording needs no name.
+    let unnamed = &GOOD[..GOOD.len() - 1];
+    let words = refused(unnamed, &[HOME], 64);
+    assert!(words.contains("1 fault"), "{words}");
+    let url = "file:///nowhere/ami.raw?format=ami&from=start";
+    let expected = format!(
+        "--pbx-id is missing, and --source {url} has no pbx=. Name this PBX once, for example \
+         with --pbx-id office. The name is part of each call's id, so it must never change."
+    );
+    assert!(words.contains(&expected), "{words}");
+    let mut check = unnamed.to_vec();
+    check[0] = "check";
+    check.retain(|flag| *flag != "--until-idle");
+    let words = refused(&check, &[HOME], 64);
+    assert!(words.contains(&expected), "{words}");
+    let variable = ("CALLBRIDGE_PBX_ID", "office");
+    assert!(!refused(unnamed, &[HOME, variable], 73).contains("--pbx-id"));
+}
+
+#[test]
+fn pbx_id_is_not_needed_if_each_source_names_its_pbx() {
+    let mut arguments = GOOD[..GOOD.len() - 1].to_vec();
+    arguments[1] = "--source=file:///nowhere/ami.raw?format=ami&from=start&pbx=office";
+    assert!(!refused(&arguments, &[HOME], 73).contains("--pbx-id"));
+    arguments[1] = "--source=amqp://guest@127.0.0.1/v?queue=q&format=call";
+    let secret = ("CALLBRIDGE_AMQP_SECRET", "hidden");
+    assert!(!refused(&arguments, &[HOME, secret], 73).contains("--pbx-id"));
+    // A recording is judged without an id.
     let arguments = [
         "explain",
         "--format=ami",

@@ -1,18 +1,13 @@
-//! Is one PBX known by one name from one machine, and are two never known by the same?
+//! Does the id of a PBX keep its calls apart, and does a state keep the id it has? Two daemons on
+//! one source are named.
 
 use crate::crm::{self, RATE_FLAG};
 use crate::pbx::{self, FakePbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, Recording, TRUNKS};
-use callbridge_intake::machine::VARIABLE;
 use callbridge_model::status::other_reader::Effect;
 use callbridge_sandbox::Server;
 use std::collections::BTreeSet;
-
-/// A machine of the tests, with an id of its own.
-fn machine(place: &Place) -> String {
-    place.write("machine-id", "0f1e2d3c4b5a69788796a5b4c3d2e1f1\n")
-}
 
 /// A PBX's source.
 fn source(place: &Place, pbx: &FakePbx) -> String {
@@ -20,13 +15,13 @@ fn source(place: &Place, pbx: &FakePbx) -> String {
     format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr())
 }
 
-/// Starts `run` with a state of this name, and no name for the PBX.
-fn start(place: &Place, crm: &Server, state: &str, flags: &[&str]) -> Program {
+/// Starts `run` with a state of this name.
+fn start(place: &Place, crm: &Server, state: &str, pbx_id: &str, flags: &[&str]) -> Program {
     let mut arguments = place.arguments(&crm.url(), flags);
     arguments.retain(|flag| !flag.starts_with("--pbx-id") && !flag.starts_with("--state"));
+    arguments.push(format!("--pbx-id={pbx_id}"));
     arguments.push(format!("--state={}", place.path(state)));
-    let machine = machine(place);
-    place.start_at(state, &arguments, &[(VARIABLE, &machine)])
+    place.start_at(state, &arguments, &[])
 }
 
 fn uuids(crm: &Server) -> BTreeSet<String> {
@@ -45,13 +40,14 @@ async fn tell(pbx: &FakePbx, call: &Recording) {
 }
 
 #[tokio::test]
-async fn the_same_flags_in_two_states_give_a_call_one_uuid() {
+async fn one_pbx_id_in_two_states_gives_a_call_one_uuid() {
     let (place, pbx) = (Place::new(), FakePbx::ami().await);
     let source = source(&place, &pbx);
     let (call, mut seen) = (call(), Vec::new());
     for (n, state) in [(1, "by-hand"), (2, "service")] {
         let crm = crm::start().await;
-        let mut program = start(&place, &crm, state, &[&source, TRUNKS[0], RATE_FLAG]);
+        let flags = [&*source, TRUNKS[0], RATE_FLAG];
+        let mut program = start(&place, &crm, state, "office", &flags);
         pbx.logged_in(n).await;
         tell(&pbx, &call).await;
         program.settled(1).await;
@@ -63,13 +59,13 @@ async fn the_same_flags_in_two_states_give_a_call_one_uuid() {
 }
 
 #[tokio::test]
-async fn two_branches_behind_tunnels_of_one_machine_never_share_a_uuid() {
+async fn two_pbx_ids_never_share_a_uuid() {
     let (place, crm) = (Place::new(), crm::start().await);
     let call = call();
-    for state in ["east", "west"] {
+    for pbx_id in ["east", "west"] {
         let pbx = FakePbx::ami().await;
         let flags = [&*source(&place, &pbx), TRUNKS[0], RATE_FLAG];
-        let mut program = start(&place, &crm, state, &flags);
+        let mut program = start(&place, &crm, pbx_id, pbx_id, &flags);
         pbx.logged_in(1).await;
         tell(&pbx, &call).await;
         program.settled(1).await;
@@ -79,41 +75,52 @@ async fn two_branches_behind_tunnels_of_one_machine_never_share_a_uuid() {
 }
 
 #[tokio::test]
-async fn a_state_keeps_the_id_it_has_under_other_trunks_and_without_a_machines_id() {
+async fn catch_up_file_belongs_to_the_pbx_of_its_source() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
-    let source = source(&place, &pbx);
-    let program = start(&place, &crm, "state", &[&source, TRUNKS[0], RATE_FLAG]);
-    pbx.logged_in(1).await;
-    let first = named(program).await;
-    assert!(first.starts_with("pbx-"), "{first}");
-
-    let both = [&*source, TRUNKS[0], TRUNKS[1], RATE_FLAG];
-    let program = start(&place, &crm, "state", &both);
-    pbx.logged_in(2).await;
-    assert_eq!(named(program).await, first);
-
-    let mut arguments = place.arguments(&crm.url(), &both);
+    place.write("cel.csv", "");
+    let source = format!("{}&pbx=office", source(&place, &pbx));
+    let file = format!("--catch-up=file://{}?format=cel-csv", place.path("cel.csv"));
+    let mut arguments = place.arguments(&crm.url(), &[&*source, &file, TRUNKS[0], RATE_FLAG]);
     arguments.retain(|flag| !flag.starts_with("--pbx-id"));
-    let program = place.start(&arguments, &[(VARIABLE, "/nowhere/machine-id")]);
-    pbx.logged_in(3).await;
-    assert_eq!(named(program).await, first);
+    let mut program = place.start(&arguments, &[]);
+    pbx.logged_in(1).await;
+    let status = program.until("its status", |_| true).await;
+    let named: Vec<&str> = status.sources.iter().map(|it| it.pbx.as_str()).collect();
+    assert_eq!(named, ["office", "office"]);
+    program.terminate().await;
 }
 
-/// The id of its PBX, and its end.
-async fn named(mut program: Program) -> String {
+#[tokio::test]
+async fn changed_pbx_id_is_refused_by_the_state() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
+    let source = source(&place, &pbx);
+    let flags = [&*source, TRUNKS[0], RATE_FLAG];
+    let mut program = start(&place, &crm, "state", "office", &flags);
+    pbx.logged_in(1).await;
     let status = program.until("its status", |_| true).await;
+    assert_eq!(status.sources[0].pbx, "office");
     program.terminate().await;
-    status.sources[0].pbx.clone()
+
+    let refused = start(&place, &crm, "state", "hq", &flags);
+    assert_eq!(refused.ended().await.code(), Some(78));
+    let log = place.logs();
+    assert!(log.contains("Use --pbx-id office"), "{log}");
 }
 
 #[tokio::test]
 async fn a_second_daemon_on_the_source_is_named_by_both_until_it_ends() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let source = source(&place, &pbx);
-    let mut first = start(&place, &crm, "first", &[&source, TRUNKS[0], RATE_FLAG]);
+    let mut first = start(
+        &place,
+        &crm,
+        "first",
+        "pbx1",
+        &[&source, TRUNKS[0], RATE_FLAG],
+    );
     pbx.logged_in(1).await;
     let named = [&*source, TRUNKS[0], RATE_FLAG];
-    let mut second = start(&place, &crm, "second", &named);
+    let mut second = start(&place, &crm, "second", "pbx1", &named);
 
     let process = |program: &Program| Some(i32::try_from(program.id()).expect("an id"));
     let pid = process(&second);
@@ -141,7 +148,7 @@ async fn a_second_daemon_on_the_source_is_named_by_both_until_it_ends() {
         .until("the first's end", |it| it.sources[0].others.is_empty())
         .await;
     let splits = [&*source, TRUNKS[1], RATE_FLAG];
-    let mut third = start(&place, &crm, "third", &splits);
+    let mut third = start(&place, &crm, "third", "pbx1", &splits);
     let status = third.until("the second daemon", |it| !it.sources[0].others.is_empty());
     assert_eq!(status.await.sources[0].others[0].pid, process(&second));
     third.terminate().await;

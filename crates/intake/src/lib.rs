@@ -32,7 +32,6 @@ mod gaps;
 pub mod identity;
 #[cfg(test)]
 mod late_tests;
-pub mod machine;
 mod pbx;
 mod proof;
 pub mod read_again;

@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::privilege::Held;
 use callbridge_admin::{LockWait, state_access::status};
 use callbridge_call::EventTime;
-use callbridge_intake::identity::{self, PbxIdConflict};
+use callbridge_intake::identity;
 use callbridge_model::{Code, ExitCode as _, Status};
 use callbridge_sender::left_slots::{self, LeftSlots};
 use callbridge_spool::{self as spool, Error, Fit, Guard, Handle, tables};
@@ -151,28 +151,19 @@ async fn binding(config: &Config, spool: &Handle) -> Vec<CheckFinding> {
         let todo = "give the old --crm-url, another --state, or --rebind if the CRM has moved";
         found.push(fault(Code::Configuration, "binding", what, todo));
     }
-    found.extend(pbx_id(config, pbx));
+    found.extend(pbx_id(config, pbx.as_deref()));
     found
 }
 
-/// The id of the PBX that nothing else names, as `run` would settle on it.
-fn pbx_id(config: &Config, stored: Option<String>) -> Option<CheckFinding> {
-    let (given, derived) = (config.pbx_id.as_deref(), config.derived_pbx.as_ref());
-    Some(match identity::settle(stored, given, derived) {
-        Ok(settled) => {
-            let (id, origin) = settled?;
-            well("pbx-id", format!("{id}, {}", origin.in_words()))
-        }
-        Err(error) => {
-            let todo = match &error {
-                PbxIdConflict::Changed { stored, .. } => {
-                    format!("give --pbx-id {stored}, or another --state")
-                }
-                PbxIdConflict::UnnamedPbx(_) => "give --pbx-id NAME, and keep it for good".into(),
-            };
-            fault(error.exit_code(), "pbx-id", error.to_string(), todo)
-        }
-    })
+/// Returns whether `--pbx-id` fits the state. `None` if each source names its PBX.
+fn pbx_id(config: &Config, stored: Option<&str>) -> Option<CheckFinding> {
+    let given = config.pbx_id.as_deref()?;
+    let Err(error) = identity::refuse_change(stored, given) else {
+        return Some(well("pbx-id", given));
+    };
+    let todo = format!("give --pbx-id {}, or another --state", error.stored);
+    let what = error.to_string();
+    Some(fault(error.exit_code(), "pbx-id", what, todo))
 }
 
 /// A folder of our own, gone when this is dropped.

@@ -26,7 +26,6 @@ use crate::privilege::{Held, Needs};
 use crate::values;
 use callbridge_asterisk::CsvColumns;
 use callbridge_crm::{Address, FieldNames, Setup};
-use callbridge_intake::machine::Unknown;
 use callbridge_leads::lead_field;
 use callbridge_mapping::{Rules, Trunk};
 use callbridge_model::SecretPlace;
@@ -47,11 +46,8 @@ pub(crate) use typed::{Checking, STATES, logging, state_folder, state_of_daemon}
 pub struct Config {
     /// In the order of their flags: the first of a PBX is its primary. Catch-up files come last.
     pub sources: Vec<SourceConfig>,
-    /// The value of `--pbx-id`, the PBX of sources that name none.
+    /// The value of `--pbx-id`: the PBX of sources without `pbx=`.
     pub pbx_id: Option<String>,
-    /// The id of the PBX that nothing names, in a state that has none yet, or why there is none;
-    /// `None` where every source's PBX is named.
-    pub derived_pbx: Option<Result<String, Unknown>>,
     /// The value of `--pbx-timezone`: the zone of times that are written without one.
     pub pbx_timezone: Option<TimeZone>,
     /// The columns of a CSV file without a header (`--columns`).
@@ -103,8 +99,8 @@ impl Config {
 pub struct SourceConfig {
     /// The URL of `--source`, or of `--catch-up`.
     pub url: SourceUrl,
-    /// `pbx=`, else `--pbx-id`; `None` for the id that is stored, or made of machine, source and
-    /// trunks.
+    /// `pbx=`, else `--pbx-id`. `None` only for `format=call`, whose messages name their PBX, and
+    /// where no id is needed, as in `explain`.
     pub pbx: Option<String>,
     /// The place of its secret; `None` where its transport needs none.
     pub secret: Option<SecretPlace>,

@@ -1,18 +1,14 @@
 //! The sources of a command line: formats that this release reads, names, secrets; files to catch
-//! up with, in which the PBX itself writes down its calls; and the id of a PBX that nothing
-//! names.
+//! up with, in which the PBX itself writes down its calls; and the id of each source's PBX.
 
 use super::{Checking, SourceConfig};
 use crate::config::Faults;
 use crate::config::flags::SourceFlags;
 use crate::values;
 use callbridge_asterisk::CsvColumns;
-use callbridge_intake::{identity, machine::MachineId, machine::Unknown};
-use callbridge_mapping::{Trunk, Trunks, trunk};
+use callbridge_mapping::trunk;
 use callbridge_model::{SecretKind, SecretPlace};
 use callbridge_source::{SourceUrl, Transport, url::Format};
-use callbridge_spool as spool;
-use std::path::Path;
 
 /// Every `--source`, in the order of the flags.
 pub(super) fn check(flags: &SourceFlags, checking: &mut Checking<'_>) -> Vec<SourceConfig> {
@@ -39,6 +35,9 @@ pub(super) fn check(flags: &SourceFlags, checking: &mut Checking<'_>) -> Vec<Sou
         });
     }
     let (needs, faults) = (checking.needs, &mut checking.faults);
+    if needs {
+        require_pbx_id(&sources, faults);
+    }
     two_unnamed(&sources, faults);
     let of_messages = sources.iter().any(SourceConfig::carries_whole_calls);
     let words = "cannot be used with format=call, whose messages each name their own PBX: remove \
@@ -49,6 +48,20 @@ pub(super) fn check(flags: &SourceFlags, checking: &mut Checking<'_>) -> Vec<Sou
     let files = catch_up(flags, &sources, faults);
     sources.extend(files);
     sources
+}
+
+/// Refuses a source whose PBX no flag names. Messages with `format=call` name their own PBX.
+fn require_pbx_id(sources: &[SourceConfig], faults: &mut Faults) {
+    let unnamed = sources
+        .iter()
+        .find(|source| source.pbx.is_none() && !source.carries_whole_calls());
+    if let Some(source) = unnamed {
+        faults.say(format!(
+            "--pbx-id is missing, and --source {} has no pbx=. Name this PBX once, for example \
+             with --pbx-id office. The name is part of each call's id, so it must never change.",
+            source.url
+        ));
+    }
 }
 
 /// Two managers, or two gateways, that no `pbx=` names: if they are of two PBXs, a unique id of the
@@ -167,37 +180,3 @@ fn whose(pbx: Option<&str>, sources: &[SourceConfig]) -> Result<(), String> {
 /// The rule for names of PBXs, for messages.
 pub(super) const NAMES: &str =
     "a name has letters, digits, `-`, `_` and `.`, and at most 64 of them";
-
-/// The id that this machine, the first source without a name and its trunks make; `None` where
-/// none is needed.
-pub(super) fn derived_pbx(
-    flags: &SourceFlags,
-    sources: &[SourceConfig],
-    trunks: &Trunks,
-    checking: &Checking<'_>,
-) -> Option<Result<String, Unknown>> {
-    if !checking.needs || flags.pbx_id.is_some() {
-        return None;
-    }
-    let is_unnamed = |it: &&SourceConfig| it.url.pbx.is_none() && !it.catch_up;
-    let mut unnamed = sources.iter().filter(is_unnamed);
-    let first = unnamed.find(|it| !it.carries_whole_calls())?;
-    // A trunk of a PBX that another source tells of is no part of this one.
-    let named = |pbx: &str| sources.iter().any(|it| it.url.pbx.as_deref() == Some(pbx));
-    let own = |trunk: &&Trunk| !trunk.pbx.as_deref().is_some_and(named);
-    let machine = MachineId::of_this(checking.environment);
-    Some(machine.map(|id| identity::derive(&id, &first.url, trunks.iter().filter(own))))
-}
-
-/// Without an id of the machine, a state that is begun now needs a name for its PBX. One that has
-/// been used has it already, and is looked at when it is opened.
-pub(super) fn named_pbx(
-    derived_pbx: Option<&Result<String, Unknown>>,
-    state: Option<&Path>,
-    faults: &mut Faults,
-) {
-    let is_used = state.is_some_and(|folder| folder.join(spool::folder::FILE).exists());
-    if let Some(Err(unknown)) = derived_pbx {
-        faults.add_if(!is_used, "--pbx-id", identity::UnnamedPbx(unknown.clone()));
-    }
-}

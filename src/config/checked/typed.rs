@@ -90,13 +90,10 @@ impl<'a> Checking<'a> {
         let state = it.needed("--state", folder);
         let address = |text: &str| values::address(text, "");
         let listen = it.faults.read("--listen", &operation.listen, address);
-        let derived_pbx = sources::derived_pbx(&flags.sources, &sources, &rules.trunks, it);
-        sources::named_pbx(derived_pbx.as_ref(), state.as_deref(), &mut it.faults);
         // The faults of these are told in their order here.
         let letters = operation.dead_letter_queue.as_deref().map(BrokerUrl::queue);
         let config = Config {
             pbx_id: flags.sources.pbx_id.clone(),
-            derived_pbx,
             pbx_timezone,
             columns,
             rules,

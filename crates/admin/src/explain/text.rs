@@ -267,7 +267,7 @@ fn plain(name: &'static str, value: &str, words: &str) -> ValueRow {
 /// Returns the reason for the uuid: the PBX's id that it is made with.
 fn of_pbx(pbx: &str) -> String {
     if pbx == super::PBX {
-        return "run makes its own: give --pbx-id as there".to_owned();
+        return "without --pbx-id, this is not the uuid that `run` uses".to_owned();
     }
     format!("of PBX {pbx}")
 }
