@@ -1,14 +1,14 @@
-//! `state export` and `state import`: a state folder as one file.
+//! `state export` and `state import`: a state folder as one tar file.
 
 use crate::config::StateMove;
 use crate::{Result, print};
 use callbridge_model::{clock, safe};
 use callbridge_oauth::{shown_once, store};
-use callbridge_spool::archive::{ArchiveError, StateArchive, export, import};
+use callbridge_spool::archive::{ArchiveError, Manifest, export, import};
 use std::path::Path;
 
-/// The files that go along beside the database: a connection by consent.
-const BESIDE: [&str; 2] = [store::FILE, shown_once::FILE];
+/// The files that are exported with the database: an OAuth connection.
+const COMPANIONS: [&str; 2] = [store::FILE, shown_once::FILE];
 
 /// One way or the other.
 ///
@@ -21,31 +21,38 @@ pub(crate) fn run(state: &StateMove) -> Result<()> {
         true => {
             let from = state.held.archive(file, true);
             let from = from.map_err(|error| ArchiveError::NotRead(file.clone(), error))?;
-            let archive = import(dir, &BESIDE, (from, file))?;
-            summary("imported", &archive, dir)
+            let manifest = import(dir, &COMPANIONS, (from, file))?;
+            summary("imported", &manifest, dir)
         }
         false => {
             let to = state.held.archive(file, false);
             let mut to = to.map_err(|error| ArchiveError::NotWritten(file.clone(), error))?;
             let now = clock::now().wall.floor_seconds().get();
-            let written = export(dir, &BESIDE, (&mut to, file), (crate::VERSION, now));
+            let written = export(dir, &COMPANIONS, (&mut to, file), (crate::VERSION, now));
             // What is not whole is of no use; where root has made it, it is told by its reader.
-            let archive = written.inspect_err(|_| drop(std::fs::remove_file(file)))?;
-            summary("exported", &archive, file)
+            let manifest = written.inspect_err(|_| drop(std::fs::remove_file(file)))?;
+            summary("exported", &manifest, file)
         }
     };
     print(words)
 }
 
-/// `exported: spool.db 81920 bytes, schema 9, of callbridge 0.1.0: /var/backups/pbx1`
-fn summary(verb: &str, archive: &StateArchive, place: &Path) -> String {
-    let parts = archive.parts.iter();
-    let parts = parts.map(|part| format!("{} {} bytes", safe(&part.name), part.bytes));
-    let secret = match archive.parts.len() {
-        1 => "",
-        _ => "\nit holds the tokens of a connection: keep it as you would a password",
+/// `exported: spool.db 81920 bytes, schema 1, of callbridge 0.1.0: /var/backups/pbx1.tar`
+fn summary(verb: &str, manifest: &Manifest, place: &Path) -> String {
+    let files: Vec<String> = manifest
+        .files
+        .iter()
+        .map(|file| format!("{} {} bytes", safe(&file.name), file.bytes))
+        .collect();
+    let secret = if manifest.files.len() > 1 {
+        "\nit contains the tokens of a connection: protect it like a password"
+    } else {
+        ""
     };
-    let (parts, schema) = (parts.collect::<Vec<_>>().join(", "), archive.schema);
-    let (program, place) = (safe(&archive.program), place.display());
-    format!("{verb}: {parts}, schema {schema}, of callbridge {program}: {place}{secret}\n")
+    let (program, place) = (safe(&manifest.program), place.display());
+    format!(
+        "{verb}: {}, schema {}, of callbridge {program}: {place}{secret}\n",
+        files.join(", "),
+        manifest.schema
+    )
 }

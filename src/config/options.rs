@@ -88,7 +88,7 @@ pub(crate) enum Verb {
     /// Set a service up: ask what cannot be detected, detect the rest, write its flags
     #[command(after_help = init::EXAMPLES)]
     Init(Box<init::InitFlags>),
-    /// Export a state folder into one file, also while the daemon runs, and import it
+    /// Export a state folder into a tar file, also while the daemon runs, and import it
     #[command(subcommand)]
     State(StateVerb),
     /// Print completions for a shell
@@ -431,10 +431,11 @@ pub(crate) enum LeadVerb {
 /// The commands below `state`, as typed.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StateVerb {
-    /// Write the state into a new file: whole at one moment, also while the daemon runs. With a
-    /// connection by consent it holds its tokens: keep it as you would a password
+    /// Export the state as it is at one moment into a new tar file (manifest.json, spool.db), also
+    /// while the daemon runs. With an OAuth connection, the file contains its tokens: protect it
+    /// like a password
     Export(StateMoveFlags),
-    /// Put an exported state into an empty folder; the daemon must not run on it
+    /// Import an exported state into an empty folder that no daemon uses
     Import(StateMoveFlags),
 }
 

@@ -1,15 +1,15 @@
-//! A state folder as one file: written while the daemon runs, and put into an empty folder.
+//! A state folder as one tar file: exported while the daemon runs, imported into an empty folder.
 //!
-//! ```text
-//! callbridge-state 1                                  the version of this shape
-//! {"program":…,"schema":…,"exportedAt":…,"parts":[{"name","bytes","sha256"}…]}
-//! the bytes of each part, one behind the other
-//! ```
-//! The database is a snapshot by SQLite itself, whole at one moment, whatever is written meanwhile.
-//! Beside it go the files that are named by who exports: secrets among them, so the file is its
-//! owner's alone. Nothing in it is taken unless all of it is as it was written, and its database is
-//! one that callbridge makes: whoever kept the file may have changed it, and a trigger in it would
-//! run with every commit of the daemon that takes it over.
+//! | entry | content |
+//! |---|---|
+//! | `manifest.json` | [`Manifest`]: who exported it, and each file with its length and digest |
+//! | `spool.db` | a snapshot of the database at one moment, made with `VACUUM INTO` |
+//! | others | the files that the caller names, such as `connection.json`, where they exist |
+//!
+//! The files hold secrets, so only the owner can read the archive. An archive can come from anyone
+//! who had access to it. An import therefore writes nothing unless each entry is listed in the
+//! manifest with this length and digest, and the database has exactly the schema that callbridge
+//! creates: a foreign trigger would run with each commit of the daemon.
 
 use crate::state_dir::{FILE, LOCK, check_siblings, make_folder, not_writable, sync_folder};
 use crate::tables::schema::{Found, MIGRATIONS, inspect};
@@ -21,64 +21,66 @@ use rusqlite::{Connection, OpenFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, Read, Write};
+use std::io::{self, BufReader, Read};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use tar::{Archive, Builder, Entries, Entry, EntryType, Header};
 
-/// Beginning of the file, with the version of its shape behind it.
-const MAGIC: &str = "callbridge-state ";
-const VERSION: u32 = 1;
-/// Bytes of the first two lines at most.
-const HEADER_BYTES_MAX: u64 = 64 * 1024;
-const BUFFER_BYTES: u64 = 64 * 1024;
+/// The name of the first entry.
+pub const MANIFEST: &str = "manifest.json";
+const MANIFEST_BYTES_MAX: u64 = 64 * 1024;
+/// Tar pads each entry to whole blocks and ends with two blocks of zeros.
+const BLOCK_BYTES: u64 = 512;
+/// Only the owner can read an exported or imported file.
+const MODE: u32 = 0o600;
 
-/// Header of an exported state, its second line.
+/// What an archive contains: its first entry, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct StateArchive {
-    /// The version of the program that wrote it.
+pub struct Manifest {
+    /// The version of the program that exported the state.
     pub program: String,
-    /// The schema of its database.
+    /// The version of the database's schema.
     pub schema: i64,
-    /// Moment of the export, in epoch seconds.
+    /// The moment of the export, in epoch seconds.
     pub exported_at: i64,
-    /// Files in it, in the order of their bytes.
-    pub parts: Vec<ArchivePart>,
+    /// The other entries, in their order. The first is `spool.db`.
+    pub files: Vec<ManifestFile>,
 }
 
-/// One file of an exported state.
+/// One file of an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ArchivePart {
-    /// Name in the state folder: `spool.db`, or a file beside it.
+pub struct ManifestFile {
+    /// The name in the state folder.
     pub name: String,
-    /// Length of the file, in bytes.
+    /// The length in bytes.
     pub bytes: u64,
-    /// SHA-256 of its bytes, in hexadecimal digits.
+    /// The SHA-256 digest in lowercase hexadecimal digits.
     pub sha256: String,
 }
 
 /// Reason why a state cannot be exported or imported. Nothing is changed then.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// Error of the state folder itself.
+    /// An error of the state folder.
     #[error(transparent)]
     State(#[from] Error),
-    /// The file cannot be written.
+    /// The archive cannot be written.
     #[error("{0}: cannot be written: {1}; make room, or name another file")]
     NotWritten(PathBuf, #[source] io::Error),
-    /// The file cannot be read.
+    /// The archive cannot be read.
     #[error("{0}: cannot be read: {1}")]
     NotRead(PathBuf, #[source] io::Error),
-    /// The file is no exported state, or not whole.
+    /// The file is not an exported state, or not a complete one.
     #[error("{0} is not an exported state: {1}; nothing was taken from it")]
     NoArchive(PathBuf, String),
-    /// A newer callbridge wrote it.
+    /// A newer callbridge wrote the archive.
     #[error("{0} was written by a newer callbridge ({1}): import it with that one")]
     Newer(PathBuf, String),
-    /// The folder for the import holds something.
+    /// The folder for the import is not empty.
     #[error(
-        "{0} is not empty ({1} is there): a state is imported into a folder of its own, so \
-         move what is there away, or give another --state"
+        "{0} is not empty ({1} is there): import a state into an empty folder. Move the files \
+         away, or give another --state"
     )]
     NotEmpty(PathBuf, String),
 }
@@ -95,15 +97,15 @@ impl ExitCode for ArchiveError {
     }
 }
 
-/// A file of ours for the time of the work; gone when this is dropped.
+/// A file in the state folder that is removed when this is dropped.
 struct Temporary(PathBuf);
 
 impl Temporary {
     fn make(dir: &Path, name: &str) -> Result<(Self, File), Error> {
-        // What a killed export has left must be in nobody's way: process ids come again.
+        // The name is random: an export that was killed can have left one of the same process id.
         let path = dir.join(format!(".{name}.{}", uuid::Uuid::new_v4()));
         let mut how = OpenOptions::new();
-        let how = how.create_new(true).write(true).mode(0o600);
+        let how = how.create_new(true).write(true).mode(MODE);
         let file = plain_file::open(&path, how).map_err(|error| not_writable(&path, &error))?;
         Ok((Self(path), file))
     }
@@ -111,59 +113,124 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // Put into its place it is there no more.
+        // A file that was renamed into its place is no longer there.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Writes the state in `dir`, and what of `beside` is there, into `to`, which is called `path`.
+/// Counts and digests the bytes that are read through it.
+struct Digester<R> {
+    inner: R,
+    digest: Context,
+    bytes: u64,
+}
+
+impl<R: Read> Digester<R> {
+    fn new(inner: R) -> Self {
+        Self {
+            inner,
+            digest: Context::new(&SHA256),
+            bytes: 0,
+        }
+    }
+
+    /// Returns what has been read, as a file of this name.
+    fn finish(self, name: &str) -> ManifestFile {
+        let digest = self.digest.finish();
+        let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+        ManifestFile {
+            name: name.to_owned(),
+            bytes: self.bytes,
+            sha256: hex.collect(),
+        }
+    }
+}
+
+impl<R: Read> Read for Digester<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.digest.update(&buffer[..count]);
+        self.bytes += count as u64;
+        Ok(count)
+    }
+}
+
+/// Writes the state in `dir`, and those of `companions` that exist, into the tar file `to`, whose
+/// path is `path`.
 ///
 /// # Errors
-/// Where there is no state, or one of the files cannot be read or written.
+/// If there is no state, or one of the files cannot be read or written.
 pub fn export(
     dir: &Path,
-    beside: &[&str],
+    companions: &[&str],
     (to, path): (&mut File, &Path),
     (program, now): (&str, i64),
-) -> Result<StateArchive, ArchiveError> {
-    let file = dir.join(FILE);
-    if !matches!(plain_file::check(&file), Ok(Some(_))) {
+) -> Result<Manifest, ArchiveError> {
+    let database = dir.join(FILE);
+    if !matches!(plain_file::check(&database), Ok(Some(_))) {
         return Err(Error::Missing(dir.into()).into());
     }
-    check_siblings(&file)?;
+    check_siblings(&database)?;
     let (snapshot, _) = Temporary::make(dir, "export.db")?;
-    let schema = vacuum(&file, &snapshot.0).map_err(|error| Error::sqlite(&file, &error))?;
-    let mut files = vec![(FILE.to_owned(), snapshot.0.clone())];
-    for name in beside {
-        let path = dir.join(name);
-        let found = plain_file::check(&path).map_err(|error| not_writable(&path, &error))?;
-        files.extend(found.map(|_| ((*name).to_owned(), path)));
+    let schema =
+        vacuum(&database, &snapshot.0).map_err(|error| Error::sqlite(&database, &error))?;
+    let mut sources = vec![(FILE, snapshot.0.clone())];
+    for name in companions {
+        let source = dir.join(name);
+        let found = plain_file::check(&source).map_err(|error| not_writable(&source, &error))?;
+        if found.is_some() {
+            sources.push((*name, source));
+        }
     }
-    let mut parts = Vec::new();
-    for (name, path) in &files {
-        let part = copy(name, open(path)?, &mut io::sink());
-        parts.push(part.map_err(|error| ArchiveError::NotRead(path.clone(), error))?);
+    let mut files = Vec::new();
+    for (name, source) in &sources {
+        let mut digester = Digester::new(open(source)?);
+        io::copy(&mut digester, &mut io::sink())
+            .map_err(|error| ArchiveError::NotRead(source.clone(), error))?;
+        files.push(digester.finish(name));
     }
-    let archive = StateArchive {
+    let manifest = Manifest {
         program: program.to_owned(),
         schema,
         exported_at: now,
-        parts,
+        files,
     };
-    let wrong = |error: io::Error| ArchiveError::NotWritten(path.to_path_buf(), error);
-    let header = serde_json::to_string(&archive).map_err(|error| wrong(error.into()))?;
-    writeln!(to, "{MAGIC}{VERSION}\n{header}").map_err(wrong)?;
-    for ((_, from), part) in files.iter().zip(&archive.parts) {
-        if copy(&part.name, open(from)?, to).map_err(wrong)? != *part {
-            let words = format!("{} was changed at the same time; try again", part.name);
-            return Err(wrong(io::Error::other(words)));
+    let not_written = |error| ArchiveError::NotWritten(path.to_path_buf(), error);
+    let json = serde_json::to_vec_pretty(&manifest).map_err(|error| not_written(error.into()))?;
+    let mut archive = Builder::new(&mut *to);
+    let header = header(MANIFEST, json.len() as u64, now).map_err(not_written)?;
+    archive.append(&header, &*json).map_err(not_written)?;
+    for ((name, source), file) in sources.iter().zip(&manifest.files) {
+        let header = self::header(name, file.bytes, now).map_err(not_written)?;
+        let mut digester = Digester::new(open(source)?);
+        archive
+            .append(&header, &mut digester)
+            .map_err(not_written)?;
+        if digester.finish(name) != *file {
+            let message = format!("{name} was changed at the same time; try again");
+            return Err(not_written(io::Error::other(message)));
         }
     }
-    to.sync_all().map_err(wrong)?;
-    Ok(archive)
+    archive.into_inner().map_err(not_written)?;
+    to.sync_all().map_err(not_written)?;
+    Ok(manifest)
 }
 
-/// A whole copy as it is at one moment, and its schema.
+/// Returns the tar header of a regular file that only its owner can read.
+fn header(name: &str, bytes: u64, now: i64) -> io::Result<Header> {
+    let mut header = Header::new_ustar();
+    header.set_path(name)?;
+    header.set_entry_type(EntryType::Regular);
+    header.set_mode(MODE);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(now.try_into().unwrap_or(0));
+    header.set_size(bytes);
+    header.set_cksum();
+    Ok(header)
+}
+
+/// Copies the database as it is at one moment, and returns the version of its schema.
 fn vacuum(file: &Path, into: &Path) -> rusqlite::Result<i64> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(file, flags)?;
@@ -178,37 +245,30 @@ fn open(path: &Path) -> Result<File, ArchiveError> {
     opened.map_err(|error| ArchiveError::NotRead(path.to_path_buf(), error))
 }
 
-/// Copies the part of this name; how many bytes there were, and their digest.
-fn copy(name: &str, mut from: impl Read, to: &mut impl Write) -> io::Result<ArchivePart> {
-    let (mut digest, mut bytes) = (Context::new(&SHA256), 0_u64);
-    let mut buffer = Vec::new();
-    while from.by_ref().take(BUFFER_BYTES).read_to_end(&mut buffer)? > 0 {
-        digest.update(&buffer);
-        to.write_all(&buffer)?;
-        bytes += buffer.len() as u64;
-        buffer.clear();
-    }
-    let digest = digest.finish();
-    let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
-    Ok(ArchivePart {
-        name: name.to_owned(),
-        bytes,
-        sha256: hex.collect(),
-    })
-}
-
-/// Puts the state of `from`, which is called `path`, into the empty folder `dir`; of the files
-/// beside the database only those of `beside` are known.
+/// Puts the state of the tar file `from`, whose path is `path`, into the empty folder `dir`. Beside
+/// the database, only files named in `companions` are accepted.
+///
+/// Nothing is unpacked by name: the expected entries are read in their order, and each is written
+/// to a temporary file. The files get their names only after the whole archive was read and
+/// checked.
 ///
 /// # Errors
-/// Where the folder is in use or not empty, or the file is not whole, or of a newer version.
+/// If the folder is in use or not empty, or if the archive is incomplete, altered, or newer.
 pub fn import(
     dir: &Path,
-    beside: &[&str],
+    companions: &[&str],
     (from, path): (File, &Path),
-) -> Result<StateArchive, ArchiveError> {
-    let mut from = BufReader::new(from);
-    let archive = read_header(&mut from, beside, path)?;
+) -> Result<Manifest, ArchiveError> {
+    let mut archive = Archive::new(BufReader::new(from));
+    let mut entries = Expected {
+        // Raw: extensions for long names, links, or sparse files are entries of another type.
+        entries: archive
+            .entries()
+            .map_err(|error| not_read(path, error))?
+            .raw(true),
+        path,
+    };
+    let manifest = read_manifest(&mut entries, companions)?;
     refuse_shared(dir)?;
     make_folder(dir)?;
     let lock = Lock::take(dir)?;
@@ -218,104 +278,214 @@ pub fn import(
         let name = other.to_string_lossy().into_owned();
         return Err(ArchiveError::NotEmpty(dir.to_path_buf(), name));
     }
-    let mut waiting = Vec::new();
-    for part in &archive.parts {
-        let (temporary, mut file) = Temporary::make(dir, &part.name)?;
-        let copied = copy(&part.name, from.by_ref().take(part.bytes), &mut file);
-        let synced = copied.and_then(|copied| file.sync_all().map(|()| copied));
-        if synced.map_err(|error| not_writable(&temporary.0, &error))? != *part {
-            let words = format!("{} is not whole in it", part.name);
-            return Err(ArchiveError::NoArchive(path.to_path_buf(), words));
-        }
-        if part.name == FILE {
+    let mut written = Vec::new();
+    for file in &manifest.files {
+        let temporary = write_entry(&mut entries, file, dir)?;
+        if file.name == FILE {
             check_database(&temporary.0, path)?;
         }
-        waiting.push((temporary, dir.join(&part.name)));
+        written.push((temporary, dir.join(&file.name)));
     }
-    // The database last: with it there is a state.
-    for (temporary, place) in waiting.iter().rev() {
-        let put = std::fs::rename(&temporary.0, place);
-        put.map_err(|error| not_writable(place, &error))?;
+    entries.end()?;
+    check_end(archive.into_inner(), path)?;
+    // The database comes last, because a folder with a database is a state.
+    for (temporary, place) in written.iter().rev() {
+        let renamed = std::fs::rename(&temporary.0, place);
+        renamed.map_err(|error| not_writable(place, &error))?;
     }
     sync_folder(&dir.join(FILE))?;
     drop(lock);
-    Ok(archive)
+    Ok(manifest)
 }
 
-fn read_header(
-    from: &mut BufReader<File>,
-    beside: &[&str],
-    path: &Path,
-) -> Result<StateArchive, ArchiveError> {
-    let none = |words: &str| ArchiveError::NoArchive(path.to_path_buf(), words.to_owned());
-    let mut lines = from.take(HEADER_BYTES_MAX);
-    let mut line = || {
-        let mut line = Vec::new();
-        let read = lines.read_until(b'\n', &mut line);
-        read.map_err(|error| ArchiveError::NotRead(path.to_path_buf(), error))?;
-        Ok::<_, ArchiveError>(String::from_utf8_lossy(&line).trim_end().to_owned())
-    };
-    let (first, header) = (line()?, line()?);
-    let Some(Ok(version)) = first.strip_prefix(MAGIC).map(str::parse::<u32>) else {
-        return Err(none("it does not begin as one"));
-    };
-    if version > VERSION {
-        let words = format!("shape {version}, this one knows {VERSION}");
-        return Err(ArchiveError::Newer(path.to_path_buf(), words));
+/// The entries of an archive, each of which must be the expected one.
+struct Expected<'a, R: Read> {
+    entries: Entries<'a, R>,
+    path: &'a Path,
+}
+
+impl<'a, R: Read> Expected<'a, R> {
+    /// Returns the next entry if it is a regular file of this name.
+    fn next(&mut self, name: &str) -> Result<Entry<'a, R>, ArchiveError> {
+        let Some(entry) = self.entries.next() else {
+            return Err(no_archive(self.path, format!("{name} is missing in it")));
+        };
+        let entry = entry.map_err(|error| not_read(self.path, error))?;
+        let found = entry.path_bytes();
+        if found != name.as_bytes() {
+            let found = String::from_utf8_lossy(&found);
+            let message = format!("it has {found:?} where {name} must be");
+            return Err(no_archive(self.path, message));
+        }
+        if entry.header().entry_type() != EntryType::Regular {
+            let message = format!("{name} in it is not a regular file");
+            return Err(no_archive(self.path, message));
+        }
+        Ok(entry)
     }
-    let read = serde_json::from_str::<StateArchive>(&header);
-    let archive = read.map_err(|error| none(&format!("its second line: {error}")))?;
+
+    /// Refuses an archive that has more entries.
+    fn end(mut self) -> Result<(), ArchiveError> {
+        match self.entries.next() {
+            None => Ok(()),
+            Some(Ok(entry)) => {
+                let bytes = entry.path_bytes();
+                let name = String::from_utf8_lossy(&bytes);
+                let message = format!("it has {name:?}, which its manifest does not list");
+                Err(no_archive(self.path, message))
+            }
+            Some(Err(error)) => Err(not_read(self.path, error)),
+        }
+    }
+}
+
+fn no_archive(path: &Path, message: String) -> ArchiveError {
+    ArchiveError::NoArchive(path.to_path_buf(), message)
+}
+
+/// An error of the system, or a file that is not a tar file.
+fn not_read(path: &Path, error: io::Error) -> ArchiveError {
+    if error.raw_os_error().is_some() {
+        ArchiveError::NotRead(path.to_path_buf(), error)
+    } else {
+        no_archive(path, "it is not a complete tar file".to_owned())
+    }
+}
+
+fn read_manifest(
+    entries: &mut Expected<'_, impl Read>,
+    companions: &[&str],
+) -> Result<Manifest, ArchiveError> {
+    let path = entries.path;
+    let mut entry = entries.next(MANIFEST)?;
+    if entry.size() > MANIFEST_BYTES_MAX {
+        return Err(no_archive(path, format!("{MANIFEST} in it is too long")));
+    }
+    let mut json = Vec::new();
+    entry
+        .read_to_end(&mut json)
+        .map_err(|error| not_read(path, error))?;
+    let manifest: Manifest = serde_json::from_slice(&json)
+        .map_err(|error| no_archive(path, format!("{MANIFEST} in it: {error}")))?;
     let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-    if archive.schema > known {
-        let words = format!("schema {}, this one knows {known}", archive.schema);
-        return Err(ArchiveError::Newer(path.to_path_buf(), words));
+    if manifest.schema > known {
+        return Err(newer(path, manifest.schema));
     }
-    let names: Vec<&str> = archive.parts.iter().map(|part| &*part.name).collect();
-    match names.split_first() {
-        Some((&FILE, others)) if others.iter().all(|name| beside.contains(name)) => Ok(archive),
-        Some(_) | None => Err(none("its files are not those of a state")),
+    let mut allowed = vec![FILE];
+    allowed.extend(companions);
+    for file in &manifest.files {
+        let Some(place) = allowed.iter().position(|name| *name == file.name) else {
+            let message = format!("{MANIFEST} in it lists {:?}", file.name);
+            return Err(no_archive(path, message));
+        };
+        // A name counts once.
+        allowed.remove(place);
     }
+    if manifest.files.first().is_none_or(|file| file.name != FILE) {
+        return Err(no_archive(path, format!("{FILE} is not its first file")));
+    }
+    Ok(manifest)
+}
+
+/// Writes the next entry, which must be this file, to a temporary file in `dir`.
+fn write_entry(
+    entries: &mut Expected<'_, impl Read>,
+    file: &ManifestFile,
+    dir: &Path,
+) -> Result<Temporary, ArchiveError> {
+    let path = entries.path;
+    let entry = entries.next(&file.name)?;
+    if entry.size() != file.bytes {
+        return Err(altered(path, &file.name));
+    }
+    let (temporary, mut to) = Temporary::make(dir, &file.name)?;
+    let mut digester = Digester::new(entry);
+    let copied = io::copy(&mut digester, &mut to).and_then(|_| to.sync_all());
+    copied.map_err(|error| not_writable(&temporary.0, &error))?;
+    if digester.finish(&file.name) != *file {
+        return Err(altered(path, &file.name));
+    }
+    Ok(temporary)
+}
+
+fn altered(path: &Path, name: &str) -> ArchiveError {
+    no_archive(path, format!("{name} in it is not as it was exported"))
+}
+
+/// Refuses an archive whose end is missing, or that has more behind it. The first block of zeros
+/// was read as the end of the entries, so a second one follows, and nothing but zeros.
+fn check_end(mut rest: impl Read, path: &Path) -> Result<(), ArchiveError> {
+    let mut bytes = 0_u64;
+    let mut buffer = [0; 8192];
+    loop {
+        let count = rest
+            .read(&mut buffer)
+            .map_err(|error| not_read(path, error))?;
+        if count == 0 {
+            break;
+        }
+        if buffer[..count].iter().any(|byte| *byte != 0) {
+            return Err(no_archive(path, "it has more bytes at its end".to_owned()));
+        }
+        bytes += count as u64;
+    }
+    if bytes < BLOCK_BYTES {
+        return Err(no_archive(path, "its end is missing".to_owned()));
+    }
+    Ok(())
+}
+
+fn newer(path: &Path, schema: i64) -> ArchiveError {
+    let message = format!("schema {schema}, this one knows {}", MIGRATIONS.len());
+    ArchiveError::Newer(path.to_path_buf(), message)
 }
 
 /// A table, index, trigger or view: its kind, its name, whose it is, and how it was made.
 type SchemaEntry = (String, String, String, String);
 
-/// Looks at the database `file`, which came in the archive `path`, without changing it or running
-/// anything that stands in it.
+/// Checks the database `file`, which came in the archive `path`, without changing it or running
+/// anything in it.
 fn check_database(file: &Path, path: &Path) -> Result<(), ArchiveError> {
-    let none = |words: String| ArchiveError::NoArchive(path.to_path_buf(), words);
-    let unread = |error: rusqlite::Error| none(format!("{FILE} in it cannot be read: {error}"));
+    let unread = |error| unread_database(path, &error);
     let db = open_unchanged(file).map_err(unread)?;
     let version = match inspect(&db, MIGRATIONS).map_err(unread)? {
         Found::Current => MIGRATIONS.len(),
         Found::Migrated(version) => usize::try_from(version).unwrap_or(0),
-        Found::Newer(version) => {
-            let words = format!("schema {version}, this one knows {}", MIGRATIONS.len());
-            return Err(ArchiveError::Newer(path.to_path_buf(), words));
-        }
+        Found::Newer(version) => return Err(newer(path, version)),
         Found::New | Found::Foreign => {
-            return Err(none(format!("{FILE} in it is not callbridge's")));
+            return Err(no_archive(
+                path,
+                format!("{FILE} in it is not callbridge's"),
+            ));
         }
     };
     let found = entries(&db).map_err(unread)?;
     let made = made(version).map_err(unread)?;
     if let Some((kind, name, ..)) = found.difference(&made).next() {
-        let words = format!("{FILE} in it has a {kind} `{name}` that no callbridge makes");
-        return Err(none(words));
+        let message = format!("{FILE} in it has a {kind} `{name}` that no callbridge makes");
+        return Err(no_archive(path, message));
     }
     if let Some((kind, name, ..)) = made.difference(&found).next() {
-        return Err(none(format!("{FILE} in it lacks the {kind} `{name}`")));
+        let message = format!("{FILE} in it lacks the {kind} `{name}`");
+        return Err(no_archive(path, message));
     }
-    // Expressions of the schema are evaluated here, and by now they are ours.
+    // This evaluates expressions of the schema, which is ours by now.
     let check = "PRAGMA integrity_check(1)";
     let said: rusqlite::Result<String> = db.query_row(check, [], |row| row.get(0));
     match said.map_err(unread)?.as_str() {
         "ok" => Ok(()),
-        words => Err(none(format!("{FILE} in it is damaged: {words}"))),
+        problem => Err(no_archive(
+            path,
+            format!("{FILE} in it is damaged: {problem}"),
+        )),
     }
 }
 
-/// Opens it as it lies there: no journal of its name is looked for or made.
+fn unread_database(path: &Path, error: &rusqlite::Error) -> ArchiveError {
+    no_archive(path, format!("{FILE} in it cannot be read: {error}"))
+}
+
+/// Opens the database read-only and without its journal files.
 fn open_unchanged(file: &Path) -> rusqlite::Result<Connection> {
     let path = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
     let mut name = path.to_string_lossy().into_owned();
@@ -331,7 +501,7 @@ fn open_unchanged(file: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// Returns the entries of a database that callbridge makes with this schema.
+/// Returns the schema's entries in a database that callbridge makes with this version.
 fn made(version: usize) -> rusqlite::Result<BTreeSet<SchemaEntry>> {
     let db = Connection::open_in_memory()?;
     db.execute_batch(&MIGRATIONS[..version.min(MIGRATIONS.len())].concat())?;

@@ -20,7 +20,7 @@
 //! | [`writer`] | the thread, group commit, [`Handle`] |
 //! | `db` | the open database, its statements and errors, and rows as serde reads them |
 //! | [`folder`] | opening: modes, damage |
-//! | [`archive`] | a state folder as one file, out and in |
+//! | [`archive`] | a state folder as one tar file: export and import |
 //! | `state_dir` | folder, lock and file: how they are made, and what is done when they go away |
 //! | `check` | the check of the file, beside the work |
 //! | `identity` | whether the file is a copy |

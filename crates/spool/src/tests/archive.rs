@@ -1,6 +1,6 @@
 //! Is a state that was exported and imported the same, and is all else refused?
 
-use crate::archive::{ArchiveError, ArchivePart, StateArchive, export, import};
+use crate::archive::{ArchiveError, MANIFEST, Manifest, ManifestFile, export, import};
 use crate::folder::FILE;
 use crate::{Error, Op, Settings, open, tables};
 use callbridge_model::{Code, ExitCode as _};
@@ -9,8 +9,9 @@ use rusqlite::Connection;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use tar::{Archive, Builder, EntryType, Header};
 
-const BESIDE: [&str; 2] = ["connection.json", "shown-once.json"];
+const COMPANIONS: [&str; 2] = ["connection.json", "shown-once.json"];
 
 fn exported(state: &Path, path: &Path) -> Result<(), ArchiveError> {
     let mut how = OpenOptions::new();
@@ -20,12 +21,18 @@ fn exported(state: &Path, path: &Path) -> Result<(), ArchiveError> {
         .mode(0o600)
         .open(path)
         .expect("a file");
-    export(state, &BESIDE, (&mut to, path), ("0.1.0", 1_795_151_317)).map(|_| ())
+    export(
+        state,
+        &COMPANIONS,
+        (&mut to, path),
+        ("0.1.0", 1_795_151_317),
+    )
+    .map(|_| ())
 }
 
 fn imported(path: &Path, state: &Path) -> Result<(), ArchiveError> {
     let from = File::open(path).expect("a file");
-    import(state, &BESIDE, (from, path)).map(|_| ())
+    import(state, &COMPANIONS, (from, path)).map(|_| ())
 }
 
 /// A state with a mark in it, exported while it is open.
@@ -103,53 +110,57 @@ async fn a_folder_in_use_or_not_empty_is_refused_and_nothing_is_put_there() {
 }
 
 #[tokio::test]
-async fn what_is_cut_changed_newer_or_names_another_file_is_refused_whole() {
+async fn export_is_a_tar_file_with_its_manifest_first() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = archive(folder.path()).await;
-    let whole = std::fs::read(&path).expect("read");
-    let text = String::from_utf8_lossy(&whole).into_owned();
-    let header = text.lines().nth(1).expect("a header").to_owned();
-    let replaced = |from: &str, to: &str| {
-        assert!(header.contains(from) || text.starts_with(from), "{header}");
-        let at = whole
-            .windows(from.len())
-            .position(|it| it == from.as_bytes());
-        let at = at.expect("it is there");
-        [&whole[..at], to.as_bytes(), &whole[at + from.len()..]].concat()
-    };
-    let mut changed = whole.clone();
-    *changed.last_mut().expect("bytes") ^= 1;
-    let schema = format!("\"schema\":{}", tables::schema::MIGRATIONS.len());
-    for (name, bytes, code) in [
-        ("cut", whole[..whole.len() - 1].to_vec(), Code::Input),
-        ("changed", changed, Code::Input),
-        ("another", b"SQLite format 3\0".to_vec(), Code::Input),
-        ("empty", Vec::new(), Code::Input),
-        (
-            "outside",
-            replaced("connection.json", "../../etc/passw"),
-            Code::Input,
-        ),
-        (
-            "shape",
-            replaced("callbridge-state 1", "callbridge-state 2"),
-            Code::Configuration,
-        ),
-        (
-            "schema",
-            replaced(&schema, "\"schema\":999"),
-            Code::Configuration,
-        ),
-    ] {
-        let (file, state) = (
-            folder.path().join(name),
-            folder.path().join(format!("of-{name}")),
-        );
-        std::fs::write(&file, bytes).expect("written");
-        let error = imported(&file, &state).expect_err(name);
-        assert_eq!(error.exit_code(), code, "{name}: {error}");
-        assert!(!state.join(FILE).exists(), "{name}");
+    let mut archive = Archive::new(File::open(&path).expect("a file"));
+    let mut names = Vec::new();
+    for entry in archive.entries().expect("a tar file") {
+        let entry = entry.expect("an entry");
+        assert_eq!(entry.header().mode().expect("a mode"), 0o600);
+        names.push(entry.path().expect("a name").display().to_string());
+        if names.len() == 1 {
+            let manifest: Manifest = serde_json::from_reader(entry).expect("JSON");
+            assert_eq!(manifest.program, "0.1.0");
+            assert_eq!(manifest.exported_at, 1_795_151_317);
+            let listed = manifest.files.iter().map(|file| file.name.as_str());
+            assert_eq!(Vec::from_iter(listed), [FILE, "connection.json"]);
+        }
     }
+    assert_eq!(names, [MANIFEST, FILE, "connection.json"]);
+}
+
+#[tokio::test]
+async fn cut_or_changed_archive_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let path = archive(folder).await;
+    let whole = std::fs::read(&path).expect("read");
+    for cut in [0, 1, 511, 512, 1024, 5000, whole.len() / 2, whole.len() - 1] {
+        refused(folder, &format!("cut to {cut}"), &whole[..cut], "it");
+    }
+    let mut last_changed = whole.clone();
+    *last_changed.last_mut().expect("bytes") ^= 1;
+    refused(folder, "last byte", &last_changed, "more bytes at its end");
+    let more = [&whole[..], &[0; 512], b"x"].concat();
+    refused(folder, "more", &more, "more bytes at its end");
+    let twice = [&whole[..], &whole[..]].concat();
+    refused(folder, "twice", &twice, "more bytes at its end");
+    refused(folder, "sqlite", b"SQLite format 3\0", "not a complete tar");
+
+    let at = whole.windows(8).position(|it| it == b"{\"pair\":");
+    let mut content = whole.clone();
+    content[at.expect("the connection")] ^= 1;
+    refused(folder, "content", &content, "not as it was exported");
+    // Tar pads a file to whole records with zeros.
+    let file = folder.join("padded");
+    std::fs::write(&file, [&whole[..], &[0; 10_240]].concat()).expect("written");
+    imported(&file, &folder.join("state of padded")).expect("imported");
+}
+
+#[tokio::test]
+async fn export_without_a_state_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
     let error = exported(&folder.path().join("nowhere"), &folder.path().join("x"));
     assert!(matches!(
         error,
@@ -157,26 +168,194 @@ async fn what_is_cut_changed_newer_or_names_another_file_is_refused_whole() {
     ));
 }
 
-/// An archive that is whole by its own words, with this database in it.
-fn packed(database: &[u8]) -> Vec<u8> {
-    let sha256 = digest(&SHA256, database);
+/// One entry of a tar file, however hostile.
+#[derive(Clone)]
+struct TarEntry {
+    name: String,
+    kind: EntryType,
+    link: &'static str,
+    bytes: Vec<u8>,
+}
+
+impl TarEntry {
+    fn file(name: &str, bytes: &[u8]) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: EntryType::Regular,
+            link: "",
+            bytes: bytes.to_vec(),
+        }
+    }
+
+    fn special(name: &str, kind: EntryType, link: &'static str) -> Self {
+        Self {
+            kind,
+            link,
+            ..Self::file(name, b"")
+        }
+    }
+}
+
+fn tar_of(entries: &[TarEntry]) -> Vec<u8> {
+    let mut tar = Builder::new(Vec::new());
+    for entry in entries {
+        let mut header = Header::new_ustar();
+        // `set_path` would refuse some of these names.
+        header.as_old_mut().name[..entry.name.len()].copy_from_slice(entry.name.as_bytes());
+        header.as_old_mut().linkname[..entry.link.len()].copy_from_slice(entry.link.as_bytes());
+        header.set_entry_type(entry.kind);
+        header.set_size(entry.bytes.len() as u64);
+        header.set_mode(0o4777);
+        header.set_cksum();
+        tar.append(&header, &*entry.bytes).expect("appended");
+    }
+    tar.into_inner().expect("ended")
+}
+
+fn listed(name: &str, bytes: &[u8]) -> ManifestFile {
+    let sha256 = digest(&SHA256, bytes);
     let hex = sha256.as_ref().iter().map(|byte| format!("{byte:02x}"));
-    let archive = StateArchive {
+    ManifestFile {
+        name: name.to_owned(),
+        bytes: bytes.len() as u64,
+        sha256: hex.collect(),
+    }
+}
+
+fn manifest(files: &[ManifestFile]) -> TarEntry {
+    let manifest = Manifest {
         program: "0.1.0".to_owned(),
         schema: 1,
         exported_at: 1_795_151_317,
-        parts: vec![ArchivePart {
-            name: FILE.to_owned(),
-            bytes: database.len() as u64,
-            sha256: hex.collect(),
-        }],
+        files: files.to_vec(),
     };
-    let header = serde_json::to_string(&archive).expect("JSON");
-    [
-        format!("callbridge-state 1\n{header}\n").as_bytes(),
-        database,
-    ]
-    .concat()
+    TarEntry::file(MANIFEST, &serde_json::to_vec(&manifest).expect("JSON"))
+}
+
+/// An archive that is complete by its manifest, with this database in it.
+fn packed(database: &[u8]) -> Vec<u8> {
+    tar_of(&[
+        manifest(&[listed(FILE, database)]),
+        TarEntry::file(FILE, database),
+    ])
+}
+
+#[test]
+fn entries_other_than_the_listed_files_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let database = changed(folder, "whole", "");
+    let pair = b"{\"pair\":1}";
+    let connection = "connection.json";
+    let all = manifest(&[listed(FILE, &database), listed(connection, pair)]);
+    let (db, file) = (
+        TarEntry::file(FILE, &database),
+        TarEntry::file(connection, pair),
+    );
+    let with_third = |third: TarEntry| tar_of(&[all.clone(), db.clone(), third]);
+
+    for (name, what) in [
+        ("../../etc/passwd", "a name that leads out"),
+        ("/etc/passwd", "an absolute name"),
+        ("./connection.json", "another spelling"),
+        ("connection.json/", "a folder's name"),
+        ("other.json", "an unknown name"),
+        ("spool.lock", "the lock"),
+    ] {
+        let tar = with_third(TarEntry::file(name, pair));
+        refused(folder, what, &tar, "connection.json must be");
+        let lists_it = manifest(&[listed(FILE, &database), listed(name, pair)]);
+        let tar = tar_of(&[lists_it, db.clone(), TarEntry::file(name, pair)]);
+        refused(folder, &format!("{what}, listed"), &tar, "lists");
+    }
+    for (kind, what) in [
+        (EntryType::Symlink, "a symbolic link"),
+        (EntryType::Link, "a hard link"),
+        (EntryType::Char, "a character device"),
+        (EntryType::Block, "a block device"),
+        (EntryType::Fifo, "a pipe"),
+        (EntryType::Directory, "a folder"),
+        (EntryType::Continuous, "a contiguous file"),
+        (EntryType::GNUSparse, "a sparse file"),
+        (EntryType::GNULongName, "a long name"),
+        (EntryType::XHeader, "an extended header"),
+    ] {
+        let tar = with_third(TarEntry::special(connection, kind, "/etc/passwd"));
+        refused(folder, what, &tar, "is not a regular file");
+    }
+
+    let tar = tar_of(&[all.clone(), db.clone(), file.clone(), file.clone()]);
+    refused(folder, "an entry too many", &tar, "does not list");
+    let tar = tar_of(&[all.clone(), db.clone()]);
+    refused(folder, "an entry too few", &tar, "is missing");
+    let tar = tar_of(&[all.clone(), file.clone(), db.clone()]);
+    refused(folder, "another order", &tar, "spool.db must be");
+    let tar = tar_of(&[db.clone(), all.clone(), file.clone()]);
+    refused(folder, "a late manifest", &tar, "manifest.json must be");
+    let twice = manifest(&[listed(FILE, &database), listed(FILE, &database)]);
+    let tar = tar_of(&[twice, db.clone(), db.clone()]);
+    refused(folder, "a file listed twice", &tar, "lists");
+    let only = manifest(&[listed(connection, pair)]);
+    let tar = tar_of(&[only, file.clone()]);
+    refused(folder, "no database", &tar, "is not its first file");
+    refused(
+        folder,
+        "no file",
+        &tar_of(&[manifest(&[])]),
+        "is not its first file",
+    );
+    refused(folder, "no entry", &tar_of(&[]), "is missing");
+
+    let mut longer = listed(connection, pair);
+    longer.bytes += 1;
+    let tar = tar_of(&[
+        manifest(&[listed(FILE, &database), longer]),
+        db.clone(),
+        file.clone(),
+    ]);
+    refused(folder, "another length", &tar, "not as it was exported");
+    let other = listed(connection, b"{\"pair\":2}");
+    let tar = tar_of(&[
+        manifest(&[listed(FILE, &database), other]),
+        db.clone(),
+        file.clone(),
+    ]);
+    refused(folder, "another digest", &tar, "not as it was exported");
+
+    let text = TarEntry::file(MANIFEST, b"no JSON");
+    refused(
+        folder,
+        "no JSON",
+        &tar_of(&[text, db.clone()]),
+        "manifest.json in it",
+    );
+    let long = TarEntry::file(MANIFEST, &[b' '; 70_000]);
+    refused(
+        folder,
+        "a long manifest",
+        &tar_of(&[long, db.clone()]),
+        "too long",
+    );
+
+    let path = folder.join("whole");
+    std::fs::write(&path, tar_of(&[all, db, file])).expect("written");
+    imported(&path, &folder.join("state of whole")).expect("imported");
+}
+
+#[test]
+fn newer_schema_in_the_manifest_is_refused_by_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let json = br#"{"program":"9.0.0","schema":999,"exportedAt":1795151317,"files":[]}"#;
+    let path = folder.path().join("newer");
+    std::fs::write(&path, tar_of(&[TarEntry::file(MANIFEST, json)])).expect("written");
+    let error = imported(&path, &folder.path().join("state")).expect_err("newer");
+    assert_eq!(error.exit_code(), Code::Configuration);
+    let message = error.to_string();
+    assert!(
+        message.contains("newer callbridge (schema 999"),
+        "{message}"
+    );
+    assert!(!folder.path().join("state").exists());
 }
 
 /// The database of a state, after these statements.
@@ -237,29 +416,35 @@ fn a_database_that_no_callbridge_has_made_is_refused_though_the_file_is_whole() 
     ];
     for (name, statements, words) in hostile {
         let database = changed(folder, name, statements);
-        refused(folder, name, &database, words);
+        refused(folder, name, &packed(&database), words);
     }
     let whole = changed(folder, "whole", "");
     let mut damaged = whole.clone();
     let last = damaged.len() - 4096;
     damaged[last..].fill(0xff);
-    refused(folder, "damaged", &damaged, "spool.db in it");
-    refused(folder, "cut", &whole[..whole.len() / 2], "spool.db in it");
-    refused(folder, "no database", b"#!/bin/sh\n", "cannot be read");
-    refused(folder, "empty", b"", "is not callbridge's");
+    for (name, database, text) in [
+        ("damaged", &damaged[..], "spool.db in it"),
+        ("cut", &whole[..whole.len() / 2], "spool.db in it"),
+        ("no database", b"#!/bin/sh\n", "cannot be read"),
+        ("empty", b"", "is not callbridge's"),
+    ] {
+        refused(folder, name, &packed(database), text);
+    }
     // The same way leads a whole one in.
     let path = folder.join("packed");
     std::fs::write(&path, packed(&whole)).expect("written");
     imported(&path, &folder.join("taken % over?#")).expect("imported");
 }
 
-fn refused(folder: &Path, name: &str, database: &[u8], words: &str) {
+/// An import of this file fails with this text, and leaves nothing in the folder.
+fn refused(folder: &Path, name: &str, archive: &[u8], text: &str) {
     let path = folder.join(format!("archive of {name}"));
-    std::fs::write(&path, packed(database)).expect("written");
+    std::fs::write(&path, archive).expect("written");
     let state = folder.join(format!("state of {name}"));
-    let error = imported(&path, &state).expect_err(name).to_string();
-    assert!(error.contains(words), "{name}: {error}");
-    let left = state.read_dir().expect("a folder");
+    let error = imported(&path, &state).expect_err(name);
+    let message = error.to_string();
+    assert!(message.contains(text), "{name}: {message}");
+    let Ok(left) = state.read_dir() else { return };
     let left: Vec<_> = left.map(|it| it.expect("a file").file_name()).collect();
     assert_eq!(left, ["spool.lock"], "{name}");
 }
