@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`open`] | the state folder: whose it is, and what was open |
 //! | [`outward`] | the sender, who keeps its token, and notices for the broker |
-//! | [`notify`] | tells a command when a trouble begins and ends |
+//! | [`notify`] | runs a command when a problem begins and ends |
 //! | [`observer`] | looks at all of it, for whoever asks |
 //! | [`lists`] | leads and employees in force; waiting calls go when something is learned |
 //! | [`trunks`] | what each trunk took |

@@ -96,7 +96,7 @@ fn quoted() -> BTreeSet<String> {
     texts_of(&root.join("src"), &mut all);
     texts_of(&root.join("templates"), &mut all);
     let key = |word: &&str| {
-        let fit = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._".contains(c);
+        let fit = |c: char| c.is_ascii_alphanumeric() || "._".contains(c);
         word.chars().all(fit) && !word.is_empty()
     };
     let words = all.lines().flat_map(|line| line.split('"')).filter(key);

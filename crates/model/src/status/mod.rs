@@ -498,10 +498,10 @@ mod tests {
             "/lists/0/rows",
             "/lists/0/bad",
             "/lists/0/faults",
-            "/lists/0/why",
+            "/lists/0/reason",
             "/lists/0/readAt",
             "/secretFiles/0/flag",
-            "/secretFiles/0/why",
+            "/secretFiles/0/reason",
         ] {
             assert!(json.pointer(path).is_some(), "{path} is missing in {json}");
         }

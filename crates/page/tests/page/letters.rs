@@ -229,7 +229,11 @@ async fn discarding_asks_before_it_does() {
     let fields = [("action", "discard"), ("id", "2"), ("id", "4")];
     let asked = anna.act("/letters", "/letters/act", &fields).await;
     assert_eq!(asked.status, 200);
-    assert!(asked.body.contains("Discard 2 letters?"), "{}", asked.body);
+    assert!(
+        asked.body.contains("Discard 2 dead letters?"),
+        "{}",
+        asked.body
+    );
     assert_eq!(fake.known().letters.len(), 5);
     let token = asked.token();
     let sure = [
@@ -283,7 +287,7 @@ async fn what_was_typed_is_kept_when_it_is_refused() {
         .act("/letters", "/letters/act", &[("action", "retry")])
         .await;
     assert_eq!(none.status, 422);
-    assert!(none.body.contains("No letter is chosen"));
+    assert!(none.body.contains("No dead letter is chosen"));
     let one = [
         ("action", "retry"),
         ("id", "3"),
