@@ -296,7 +296,7 @@ async fn what_was_typed_is_kept_when_it_is_refused() {
     ];
     let one = anna.act("/letters/3", "/letters/act", &one).await;
     assert!(
-        one.body.contains("Letter 3") && one.body.contains("value=\"x\""),
+        one.body.contains("Dead letter 3") && one.body.contains("value=\"x\""),
         "{}",
         one.body
     );
