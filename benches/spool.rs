@@ -214,7 +214,7 @@ fn letters(handle: &Handle, rows: usize) -> Duration {
 fn scrape(handle: &Handle) -> Duration {
     timed(|_| {
         handle
-            .read(tables::letters::letters_by_reason)
+            .read(tables::letters::dead_by_reason)
             .wait()
             .expect("reasons");
     })

@@ -322,8 +322,9 @@ impl Checking<'_> {
     /// A selection that is acted on: something must be chosen.
     fn change(&mut self, command: &str, flags: SelectFlags) -> Selection {
         let chooses = !flags.ids.is_empty() || flags.reason.is_some();
-        let words = "which letters? Give ID…, --reason R or --all";
-        self.faults.add_if(!flags.all && !chooses, command, words);
+        let words = "which ones? Give ID…, --reason R, --waiting or --all";
+        let chosen = chooses || flags.all || flags.waiting;
+        self.faults.add_if(!chosen, command, words);
         let words = "cannot be used with ID or --reason; keep one";
         self.faults.add_if(flags.all && chooses, "--all", words);
         self.selection(flags)
@@ -333,13 +334,14 @@ impl Checking<'_> {
         let reason = |word: &str| {
             Reason::from_word(word).ok_or_else(|| {
                 let all: Vec<&str> = Reason::ALL.iter().map(|reason| reason.word()).collect();
-                format!("`{word}` is not a state; there are {}", all.join(", "))
+                format!("`{word}` is not a reason; there are {}", all.join(", "))
             })
         };
         let reason = self.faults.read("--reason", &flags.reason, reason);
         Selection {
             ids: flags.ids,
             reason,
+            waiting: flags.waiting,
             all: flags.all,
         }
     }

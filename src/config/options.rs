@@ -270,7 +270,7 @@ pub(crate) struct DemoFlags {
 /// The commands below `dead`, as typed.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadVerb {
-    /// List dead letters and waiting calls, oldest first
+    /// List dead letters, or with --waiting the waiting calls, oldest first
     List(LetterFlags),
     /// Show letters with every attempt, the answers of the CRM and what to do
     Show(LetterFlags),
@@ -337,6 +337,9 @@ pub(crate) struct SelectFlags {
     /// By reason, as no_lead
     #[arg(long, value_name = "R")]
     pub reason: Option<String>,
+    /// Calls that wait for a lead or employee, in place of dead letters
+    #[arg(long)]
+    pub waiting: bool,
     /// All of them
     #[arg(long)]
     pub all: bool,

@@ -177,13 +177,8 @@ impl Watch for Observer {
             format!("the books cannot be read: {error}")
         };
         let status = self.status().await.map_err(words)?;
-        let read = self.spool.read(|store| {
-            let letters = tables::letters::letters_by_reason(store)?;
-            Ok((letters, store.counters()))
-        });
-        let (letters, counters) = read.await.map_err(words)?;
-        let letters = letters.into_iter();
-        let letters = letters.map(|(reason, count)| (reason.word().to_owned(), count));
+        let counters = self.spool.read(|store| Ok(store.counters()));
+        let counters = counters.await.map_err(words)?;
         let unexplained = self.spool.meta(UNEXPLAINED_KEY).await.map_err(words)?;
         let different = self.spool.meta(DIFFERENT_KEY).await.map_err(words)?;
         let mut requests = self.outward.sender.borrow().requests.clone();
@@ -192,7 +187,6 @@ impl Watch for Observer {
             status,
             counters,
             requests,
-            dead_letters: letters.collect(),
             log_lines_lost: callbridge_ops::log::lost_lines(),
             webhooks: self.webhooks.as_ref().map(|it| it.tally.events()),
             lookups: self.lookups.as_ref().map(|tally| tally.counts()),

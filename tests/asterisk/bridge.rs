@@ -243,7 +243,10 @@ impl Bridge {
 
     /// Dead letters and parked calls.
     pub async fn letters(&self) -> Result<Vec<Value>> {
-        self.lines(&["dead", "list", "--json"]).await
+        let mut letters = self.lines(&["dead", "list", "--json"]).await?;
+        letters.extend(self.lines(&["dead", "list", "--waiting", "--json"]).await?);
+        letters.sort_by_key(|letter| letter["id"].as_i64());
+        Ok(letters)
     }
 
     /// Everything it said.

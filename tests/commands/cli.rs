@@ -230,7 +230,7 @@ fn letters_are_changed_only_where_some_were_chosen() {
     for verb in ["retry", "discard", "show"] {
         let words = refused(&["dead", verb, "--state=/nowhere"], &[], 64);
         assert!(
-            words.contains("which letters? Give ID…, --reason R or --all"),
+            words.contains("which ones? Give ID…, --reason R, --waiting or --all"),
             "{words}"
         );
     }

@@ -183,9 +183,13 @@ impl Place {
         self.say(&arguments).await
     }
 
-    /// `dead list --json` with more words.
+    /// `dead list --json` with more words, and the same with `--waiting`.
     pub async fn letters(&self, more: &str) -> Vec<Value> {
-        self.ask(&format!("dead list --json {more}")).await.lines()
+        let mut letters = self.ask(&format!("dead list --json {more}")).await.lines();
+        let waiting = format!("dead list --waiting --json {more}");
+        letters.extend(self.ask(&waiting).await.lines());
+        letters.sort_by_key(|letter| letter["id"].as_i64());
+        letters
     }
 
     /// `status --json`; `None` while neither daemon nor state is there, or one that starts holds

@@ -102,7 +102,7 @@ async fn a_number_whose_other_lead_was_merged_away_is_freed_without_webhooks() {
     let merge = json!({"into": 4002, "from": [4012]});
     administer(&crm, "lead/merge", merge).await;
     place.append("recorded", &call.ami);
-    let torn = |it: &callbridge_model::Status| it.letters.contains_key("ambiguous_lead");
+    let torn = |it: &callbridge_model::Status| it.dead_letters.contains_key("ambiguous_lead");
     program.until("a letter", torn).await;
     let done = |it: &callbridge_model::Status| it.books.journaled == 1;
     program.until("the lead that is left", done).await;

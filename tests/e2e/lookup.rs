@@ -296,7 +296,7 @@ async fn twenty_calls_are_journaled_on_the_very_leads_that_were_shown() {
         assert_eq!(leads, lead, "{call:?}, {shown}");
     }
     assert_eq!((journal.len(), status.books.journaled), (16, 16));
-    assert_eq!(status.letters["ambiguous_lead"], 1);
+    assert_eq!(status.dead_letters["ambiguous_lead"], 1);
     assert_eq!(status.books.waiting, 3);
     assert_eq!(crm::conduct(&crm, |_| false), Vec::<String>::new());
     program.terminate().await;

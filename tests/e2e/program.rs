@@ -204,7 +204,10 @@ impl Place {
 
     /// Dead letters and waiting calls.
     pub async fn letters(&self) -> Vec<Value> {
-        self.lines(&["dead", "list", "--json"]).await
+        let mut letters = self.lines(&["dead", "list", "--json"]).await;
+        letters.extend(self.lines(&["dead", "list", "--waiting", "--json"]).await);
+        letters.sort_by_key(|letter| letter["id"].as_i64());
+        letters
     }
 
     /// Everything that all runs have logged.

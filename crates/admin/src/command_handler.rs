@@ -328,7 +328,7 @@ impl CommandHandler {
         change: LetterChange,
         who: &str,
     ) -> Result<Vec<LetterOutcome>, Refusal> {
-        let mut letters = Letters::new(Some(ids.to_vec()), None);
+        let mut letters = Letters::new(Some(ids.to_vec()), None, None);
         let page = self.change_next(&mut letters, change, who).await?;
         missing_ids(ids, page.len())?;
         Ok(page.into_iter().collect::<Result<_, _>>()?)

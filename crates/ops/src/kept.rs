@@ -2,16 +2,22 @@
 
 use crate::Release;
 use callbridge_intake::{gap_log, gap_log::GapLog, identity, unmatched, unmatched::UnmatchedLog};
+use callbridge_model::Reason;
 use callbridge_model::status::{Employees, Status, UnknownEmployee};
 use callbridge_spool::{Error, Store, tables};
+use std::collections::BTreeMap;
 
 /// Reads the part of the status that the spool stores, at this second, in this state folder.
 ///
 /// # Errors
 /// When the spool cannot be read.
 pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Status, Error> {
-    let letters = tables::letters::letters_by_reason(store)?;
-    let letters = letters.into_iter().filter(|(_, count)| *count > 0);
+    let by_word = |counts: BTreeMap<Reason, u64>| {
+        let counts = counts.into_iter();
+        counts
+            .map(|(reason, count)| (reason.word().to_owned(), count))
+            .collect()
+    };
     // What cannot be read is logged at the daemon's start, which begins it anew.
     let gaps =
         GapLog::stored(tables::meta::meta(store, gap_log::KEY)?.as_deref()).unwrap_or_default();
@@ -29,9 +35,8 @@ pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Sta
         state: state.to_owned(),
         pbx_id: tables::meta::meta(store, identity::META_KEY)?,
         last_call_at: tables::listed::newest_start(store, at)?,
-        letters: letters
-            .map(|(reason, count)| (reason.word().to_owned(), count))
-            .collect(),
+        dead_letters: by_word(tables::letters::dead_by_reason(store)?),
+        waiting: by_word(tables::letters::waiting_by_reason(store)?),
         gaps: gaps.listed(),
         unmatched: unmatched.unwrap_or_default().listed(),
         journal_fields: tables::echoes::fields(store)?,

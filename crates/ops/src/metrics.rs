@@ -48,8 +48,6 @@ pub struct Observed {
     pub requests: Requests,
     /// Counters that outlive the process.
     pub counters: BTreeMap<String, u64>,
-    /// Dead and waiting letters, by reason.
-    pub dead_letters: BTreeMap<String, u64>,
     /// Lines of the log that nobody will read: stderr did not take them.
     pub log_lines_lost: u64,
     /// Sessions open at the page; `None` without one.
@@ -135,12 +133,22 @@ fn calls(all: &mut Registry, seen: &Observed) {
     let books = seen.status.books;
     let rows = (books.named().into_iter()).map(|(book, it)| (label("book", book), signed(it)));
     gauges(all, "calls", "Calls by where they stand", rows);
-    let letters = Reason::ALL.iter().map(|reason| {
-        let count = seen.dead_letters.get(reason.word()).copied();
+    let of = |counts: &BTreeMap<String, u64>, reason: &Reason| {
+        let count = counts.get(reason.word()).copied();
         (label("reason", reason.word()), signed(count.unwrap_or(0)))
-    });
-    let help = "Dead and waiting letters by reason";
-    gauges(all, "dead_letters", help, letters);
+    };
+    let dead = Reason::ALL
+        .iter()
+        .map(|reason| of(&seen.status.dead_letters, reason));
+    gauges(all, "dead_letters", "Dead letters by reason", dead);
+    let waiting = Reason::ALL.iter().filter(|reason| reason.is_waiting());
+    let waiting = waiting.map(|reason| of(&seen.status.waiting, reason));
+    gauges(
+        all,
+        "waiting_calls",
+        "Calls that wait for a lead or employee, by reason",
+        waiting,
+    );
     outboxes(all, seen);
     let (commit, help) = (&seen.durations.commit, "Spool commits, with their sync");
     all.register("commit_duration_seconds", help, commit.clone());
@@ -509,13 +517,16 @@ mod tests {
         }];
         seen.requests
             .insert(("submit".into(), "submitted".into()), 4);
-        seen.dead_letters.insert("failed".into(), 1);
+        seen.status.dead_letters.insert("failed".into(), 1);
+        seen.status.waiting.insert("no_lead".into(), 2);
         seen.durations.request.observe(0.02);
         let text = render(&seen, Format::Open);
         for name in PROMISED {
             assert!(text.contains(name), "{name} is missing in\n{text}");
         }
+        assert!(text.contains("callbridge_dead_letters{reason=\"failed\"} 1"));
         assert!(text.contains("callbridge_dead_letters{reason=\"rejected\"} 0"));
+        assert!(text.contains("callbridge_waiting_calls{reason=\"no_lead\"} 2"));
         assert!(text.contains("callbridge_paused{reason=\"outage\"} 0"));
         assert!(text.contains("callbridge_failing{part=\"polls\"} 1"));
         assert!(text.contains("callbridge_failing{part=\"sweeps\"} 0"));

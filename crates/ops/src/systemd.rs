@@ -26,7 +26,8 @@ pub fn stopping() {
 pub fn alive(status: &Status) {
     let books = &status.books;
     let waiting = books.ready + books.sending + books.submitted;
-    let (finished, journaled, letters) = (books.finished, books.journaled, status.letter_count());
+    let (finished, journaled, letters) =
+        (books.finished, books.journaled, status.dead_letter_count());
     let paused = status.pause.as_ref();
     let paused = paused.map(|it| format!("; paused: {}", it.reason));
     notify(format!(

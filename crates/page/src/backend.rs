@@ -83,8 +83,10 @@ pub struct Outcomes {
     /// Calls that stand in the CRM's journal.
     pub journaled: u64,
     /// Calls on their way to the CRM.
+    pub queued: u64,
+    /// Calls that wait for a lead or employee.
     pub waiting: u64,
-    /// Dead letters, waiting ones included.
+    /// Dead letters.
     pub letters: u64,
     /// Calls that a person discarded.
     pub discarded: u64,
@@ -93,7 +95,7 @@ pub struct Outcomes {
 impl Outcomes {
     /// Returns the sum of all outcomes.
     pub const fn total(&self) -> u64 {
-        self.journaled + self.waiting + self.letters + self.discarded
+        self.journaled + self.queued + self.waiting + self.letters + self.discarded
     }
 }
 

@@ -10,7 +10,7 @@ const STEP: usize = 10;
 /// A piece of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// `journaled`, `waiting`, `letters`, `discarded`.
+    /// `journaled`, `queued`, `waiting`, `letters`, `discarded`.
     pub(crate) class: &'static str,
     pub(crate) y: u64,
     pub(crate) height: u64,
@@ -57,6 +57,7 @@ impl Chart {
 fn pieces(outcomes: &Outcomes, top: u64) -> Vec<Piece> {
     let parts = [
         ("journaled", outcomes.journaled),
+        ("queued", outcomes.queued),
         ("waiting", outcomes.waiting),
         ("letters", outcomes.letters),
         ("discarded", outcomes.discarded),
@@ -96,6 +97,7 @@ mod tests {
     fn a_column_is_as_high_as_its_calls_and_in_pieces_by_outcome() {
         let outcomes = Outcomes {
             journaled: 6,
+            queued: 0,
             waiting: 0,
             letters: 2,
             discarded: 0,

@@ -103,8 +103,8 @@ impl AuthenticatedRequest<'_> {
         if let Ok(missed) = self.page.backend.missed_count().await {
             self.shell.badges = Badges {
                 missed,
-                letters: status.letter_count(),
-                waiting: status.letters.get("no_lead").copied().unwrap_or(0),
+                letters: status.dead_letter_count(),
+                waiting: status.waiting.get("no_lead").copied().unwrap_or(0),
             };
         }
         Ok(status)

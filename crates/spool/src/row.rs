@@ -335,6 +335,9 @@ pub struct UnreadMessage {
 pub struct LetterFilter {
     /// Only letters of these ids; `None` for all.
     pub ids: Option<Vec<RowId>>,
+    /// Only dead letters ([`State::Dead`], unreadable messages included), or only waiting calls
+    /// ([`State::Waiting`]); `None` for both.
+    pub state: Option<State>,
     /// Only letters of this reason; `None` for all.
     pub reason: Option<Reason>,
     /// Only letters after this id: the last one of the page before.

@@ -23,7 +23,9 @@ use callbridge_page::backend::{
     Figures, LetterPage, LetterQuery, OpenCallView, Profiles, WaitingCustomer,
 };
 use callbridge_spool::{self as spool, CallFilter, LeadByHand, Letter, LetterFilter, Listed};
-use callbridge_spool::{Place, RowId, Store, WaitingPhone, employee_work::employee_work, tables};
+use callbridge_spool::{
+    Place, RowId, State, Store, WaitingPhone, employee_work::employee_work, tables,
+};
 use figures::Week;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -155,6 +157,7 @@ fn letter_filter(query: &LetterQuery, limit: usize) -> Result<LetterFilter, Refu
         reason: reason.transpose()?,
         before: Some(query.before.unwrap_or(RowId(i64::MAX))),
         limit,
+        state: Some(State::Dead),
         ..LetterFilter::default()
     })
 }
@@ -194,7 +197,7 @@ impl Backend for DaemonBackend {
             letters.truncate(LETTERS_PAGE);
             next = letters.last().map(|it| it.id);
         }
-        let reasons = self.handler.spool.read(tables::letters::letters_by_reason);
+        let reasons = self.handler.spool.read(tables::letters::dead_by_reason);
         Ok(LetterPage {
             letters,
             next,

@@ -277,7 +277,7 @@ fn the_report_reads_for_scripts_and_for_people() {
     in the file         2
     journaled           1
     dead                0
-    waiting              0
+    waiting             0
     discarded           0
     under way           0
     internal            0

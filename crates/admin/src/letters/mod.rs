@@ -23,6 +23,9 @@ pub struct Selection {
     pub ids: Vec<String>,
     /// Letters of this reason alone.
     pub reason: Option<Reason>,
+    /// Waiting calls in place of dead letters. Ids find both.
+    #[serde(default)]
+    pub waiting: bool,
     /// Without any other rule: all of them. A change to letters asks for one of the three.
     pub all: bool,
 }
@@ -30,7 +33,7 @@ pub struct Selection {
 impl Selection {
     /// Nothing was chosen at all.
     pub fn is_empty(&self) -> bool {
-        self.ids.is_empty() && self.reason.is_none() && !self.all
+        self.ids.is_empty() && self.reason.is_none() && !self.waiting && !self.all
     }
 }
 
@@ -52,13 +55,27 @@ impl Letters {
             id.trim().parse().map(RowId).map_err(wrong)
         });
         let ids = ids.collect::<Result<Vec<_>, _>>().map_err(Refusal::usage)?;
-        Ok(Self::new((!ids.is_empty()).then_some(ids), which.reason))
+        let state = match which.waiting {
+            _ if !ids.is_empty() => None,
+            true => Some(State::Waiting),
+            false => Some(State::Dead),
+        };
+        Ok(Self::new(
+            (!ids.is_empty()).then_some(ids),
+            state,
+            which.reason,
+        ))
     }
 
-    /// The letters of these ids, and of this reason.
-    pub(crate) fn new(ids: Option<Vec<RowId>>, reason: Option<Reason>) -> Self {
+    /// The letters of these ids, this state, and this reason.
+    pub(crate) fn new(
+        ids: Option<Vec<RowId>>,
+        state: Option<State>,
+        reason: Option<Reason>,
+    ) -> Self {
         let filter = LetterFilter {
             ids,
+            state,
             reason,
             limit: PAGE,
             ..LetterFilter::default()

@@ -3,6 +3,7 @@
 //! A new finding is a [`FindingKind`] with a word of its own, a function here, and a line in
 //! `FINDERS`.
 
+use super::text::by_reason;
 use super::verdict::{counted, first_five};
 use super::{FindingKind, Problem, SourceStatus, Status};
 use crate::Reason;
@@ -80,13 +81,10 @@ impl Status {
         }
     }
 
-    /// Number of letters, as `dead list` shows them: dead and waiting calls, and messages that
-    /// could not be read. A daemon that is older than letters by reason has its books alone.
-    pub fn letter_count(&self) -> u64 {
-        match self.letters.is_empty() {
-            true => self.books.dead + self.books.waiting,
-            false => self.letters.values().sum(),
-        }
+    /// Number of dead letters, as `dead list` shows them: calls that need a decision, and messages
+    /// that could not be read.
+    pub fn dead_letter_count(&self) -> u64 {
+        self.dead_letters.values().sum()
     }
 
     /// The command that tries everything the daemon was given.
@@ -263,22 +261,17 @@ fn gaps(status: &Status, found: &mut Vec<Problem>) {
 }
 
 fn letters(status: &Status, found: &mut Vec<Problem>) {
-    let of = |reason: Reason| status.letters.get(reason.word()).copied().unwrap_or(0);
-    let (no_lead, no_employee) = (of(Reason::NoLead), of(Reason::NoEmployee));
-    let all: Vec<_> = Reason::ALL.iter().map(|&it| (it, of(it))).collect();
-    // What waits for a lead or an employee is counted among the letters, here as everywhere; where
-    // nothing else is there, its own line says it.
-    if all.iter().any(|(it, count)| !it.is_waiting() && *count > 0) {
-        let count: u64 = all.iter().map(|(_, count)| count).sum();
-        let each = all.iter().filter(|(_, count)| *count > 0);
-        let each: Vec<String> = each.map(|(reason, n)| format!("{n} {reason}")).collect();
+    let count = status.dead_letter_count();
+    if count > 0 {
         let letters = counted(count, "dead letter", "dead letters");
-        let message = format!("{letters}: {}", each.join(", "));
+        let message = format!("{letters}: {}", by_reason(&status.dead_letters));
         let command = status.command("dead list");
         found.push(
             Problem::new(FindingKind::DeadLetters, message, command).with([count.to_string()]),
         );
     }
+    let of = |reason: Reason| status.waiting.get(reason.word()).copied().unwrap_or(0);
+    let (no_lead, no_employee) = (of(Reason::NoLead), of(Reason::NoEmployee));
     if no_lead > 0 {
         let calls = counted(no_lead, "call waits", "calls wait");
         let message = format!("{calls} for a lead");

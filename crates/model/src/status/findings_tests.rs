@@ -62,7 +62,12 @@ fn paused(reason: &str) -> Status {
 
 fn letters(reason: &str, count: u64) -> Status {
     with(|status| {
-        status.letters.insert(reason.to_owned(), count);
+        let waits = Reason::from_word(reason).is_some_and(Reason::is_waiting);
+        let counts = match waits {
+            true => &mut status.waiting,
+            false => &mut status.dead_letters,
+        };
+        counts.insert(reason.to_owned(), count);
     })
 }
 
@@ -293,7 +298,7 @@ fn journals() -> Vec<(Status, &'static [FindingKind])> {
 fn the_verdict_is_that_of_the_worst_that_is_found() {
     let both_down = {
         let mut status = down(&[0, 1]);
-        status.letters.insert("failed".to_owned(), 1);
+        status.dead_letters.insert("failed".to_owned(), 1);
         status.judged()
     };
     let wrong_books = with(|status| (status.books.finished, status.books.ready) = (2, 1));
@@ -420,22 +425,22 @@ fn a_list_says_which_rows_are_wrong_and_what_is_in_force() {
 fn commands_can_be_run_as_they_stand() {
     let mut status = well();
     status.state = "/srv/it's here".to_owned();
-    status.letters.insert("failed".to_owned(), 2);
-    status.letters.insert("conflict".to_owned(), 1);
+    status.dead_letters.insert("failed".to_owned(), 2);
+    status.dead_letters.insert("conflict".to_owned(), 1);
     let status = status.judged();
     assert_eq!(
         status.problems[0].message,
         "3 dead letters: 2 failed, 1 conflict"
     );
     let mut waiting = status.clone();
-    waiting.letters.insert("no_lead".to_owned(), 28);
+    waiting.waiting.insert("no_lead".to_owned(), 28);
     let told: Vec<String> = waiting
         .judged()
         .problems
         .into_iter()
         .map(|it| it.message)
         .collect();
-    let all = "31 dead letters: 28 no_lead, 2 failed, 1 conflict";
+    let all = "3 dead letters: 2 failed, 1 conflict";
     assert_eq!(told, [all, "28 calls wait for a lead"]);
     let command = r"callbridge dead list --state '/srv/it'\''s here'";
     assert_eq!(status.problems[0].command, command);

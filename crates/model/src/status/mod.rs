@@ -97,8 +97,10 @@ pub struct Status {
     /// Counters of [`LOSS_COUNTERS`] that are not 0.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub losses: BTreeMap<String, u64>,
-    /// Letters by reason, unreadable ones included.
-    pub letters: BTreeMap<String, u64>,
+    /// Dead letters by reason, unreadable messages included.
+    pub dead_letters: BTreeMap<String, u64>,
+    /// Calls that wait for a lead or employee, by reason.
+    pub waiting: BTreeMap<String, u64>,
     /// The last gaps of each source, oldest first.
     pub gaps: Vec<SourceGap>,
     /// Channels of no trunk that carried outside numbers, first seen first.

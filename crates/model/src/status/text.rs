@@ -5,8 +5,9 @@ use super::{
     Directory, Employees, LOSS_COUNTERS, LeadField, LeadFields, OverallState, SourceState,
     SourceStatus, Status, Webhooks,
 };
-use crate::Zone;
 use crate::safe::safe;
+use crate::{Reason, Zone};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Number of gaps that the text lists, the newest ones.
@@ -118,16 +119,16 @@ impl Status {
         let b = &self.books;
         let balance = if b.balance() { "" } else { " (unbalanced!)" };
         let _ = writeln!(text, "books    {} finished{balance}", b.finished);
-        let letters = self.letter_count();
+        let letters = self.dead_letter_count();
         // The other figures count calls: without these the sum is that of the finished ones.
-        let messages = if_any(letters.saturating_sub(b.dead + b.waiting), |messages| {
+        let messages = if_any(letters.saturating_sub(b.dead), |messages| {
             format!(" (of which unreadable messages: {messages})")
         });
         let _ = writeln!(
             text,
             "         {} ready, {} sending, {} submitted, {} journaled\n         \
-             {letters} dead letters{messages}, {} discarded",
-            b.ready, b.sending, b.submitted, b.journaled, b.discarded
+             {letters} dead letters{messages}, {} waiting, {} discarded",
+            b.ready, b.sending, b.submitted, b.journaled, b.waiting, b.discarded
         );
         let _ = writeln!(
             text,
@@ -135,10 +136,14 @@ impl Status {
             b.internal, b.skipped, b.unreadable
         );
         if letters > 0 {
-            let each = self.letters.iter();
-            let each = each.map(|(reason, n)| format!("{n} {reason}"));
-            let each = each.collect::<Vec<_>>().join(", ");
-            let _ = writeln!(text, "letters  {letters}, as `dead list` has them: {each}");
+            let _ = writeln!(
+                text,
+                "dead     {letters}: {}",
+                by_reason(&self.dead_letters)
+            );
+        }
+        if b.waiting > 0 {
+            let _ = writeln!(text, "waiting  {}: {}", b.waiting, by_reason(&self.waiting));
         }
         if let Some(at) = self.last_call_at {
             let _ = writeln!(text, "last     call of {}", style.zone.second(at));
@@ -159,7 +164,7 @@ impl Status {
             );
         }
         let waiting = match self.backlog.calls {
-            0 => "nothing waits".to_owned(),
+            0 => "empty".to_owned(),
             1 => "1 call".to_owned(),
             calls => format!("{calls} calls"),
         };
@@ -344,6 +349,15 @@ impl SourceStatus {
             );
         }
     }
+}
+
+/// Returns counts by reason as `2 failed, 1 conflict`, in the order of [`Reason::ALL`].
+pub(super) fn by_reason(counts: &BTreeMap<String, u64>) -> String {
+    let each = Reason::ALL.iter().filter_map(|reason| {
+        let count = counts.get(reason.word()).filter(|count| **count > 0)?;
+        Some(format!("{count} {reason}"))
+    });
+    each.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

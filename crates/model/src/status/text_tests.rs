@@ -46,7 +46,7 @@ fn people_read_a_pause_first() {
           callbridge check @FILE (with the flags of run)
     books    0 finished
              0 ready, 0 sending, 0 submitted, 0 journaled
-             0 dead letters, 0 discarded
+             0 dead letters, 0 waiting, 0 discarded
              not among them: 0 internal, 0 left out by a flag, 0 unreadable
     backlog  3 calls, confirmed in about 1 s once it goes on
     token
@@ -128,10 +128,10 @@ fn a_daemon_with_which_all_is_well_says_so_first_and_times_stand_in_the_zone_of_
     no problem found
     books    4 finished
              0 ready, 0 sending, 0 submitted, 4 journaled
-             0 dead letters, 0 discarded
+             0 dead letters, 0 waiting, 0 discarded
              not among them: 0 internal, 0 left out by a flag, 0 unreadable
     last     call of 2026-11-20 10:08:20 +05
-    backlog  nothing waits
+    backlog  empty
     token    ok, expires 2030-01-20 19:55:17 +05
     source   pbx1/ami up
              ami://a@pbx:5038

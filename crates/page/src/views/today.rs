@@ -182,12 +182,11 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
 /// The books in which a finished call can stand, in the order of its way; a book that is new to
 /// the shape joins by itself.
 fn books(status: &Status) -> Vec<Book> {
-    let beside = ["finished", "internal", "skipped", "unreadable", "waiting"];
+    let beside = ["finished", "internal", "skipped", "unreadable"];
     let all = status.books.named().into_iter();
     let parts = all.filter(|(name, _)| !beside.contains(name));
-    // Dead and waiting calls are one number here, as everywhere: the letters.
     let parts = parts.map(|part| match part {
-        ("dead", _) => ("letters", status.letter_count()),
+        ("dead", _) => ("letters", status.dead_letter_count()),
         other => other,
     });
     let finished = status.books.finished.max(1);
@@ -221,7 +220,7 @@ impl TodaySheet<'_> {
 
     /// Letters that are messages and no calls, which finished calls do not count.
     fn messages(&self) -> u64 {
-        let unreadable = self.status.letters.get(Reason::Unreadable.word());
+        let unreadable = self.status.dead_letters.get(Reason::Unreadable.word());
         unreadable.copied().unwrap_or(0)
     }
 

@@ -72,15 +72,19 @@ impl Backend for Fake {
     async fn status(&self) -> Answer<Status> {
         let known = self.known();
         let mut status = known.status.clone();
-        status.books.dead = known.letters.len() as u64;
-        status.letters.clear();
+        let waiting = known.letters.values().filter(|it| it.waiting).count() as u64;
+        status.books.waiting = waiting;
+        status.books.dead = known.letters.len() as u64 - waiting;
+        status.dead_letters.clear();
+        status.waiting.clear();
         for letter in known.letters.values() {
-            *status
-                .letters
-                .entry(letter.reason.word().to_owned())
-                .or_default() += 1;
+            let counts = match letter.waiting {
+                true => &mut status.waiting,
+                false => &mut status.dead_letters,
+            };
+            *counts.entry(letter.reason.word().to_owned()).or_default() += 1;
         }
-        status.books.finished = status.books.journaled + status.books.dead;
+        status.books.finished = status.books.journaled + known.letters.len() as u64;
         Ok(status)
     }
 
@@ -137,7 +141,9 @@ impl Backend for Fake {
         let known = self.known();
         let below = query.before.unwrap_or(RowId(i64::MAX));
         let fits = |it: &&Letter| {
-            query.reason.as_ref().is_none_or(|r| r == it.reason.word()) && query.takes_cause(it)
+            !it.waiting
+                && query.reason.as_ref().is_none_or(|r| r == it.reason.word())
+                && query.takes_cause(it)
         };
         let mut found = known
             .letters

@@ -118,7 +118,8 @@ fn status(name: &str, now: i64) -> Status {
         at: now,
         state: "/var/lib/callbridge/office".to_owned(),
         last_call_at: Some(now - 64),
-        letters: BTreeMap::from([("failed".to_owned(), 40), ("no_lead".to_owned(), 20)]),
+        dead_letters: BTreeMap::from([("failed".to_owned(), 40), ("rejected".to_owned(), 20)]),
+        waiting: BTreeMap::from([("no_lead".to_owned(), 20)]),
         gaps: vec![SourceGap {
             source: "ami://callbridge@192.0.2.10:5038".to_owned(),
             from: now - 7200,
@@ -153,7 +154,8 @@ fn status(name: &str, now: i64) -> Status {
 fn outcomes(n: u64) -> Outcomes {
     Outcomes {
         journaled: n,
-        waiting: n / 9,
+        queued: n / 9,
+        waiting: n / 10,
         letters: n / 12,
         discarded: n / 30,
     }
@@ -253,7 +255,7 @@ fn call(name: &str, now: i64, n: u32) -> Listed {
 
 pub fn letter(name: &str, now: i64, id: i64) -> Letter {
     let reason = match id % 3 {
-        0 => Reason::NoLead,
+        0 => Reason::Rejected,
         _ => Reason::Failed,
     };
     let phone = Some(format!("+99890{:07}", 2_220_000 + id));
@@ -265,7 +267,7 @@ pub fn letter(name: &str, now: i64, id: i64) -> Letter {
         id: RowId(id),
         uuid: call.uuid,
         reason,
-        waiting: reason == Reason::NoLead,
+        waiting: false,
         since: EventTime::from_seconds(now - 5000),
         message: format!("lead 4001 does not exist in the company: {name}"),
         finding: None,

@@ -45,7 +45,9 @@ pub fn letters(db: &Db, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
     if filter.reason != Some(Reason::Unreadable) {
         letters = call_letters(db, filter, limit)?;
     }
-    if matches!(filter.reason, None | Some(Reason::Unreadable)) {
+    let may_be_unreadable = filter.state != Some(State::Waiting)
+        && matches!(filter.reason, None | Some(Reason::Unreadable));
+    if may_be_unreadable {
         letters.extend(unread_letters(db, filter, limit, LISTED_BYTES_MAX)?);
     }
     letters.sort_by_key(|letter| letter.id);
@@ -68,10 +70,19 @@ pub fn letter(db: &Db, id: RowId) -> Result<Option<Letter>, Error> {
     Ok(unread_letters(db, &filter, 1, UNREADABLE_BYTES_MAX)?.pop())
 }
 
-/// Counts the letters of each reason that has any.
-pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> {
-    let text = "SELECT reason, sum(count) FROM reason_counts GROUP BY reason HAVING sum(count) > 0";
-    let mut all: BTreeMap<_, _> = store.query_all(text, [])?.into_iter().collect();
+/// Counts the calls that wait for a lead or employee, by reason.
+pub fn waiting_by_reason(db: &Db) -> Result<BTreeMap<Reason, u64>, Error> {
+    by_reason(db, State::Waiting)
+}
+
+fn by_reason(db: &Db, state: State) -> Result<BTreeMap<Reason, u64>, Error> {
+    let text = "SELECT reason, count FROM reason_counts WHERE state = ?1 AND count > 0";
+    Ok(db.query_all(text, [state.word()])?.into_iter().collect())
+}
+
+/// Counts the dead letters by reason, unreadable messages included.
+pub fn dead_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> {
+    let mut all = by_reason(store, State::Dead)?;
     let unreadable = store.tally.get(Book::UnreadableKept);
     if unreadable > 0 {
         all.insert(Reason::Unreadable, unreadable);
@@ -81,14 +92,22 @@ pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> 
 
 fn call_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
     let (rest, values) = conditions(filter, limit);
-    let text = format!(
-        "SELECT id, coalesce(uuid, conflicting_uuid) AS uuid, reason,
-                state = 'waiting' AS waiting, since, message,
-                finding, errors, attempts, coalesce(actions, '[]') AS actions,
-                times_dead, record AS call
-         FROM calls WHERE state IN ('dead', 'waiting'){rest}"
-    );
-    db.query_all(&text, params_from_iter(values))
+    let mut letters = Vec::new();
+    for state in [State::Dead, State::Waiting] {
+        if filter.state.is_some_and(|only| only != state) {
+            continue;
+        }
+        let (word, is_waiting) = (state.word(), state == State::Waiting);
+        let text = format!(
+            "SELECT id, coalesce(uuid, conflicting_uuid) AS uuid, reason, {is_waiting} AS waiting,
+                    since, message, finding, errors, attempts, coalesce(actions, '[]') AS actions,
+                    times_dead, record AS call
+             FROM calls WHERE state = '{word}'{rest}"
+        );
+        let values = params_from_iter(values.iter().map(|value| value as &dyn ToSql));
+        letters.extend(db.query_all::<Letter>(&text, values)?);
+    }
+    Ok(letters)
 }
 
 fn unread_letters(

@@ -509,7 +509,8 @@ pub const ACTS: &[Act] = &[
         );
     }),
     ("letters by reason", |store, _| {
-        drop(tables::letters::letters_by_reason(store).expect("readable"))
+        drop(tables::letters::dead_by_reason(store).expect("readable"));
+        drop(tables::letters::waiting_by_reason(store).expect("readable"));
     }),
     ("numbers without a lead", |store, _| {
         drop(tables::waiting::waiting_phones(store, None, PAGE).expect("readable"));

@@ -119,7 +119,9 @@ pub const LISTED: &[Act] = &[
         let row = rows.at(SUBMITTED, 3);
         write(store, vec![Op::Give(given), Op::Action { row, action }]);
         assert_eq!(
-            tables::letters::actions(store, row).expect("readable").len(),
+            tables::letters::actions(store, row)
+                .expect("readable")
+                .len(),
             1
         );
         assert!(

@@ -242,16 +242,17 @@ fn a_filter_chooses_by_id_reason_and_page() {
         ..all
     };
     assert_eq!(ids(&chosen), [2, 7]);
-    let by_reason = tables::letters::letters_by_reason(&store).expect("counts");
-    let counts: Vec<_> = by_reason.into_iter().collect();
-    assert_eq!(
-        counts,
-        [
-            (Reason::NoLead, 3),
-            (Reason::Failed, 3),
-            (Reason::Unreadable, 1)
-        ]
-    );
+    let in_state = |state| LetterFilter {
+        state: Some(state),
+        ..LetterFilter::default()
+    };
+    assert_eq!(ids(&in_state(State::Dead)), [2, 4, 6, 7]);
+    assert_eq!(ids(&in_state(State::Waiting)), [1, 3, 5]);
+    let dead = tables::letters::dead_by_reason(&store).expect("counts");
+    let counts: Vec<_> = dead.into_iter().collect();
+    assert_eq!(counts, [(Reason::Failed, 3), (Reason::Unreadable, 1)]);
+    let waiting = tables::letters::waiting_by_reason(&store).expect("counts");
+    assert_eq!(Vec::from_iter(waiting), [(Reason::NoLead, 3)]);
 }
 
 #[test]

@@ -24,8 +24,9 @@ fn outcomes(counted: &BTreeMap<State, u64>) -> Outcomes {
     for (state, count) in counted {
         match state {
             State::Journaled => all.journaled += count,
-            State::Ready | State::Sending | State::Submitted => all.waiting += count,
-            State::Dead | State::Waiting => all.letters += count,
+            State::Ready | State::Sending | State::Submitted => all.queued += count,
+            State::Waiting => all.waiting += count,
+            State::Dead => all.letters += count,
             State::Discarded => all.discarded += count,
         }
     }
