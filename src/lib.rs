@@ -16,7 +16,7 @@
 //! | [`values`] | single values that people type: times, dates, words, numbers |
 //! | [`failure`] | why a command ended, and with which code |
 //! | [`terminal`] | what is printed and typed: stdout, stdin, a keyboard that shows nothing |
-//! | [`privilege`] | root in a state folder of another's |
+//! | [`state_owner`] | the error for root in another user's state folder |
 //! | [`config`] | arguments, environment and secrets, checked |
 //! | [`daemon`] | `run`: opens everything, joins it and stops it in order |
 //! | [`commands`] | what each command does |
@@ -35,8 +35,8 @@ pub(crate) mod daemon;
 pub(crate) mod failure;
 #[cfg(test)]
 mod golden;
-pub(crate) mod privilege;
 pub(crate) mod start;
+pub(crate) mod state_owner;
 pub(crate) mod terminal;
 pub(crate) mod values;
 

@@ -2,7 +2,7 @@
 
 use crate::commands::dispatch;
 use crate::config::command::read;
-use crate::privilege::step_down;
+use crate::state_owner::refuse_other_users_state;
 use crate::{OrFail as _, Result};
 use callbridge_model::{Code, Environment};
 use callbridge_ops::log::{flush, say};
@@ -25,15 +25,15 @@ pub fn start() -> ExitCode {
     code
 }
 
-/// Checks the arguments, leaves root's rights where the state folder is another's, starts the
-/// runtime, does what was asked until done or told to stop.
+/// Checks the arguments and the owner of the state folder, starts the runtime, and runs the command
+/// until it ends or a signal stops it.
 fn run() -> Result<()> {
     let environment = Environment::of_process();
-    let mut command = read(std::env::args_os(), &environment)?;
-    // Before a thread: the kernel knows users by thread.
-    let needs = command.needs();
-    let stops_in_order = needs.stops_in_order;
-    step_down(needs)?;
+    let command = read(std::env::args_os(), &environment)?;
+    if let Some(state) = command.state() {
+        refuse_other_users_state(state, std::env::args_os())?;
+    }
+    let stops_in_order = command.stops_in_order();
     // One TLS implementation for reqwest, lapin and tungstenite. Set already only in tests.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -31,11 +31,11 @@ use std::{fs::DirBuilder, future::Future, io, os::unix::fs::DirBuilderExt as _, 
 
 /// Does what was asked. `shutdown` ends when the process is asked to stop.
 pub async fn dispatch(
-    mut command: Command,
+    command: Command,
     environment: &Environment,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
-    if command.needs().holds_secrets {
+    if command.holds_secrets() {
         forbid_dumps();
     }
     match command {

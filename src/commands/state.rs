@@ -5,6 +5,8 @@ use crate::{Result, print};
 use callbridge_model::{clock, safe};
 use callbridge_oauth::{shown_once, store};
 use callbridge_spool::archive::{ArchiveError, Manifest, export, import};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 /// The files that are exported with the database: an OAuth connection.
@@ -19,17 +21,18 @@ pub(crate) fn run(state: &StateMove) -> Result<()> {
     let (file, dir) = (&state.file, &state.state);
     let words = match state.import {
         true => {
-            let from = state.held.archive(file, true);
+            let from = File::open(file);
             let from = from.map_err(|error| ArchiveError::NotRead(file.clone(), error))?;
             let manifest = import(dir, &COMPANIONS, (from, file))?;
             summary("imported", &manifest, dir)
         }
         false => {
-            let to = state.held.archive(file, false);
+            let mut how = OpenOptions::new();
+            let to = how.write(true).create_new(true).mode(0o600).open(file);
             let mut to = to.map_err(|error| ArchiveError::NotWritten(file.clone(), error))?;
             let now = clock::now().wall.floor_seconds().get();
             let written = export(dir, &COMPANIONS, (&mut to, file), (crate::VERSION, now));
-            // What is not whole is of no use; where root has made it, it is told by its reader.
+            // An incomplete archive is of no use.
             let manifest = written.inspect_err(|_| drop(std::fs::remove_file(file)))?;
             summary("exported", &manifest, file)
         }

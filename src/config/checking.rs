@@ -457,7 +457,6 @@ impl Checking<'_> {
             import,
             file: PathBuf::from(file),
             state,
-            held: Default::default(),
         }))
     }
 

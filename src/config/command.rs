@@ -4,7 +4,6 @@ use super::arguments;
 use super::checking::init::InitFlags;
 use crate::Result;
 use crate::config::{Checking, Config};
-use crate::privilege::{Held, Needs, OwnFile};
 use callbridge_admin::{ControlRequest, PageRole};
 use callbridge_call::EventTime;
 use callbridge_formats::Format;
@@ -12,7 +11,7 @@ use callbridge_mapping::Rules;
 use callbridge_model::Environment;
 use callbridge_ops::log::Logging;
 use jiff::tz::TimeZone;
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::Path, path::PathBuf};
 
 /// A command with its checked flags.
 #[derive(Debug)]
@@ -46,49 +45,45 @@ pub enum Command {
 }
 
 impl Command {
-    /// Returns the folder, secrets, addresses and file of the command; a new command is added here.
-    pub(crate) fn needs(&mut self) -> Needs<'_> {
-        let of = |state, holds_secrets, stops_in_order| Needs {
-            state,
-            holds_secrets,
-            stops_in_order,
-            ..Needs::default()
-        };
+    /// The state folder that the command uses; `None` if it uses none.
+    pub(crate) fn state(&self) -> Option<&Path> {
         match self {
-            Self::Run(config) => config.needs(true),
-            Self::Check(check) => check.config.needs(false),
-            Self::Connect(connect) => Needs {
-                secrets: vec![&mut connect.secret],
-                listen: connect.redirect.listen().unwrap_or_default(),
-                held: Some(&mut connect.held),
-                ..of(Some(&mut connect.state), true, false)
-            },
-            Self::Explain(explain) if explain.file.is_some() => of(None, false, false),
-            Self::Explain(explain) => Needs {
-                file: explain.picture.as_deref().map(OwnFile::Picture),
-                held: Some(&mut explain.config.held),
-                ..of(explain.config.state.as_mut(), false, false)
-            },
-            Self::State(state) => Needs {
-                file: Some(match state.import {
-                    true => OwnFile::Import(&state.file),
-                    false => OwnFile::Export(&state.file),
-                }),
-                held: Some(&mut state.held),
-                ..of(Some(&mut state.state), true, false)
-            },
-            Self::Audit(audit) => of(audit.config.state.as_mut(), false, false),
-            Self::Status(mode, at) => of(Some(&mut at.state), false, *mode == StatusMode::Watch),
-            Self::Ask { request, at, .. } => {
-                let follows = matches!(request, ControlRequest::Calls { follow: true, .. });
-                let watches = matches!(request, ControlRequest::Watch);
-                of(Some(&mut at.state), false, follows || watches)
-            }
-            Self::Disconnect(state) => of(Some(state), true, false),
-            Self::Init(_) => of(None, true, true),
-            Self::PagePassword { .. } => of(None, true, false),
-            Self::Demo(_) | Self::Sandbox(_) => of(None, false, true),
-            Self::Print(_) => of(None, false, false),
+            Self::Run(config) => config.state.as_deref(),
+            Self::Check(check) => check.config.state.as_deref(),
+            Self::Audit(audit) => audit.config.state.as_deref(),
+            Self::Explain(explain) if explain.file.is_some() => None,
+            Self::Explain(explain) => explain.config.state.as_deref(),
+            Self::Connect(connect) => Some(&connect.state),
+            Self::Disconnect(state) => Some(state),
+            Self::State(state) => Some(&state.state),
+            Self::Status(_, at) | Self::Ask { at, .. } => Some(&at.state),
+            Self::Demo(_) | Self::Sandbox(_) | Self::Init(_) => None,
+            Self::PagePassword { .. } | Self::Print(_) => None,
+        }
+    }
+
+    /// Returns `true` if the command reads secrets of the PBX or the CRM. Other processes must not
+    /// be able to read its memory then.
+    pub(crate) const fn holds_secrets(&self) -> bool {
+        match self {
+            Self::Run(_) | Self::Check(_) | Self::Connect(_) | Self::Disconnect(_) => true,
+            Self::State(_) | Self::Init(_) | Self::PagePassword { .. } => true,
+            Self::Explain(_) | Self::Audit(_) | Self::Status(..) | Self::Ask { .. } => false,
+            Self::Demo(_) | Self::Sandbox(_) | Self::Print(_) => false,
+        }
+    }
+
+    /// Returns `true` if a signal stops the command in order. Otherwise a signal ends it at once.
+    pub(crate) const fn stops_in_order(&self) -> bool {
+        match self {
+            Self::Run(_) | Self::Init(_) | Self::Demo(_) | Self::Sandbox(_) => true,
+            Self::Status(mode, _) => matches!(mode, StatusMode::Watch),
+            Self::Ask { request, .. } => matches!(
+                request,
+                ControlRequest::Calls { follow: true, .. } | ControlRequest::Watch
+            ),
+            Self::Check(_) | Self::Connect(_) | Self::Disconnect(_) | Self::State(_) => false,
+            Self::Explain(_) | Self::Audit(_) | Self::PagePassword { .. } | Self::Print(_) => false,
         }
     }
 }
@@ -170,7 +165,6 @@ pub struct StateMove {
     pub import: bool,
     pub file: PathBuf,
     pub state: PathBuf,
-    pub(crate) held: Held,
 }
 
 /// The state folder whose daemon or spool is asked, and the form of the answer.

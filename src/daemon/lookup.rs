@@ -34,7 +34,7 @@ pub(crate) async fn start(
         return Ok(None);
     };
     let access = access(asked, secret_files, tasks)?;
-    let (listener, address) = config.held.listen("--lookup", asked.listen).await?;
+    let (listener, address) = super::listen_at("--lookup", asked.listen).await?;
     let trunks = config.rules.trunks.clone();
     let look_up = look_up(trunks, Arc::clone(people), Arc::clone(leads));
     let desk = Desk::open(look_up, ANSWER_WITHIN).await;

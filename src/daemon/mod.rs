@@ -39,14 +39,14 @@ pub(crate) mod webhooks;
 use crate::config::doubts::{self, Doubt};
 use crate::config::trunk_problem::{self, TrunkProblem};
 use crate::config::{Config, SourceConfig, TokenFrom};
-use crate::privilege::is_open_to_all;
 use crate::{Failure, OrFail as _};
 use callbridge_admin::{CommandHandler, socket};
 use callbridge_intake::run::{SharedPeople, Shell, ShellViews};
 use callbridge_intake::written::Files;
 use callbridge_mapping::people::files::Watched;
+use callbridge_model::plain_file::is_open_to_all;
 use callbridge_model::status::{SourceStatus, Status, findings};
-use callbridge_model::{Code, ExitCode, Heartbeat, SecretPlace, clock};
+use callbridge_model::{Code, ExitCode, Heartbeat, clock};
 use callbridge_ops::{http, metrics::Durations, systemd};
 use callbridge_page::{Sessions, page::Page, server};
 use callbridge_source::{self as source, FilesAgain, Limits, Ring, Source, Transport};
@@ -55,11 +55,12 @@ use lists::Lists;
 use observer::Observer;
 use secret_files::SecretFiles;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 use tasks::Tasks;
-use tokio::{sync::watch, time::timeout_at};
+use tokio::{net::TcpListener, sync::watch, time::timeout_at};
 
 /// Everything has to have ended this long after the signal.
 const STOP_WITHIN: Duration = Duration::from_secs(9);
@@ -100,7 +101,7 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
         () = &mut shutdown => return Ok(()),
     };
     let mut daemon = started?;
-    announce_rights(&config);
+    warn_of_open_secrets(&config);
     systemd::ready();
     let settled = settled(Arc::clone(&daemon.observer), &config);
     let ended = tokio::select! {
@@ -153,30 +154,15 @@ fn warn_of_trunks(config: &Config) {
     }
 }
 
-/// Says with whose rights it runs, and who else can read its secrets.
-fn announce_rights(config: &Config) {
-    if let Some(owner) = config.held.owner {
-        tracing::info!(
-            user = owner.uid,
-            group = owner.gid,
-            "root has become the owner of the state folder, for good"
-        );
-    }
-    for (_, place) in config.places() {
-        match place {
-            SecretPlace::Held(file, _) => tracing::info!(
+/// Logs each secret file that every user of this machine can read.
+fn warn_of_open_secrets(config: &Config) {
+    for file in config.secret_files() {
+        if is_open_to_all(&file) {
+            tracing::warn!(
                 file = %file.display(),
-                "a secret was read by root, and its file cannot be read any more: another one \
-                 counts after a restart"
-            ),
-            SecretPlace::File(_) | SecretPlace::Variable(_) => {}
+                "every user of this machine can read a secret's file: chmod o-r it"
+            );
         }
-    }
-    for file in config.secret_files().iter().filter(|it| is_open_to_all(it)) {
-        tracing::warn!(
-            file = %file.display(),
-            "every user of this machine can read a secret's file: chmod o-r it"
-        );
     }
 }
 
@@ -374,7 +360,7 @@ impl Daemon {
         let listener = socket::listen(&state).or_fail_at(Code::CannotWrite, what)?;
         tasks.start(socket::keep(state, listener, handler, tasks.stop()));
         if let Some(addr) = config.listen {
-            let (listener, address) = config.held.listen("--listen", addr).await?;
+            let (listener, address) = listen_at("--listen", addr).await?;
             tracing::info!(%address, "health and metrics");
             tasks.start(http::serve(listener, Arc::clone(observer), tasks.stop()));
         }
@@ -500,6 +486,15 @@ async fn watch_spool(spool: Handle) -> anyhow::Result<()> {
         }
         reported = integrity;
     }
+}
+
+/// Listens at the address of this flag. Returns the address with the port that the system chose.
+async fn listen_at(flag: &str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
+    let listener = TcpListener::bind(address).await;
+    let what = format_args!("{flag} {address}: cannot listen");
+    let listener = listener.or_fail_at(Code::Usage, what)?;
+    let address = listener.local_addr().unwrap_or(address);
+    Ok((listener, address))
 }
 
 /// Feeds systemd's watchdog while the spool answers and every loop turns. One that does not for

@@ -202,11 +202,6 @@ mod tests {
             (file(&format!("{credentials}/token")), true, restarted),
             (file(stored), false, restarted),
             (
-                SecretPlace::Held(PathBuf::from("/root/t"), secret()),
-                false,
-                "/root/t, then restart callbridge",
-            ),
-            (
                 SecretPlace::Variable(secret()),
                 false,
                 "CALLBRIDGE_TOKEN, then restart callbridge",

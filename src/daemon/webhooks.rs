@@ -70,7 +70,7 @@ pub(crate) async fn start(
     };
     let tls = settings.tls.clone().map(tls::keep).transpose();
     let tls = tls.or_fail_at(Code::Configuration, "--webhook-cert")?;
-    let asked = config.held.listen("--webhook-listen", settings.listen);
+    let asked = super::listen_at("--webhook-listen", settings.listen);
     let (listener, address) = asked.await?;
     let bound = spool.meta(BOUND).await?;
     let places = Places {

@@ -83,7 +83,9 @@ fn commands(page: &str) -> Vec<Vec<String>> {
 }
 
 fn own_lines(text: &str) -> Vec<String> {
-    let own = text.lines().filter(|line| line.starts_with("callbridge "));
+    let lines = text.lines();
+    let lines = lines.map(|line| line.strip_prefix("sudo -u callbridge ").unwrap_or(line));
+    let own = lines.filter(|line| line.starts_with("callbridge "));
     own.map(str::to_owned).collect()
 }
 

@@ -281,11 +281,6 @@ impl Running {
         }
     }
 
-    /// Its number.
-    pub fn id(&self) -> u32 {
-        self.child.id().expect("it runs")
-    }
-
     /// Everything it said on stderr so far.
     pub fn log(&self) -> String {
         read(&self.log)

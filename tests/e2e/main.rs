@@ -40,7 +40,6 @@ mod records;
 mod refreshed;
 mod restarts;
 mod rights;
-mod root;
 mod secrets;
 mod stalled;
 mod stopping;

@@ -44,7 +44,7 @@ const MODULES: [&str; 9] = [
     "values",
     "failure",
     "terminal",
-    "privilege",
+    "state_owner",
     "config",
     "daemon",
     "commands",

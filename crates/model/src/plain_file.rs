@@ -90,6 +90,16 @@ pub fn is_shared(folder: &Metadata) -> bool {
     folder.mode() & 0o022 != 0 && !sticky
 }
 
+/// Every user of this machine can read this file: its mode says so, and no folder above it is
+/// closed to them.
+pub fn is_open_to_all(file: &Path) -> bool {
+    let Ok(file) = file.canonicalize() else {
+        return false;
+    };
+    let has = |path: &Path, bit: u32| path.metadata().is_ok_and(|it| it.mode() & bit != 0);
+    has(&file, 0o004) && file.ancestors().skip(1).all(|above| has(above, 0o001))
+}
+
 fn judged(found: &Metadata) -> io::Result<()> {
     let what = if found.is_symlink() {
         "it is a symbolic link"
@@ -142,6 +152,26 @@ mod tests {
         assert!(check(&path("nowhere")).expect("nothing").is_none());
         assert!(super::folder(&path("fifo")).is_err());
         assert!(super::folder(&path("folder")).is_ok());
+    }
+
+    #[test]
+    fn file_in_a_closed_folder_is_not_open_to_all() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let set_mode = |path: &Path, mode: u32| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(path, mode).expect("set");
+        };
+        let file = folder.path().join("token");
+        std::fs::write(&file, "t").expect("written");
+        for (folder_mode, file_mode, open) in [
+            (0o700, 0o644, false),
+            (0o711, 0o644, true),
+            (0o711, 0o640, false),
+        ] {
+            set_mode(folder.path(), folder_mode);
+            set_mode(&file, file_mode);
+            assert_eq!(is_open_to_all(&file), open, "{folder_mode:o} {file_mode:o}");
+        }
     }
 
     #[test]

@@ -77,9 +77,6 @@ impl SecretKind {
 pub enum SecretPlace {
     /// A file, read anew whenever the secret is needed: it may be replaced.
     File(PathBuf),
-    /// A file of root's, which has read it before it became the owner of the state folder: the
-    /// whole text. Another one counts after a restart.
-    Held(PathBuf, Secret),
     /// The value of an environment variable, taken once at start.
     Variable(Secret),
 }
@@ -146,16 +143,16 @@ impl SecretPlace {
     /// The file to watch, where it is one.
     pub fn file(&self) -> Option<&Path> {
         match self {
-            Self::File(file) | Self::Held(file, _) => Some(file),
+            Self::File(file) => Some(file),
             Self::Variable(_) => None,
         }
     }
 
-    /// The secret, where no file is read for it any more.
+    /// The secret of a variable, which is read once.
     pub fn fixed(&self) -> Option<Secret> {
         match self {
             Self::File(_) => None,
-            Self::Held(..) | Self::Variable(_) => self.read().ok(),
+            Self::Variable(secret) => Some(secret.clone()),
         }
     }
 
@@ -163,7 +160,7 @@ impl SecretPlace {
     pub fn read(&self) -> Result<Secret, Error> {
         match self {
             Self::Variable(secret) => Ok(secret.clone()),
-            Self::File(path) | Self::Held(path, _) => {
+            Self::File(path) => {
                 let text = self.text()?;
                 secret_of(
                     path,
@@ -192,7 +189,7 @@ impl SecretPlace {
     /// The whole text, for a file that is more than a secret a line.
     pub fn text(&self) -> Result<Secret, Error> {
         match self {
-            Self::Variable(text) | Self::Held(_, text) => Ok(text.clone()),
+            Self::Variable(text) => Ok(text.clone()),
             Self::File(path) => Ok(Secret::from(text_of(path)?)),
         }
     }

@@ -39,7 +39,7 @@ pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec
     };
     let desks = EmployeeExtensions::of(config, people);
     if !daemon {
-        let unusable = unusable_address("lookup", lookup.listen, &config.held, false).await;
+        let unusable = unusable_address("lookup", lookup.listen, false).await;
         let message = format!("{} is free, and tried once it runs", lookup.listen);
         let mut found = vec![unusable.unwrap_or_else(|| well("lookup", message))];
         let trunks = config.rules.trunks.iter();

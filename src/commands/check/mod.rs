@@ -29,10 +29,10 @@ pub(crate) mod webhooks;
 use crate::config as cli;
 use crate::config::{Check, Config};
 use crate::terminal::has_colour;
-use crate::{Failure, Result, print, privilege};
+use crate::{Failure, Result, print};
 use callbridge_call::shell::quoted_path;
 use callbridge_mapping::People;
-use callbridge_model::{Code, safe, safe_json};
+use callbridge_model::{Code, plain_file, safe, safe_json};
 use callbridge_oauth::store;
 use endpoints::PbxEndpoints;
 use serde_json::{Map, Value, json};
@@ -168,7 +168,7 @@ pub(crate) async fn run(check: &Check) -> Result<()> {
     let (found, state) = place::state(config).await;
     findings.show(found)?;
     if let Some(addr) = config.listen {
-        findings.show([place::listener(addr, &config.held, state.is_daemon()).await])?;
+        findings.show([place::listener(addr, state.is_daemon()).await])?;
     }
     let doubts = cli::doubts::of(config).into_iter();
     findings.show(doubts.map(|it| advice(it.what, it.kind, it.words)))?;
@@ -217,7 +217,7 @@ async fn sources(config: &Config, people: &People, findings: &mut Findings) -> R
 /// Secrets that every user of this machine can read. Of the connection its own check tells.
 fn open_secrets(config: &Config) -> Vec<CheckFinding> {
     let mut files = config.secret_files();
-    files.retain(|file| !file.ends_with(store::FILE) && privilege::is_open_to_all(file));
+    files.retain(|file| !file.ends_with(store::FILE) && plain_file::is_open_to_all(file));
     let advice = |file: PathBuf| {
         let message = format!(
             "{} can be read by every user of this machine",

@@ -6,7 +6,6 @@
 use super::{CheckFinding, fault, well};
 use crate::commands::ScratchFolder;
 use crate::config::Config;
-use crate::privilege::Held;
 use callbridge_admin::{LockWait, state_access::status};
 use callbridge_call::EventTime;
 use callbridge_intake::identity;
@@ -14,6 +13,7 @@ use callbridge_model::{Code, ExitCode as _, Status};
 use callbridge_sender::left_slots::{self, LeftSlots};
 use callbridge_spool::{self as spool, Error, Fit, Guard, Handle, tables};
 use std::{io, net::SocketAddr, path::Path, path::PathBuf};
+use tokio::net::TcpListener;
 
 /// The state folder as the check can use it.
 pub(crate) enum State {
@@ -48,8 +48,8 @@ pub(crate) fn clock(now: EventTime, built: EventTime) -> CheckFinding {
 }
 
 /// The address of `--listen` is free, or is the daemon's own.
-pub(crate) async fn listener(addr: SocketAddr, held: &Held, daemon: bool) -> CheckFinding {
-    match unusable_address("listen", addr, held, false).await {
+pub(crate) async fn listener(addr: SocketAddr, daemon: bool) -> CheckFinding {
+    match unusable_address("listen", addr, false).await {
         None => well("listen", format!("{addr} is free")),
         Some(CheckFinding { name, .. }) if daemon => {
             well(name, format!("{addr} is in use by the daemon that runs"))
@@ -63,10 +63,9 @@ pub(crate) async fn listener(addr: SocketAddr, held: &Held, daemon: bool) -> Che
 pub(crate) async fn unusable_address(
     flag: &str,
     addr: SocketAddr,
-    held: &Held,
     daemon: bool,
 ) -> Option<CheckFinding> {
-    let error = held.listener(addr).await.err().filter(|_| !daemon)?;
+    let error = TcpListener::bind(addr).await.err().filter(|_| !daemon)?;
     let todo = format!("give --{flag} an address of this machine that nobody else uses");
     Some(fault(Code::Usage, flag, format!("{addr}: {error}"), todo))
 }
@@ -207,7 +206,6 @@ fn standing(state: &Path) -> io::Result<&Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::net::TcpListener;
 
     #[test]
     fn what_a_check_that_was_killed_has_left_is_in_nobodys_way() {
@@ -234,12 +232,9 @@ mod tests {
     async fn an_address_in_use_is_a_fault_unless_it_is_the_daemons() {
         let taken = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let addr = taken.local_addr().expect("its address");
-        assert_eq!(
-            listener(addr, &Held::default(), false).await.fault,
-            Some(Code::Usage)
-        );
-        assert_eq!(listener(addr, &Held::default(), true).await.fault, None);
+        assert_eq!(listener(addr, false).await.fault, Some(Code::Usage));
+        assert_eq!(listener(addr, true).await.fault, None);
         drop(taken);
-        assert_eq!(listener(addr, &Held::default(), false).await.fault, None);
+        assert_eq!(listener(addr, false).await.fault, None);
     }
 }

@@ -5,7 +5,6 @@ use super::place::unusable_address;
 use super::{CheckFinding, advice, fault, well};
 use crate::config::{Config, PageConfig, Webhooks};
 use crate::daemon::webhooks::is_open_to_readers;
-use crate::privilege::Held;
 use callbridge_model::{
     Code, ExitCode as _, ExposeSecret as _, Secret, SecretKind, SecretPlace, clock,
 };
@@ -27,7 +26,7 @@ pub(crate) async fn check(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     let Some(webhooks) = &config.webhooks else {
         return Vec::new();
     };
-    let mut found = vec![address(webhooks, &config.held, daemon).await];
+    let mut found = vec![address(webhooks, daemon).await];
     if let Some(files) = &webhooks.tls {
         found.push(certificate("webhook-cert", files, now(), sent_to));
     }
@@ -35,9 +34,9 @@ pub(crate) async fn check(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     found
 }
 
-async fn address(webhooks: &Webhooks, held: &Held, daemon: bool) -> CheckFinding {
+async fn address(webhooks: &Webhooks, daemon: bool) -> CheckFinding {
     let (name, addr) = ("webhook-listen", webhooks.listen);
-    if let Some(fault) = unusable_address(name, addr, held, daemon).await {
+    if let Some(fault) = unusable_address(name, addr, daemon).await {
         return fault;
     }
     if is_open_to_readers(webhooks) {
@@ -215,7 +214,7 @@ pub(crate) async fn page(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     let Some(page) = &config.page else {
         return Vec::new();
     };
-    let mut found = vec![page_address(page, &config.held, daemon).await];
+    let mut found = vec![page_address(page, daemon).await];
     if let Some(files) = &page.tls {
         found.push(certificate("page-cert", files, now(), |_, _, _| None));
     }
@@ -223,7 +222,7 @@ pub(crate) async fn page(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     found
 }
 
-async fn page_address(page: &PageConfig, held: &Held, daemon: bool) -> CheckFinding {
+async fn page_address(page: &PageConfig, daemon: bool) -> CheckFinding {
     let (name, addr) = ("page", page.listen);
     // What the certificate holds is looked at by itself: here it counts that there is one.
     let loopback = addr.ip().to_canonical().is_loopback();
@@ -234,7 +233,7 @@ async fn page_address(page: &PageConfig, held: &Held, daemon: bool) -> CheckFind
         let fix = "callbridge run does not start with that";
         return fault(Code::Usage, name, error, fix);
     }
-    if let Some(fault) = unusable_address(name, addr, held, daemon).await {
+    if let Some(fault) = unusable_address(name, addr, daemon).await {
         return fault;
     }
     let how = match (&page.tls, page.behind_proxy.is_some()) {

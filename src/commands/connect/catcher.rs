@@ -2,7 +2,6 @@
 //! short page for the person in front of it.
 
 use crate::daemon::tasks::has_stopped;
-use crate::privilege::Held;
 use crate::{Failure, Result};
 use callbridge_listener::body::{Body, response, whole};
 use callbridge_listener::hyper::header::{CACHE_CONTROL, HeaderValue, REFERRER_POLICY};
@@ -37,13 +36,13 @@ impl Catcher {
     ///
     /// # Errors
     /// When another program listens at one of them.
-    pub(crate) async fn listen(redirect: &Redirect, held: &Held) -> Result<Option<Self>> {
+    pub(crate) async fn listen(redirect: &Redirect) -> Result<Option<Self>> {
         let Some(addresses) = redirect.listen() else {
             return Ok(None);
         };
         let (mut listeners, mut closed) = (Vec::new(), None);
         for address in addresses {
-            match held.listener(address).await {
+            match TcpListener::bind(address).await {
                 Ok(listener) => listeners.push(listener),
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {
                     let words = format!(
@@ -229,13 +228,11 @@ mod tests {
         let port = free.local_addr().expect("its address").port();
         drop(free);
         let redirect = Redirect::parse(&format!("http://127.0.0.1:{port}/back")).expect("good");
-        let catcher = Catcher::listen(&redirect, &Held::default())
+        let catcher = Catcher::listen(&redirect)
             .await
             .expect("it listens")
             .expect("here");
-        let busy = Catcher::listen(&redirect, &Held::default())
-            .await
-            .expect_err("in use");
+        let busy = Catcher::listen(&redirect).await.expect_err("in use");
         let words = busy.to_string();
         assert!(words.starts_with("cannot listen at 127.0.0.1"), "{words}");
         let (backs, mut hears) = mpsc::channel(4);
@@ -270,17 +267,13 @@ mod tests {
         };
         let port = other.local_addr().expect("its address").port();
         let redirect = Redirect::parse(&format!("http://localhost:{port}/back")).expect("good");
-        let refused = Catcher::listen(&redirect, &Held::default())
-            .await
-            .expect_err("half is taken");
+        let refused = Catcher::listen(&redirect).await.expect_err("half is taken");
         let words = refused.to_string();
         assert!(words.contains(&format!("[::1]:{port}: another")), "{words}");
         let free = TcpListener::bind(("127.0.0.1", port)).await;
         drop(free.expect("nothing of it is held"));
         drop(other);
-        let catcher = Catcher::listen(&redirect, &Held::default())
-            .await
-            .expect("both are free");
+        let catcher = Catcher::listen(&redirect).await.expect("both are free");
         let held = catcher.expect("here").listeners;
         assert_eq!(held.len(), 2);
     }

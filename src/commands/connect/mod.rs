@@ -20,13 +20,12 @@ mod verify;
 use crate::commands::connect::catcher::Catcher;
 use crate::commands::connect::verify::TokenOwner;
 use crate::config::checked::connect::Connect;
-use crate::privilege::is_open_to_all;
 use crate::terminal::StdinLines;
 use crate::{Failure, Result, print};
 use callbridge_admin::state_access::{close, status};
 use callbridge_call::{EventTime, shell::quoted_path};
 use callbridge_crm::{self as crm, Setup};
-use callbridge_model::{Code, ExposeSecret as _, Secret, clock, safe, status::Books};
+use callbridge_model::{Code, ExposeSecret as _, Secret, clock, plain_file, safe, status::Books};
 use callbridge_oauth::connection::{Client, Connection};
 use callbridge_oauth::consent::{ConsentReply, address, pasted};
 use callbridge_oauth::exchange::{Pair, TokenReply, TokenRequest};
@@ -56,7 +55,11 @@ const STORE_TRIES_MAX: u32 = 30;
 /// need; 69 when the OAuth host cannot be reached; 73 and 78 for the state folder.
 pub(crate) async fn run(connect: Connect) -> Result<()> {
     let client = connect.client(connect.secret.read()?);
-    if let Some(file) = connect.secret.file().filter(|it| is_open_to_all(it)) {
+    if let Some(file) = connect
+        .secret
+        .file()
+        .filter(|it| plain_file::is_open_to_all(it))
+    {
         say(&format!(
             "every user of this machine can read {}, and act as the application with it: chmod \
              o-r {}",
@@ -186,7 +189,7 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
     let state = Secret::from(format!("{}{}", id(), id()));
     let bare = state.expose_secret();
     let (redirect, scope) = (&connect.redirect, &connect.scope);
-    let catcher = Catcher::listen(redirect, &connect.held).await?;
+    let catcher = Catcher::listen(redirect).await?;
     let open = address(&connect.consent, &connect.client_id, redirect, scope, bare);
     print(format!("open: {open}\n"))?;
     say(match &catcher {

@@ -38,7 +38,7 @@ fn show(kept: &KeptCall, explain: &Explain, zone: &Zone, paint: story::Paint) ->
         people: &People::default(),
     };
     if let Some(file) = &explain.picture {
-        super::draw(&of, zone, file, &config.held)?;
+        super::draw(&of, zone, file)?;
     }
     let others = kept.others.as_deref().unwrap_or_default();
     let mut text = super::render(&of, explain.json, zone, paint, others);

@@ -11,7 +11,6 @@ pub(crate) mod kept;
 mod utf16;
 
 use crate::config::{Config, Explain};
-use crate::privilege::Held;
 use crate::{Failure, OrFail as _, Result};
 use callbridge_admin::explain::reading::{ReadCall, Reading};
 use callbridge_admin::explain::story::{Paint, Times};
@@ -292,7 +291,7 @@ impl Printing<'_> {
             (None, _) => Ok(()),
             (Some(file), [(ReportedCall { call, .. }, judged)]) => {
                 let of = self.explained(call, judged);
-                draw(&of, &self.zone, file, &explain.config.held)
+                draw(&of, &self.zone, file)
             }
             (Some(_), several) => {
                 let uuids = several.iter().filter_map(|(_, judged)| judged.record.uuid);
@@ -336,14 +335,14 @@ fn render(of: &Explained<'_>, json: bool, zone: &Zone, paint: Paint, others: &[O
 }
 
 /// Draws one call into a file.
-fn draw(of: &Explained<'_>, zone: &Zone, file: &Path, held: &Held) -> Result<()> {
+fn draw(of: &Explained<'_>, zone: &Zone, file: &Path) -> Result<()> {
     let times = Times::new(zone, of.call.started);
     let Some(svg) = picture::svg(of, &times) else {
         let words = "--picture: no channel events are kept of this call: nothing can be drawn";
         return Err(Failure::new(Code::Failed, words));
     };
     let what = format_args!("--picture {}: cannot be written", file.display());
-    held.write(file, &svg).or_fail_at(Code::CannotWrite, what)
+    std::fs::write(file, svg).or_fail_at(Code::CannotWrite, what)
 }
 
 /// Returns the reason for which nothing could be read of a file that begins so; `None` if some of

@@ -20,6 +20,7 @@ use crate::config::flags::Flags;
 use crate::config::{
     Checking, Config, Faults, INSTANCE, InitFlags, STATES, TokenFrom, secret_kind,
 };
+use crate::state_owner::{other_owner, owner_name, sudo_user};
 use crate::terminal::{Keyboard, StdinLines};
 use crate::{Failure, Result, print};
 use callbridge_call::{EventTime, shell::quoted};
@@ -379,8 +380,8 @@ fn place(answers: &mut Answers, shown: &pbx::ShownPbx) {
     }
 }
 
-/// Runs `check` on the written files as another process, which becomes the owner of the state. Then
-/// offers a trial notice and the start of the service.
+/// Runs `check` on the written files, unless the state belongs to another user. Then offers a trial
+/// notice and the start of the service.
 ///
 /// # Errors
 /// The exit code of `check`, if it failed. The files are written all the same.
@@ -388,9 +389,19 @@ async fn afterwards(planned: &Planned, file: &Path, answers: &mut Answers) -> Re
     say(&format!("\nwritten: {}", planned.listed()))?;
     let flags_file = format!("@{}", file.display());
     let mut failed = None;
+    let state = answers.init.flags.operation.state.clone();
+    let owner = state
+        .as_deref()
+        .and_then(|state| other_owner(Path::new(state)));
     if let Some(connect) = &planned.connect {
         say(&format!(
             "\nNext, connect the company by consent:\n  {connect}"
+        ))?;
+    } else if let (Some(state), Some(uid)) = (&state, owner) {
+        let (name, user, state) = (owner_name(uid), sudo_user(uid), quoted(state));
+        say(&format!(
+            "\ncheck did not run: {state} belongs to {name}. After the restart, run:\n  sudo -u \
+             {user} callbridge status --state {state}"
         ))?;
     } else {
         say(&format!("\ncallbridge check {flags_file}"))?;

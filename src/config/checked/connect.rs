@@ -3,7 +3,6 @@
 use super::crm::{address, proxy};
 use super::state_folder;
 use crate::config::Faults;
-use crate::privilege::Held;
 use crate::values;
 use callbridge_crm::{Address, Setup};
 use callbridge_model::{Environment, SecretKind, SecretPlace};
@@ -44,7 +43,6 @@ pub struct Connect {
     pub state: PathBuf,
     /// The company by `--company` and `--yes`, within `--within`.
     pub wanted: Wanted,
-    pub(crate) held: Held,
 }
 
 /// So long the consent is waited for; a code lives no longer either (§5.6.3).
@@ -101,7 +99,6 @@ pub(crate) fn check(
             scope: scope?,
             state: state?,
             wanted,
-            held: Held::default(),
         })
     };
     match connect() {

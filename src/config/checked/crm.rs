@@ -161,8 +161,8 @@ pub(super) fn token(
     let words = "is empty: give a command for /bin/sh";
     faults.add_if(is_empty, "--token-command", words);
     let source = match &place {
-        Ok(SecretPlace::File(_) | SecretPlace::Held(..)) if file.is_some() => "--token-file",
-        Ok(SecretPlace::File(_) | SecretPlace::Held(..)) => "the credential `token`",
+        Ok(SecretPlace::File(_)) if file.is_some() => "--token-file",
+        Ok(SecretPlace::File(_)) => "the credential `token`",
         Ok(SecretPlace::Variable(_)) => "CALLBRIDGE_TOKEN",
         Err(_) => "--token-command",
     };

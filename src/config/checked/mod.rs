@@ -22,7 +22,6 @@ pub(crate) mod typed;
 mod webhooks;
 
 use crate::config::Faults;
-use crate::privilege::{Held, Needs};
 use crate::values;
 use callbridge_asterisk::CsvColumns;
 use callbridge_crm::{Address, FieldNames, Setup};
@@ -84,7 +83,6 @@ pub struct Config {
     pub dry_run: bool,
     /// Variables that are called as ours are, and that nothing reads.
     pub unread_variables: Vec<String>,
-    pub(crate) held: Held,
 }
 
 impl Config {
@@ -185,39 +183,6 @@ impl Config {
                 .map(|it| (it.url.public(), &it.secret)),
         );
         all
-    }
-
-    /// Returns the folder, secrets and addresses of a daemon with these flags, or of a `check`
-    /// that judges them.
-    pub(crate) fn needs(&mut self, is_run: bool) -> Needs<'_> {
-        let addresses = [
-            self.listen,
-            self.webhooks.as_ref().map(|it| it.listen),
-            self.page.as_ref().map(|it| it.listen),
-            self.lookup.as_ref().map(|it| it.listen),
-        ];
-        let sources = self.sources.iter_mut();
-        let mut all: Vec<&mut SecretPlace> = sources.flat_map(|it| &mut it.secret).collect();
-        if let Some(TokenFrom::Place(place)) = self.crm.as_mut().and_then(|it| it.token.as_mut()) {
-            all.push(place);
-        }
-        if let Some(webhooks) = &mut self.webhooks {
-            all.extend(&mut webhooks.application);
-            all.extend(webhooks.installations.values_mut());
-        }
-        all.extend(self.page.iter_mut().flat_map(|it| &mut it.passwords));
-        all.extend(self.lookup.iter_mut().flat_map(|it| &mut it.secret));
-        all.extend(self.dead_letters.iter_mut().map(|it| &mut it.secret));
-        Needs {
-            state: self.state.as_mut(),
-            secrets: all,
-            listen: addresses.into_iter().flatten().collect(),
-            held: Some(&mut self.held),
-            holds_secrets: true,
-            judges_folder: !is_run,
-            stops_in_order: is_run,
-            file: None,
-        }
     }
 
     /// Every file that holds a secret: those of the flags, the certificate's key, and what

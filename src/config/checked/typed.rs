@@ -3,6 +3,7 @@
 use super::{BrokerTarget, Config, crm, lookup, page, sources, trunks, webhooks};
 use crate::config::flags::{CallFlags, Flags, LogFlags, OperationFlags};
 use crate::config::{Faults, arguments};
+use crate::state_owner::other_owner;
 use crate::values;
 use callbridge_admin::socket;
 use callbridge_mapping::Rules;
@@ -80,9 +81,15 @@ impl<'a> Checking<'a> {
             ..rules
         };
         let folder = state_folder(operation.state.as_deref(), it.environment);
+        // Root does not look for a connection in another user's folder. The command is refused.
+        let is_others = folder
+            .as_deref()
+            .is_ok_and(|folder| other_owner(folder).is_some());
         // A recording is judged without a token, whatever lies there.
-        let connected = it.needs && folder.as_deref().is_ok_and(callbridge_oauth::store::exists);
-        let crm = crm::check(&flags.crm, (operation.dry_run, connected), it);
+        let connected =
+            it.needs && !is_others && folder.as_deref().is_ok_and(callbridge_oauth::store::exists);
+        let needs_no_crm = operation.dry_run || is_others;
+        let crm = crm::check(&flags.crm, (needs_no_crm, connected), it);
         let webhooks = webhooks::check(&flags.webhooks, it);
         let page = page::check(&flags.page, it);
         let lookup = lookup::check(&flags.lookup, it);
@@ -113,7 +120,6 @@ impl<'a> Checking<'a> {
             rebind: operation.rebind,
             until_idle: operation.until_idle,
             dry_run: operation.dry_run,
-            held: Default::default(),
         };
         self.faults.or(config)
     }
@@ -174,7 +180,11 @@ pub(crate) fn state_of_daemon(usual: PathBuf, services: &Path) -> PathBuf {
     let listens = |dir: &Path| {
         let socket = dir.join(socket::NAME);
         let found = socket.symlink_metadata();
-        found.is_ok_and(|it| it.file_type().is_socket()) && UnixStream::connect(socket).is_ok()
+        if !found.is_ok_and(|it| it.file_type().is_socket()) {
+            return false;
+        }
+        // Another user's socket is not connected to. The command refuses that folder afterward.
+        other_owner(dir).is_some() || UnixStream::connect(socket).is_ok()
     };
     if listens(&usual) {
         return usual;
@@ -250,5 +260,24 @@ mod tests {
         assert_eq!(asked(), first);
         let _own = listen(&folder("own"));
         assert_eq!(asked(), own, "the usual one runs");
+    }
+
+    #[test]
+    fn socket_of_another_user_is_found_without_connecting() {
+        if !rustix::process::geteuid().is_root() {
+            let line = b"\nnot run: the socket of another user (needs root)\n";
+            let said = std::io::Write::write_all(&mut std::io::stderr(), line);
+            return said.expect("stderr");
+        }
+        let place = tempfile::tempdir().expect("a folder");
+        let service = place.path().join("hq");
+        std::fs::create_dir(&service).expect("made");
+        let socket = UnixListener::bind(service.join(socket::NAME)).expect("listens");
+        socket.set_nonblocking(true).expect("set");
+        std::os::unix::fs::chown(&service, Some(61_234), Some(61_234)).expect("given");
+        let found = state_of_daemon(place.path().join("own"), place.path());
+        assert_eq!(found, service);
+        let error = socket.accept().expect_err("no connection");
+        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
     }
 }

@@ -37,7 +37,7 @@ pub(crate) async fn open(
     if let Some(kept) = kept {
         tasks.start_until_stop(kept.map(Ok));
     }
-    let (listener, addr) = config.held.listen("--page", page.listen).await?;
+    let (listener, addr) = super::listen_at("--page", page.listen).await?;
     let mut settings = Settings::new(addr, current, page.behind_proxy.as_deref(), &page.names)
         .or_fail(Code::Usage)?;
     settings.lead_url = page.lead_url.as_deref().map(Arc::from);

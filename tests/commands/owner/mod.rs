@@ -1,13 +1,13 @@
-//! Root in a state folder of another user's: it becomes that user, and nothing that he has planted
-//! there leads anywhere or holds a command up. Needs root, and says so where it is not.
+//! Root and the state folder of another user: root gets an error, and nothing in the folder is
+//! opened. These tests need root. Without root, each says that it did not run.
 //!
 //! | module | its question |
 //! |---|---|
-//! | `planted` | links and FIFOs in the place of every file, and of the folder |
-//! | `service` | the service's own folder serves root's commands, where it can reach it |
+//! | `planted` | do links, FIFOs, and sockets in that folder lead root anywhere? |
+//! | `refused` | which command does the error name, and does it work? |
 //! | `shared` | folders that others may write, secrets that all can read |
 
 mod planted;
-mod service;
+mod refused;
 mod shared;
 mod stage;

@@ -1,11 +1,14 @@
-//! Links and FIFOs that the folder's owner has planted.
+//! Links, FIFOs, and sockets that the folder's owner has planted.
 
-use super::stage::{GID, Stage, UID, is_root, own, own_file, set_mode};
+use super::stage::{GID, SUDO, Stage, UID, is_root, own, own_file, set_mode};
 use rustix::fs::{CWD, Mode, mkfifoat};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// Every name that a command opens, makes, moves or takes away.
+/// Every name that a command opens, makes, moves, or removes.
 const NAMES: [&str; 13] = [
     "spool.db",
     "spool.db-wal",
@@ -22,13 +25,13 @@ const NAMES: [&str; 13] = [
     ".control",
 ];
 
-/// What is planted.
+/// Something that is planted under each of these names.
 #[derive(Clone, Copy, Debug)]
 enum Plant {
     Link,
     Dangling,
     FolderLink,
-    SecondName,
+    HardLink,
     Fifo,
 }
 
@@ -36,11 +39,36 @@ const PLANTS: [Plant; 5] = [
     Plant::Link,
     Plant::Dangling,
     Plant::FolderLink,
-    Plant::SecondName,
+    Plant::HardLink,
     Plant::Fifo,
 ];
 
-/// A folder of root's with what an attacker would like to have, write, empty or open.
+/// Owner, mode, size, and the times of the last changes, by path.
+type Snapshot = BTreeMap<PathBuf, (u32, u32, u32, u64, [i64; 4])>;
+
+/// The metadata of this folder and of everything in it.
+fn snapshot(folder: &Path) -> Snapshot {
+    let mut all = Snapshot::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(path) = folders.pop() {
+        let found = path.symlink_metadata().expect("there");
+        if found.is_dir() {
+            let entries = std::fs::read_dir(&path).expect("a folder");
+            folders.extend(entries.map(|entry| entry.expect("an entry").path()));
+        }
+        let times = [
+            found.mtime(),
+            found.mtime_nsec(),
+            found.ctime(),
+            found.ctime_nsec(),
+        ];
+        let of = (found.uid(), found.gid(), found.mode(), found.len(), times);
+        all.insert(path, of);
+    }
+    all
+}
+
+/// Root's folder with files that an attacker would like to read, write, empty, or get.
 struct Roots(PathBuf);
 
 impl Roots {
@@ -59,37 +87,22 @@ impl Roots {
             Plant::Link => symlink(&victim, place).expect("a link"),
             Plant::Dangling => symlink(self.0.join("made"), place).expect("a link"),
             Plant::FolderLink => symlink(self.0.join("empty"), place).expect("a link"),
-            Plant::SecondName => return std::fs::hard_link(&victim, place).expect("a link"),
+            Plant::HardLink => return std::fs::hard_link(&victim, place).expect("a link"),
             Plant::Fifo => mkfifoat(CWD, place, Mode::from(0o600)).expect("a FIFO"),
         }
         own(place);
     }
-
-    /// Nothing was made, written, emptied, given away or opened.
-    fn are_untouched(&self, what: &str) {
-        let about = |name: &str| {
-            let about = self.0.join(name).symlink_metadata().expect(what);
-            (about.uid(), about.gid(), about.mode() & 0o7777)
-        };
-        let kept = std::fs::read(self.0.join("victim")).expect(what);
-        assert_eq!(kept, b"kept", "{what}");
-        assert_eq!(about("victim"), (0, 0, 0o640), "{what}");
-        assert_eq!(about("empty"), (0, 0, 0o755), "{what}");
-        assert!(!self.0.join("made").exists(), "{what}");
-        let inside = std::fs::read_dir(self.0.join("empty")).expect(what);
-        assert_eq!(inside.count(), 0, "{what}");
-    }
 }
 
-/// The service's folder as it is beside a connection, begun by the service's user.
+/// A state that the user has begun, with a connection.
 async fn good_folder(stage: &Stage) -> PathBuf {
-    let good = stage.folder("good");
+    let begun = stage.place.path("begun");
     let mut run = vec!["run".to_owned(), "--until-idle".to_owned()];
-    run.extend(stage.token_flags(&good));
+    run.extend(stage.token_flags(&begun));
     let said = stage.place.say(&run).await;
     assert_eq!(said.code, 0, "{}", said.err);
-    std::fs::write(good.join("connection.json"), stage.connection()).expect("written");
-    good
+    std::fs::write(begun.join("connection.json"), stage.connection()).expect("written");
+    begun
 }
 
 fn copy_of(good: &Path, stage: &Stage, name: &str) -> PathBuf {
@@ -107,104 +120,99 @@ fn words(text: &str, state: &Path) -> Vec<String> {
     words.chain([state]).collect()
 }
 
+/// One command of each kind that uses a state.
+fn commands(stage: &Stage, state: &Path) -> Vec<Vec<String>> {
+    let mut all = vec![stage.connect(state)];
+    for verb in ["check", "run", "run --until-idle"] {
+        let verb = verb.split(' ').map(str::to_owned);
+        all.push(verb.chain(stage.token_flags(state)).collect());
+    }
+    let calls = stage.place.path("calls.csv").display().to_string();
+    let audit = format!("audit --cdr {calls} --crm-url {}", stage.crm.url());
+    let archive = stage.place.path("archive").display().to_string();
+    for text in [
+        "status",
+        "dead list",
+        "calls --today",
+        "lead missing",
+        "explain --call 1.1",
+        "page",
+        "disconnect",
+        &audit,
+        &format!("state export {archive}"),
+        &format!("state import {archive}"),
+    ] {
+        all.push(words(text, state));
+    }
+    all
+}
+
+/// Runs every command on this state as root. Each must be refused, and nothing may change.
+async fn all_are_refused(stage: &Stage, state: &Path, watched: &[&Path], what: &str) {
+    let before: Vec<Snapshot> = watched.iter().map(|path| snapshot(path)).collect();
+    for command in commands(stage, state) {
+        let said = stage.place.say(&command).await;
+        let what = format!("{what}, {command:?}: {said:?}");
+        assert_eq!(said.code, 78, "{what}");
+        let line = format!("Run: {SUDO} callbridge {}", command[0]);
+        assert!(said.err.contains(&line), "{what}");
+        let now: Vec<Snapshot> = watched.iter().map(|path| snapshot(path)).collect();
+        assert_eq!(now, before, "{what}");
+    }
+    assert!(!stage.place.path("archive").exists(), "{what}");
+}
+
 #[tokio::test]
-async fn what_is_planted_in_the_place_of_any_file_leads_nowhere_and_hangs_nothing() {
-    if !is_root("links and FIFOs planted in a folder of another user's") {
+async fn planted_files_are_never_opened_by_root() {
+    if !is_root("links and FIFOs planted in a folder of another user") {
         return;
     }
     let stage = Stage::new().await;
     let good = good_folder(&stage).await;
     let roots = Roots::new(stage.place.path("roots"));
-    let each = NAMES.map(|name| all_plants(&stage, &good, &roots, name));
-    futures_util::future::join_all(each).await;
-}
-
-/// Every plant in the place of one name, and every command on each.
-async fn all_plants(stage: &Stage, good: &Path, roots: &Roots, name: &str) {
     for plant in PLANTS {
-        let what = format!("{plant:?} as {name}");
-        let folder = copy_of(good, stage, &format!("{name}-{plant:?}"));
-        roots.plant(plant, &folder.join(name));
-        let mut check = vec!["check".to_owned()];
-        check.extend(stage.flags(&folder));
-        let mut run = vec!["run".to_owned(), "--until-idle".to_owned()];
-        run.extend(stage.flags(&folder));
-        let commands = [
-            words("status", &folder),
-            words("dead list", &folder),
-            words("calls --today", &folder),
-            check,
-            run,
-            stage.connect(&folder),
-            words("disconnect", &folder),
-        ];
-        for command in commands {
-            let said = stage.place.say(&command).await;
-            let what = format!("{what}, {}: {}", command[0], said.err);
-            assert!(said.code >= 0 && !said.err.contains("panicked"), "{what}");
-            roots.are_untouched(&what);
+        let folder = copy_of(&good, &stage, &format!("{plant:?}"));
+        for name in NAMES {
+            roots.plant(plant, &folder.join(name));
         }
+        all_are_refused(&stage, &folder, &[&folder, &roots.0], &format!("{plant:?}")).await;
         let about = folder.metadata().expect("there");
         let about = (about.uid(), about.gid(), about.mode() & 0o7777);
-        assert_eq!(about, (UID, GID, 0o700), "{what}");
+        assert_eq!(about, (UID, GID, 0o700), "{plant:?}");
         std::fs::remove_dir_all(&folder).expect("removed");
     }
+    assert_eq!(stage.crm.journal().len(), 1, "the call of the good folder");
 }
 
 #[tokio::test]
-async fn what_stands_in_the_place_of_the_state_is_named() {
-    if !is_root("a planted state that is named") {
+async fn planted_sockets_are_never_connected_to_by_root() {
+    if !is_root("a socket planted in a folder of another user") {
         return;
     }
     let stage = Stage::new().await;
     let good = good_folder(&stage).await;
-    let roots = Roots::new(stage.place.path("roots"));
-    for (plant, kind) in [
-        (Plant::Link, "a symbolic link"),
-        (Plant::SecondName, "a hard link"),
-        (Plant::Fifo, "not a regular file"),
-    ] {
-        for name in ["spool.db", "spool.db-wal", "spool.lock"] {
-            let folder = copy_of(&good, &stage, "named");
-            roots.plant(plant, &folder.join(name));
-            let said = stage.place.say(&words("status", &folder)).await;
-            assert_eq!(said.code, 78, "{said:?}");
-            let path = folder.join(name).display().to_string();
-            let named = said.err.contains(&path) && said.err.contains(kind);
-            assert!(named && said.err.contains("move it away"), "{said:?}");
-            std::fs::remove_dir_all(&folder).expect("removed");
-        }
+    let folder = copy_of(&good, &stage, "sockets");
+    // It never answers: a command that connects would wait.
+    let socket = UnixListener::bind(folder.join("control.sock")).expect("listens");
+    socket.set_nonblocking(true).expect("set");
+    own(&folder.join("control.sock"));
+    all_are_refused(&stage, &folder, &[&folder], "a socket").await;
+    std::fs::remove_file(folder.join("control.sock")).expect("removed");
+    let elsewhere = stage.place.path("deaf.sock");
+    let deaf = UnixListener::bind(&elsewhere).expect("listens");
+    deaf.set_nonblocking(true).expect("set");
+    set_mode(&elsewhere, 0o777);
+    symlink(&elsewhere, folder.join("control.sock")).expect("a link");
+    own(&folder.join("control.sock"));
+    all_are_refused(&stage, &folder, &[&folder], "a link to a socket").await;
+    for listener in [socket, deaf] {
+        let error = listener.accept().expect_err("no connection");
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
     }
 }
 
 #[tokio::test]
-async fn a_link_to_a_socket_that_never_answers_is_not_asked() {
-    if !is_root("a link in the place of the daemon's socket") {
-        return;
-    }
-    let stage = Stage::new().await;
-    let good = good_folder(&stage).await;
-    let deaf = stage.place.path("deaf.sock");
-    // in its backlog every connection stands for ever
-    let _listens = std::os::unix::net::UnixListener::bind(&deaf).expect("listens");
-    set_mode(&deaf, 0o777);
-    let folder = copy_of(&good, &stage, "deaf");
-    let place = folder.join("control.sock");
-    symlink(&deaf, &place).expect("a link");
-    own(&place);
-    let said = stage.place.say(&words("status", &folder)).await;
-    assert_eq!(said.code, 69, "{said:?}");
-    let named = said.err.contains("control.sock is not a socket");
-    assert!(named && said.err.contains("move it away"), "{said:?}");
-    // the daemon puts its own in the place
-    let mut run = vec!["run".to_owned(), "--until-idle".to_owned()];
-    run.extend(stage.flags(&folder));
-    let said = stage.place.say(&run).await;
-    assert_eq!(said.code, 0, "{said:?}");
-}
-
-#[tokio::test]
-async fn a_link_of_anothers_in_place_of_the_folder_is_not_followed() {
+async fn plants_in_place_of_the_folder_are_not_followed() {
     if !is_root("a link in the place of the state folder") {
         return;
     }
@@ -212,27 +220,36 @@ async fn a_link_of_anothers_in_place_of_the_folder_is_not_followed() {
     let roots = Roots::new(stage.place.path("roots"));
     let home = stage.folder("home");
     let state = home.join("state");
-    symlink(stage.place.path("roots/empty"), &state).expect("a link");
-    own(&state);
-    let mut run = vec!["run".to_owned(), "--until-idle".to_owned()];
-    run.extend(stage.token_flags(&state));
-    for command in [words("status", &state), run, stage.connect(&state)] {
-        let said = stage.place.say(&command).await;
-        assert_eq!(said.code, 78, "{said:?}");
-        let words = format!("a link of user {UID}");
-        assert!(said.err.contains(&words), "{said:?}");
-        roots.are_untouched("the folder itself");
+    for plant in PLANTS {
+        roots.plant(plant, &state);
+        if matches!(plant, Plant::HardLink) {
+            // This name is root's file, so each command says that it is no folder.
+            let before = snapshot(&roots.0);
+            let said = stage.place.say(&words("status", &state)).await;
+            assert_ne!(said.code, 0, "{said:?}");
+            assert_eq!(snapshot(&roots.0), before);
+            continue;
+        }
+        all_are_refused(&stage, &state, &[&home, &roots.0], &format!("{plant:?}")).await;
     }
-    // a FIFO, and a folder that is not there yet
-    std::fs::remove_file(&state).expect("removed");
-    roots.plant(Plant::Fifo, &state);
-    let said = stage.place.say(&words("status", &state)).await;
-    assert_eq!(said.code, 69, "{said:?}");
-    std::fs::remove_file(&state).expect("removed");
-    let mut run = vec!["run".to_owned(), "--until-idle".to_owned()];
-    run.extend(stage.token_flags(&state.join("deep")));
-    let said = stage.place.say(&run).await;
-    assert_eq!(said.code, 0, "{said:?}");
-    super::stage::is_the_users(&state.join("deep"));
-    super::stage::is_the_users(&state);
+}
+
+#[tokio::test]
+async fn paths_through_another_users_place_are_refused() {
+    if !is_root("a path through the folder of another user") {
+        return;
+    }
+    let stage = Stage::new().await;
+    let roots = Roots::new(stage.place.path("roots"));
+    let home = stage.folder("home");
+    let watched: [&Path; 2] = [&home, &roots.0];
+    // The state does not exist, and would be made in the other user's folder.
+    all_are_refused(&stage, &home.join("deep/state"), &watched, "a new state").await;
+    // The folder is root's, and only another user's link leads there.
+    roots.plant(Plant::FolderLink, &home.join("link"));
+    for state in ["link", "link/deep"] {
+        all_are_refused(&stage, &home.join(state), &watched, state).await;
+    }
+    std::fs::create_dir(roots.0.join("empty/deep")).expect("made");
+    all_are_refused(&stage, &home.join("link/deep"), &watched, "root's folder").await;
 }

@@ -1,4 +1,4 @@
-//! A folder of the service's user, a CRM, and commands as root and as that user.
+//! A state folder of another user, a CRM, and commands as root and as that user.
 
 use crate::sidecar::{PBX, Place, TRUNK, crm, soon};
 use callbridge_sandbox::Server;
@@ -10,9 +10,11 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-/// The service's user and group: of nobody else's.
+/// The other user and group, which have no name.
 pub const UID: u32 = 61_234;
 pub const GID: u32 = 61_235;
+/// The beginning of the command that the error for root names.
+pub const SUDO: &str = "sudo -u '#61234'";
 /// The application whose connection stands in the folder, and its secret.
 const CLIENT: &str = "svc_app_1";
 const SECRET: &str = "svc_sec_1";
@@ -33,7 +35,7 @@ fn not_run(test: &str, why: &str) {
     said.expect("stderr");
 }
 
-/// A place that the service's user can enter, and a CRM.
+/// A place that the other user can enter, and a CRM.
 pub struct Stage {
     pub place: Place,
     pub crm: Server,
@@ -63,7 +65,7 @@ impl Stage {
         stage
     }
 
-    /// An empty folder of the service's user.
+    /// An empty folder of the other user.
     pub fn folder(&self, name: &str) -> PathBuf {
         let path = self.place.path(name);
         std::fs::create_dir_all(&path).expect("made");
@@ -121,12 +123,12 @@ impl Stage {
     }
 }
 
-/// Gives it to the service's user, itself and not what it leads to.
+/// Gives a path to the other user. A link itself is given, not its target.
 pub fn own(path: &Path) {
     lchown(path, Some(UID), Some(GID)).expect("given");
 }
 
-/// Gives a file, as it may be through a link, to the service's user.
+/// Gives a file to the other user. Links are followed.
 pub fn own_file(path: &Path) {
     chown(path, Some(UID), Some(GID)).expect("given");
 }
@@ -136,7 +138,7 @@ pub fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, mode).expect("set");
 }
 
-/// Runs the program to its end as the service's user. It is copied to where he can reach it.
+/// Runs a copy of the program to its end as the other user.
 pub async fn as_the_user(place: &Place, arguments: &[String]) -> Output {
     let program = place.path("callbridge");
     if !program.exists() {
@@ -158,7 +160,7 @@ pub async fn as_the_user(place: &Place, arguments: &[String]) -> Output {
     soon("its end", running).await.expect("it runs")
 }
 
-/// Everything in the folder is the service's user's, the folder too.
+/// Asserts that the folder and everything in it belong to the other user.
 pub fn is_the_users(folder: &Path) {
     let entries = std::fs::read_dir(folder).expect("a folder");
     let paths = entries.map(|entry| entry.expect("an entry").path());

@@ -1,0 +1,121 @@
+//! The error for root: the command that it names works, and root's own state is not affected.
+
+use super::stage::{SUDO, Stage, UID, as_the_user, is_root, is_the_users, own, set_mode};
+use crate::sidecar::json_lines;
+use std::os::unix::fs::{chown, symlink};
+use std::path::Path;
+
+/// The user `nobody` of every Linux system.
+const NOBODY: u32 = 65_534;
+
+fn until_idle(flags: Vec<String>) -> Vec<String> {
+    let verb = ["run".to_owned(), "--until-idle".to_owned()];
+    verb.into_iter().chain(flags).collect()
+}
+
+fn journaled_command(state: &Path) -> Vec<String> {
+    let state = format!("--state={}", state.display());
+    ["status", "--json", &state].map(str::to_owned).to_vec()
+}
+
+#[tokio::test]
+async fn named_command_works_as_the_owner_of_the_state() {
+    if !is_root("the command that the error for root names") {
+        return;
+    }
+    let stage = Stage::new().await;
+    let state = stage.folder("state");
+    set_mode(&stage.place.path("token"), 0o644);
+    let run = until_idle(stage.token_flags(&state));
+    for command in [&run, &journaled_command(&state)] {
+        let said = stage.place.say(command).await;
+        assert_eq!(said.code, 78, "{said:?}");
+        let words = [
+            format!("{} belongs to uid {UID}", state.display()),
+            format!("Run: {SUDO} callbridge {} ", command[0]),
+        ];
+        for words in words {
+            assert!(said.err.contains(&words), "{words}: {said:?}");
+        }
+        let output = as_the_user(&stage.place, command).await;
+        assert!(output.status.success(), "{output:?}");
+        is_the_users(&state);
+    }
+    assert_eq!(stage.crm.journal().len(), 1);
+}
+
+#[tokio::test]
+async fn error_for_root_has_the_owners_name_and_all_arguments() {
+    if !is_root("the user's name in the error for root") {
+        return;
+    }
+    let stage = Stage::new().await;
+    let state = stage.folder("a state");
+    chown(&state, Some(NOBODY), Some(NOBODY)).expect("given");
+    let flag = format!("--state={}", state.display());
+    let said = stage.place.say(&["dead", "list", "--json", &flag]).await;
+    assert_eq!((said.code, said.out.as_str()), (78, ""), "{said:?}");
+    let words = format!(
+        "{} belongs to user nobody, and root does not open another user's state. Run: sudo -u \
+         nobody callbridge dead list --json '{flag}'\n",
+        state.display()
+    );
+    assert!(said.err.ends_with(&words), "{said:?}");
+}
+
+#[tokio::test]
+async fn roots_link_to_another_users_folder_is_refused() {
+    if !is_root("root's link to the folder of a DynamicUser") {
+        return;
+    }
+    let stage = Stage::new().await;
+    // The layout of systemd's DynamicUser=.
+    let folder = stage.folder("lib/private/callbridge/pbx1");
+    set_mode(&stage.place.path("lib/private"), 0o700);
+    std::fs::create_dir(stage.place.path("lib/callbridge")).expect("made");
+    let state = stage.place.path("lib/callbridge/pbx1");
+    symlink("../private/callbridge/pbx1", &state).expect("a link");
+    for command in [
+        until_idle(stage.token_flags(&state)),
+        journaled_command(&state),
+    ] {
+        let said = stage.place.say(&command).await;
+        assert!(said.code == 78 && said.err.contains(SUDO), "{said:?}");
+    }
+    let left = std::fs::read_dir(&folder).expect("a folder").count();
+    assert_eq!((left, stage.crm.journal().len()), (0, 0));
+}
+
+#[tokio::test]
+async fn roots_own_state_works_as_before() {
+    if !is_root("root in its own state folder") {
+        return;
+    }
+    let stage = Stage::new().await;
+    let state = stage.place.path("state");
+    let link = stage.place.path("link");
+    symlink(&state, &link).expect("a link");
+    let run = until_idle(stage.token_flags(&state));
+    let said = stage.place.say(&run).await;
+    assert_eq!(said.code, 0, "{said:?}");
+    for state in [&state, &link] {
+        let said = stage.place.say(&journaled_command(state)).await;
+        assert_eq!(said.code, 0, "{said:?}");
+        assert_eq!(json_lines(&said.out)[0]["books"]["journaled"], 1);
+    }
+}
+
+#[tokio::test]
+async fn commands_without_a_state_run_in_another_users_home() {
+    if !is_root("explain in the home of another user") {
+        return;
+    }
+    let stage = Stage::new().await;
+    // The default state folder would be below this home.
+    own(&stage.place.path(""));
+    let calls = stage.place.path("calls.ami").display().to_string();
+    let said = stage.place.say(&["explain", &calls, "--format=ami"]).await;
+    assert_eq!(said.code, 0, "{said:?}");
+    let said = stage.place.say(&["status"]).await;
+    assert!(said.code == 78 && said.err.contains(SUDO), "{said:?}");
+}
