@@ -50,7 +50,7 @@ use callbridge_model::{Code, ExitCode, Heartbeat, clock};
 use callbridge_ops::{http, metrics::Durations, systemd};
 use callbridge_page::{Sessions, page::Page, server};
 use callbridge_source::{self as source, FilesAgain, Limits, Ring, Source, Transport};
-use callbridge_spool::{Guard, Handle, Integrity};
+use callbridge_spool::{Error, Guard, Handle, Integrity};
 use lists::Lists;
 use observer::Observer;
 use secret_files::SecretFiles;
@@ -455,8 +455,9 @@ fn check_command(config: &Config, arguments: impl Iterator<Item = String>) -> Op
     Some(format!("callbridge check {}", flags.join(" ")))
 }
 
-/// Looks at the state each second, and tells what the check of its file found. Ends with an error
-/// when the file is damaged, and when the spool's thread has ended: nothing can be kept then.
+/// Checks the state each second, and logs what the check of its file found. Ends with an error if
+/// the state folder has disappeared, if the file is damaged, or if the spool's thread has ended: no
+/// call can be kept then.
 async fn watch_spool(spool: Handle) -> anyhow::Result<()> {
     let mut ticks = tokio::time::interval(SPOOL_EVERY);
     let mut reported = Integrity::NotNeeded;
@@ -465,9 +466,11 @@ async fn watch_spool(spool: Handle) -> anyhow::Result<()> {
             () = spool.closed() => anyhow::bail!("the spool has ended"),
             _ = ticks.tick() => {}
         }
-        // Asks for nothing: whether the file is in its place is seen by that, and whether trouble
-        // has passed of which nobody asks again.
-        spool.write(Vec::new()).await.ok();
+        // An empty write checks that the folder is in its place, and whether the disk can be
+        // written again.
+        if let Err(error @ Error::Gone(..)) = spool.write(Vec::new()).await {
+            return Err(error.into());
+        }
         let integrity = spool.health().integrity;
         if integrity == reported {
             continue;

@@ -270,3 +270,33 @@ async fn a_missing_grant_is_named_and_once_it_is_given_calls_go_out() {
     assert_eq!(refused, 0);
     crm::judge(&crm, &place.letters().await, &recordings::expected(&calls));
 }
+
+#[tokio::test]
+async fn state_folder_that_disappears_ends_it_with_73() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let calls = recordings::in_a_row(2);
+    place.append("recorded", &calls[0].ami);
+    let source = place.file("recorded", "ami");
+    let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG];
+    let mut program = place.run(&crm.url(), &flags);
+    program.settled(1).await;
+    let state = place.at("state");
+    std::fs::remove_dir_all(&state).expect("deleted");
+    place.append("recorded", &calls[1].ami);
+    let ended = program.ended().await;
+    let log = place.logs();
+    assert_eq!(ended.code(), Some(73), "{log}");
+    let line = format!(
+        "callbridge: the state folder {} disappeared in use: spool.db is missing: put the folder \
+         back, and start callbridge again\n",
+        state.display()
+    );
+    assert!(log.ends_with(&line), "{log}");
+    assert!(!state.exists(), "it was made again in use");
+    assert_eq!(crm.journal().len(), 1);
+    // The restart by systemd begins a new state. The CRM recognizes the first call by its uuid.
+    let mut program = place.run(&crm.url(), &flags);
+    program.settled(2).await;
+    program.terminate().await;
+    assert_eq!(crm.journal().len(), 2);
+}

@@ -78,8 +78,7 @@ pub fn listen(state: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Serves until `shutdown` ends. Where the socket goes away from its folder (a state that is
-/// deleted in use and made anew, or moved away and put back) it listens anew.
+/// Serves until `shutdown` ends. If the socket is deleted from its folder, it listens again.
 pub async fn keep<A: AnswerRequest>(
     state: PathBuf,
     listener: UnixListener,

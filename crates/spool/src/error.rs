@@ -32,12 +32,12 @@ pub enum Error {
         word = quoted_path(.0)
     )]
     Shared(PathBuf, u32),
-    /// The open file is not in its place any more, but what is said here. Nothing was stored.
+    /// The state folder, or a file in it, disappeared in use. Nothing was stored.
     #[error(
-        "the state is not at {0} any more: {1}: put its folder back as it was; nothing is \
-         taken in or sent until then, and work goes on by itself afterwards"
+        "the state folder {0} disappeared in use: {1}: put the folder back, and start callbridge \
+         again"
     )]
-    Gone(PathBuf, &'static str),
+    Gone(PathBuf, String),
     /// A newer callbridge wrote the file: its schema, and the newest known here.
     #[error(
         "{0} has schema {1}, this callbridge knows {2}: run the newer callbridge that \
@@ -122,7 +122,8 @@ impl Error {
         Self::Shared(dir.to_path_buf(), mode & 0o7777)
     }
 
-    /// Returns `true` when the same request may succeed later, without anybody changing it.
+    /// Returns `true` if the same request can succeed later unchanged. [`Error::Gone`] is one of
+    /// these: every part waits until the daemon ends, and nothing is sent meanwhile.
     pub const fn is_retryable(&self) -> bool {
         matches!(
             self,

@@ -57,7 +57,6 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     let state_dir = StateDir {
         file: file.clone(),
         held,
-        unfinished: false,
         lock,
     };
     let (handle, mut guard) =

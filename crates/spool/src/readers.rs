@@ -12,14 +12,13 @@ use callbridge_mapping::people::Directory;
 use callbridge_model::{EmployeeId, LeadId, Phone};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Finished calls, by their ids.
 #[derive(Debug)]
-pub struct FinishedCalls(ReadConnection);
+pub struct FinishedCalls(Db);
 
 impl FinishedCalls {
     /// Opens it beside the open spool of this folder.
@@ -27,7 +26,7 @@ impl FinishedCalls {
     /// # Errors
     /// When the file cannot be read.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        ReadConnection::of(dir.join(state_dir::FILE)).map(Self)
+        open_read_only(&dir.join(state_dir::FILE)).map(Self)
     }
 
     /// The finished call that this unique id or linkedid belongs to. Where the file cannot be read
@@ -37,8 +36,7 @@ impl FinishedCalls {
                     CASE WHEN c.direction = 'INBOUND' THEN c.raw_phone END,
                     CASE WHEN c.state = 'dead' AND c.reason = 'incomplete' THEN c.call END
              FROM seen_calls t LEFT JOIN calls c ON c.uuid = t.uuid WHERE t.pbx = ?1 AND t.id = ?2";
-        let found: Result<Option<(_, _, _, Option<_>)>, _> =
-            self.0.db().query_first(text, (pbx, id));
+        let found: Result<Option<(_, _, _, Option<_>)>, _> = self.0.query_first(text, (pbx, id));
         let found =
             found.inspect_err(|error| tracing::warn!(%error, "finished calls cannot be looked up"));
         found.ok()?.map(|(own, started, caller, facts)| Known {
@@ -96,7 +94,7 @@ fn tail(number: &str) -> Option<String> {
 /// Lookups in the tables of the spool's file.
 #[derive(Debug)]
 pub struct LeadDirectory {
-    beside: Mutex<ReadConnection>,
+    beside: Mutex<Db>,
     failed: AtomicBool,
 }
 
@@ -107,7 +105,7 @@ impl LeadDirectory {
     /// When the file cannot be read.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         Ok(Self {
-            beside: Mutex::new(ReadConnection::of(dir.join(state_dir::FILE))?),
+            beside: Mutex::new(open_read_only(&dir.join(state_dir::FILE))?),
             failed: AtomicBool::new(false),
         })
     }
@@ -156,8 +154,8 @@ impl LeadDirectory {
         place: &str,
         question: impl FnOnce(&Db) -> Result<T, Error>,
     ) -> Result<T, String> {
-        let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
-        question(beside.db()).map_err(|error| {
+        let beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        question(&beside).map_err(|error| {
             self.failed.store(true, Ordering::Release);
             tracing::warn!(%error, "a number cannot be looked up in {place}");
             error.to_string()
@@ -176,44 +174,16 @@ impl Directory for LeadDirectory {
     }
 }
 
-/// Connection that only reads, and follows the file when that is made anew.
-#[derive(Debug)]
-struct ReadConnection {
-    db: Db,
-    /// Device and inode of what is open.
-    opened: Option<(u64, u64)>,
-}
-
-fn identity(file: &Path) -> Option<(u64, u64)> {
-    let meta = file.symlink_metadata().ok()?;
-    Some((meta.dev(), meta.ino()))
-}
-
-impl ReadConnection {
-    fn of(file: PathBuf) -> Result<Self, Error> {
-        state_dir::check_siblings(&file)?;
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let wrong = |error: rusqlite::Error| Error::sqlite(&file, &error);
-        let db = Connection::open_with_flags(&file, flags).map_err(wrong)?;
-        // A plan that hangs on the values asked for is made anew for each of them.
-        let stable = DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG;
-        db.set_db_config(stable, true).map_err(wrong)?;
-        let (opened, db) = (identity(&file), Db::new(db, &file));
-        Ok(Self { db, opened })
-    }
-
-    /// The connection. A file that was deleted in use is made anew by the writer: what it holds
-    /// from then on is read there.
-    fn db(&mut self) -> &Db {
-        let now = identity(&self.db.path);
-        if now.is_some() && now != self.opened {
-            match Self::of(self.db.path.clone()) {
-                Ok(anew) => *self = anew,
-                Err(error) => tracing::warn!(%error, "the state is read as it was"),
-            }
-        }
-        &self.db
-    }
+/// Opens a connection that only reads.
+fn open_read_only(file: &Path) -> Result<Db, Error> {
+    state_dir::check_siblings(file)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let wrong = |error: rusqlite::Error| Error::sqlite(file, &error);
+    let db = Connection::open_with_flags(file, flags).map_err(wrong)?;
+    // A plan that hangs on the values asked for is made anew for each of them.
+    let stable = DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG;
+    db.set_db_config(stable, true).map_err(wrong)?;
+    Ok(Db::new(db, file))
 }
 
 #[cfg(test)]

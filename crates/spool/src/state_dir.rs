@@ -1,20 +1,13 @@
-//! The place of the state: its folder and the files in it, their names and how they are made, the
-//! lock, and whether all of it still is there.
+//! The state folder and the files in it: their names, how they are made, the lock, and whether they
+//! are still in their place.
 //!
-//! An open file lives on when its name is gone, and all of it is lost with the process. So the
-//! place is looked at before each commit:
-//!
-//! | what is found | what is done |
-//! |---|---|
-//! | the file | – |
-//! | no file, and ours was deleted | folder and file are made anew from what is open |
-//! | the file without its log (`-wal`) | the same: what is in the log alone would be lost |
-//! | the file without its lock | it is taken anew: two processes must not send |
-//! | no file, and ours lives elsewhere (`mv`) | nothing is stored until it is put back |
-//! | another file | nothing is stored: it may be somebody's backup, and is left as it is |
+//! An open file lives on when its name is gone, and its content is lost with the process. So before
+//! each commit, the file, its log (`-wal`), and its lock must be in their place, and must be the
+//! ones that are open. Otherwise nothing is stored, and [`Error::Gone`] ends the daemon. The folder
+//! is not made again in use.
 
-use super::identity::{self, Seen};
-use crate::{Error, Store};
+use super::identity::Seen;
+use crate::Error;
 use callbridge_model::plain_file;
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{FlockOperation, flock};
@@ -34,93 +27,52 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// The place of an open state.
+/// The files of an open state.
 pub(super) struct StateDir {
     pub(super) file: PathBuf,
-    /// The database, held open to know what became of its name. Closed after SQLite has closed it:
-    /// closing any handle of a file lets its locks go.
+    /// The database, held open to recognize it under its name. Closed after SQLite has closed it,
+    /// because closing any handle of a file releases its locks.
     pub(super) held: File,
-    /// It was written anew, and the store does not go on in it yet: what it commits is elsewhere.
-    pub(super) unfinished: bool,
-    /// The lock, let go last, when the file is closed.
+    /// The lock, released last, when the file is closed.
     pub(super) lock: Lock,
 }
 
 impl StateDir {
-    /// Sees to it that the state is in its place: where it was deleted, `store` goes on there with
-    /// all that it holds.
+    /// Checks that the open files are still in their place.
     ///
     /// # Errors
-    /// [`Error::Gone`], or why it cannot be made anew.
-    pub fn keep(&mut self, store: &mut Store) -> Result<(), Error> {
-        let Ok(ours) = self.held.metadata() else {
-            return self.keep_lock();
-        };
-        let why = match self.file.symlink_metadata() {
-            Ok(found) if is_same(&found, &ours) => {
-                // It is there from the first commit to the end of the last connection.
-                let is_whole = beside(&self.file, "-wal").exists() && !self.unfinished;
-                return if is_whole {
-                    self.keep_lock()
-                } else {
-                    self.make_anew(store)
-                };
-            }
-            Ok(_) => "another file is there",
-            Err(_) if ours.nlink() == 0 => return self.make_anew(store),
-            Err(_) => "it was moved",
-        };
-        Err(Error::Gone(self.file.clone(), why))
+    /// [`Error::Gone`]; [`Error::NotWritable`] if the system cannot tell.
+    pub fn check_in_place(&self) -> Result<(), Error> {
+        self.check_name(&self.file, &self.held)?;
+        // It is there from the first commit to the end of the last connection.
+        let log = beside(&self.file, "-wal");
+        self.found(&log)?;
+        self.check_name(&self.file.with_file_name(LOCK), &self.lock.held)
     }
 
-    /// Without its name the lock keeps nobody out: it is taken anew, where nobody else has.
-    fn keep_lock(&mut self) -> Result<(), Error> {
-        let dir = self.file.parent().unwrap_or(Path::new("."));
-        let found = dir.join(LOCK).symlink_metadata().ok();
-        let ours = self.lock.held.metadata();
-        let ours = ours.map_err(|error| not_writable(&self.file, &error))?;
-        if !found.is_some_and(|found| is_same(&found, &ours)) {
-            self.lock = Lock::take(dir)?;
+    /// Checks that this name leads to this open file.
+    fn check_name(&self, path: &Path, open: &File) -> Result<(), Error> {
+        let found = self.found(path)?;
+        let ours = open
+            .metadata()
+            .map_err(|error| not_writable(path, &error))?;
+        if is_same(&found, &ours) {
+            return Ok(());
         }
-        Ok(())
+        Err(self.gone(path, "was replaced"))
     }
 
-    fn make_anew(&mut self, store: &mut Store) -> Result<(), Error> {
-        make_folder(self.file.parent().unwrap_or(Path::new(".")))?;
-        self.keep_lock()?;
-        let wrong = |error: io::Error| not_writable(&self.file, &error);
-        // Of the file that was deleted: to the new one they would be a log of strange pages.
-        for rest in ["-wal", "-shm", ".new"] {
-            match std::fs::remove_file(beside(&self.file, rest)) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(wrong(error)),
-                _ => {}
-            }
-        }
-        let new = beside(&self.file, ".new");
-        let mut how = OpenOptions::new();
-        let made = how.create_new(true).append(true).mode(0o600).open(&new);
-        let made = made.map_err(wrong)?;
-        let no_name = || Error::NotWritable(new.clone(), "its name is not UTF-8".to_owned());
-        let name = new.to_str().ok_or_else(no_name)?;
-        let copied = store.connection.execute("VACUUM INTO ?1", [name]);
-        copied.map_err(|error| Error::sqlite(&new, &error))?;
-        made.sync_all().map_err(wrong)?;
-        std::fs::rename(&new, &self.file).map_err(wrong)?;
-        let seen = Seen::of(&made.metadata().map_err(wrong)?);
-        // Whatever fails from here on, the file in its place is ours, and is made once more.
-        (self.held, self.unfinished) = (made, true);
-        sync_folder(&self.file)?;
-        check_siblings(&self.file)?;
-        // What is followed, counted and awaited in the store stays.
-        store.db = Store::over(connect(&self.file)?, &self.file, store.settings.clone())?.db;
-        self.unfinished = false;
-        identity::begin(store, &seen)?;
-        tracing::error!(
-            file = %self.file.display(),
-            "the state was deleted in use, all or in part; it was written anew from the open \
-             database"
-        );
-        Ok(())
+    fn found(&self, path: &Path) -> Result<Metadata, Error> {
+        path.symlink_metadata().map_err(|error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => self.gone(path, "is missing"),
+            _ => not_writable(path, &error),
+        })
+    }
+
+    fn gone(&self, path: &Path, what: &str) -> Error {
+        let folder = self.file.parent().unwrap_or(Path::new("."));
+        let name = path.file_name().unwrap_or_default().display();
+        Error::Gone(folder.to_path_buf(), format!("{name} {what}"))
     }
 }
 

@@ -249,12 +249,11 @@ impl Writer {
     fn commit(&mut self, works: &[Vec<Op>], answers: Vec<oneshot::Sender<Answer>>) {
         let began = Instant::now();
         let (empty, requests) = (works.iter().all(Vec::is_empty), works.len());
-        // Before anything is stored the file is seen to be in its place.
-        let stays = match &mut self.state_dir {
-            Some(state_dir) => state_dir.keep(&mut self.store),
+        let in_place = match &self.state_dir {
+            Some(state_dir) => state_dir.check_in_place(),
             None => Ok(()),
         };
-        let results = match stays {
+        let results = match in_place {
             Err(gone) => vec![Err(gone); requests],
             Ok(()) if empty => vec![self.probe(); requests],
             Ok(()) => self.store.write_group(works),

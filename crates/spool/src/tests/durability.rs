@@ -2,7 +2,7 @@
 
 use super::call::journal;
 use crate::folder::{FILE, LOCK};
-use crate::{Done, Error, Integrity, Op, Settings, open, tables};
+use crate::{Done, Error, Integrity, Op, Settings, open};
 use callbridge_model::ExitCode as _;
 use callbridge_testkit::Wait as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -175,43 +175,53 @@ fn the_check_finds_a_torn_page_and_leaves_the_file_to_people() {
     assert!(file.exists());
 }
 
-#[test]
-fn who_follows_the_calls_misses_none_when_the_state_is_deleted_in_use() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let state = dir.path().join("state");
-    let (handle, _guard) = open(&state, Settings::default()).expect("opens");
-    let store = |n| handle.write(vec![Op::Finish(Box::new(journal(n)))]).wait();
-    assert!(store(1).is_ok());
-    let seen = handle.read(|store| Ok(store.moves_so_far())).wait();
-    let seen = seen.expect("readable");
-    std::fs::remove_dir_all(&state).expect("deleted");
-    assert!(store(2).is_ok());
-    let moved = handle.read(move |store| tables::listed::moved_since(store, seen, 9));
-    let (calls, through) = moved.wait().expect("readable").expect("remembered");
-    assert_eq!((calls.len(), through), (1, seen + 1));
-    assert!(state.join(FILE).exists(), "made anew");
-}
+/// A way in which a state folder disappears in use.
+type Removal = fn(&Path);
 
 #[test]
-fn what_was_written_anew_in_part_is_written_anew_once_more() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let state = dir.path().join("state");
-    let (handle, guard) = open(&state, Settings::default()).expect("opens");
-    let store = |n| handle.write(vec![Op::Finish(Box::new(journal(n)))]).wait();
-    assert!(store(1).is_ok());
-    for end in ["", "-wal", "-shm"] {
-        std::fs::remove_file(state.join(format!("{FILE}{end}"))).expect("deleted");
+fn state_that_disappears_in_use_is_not_made_again() {
+    let removals: [(Removal, &str); 6] = [
+        (
+            |state| std::fs::remove_dir_all(state).expect("deleted"),
+            "spool.db is missing",
+        ),
+        (
+            |state| std::fs::rename(state, state.with_extension("moved")).expect("moved"),
+            "spool.db is missing",
+        ),
+        (
+            |state| std::fs::remove_file(state.join(FILE)).expect("deleted"),
+            "spool.db is missing",
+        ),
+        (
+            |state| {
+                let copy = state.join("copy");
+                std::fs::copy(state.join(FILE), &copy).expect("copied");
+                std::fs::rename(copy, state.join(FILE)).expect("moved");
+            },
+            "spool.db was replaced",
+        ),
+        (
+            |state| std::fs::remove_file(state.join("spool.db-wal")).expect("deleted"),
+            "spool.db-wal is missing",
+        ),
+        (
+            |state| std::fs::remove_file(state.join(LOCK)).expect("deleted"),
+            "spool.lock is missing",
+        ),
+    ];
+    for (remove, what) in removals {
+        let dir = tempfile::tempdir().expect("a folder");
+        let state = dir.path().join("state");
+        let (handle, _guard) = open(&state, Settings::default()).expect("opens");
+        let store = |n| handle.write(vec![Op::Finish(Box::new(journal(n)))]).wait();
+        assert!(store(1).is_ok());
+        remove(&state);
+        let left = || state.read_dir().map(Iterator::count).ok();
+        let before = left();
+        let gone = Err(Error::Gone(state.clone(), what.to_owned()));
+        assert_eq!(store(2), gone);
+        assert_eq!(handle.write(Vec::new()).wait(), gone, "an empty write");
+        assert_eq!(left(), before, "{what}");
     }
-    let journal = state.join(format!("{FILE}-journal"));
-    std::os::unix::fs::symlink("/nowhere", &journal).expect("planted");
-    let error = store(2).expect_err("no plain file");
-    assert!(matches!(error, Error::NotPlain { .. }), "{error}");
-    // The copy is in its place, with a log, as of a connection that could not end in order.
-    std::fs::write(state.join(format!("{FILE}-wal")), "").expect("written");
-    std::fs::remove_file(journal).expect("taken away");
-    assert!(store(2).is_ok());
-    guard.close();
-    let (handle, _guard) = open(&state, Settings::default()).expect("opens");
-    let books = handle.read(|store| Ok(store.books())).wait();
-    assert_eq!(books.expect("readable").finished, 2);
 }

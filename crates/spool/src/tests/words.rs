@@ -35,7 +35,7 @@ fn of_a_request() -> Vec<Error> {
     };
     let uuid = journal(1).judged.record.uuid.expect("a uuid");
     vec![
-        Error::Gone(path.clone(), "it was moved"),
+        Error::Gone("/state".into(), "spool.db is missing".to_owned()),
         Error::Full(path.clone()),
         Error::Disk(path.clone(), why()),
         Error::Refused(row, refused),
@@ -78,10 +78,9 @@ fn every_refusal_says_what_where_and_what_to_do() {
        the file is left as it is
     78 the state is bound to https://a, --crm-url is https://b:
        use --rebind to bind it anew
-    73 the state is not at /state/spool.db any more:
-       it was moved:
-       put its folder back as it was;
-       nothing is taken in or sent until then, and work goes on by itself afterwards
+    73 the state folder /state disappeared in use:
+       spool.db is missing:
+       put the folder back, and start callbridge again
     73 no room for /state/spool.db:
        make room on its disk;
        work goes on by itself then
