@@ -22,7 +22,7 @@ mod webhook;
 use std::process::{Command, ExitCode};
 
 /// Names the bench that a process of its own runs.
-const CHOSEN: &str = "CALLBRIDGE_BENCH";
+const CHOSEN: &str = "BENCH";
 
 const BENCHES: [(&str, fn()); 9] = [
     ("decode", decode::main),

@@ -64,6 +64,7 @@ impl Drop for Running {
 
 fn start(scratch: &Scratch, source: &str, crm: &str) -> Running {
     let child = Command::new(program())
+        .env_remove("CALLBRIDGE_PROGRAM")
         .args([
             "run", "--log", "error", "--trunk", TRUNK, "--pbx-id", "bench",
         ])

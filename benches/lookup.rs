@@ -82,6 +82,7 @@ impl Running {
         std::fs::write(&token, "svc_pat_bench\n").expect("a token");
         let source = format!("file://{}?format=ami", folder.join("calls").display());
         let child = Command::new(program)
+            .env_remove("CALLBRIDGE_PROGRAM")
             .args(["run", "--log", "error", "--trunk", TRUNK])
             .args(["--pbx-id", "bench", "--source", &source])
             // nobody is there: calls are kept

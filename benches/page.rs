@@ -55,6 +55,7 @@ impl Daemon {
         std::fs::write(path("token"), "svc_pat_sandbox").expect("a token");
         std::fs::write(path("calls.ami"), "").expect("a recording");
         let child = Command::new(program())
+            .env_remove("CALLBRIDGE_PROGRAM")
             .args(["run", "--log=error", "--pbx-id=bench", "--page=127.0.0.1:0"])
             .arg("--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID")
             .arg(format!("--rate={rate}"))
@@ -83,6 +84,7 @@ impl Daemon {
 
     fn ask(&self, words: &[&str]) -> Option<String> {
         let said = Command::new(program())
+            .env_remove("CALLBRIDGE_PROGRAM")
             .args(words)
             .arg(format!("--state={}", path_of(self, "state")))
             .stderr(Stdio::null())

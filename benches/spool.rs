@@ -241,6 +241,7 @@ fn resident(root: &Path) -> f64 {
     let given = std::env::var_os("CALLBRIDGE_PROGRAM");
     let program = given.unwrap_or_else(|| env!("CARGO_BIN_EXE_callbridge").into());
     let child = Command::new(program)
+        .env_remove("CALLBRIDGE_PROGRAM")
         .args(["run", "--log", "error", "--pbx-id", "bench", "--crm-url"])
         .args([
             &url,

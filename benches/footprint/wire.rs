@@ -56,6 +56,7 @@ fn bare(crm: SocketAddr, submitted: &Receiver<Instant>) -> Duration {
 
 fn daemon(scratch: &Scratch, source: &str, crm: &str) -> Running {
     let child = Command::new(program())
+        .env_remove("CALLBRIDGE_PROGRAM")
         .args([
             "run", "--log", "error", "--pbx-id", "bench", "--trunk", TRUNK,
         ])
@@ -76,6 +77,7 @@ fn crm(scratch: &Scratch) -> (SocketAddr, Receiver<Instant>, Running) {
     let sandbox = free.local_addr().expect("its address");
     drop(free);
     let child = Command::new(program())
+        .env_remove("CALLBRIDGE_PROGRAM")
         .args(["sandbox", "--rate", "10000/1s"])
         .args(["--listen", &sandbox.to_string()])
         .arg("--token-file")

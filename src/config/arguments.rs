@@ -1,6 +1,5 @@
 //! Arguments read with all their faults: clap itself stops at the first and exits 2. And variables
-//! whose names begin as ours and are none of ours: a flag that was misspelt there would be left
-//! out without a word.
+//! named `CALLBRIDGE_…` that nothing reads: a misspelled one would be ignored without a word.
 
 use super::faults::Faults;
 use super::options::{Options, Verb};
@@ -9,7 +8,7 @@ use callbridge_model::{Code, Environment, SecretKind};
 use clap::builder::FalseyValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _};
-use std::{cell::LazyCell, collections::BTreeSet, ffi::OsStr, ffi::OsString};
+use std::{collections::BTreeSet, ffi::OsStr, ffi::OsString};
 use std::{path::Path, path::PathBuf};
 
 /// An `@FILE` is at most this long.
@@ -22,19 +21,43 @@ const FAULTS_MAX: usize = 50;
 pub(crate) fn command() -> Command {
     let version = format!("{} ({})", crate::VERSION, crate::COMMIT);
     let mut command = Options::command().version(version).max_term_width(100);
-    let whole = "run explain check audit status calls missed demo connect disconnect init";
-    for name in whole.split(' ') {
+    for name in VERBS {
         command = command.mut_subcommand(name, |verb| verb.mut_args(with_variable));
     }
-    for group in ["dead", "lead", "state"] {
-        let shared = |arg: Arg| match group == "lead" || arg.get_id() == "state" {
-            true => with_variable(arg),
-            false => arg,
-        };
-        let verbs = |group: Command| group.mut_subcommands(|verb| verb.mut_args(shared));
-        command = command.mut_subcommand(group, verbs);
+    for name in GROUPS {
+        command = command.mut_subcommand(name, |group| {
+            group.mut_subcommands(|verb| {
+                verb.mut_args(|arg| match has_variable(name, &arg) {
+                    true => with_variable(arg),
+                    false => arg,
+                })
+            })
+        });
     }
     command.args_override_self(true)
+}
+
+/// Commands whose flags all have a variable.
+const VERBS: [&str; 11] = [
+    "run",
+    "explain",
+    "check",
+    "audit",
+    "status",
+    "calls",
+    "missed",
+    "demo",
+    "connect",
+    "disconnect",
+    "init",
+];
+
+/// Groups of commands in which some flags have a variable.
+const GROUPS: [&str; 3] = ["dead", "lead", "state"];
+
+/// Returns `true` if this flag of a command in the group has a variable.
+fn has_variable(group: &str, arg: &Arg) -> bool {
+    group == "lead" || arg.get_id() == "state"
 }
 
 /// `--crm-url` → `CALLBRIDGE_CRM_URL`; a repeated flag has a value a line. A variable that is set
@@ -197,62 +220,41 @@ const BEGINNING: &str = "CALLBRIDGE_";
 /// as we are.
 const OF_SERVICES: [&str; 4] = ["_SERVICE_HOST", "_SERVICE_PORT", "_TCP", "_UDP"];
 
-/// A name that is less like another (by Jaro) is not suggested for it.
-const LIKENESS_MIN: f64 = 0.7;
+/// Variables of `build.rs`. Cargo passes them to the programs and tests that it runs.
+const OF_BUILD: [&str; 2] = ["CALLBRIDGE_BUILT", "CALLBRIDGE_COMMIT"];
 
-/// A name with more letters of its own is another one, and not misspelt.
-const LETTERS_APART_MAX: usize = 2;
-
-/// The variables of this environment that nothing here reads, each with the one that may have been
-/// meant.
-pub(crate) fn unread(environment: &Environment) -> Vec<(String, Option<String>)> {
-    let ours = environment.names().filter_map(|name| {
-        let end = name.strip_prefix(BEGINNING)?;
+/// Returns the variables named `CALLBRIDGE_…` in this environment that no command reads.
+pub(crate) fn unknown_variables(environment: &Environment) -> Vec<String> {
+    let known = known_variables();
+    let mut unknown = Vec::new();
+    for name in environment.names() {
         let of_service = name.ends_with("_PORT") || OF_SERVICES.iter().any(|it| name.contains(it));
-        (!of_service).then_some((name, end))
-    });
-    let known = LazyCell::new(known);
-    let unread = ours.filter(|(name, _)| !known.contains(*name));
-    let suggested = unread.map(|(name, end)| (name.to_owned(), near(end, &known)));
-    suggested.collect()
+        let is_ignored = of_service || OF_BUILD.contains(&name);
+        if name.starts_with(BEGINNING) && !is_ignored && !known.contains(name) {
+            unknown.push(name.to_owned());
+        }
+    }
+    unknown
 }
 
 /// Every variable that some command reads.
-fn known() -> BTreeSet<String> {
-    let others = ["CALLBRIDGE_PLANT_FAULTS"];
-    let secrets = SecretKind::ALL.iter().map(|it| it.variable());
-    let mut known: BTreeSet<String> = secrets.chain(others.map(str::to_owned)).collect();
-    let mut commands = vec![command()];
-    while let Some(command) = commands.pop() {
-        let longs = command.get_arguments().filter_map(Arg::get_long);
-        known.extend(longs.map(variable));
-        commands.extend(command.get_subcommands().cloned());
-    }
-    known
-}
-
-/// Returns the known variable that may be meant by one that ends so. As clap suggests flags: it
-/// guesses freely, for what is a fault anyway; here the guess makes it one.
-fn near(end: &str, known: &BTreeSet<String>) -> Option<String> {
-    let typed = end.to_ascii_uppercase();
-    let ends = known.iter().filter_map(|name| name.strip_prefix(BEGINNING));
-    let likely = ends.map(|known| (strsim::jaro(&typed, known), known));
-    let likely = likely.filter(|(likeness, _)| *likeness > LIKENESS_MIN);
-    let (_, near) = likely.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
-    (letters_apart(near, end) <= LETTERS_APART_MAX).then(|| format!("{BEGINNING}{near}"))
-}
-
-/// Letters that only one of them has, wherever they stand.
-pub(crate) fn letters_apart(one: &str, other: &str) -> usize {
-    let mut rest: Vec<char> = other.chars().collect();
-    let mut alone = 0;
-    for letter in one.chars() {
-        match rest.iter().position(|it| *it == letter) {
-            Some(at) => drop(rest.swap_remove(at)),
-            None => alone += 1,
+pub(crate) fn known_variables() -> BTreeSet<String> {
+    let mut known = BTreeSet::new();
+    known.extend(SecretKind::ALL.iter().map(|kind| kind.variable()));
+    let command = Options::command();
+    for verb in command.get_subcommands() {
+        let name = verb.get_name();
+        if VERBS.contains(&name) {
+            known.extend(verb.get_arguments().filter_map(Arg::get_long).map(variable));
+        } else if GROUPS.contains(&name) {
+            for arg in verb.get_subcommands().flat_map(Command::get_arguments) {
+                if has_variable(name, arg) {
+                    known.extend(arg.get_long().map(variable));
+                }
+            }
         }
     }
-    alone + rest.len()
+    known
 }
 
 #[cfg(test)]
@@ -427,29 +429,28 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_variable_is_found_with_the_one_that_is_meant() {
+    fn variable_that_no_command_reads_is_unknown() {
         let environment = Environment::of([
             ("CALLBRIDGE_RAET", "30/60s"),
-            ("CALLBRIDGE_DRYRUN", "yes"),
-            ("CALLBRIDGE_AMI_SECRTE", "x"),
-            ("CALLBRIDGE_TEST_CLOCK", "x"),
             ("CALLBRIDGE_XYZZY", "x"),
+            ("CALLBRIDGE_REASON", "x"),
+            ("CALLBRIDGE_HELP", "x"),
             ("CALLBRIDGE_CRM_URL", "https://crm.example"),
+            ("CALLBRIDGE_STATE", "/state"),
             ("CALLBRIDGE_TOKEN", "x"),
+            ("CALLBRIDGE_AMI_SECRET", "x"),
+            ("CALLBRIDGE_COMMIT", "e9af77bd"),
             ("CALLBRIDGE_SERVICE_HOST", "10.0.0.1"),
             ("CALLBRIDGE_PORT_9469_TCP_ADDR", "10.0.0.1"),
             ("CALLBRIDGE_PORT", "tcp://10.0.0.1:9469"),
             ("HOME", "/"),
         ]);
-        let found: Vec<(String, Option<String>)> = unread(&environment).into_iter().collect();
-        let wants = [
-            ("CALLBRIDGE_AMI_SECRTE", Some("CALLBRIDGE_AMI_SECRET")),
-            ("CALLBRIDGE_DRYRUN", Some("CALLBRIDGE_DRY_RUN")),
-            ("CALLBRIDGE_RAET", Some("CALLBRIDGE_RATE")),
-            ("CALLBRIDGE_TEST_CLOCK", None),
-            ("CALLBRIDGE_XYZZY", None),
+        let wanted = [
+            "CALLBRIDGE_HELP",
+            "CALLBRIDGE_RAET",
+            "CALLBRIDGE_REASON",
+            "CALLBRIDGE_XYZZY",
         ];
-        let wants = wants.map(|(name, near)| (name.to_owned(), near.map(str::to_owned)));
-        assert_eq!(found, wants);
+        assert_eq!(unknown_variables(&environment), wanted);
     }
 }

@@ -29,15 +29,11 @@ const LETTERS_AND_SECRET: &str = "the user's secret and all letters";
 
 /// All of them. Reads the files of secrets; one that cannot be read is told elsewhere.
 pub(crate) fn of(config: &Config) -> Vec<Doubt> {
-    let words = "nothing reads this variable; remove it, or see `callbridge run --help` for the \
-                 flag that was meant";
-    let variables = config.unread_variables.iter();
-    let variables = variables.map(|name| Doubt::new(name, MISTAKE, words));
     let words = "it is in quotes, which are taken for a part of it; remove them if they are not";
     let places = config.places().into_iter();
     let quoted = places.filter(|(_, place)| place.is_quoted());
     let quoted = quoted.map(|(of, _)| Doubt::new(format!("secret of {of}"), MISTAKE, words));
-    let all = variables.chain(quoted).chain(wide(config));
+    let all = quoted.chain(wide(config));
     all.chain(clear(config)).chain(new_state(config)).collect()
 }
 

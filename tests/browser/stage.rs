@@ -68,6 +68,7 @@ impl Stage {
     pub async fn start(&mut self) -> Result<()> {
         let shown = |name: &str| self.folder.path().join(name).display().to_string();
         let daemon = Command::new(env!("CARGO_BIN_EXE_callbridge"))
+            .env_remove("CALLBRIDGE_AXE")
             .arg("run")
             .arg(format!("--crm-url={}", self.crm.url()))
             .arg(format!("--token-file={}", shown("token")))

@@ -1,4 +1,4 @@
-/* A wall clock that is wrong: behind by the seconds that the file CALLBRIDGE_TEST_CLOCK holds, and
+/* A wall clock that is wrong: behind by the seconds that the file TEST_CLOCK holds, and
  * right while it is not there. The other clocks are left alone. */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 int clock_gettime(clockid_t clock, struct timespec *at) {
   int ended = (int)syscall(SYS_clock_gettime, clock, at);
-  const char *path = clock == CLOCK_REALTIME ? getenv("CALLBRIDGE_TEST_CLOCK") : NULL;
+  const char *path = clock == CLOCK_REALTIME ? getenv("TEST_CLOCK") : NULL;
   FILE *file = path ? fopen(path, "r") : NULL;
   long behind = 0;
   if (!file) return ended;

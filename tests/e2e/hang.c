@@ -1,4 +1,4 @@
-/* A disk that does not answer: while the file that CALLBRIDGE_TEST_HANG names is there, whoever
+/* A disk that does not answer: while the file that TEST_HANG names is there, whoever
  * syncs waits for its end. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 static void wait_for_the_disk(void) {
-  const char *hangs = getenv("CALLBRIDGE_TEST_HANG");
+  const char *hangs = getenv("TEST_HANG");
   while (hangs && access(hangs, F_OK) == 0) usleep(1000);
 }
 

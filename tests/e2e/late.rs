@@ -186,10 +186,7 @@ impl Scene {
         let arguments = self.place.arguments(&self.crm.url(), &self.flags);
         let library = preload(&self.place, "clock.c");
         let clock = self.place.path("clock");
-        let variables = [
-            ("LD_PRELOAD", library.as_str()),
-            ("CALLBRIDGE_TEST_CLOCK", &clock),
-        ];
+        let variables = [("LD_PRELOAD", library.as_str()), ("TEST_CLOCK", &clock)];
         // Only root may set that for a process alone.
         if ahead == 0 || !rustix::process::geteuid().is_root() {
             return self.place.start(&arguments, &variables);

@@ -416,7 +416,7 @@ async fn a_clock_before_the_making_of_the_program_holds_everything_until_it_is_s
     let crm = crm::start().await;
     let library = preload(&place, "clock.c");
     let behind = place.write("clock", "9000000");
-    let variables = [("LD_PRELOAD", library), ("CALLBRIDGE_TEST_CLOCK", behind)];
+    let variables = [("LD_PRELOAD", library), ("TEST_CLOCK", behind)];
     let mut program = run_with(&place, &crm, &variables);
     let paused = |it: &Status| {
         it.pause

@@ -194,7 +194,7 @@ async fn a_disk_that_hangs_stops_the_watchdog_s_feeding_and_not_the_end() {
     let arguments = place.arguments(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
     let variables = [
         ("LD_PRELOAD", library.as_str()),
-        ("CALLBRIDGE_TEST_HANG", hangs.as_str()),
+        ("TEST_HANG", hangs.as_str()),
         ("NOTIFY_SOCKET", notify.as_str()),
         ("WATCHDOG_USEC", "100000"),
     ];

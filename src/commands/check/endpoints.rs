@@ -3,7 +3,6 @@
 
 use super::release::short;
 use super::{CheckFinding, advice, fault, well};
-use crate::config::arguments::letters_apart;
 use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::{Account, EndpointFact};
 use callbridge_call::Extension;
@@ -230,6 +229,19 @@ fn technology(endpoint: &str) -> &str {
 fn apart(trunk: &Trunk, endpoint: &str) -> usize {
     let (one, other) = (trunk.endpoint.to_lowercase(), endpoint.to_lowercase());
     letters_apart(&one, &other)
+}
+
+/// Returns the count of letters that only one of the two has, in any order.
+fn letters_apart(one: &str, other: &str) -> usize {
+    let mut rest: Vec<char> = other.chars().collect();
+    let mut missing = 0;
+    for letter in one.chars() {
+        match rest.iter().position(|it| *it == letter) {
+            Some(at) => drop(rest.swap_remove(at)),
+            None => missing += 1,
+        }
+    }
+    missing + rest.len()
 }
 
 fn listed(names: &[&str]) -> String {

@@ -81,8 +81,6 @@ pub struct Config {
     pub until_idle: bool,
     /// The flag `--dry-run`: nothing is sent.
     pub dry_run: bool,
-    /// Variables that are called as ours are, and that nothing reads.
-    pub unread_variables: Vec<String>,
 }
 
 impl Config {

@@ -97,6 +97,7 @@ impl<'a> Checking<'a> {
         let state = it.needed("--state", folder);
         let address = |text: &str| values::address(text, "");
         let listen = it.faults.read("--listen", &operation.listen, address);
+        refuse_unknown_variables(it.environment, &mut it.faults);
         // The faults of these are told in their order here.
         let letters = operation.dead_letter_queue.as_deref().map(BrokerUrl::queue);
         let config = Config {
@@ -114,7 +115,6 @@ impl<'a> Checking<'a> {
             dead_letters: it.broker("--dead-letter-queue", SecretKind::DeadLetter, letters),
             notify: notify(operation, &mut it.faults),
             log: logging(&flags.log, &mut it.faults),
-            unread_variables: unread_variables(it.environment, &mut it.faults),
             sources,
             crm,
             rebind: operation.rebind,
@@ -125,17 +125,15 @@ impl<'a> Checking<'a> {
     }
 }
 
-/// A variable that is nearly one of ours is a fault, as a flag that is: what it says would be left
-/// out. One that is nothing like ours may be somebody else's.
-fn unread_variables(environment: &Environment, faults: &mut Faults) -> Vec<String> {
-    let mut others = Vec::new();
-    for (name, near) in arguments::unread(environment) {
-        match near {
-            Some(near) => faults.add(&name, format!("no such variable; did you mean {near}?")),
-            None => others.push(name),
-        }
+/// An unknown variable is a fault, as an unknown flag is: otherwise it would be ignored.
+fn refuse_unknown_variables(environment: &Environment, faults: &mut Faults) {
+    let unknown = arguments::unknown_variables(environment);
+    if unknown.is_empty() {
+        return;
     }
-    others
+    let known: Vec<String> = arguments::known_variables().into_iter().collect();
+    let words = format!("no such variable. The known ones are {}", known.join(", "));
+    faults.add(&unknown.join(", "), words);
 }
 
 /// `--notify-command`, `--notify-missed`. An empty command, as from a variable, is none.

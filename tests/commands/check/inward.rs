@@ -214,7 +214,7 @@ async fn what_is_no_regular_file_is_named_and_not_opened() {
 }
 
 #[tokio::test]
-async fn quotes_around_a_secret_and_variables_that_nothing_reads_are_said() {
+async fn quotes_around_a_secret_are_reported_without_it() {
     let (place, _crm, flags) = stage().await;
     let pbx = FakePbx::ami().await;
     let secret = place.write("quoted", "\u{feff}\"hunter2\"\r\n");
