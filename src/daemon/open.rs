@@ -13,7 +13,7 @@ use callbridge_leads::{directory::backfill::ReadLeads, lead_field};
 use callbridge_mapping::Rules;
 use callbridge_model::{Code, SecretPlace, clock};
 use callbridge_ops::metrics::Durations;
-use callbridge_sender::left_slots;
+use callbridge_sender::new_state;
 use callbridge_source::url::From;
 use callbridge_source::{EventTime, FilePosition, Secret, Source, SourceId, Transport};
 use callbridge_spool::{self as spool, FinishedCalls, Guard, Handle, LeadDirectory, Op, tables};
@@ -73,7 +73,7 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
     let settings = spool_settings(config, durations);
     spool::refuse_shared(&dir)?;
     let (spool, guard) = locked(&dir, &settings).await?;
-    left_slots::remove(&left_slots::adopt(&dir, &spool).await?);
+    new_state::take_slots(&spool).await?;
     let now = clock::now().wall;
     let standing = spool.read(move |store| tables::lead_requests::log_standing(store, now));
     standing.await?;

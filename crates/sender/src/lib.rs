@@ -28,7 +28,7 @@
 //! | `lead_requests` | requests about leads, beside the calls |
 //! | `tokens` | the token in use and the one before it, and what is known of them |
 //! | `rights` | what the token may do, looked at again and again |
-//! | [`token_probe`] | `token/info` where no daemon runs; [`left_slots`]: where no state is, too |
+//! | [`token_probe`] | `token/info` where no daemon runs; [`new_state`]: the slots of a new state |
 //! | [`status`], `shown` | what is shown, and the lines of the log |
 //! | [`token`] | where the token comes from, and whether it is another now |
 //! | [`token_update`] | what a keeper tells of it |
@@ -43,8 +43,8 @@ pub mod gate;
 mod in_flight;
 mod launch;
 mod lead_requests;
-pub mod left_slots;
 pub mod memory;
+pub mod new_state;
 pub mod outage;
 pub mod outcome;
 pub mod pacer;

@@ -1,7 +1,6 @@
 //! `token/info` asked once, where no daemon runs: through the core, so that its slot is counted
 //! and kept like all others.
 
-use crate::left_slots::LeftSlots;
 use crate::memory::Memory;
 use crate::token_update::print;
 use crate::{About, Core, Decision, Known, Rate, Settings};
@@ -41,7 +40,7 @@ pub async fn token_info(
     spool: &Handle,
     token: &Secret,
 ) -> Result<(ApiResult, Binding), Unasked> {
-    let mut probe = TokenProbe::open(setup, rate, spool, token, None).await?;
+    let mut probe = TokenProbe::open(setup, rate, spool, token).await?;
     let answer = probe.ask(&WorkQueue::default()).await?;
     Ok((answer, probe.binding))
 }
@@ -56,12 +55,10 @@ pub struct TokenProbe<'a> {
     token: &'a Secret,
     /// Company and application that the state was bound to before.
     pub binding: Binding,
-    left: Option<&'a LeftSlots>,
 }
 
 impl<'a> TokenProbe<'a> {
-    /// Reads the spool and prepares the first request; nothing is asked yet. Where the spool is
-    /// gone with the check, its slots are `left` there, before a request and after it.
+    /// Reads the spool and prepares the first request; nothing is asked yet.
     ///
     /// # Errors
     /// Why nothing can be asked.
@@ -70,7 +67,6 @@ impl<'a> TokenProbe<'a> {
         rate: Option<Rate>,
         spool: &'a Handle,
         token: &'a Secret,
-        left: Option<&'a LeftSlots>,
     ) -> Result<Self, Unasked> {
         let read = |store: &Store| Known::read(store, clock::boot_id());
         let known = spool.read(read).await?;
@@ -94,7 +90,6 @@ impl<'a> TokenProbe<'a> {
             spool,
             token,
             binding,
-            left,
         })
     }
 
@@ -138,9 +133,6 @@ impl<'a> TokenProbe<'a> {
     async fn keep(&self, mut ops: Vec<Op>) -> Result<(), Error> {
         ops.retain(|op| matches!(op, Op::Slot(_) | Op::SlotGone(..)));
         self.spool.write(ops).await?;
-        match self.left {
-            Some(left) => left.leave(self.spool).await,
-            None => Ok(()),
-        }
+        Ok(())
     }
 }

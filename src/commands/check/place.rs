@@ -1,7 +1,7 @@
 //! The place where `run` would live: clock, state folder, listener.
 //!
-//! A state for the time of one check, where `run` has none yet: made where its folder would be, and
-//! taken away again. Its requests count all the same: their slots are left for `run`.
+//! Where no state exists, `check` makes one where `run` would make it, and removes it at its end.
+//! Its slots are gone with it. A new state begins with three slots taken instead.
 
 use super::{CheckFinding, fault, well};
 use crate::commands::ScratchFolder;
@@ -10,7 +10,6 @@ use callbridge_admin::{LockWait, state_access::status};
 use callbridge_call::EventTime;
 use callbridge_intake::identity;
 use callbridge_model::{Code, ExitCode as _, Status};
-use callbridge_sender::left_slots::{self, LeftSlots};
 use callbridge_spool::{self as spool, Error, Fit, Guard, Handle, tables};
 use std::{io, net::SocketAddr, path::Path, path::PathBuf};
 use tokio::net::TcpListener;
@@ -93,7 +92,7 @@ pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
         if let Err(error) = spool::refuse_shared(&dir) {
             return (vec![unusable(&error)], State::Unusable);
         }
-        match opened(&dir).await {
+        match opened(&dir) {
             Ok((handle, guard, trial)) => {
                 let new = trial.as_ref().map_or("", |_| "; `run` begins it");
                 let what = format!("{} can be used{new}", dir.display());
@@ -108,16 +107,13 @@ pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
 }
 
 /// The state, or a trial's where there is none: a check leaves none behind.
-async fn opened(dir: &Path) -> Result<(Handle, Guard, Option<TrialFolder>), Error> {
+fn opened(dir: &Path) -> Result<(Handle, Guard, Option<TrialFolder>), Error> {
     let trial = match dir.join(spool::folder::FILE).symlink_metadata() {
         Ok(_) => None,
         Err(_) => Some(TrialFolder::begin(dir)?),
     };
     let place = trial.as_ref().map_or(dir, |it| &it.folder.0);
     let (handle, guard) = spool::open(place, spool::Settings::default())?;
-    if trial.is_some() {
-        left_slots::adopt(dir, &handle).await?;
-    }
     Ok((handle, guard, trial))
 }
 
@@ -169,7 +165,6 @@ fn pbx_id(config: &Config, stored: Option<&str>) -> Option<CheckFinding> {
 #[derive(Debug)]
 pub(crate) struct TrialFolder {
     pub folder: ScratchFolder,
-    pub left: LeftSlots,
 }
 
 impl TrialFolder {
@@ -180,11 +175,10 @@ impl TrialFolder {
     pub(crate) fn begin(state: &Path) -> Result<Self, Error> {
         let wrong = |error: io::Error| Error::NotWritable(state.into(), error.to_string());
         let place = standing(state).map_err(wrong)?;
-        let left = LeftSlots::of(state, place).map_err(wrong)?;
         // What a killed check has left must be in nobody's way: process ids come again.
         let name = format!(".callbridge-check-{}", uuid::Uuid::new_v4().simple());
         let folder = ScratchFolder::make(place.join(name)).map_err(wrong)?;
-        Ok(Self { folder, left })
+        Ok(Self { folder })
     }
 }
 

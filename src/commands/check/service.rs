@@ -1,6 +1,6 @@
 //! The CRM: its address, the token, the grant, the company, with `--lead-field` its fields, and
-//! what its journal shows of the calls that were sent. A request or two, and they take slots of
-//! the budget like all others; a running daemon is asked instead of the CRM.
+//! what its journal shows of the calls that were sent. It sends at most two requests, and stores
+//! their slots in an existing state. A running daemon is asked instead of the CRM.
 
 use super::place::State;
 use super::{CheckFinding, advice, fault, token, well};
@@ -14,8 +14,8 @@ use callbridge_leads::lead_field::{Catalogue, Fields, Fit as FieldFit, RefusedFi
 use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};
 use callbridge_model::status::{FindingKind, LeadFields};
 use callbridge_model::{Code, ExitCode as _, Grant, Status, clock};
+use callbridge_sender::status::TokenPlace;
 use callbridge_sender::token_probe::{TokenProbe, Unasked};
-use callbridge_sender::{left_slots::LeftSlots, status::TokenPlace};
 use callbridge_spool::{Binding, Fit, Handle, WorkQueue, tables};
 use std::path::Path;
 
@@ -33,8 +33,7 @@ pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
         State::Daemon(status) => of_daemon(&status),
         State::Ours(handle, guard, trial) => {
             let dir = config.state.as_deref().unwrap_or(Path::new("."));
-            let left = trial.as_ref().map(|it| &it.left);
-            let mut found = ask(crm, config.lead_directory, dir, &handle, left).await;
+            let mut found = ask(crm, config.lead_directory, dir, &handle).await;
             found.extend(kept(&handle, dir).await);
             close(handle, guard).await;
             drop(trial);
@@ -86,17 +85,11 @@ fn of_daemon(status: &Status) -> Vec<CheckFinding> {
     found
 }
 
-async fn ask(
-    crm: &Crm,
-    reads_leads: bool,
-    dir: &Path,
-    spool: &Handle,
-    left: Option<&LeftSlots>,
-) -> Vec<CheckFinding> {
+async fn ask(crm: &Crm, reads_leads: bool, dir: &Path, spool: &Handle) -> Vec<CheckFinding> {
     let (mut found, token) = token::check(crm, dir).await;
     if let Some(token) = token {
         let (setup, rate) = (crm.setup.clone(), Some(crm.rate));
-        let asked = match TokenProbe::open(setup, rate, spool, &token, left).await {
+        let asked = match TokenProbe::open(setup, rate, spool, &token).await {
             Ok(probe) => all(crm, reads_leads, spool, probe).await,
             Err(why) => Err(why),
         };

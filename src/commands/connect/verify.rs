@@ -13,7 +13,8 @@ use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_model::Status;
 use callbridge_oauth::{connection::Connection, store, store::Lock};
 use callbridge_ops::log::say;
-use callbridge_sender::{status::TokenPlace, token_probe, token_probe::Unasked, token_update};
+use callbridge_sender::status::TokenPlace;
+use callbridge_sender::{new_state, token_probe, token_probe::Unasked, token_update};
 use callbridge_spool::{self as spool, Binding, Fit, Guard, Handle, Op};
 use std::{path::Path, time::Duration};
 use tokio::time::{Instant, timeout_at};
@@ -89,10 +90,13 @@ async fn open(dir: &Path) -> Result<Option<(Handle, Guard)>> {
     // One that cannot be spoken to has the lock: that is told of.
     let asked = async || Ok::<_, spool::Error>(status(dir).await.ok().flatten());
     let opened = || spool::open(dir, spool::Settings::default());
-    Ok(match ask_or_open(asked, opened).await? {
-        Access::Daemon(_) => None,
-        Access::Spool(spool, guard) => Some((spool, guard)),
-    })
+    match ask_or_open(asked, opened).await? {
+        Access::Daemon(_) => Ok(None),
+        Access::Spool(spool, guard) => {
+            new_state::take_slots(&spool).await?;
+            Ok(Some((spool, guard)))
+        }
+    }
 }
 
 fn unknown(address: &Address, answer: ApiResult, binding: &Binding) -> TokenOwner {

@@ -82,6 +82,10 @@ async fn check_token(answers: &Answers) -> Result<Vec<CheckFinding>> {
     let scratch = ScratchFolder::make(folder.clone());
     let _scratch = scratch.or_fail_at(Code::CannotWrite, what)?;
     config.state = Some(folder);
+    // `check` asks for the fields afterward: together they send at most three requests.
+    if let Some(crm) = &mut config.crm {
+        crm.lead_fields.clear();
+    }
     let (found, state) = place::state(&config).await;
     let faults = found.into_iter().filter(|it| it.fault.is_some());
     let mut all: Vec<CheckFinding> = faults.collect();

@@ -230,46 +230,52 @@ async fn the_checks_own_request_takes_a_slot_that_run_knows_of() {
 }
 
 #[tokio::test]
-async fn what_a_check_asked_before_there_was_a_state_is_counted_by_the_run_after_it() {
-    let narrow = Rate {
-        requests: 2,
-        window: Duration::from_secs(600),
+async fn check_then_run_never_exceeds_the_budget() {
+    // The CRM's rate, ten times as fast.
+    let rate = Rate {
+        requests: 60,
+        window: Duration::from_secs(6),
     };
-    let crm = crm(|config| config.settings.rate = narrow).await;
+    let crm = crm(|config| config.settings.rate = rate).await;
     let place = Place::new();
-    let calls: String = (1..=300).map(|n| Call::new(n, 4001).ami()).collect();
+    let calls: String = (1..=150).map(|n| Call::new(n, 4001).ami()).collect();
     place.write("calls.ami", calls);
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
-    let flags = with(flags, "--rate", "2/600s");
-    // The text's check and the JSON's take both slots there are, and a third one knows of them.
-    check(&place, &flags).await.is_clean();
-    let third = check(&place, &flags).await;
-    third.fails(69, "crm", "all requests of the running window are used", "");
-    let daemon = place.run(&flags).await;
-    place.reaches("/books/ready", 300).await;
-    assert_eq!(place.number("/budget/used").await, Some(2));
-    daemon.stop().await;
+    let flags = with(flags, "--rate", "60/6s");
+    let flags = with(flags, "--lead-field", "last_call=11");
+    let mut words = vec!["check".to_owned()];
+    words.extend(flags.clone());
+    let said = place.say(&words).await;
     let requests = crm.admin(|core, _| core.counts().values().sum::<u64>());
-    assert_eq!((requests, asked(&crm, 200)), (2, 2));
+    assert!((1..=3).contains(&requests), "{requests}: {said:?}");
+    assert!(!place.path("state").exists(), "nothing is stored");
+    // All 150 calls are ready at once.
+    let daemon = place.run(&flags).await;
+    place.reaches("/books/journaled", 150).await;
+    daemon.stop().await;
+    let fullest = crm.admin(|core, _| core.fullest());
+    assert!(fullest.in_a_window <= 60, "{fullest:?}");
     assert_eq!(crm.violations(), []);
 }
 
 #[tokio::test]
-async fn a_run_that_cannot_read_what_a_check_has_left_keeps_a_full_window_of_silence() {
+async fn new_state_begins_with_three_slots_taken() {
     let (place, crm, flags) = stage().await;
-    // A window that is not over before the daemon is asked, however slow this machine is.
-    let flags = with(flags, "--rate", "2/600s");
-    check(&place, &flags).await.is_clean();
-    let left = place.path(".callbridge-check-state.slots");
-    assert!(left.is_file(), "{}", left.display());
-    place.write(".callbridge-check-state.slots", "torn");
-    let before = asked(&crm, 200);
+    // Nothing is sent in this test: a new window begins after ten minutes.
+    let flags = with(flags, "--rate", "3/600s");
     let daemon = place.run(&flags).await;
     place.reaches("/books/ready", 1).await;
-    let status = place.status().await.expect("a status");
-    assert!(!left.exists(), "taken over once");
-    assert_eq!(asked(&crm, 200), before, "{status}");
+    assert_eq!(place.number("/budget/used").await, Some(3));
     daemon.stop().await;
+    let requests = crm.admin(|core, _| core.counts().values().sum::<u64>());
+    assert_eq!(requests, 0);
+    // `check` stores its slots in this state, and knows those that are taken.
+    check(&place, &flags).await.fails(
+        69,
+        "crm",
+        "all requests of the running window are used",
+        "ask again in",
+    );
 }
 
 #[tokio::test]

@@ -1,0 +1,67 @@
+//! The slots of a new state.
+//!
+//! `check` sends up to three requests. Where no state exists, it stores nothing. A new state
+//! therefore begins with three slots taken, so `check` and the `run` after it never exceed the
+//! budget.
+
+use crate::Known;
+use callbridge_model::{TokenFingerprint, clock};
+use callbridge_spool::{Error, Handle, Op, SlotRow, Store};
+
+/// `check` sends at most this many requests.
+pub const CHECK_REQUESTS_MAX: u32 = 3;
+
+/// Takes the slots of a state from which nothing was ever sent. Any other state stays as it is.
+///
+/// # Errors
+/// The spool's.
+pub async fn take_slots(spool: &Handle) -> Result<(), Error> {
+    let read = |store: &Store| Known::read(store, clock::boot_id());
+    let known = spool.read(read).await?;
+    if known.restored || known.memory.is_some() || !known.slots.is_empty() {
+        return Ok(());
+    }
+    let now = clock::now();
+    let boot_id = known.boot_id.unwrap_or_default();
+    let slots = (0..CHECK_REQUESTS_MAX).map(|slot| {
+        Op::Slot(SlotRow {
+            slot,
+            // The token of that `check` is not known.
+            token: TokenFingerprint::of(""),
+            boot_id: boot_id.clone(),
+            sent: now.boot,
+            answered: Some(now.boot),
+            wall_sent: now.wall,
+        })
+    });
+    spool.write(slots.collect()).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use callbridge_spool::{Settings, open, tables};
+
+    #[tokio::test]
+    async fn only_a_state_that_sent_nothing_gets_three_slots() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (spool, guard) = open(dir.path(), Settings::default()).expect("opens");
+        let slots = async || {
+            let read = spool.read(|store| tables::slots::slots(store)).await;
+            read.expect("readable")
+        };
+        take_slots(&spool).await.expect("stored");
+        let taken = slots().await;
+        assert_eq!(taken.len(), 3);
+        take_slots(&spool).await.expect("stored");
+        assert_eq!(slots().await, taken, "once");
+        // A sender ran, and its slots are free again.
+        let mut ops: Vec<Op> = (0..3).map(Op::SlotGone).collect();
+        ops.push(Op::meta(crate::memory::KEY, "{}"));
+        spool.write(ops).await.expect("stored");
+        take_slots(&spool).await.expect("stored");
+        assert_eq!(slots().await, []);
+        guard.close();
+    }
+}
