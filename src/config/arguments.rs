@@ -239,8 +239,8 @@ pub(crate) fn unknown_variables(environment: &Environment) -> Vec<String> {
 
 /// Every variable that some command reads.
 pub(crate) fn known_variables() -> BTreeSet<String> {
-    let mut known = BTreeSet::new();
-    known.extend(SecretKind::ALL.iter().map(|kind| kind.variable()));
+    let secrets = SecretKind::ALL.iter().map(|kind| kind.variable());
+    let mut known: BTreeSet<String> = secrets.collect();
     let command = Options::command();
     for verb in command.get_subcommands() {
         let name = verb.get_name();
