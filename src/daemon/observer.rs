@@ -222,7 +222,7 @@ pub(crate) fn lead_fields(fields: &spool::LeadFields, token: &Token) -> LeadFiel
     let barred = !token.grants.is_empty() && !Grant::LeadSave.is_among(&token.grants);
     let (state, reason) = match &fields.rests {
         _ if barred => ("off", Some(format!("the token lacks {}", Grant::LeadSave))),
-        Some(rest) => ("off", Some(rest.why.clone())),
+        Some(rest) => ("off", Some(rest.reason.clone())),
         None if unchecked => ("unchecked", None),
         None => ("ok", None),
     };

@@ -85,7 +85,7 @@ impl KnownTrunks {
         }
         for (trunk, waiting) in missed {
             if let Some(shown) = shown.iter_mut().find(|it| it.name == *trunk) {
-                shown.missed_waiting += waiting;
+                shown.missed_customers += waiting;
             }
         }
         (shown, took.iter().map(|it| it.calls).sum())
@@ -152,7 +152,7 @@ mod tests {
             (5, 20, Some(70))
         );
         assert_eq!((shown[0].day_extensions, shown[0].day_employees), (5, 2));
-        assert_eq!((shown[0].missed_waiting, shown[0].since), (6, Some(100)));
+        assert_eq!((shown[0].missed_customers, shown[0].since), (6, Some(100)));
         assert_eq!((shown[1].day_calls, shown[1].last_at), (1, Some(95)));
     }
 }

@@ -19,7 +19,7 @@ fn the_columns_of_a_call() {
     keeps::<CallRecord>("call-record");
     keeps::<FinishedCall>("finished-call");
     keeps::<Vec<Attempt>>("attempts");
-    keeps::<RerouteHistory>("been");
+    keeps::<RerouteHistory>("reroute-history");
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn what_the_sender_remembers() {
 
 #[test]
 fn what_is_known_of_leads() {
-    keeps::<LeadFieldState>("lead-shows");
+    keeps::<LeadFieldState>("lead-field-state");
     keeps::<Catalogue>("lead-field-catalogue");
     keeps::<RefusedFields>("lead-fields-refused");
     keeps::<Backfill>("directory-backfill");
@@ -67,9 +67,10 @@ fn shape_with_another_field_fails_with_advice() {
         leads: Vec<i64>,
     }
     for compare in [keeps::<Renamed>, keeps::<Lost>] {
-        let failed = std::panic::catch_unwind(|| compare("been")).expect_err("another shape");
+        let failed =
+            std::panic::catch_unwind(|| compare("reroute-history")).expect_err("another shape");
         let text = failed.downcast_ref::<String>().expect("a text");
-        for part in ["tests/golden/been.json", "migration"] {
+        for part in ["tests/golden/reroute-history.json", "migration"] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

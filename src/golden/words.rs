@@ -76,43 +76,43 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
     let asked = |word: &str| asks.into_iter().find(|one| one.word() == word);
     BTreeMap::from([
         (
-            "a call's state",
+            "states of a call",
             words(&state, State::word, State::from_word),
         ),
         (
-            "an orphan's fate",
+            "what is done with an absent call",
             words(&fate, IfAbsent::word, |word| {
                 serde_json::from_value(word.into()).ok()
             }),
         ),
+        ("reasons", words(&reason, Reason::word, Reason::from_word)),
+        ("reasons in JSON", serialized(&reason)),
         (
-            "a letter's reason",
-            words(&reason, Reason::word, Reason::from_word),
-        ),
-        ("a reason in JSON", serialized(&reason)),
-        (
-            "a lookup's finding",
+            "results of a lookup",
             words(&finding, Finding::word, Finding::from_word),
         ),
         (
-            "what a lead's fields ask for",
+            "next actions of lead fields",
             words(&asks, NextAction::word, asked),
         ),
         (
-            "how a letter left",
+            "ways to settle a dead letter",
             words(&left, Left::word, |word| is(word, Left::word)),
         ),
         (
-            "what a lead's field shows",
+            "values of lead fields",
             words(&name, Name::word, Name::from_word),
         ),
-        ("a name in JSON", serialized(&name)),
-        ("a call's direction", serialized(&direction)),
-        ("a call's outcome", serialized(&outcome)),
-        ("how far a lead's value is", serialized(&stands)),
-        ("what a sweep begins with", serialized(&range)),
-        ("where the newest records stand", serialized(&end)),
-        ("a breach in the sandbox's state", serialized(&breach)),
+        ("values of lead fields in JSON", serialized(&name)),
+        ("directions", serialized(&direction)),
+        ("outcomes", serialized(&outcome)),
+        ("write states of a lead field", serialized(&stands)),
+        ("ranges of a reconciliation", serialized(&range)),
+        (
+            "ends of the journal with the newest records",
+            serialized(&end),
+        ),
+        ("violations in the sandbox's state", serialized(&breach)),
         ("books", callbridge_spool::book_words()),
     ])
 }

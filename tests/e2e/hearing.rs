@@ -80,13 +80,13 @@ async fn a_line_is_connected_until_an_event_proves_that_it_is_up() {
         lines.next().expect("the metric").to_owned()
     };
     assert!(shows("callbridge_source_up{", &exported).ends_with(" 1"));
-    assert!(shows("callbridge_source_heard{", &exported).ends_with(" 0"));
+    assert!(shows("callbridge_source_receiving{", &exported).ends_with(" 0"));
     stage.say("inbound_answered", &[]).await;
     let up = |it: &Status| it.sources[0].state == SourceState::Up;
     let status = stage.program.until("a line that is heard", up).await;
     assert_eq!(missing_rights(&status), []);
     let exported = metrics(&stage.program).await;
-    assert!(shows("callbridge_source_heard{", &exported).ends_with(" 1"));
+    assert!(shows("callbridge_source_receiving{", &exported).ends_with(" 1"));
     stage.program.terminate().await;
 }
 

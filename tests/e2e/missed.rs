@@ -33,7 +33,7 @@ async fn who_called_in_vain_is_listed_until_somebody_talks_with_them() {
     let begins = now() - 3_000;
     place.append("calls.ami", &call("inbound_no_answer", begins));
     let mut program = place.run(&crm.url(), &flags);
-    let waiting = |it: &Status| it.trunks[0].missed_waiting == 1;
+    let waiting = |it: &Status| it.trunks[0].missed_customers == 1;
     let status = program.until("a customer who waits", waiting).await;
     assert_eq!(
         (status.books.skipped, status.books.finished),
@@ -62,7 +62,7 @@ async fn who_called_in_vain_is_listed_until_somebody_talks_with_them() {
     );
     assert_eq!(told("leadId"), 4001, "the lead that the number has by now");
     let exported = metrics(&program).await;
-    let line = "callbridge_missed_waiting{trunk=\"city\"} 1\n";
+    let line = "callbridge_missed_customers{trunk=\"city\"} 1\n";
     assert!(exported.contains(line), "{exported}");
     assert_eq!(
         place.lines(&["missed", "--json", "--since", "30m"]).await,
@@ -86,7 +86,7 @@ async fn who_called_in_vain_is_listed_until_somebody_talks_with_them() {
 
     let mut program = place.run(&crm.url(), &flags);
     place.append("calls.ami", &call("inbound_answered", begins + 1_200));
-    let called = |it: &Status| it.trunks[0].missed_waiting == 0;
+    let called = |it: &Status| it.trunks[0].missed_customers == 0;
     program.until("somebody who talked with them", called).await;
     assert_eq!(listed(&place).await, [Value::Null; 0]);
     let words = place.command(&["missed"]).await.stdout;

@@ -291,9 +291,12 @@ fn what_fails_alone_is_told_alone_and_others_do_its_work() {
             }
             world.run_for(2 * MINUTE);
             let pages = "pages of the CRM's journal are not read: calls are asked for one by one";
-            assert_eq!(told(&world), [("sweeps".to_owned(), pages.to_owned())]);
+            assert_eq!(
+                told(&world),
+                [("reconciliations".to_owned(), pages.to_owned())]
+            );
             assert_eq!(world.status().pause, None);
-            show("sweeps", pages, &world, before, after);
+            show("reconciliations", pages, &world, before, after);
             recovers(&mut world);
         }
     }

@@ -181,8 +181,8 @@ impl CallRecord {
         }
         let reported = self.by_hand.unwrap_or(ByHand {
             at,
-            told_answered: self.answered,
-            told_talk_sec: self.talk_time_sec,
+            reported_answered: self.answered,
+            reported_talk_sec: self.talk_time_sec,
         });
         Ok(Self {
             answered,
@@ -197,7 +197,7 @@ impl CallRecord {
     pub fn by_hand_words(&self) -> Option<String> {
         let by_hand = self.by_hand.as_ref()?;
         let now = talk_words(self.answered, self.talk_time_sec);
-        let before = talk_words(by_hand.told_answered, by_hand.told_talk_sec);
+        let before = talk_words(by_hand.reported_answered, by_hand.reported_talk_sec);
         Some(format!("{now}; the PBX reported: {before}"))
     }
 }
@@ -227,9 +227,9 @@ pub struct ByHand {
     /// Epoch seconds at which the correction was made.
     pub at: EpochSeconds,
     /// The value of `answered` as the PBX reported it.
-    pub told_answered: bool,
+    pub reported_answered: bool,
     /// Seconds of talk, as the PBX reported them.
-    pub told_talk_sec: u32,
+    pub reported_talk_sec: u32,
 }
 
 /// Destination of a finished call: the journal, the dead letters, or none.

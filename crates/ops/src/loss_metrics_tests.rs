@@ -17,7 +17,7 @@ fn each_sign_of_a_lost_call_is_a_metric() {
     }];
     let text = render(&seen, Format::Open);
     for (name, _) in LOSS_COUNTERS {
-        let line = format!("callbridge_loss_signs_total{{cause=\"{name}\"}} 7");
+        let line = format!("callbridge_losses_total{{cause=\"{name}\"}} 7");
         assert!(text.contains(&line), "{line} is missing in\n{text}");
     }
     for (result, count) in [("too_long", 3), ("dropped", 4)] {

@@ -198,7 +198,7 @@ fn budget(all: &mut Registry, seen: &Observed) {
         (label("part", part), i64::from(fails))
     });
     let help = "1 while a part of the CRM fails and others do its work";
-    gauges(all, "failing", help, failing);
+    gauges(all, "degraded", help, failing);
 }
 
 /// A set of the label that names a source.
@@ -216,7 +216,7 @@ fn sources(all: &mut Registry, seen: &Observed) {
         (source_label(it), i64::from(!silent))
     };
     let help = "1 once an event was received since the source is connected, or while it is read";
-    gauges(all, "source_heard", help, sources.iter().map(receives));
+    gauges(all, "source_receiving", help, sources.iter().map(receives));
     let events = |it: &SourceStatus| {
         let results = [
             ("read", it.read),
@@ -258,7 +258,7 @@ fn losses(all: &mut Registry, seen: &Observed) {
         (label("cause", name), count)
     });
     let help = "Signs that a call can be lost, by cause";
-    counters(all, "loss_signs", help, counts);
+    counters(all, "losses", help, counts);
 }
 
 /// Calls over channels that no trunk takes in. The source is the first of their PBX.
@@ -314,7 +314,7 @@ fn leads(all: &mut Registry, seen: &Observed) {
     let help = "Living leads in the directory";
     gauge(all, "directory_leads", help, signed(directory.leads));
     let help = "Events of leads that changed something";
-    counter(all, "directory_learned", help, directory.learned);
+    counter(all, "directory_updates", help, directory.learned);
     let count = |(result, counter): (&str, &str)| {
         let count = seen.counters.get(counter).copied().unwrap_or(0);
         (label("result", result), count)
@@ -325,7 +325,7 @@ fn leads(all: &mut Registry, seen: &Observed) {
     ];
     let help = "Calls that went on by themselves: to a merged lead's survivor, or without an \
                 employee";
-    counters(all, "calls_moved", help, moved.map(count));
+    counters(all, "calls_rerouted", help, moved.map(count));
     let Some(fields) = &seen.status.lead_fields else {
         return;
     };
@@ -337,7 +337,7 @@ fn leads(all: &mut Registry, seen: &Observed) {
     let help = "Values of lead fields by what became of them";
     counters(all, "lead_fields", help, values.map(count));
     let help = "Leads that wait to show their newest call";
-    gauge(all, "lead_fields_waiting", help, signed(fields.waiting));
+    gauge(all, "lead_fields_pending", help, signed(fields.waiting));
 }
 
 fn webhooks(all: &mut Registry, seen: &Observed) {
@@ -379,12 +379,12 @@ fn trunks(all: &mut Registry, seen: &Observed) {
     counters(all, "trunk_calls", "Calls that a trunk took", calls);
     let mut missed = BTreeMap::new();
     for trunk in trunks {
-        *missed.entry(&trunk.name).or_default() += signed(trunk.missed_waiting);
+        *missed.entry(&trunk.name).or_default() += signed(trunk.missed_customers);
     }
     let missed = (missed.into_iter()).map(|(name, count)| (label("trunk", name), count));
     let help = "Customers who called, got nobody, and were not talked to since, by the trunk of \
                 their last try";
-    gauges(all, "missed_waiting", help, missed);
+    gauges(all, "missed_customers", help, missed);
 }
 
 /// Metrics without labels.
@@ -450,7 +450,7 @@ mod tests {
         "callbridge_request_duration_seconds_count 1",
         "callbridge_commit_duration_seconds_bucket",
         "callbridge_build_info{version=",
-        "callbridge_source_heard{source=\"hq/ami\"} 0",
+        "callbridge_source_receiving{source=\"hq/ami\"} 0",
         "callbridge_unmatched_channels_total{source=\"hq/ami\",prefix=\"PJSIP/citty\"} 5",
         "callbridge_outbox_messages{outbox=\"dead_letters\"} 20",
         "callbridge_outbox_blocked{outbox=\"dead_letters\",reason=\"low on memory\"} 1",
@@ -528,8 +528,8 @@ mod tests {
         assert!(text.contains("callbridge_dead_letters{reason=\"rejected\"} 0"));
         assert!(text.contains("callbridge_waiting_calls{reason=\"no_lead\"} 2"));
         assert!(text.contains("callbridge_paused{reason=\"outage\"} 0"));
-        assert!(text.contains("callbridge_failing{part=\"polls\"} 1"));
-        assert!(text.contains("callbridge_failing{part=\"sweeps\"} 0"));
+        assert!(text.contains("callbridge_degraded{part=\"polls\"} 1"));
+        assert!(text.contains("callbridge_degraded{part=\"reconciliations\"} 0"));
         assert!(text.ends_with("# EOF\n"));
     }
 
@@ -573,7 +573,7 @@ mod tests {
             name: name.to_owned(),
             pbx: Some(pbx.to_owned()),
             calls,
-            missed_waiting: calls / 2,
+            missed_customers: calls / 2,
             ..TrunkStatus::default()
         };
         seen.status.trunks = vec![
@@ -585,8 +585,8 @@ mod tests {
         for line in [
             "callbridge_trunk_calls_total{trunk=\"city\"} 6\n",
             "callbridge_trunk_calls_total{trunk=\"gsm\"} 0\n",
-            "callbridge_missed_waiting{trunk=\"city\"} 3\n",
-            "callbridge_missed_waiting{trunk=\"gsm\"} 0\n",
+            "callbridge_missed_customers{trunk=\"city\"} 3\n",
+            "callbridge_missed_customers{trunk=\"gsm\"} 0\n",
         ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }

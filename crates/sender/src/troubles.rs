@@ -26,7 +26,7 @@ pub enum Part {
     /// Answers on the outcome of single calls.
     Polls,
     /// Pages of the journal are shown.
-    #[strum(serialize = "sweeps")]
+    #[strum(serialize = "reconciliations")]
     Reconciliation,
 }
 

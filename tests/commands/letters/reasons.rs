@@ -319,7 +319,11 @@ async fn an_incomplete_call_is_sent_as_a_person_says_it_was() {
     let line = place.ask("calls").await.well();
     assert!(line.contains("talked 1 s, by hand"), "{line}");
     let kept = place.ask("calls --json").await.lines();
-    assert_eq!(kept[0]["byHand"]["toldAnswered"], json!(false), "{kept:?}");
+    assert_eq!(
+        kept[0]["byHand"]["reportedAnswered"],
+        json!(false),
+        "{kept:?}"
+    );
     daemon.stop().await;
 }
 

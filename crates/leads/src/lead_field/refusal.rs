@@ -15,13 +15,13 @@ const REST: Duration = Duration::from_secs(3600);
 /// A refusal that is further ahead was noted before the clock was set back.
 const CLOCK_SLACK: Duration = Duration::from_secs(300);
 /// Characters of the service's words that are kept.
-const WHY_MAX: usize = 300;
+const REASON_MAX: usize = 300;
 
 /// Reason why a write was not taken, and the part of it to blame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Reason in words, with the service's own message.
-    pub why: String,
+    pub reason: String,
     /// Part of the write that is to blame.
     pub blames: RefusedPart,
 }
@@ -40,7 +40,7 @@ pub enum RefusedPart {
 impl Refusal {
     /// `errors[]` names fields as they stand in the body, `[1].value` (§7.5); where it names none,
     /// `else_blames` does.
-    pub fn new(why: String, errors: &Value, else_blames: RefusedPart) -> Self {
+    pub fn new(reason: String, errors: &Value, else_blames: RefusedPart) -> Self {
         let rows = errors.as_array().into_iter().flatten();
         let fields = rows.filter_map(|row| row.get("field")?.as_str());
         let places = fields.filter_map(|it| it.split_once('[')?.1.split_once(']')?.0.parse().ok());
@@ -49,7 +49,7 @@ impl Refusal {
             true => else_blames,
             false => RefusedPart::Items(items.into_iter().collect()),
         };
-        Self { why, blames }
+        Self { reason, blames }
     }
 }
 
@@ -60,7 +60,7 @@ struct RefusedField {
     field: Field,
     item: Item,
     lead: LeadId,
-    why: String,
+    reason: String,
     at: EventTime,
     /// The fault is the field's, and not that lead's.
     sure: bool,
@@ -85,12 +85,12 @@ impl RefusedFields {
         let known = before.is_some_and(|it| it.sure);
         let twice = before.is_some_and(|it| it.lead != lead);
         let sure = known || twice || refusal.blames != RefusedPart::ItemOrLead;
-        let why = refusal.why.chars().take(WHY_MAX).collect();
+        let reason = refusal.reason.chars().take(REASON_MAX).collect();
         let refused = RefusedField {
             field,
             item,
             lead,
-            why,
+            reason,
             at,
             sure,
         };
@@ -128,7 +128,7 @@ impl RefusedFields {
         match self.of(name, field) {
             Some(it) if fit.is_writable() => {
                 let item = it.item.to_json();
-                Fit::Refused(format!("{item} of lead {}: {}", it.lead, it.why))
+                Fit::Refused(format!("{item} of lead {}: {}", it.lead, it.reason))
             }
             Some(_) | None => fit,
         }

@@ -60,7 +60,7 @@ pub struct Shown {
     /// The call that the value is of.
     pub of: Order,
     /// Progress of the value on its way into its field.
-    pub stands: WriteState,
+    pub state: WriteState,
 }
 
 /// A value as it stood when a request was made of it: a newer one may have come since.
@@ -123,19 +123,17 @@ impl LeadFieldState {
     /// Takes the value of a journaled call in, or its end (`None`); `false` where there is one of a
     /// newer call already. A field of which nothing is known is not cleared.
     pub fn learn(&mut self, name: Name, text: Option<String>, of: Order) -> bool {
-        let stands = match self.values.get(&name) {
+        let state = match self.values.get(&name) {
             None if text.is_none() => WriteState::Written,
             Some(known) if known.of >= of => return false,
             // the same text once more: nothing has to be sent for it
-            Some(known) if known.text == text && known.stands != WriteState::GivenUp => {
-                known.stands
-            }
+            Some(known) if known.text == text && known.state != WriteState::GivenUp => known.state,
             Some(_) | None => WriteState::Waits,
         };
-        if stands == WriteState::Waits {
+        if state == WriteState::Waits {
             self.tries = 0;
         }
-        self.values.insert(name, Shown { text, of, stands });
+        self.values.insert(name, Shown { text, of, state });
         true
     }
 
@@ -155,13 +153,13 @@ impl LeadFieldState {
         started.max().unwrap_or(0)
     }
 
-    fn has(&self, stands: WriteState) -> bool {
-        self.values.values().any(|it| it.stands == stands)
+    fn has(&self, state: WriteState) -> bool {
+        self.values.values().any(|it| it.state == state)
     }
 
     fn all(&mut self, from: WriteState, to: WriteState) -> u64 {
-        let found = self.values.values_mut().filter(|it| it.stands == from);
-        found.map(|it| it.stands = to).count() as u64
+        let found = self.values.values_mut().filter(|it| it.state == from);
+        found.map(|it| it.state = to).count() as u64
     }
 
     /// Makes the write that is due now: waiting values, and those of a request that was lost, of
@@ -173,7 +171,7 @@ impl LeadFieldState {
         refused: &RefusedFields,
         now: EventTime,
     ) -> FieldWrite {
-        let pending = |it: &&Shown| matches!(it.stands, WriteState::Waits | WriteState::Sent);
+        let pending = |it: &&Shown| matches!(it.state, WriteState::Waits | WriteState::Sent);
         let (mut left_out, mut parts) = (Vec::new(), Vec::new());
         for (name, value) in self.values.iter().filter(|(_, it)| pending(it)) {
             let (name, of) = (*name, value.of);
@@ -221,14 +219,14 @@ impl LeadFieldState {
     }
 
     /// Puts those of the values that are still the same into this state, and returns how many.
-    fn stand(&mut self, parts: &[Part], stands: WriteState) -> u64 {
+    fn stand(&mut self, parts: &[Part], state: WriteState) -> u64 {
         let mut count = 0;
         for part in parts {
             if let Some(value) = self.values.get_mut(&part.name)
                 && value.of == part.of
-                && matches!(value.stands, WriteState::Waits | WriteState::Sent)
+                && matches!(value.state, WriteState::Waits | WriteState::Sent)
             {
-                value.stands = stands;
+                value.state = state;
                 count += 1;
             }
         }
@@ -295,8 +293,8 @@ impl LeadFieldState {
         let mut given_up = 0;
         for (name, value) in &mut self.values {
             let mine = of_older_version || blamed.iter().any(|(blamed, _)| blamed == name);
-            if mine && value.stands == WriteState::Sent {
-                value.stands = WriteState::GivenUp;
+            if mine && value.state == WriteState::Sent {
+                value.state = WriteState::GivenUp;
                 given_up += 1;
             }
         }

@@ -210,7 +210,7 @@ proptest! {
     ) {
         let all = catalogue(&[(11, "LED")]);
         let mut shows = LeadFieldState::default();
-        let (mut newest, mut last, mut stands) = (-1, -1, -1);
+        let (mut newest, mut last, mut state) = (-1, -1, -1);
         for (n, act) in acts.into_iter().enumerate() {
             let now = at(n as i64);
             match act {
@@ -226,7 +226,7 @@ proptest! {
                     };
                     sent(&mut shows, now);
                     // only ever newer ones, or the same once more
-                    prop_assert!(text >= last && text >= stands);
+                    prop_assert!(text >= last && text >= state);
                     prop_assert_eq!(text, newest);
                     last = text;
                 }
@@ -234,7 +234,7 @@ proptest! {
                     shows.accepted("r".into(), token(), now);
                 }
                 Act::Written if shows.request.is_some() => {
-                    stands = last;
+                    state = last;
                     shows.written(now);
                 }
                 Act::NotYet => shows.not_yet(now),

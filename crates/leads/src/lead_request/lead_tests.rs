@@ -37,7 +37,7 @@ fn word(lead_request: &LeadRequest, answer: &ApiResult) -> String {
         LeadOutcome::Accepted(_, request_id, _) => format!("accepted {request_id}"),
         LeadOutcome::NotYet(_) => "not yet".to_owned(),
         LeadOutcome::Written(_) => "written".to_owned(),
-        LeadOutcome::Refused(_, it) => format!("given up: {} {:?}", it.why, it.blames),
+        LeadOutcome::Refused(_, it) => format!("given up: {} {:?}", it.reason, it.blames),
         LeadOutcome::Again(_, why) => format!("again: {why}"),
         LeadOutcome::Back(_) => "back".to_owned(),
         LeadOutcome::Rest(kind, _, why) => format!("{kind:?} rest: {why}"),

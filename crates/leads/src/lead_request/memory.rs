@@ -26,14 +26,14 @@ pub struct Rest {
     /// Moment at which the rest ends.
     pub until: EventTime,
     /// Reason in words, with the service's message.
-    pub why: String,
+    pub reason: String,
 }
 
 /// Kept in the spool as JSON: fields may be added, never renamed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestMemory {
     /// Rest of the lookups of leads.
-    pub look_ups: Option<Rest>,
+    pub lookups: Option<Rest>,
     /// Rest of the writes of fields.
     pub fields: Option<Rest>,
     /// Field writes refused with 400 since one was accepted.
@@ -56,7 +56,7 @@ impl RequestMemory {
     /// Returns the rest that this kind is in now; `None` where it may be sent.
     pub fn resting(&self, kind: RequestKind, now: EventTime) -> Option<&Rest> {
         let rest = match kind {
-            RequestKind::LookUps => &self.look_ups,
+            RequestKind::LookUps => &self.lookups,
             RequestKind::Fields => &self.fields,
         };
         let is_on = |rest: &&Rest| rest.until > now && rest.until <= now.plus(REST + CLOCK_SLACK);
@@ -69,11 +69,11 @@ impl RequestMemory {
     }
 
     /// Begins a rest of this kind, for [`REST`].
-    pub fn rest(&mut self, kind: RequestKind, why: String, at: EventTime) {
+    pub fn rest(&mut self, kind: RequestKind, reason: String, at: EventTime) {
         let until = at.plus(REST);
         match kind {
-            RequestKind::LookUps => self.look_ups = Some(Rest { until, why }),
-            RequestKind::Fields => self.fields = Some(Rest { until, why }),
+            RequestKind::LookUps => self.lookups = Some(Rest { until, reason }),
+            RequestKind::Fields => self.fields = Some(Rest { until, reason }),
         }
     }
 
@@ -99,12 +99,12 @@ impl RequestMemory {
     }
 
     /// The service refused one: why all of them should rest, where it was one too many in a row.
-    pub fn refused(&mut self, why: &str) -> Option<String> {
+    pub fn refused(&mut self, reason: &str) -> Option<String> {
         self.refused += 1;
         let too_many = self.refused >= REFUSALS_MAX;
         too_many.then(|| {
             self.refused = 0;
-            format!("{REFUSALS_MAX} writes of fields in a row were refused: {why}")
+            format!("{REFUSALS_MAX} writes of fields in a row were refused: {reason}")
         })
     }
 

@@ -436,7 +436,7 @@ impl Pause {
 }
 
 /// The names of all parts of the CRM that [`DegradedPart::part`] can have.
-pub const DEGRADED_PARTS: [&str; 2] = ["polls", "sweeps"];
+pub const DEGRADED_PARTS: [&str; 2] = ["polls", "reconciliations"];
 
 /// A part of the CRM that fails while others work. Calls are still sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

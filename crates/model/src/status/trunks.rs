@@ -26,7 +26,7 @@ pub struct TrunkStatus {
     /// Epoch seconds at which its last call began; `null` before the first.
     pub last_at: Option<i64>,
     /// Customers who wait for a call back, whose last try came over it.
-    pub missed_waiting: u64,
+    pub missed_customers: u64,
     /// Epoch seconds since which a daemon has known the trunk; `null` without a daemon.
     pub since: Option<i64>,
     /// A list of employees is given for the trunk.

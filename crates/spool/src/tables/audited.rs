@@ -81,8 +81,8 @@ impl AuditedValues {
         Self {
             started: record.started_at,
             duration_sec: record.duration_sec,
-            talk_time_sec: reported.map_or(record.talk_time_sec, |hand| hand.told_talk_sec),
-            answered: reported.map_or(record.answered, |hand| hand.told_answered),
+            talk_time_sec: reported.map_or(record.talk_time_sec, |hand| hand.reported_talk_sec),
+            answered: reported.map_or(record.answered, |hand| hand.reported_answered),
             direction: record.direction,
             phone: record.phone().map(str::to_owned),
             incomplete: record.incomplete,

@@ -21,7 +21,7 @@ pub fn log_standing(store: &Store, now: EventTime) -> Result<(), Error> {
     let memory = memory(store)?;
     for kind in [RequestKind::LookUps, RequestKind::Fields] {
         if let Some(rest) = memory.resting(kind, now) {
-            LeadWarning::Rest(kind, rest.why.clone()).log();
+            LeadWarning::Rest(kind, rest.reason.clone()).log();
         }
     }
     shows::doubtful(store)?.iter().for_each(LeadWarning::log);
@@ -148,15 +148,17 @@ pub(crate) fn apply(
             shows::taken(store, &items)?;
         }
         LeadOutcome::Refused(lead, refusal) => fields_refused(store, *lead, refusal, at)?,
-        LeadOutcome::Again(lead_request, why) => lead_request_again(store, lead_request, why, at)?,
+        LeadOutcome::Again(lead_request, reason) => {
+            lead_request_again(store, lead_request, reason, at)?
+        }
         LeadOutcome::Back(lead_request) => lead_request_back(store, lead_request, at)?,
         LeadOutcome::Granted => {
-            change_memory(store, |it| (it.look_ups, it.fields) = (None, None))?;
+            change_memory(store, |it| (it.lookups, it.fields) = (None, None))?;
             backfill::backfill_granted(store)?;
         }
-        LeadOutcome::Rest(kind, lead_request, why) => {
+        LeadOutcome::Rest(kind, lead_request, reason) => {
             lead_request_back(store, lead_request, at)?;
-            rest(store, *kind, why, at)?;
+            rest(store, *kind, reason, at)?;
         }
     }
     Ok(Done::Stored)
@@ -193,26 +195,26 @@ fn fields_refused(
     // FAILED comes after an acceptance, and who names an item has read the others: the request
     // itself was right
     let named = matches!(refusal.blames, RefusedPart::Items(_));
-    let rests = |memory: &mut RequestMemory| memory.refused(&refusal.why);
+    let rests = |memory: &mut RequestMemory| memory.refused(&refusal.reason);
     if !polled
         && !named
-        && let Some(why) = change_memory(store, rests)?
+        && let Some(reason) = change_memory(store, rests)?
     {
-        rest(store, RequestKind::Fields, &why, at)?;
+        rest(store, RequestKind::Fields, &reason, at)?;
     }
     Ok(())
 }
 
-fn rest(store: &mut Store, kind: RequestKind, why: &str, at: EventTime) -> Result<(), Error> {
-    let warning = LeadWarning::Rest(kind, why.to_owned());
+fn rest(store: &mut Store, kind: RequestKind, reason: &str, at: EventTime) -> Result<(), Error> {
+    let warning = LeadWarning::Rest(kind, reason.to_owned());
     store.tally.warnings.push(warning);
-    change_memory(store, |memory| memory.rest(kind, why.to_owned(), at))
+    change_memory(store, |memory| memory.rest(kind, reason.to_owned(), at))
 }
 
 fn lead_request_again(
     store: &mut Store,
     lead_request: &LeadRequest,
-    why: &str,
+    reason: &str,
     at: EventTime,
 ) -> Result<(), Error> {
     let lead = match lead_request {
@@ -222,7 +224,7 @@ fn lead_request_again(
         }
         LeadRequest::Catalogue => {
             if memory(store)?.catalogue_tries >= CATALOGUE_TRIES {
-                let unread = Catalogue::unread(why.to_owned(), at);
+                let unread = Catalogue::unread(reason.to_owned(), at);
                 return catalogue_read(store, &unread, at);
             }
             return change_memory(store, |it| it.catalogue_back(at));

@@ -265,8 +265,8 @@ fn stored_values_are_those_of_the_pbx_and_none_once_discarded() {
     let mut call = finished(1, Outcome::DeadLetter, Some(Reason::NoLead));
     call.judged.record.by_hand = Some(callbridge_model::ByHand {
         at: at(9).floor_seconds(),
-        told_answered: false,
-        told_talk_sec: 0,
+        reported_answered: false,
+        reported_talk_sec: 0,
     });
     take(&mut store, &call);
     let values = |store: &Store| {
