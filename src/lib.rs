@@ -23,8 +23,6 @@
 //! | [`start`](mod@start) | the process: runtime, signals, exit code |
 
 #![warn(unreachable_pub)]
-// No library: what is public here is for `main` and the tests.
-#![allow(missing_docs)]
 // Its documentation is read with the private items that it links to.
 #![allow(rustdoc::private_intra_doc_links)]
 

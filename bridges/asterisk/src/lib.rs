@@ -19,6 +19,8 @@
 //! | [`survey`] | what an account may do and hear, and which endpoints there are |
 //! | [`decoder`] | the one entry for all of them |
 
+#![warn(missing_docs)]
+
 mod ami;
 mod ami1;
 mod ami_json;

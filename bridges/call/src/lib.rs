@@ -31,6 +31,8 @@
 //!
 //! Each uses those before it alone.
 
+#![warn(missing_docs)]
+
 pub mod age;
 mod assemble;
 pub mod call;

@@ -13,6 +13,8 @@
 //! | [`likeness`] | what bytes in the wrong format look like |
 //! | [`message`] | a finished call as a JSON message |
 
+#![warn(missing_docs)]
+
 pub mod decoder;
 pub mod format;
 pub mod framer;

@@ -20,6 +20,8 @@
 //! | [`module_conf`] | what its files have mod_amqp publish and mod_json_cdr write |
 //! | `sessions` | the channels that live, against the switch's number of them |
 
+#![warn(missing_docs)]
+
 mod block;
 mod cdr;
 pub mod decoder;

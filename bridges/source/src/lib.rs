@@ -18,6 +18,8 @@
 //! ring       the bounded way to the intake;  verdict  the way back
 //! ```
 
+#![warn(missing_docs)]
+
 mod ami;
 pub mod amqp;
 mod backoff;
