@@ -196,7 +196,8 @@ pub struct OperationFlags {
     /// Serve /healthz, /readyz and /metrics here, as 127.0.0.1:9469 [default: off]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
-    /// Publish dead letters here, too: amqp(s)://USER@HOST/VHOST?queue=Q
+    /// Publish dead letters here, too: amqp(s)://USER@HOST/VHOST?queue=Q; calls that wait for a
+    /// lead or employee as well with &waiting=yes
     #[arg(long, value_name = "URL")]
     pub dead_letter_queue: Option<String>,
     /// Run by /bin/sh -c when a kind of problem begins and when it ends, with a line of JSON on

@@ -180,8 +180,8 @@ const fn secret_of(kind: SecretKind) -> &'static str {
 }
 
 const ENVIRONMENT: &str = "\
-A misspelt variable that begins with CALLBRIDGE_ is a fault that names the right one. The \
-environment's proxies are not used: --crm-proxy names one.";
+A variable that begins with CALLBRIDGE_ and that no command reads is an error that lists the \
+known ones. The proxy variables of the system are not used: --crm-proxy names a proxy.";
 
 fn variables() -> String {
     let secrets = SecretKind::ALL.iter().map(|kind| {
@@ -236,7 +236,7 @@ callbridge demo
 callbridge explain --format ami --trunk 'city=PJSIP/city,country=UZ,lead=var:LEAD_ID' ami.raw
   What would be journaled of a recording; sends nothing.
 callbridge init --name pbx1
-  Sets a service up: ten questions, or their flags.
+  Set up a service with a few questions, or with their flags.
 callbridge check @/etc/callbridge/pbx1.flags
   What is wrong, and what to do.
 callbridge run @/etc/callbridge/pbx1.flags

@@ -157,8 +157,10 @@ pub struct Settings {
     pub shows: Option<Arc<lead_field::Settings>>,
     /// `--field`, as calls are sent: what the CRM shows of them is compared by it.
     pub names: FieldNames,
-    /// Queue a notice for every letter (`--dead-letter-queue`).
+    /// Queue a notice for every dead letter (`--dead-letter-queue`).
     pub notices: bool,
+    /// Queue a notice for every waiting call too (`waiting=yes`).
+    pub waiting_notices: bool,
     /// Make the folder and the database where there are none; else [`Error::Missing`].
     pub create: bool,
     /// Read leads beside the calls (`--lead-directory`).
@@ -177,6 +179,7 @@ impl Default for Settings {
             shows: None,
             names: FieldNames::default(),
             notices: false,
+            waiting_notices: false,
             create: true,
             lead_directory: None,
             retention: Duration::from_secs(30 * 24 * 3600),

@@ -78,12 +78,9 @@ async fn a_watch_waits_for_the_daemon_and_outlives_its_restart() {
         let again = "watching for dead letters";
         let ready = async || (watch.log().matches(again).count() == n).then_some(());
         until("a watch that is ready", ready).await;
-        append(
-            &place,
-            &Call::without_lead(u32::try_from(n).expect("small")),
-        );
+        append(&place, &Call::new(u32::try_from(n).expect("small"), 9001));
         let out = prints(&watch, n).await;
-        assert!(out.lines().all(|line| line.contains("no_lead")), "{out}");
+        assert!(out.lines().all(|line| line.contains("failed")), "{out}");
         daemon.stop().await;
     }
     assert_eq!(watch.end(Signal::TERM).await, 0);

@@ -291,6 +291,8 @@ pub struct BrokerUrl {
     pub broker: Broker,
     /// The name of the queue.
     pub name: String,
+    /// Calls that wait for a lead or employee are published too (`waiting=yes`).
+    pub waiting: bool,
     /// The file whose first line is the secret (`secret-file=`).
     pub secret_file: Option<PathBuf>,
     /// PEM certificates that replace the system's roots (`ca-file=`).

@@ -25,7 +25,7 @@ const ESL_KEYS: &str = "clear=, pbx=, secret-file=";
 const FILE_KEYS: &str = "format=, from=, pbx=, secret-file=, ca-file=";
 const AMQP_KEYS: &str = "queue=, format=, exchange=, bind=, declare=, heartbeat=, pbx=, \
                          secret-file=, ca-file=";
-const QUEUE_KEYS: &str = "queue=, heartbeat=, secret-file=, ca-file=";
+const QUEUE_KEYS: &str = "queue=, waiting=, heartbeat=, secret-file=, ca-file=";
 
 #[rustfmt::skip]
 const FILE_FORMATS: [Format; 7] = [
@@ -388,11 +388,13 @@ impl UrlReader {
         self.read_keys(known);
         let broker = self.broker();
         let name = self.queue_name();
+        let waiting = self.is_yes("waiting");
         let (secret_file, ca_file) = (self.take_path("secret-file"), self.take_path("ca-file"));
         Ok(BrokerUrl {
             shown: self.checked()?,
             broker,
             name,
+            waiting,
             secret_file,
             ca_file,
         })

@@ -170,6 +170,9 @@ fn a_dead_letter_queue_is_a_brokers_url_with_a_queue() {
         (queue.name.as_str(), queue.broker.vhost.as_str()),
         ("dead", "/")
     );
+    assert!(!queue.waiting);
+    let all = BrokerUrl::queue("amqp://u@h/?queue=dead&waiting=yes").expect("good");
+    assert!(all.waiting);
     let faults = BrokerUrl::queue("http://h").expect_err("no broker");
     insta::assert_snapshot!(
         faults[0],

@@ -281,7 +281,7 @@ fn letters(status: &Status, found: &mut Vec<Problem>) {
     if no_employee > 0 {
         let calls = counted(no_employee, "call waits", "calls wait");
         let message = format!("{calls} for an employee: add the extension to --employees");
-        let command = status.command("dead list --reason no_employee");
+        let command = status.command("dead list --waiting --reason no_employee");
         found.push(
             Problem::new(FindingKind::NoEmployee, message, command).with([no_employee.to_string()]),
         );

@@ -152,7 +152,9 @@ pub fn letters_since(
     seen: u64,
     limit: usize,
 ) -> Result<Option<(Vec<Letter>, u64)>, Error> {
-    (store.appeared).read_since(seen, limit, |id| letter(store, id))
+    (store.appeared).read_since(seen, limit, |id| {
+        Ok(letter(store, id)?.filter(|letter| !letter.waiting))
+    })
 }
 
 impl Letter {

@@ -4,7 +4,8 @@ use super::{calls, letters};
 use crate::{Db, Error, Left, Letter, Notice, RowId, Store, count};
 use callbridge_call::EventTime;
 
-/// Reports a letter to those who watch, and queues its notice in the transaction that made it.
+/// Reports a dead letter or a waiting call to those who watch, and queues its notice in the
+/// transaction that made it.
 pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
     store.tally.letters.push(id);
     if !store.settings.notices {
@@ -12,6 +13,10 @@ pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
     }
     let mut letter = letters::letter(store, id)?
         .ok_or_else(|| store.damaged(format!("{id} is not a letter")))?;
+    if letter.waiting && !store.settings.waiting_notices {
+        return Ok(());
+    }
+    store.execute("UPDATE calls SET reported = 1 WHERE id = ?1", [id.0])?;
     if let Some(unread) = &mut letter.bytes {
         unread.bytes.truncate(crate::LISTED_BYTES_MAX);
     }
@@ -19,12 +24,19 @@ pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
     add_notice(store, call, letter.to_json(), None, letter.since)
 }
 
-/// Reads the letter as it is before a step that may end it; `None` where no notices are sent.
+/// Reads a dead letter or waiting call before a step that may settle it; `None` if no notice of it
+/// was queued.
 pub(crate) fn before_it_leaves(store: &Store, id: RowId) -> Result<Option<Letter>, Error> {
-    match store.settings.notices {
+    match store.settings.notices && is_reported(store, id)? {
         true => letters::letter(store, id),
         false => Ok(None),
     }
+}
+
+/// Returns `true` if a notice of this call was queued. Each unreadable message has one.
+fn is_reported(db: &Db, id: RowId) -> Result<bool, Error> {
+    let reported = db.query_first("SELECT reported FROM calls WHERE id = ?1", [id.0])?;
+    Ok(reported.unwrap_or(true))
 }
 
 /// Queues the notice of a letter that left: as it was, with how the call stands now.
@@ -49,7 +61,10 @@ pub(crate) fn queue_journaled(
     times_dead: u32,
     at: EventTime,
 ) -> Result<(), Error> {
-    let Some(row) = calls::row(store, id)?.filter(|_| store.settings.notices) else {
+    if !store.settings.notices || !is_reported(store, id)? {
+        return Ok(());
+    }
+    let Some(row) = calls::row(store, id)? else {
         return Ok(());
     };
     let body = serde_json::json!({

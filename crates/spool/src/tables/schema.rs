@@ -52,6 +52,7 @@ CREATE TABLE calls (
     sent_again INTEGER NOT NULL DEFAULT 0,
     settled_externally INTEGER NOT NULL DEFAULT 0,
     times_dead INTEGER NOT NULL DEFAULT 0,
+    reported INTEGER NOT NULL DEFAULT 0, -- a notice of it was queued
     reason TEXT,
     message TEXT NOT NULL DEFAULT '',
     errors TEXT,

@@ -125,6 +125,7 @@ fn number(n: u32) -> Phone {
 pub fn filled(n: u32) -> (Store, Rows) {
     let settings = Settings {
         notices: true,
+        waiting_notices: true,
         look_up: true,
         shows: Some(Arc::new(lead_field::Settings {
             fields: lead_field::parse(

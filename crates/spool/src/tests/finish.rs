@@ -7,6 +7,7 @@ use callbridge_model::{Outcome, Reason};
 fn store() -> Store {
     let settings = Settings {
         notices: true,
+        waiting_notices: true,
         ..Settings::default()
     };
     Store::in_memory(settings).expect("memory")

@@ -12,6 +12,7 @@ use callbridge_model::{EmployeeId, LeadId, Phone, TokenFingerprint};
 fn store(drop_employee: bool) -> Store {
     let settings = Settings {
         notices: true,
+        waiting_notices: true,
         look_up: true,
         drop_employee,
         ..Settings::default()

@@ -11,6 +11,7 @@ use callbridge_model::{ExitCode as _, LeadId, Outcome, Phone, Reason, TokenFinge
 pub(super) fn store() -> Store {
     let settings = Settings {
         notices: true,
+        waiting_notices: true,
         ..Settings::default()
     };
     Store::in_memory(settings).expect("memory")
@@ -408,6 +409,30 @@ fn told(store: &Store) -> Vec<String> {
         format!("{} {}", notice.message_id, notice.state)
     };
     notices.iter().map(line).collect()
+}
+
+#[test]
+fn waiting_calls_are_published_only_if_that_is_asked_for() {
+    let mut store = store();
+    store.settings.waiting_notices = false;
+    let released = finish(&mut store, dead(1, Reason::NoLead));
+    let expired = finish(&mut store, dead(2, Reason::NoEmployee));
+    finish(&mut store, dead(3, Reason::Failed));
+    assert_eq!(told(&store), ["3:1 dead"]);
+    let record = tables::calls::row(&store, released).expect("readable");
+    let record = record.expect("a row").record.clone();
+    let release = Step::Retry {
+        by_itself: true,
+        record,
+    };
+    let journaled = Step::Journaled(crate::OutcomeSource::Webhook);
+    for (id, one) in [(released, release), (released, journaled.clone())] {
+        step(&mut store, id, one).expect("it leaves");
+    }
+    assert_eq!(told(&store), ["3:1 dead"], "nothing of a call that was never published");
+    step(&mut store, expired, Step::Expire).expect("30 days are over");
+    step(&mut store, expired, Step::Discard).expect("by a person");
+    assert_eq!(told(&store), ["3:1 dead", "2:2 dead", "2:2:discarded discarded"]);
 }
 
 #[test]
