@@ -52,7 +52,10 @@ fn spool_settings(config: &Config, durations: &Durations) -> spool::Settings {
         shows: shows(config),
         names: names(config),
         notices: config.dead_letters.is_some(),
-        waiting_notices: config.dead_letters.as_ref().is_some_and(|it| it.url.waiting),
+        waiting_notices: config
+            .dead_letters
+            .as_ref()
+            .is_some_and(|it| it.url.waiting),
         lead_directory: config.lead_directory.then_some(ReadLeads {
             country: config.rules.country,
             every: match config.webhooks {

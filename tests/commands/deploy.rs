@@ -14,13 +14,13 @@ const METRICS: [&str; 23] = [
     "callbridge_requests_total",
     "callbridge_budget_slots",
     "callbridge_backlog_drain_seconds",
-    "callbridge_lease_held",
     "callbridge_source_up",
     "callbridge_source_events_total",
     "callbridge_source_last_event_timestamp_seconds",
     "callbridge_gaps_total",
     "callbridge_last_gap_timestamp_seconds",
     "callbridge_dead_letters",
+    "callbridge_waiting_calls",
     "callbridge_token_expiry_timestamp_seconds",
     "callbridge_paused",
     "callbridge_request_duration_seconds",
@@ -278,6 +278,7 @@ fn the_brokers_queues_are_durable_and_what_is_unreadable_has_a_place() {
         "freeswitch",
         "asterisk_unreadable",
         "callbridge_dead_letters",
+        "callbridge_waiting_calls",
     ] {
         assert!(queues.contains(queue), "no queue {queue}");
     }
@@ -342,6 +343,7 @@ fn every_metric_in_the_alert_rules_is_one_that_the_program_exports() {
     assert!(unknown.is_empty(), "not exported: {unknown:?}");
     for needed in [
         "callbridge_dead_letters",
+        "callbridge_waiting_calls",
         "callbridge_paused",
         "callbridge_source_up",
         "callbridge_backlog_drain_seconds",

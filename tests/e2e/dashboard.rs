@@ -123,7 +123,12 @@ impl Scrape {
         Some(match (&*query.title, &*query.legend) {
             ("In the journal", _) => one(self.sum(books, "book", &["journaled"])),
             ("On their way", _) => one(self.sum(books, "book", &on_their_way)),
-            ("Letters", _) => one(all("callbridge_dead_letters").sum()),
+            ("Dead letters and waiting calls", "dead letters") => {
+                one(all("callbridge_dead_letters").sum())
+            }
+            ("Dead letters and waiting calls", "waiting calls") => {
+                one(all("callbridge_waiting_calls").sum())
+            }
             ("Paused", _) => one(max("callbridge_paused")),
             ("Sources that are down", _) => {
                 one(all("callbridge_source_up").map(|up| 1.0 - up).sum())
@@ -144,8 +149,12 @@ impl Scrape {
                 shown.retain(|labels, _| words.contains(&&*labels["book"]));
                 Worth::Is(shown)
             }
-            ("Letters by reason", _) => {
-                let mut shown = self.of("callbridge_dead_letters");
+            ("Dead letters and waiting calls by reason", legend) => {
+                let metric = match legend.starts_with("waiting") {
+                    true => "callbridge_waiting_calls",
+                    false => "callbridge_dead_letters",
+                };
+                let mut shown = self.of(metric);
                 shown.retain(|_, letters| *letters > 0.0);
                 Worth::Is(shown)
             }

@@ -58,11 +58,8 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, wrong: Option<Stri
     let backend = &visit.page.backend;
     let page = backend.letters(query.clone()).await?;
     let mut causes = backend.causes().await?;
-    // Numbers without a lead have a view of their own, and a list of their own here.
-    causes.retain(|it| match query.reason.as_deref() {
-        Some(reason) => it.cause.reason.word() == reason,
-        None => it.cause.reason != Reason::NoLead,
-    });
+    let reason = query.reason.as_deref();
+    causes.retain(|it| reason.is_none_or(|reason| it.cause.reason.word() == reason));
     let sheet = LettersSheet {
         c: &visit.shell,
         next: page.next.map(|_| link_to("/letters", &query, page.next)),

@@ -429,10 +429,17 @@ fn waiting_calls_are_published_only_if_that_is_asked_for() {
     for (id, one) in [(released, release), (released, journaled.clone())] {
         step(&mut store, id, one).expect("it leaves");
     }
-    assert_eq!(told(&store), ["3:1 dead"], "nothing of a call that was never published");
+    assert_eq!(
+        told(&store),
+        ["3:1 dead"],
+        "nothing of a call that was never published"
+    );
     step(&mut store, expired, Step::Expire).expect("30 days are over");
     step(&mut store, expired, Step::Discard).expect("by a person");
-    assert_eq!(told(&store), ["3:1 dead", "2:2 dead", "2:2:discarded discarded"]);
+    assert_eq!(
+        told(&store),
+        ["3:1 dead", "2:2 dead", "2:2:discarded discarded"]
+    );
 }
 
 #[test]
