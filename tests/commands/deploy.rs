@@ -278,7 +278,6 @@ fn the_brokers_queues_are_durable_and_what_is_unreadable_has_a_place() {
         "freeswitch",
         "asterisk_unreadable",
         "callbridge_dead_letters",
-        "callbridge_waiting_calls",
     ] {
         assert!(queues.contains(queue), "no queue {queue}");
     }
