@@ -259,8 +259,10 @@ fn give_up_parts(store: &mut Store, new: &Finished) -> Result<(), Error> {
     let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);
     for id in aliases.chain([record.linkedid.as_str()]) {
         let text = format!(
-            "SELECT id FROM calls WHERE uuid != ?3 AND {WAITS} AND uuid IN
-                (SELECT uuid FROM seen_calls WHERE pbx = ?1 AND id = ?2)"
+            // A cross join: the seen call is looked up first, and then its row.
+            "SELECT calls.id FROM seen_calls CROSS JOIN calls
+             WHERE seen_calls.pbx = ?1 AND seen_calls.id = ?2
+                 AND calls.uuid = seen_calls.uuid AND calls.uuid <> ?3 AND {WAITS}"
         );
         parts.extend(store.query_first::<RowId>(&text, (&record.pbx, id, new.uuid()))?);
     }

@@ -97,12 +97,17 @@ fn call_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Lett
         if filter.state.is_some_and(|only| only != state) {
             continue;
         }
-        let (word, is_waiting) = (state.word(), state == State::Waiting);
+        let is_waiting = state == State::Waiting;
+        let mut chosen = format!("state = '{state}'");
+        if filter.reason.is_some() {
+            // The index by reason is of both states.
+            chosen.push_str(" AND state IN ('dead', 'waiting')");
+        }
         let text = format!(
             "SELECT id, coalesce(uuid, conflicting_uuid) AS uuid, reason, {is_waiting} AS waiting,
                     since, message, finding, errors, attempts, coalesce(actions, '[]') AS actions,
                     times_dead, record AS call
-             FROM calls WHERE state = '{word}'{rest}"
+             FROM calls WHERE {chosen}{rest}"
         );
         let values = params_from_iter(values.iter().map(|value| value as &dyn ToSql));
         letters.extend(db.query_all::<Letter>(&text, values)?);

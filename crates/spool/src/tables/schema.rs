@@ -74,9 +74,9 @@ CREATE INDEX calls_sweep ON calls(submitted_at) WHERE state = 'submitted' AND ab
 CREATE INDEX calls_due ON calls(token, next_poll) WHERE state = 'submitted';
 CREATE INDEX calls_alone ON calls(token, next_poll) WHERE state = 'submitted' AND absent >= 2;
 CREATE INDEX calls_dead ON calls(id) WHERE state = 'dead';
-CREATE INDEX calls_dead_by_reason ON calls(reason, id) WHERE state = 'dead';
 CREATE INDEX calls_waiting ON calls(id) WHERE state = 'waiting';
-CREATE INDEX calls_waiting_by_reason ON calls(reason, id) WHERE state = 'waiting';
+-- For the list by reason alone, which names both states: no other statement takes this index.
+CREATE INDEX calls_by_reason ON calls(state, reason, id) WHERE state IN ('dead', 'waiting');
 CREATE INDEX calls_linkedid ON calls(linkedid)
     WHERE state IN ('dead', 'waiting');
 CREATE INDEX calls_waiting_by_phone ON calls(phone, id) WHERE state = 'waiting';
