@@ -15,21 +15,21 @@ pub struct Connection {
     #[serde(flatten)]
     pub client: Client,
     /// The grants asked for, as a scope.
-    #[serde(default, rename = "askedScope")]
-    pub asked: String,
+    #[serde(default)]
+    pub asked_scope: String,
     /// The grants given (§4.1.1); they may be fewer.
-    #[serde(default, rename = "scope")]
-    pub granted: String,
+    #[serde(default)]
+    pub scope: String,
     /// The access token in use, `svc_at_…`.
-    #[serde(rename = "accessToken", serialize_with = "bare")]
-    pub access: Secret,
+    #[serde(serialize_with = "bare")]
+    pub access_token: Secret,
     /// Moment of the request that brought the access token.
     pub issued_at: EpochSeconds,
     /// End of the access token, counted from `issued_at`.
     pub expires_at: EpochSeconds,
     /// `svcrt_…`; another one after each refresh.
-    #[serde(rename = "refreshToken", serialize_with = "bare")]
-    pub refresh: Secret,
+    #[serde(serialize_with = "bare")]
+    pub refresh_token: Secret,
     /// The access token before this one: it works until its end (§5.6.6).
     #[serde(serialize_with = "bare_option")]
     pub previous_token: Option<Secret>,
@@ -42,11 +42,9 @@ pub struct Connection {
     #[serde(serialize_with = "bare_option")]
     pub embedded_secret: Option<Secret>,
     /// The value of `--company`: the `company.id` that token/info must name.
-    #[serde(rename = "companyId")]
-    pub company: Option<i64>,
+    pub company_id: Option<i64>,
     /// A refresh was begun then, and its end is not known.
-    #[serde(rename = "refreshBeganAt")]
-    pub refresh_began: Option<EpochSeconds>,
+    pub refresh_began_at: Option<EpochSeconds>,
     /// The last refresh that a 401 asked for.
     pub refused_at: Option<EpochSeconds>,
     /// Consent has to be given anew: why.
@@ -71,14 +69,12 @@ pub struct Client {
     #[serde(default)]
     pub redirect_uri: String,
     /// The application's client id, `svc_app_…`.
-    #[serde(rename = "clientId")]
-    pub id: String,
+    pub client_id: String,
     /// The application's client secret, `svc_sec_…`.
-    #[serde(rename = "clientSecret", serialize_with = "bare")]
-    pub secret: Secret,
+    #[serde(serialize_with = "bare")]
+    pub client_secret: Secret,
     /// The file it came from, if it was one.
-    #[serde(rename = "clientSecretFile")]
-    pub secret_file: Option<String>,
+    pub client_secret_file: Option<String>,
     /// The value of `--crm-ca-file`, if given.
     pub ca_file: Option<String>,
     /// The value of `--crm-proxy`, if given.
@@ -88,16 +84,16 @@ pub struct Client {
 impl Connection {
     /// Returns `true` when both hold the same pair: no refresh and no consent lies between them.
     pub fn is_same_pair(&self, other: &Self) -> bool {
-        self.refresh.expose_secret() == other.refresh.expose_secret()
-            && self.access.expose_secret() == other.access.expose_secret()
+        self.refresh_token.expose_secret() == other.refresh_token.expose_secret()
+            && self.access_token.expose_secret() == other.access_token.expose_secret()
     }
 
     /// The tokens for the sender; the older one only while it lives.
     pub fn tokens(&self, now: EpochSeconds) -> Tokens {
         Tokens {
-            current: self.access.clone(),
+            current: self.access_token.clone(),
             previous: self.previous().filter(|(_, end)| *end > now),
-            company: self.company,
+            company: self.company_id,
         }
     }
 
@@ -109,16 +105,16 @@ impl Connection {
     /// The command that connects anew, for a shell.
     pub fn command(&self, state: &Path) -> String {
         let client = &self.client;
-        let file = client.secret_file.as_deref().unwrap_or("FILE");
+        let file = client.client_secret_file.as_deref().unwrap_or("FILE");
         let state = state.display().to_string();
         let flags = [
             ("--crm-url", Some(client.crm_url.as_str())),
             ("--auth-url", Some(&client.auth_url)),
             ("--consent-url", Some(&client.consent_url)),
-            ("--client-id", Some(&client.id)),
+            ("--client-id", Some(&client.client_id)),
             ("--client-secret-file", Some(file)),
             ("--redirect-uri", Some(&client.redirect_uri)),
-            ("--scope", Some(&self.asked)),
+            ("--scope", Some(&self.asked_scope)),
             ("--state", Some(&state)),
             ("--crm-ca-file", client.ca_file.as_deref()),
             ("--crm-proxy", client.proxy.as_deref()),
@@ -152,8 +148,8 @@ impl Connection {
             false => format!("it is no whole JSON ({error})"),
         })?;
         let tokens = [
-            ("accessToken", &stored.access),
-            ("refreshToken", &stored.refresh),
+            ("accessToken", &stored.access_token),
+            ("refreshToken", &stored.refresh_token),
         ];
         match tokens
             .iter()
@@ -196,24 +192,24 @@ pub(super) mod tests {
                 auth_url: "https://auth.example".to_owned(),
                 consent_url: "https://crm.example/consent".to_owned(),
                 redirect_uri: "http://127.0.0.1:8765/back".to_owned(),
-                id: "svc_app_1".to_owned(),
-                secret: Secret::from("svc_sec_hidden"),
-                secret_file: Some("/etc/callbridge/client secret".to_owned()),
+                client_id: "svc_app_1".to_owned(),
+                client_secret: Secret::from("svc_sec_hidden"),
+                client_secret_file: Some("/etc/callbridge/client secret".to_owned()),
                 ca_file: None,
                 proxy: Some("http://proxy:3128".to_owned()),
             },
-            asked: "A:READ B:SAVE".to_owned(),
-            granted: "B:SAVE".to_owned(),
-            access: Secret::from("svc_at_hidden"),
+            asked_scope: "A:READ B:SAVE".to_owned(),
+            scope: "B:SAVE".to_owned(),
+            access_token: Secret::from("svc_at_hidden"),
             issued_at: EpochSeconds::new(1_000),
             expires_at: EpochSeconds::new(4_600),
-            refresh: Secret::from("svcrt_hidden"),
+            refresh_token: Secret::from("svcrt_hidden"),
             previous_token: Some(Secret::from("svc_at_old_hidden")),
             previous_expires_at: Some(EpochSeconds::new(2_000)),
             webhook_secret: Some(Secret::from("webhook_hidden")),
             embedded_secret: None,
-            company: Some(12),
-            refresh_began: None,
+            company_id: Some(12),
+            refresh_began_at: None,
             refused_at: None,
             over: None,
             others: Map::new(),
@@ -287,9 +283,9 @@ pub(super) mod tests {
             issued in any::<i64>(), expires in any::<i64>(), over in prop::option::of("\\PC{0,20}"),
         ) {
             let mut it = connection();
-            it.access = Secret::from(access);
-            it.refresh = Secret::from(refresh);
-            it.client.secret = Secret::from(secret);
+            it.access_token = Secret::from(access);
+            it.refresh_token = Secret::from(refresh);
+            it.client.client_secret = Secret::from(secret);
             (it.issued_at, it.expires_at) = (EpochSeconds::new(issued), EpochSeconds::new(expires));
             it.over = over;
             let read = Connection::from_json(&it.to_json()).expect("a connection");

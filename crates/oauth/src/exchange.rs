@@ -53,7 +53,7 @@ impl TokenRequest {
     fn redactor(&self, client: &Client) -> Redactor {
         let (Self::Code(secret) | Self::Refresh(secret) | Self::Revoke(secret)) = self;
         let mut redactor = Redactor::default();
-        for secret in [secret, &client.secret] {
+        for secret in [secret, &client.client_secret] {
             redactor.add(secret.expose_secret());
             // An echo of the whole form can encode it again.
             let in_form: String = byte_serialize(secret.expose_secret().as_bytes()).collect();
@@ -74,8 +74,8 @@ impl TokenRequest {
                 .append_pair("refresh_token", token.expose_secret()),
             Self::Revoke(token) => form.append_pair("token", token.expose_secret()),
         };
-        form.append_pair("client_id", &client.id)
-            .append_pair("client_secret", client.secret.expose_secret())
+        form.append_pair("client_id", &client.client_id)
+            .append_pair("client_secret", client.client_secret.expose_secret())
             .finish()
     }
 }

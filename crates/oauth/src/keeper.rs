@@ -231,20 +231,20 @@ impl Work {
             return Err("the connection was changed at the same time".to_owned());
         };
         let sent = clock::now().wall;
-        let before = stored.refresh_began;
-        stored.refresh_began = Some(sent.floor_seconds());
+        let before = stored.refresh_began_at;
+        stored.refresh_began_at = Some(sent.floor_seconds());
         if asked {
-            stored.refused_at = stored.refresh_began;
+            stored.refused_at = stored.refresh_began_at;
         }
         // a disk that cannot take this cannot take the new pair either
         self.store(&lock, &stored).await.map_err(said)?;
-        let ask = TokenRequest::Refresh(stored.refresh.clone());
+        let ask = TokenRequest::Refresh(stored.refresh_token.clone());
         let came = ask.send(&host, &stored.client).await;
         let key = (format!("oauth_{}", ask.endpoint()), came.word().to_owned());
         (self.keeper.requests).send_modify(|requests| *requests.entry(key).or_insert(0) += 1);
         if let TokenReply::NotSent(_) | TokenReply::TooMany | TokenReply::WrongAddress(_) = came {
             // as it was: an earlier one may still have happened
-            stored.refresh_began = before;
+            stored.refresh_began_at = before;
         }
         let not_done = |words: &str| (RefreshOutcome::NotDone, words.to_owned());
         let (ended, words) = match came {
@@ -264,13 +264,13 @@ impl Work {
                     words += ", or the answer to an earlier refresh was lost";
                 }
                 stored.over = Some(words.clone());
-                stored.refresh_began = None;
+                stored.refresh_began_at = None;
                 (RefreshOutcome::Refused, words)
             }
             TokenReply::WrongClient(why) => {
-                stored.refresh_began = None;
+                stored.refresh_began_at = None;
                 // §3.1: all requests of a blocked company are answered so, too
-                let id = &stored.client.id;
+                let id = &stored.client.client_id;
                 let words = format!(
                     "the CRM refuses to refresh the token ({why}): the company is blocked (its \
                      licence has ended), or client id {id} or its secret are wrong. Have the \
@@ -339,10 +339,10 @@ impl Work {
 /// Facts of a stored connection that decide on its next refresh.
 pub fn facts(connection: &Connection) -> Facts {
     Facts {
-        access: print(&connection.access),
+        access: print(&connection.access_token),
         issued_at: connection.issued_at,
         expires_at: connection.expires_at,
-        began: connection.refresh_began.is_some(),
+        began: connection.refresh_began_at.is_some(),
         refused_at: connection.refused_at,
         over: connection.over.is_some(),
     }
@@ -353,20 +353,20 @@ pub fn facts(connection: &Connection) -> Facts {
 fn renewed(before: &Connection, pair: Pair, sent: EventTime, refused: bool) -> Connection {
     let issued_at = sent.floor_seconds();
     let previous = match refused {
-        false => Some((before.access.clone(), before.expires_at)),
+        false => Some((before.access_token.clone(), before.expires_at)),
         true => before.previous(),
     };
     let previous = previous.filter(|(_, end)| *end > issued_at);
     let (previous_token, previous_expires_at) = previous.unzip();
     Connection {
-        granted: pair.scope.unwrap_or_else(|| before.granted.clone()),
-        access: pair.access,
+        scope: pair.scope.unwrap_or_else(|| before.scope.clone()),
+        access_token: pair.access,
         issued_at,
         expires_at: end_of(sent, pair.life),
-        refresh: pair.refresh.unwrap_or_else(|| before.refresh.clone()),
+        refresh_token: pair.refresh.unwrap_or_else(|| before.refresh_token.clone()),
         previous_token,
         previous_expires_at,
-        refresh_began: None,
+        refresh_began_at: None,
         over: None,
         ..before.clone()
     }

@@ -95,8 +95,8 @@ async fn put(dir: &Path, stored: &Connection) {
 fn aged(ago: i64, life: i64) -> Connection {
     let now = clock::now().wall.floor_seconds().get();
     Connection {
-        access: Secret::from("svc_at_first"),
-        refresh: Secret::from("svcrt_first"),
+        access_token: Secret::from("svc_at_first"),
+        refresh_token: Secret::from("svcrt_first"),
         issued_at: EpochSeconds::new(now - ago),
         expires_at: EpochSeconds::new(now - ago + life),
         previous_token: None,
@@ -132,8 +132,8 @@ async fn a_token_near_its_end_is_refreshed_and_the_new_pair_is_stored_before_it_
         .updates("the second token", has("svc_at_second"))
         .await;
     let stored = stage.stored();
-    assert_eq!(stored.refresh.expose_secret(), "svcrt_second");
-    assert_eq!(stored.refresh_began, None);
+    assert_eq!(stored.refresh_token.expose_secret(), "svcrt_second");
+    assert_eq!(stored.refresh_began_at, None);
     let Some(Tokens {
         previous: Some((previous, end)),
         ..
@@ -200,7 +200,7 @@ async fn a_refresh_token_that_is_refused_ends_the_connection_and_connecting_anew
     stage.updates("the end again", over).await;
     put(stage.folder.path(), &aged(0, 3_600)).await;
     let new = Connection {
-        access: Secret::from("svc_at_new"),
+        access_token: Secret::from("svc_at_new"),
         ..aged(0, 3_600)
     };
     put(stage.folder.path(), &new).await;
@@ -224,7 +224,7 @@ async fn answers_that_are_lost_or_a_gateway_s_end_no_connection() {
     };
     stage.updates("the trouble", lost).await;
     let stored = stage.stored();
-    assert!(stored.refresh_began.is_some(), "it may have happened");
+    assert!(stored.refresh_began_at.is_some(), "it may have happened");
     assert_eq!(stored.over, None);
     host.then(pair("second", 3_600));
     let updates = stage
@@ -241,7 +241,7 @@ async fn answers_that_are_lost_or_a_gateway_s_end_no_connection() {
 async fn what_began_before_a_kill_is_asked_for_once_more_at_the_start() {
     let host = Scripted::start(vec![pair("second", 3_600)]).await;
     let killed = Connection {
-        refresh_began: Some(EpochSeconds::new(1)),
+        refresh_began_at: Some(EpochSeconds::new(1)),
         ..aged(0, 3_600)
     };
     let mut stage = Stage::start(&host, &killed).await;
@@ -261,7 +261,7 @@ async fn a_host_that_cannot_be_reached_is_an_outage_only_without_a_token() {
         .updates("an outage", |updates| reason(updates) == Some("outage"))
         .await;
     assert!(updates.tokens.is_none(), "it has ended");
-    assert_eq!(stage.stored().refresh_began, None, "nothing was sent");
+    assert_eq!(stage.stored().refresh_began_at, None, "nothing was sent");
     stage.end().await;
 }
 

@@ -42,8 +42,8 @@ pub fn way(connection: &Connection) -> Result<Client, String> {
 pub async fn all(host: &Client, connection: &Connection) -> Vec<Unrevoked> {
     use TokenReply::{NotSent, TooMany, Unsure};
     let tokens = [
-        ("refresh token", Some(&connection.refresh)),
-        ("access token", Some(&connection.access)),
+        ("refresh token", Some(&connection.refresh_token)),
+        ("access token", Some(&connection.access_token)),
         ("access token before it", connection.previous_token.as_ref()),
     ];
     let mut left: Vec<Unrevoked> = Vec::new();

@@ -33,7 +33,7 @@ impl ShownOnce {
     pub fn of(connection: &Connection, client: &Client) -> Self {
         let shown = Self {
             crm_url: connection.client.crm_url.clone(),
-            client_id: connection.client.id.clone(),
+            client_id: connection.client.client_id.clone(),
             webhook_secret: connection.webhook_secret.clone(),
             embedded_secret: connection.embedded_secret.clone(),
         };
@@ -56,7 +56,7 @@ impl ShownOnce {
     }
 
     fn is_of(&self, client: &Client) -> bool {
-        self.client_id == client.id && self.crm_url == client.crm_url
+        self.client_id == client.client_id && self.crm_url == client.crm_url
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
         let mode = dir.join(FILE).metadata().expect("there").permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
         let other = Client {
-            id: "svc_app_2".to_owned(),
+            client_id: "svc_app_2".to_owned(),
             ..ours.client.clone()
         };
         assert!(ShownOnce::left(dir, &other).webhook_secret.is_none());

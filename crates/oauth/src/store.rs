@@ -286,7 +286,7 @@ mod tests {
         lock.write(&connection()).await.expect("written");
         drop(lock);
         let next = Connection {
-            refresh: callbridge_model::Secret::from("svcrt_next"),
+            refresh_token: callbridge_model::Secret::from("svcrt_next"),
             ..connection()
         };
         let whole = next.to_json();

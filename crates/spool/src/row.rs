@@ -377,8 +377,7 @@ pub struct MissedCustomer {
     /// The trunk of the last try.
     pub trunk: String,
     /// Lead of the customer, where it is known: in the spool that of the last try.
-    #[serde(rename = "leadId")]
-    pub lead: Option<LeadId>,
+    pub lead_id: Option<LeadId>,
     /// Start of their first try, since which they wait.
     pub first_at: EpochSeconds,
     /// Start of their last try.
@@ -412,8 +411,7 @@ pub struct LeadByHand {
     /// Number that was given the lead.
     pub phone: Phone,
     /// Lead that the number was given.
-    #[serde(rename = "leadId")]
-    pub lead: LeadId,
+    pub lead_id: LeadId,
     /// Second at which it was given.
     pub at: EpochSeconds,
     /// Name of the person who gave it.

@@ -64,13 +64,16 @@ fn connection(dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
         found.push(fault(Code::NoPermission, name, over, fix));
         return (found, None);
     }
-    let lacks = scope::compare(&stored.asked, &stored.granted).lacks;
-    let message = format!("client {}, {}", stored.client.id, stored.client.auth_url);
+    let lacks = scope::compare(&stored.asked_scope, &stored.scope).lacks;
+    let message = format!(
+        "client {}, {}",
+        stored.client.client_id, stored.client.auth_url
+    );
     found.push(advice(name, message, lacks.join("; ")));
     if stored.expires_at <= clock::now().wall.floor_seconds() {
         let message = "its access token has ended; `run` refreshes it when it starts";
         found.push(well("token", message));
         return (found, None);
     }
-    (found, Some(stored.access))
+    (found, Some(stored.access_token))
 }

@@ -109,7 +109,7 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
     if let Some(before) = before.filter(|it| !it.is_same_pair(&new)) {
         revoke_before(&before).await;
     }
-    let given = scope::compare(&new.asked, given.as_deref().unwrap_or(&new.granted));
+    let given = scope::compare(&new.asked_scope, given.as_deref().unwrap_or(&new.scope));
     for lack in &given.lacks {
         say(lack);
     }
@@ -135,9 +135,9 @@ impl Connect {
             auth_url: self.auth.as_str().to_owned(),
             consent_url: self.consent.to_string(),
             redirect_uri: self.redirect.text.clone(),
-            id: self.client_id.clone(),
-            secret,
-            secret_file: self.secret.file().map(path),
+            client_id: self.client_id.clone(),
+            client_secret: secret,
+            client_secret_file: self.secret.file().map(path),
             ca_file: self.setup.ca_file.as_deref().map(path),
             proxy: self.setup.proxy.as_ref().map(Url::to_string),
         }
@@ -153,24 +153,25 @@ impl Connect {
         (before, shown): (Option<&Connection>, ShownOnce),
     ) -> Connection {
         let issued_at = sent.floor_seconds();
-        let is_same =
-            |it: &&Connection| it.client.id == client.id && it.client.crm_url == client.crm_url;
+        let is_same = |it: &&Connection| {
+            it.client.client_id == client.client_id && it.client.crm_url == client.crm_url
+        };
         let same = before.filter(is_same);
         let previous = same.filter(|it| it.over.is_none() && it.expires_at > issued_at);
         Connection {
-            asked: self.scope.clone(),
+            asked_scope: self.scope.clone(),
             // as it was asked for, where nothing else is said
-            granted: pair.scope.unwrap_or_else(|| self.scope.clone()),
+            scope: pair.scope.unwrap_or_else(|| self.scope.clone()),
             issued_at,
             expires_at: end_of(sent, pair.life),
-            access: pair.access,
-            refresh,
-            previous_token: previous.map(|it| it.access.clone()),
+            access_token: pair.access,
+            refresh_token: refresh,
+            previous_token: previous.map(|it| it.access_token.clone()),
             previous_expires_at: previous.map(|it| it.expires_at),
             webhook_secret: pair.webhook_secret.or(shown.webhook_secret),
             embedded_secret: pair.embedded_secret.or(shown.embedded_secret),
-            company: self.wanted.company,
-            refresh_began: None,
+            company_id: self.wanted.company,
+            refresh_began_at: None,
             refused_at: None,
             over: None,
             others: same.map(|it| it.others.clone()).unwrap_or_default(),
@@ -324,7 +325,7 @@ async fn taken_back(
     let stored = store::read(&connect.state).ok().flatten();
     let mut stored = stored.unwrap_or_else(|| new.clone());
     // the token before it is that of the connection that stands there again
-    let theirs = before.as_ref().map(|it| it.access.expose_secret());
+    let theirs = before.as_ref().map(|it| it.access_token.expose_secret());
     let previous = &mut stored.previous_token;
     previous.take_if(|token| Some(token.expose_secret()) == theirs);
     match &before {
@@ -392,7 +393,7 @@ pub(crate) async fn disconnect(dir: &Path) -> Result<()> {
     }
     shown_once::keep(dir, &stored)?;
     lock.remove()?;
-    let client = &stored.client.id;
+    let client = &stored.client.client_id;
     print(format!(
         "disconnected: client {client}, its tokens are revoked\n"
     ))?;

@@ -70,7 +70,7 @@ pub(super) async fn whose(
     };
     let (setup, until) = (&connect.setup, Instant::now() + DAEMON_WITHIN);
     let found = loop {
-        match token_probe::token_info(setup.clone(), None, &spool, &new.access).await {
+        match token_probe::token_info(setup.clone(), None, &spool, &new.access_token).await {
             Ok((Ok(ApiReply::TokenInfo(info)), binding)) => {
                 break bound(&spool, &info, &binding, (&connect.wanted, typed)).await;
             }
@@ -153,7 +153,7 @@ fn named(info: &TokenInfo) -> String {
 
 /// Waits until the daemon has asked with the new token.
 async fn through_daemon(dir: &Path, new: &Connection) -> TokenOwner {
-    let print = Some(token_update::print(&new.access).to_string());
+    let print = Some(token_update::print(&new.access_token).to_string());
     let until = Instant::now() + DAEMON_WITHIN;
     while Instant::now() < until {
         if let Ok(Some(status)) = status(dir).await

@@ -178,7 +178,7 @@ pub(crate) async fn missed(ask: ControlRequest, csv: bool, at: &Asking) -> Resul
     let mut first = true;
     let show = |item: &Value, zone: &Zone| {
         let missed: MissedCustomer = typed(item)?;
-        let lead = missed.lead.map(|id| id.to_string()).unwrap_or_default();
+        let lead = missed.lead_id.map(|id| id.to_string()).unwrap_or_default();
         let tries = missed.tries.to_string();
         if csv {
             let [first, last] = [missed.first_at, missed.last_at].map(|at| zone.stamp(at.get()));

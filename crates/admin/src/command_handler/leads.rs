@@ -90,7 +90,7 @@ impl CommandHandler {
         let now = clock::now().wall;
         let given = LeadByHand {
             phone: phone.clone(),
-            lead,
+            lead_id: lead,
             at: now.floor_seconds(),
             who: who.to_owned(),
         };
@@ -167,7 +167,7 @@ impl CommandHandler {
                 let page = tables::missed::missed_waiting(store, since, from, PHONES_PAGE)?;
                 let given = page.into_iter().map(|customer| {
                     let given = tables::given::given(store, &customer.phone)?;
-                    Ok((customer, given.map(|it| it.lead)))
+                    Ok((customer, given.map(|it| it.lead_id)))
                 });
                 given.collect::<Result<Vec<_>, _>>()
             });
@@ -177,7 +177,7 @@ impl CommandHandler {
             };
             after = Some(last.clone());
             all.extend(page.into_iter().map(|(mut customer, given)| {
-                customer.lead = self.lead_of(&customer, given);
+                customer.lead_id = self.lead_of(&customer, given);
                 customer
             }));
         }
@@ -189,7 +189,7 @@ impl CommandHandler {
         let trunk = self.rules.trunks.find(&customer.pbx, &customer.trunk);
         match trunk.map(|trunk| self.people().lead_of_phone(&customer.phone, trunk)) {
             Some(LeadAnswer::One(lead, _)) => Some(lead),
-            Some(LeadAnswer::Two(..) | LeadAnswer::None(_)) | None => given.or(customer.lead),
+            Some(LeadAnswer::Two(..) | LeadAnswer::None(_)) | None => given.or(customer.lead_id),
         }
     }
 
@@ -217,7 +217,7 @@ impl CommandHandler {
             Ok((given, tables::directory::holders(store, &of)?))
         });
         let answer = match read.await? {
-            (Some(given), _) => LeadAnswer::One(given.lead, given.words()),
+            (Some(given), _) => LeadAnswer::One(given.lead_id, given.words()),
             (None, found) if found.holders.is_empty() => return Ok(()),
             (None, found) => found.answer(),
         };

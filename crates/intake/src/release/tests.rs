@@ -205,7 +205,7 @@ async fn a_lead_that_is_given_lets_its_waiting_call_go_and_the_act_is_kept() {
     let (phone, who) = (place.phone.clone(), "ana".to_owned());
     let given = callbridge_spool::LeadByHand {
         phone,
-        lead,
+        lead_id: lead,
         at: EpochSeconds::new(7),
         who: who.clone(),
     };

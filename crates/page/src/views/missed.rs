@@ -42,13 +42,13 @@ async fn profiles(
     visit: &AuthenticatedRequest<'_>,
     missed: &[WaitingCustomer],
 ) -> Result<Profiles, Problem> {
-    let leads = missed.iter().filter_map(|it| it.customer.lead);
+    let leads = missed.iter().filter_map(|it| it.customer.lead_id);
     Ok(visit.page.backend.profiles(leads.collect()).await?)
 }
 
 impl MissedSheet<'_> {
     fn profile(&self, waiting: &WaitingCustomer) -> Option<&LeadProfile> {
-        self.profiles.get(&waiting.customer.lead?)
+        self.profiles.get(&waiting.customer.lead_id?)
     }
 
     fn is_long(&self, first_at: i64) -> bool {
@@ -67,7 +67,7 @@ impl MissedSheet<'_> {
 /// The columns of the file: a customer, and their lead.
 const COLUMNS: &Columns<(WaitingCustomer, LeadProfile)> = &[
     ("phone", |(it, _), _| it.customer.phone.as_str().to_owned()),
-    ("leadId", |(it, _), _| cell(&it.customer.lead)),
+    ("leadId", |(it, _), _| cell(&it.customer.lead_id)),
     ("trunk", |(it, _), _| it.customer.trunk.clone()),
     ("firstAt", |(it, _), c| {
         c.zone.second(it.customer.first_at.get())
@@ -89,7 +89,7 @@ pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
     let missed = visit.page.backend.missed().await?;
     let profiles = profiles(visit, &missed).await?;
     let rows = missed.into_iter().map(|waiting| {
-        let lead = waiting.customer.lead;
+        let lead = waiting.customer.lead_id;
         let profile = lead.and_then(|lead| profiles.get(&lead).cloned());
         (waiting, profile.unwrap_or_default())
     });

@@ -236,7 +236,7 @@ impl Backend for Fake {
         let left = known.numbers.remove(at).calls;
         let given = LeadByHand {
             phone: Phone::from_e164(phone).expect("a number"),
-            lead,
+            lead_id: lead,
             at: EpochSeconds::new(NOON),
             who: who.to_owned(),
         };

@@ -46,7 +46,7 @@ pub fn morning(name: &str, now: i64) -> Known {
         numbers: numbers(name, now),
         given: vec![LeadByHand {
             phone: Phone::from_e164("+998901234567").expect("a number"),
-            lead: LeadId::new(4001).expect("an id"),
+            lead_id: LeadId::new(4001).expect("an id"),
             at: EpochSeconds::new(now - 3600),
             who: name.to_owned(),
         }],
@@ -310,7 +310,7 @@ fn missed(name: &str, now: i64) -> Vec<WaitingCustomer> {
         customer: MissedCustomer {
             phone: phone_of(phone),
             pbx: String::new(),
-            lead: LeadId::new(4001).filter(|_| tries > 1),
+            lead_id: LeadId::new(4001).filter(|_| tries > 1),
             trunk: trunk.to_owned(),
             first_at: EpochSeconds::new(now - ago),
             last_at: EpochSeconds::new(now - ago / 3),

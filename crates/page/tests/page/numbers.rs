@@ -77,7 +77,7 @@ async fn leads_are_typed_in_their_rows_and_go_together() {
         assert!(some.body.contains(said), "{said}: {}", some.body);
     }
     let first = fake.known().given.last().cloned().expect("one is given");
-    assert_eq!(first.lead.get(), 4001);
+    assert_eq!(first.lead_id.get(), 4001);
     assert_eq!(fake.known().numbers.len(), 2, "what was left empty stays");
     let none = anna.act("/numbers", "/numbers/give", &[]).await;
     assert_eq!(none.status, 422, "nothing was typed");
@@ -110,7 +110,7 @@ async fn the_file_of_the_page_comes_back_with_its_leads() {
     ] {
         assert!(taken.body.contains(said), "{said}: {}", taken.body);
     }
-    let given: Vec<i64> = (fake.known().given.iter().map(|it| it.lead.get())).collect();
+    let given: Vec<i64> = (fake.known().given.iter().map(|it| it.lead_id.get())).collect();
     assert_eq!(given, [4001, 4001, 4002]);
     served.stop().await;
 }
@@ -147,7 +147,7 @@ async fn what_a_file_says_in_two_ways_or_not_at_all_is_given_to_nobody() {
     let taken = anna.act("/numbers", "/numbers/give", &[("csv", csv)]).await;
     assert_eq!(taken.status, 303, "{}", taken.body);
     let last = fake.known().given.last().cloned().expect("given");
-    assert_eq!(last.lead.get(), 4001);
+    assert_eq!(last.lead_id.get(), 4001);
     served.stop().await;
 }
 

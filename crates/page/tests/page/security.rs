@@ -86,7 +86,7 @@ async fn a_forged_post_does_nothing_while_the_true_form_does() {
     let done = anna.post_as("/numbers/give", &all, same).await;
     assert_eq!(done.status, 303, "{}", done.body);
     let given = fake.known().given.last().cloned().expect("a lead");
-    assert_eq!((given.lead.get(), given.who.as_str()), (4001, "anna"));
+    assert_eq!((given.lead_id.get(), given.who.as_str()), (4001, "anna"));
     served.stop().await;
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn give(db: &Db, given: &LeadByHand) -> Result<(), Error> {
          VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT (phone) DO UPDATE SET lead = excluded.lead, at = excluded.at,
              who = excluded.who";
-    let (phone, lead, at) = (given.phone.as_str(), given.lead.get(), given.at.get());
+    let (phone, lead, at) = (given.phone.as_str(), given.lead_id.get(), given.at.get());
     db.run(text, (phone, lead, at, &given.who))
 }
 
@@ -48,7 +48,7 @@ pub fn given_leads(db: &Db, after: Option<&Phone>, limit: usize) -> Result<Vec<L
 fn known((phone, lead, at, who): (String, i64, EpochSeconds, String)) -> Option<LeadByHand> {
     Some(LeadByHand {
         phone: Phone::from_e164(&phone)?,
-        lead: LeadId::new(lead)?,
+        lead_id: LeadId::new(lead)?,
         at,
         who,
     })

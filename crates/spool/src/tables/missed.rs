@@ -223,7 +223,7 @@ pub fn missed_waiting(
                 phone: Phone::from_e164(&phone)?,
                 pbx,
                 trunk,
-                lead: Option::and_then(lead, LeadId::new),
+                lead_id: Option::and_then(lead, LeadId::new),
                 first_at,
                 last_at,
                 tries,

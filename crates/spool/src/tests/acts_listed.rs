@@ -107,7 +107,7 @@ pub const LISTED: &[Act] = &[
         let phone = Phone::from_digits(998_930_000_001).expect("a number");
         let given = LeadByHand {
             phone: phone.clone(),
-            lead: LeadId::new(9).expect("positive"),
+            lead_id: LeadId::new(9).expect("positive"),
             at: at(0).floor_seconds(),
             who: "ana".to_owned(),
         };

@@ -9,7 +9,7 @@ use callbridge_testkit::Wait as _;
 fn given(digits: i64, lead: i64, who: &str) -> LeadByHand {
     LeadByHand {
         phone: Phone::from_digits(998_901_110_000 + digits).expect("a number"),
-        lead: LeadId::new(lead).expect("positive"),
+        lead_id: LeadId::new(lead).expect("positive"),
         at: EpochSeconds::new(1_795_151_317),
         who: who.to_owned(),
     }

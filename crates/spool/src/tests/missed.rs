@@ -113,7 +113,7 @@ fn tries_add_up_until_somebody_talks_with_them_in_either_direction() {
         assert_eq!(seen(&store), Some((100, 300, 3)));
         let only = waiting(&store).remove(0);
         assert_eq!(
-            (only.trunk.as_str(), only.lead),
+            (only.trunk.as_str(), only.lead_id),
             ("city", LeadId::new(4001))
         );
         let in_vain = One {
