@@ -213,7 +213,7 @@ async fn a_company_connects_calls_are_journaled_and_it_disconnects() {
     let out = String::from_utf8_lossy(&gone.stdout);
     assert!(gone.status.success(), "{gone:?}");
     assert!(
-        out.contains("its tokens are revoked\ncalls that wait to be journaled or confirmed: 0"),
+        out.contains("its tokens are revoked\ncalls queued or unconfirmed: 0"),
         "{out}"
     );
     assert!(stage.stored().is_none());

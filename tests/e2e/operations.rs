@@ -21,7 +21,7 @@ const METRICS: [&str; 14] = [
     "callbridge_source_events_total{source=\"pbx1/file",
     "callbridge_source_last_event_timestamp_seconds{source=\"pbx1/file",
     "callbridge_gaps_total{source=\"pbx1/file",
-    "callbridge_dead_letters{reason=\"no_lead\"} 1",
+    "callbridge_waiting_calls{reason=\"no_lead\"} 1",
     "callbridge_token_expiry_timestamp_seconds ",
     "callbridge_request_duration_seconds_bucket{le=",
     "callbridge_commit_duration_seconds_bucket{le=",

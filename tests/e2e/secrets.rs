@@ -114,7 +114,7 @@ fn flags(place: &Place, pbx: &FakePbx, broker: &Broker) -> Vec<String> {
         format!("--source={base}?{cel}&secret-file={amqp}&pbx=queue"),
         format!("--source=ami://bridge@{manager}?secret-file={wrong}&pbx=wrong"),
         format!("--source={base}?{cel}&secret-file={wrong}&pbx=wrong-queue"),
-        format!("--dead-letter-queue={base}?queue={LETTERS}&secret-file={amqp}"),
+        format!("--dead-letter-queue={base}?queue={LETTERS}&waiting=yes&secret-file={amqp}"),
     ];
     let usual = [
         TRUNKS[0],

@@ -4,7 +4,7 @@ use crate::crm::{self, RATE_FLAG};
 use crate::operations::metrics;
 use crate::program::Place;
 use crate::recordings::{self, TRUNKS};
-use callbridge_model::status::{FindingKind, OverallState, Status};
+use callbridge_model::status::{FindingKind, OverallState, SourceState, Status};
 
 const WARNING: &str = "belongs to no trunk";
 
@@ -50,7 +50,12 @@ async fn a_misspelt_trunk_is_counted_warned_of_once_shown_and_forgotten_when_it_
         "{log}"
     );
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
-    let forgotten = |it: &Status| it.unmatched.is_empty();
+    let reached = |it: &Status| {
+        it.sources
+            .iter()
+            .all(|source| source.state != SourceState::Down)
+    };
+    let forgotten = |it: &Status| it.unmatched.is_empty() && reached(it);
     let status = program.until("the right trunk", forgotten).await;
     assert_eq!(status.verdict, OverallState::Ok, "{:?}", status.problems);
     program.terminate().await;

@@ -42,7 +42,7 @@ async fn a_pbx_that_is_not_there_refuses_or_gives_no_rights_is_named_with_the_cu
     let said = stage.place.say(&of(&nobody)).await;
     assert_eq!(said.code, 69, "{said:?}");
     assert!(
-        said.err.contains("127.0.0.1") && said.err.contains("to do:"),
+        said.err.contains("127.0.0.1") && said.err.contains("fix:"),
         "{said:?}"
     );
     let wrong = stage.place.write("wrong", "another secret");

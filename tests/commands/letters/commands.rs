@@ -51,10 +51,10 @@ async fn every_look_at_the_letters_is_the_same_with_a_daemon_and_without() {
     let looks = [
         "dead list",
         "dead list --json",
-        "dead list --json --reason no_lead",
+        "dead list --waiting --json --reason no_lead",
         "dead show --all",
         "dead show --all --json",
-        "dead export --format csv",
+        "dead export --waiting --format csv",
         "dead export --format jsonl --reason failed",
         "lead missing",
     ];
@@ -71,7 +71,7 @@ async fn every_look_at_the_letters_is_the_same_with_a_daemon_and_without() {
     daemon.stop().await;
     let listed = json_lines(&without[1]);
     let reasons: Vec<&str> = listed.iter().map(|letter| text(letter, "reason")).collect();
-    assert_eq!(reasons, ["failed", "failed", "no_lead"]);
+    assert_eq!(reasons, ["failed", "failed"]);
     let first = &listed[0];
     assert_eq!(text(first, "linkedid"), calls[0].linkedid());
     assert_eq!(first["call"]["leadId"], json!(9001));
@@ -107,15 +107,17 @@ async fn an_export_has_a_row_a_letter_with_the_values_of_its_call() {
             .expect("a column");
         rows[row][column].to_owned()
     };
-    assert_eq!(rows.len(), 3);
+    assert_eq!(rows.len(), 2);
     assert_eq!(
         (of(0, "reason"), of(0, "leadId")),
         ("failed".into(), "9001".into())
     );
-    assert_eq!(of(2, "clientPhone"), calls[2].phone());
-    assert_eq!(of(2, "startedAt"), calls[2].begins.to_string());
+    assert_eq!(of(1, "clientPhone"), calls[1].phone());
+    assert_eq!(of(1, "startedAt"), calls[1].begins.to_string());
+    let waiting = place.ask("dead export --waiting --format csv").await.well();
+    assert!(waiting.contains(&calls[2].phone()), "{waiting}");
     let lines = place.ask("dead export --format jsonl").await.lines();
-    assert_eq!(lines, place.letters("").await);
+    assert_eq!(lines, place.ask("dead list --json").await.lines());
     let missing = place.ask("dead export").await;
     assert_eq!(missing.code, 64, "{missing:?}");
     assert!(missing.err.contains("--format"), "{}", missing.err);
@@ -201,7 +203,7 @@ async fn a_dry_run_says_what_would_be_sent_and_changes_nothing() {
         .await;
     let dry = "dead retry --all --dry-run --lead 4002 --employee 501 --json";
     let said = place.ask(dry).await.lines();
-    assert_eq!(said.len(), 3);
+    assert_eq!(said.len(), 2);
     for line in &said {
         assert_eq!(text(line, "result"), "would_send", "{line}");
         assert_eq!(
@@ -230,10 +232,7 @@ async fn a_retry_puts_the_call_down_to_the_lead_and_employee_asked_for() {
     ];
     place.ask(&ask(4001, "502", ids[0])).await.well();
     place.ask(&ask(4002, "none", ids[1])).await.well();
-    place
-        .ask("dead retry --reason no_lead --lead 4003")
-        .await
-        .well();
+    place.ask("dead retry --waiting --lead 4003").await.well();
     place.reaches("/books/journaled", 4).await;
     daemon.stop().await;
     let journal = crm.journal();
@@ -253,11 +252,11 @@ async fn a_retry_puts_the_call_down_to_the_lead_and_employee_asked_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_without_a_lead_is_not_retried_without_one() {
     let (place, crm, _) = stage().await;
-    let offline = place.ask("dead retry --reason no_lead").await;
+    let offline = place.ask("dead retry --waiting --reason no_lead").await;
     let daemon = place
         .run(&place.flags_of_file(&crm.url(), "calls.ami"))
         .await;
-    let online = place.ask("dead retry --reason no_lead").await;
+    let online = place.ask("dead retry --waiting --reason no_lead").await;
     daemon.stop().await;
     for said in [offline, online] {
         assert_eq!(said.code, 65, "{said:?}");
@@ -278,7 +277,9 @@ async fn discarded_letters_are_gone_for_good_and_stay_in_the_books() {
     assert!(said.trim_end().ends_with("discarded"), "{said}");
     daemon.stop().await;
     let rest = place.ask("dead discard --all --json").await.lines();
-    assert_eq!(rest.len(), 2, "{rest:?}");
+    assert_eq!(rest.len(), 1, "the waiting call stays: {rest:?}");
+    assert_eq!(place.number("/books/waiting").await, Some(1));
+    place.ask("dead discard --waiting").await.well();
     assert_eq!(place.number("/books/discarded").await, Some(3));
     assert_eq!(
         place.ask("dead list").await.well().trim_end(),

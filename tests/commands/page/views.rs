@@ -211,22 +211,27 @@ async fn the_number_of_letters_is_one_in_menu_tile_books_list_and_status() {
     let browser = Browser::inside(&place).await;
     let today = browser.page("/").await;
     assert!(
-        between(&today, "href=\"/letters\"", "</a>").contains(">4<"),
+        between(&today, "href=\"/letters\"", "</a>").contains(">2<"),
         "menu: {today}"
     );
     let tile = between(&today, "<div class=\"letters\">", "</div>");
-    assert!(tile.contains("<dd>4</dd>"), "tile: {tile}");
+    assert!(tile.contains("<dd>2</dd>"), "tile: {tile}");
     let books = between(&today, "<i class=\"dot letters\"", "</tr>");
-    assert!(books.contains(">4<"), "books: {books}");
+    assert!(books.contains(">2<"), "books: {books}");
+    let waiting = between(&today, "<div class=\"waiting\">", "</div>");
+    assert!(waiting.contains("<dd>2</dd>"), "waiting: {waiting}");
     let list = browser.page("/letters").await;
-    assert!(list.contains("all 4 of this list"), "{list}");
+    assert!(list.contains("all 2 of this list"), "{list}");
     assert_eq!(place.letters("").await.len(), 4);
     let status = place.ask("status").await.well();
     assert!(
         status
-            .contains("\n         4 dead letters (of which unreadable messages: 1), 0 discarded\n"),
+            .contains("\n         2 dead letters (of which unreadable messages: 1), 2 waiting, 0 "),
         "{status}"
     );
-    assert!(status.contains("\nletters  4, "), "{status}");
+    assert!(
+        status.contains("\ndead     2: 1 failed, 1 unreadable\nwaiting  2: 2 no_lead\n"),
+        "{status}"
+    );
     running.stop().await;
 }
