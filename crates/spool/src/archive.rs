@@ -26,7 +26,6 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use tar::{Archive, Builder, Entries, Entry, EntryType, Header};
 
-/// The name of the first entry.
 pub const MANIFEST: &str = "manifest.json";
 const MANIFEST_BYTES_MAX: u64 = 64 * 1024;
 /// Tar pads each entry to whole blocks and ends with two blocks of zeros.
@@ -38,24 +37,20 @@ const MODE: u32 = 0o600;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
-    /// The version of the program that exported the state.
     pub program: String,
-    /// The version of the database's schema.
     pub schema: i64,
-    /// The moment of the export, in epoch seconds.
+    /// Epoch seconds.
     pub exported_at: i64,
-    /// The other entries, in their order. The first is `spool.db`.
+    /// The entries after the manifest, in this order. The first is `spool.db`.
     pub files: Vec<ManifestFile>,
 }
 
-/// One file of an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestFile {
-    /// The name in the state folder.
+    /// File name in the state folder.
     pub name: String,
-    /// The length in bytes.
     pub bytes: u64,
-    /// The SHA-256 digest in lowercase hexadecimal digits.
+    /// Lowercase hexadecimal digits.
     pub sha256: String,
 }
 
@@ -65,19 +60,15 @@ pub enum ArchiveError {
     /// An error of the state folder.
     #[error(transparent)]
     State(#[from] Error),
-    /// The archive cannot be written.
     #[error("{0}: cannot be written: {1}; make room, or name another file")]
     NotWritten(PathBuf, #[source] io::Error),
-    /// The archive cannot be read.
     #[error("{0}: cannot be read: {1}")]
     NotRead(PathBuf, #[source] io::Error),
     /// The file is not an exported state, or not a complete one.
     #[error("{0} is not an exported state: {1}; nothing was taken from it")]
     NoArchive(PathBuf, String),
-    /// A newer callbridge wrote the archive.
     #[error("{0} was written by a newer callbridge ({1}): import it with that one")]
     Newer(PathBuf, String),
-    /// The folder for the import is not empty.
     #[error(
         "{0} is not empty ({1} is there): import a state into an empty folder. Move the files \
          away, or give another --state"
@@ -113,7 +104,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // A file that was renamed into its place is no longer there.
+        // A file that was renamed is no longer here.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -134,7 +125,6 @@ impl<R: Read> Digester<R> {
         }
     }
 
-    /// Returns what has been read, as a file of this name.
     fn finish(self, name: &str) -> ManifestFile {
         let digest = self.digest.finish();
         let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
@@ -216,7 +206,7 @@ pub fn export(
     Ok(manifest)
 }
 
-/// Returns the tar header of a regular file that only its owner can read.
+/// Only its owner can read the file.
 fn header(name: &str, bytes: u64, now: i64) -> io::Result<Header> {
     let mut header = Header::new_ustar();
     header.set_path(name)?;
@@ -245,8 +235,8 @@ fn open(path: &Path) -> Result<File, ArchiveError> {
     opened.map_err(|error| ArchiveError::NotRead(path.to_path_buf(), error))
 }
 
-/// Puts the state of the tar file `from`, whose path is `path`, into the empty folder `dir`. Beside
-/// the database, only files named in `companions` are accepted.
+/// Puts the state of the tar file `from`, whose path is `path`, into the empty folder `dir`. Only
+/// the database and files named in `companions` are accepted.
 ///
 /// Nothing is unpacked by name: the expected entries are read in their order, and each is written
 /// to a temporary file. The files get their names only after the whole archive was read and
@@ -298,7 +288,6 @@ pub fn import(
     Ok(manifest)
 }
 
-/// The entries of an archive, each of which must be the expected one.
 struct Expected<'a, R: Read> {
     entries: Entries<'a, R>,
     path: &'a Path,
@@ -412,8 +401,8 @@ fn altered(path: &Path, name: &str) -> ArchiveError {
     no_archive(path, format!("{name} in it is not as it was exported"))
 }
 
-/// Refuses an archive whose end is missing, or that has more behind it. The first block of zeros
-/// was read as the end of the entries, so a second one follows, and nothing but zeros.
+/// Refuses an archive whose end is missing, or that has data after its end. The first block of
+/// zeros was read as the end of the entries. A second one must follow, and then only zeros.
 fn check_end(mut rest: impl Read, path: &Path) -> Result<(), ArchiveError> {
     let mut bytes = 0_u64;
     let mut buffer = [0; 8192];
@@ -440,7 +429,7 @@ fn newer(path: &Path, schema: i64) -> ArchiveError {
     ArchiveError::Newer(path.to_path_buf(), message)
 }
 
-/// A table, index, trigger or view: its kind, its name, whose it is, and how it was made.
+/// A table, index, trigger or view: its kind, name, table, and SQL text.
 type SchemaEntry = (String, String, String, String);
 
 /// Checks the database `file`, which came in the archive `path`, without changing it or running
@@ -469,7 +458,7 @@ fn check_database(file: &Path, path: &Path) -> Result<(), ArchiveError> {
         let message = format!("{FILE} in it lacks the {kind} `{name}`");
         return Err(no_archive(path, message));
     }
-    // This evaluates expressions of the schema, which is ours by now.
+    // This evaluates expressions of the schema, which was compared with ours above.
     let check = "PRAGMA integrity_check(1)";
     let said: rusqlite::Result<String> = db.query_row(check, [], |row| row.get(0));
     match said.map_err(unread)?.as_str() {
@@ -501,7 +490,7 @@ fn open_unchanged(file: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// Returns the schema's entries in a database that callbridge makes with this version.
+/// Returns the schema's entries in a new database of this version.
 fn made(version: usize) -> rusqlite::Result<BTreeSet<SchemaEntry>> {
     let db = Connection::open_in_memory()?;
     db.execute_batch(&MIGRATIONS[..version.min(MIGRATIONS.len())].concat())?;

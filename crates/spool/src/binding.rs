@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Address, company and application that a spool is bound to; each `None` until first use.
+/// Address, company and application that a spool is bound to. Each is `None` until first use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Binding {
     /// The CRM's base address, without a slash at its end.
@@ -13,24 +13,21 @@ pub struct Binding {
     pub application: Option<String>,
 }
 
-/// Relation of something given to what is bound.
+/// Whether a value matches the bound one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// Nothing is bound yet: bind it.
     Unbound,
-    /// The same is bound already.
     Same,
-    /// Another one is bound already.
     Other,
 }
 
 impl Binding {
-    /// An address against the bound one. A slash at its end does not matter.
+    /// Compares an address with the bound one. A trailing slash does not matter.
     pub fn fits_address(&self, address: &str) -> Fit {
         fit(self.address.as_deref(), address.trim_end_matches('/'))
     }
 
-    /// A token's company and application against the bound ones.
+    /// Compares a token's company and application with the bound ones.
     pub fn fits_company(&self, company: &str, application: &str) -> Fit {
         let bound = (self.company.as_deref(), self.application.as_deref());
         fit(
@@ -39,7 +36,7 @@ impl Binding {
         )
     }
 
-    /// The company of an event (§6.5) against the bound one: events name no application.
+    /// Compares the company of an event (§6.5) with the bound one. Events name no application.
     pub fn fits_their_company(&self, company: &str) -> Fit {
         fit(self.company.as_deref(), company)
     }

@@ -9,20 +9,18 @@ use std::thread::JoinHandle;
 /// The check of the file after an unclean stop.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Integrity {
-    /// The last process ended in order, or there was none.
+    /// The last process ended cleanly, or this is the first one.
     #[default]
     NotNeeded,
-    /// The check is under way, beside the work.
     Checking,
-    /// The check found nothing wrong.
     Sound,
-    /// The file is damaged, an [`Error::Damaged`]. It is left as it is.
+    /// The file is damaged, an [`Error::Damaged`]. It is not changed.
     Damaged(Error),
-    /// The check could not be made, or was broken off by the end of the process.
+    /// The check failed to run, or the end of the process canceled it.
     Unknown(String),
 }
 
-/// A check under way; dropping it breaks it off.
+/// A running check. Dropping it cancels it.
 pub(super) struct Check {
     interrupt: InterruptHandle,
     thread: Option<JoinHandle<()>>,
@@ -39,7 +37,7 @@ impl Drop for Check {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        // An interrupt is lost on a statement that has not begun yet: say it until it is heard.
+        // SQLite loses an interrupt if no statement has begun yet: repeat it until the thread ends.
         while !thread.is_finished() {
             self.interrupt.interrupt();
             std::thread::park_timeout(std::time::Duration::from_millis(5));
@@ -48,7 +46,7 @@ impl Drop for Check {
     }
 }
 
-/// Checks the file on a connection and a thread of its own.
+/// Checks the file in its own thread and on its own connection.
 pub(super) fn check_beside(
     file: &Path,
     report: impl Fn(Integrity) + Send + 'static,

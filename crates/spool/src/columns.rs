@@ -11,8 +11,8 @@ use serde::de::{IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 use std::cell::OnceCell;
 
-/// Returns the reader of one statement's rows; what does not fit is reported with the row's id,
-/// where it has one.
+/// Returns a reader for the rows of one statement. If a value does not fit, the error names the
+/// row's id, if it has one.
 pub(crate) fn reader<T: DeserializeOwned>() -> impl FnMut(&Row<'_>) -> rusqlite::Result<T> {
     let names = OnceCell::new();
     move |row| {
@@ -30,7 +30,7 @@ pub(crate) fn reader<T: DeserializeOwned>() -> impl FnMut(&Row<'_>) -> rusqlite:
 #[serde(transparent)]
 pub(crate) struct Json<T: DeserializeOwned>(#[serde(deserialize_with = "json_column")] pub T);
 
-/// Reads a column that holds JSON; NULL stands for JSON's own null.
+/// Reads a column that holds JSON. NULL is read as JSON null.
 pub(crate) fn json_column<'de, D, T>(column: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -43,7 +43,7 @@ where
 #[derive(Clone, Copy)]
 struct Column<'a> {
     row: &'a Row<'a>,
-    /// The names of all columns, once a struct has asked: SQLite takes a lock to tell each.
+    /// The names of all columns, read once if a struct asks: SQLite takes a lock for each.
     names: &'a OnceCell<Vec<String>>,
     at: usize,
 }

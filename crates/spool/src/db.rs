@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[cfg(test)]
 mod statements;
 
-/// The connection, with the name of its file for errors.
+/// The connection, with the name of its file for error messages.
 #[derive(Debug)]
 pub struct Db {
     pub(crate) connection: Connection,
@@ -27,10 +27,10 @@ impl Db {
         }
     }
 
-    /// SQLite's answer with our errors.
+    /// Converts SQLite's error into ours.
     pub(crate) fn sql<T>(&self, answer: rusqlite::Result<T>) -> Result<T, Error> {
         answer.map_err(|error| match error {
-            // so `columns::reader` says what does not fit
+            // so `columns::reader` reports which value does not fit
             rusqlite::Error::ToSqlConversionFailure(words) => self.damaged(words.to_string()),
             other => Error::sqlite(&self.path, &other),
         })
@@ -49,13 +49,13 @@ impl Db {
         self.sql(statement.execute(values))
     }
 
-    /// [`Db::execute`] where nobody asks how many rows it changed.
+    /// [`Db::execute`] for callers that do not need the number of changed rows.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn run(&self, text: &str, values: impl Params) -> Result<(), Error> {
         self.execute(text, values).map(drop)
     }
 
-    /// Reads the one row that there is, as [`columns`] does.
+    /// Reads the only row, as [`columns`] does.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn query_one<T: DeserializeOwned>(
         &self,
@@ -66,7 +66,7 @@ impl Db {
         self.sql(statement.query_row(values, columns::reader()))
     }
 
-    /// Reads the first row, where there is one.
+    /// Reads the first row, if there is one.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn query_first<T: DeserializeOwned>(
         &self,
@@ -88,7 +88,8 @@ impl Db {
         self.sql(rows.and_then(Iterator::collect))
     }
 
-    /// Reads all rows but those that no version of ours wrote: `known` says `None`.
+    /// Reads all rows except those that no version of callbridge wrote, for which `known` returns
+    /// `None`.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn query_known<R: DeserializeOwned, T>(
         &self,
@@ -100,7 +101,6 @@ impl Db {
         Ok(rows.into_iter().filter_map(known).collect())
     }
 
-    /// Returns `true` where there is such a row.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn exists(&self, text: &str, values: impl Params) -> Result<bool, Error> {
         let mut statement = self.prepare(text)?;
@@ -116,12 +116,11 @@ impl Db {
     }
 }
 
-/// Serializes a value for a text column.
 pub(crate) fn json<T: serde::Serialize>(what: &'static str, value: &T) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|error| Error::Unstorable(what, error.to_string()))
 }
 
-/// A limit as SQLite takes it.
+/// A limit in SQLite's integer type.
 pub(crate) fn count(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }

@@ -5,7 +5,7 @@ use crate::tables::{look_ups, meta, outbox, purge, resume, slots, step, unreadab
 use crate::{Done, Error, Op, Store};
 use callbridge_leads::lead_request::LeadChange;
 
-/// Makes the JSON of all operations: that is the caller's work, not the one thread's.
+/// Makes the JSON of all operations. The caller does this, to keep it off the spool's only thread.
 pub(super) fn prepare(mut ops: Vec<Op>) -> Result<Vec<Op>, Error> {
     for op in &mut ops {
         if let Op::Finish(finished) = op {
@@ -19,17 +19,17 @@ impl Store {
     /// Stores all of `ops` in one transaction, or nothing.
     ///
     /// # Errors
-    /// As each [`Op`] says; [`Error::Full`] and [`Error::Disk`] may pass by themselves.
+    /// As each [`Op`] says. [`Error::Full`] and [`Error::Disk`] can pass without a change.
     pub fn write(&mut self, ops: Vec<Op>) -> Result<Vec<Done>, Error> {
         let request = prepare(ops)?;
         let mut answers = self.write_group(std::slice::from_ref(&request));
         answers.pop().unwrap_or(Err(Error::Closed))
     }
 
-    /// Stores each request as one unit, all that succeed in one transaction.
+    /// Stores each request as one unit, and all that succeed in one transaction.
     ///
-    /// A group is first tried without savepoints, for these copy every page they touch; when a
-    /// request fails, which is rare, the group is done anew with one around each.
+    /// A group is first tried without savepoints, because these copy every page they touch. If a
+    /// request fails, which is rare, the group is stored again with one savepoint per request.
     pub(super) fn write_group(&mut self, requests: &[Vec<Op>]) -> Vec<Result<Vec<Done>, Error>> {
         let whole = self.in_transaction(|store| {
             let done = requests.iter().map(|request| store.apply_all(request));
@@ -63,7 +63,7 @@ impl Store {
             self.appeared.add(self.tally.letters.drain(..));
             self.moved.add(self.tally.moved.drain(..));
         } else {
-            // A full disk may have ended the transaction already.
+            // A full disk can have ended the transaction already.
             if !self.connection.is_autocommit() {
                 self.execute("ROLLBACK", []).ok();
             }
@@ -72,7 +72,7 @@ impl Store {
         answer
     }
 
-    /// `Err` when the whole transaction is gone, `Ok(Err)` when only this request is.
+    /// `Err` if the whole transaction is lost, `Ok(Err)` if only this request is.
     fn in_savepoint(&mut self, request: &[Op]) -> Result<Result<Vec<Done>, Error>, Error> {
         let mark = self.tally.clone();
         self.execute("SAVEPOINT request", [])?;

@@ -7,38 +7,34 @@ use callbridge_crm::FieldNames;
 use callbridge_model::status::{Echo, JournalField, SentField};
 use callbridge_model::{CallRecord, EmployeeId};
 
-/// Values of a call as the CRM's journal shows them (§6.8); `None` where it shows nothing.
+/// Values of a call as the CRM's journal shows them (§6.8). `None` if it shows nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallEcho {
-    /// Direction of the call: `INBOUND` or `OUTBOUND`.
+    /// `INBOUND` or `OUTBOUND`.
     pub direction: Option<String>,
-    /// `true` if the call was answered.
     pub answered: Option<bool>,
-    /// Epoch seconds at which the call began.
+    /// Epoch seconds.
     pub started_at: Option<i64>,
-    /// Duration of the call in seconds.
+    /// Seconds.
     pub duration_sec: Option<i64>,
-    /// Talk time in seconds.
     pub talk_time_sec: Option<i64>,
-    /// `true` if the journal has a phone number.
     pub has_phone: bool,
-    /// The operator's extension.
     pub extension: Option<String>,
-    /// The CRM's id of the employee.
+    /// The employee's id in the CRM.
     pub employee_id: Option<i64>,
 }
 
-/// Each value that was sent, with its name in the request, and how it is shown.
+/// Compares each value that was sent, under its name in the request, with the value shown.
 pub(crate) fn compare(
     sent: &CallRecord,
     names: &FieldNames,
     shown: &CallEcho,
 ) -> Vec<(SentField, String, Echo)> {
-    // A journal that loses the talk of a call without any shows the same.
+    // A journal that loses the talk time shows the same for a call without any.
     let talks = sent.talk_time_sec > 0 || shown.talk_time_sec.is_some_and(|shown| shown > 0);
     let talk = talks.then_some(i64::from(sent.talk_time_sec));
     let talk = echo(talk, shown.talk_time_sec);
-    // Which number is shown is the contact's matter.
+    // Which number is shown depends on the contact.
     let phone = sent.client_phone.as_ref().map(|_| true);
     let phone = echo(phone, shown.has_phone.then_some(true));
     let extension = echo(sent.employee.as_ref(), shown.extension.as_ref());
@@ -66,7 +62,7 @@ pub(crate) fn compare(
     sent.collect()
 }
 
-/// Compares a value that was sent with the one shown; `None` of what was not sent.
+/// Compares a value that was sent with the one shown. `None` if it was not sent.
 fn echo<T: PartialEq>(sent: Option<T>, shown: Option<T>) -> Option<Echo> {
     let sent = sent?;
     Some(match shown {
@@ -76,8 +72,7 @@ fn echo<T: PartialEq>(sent: Option<T>, shown: Option<T>) -> Option<Echo> {
     })
 }
 
-/// One more call was shown. What was counted of a field under another name, or of one that is not
-/// sent any more, says nothing of now.
+/// Counts one more call. Counts of a field that was renamed, or is no longer sent, are dropped.
 pub(crate) fn count(
     fields: &mut Vec<JournalField>,
     names: &FieldNames,
@@ -165,7 +160,7 @@ mod tests {
         }
     }
 
-    /// Those that are not shown as they were sent.
+    /// The fields that are not shown as they were sent.
     fn wrong(sent: &CallRecord, names: &FieldNames, shown: &CallEcho) -> Vec<(SentField, Echo)> {
         let all = compare(sent, names, shown).into_iter();
         let all = all.map(|(field, _, echo)| (field, echo));

@@ -6,7 +6,7 @@ use callbridge_call::EventTime;
 use callbridge_model::{Reason, TokenFingerprint};
 
 impl Progress {
-    /// Takes a step that leads from its state to this one.
+    /// Applies a step that leads from its state to this one.
     pub(crate) fn take(&mut self, step: &Step, to: State, at: EventTime) {
         match step {
             Step::Send => {
@@ -18,9 +18,9 @@ impl Progress {
                 self.settled_externally = true;
                 self.is_no_letter();
             }
-            // Another has sent it, whatever it waited for here.
-            // It goes out with the backlog, as what it was journaled as; who tells of its earlier
-            // requests tells nothing.
+            // Another instance has sent it, whatever it waited for here.
+            // It goes out with the backlog, as it was journaled. Its earlier requests are not
+            // reported.
             Step::SendAgain { why } => {
                 self.attempted(at, why);
                 self.begins_anew();
@@ -82,7 +82,8 @@ impl Progress {
                 self.goes_out_again();
                 self.is_unresolved(at, IfAbsent::Changed, before);
             }
-            // Another lead, or no employee: nothing of what was known of its requests counts.
+            // With another lead, or without the employee, results of its earlier requests do not
+            // count.
             Step::Moved {
                 reroute_history,
                 why,
@@ -99,7 +100,6 @@ impl Progress {
         }
     }
 
-    /// Adds one try with its outcome.
     pub(crate) fn attempted(&mut self, at: EventTime, message: &str) {
         if self.attempts.len() >= ATTEMPTS_MAX {
             self.attempts.remove(1);
@@ -108,9 +108,9 @@ impl Progress {
         self.attempts.push(Attempt { at, message });
     }
 
-    /// Returns `true` for a call that the CRM took while nothing may say whether it is journaled:
-    /// so it is with every call then, and no notice of each is sent. One that was sent again, that
-    /// a page should have shown, or that was a letter before is another matter.
+    /// Returns `true` for a call that the CRM accepted while no check can say whether it is
+    /// journaled. This then affects every call, so none gets a notice. Calls that were sent again,
+    /// that a page should have shown, or that were dead letters before are excluded.
     pub(crate) fn is_listed_alone(&self) -> bool {
         let before = (self.resubmits, self.absent, self.times_dead);
         self.reason == Some(Reason::Unconfirmed) && self.request_id.is_some() && before == (0, 0, 0)
@@ -126,7 +126,7 @@ impl Progress {
         self.message.clear();
     }
 
-    /// Forgets what went wrong with its earlier requests: that no longer counts against it.
+    /// Forgets the errors of its earlier requests.
     fn begins_anew(&mut self) {
         self.is_no_letter();
         (self.not_before, self.resubmits, self.failures) = (0, 0, 0);
@@ -134,7 +134,8 @@ impl Progress {
         (self.reroute_history, self.finding) = (None, None);
     }
 
-    /// A letter goes out with the backlog. One of which nobody knew may be in the journal.
+    /// Sends a dead letter or waiting call with the backlog. If its outcome is unknown, it can
+    /// already be in the journal.
     fn goes_out_again(&mut self) {
         let perhaps_written =
             matches!(self.reason, Some(Reason::ServerError | Reason::Unconfirmed));
@@ -143,8 +144,8 @@ impl Progress {
         self.live = false;
     }
 
-    /// Makes the call unresolved: nothing can be asked with its requestId. Where nobody knows when
-    /// it was accepted, it was not before it was sent.
+    /// Makes the call unresolved: its requestId cannot be polled. If it is not known when it was
+    /// accepted, the time at which it was sent counts.
     fn is_unresolved(&mut self, next: EventTime, if_absent: IfAbsent, why: &str) {
         if self.state != State::Submitted {
             let started = EventTime::from_seconds(self.started.get());

@@ -5,63 +5,62 @@
 use crate::{Error, Handle, tables};
 use std::collections::BTreeMap;
 
-/// Seconds read at a time.
+/// Seconds of calls that are read at a time.
 const HOUR: i64 = 3600;
-/// Time before the first second from which calls are read: who was missed yesterday may be called
-/// back today.
+/// Seconds before the first second from which calls are read: a customer missed yesterday can be
+/// called back today.
 const LOOK_BACK: i64 = 24 * 3600;
 
-/// A call with a customer, as far as it counts here.
+/// A call with a customer, with the values that count here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CustomerCall {
-    /// Start of the call, in epoch seconds.
+    /// Epoch seconds.
     pub started: i64,
     /// The customer called, not an employee.
     pub inbound: bool,
-    /// The customer and an employee talked.
+    /// An employee talked with the customer.
     pub answered: bool,
-    /// Number of the customer, where it is known.
+    /// The customer's number, if known.
     pub phone: Option<String>,
-    /// The extension it was put down to.
+    /// The extension that the call is attributed to.
     pub extension: Option<String>,
-    /// The CRM's id of who sits there.
+    /// That employee's id in the CRM.
     pub employee_id: Option<i64>,
-    /// Length of the talk, in seconds.
+    /// Seconds.
     pub talk_sec: u64,
-    /// Time that a caller who was answered waited, in seconds; else 0.
+    /// Seconds until an answered caller was answered. 0 for other calls.
     pub wait_sec: u64,
-    /// Extensions that rang for an inbound call that nobody answered; else none.
+    /// Extensions that rang for an inbound call that no one answered. Empty for other calls.
     pub rang: Vec<String>,
 }
 
 /// Sums over the calls of one extension.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EmployeeWork {
-    /// The CRM's id of who sits there, by the last call that had one.
+    /// The employee's id in the CRM, from the last call that had one.
     pub employee_id: Option<i64>,
-    /// Inbound calls that were answered there.
     pub answered: u64,
-    /// Inbound calls that rang there and nobody answered.
+    /// Inbound calls that rang there and that no one answered.
     pub missed: u64,
     /// Outbound calls, answered or not.
     pub outbound: u64,
     /// Seconds of talk, inbound and outbound.
     pub talk_sec: u64,
-    /// Seconds that answered callers waited, in all.
+    /// Total seconds that answered callers waited.
     pub wait_sec: u64,
-    /// Customers called back, who had called in vain.
+    /// Customers who were called back after a missed call.
     pub called_back: u64,
-    /// Seconds from the first try of each to the call back, in all.
+    /// Total seconds from each customer's first missed call to the callback.
     pub call_back_sec: u64,
 }
 
 impl EmployeeWork {
-    /// Mean seconds that answered callers waited; `None` without any.
+    /// Mean seconds that answered callers waited. `None` if no call was answered.
     pub fn mean_wait_sec(&self) -> Option<f64> {
         mean(self.wait_sec, self.answered)
     }
 
-    /// Mean seconds from a missed call to the call back; `None` without any.
+    /// Mean seconds from a missed call to the callback. `None` if no one was called back.
     pub fn mean_call_back_sec(&self) -> Option<f64> {
         mean(self.call_back_sec, self.called_back)
     }
@@ -71,16 +70,16 @@ fn mean(sum: u64, count: u64) -> Option<f64> {
     (count > 0).then(|| sum as f64 / count as f64)
 }
 
-/// The sums, and who waits for a call back meanwhile.
+/// The sums, and the customers who wait for a callback so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkSums {
-    /// Sums by extension; without one stand the calls that reached nobody.
+    /// Sums by extension. `None` holds the calls that reached no one.
     pub work: BTreeMap<Option<String>, EmployeeWork>,
     waiting: BTreeMap<String, i64>,
 }
 
 impl WorkSums {
-    /// Adds a call; of one before `from` only what it means for later ones.
+    /// Adds a call. A call before `from` only counts for its effect on later ones.
     pub fn add(&mut self, call: &CustomerCall, from: i64) {
         let counts = call.started >= from;
         match (call.inbound, call.answered) {
@@ -118,11 +117,11 @@ impl WorkSums {
     }
 }
 
-/// Adds up what each extension did from this second until before that one. Calls that
+/// Adds up each extension's calls from this second until before that one. Calls that
 /// `unanswered=no` keeps out of the journal count as missed.
 ///
 /// # Errors
-/// When the spool cannot be read.
+/// If the spool cannot be read.
 pub async fn employee_work(spool: &Handle, from: i64, until: i64) -> Result<WorkSums, Error> {
     let mut sums = WorkSums::default();
     let mut hour = from.saturating_sub(LOOK_BACK);

@@ -5,26 +5,25 @@ use callbridge_call::shell::quoted_path;
 use callbridge_model::{CallUuid, Code, ExitCode};
 use std::path::{Path, PathBuf};
 
-/// Reason why the spool cannot do what it was asked. Nothing of a refused request is stored.
+/// Reason why the spool refused a request. Nothing of a refused request is stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Another process holds the state folder; its number, where it left it.
+    /// Another process holds the state folder. It has this process id, if it wrote one.
     #[error(
         "the state in {0} is in use by {holder}: stop it, or give this one another --state",
         holder = holder(*.1)
     )]
     Locked(PathBuf, Option<u32>),
-    /// The folder has no state, where one was expected.
     #[error("no state in {0}: start `callbridge run` with this --state first")]
     Missing(PathBuf),
-    /// This folder or file cannot be made or written; with the words of the system, or of SQLite.
+    /// This folder or file cannot be made or written, with the message of the system or SQLite.
     #[error("cannot write {0}: {1}: let this user write there, or give another --state")]
     NotWritable(PathBuf, String),
-    /// Something else stands where a file of the state should be: what, and the remedy.
+    /// Something else is where a file of the state should be: what it is, and the fix.
     #[error("cannot use {0}: {1}")]
     NotPlain(PathBuf, String),
-    /// Whoever may write in the folder can put links and files in the way of its owner's. With the
-    /// permission bits of the folder, at most `0o7777`.
+    /// Everyone who can write in the folder can put links and files in the place of its owner's.
+    /// With the permission bits of the folder, at most `0o7777`.
     #[error(
         "others than its owner may write in {0} (mode {1:03o}), and could take its files away \
          or put others in their place: chmod go-w {word}, or give --state a folder of its own \
@@ -38,52 +37,51 @@ pub enum Error {
          again"
     )]
     Gone(PathBuf, String),
-    /// A newer callbridge wrote the file: its schema, and the newest known here.
+    /// A newer callbridge wrote the file: its schema, and the newest schema known here.
     #[error(
         "{0} has schema {1}, this callbridge knows {2}: run the newer callbridge that \
          wrote it; the file is left as it is"
     )]
     NewerSchema(PathBuf, i64, i64),
-    /// The file is some other program's database.
     #[error("{0} is not callbridge's: give another --state; the file is left as it is")]
     Foreign(PathBuf),
-    /// The file cannot be read as what it should be, in SQLite's words, or what does not fit.
+    /// The file cannot be read, with SQLite's message or the value that does not fit.
     #[error(
         "{0} is damaged: {1}: keep a copy of the folder, restore it from a backup, or give \
          another --state; the file is left as it is"
     )]
     Damaged(PathBuf, String),
-    /// The state belongs to another CRM address than the one that `--crm-url` gives now.
+    /// The state belongs to another CRM address than `--crm-url`.
     #[error("the state is bound to {0}, --crm-url is {1}: use --rebind to bind it anew")]
     OtherAddress(String, String),
-    /// No room for this file. Nothing was stored; the same request can be made again.
+    /// No room for this file. Nothing was stored. The same request can be made again.
     #[error("no room for {0}: make room on its disk; work goes on by itself then")]
     Full(PathBuf),
-    /// The disk failed, in SQLite's words. Nothing was stored; the same request can be made again.
+    /// The disk failed, with SQLite's message. Nothing was stored. The same request can be made
+    /// again.
     #[error("cannot read or write {0}: {1}: look at its disk; work goes on by itself then")]
     Disk(PathBuf, String),
     /// The step does not exist in the call's state.
     #[error("{0}: {1}")]
     Refused(RowId, Refused),
-    /// A retry would send a call under a uuid that is another call's.
+    /// A retry would send a call under another call's uuid.
     #[error(
         "{0}: another call has the uuid {1}: enter this one by hand, discard it, and give \
          each PBX its own pbx="
     )]
     UuidTaken(RowId, CallUuid),
-    /// No call or letter has the id.
+    /// No call or dead letter has the id.
     #[error("no call or letter has the id {0}: see `callbridge dead list`")]
     NoRow(RowId),
-    /// A call to be kept, of this linkedid, has no uuid.
+    /// A call that must be stored, with this linkedid, has no uuid.
     #[error("call {0} has no uuid and cannot be kept")]
     NoUuid(String),
-    /// A value of this name cannot be written as JSON, or has no place in a column, and why.
+    /// The value of this name cannot be written as JSON or does not fit its column, and why.
     #[error("{0} cannot be stored: {1}")]
     Unstorable(&'static str, String),
-    /// The spool's thread has ended.
     #[error("the spool is closed")]
     Closed,
-    /// SQLite refused a statement of ours, in its words.
+    /// SQLite refused one of our statements, with its message.
     #[error("{0}: {1}")]
     Sql(PathBuf, String),
 }
@@ -117,13 +115,12 @@ impl ExitCode for Error {
 }
 
 impl Error {
-    /// A folder of this mode, in which others may write.
     pub fn shared(dir: &Path, mode: u32) -> Self {
         Self::Shared(dir.to_path_buf(), mode & 0o7777)
     }
 
-    /// Returns `true` if the same request can succeed later unchanged. [`Error::Gone`] is one of
-    /// these: every part waits until the daemon ends, and nothing is sent meanwhile.
+    /// Returns `true` if the same request can succeed later unchanged. This includes
+    /// [`Error::Gone`]: every part waits until the daemon ends, and nothing is sent meanwhile.
     pub const fn is_retryable(&self) -> bool {
         matches!(
             self,
@@ -135,7 +132,6 @@ impl Error {
         )
     }
 
-    /// Converts SQLite's error into one of ours.
     pub(super) fn sqlite(path: &Path, error: &rusqlite::Error) -> Self {
         use rusqlite::{Error as Sqlite, ErrorCode as Code};
         let path = path.to_path_buf();
@@ -153,7 +149,7 @@ impl Error {
                 Self::NotWritable(path, why)
             }
             Some(_) => Self::Sql(path, why),
-            // Not SQLite's own: a value that no column of ours can hold.
+            // Not SQLite's error: a value that none of our columns can hold.
             None => match error {
                 Sqlite::FromSqlConversionFailure(..)
                 | Sqlite::IntegralValueOutOfRange(..)

@@ -5,7 +5,8 @@ use callbridge_call::timeline::Way;
 use callbridge_call::{Direction, FinishedCall, Role, Timeline};
 use callbridge_model::{Judged, Outcome, Phone, Reason};
 
-/// Starts that differ by at most this are the same. Two sources can round one moment differently.
+/// Starts that differ by at most this are the same. Two sources can round the same time
+/// differently.
 pub(crate) const SAME_START_SEC: u64 = 1;
 
 /// Time from a call's start to its end, in microseconds.
@@ -13,26 +14,25 @@ pub(crate) fn span_micros(call: &FinishedCall) -> i64 {
     call.ended.micros().saturating_sub(call.started.micros())
 }
 
-/// The last four characters of a phone number, by which lists find it in every spelling.
+/// The last four characters of a phone number. Lists use them to find it in every spelling.
 pub(crate) fn last_four(phone: &str) -> &str {
     phone.get(phone.len().saturating_sub(4)..).unwrap_or(phone)
 }
 
-/// A judged call, with the facts it was judged by: kept to map it anew on a retry.
+/// A judged call, with the facts it was judged by. The facts are kept to map it again on a retry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
-    /// Verdict on the call: record, outcome and reason.
     pub judged: Judged,
-    /// Facts of the call, to map it anew.
+    /// Facts of the call, to map it again.
     pub call: FinishedCall,
-    /// The record as JSON; empty where nothing keeps it, and before [`Finished::make_json`].
+    /// The record as JSON. Empty if it is not stored, and before [`Finished::make_json`].
     pub(crate) record_json: String,
-    /// The facts as JSON; empty where no row is made.
+    /// The facts as JSON. Empty if no row is made.
     pub(crate) call_json: String,
 }
 
 impl Finished {
-    /// Joins a call and its verdict; the JSON is not made yet.
+    /// Joins a call and its verdict. The JSON is not made yet.
     pub const fn new(judged: Judged, call: FinishedCall) -> Self {
         Self {
             judged,
@@ -42,10 +42,10 @@ impl Finished {
         }
     }
 
-    /// Makes the JSON, only where it will be stored.
+    /// Makes the JSON, but only if it will be stored.
     pub(crate) fn make_json(&mut self) -> Result<(), Error> {
         let (record, outcome) = (&self.judged.record, self.judged.outcome);
-        // Without a uuid no row can be made of it, not even a letter.
+        // Without a uuid no row can be made, not even a dead letter.
         let stored = record.uuid.is_some();
         if outcome.is_kept() && !stored {
             return Err(Error::NoUuid(record.linkedid.clone()));
@@ -67,12 +67,11 @@ impl Finished {
         self.judged.record.uuid.map(|uuid| uuid.0.into_bytes())
     }
 
-    /// The second that it began in, as the PBX has it.
+    /// Second at which the call began, by the PBX's clock.
     pub(crate) fn started(&self) -> i64 {
         self.call.started.floor_seconds().get()
     }
 
-    /// Second at which the call ended.
     pub(crate) fn end(&self) -> i64 {
         let duration = i64::from(self.judged.record.duration_sec);
         self.started().saturating_add(duration)
@@ -87,7 +86,7 @@ impl Finished {
         self.call.number.as_ref().map(|number| number.text.as_str())
     }
 
-    /// The trunk's name; empty of a call between extensions.
+    /// The trunk's name. Empty for a call between extensions.
     pub(crate) fn trunk(&self) -> &str {
         let record = &self.judged.record;
         match &record.trunk {
@@ -96,7 +95,6 @@ impl Finished {
         }
     }
 
-    /// Returns the state in which its row begins.
     pub(crate) fn state(&self) -> State {
         match self.judged.outcome {
             Outcome::Journal => State::Ready,
@@ -110,7 +108,7 @@ impl Finished {
     }
 }
 
-/// The extensions that were called, each once.
+/// The extensions that were called, each listed once.
 pub(crate) fn rang(timeline: Option<&Timeline>) -> Vec<&str> {
     let mut rang: Vec<&str> = Vec::new();
     for channel in timeline.iter().flat_map(|it| &it.channels) {

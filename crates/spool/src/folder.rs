@@ -15,13 +15,13 @@ use std::path::Path;
 
 pub use super::state_dir::{FILE, LOCK};
 
-/// Opens the state in `dir`: makes it if allowed, locks it, brings it up to date, starts the
-/// thread. After an unclean stop, or when the file was changed meanwhile, it is checked beside the
-/// work ([`Handle::health`]). A file that is a copy is recognised ([`Store::restored`]).
+/// Opens the state in `dir`: creates it if allowed, locks it, migrates it, and starts the thread.
+/// After an unclean stop, or if the file was changed meanwhile, it is checked in the background
+/// ([`Handle::health`]). A file that is a copy is recognized ([`Store::restored`]).
 ///
 /// # Errors
 /// [`Error::Locked`], [`Error::Missing`], [`Error::NotWritable`], [`Error::NewerSchema`],
-/// [`Error::Foreign`], [`Error::Damaged`]: nothing is deleted or changed then.
+/// [`Error::Foreign`], [`Error::Damaged`]. Nothing is deleted or changed then.
 pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     let file = dir.join(FILE);
     match plain_file::check(&file) {
@@ -49,7 +49,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     if !clean {
         store.fold()?;
     }
-    // From here on an end without farewell is seen by the next start.
+    // From here on, the next start can tell if this process does not end cleanly.
     let now = file
         .symlink_metadata()
         .map_err(|error| not_writable(&file, &error))?;
@@ -69,8 +69,8 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     Ok((handle, guard))
 }
 
-/// A folder in which others than its owner may write is no place for a state that is to be begun
-/// or gone on with. An empty one is made private when it is opened.
+/// Refuses a folder in which others than its owner can write. An empty one is made private when it
+/// is opened.
 ///
 /// # Errors
 /// [`Error::Shared`].
@@ -84,8 +84,8 @@ pub fn refuse_shared(dir: &Path) -> Result<(), Error> {
     }
 }
 
-/// Makes the file for this user alone before SQLite opens it; `-wal` and `-shm` take its mode.
-/// Open, and as it was found: `None` when it was not there, or empty.
+/// Creates the file for this user only before SQLite opens it. `-wal` and `-shm` take its mode.
+/// Returns the open file and how it was found: `None` if it was missing or empty.
 fn make_private(file: &Path) -> Result<(File, Option<Seen>), Error> {
     let wrong = |error: io::Error| not_writable(file, &error);
     let mut how = OpenOptions::new();

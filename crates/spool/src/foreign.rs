@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Two accounts of one call begin no further apart.
+/// Maximum seconds between the starts of two reports of one call.
 pub(crate) const APART_SECONDS: u64 = 60;
-/// Time that a call of another provider waits for one of ours, which may come later.
+/// Time that a call of another provider waits for a matching call of ours.
 const WAITS: Duration = Duration::from_secs(3600);
-/// One that was ours as well is remembered for so long.
+/// Time for which a call that matched one of ours is remembered.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Calls that wait, and that were ours as well, at most: the oldest give way.
+/// Maximum number of calls, waiting or matched. The oldest are dropped.
 const WAITING_MAX: usize = 200;
 const DOUBLES_MAX: usize = 500;
 const HOUR: i64 = 3600;
@@ -22,11 +22,11 @@ const HOUR: i64 = 3600;
 /// A call that another provider has journaled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForeignCall {
-    /// Name of the provider in the CRM.
+    /// The provider's name in the CRM.
     pub provider: String,
-    /// Number of the customer, by which calls are matched.
+    /// The customer's number, by which calls are matched.
     pub phone: Phone,
-    /// Start of the call, as that provider has it.
+    /// Start of the call as that provider reports it.
     pub started: EpochSeconds,
 }
 
@@ -45,7 +45,6 @@ struct TimedForeignCall {
     call: ForeignCall,
 }
 
-/// Calls of other providers that are remembered, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForeignLog {
     waiting: Vec<TimedForeignCall>,
@@ -53,8 +52,8 @@ pub struct ForeignLog {
 }
 
 impl ForeignLog {
-    /// Takes in a call that another provider has journaled, which is ours as well, or none of ours
-    /// so far.
+    /// Adds a call that another provider has journaled. `ours` says whether it matches a call of
+    /// ours.
     pub(crate) fn foreign(&mut self, call: ForeignCall, ours: bool, at: EventTime) {
         let mut known = self.waiting.iter().chain(&self.doubles);
         if !known.any(|it| it.call == call) {
@@ -68,7 +67,8 @@ impl ForeignLog {
         }
     }
 
-    /// A call of ours is journaled; whether one of another provider has waited for it.
+    /// Notes that a call of ours is journaled. Returns whether a call of another provider waited
+    /// for it.
     pub(crate) fn ours(&mut self, phone: &Phone, started: EpochSeconds, at: EventTime) -> bool {
         let found = self.waiting.extract_if(.., |it| it.call.is(phone, started));
         let before = self.doubles.len();
@@ -115,7 +115,7 @@ impl ForeignLog {
     }
 }
 
-/// A clock that was set back makes nothing older.
+/// If the clock was set back, nothing gets older.
 fn is_within(timed: &TimedForeignCall, now: EventTime, span: Duration) -> bool {
     now.since(timed.at) <= span
 }

@@ -19,21 +19,20 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::UNIX_EPOCH;
 
-/// A file as its folder shows it before it is opened.
+/// A file's metadata in its folder, before it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// Identity of the file: the same for its whole life, and another one for any copy.
+    /// Stays the same for the life of the file. Any copy has another identity.
     pub identity: String,
-    /// Stamp of the file: the same until somebody changes it.
+    /// Stays the same until the file is changed.
     pub stamp: String,
-    /// Data and inode were changed at one time: nobody has set the file's times.
+    /// Data and inode changed at the same time: the file's times were not set by hand.
     pub natural: bool,
 }
 
 impl Seen {
-    /// Reads a file's marks from its metadata.
     pub fn of(meta: &Metadata) -> Self {
-        // Inodes are given again at once, so the birth matters. Where there is none: the device.
+        // Inode numbers are soon reused, so the birth time counts. If there is none: the device.
         let birth = meta.created().map(|at| at.duration_since(UNIX_EPOCH));
         let identity = match birth {
             Ok(Ok(birth)) => format!("{}:{}", meta.ino(), birth.as_nanos()),
@@ -47,8 +46,8 @@ impl Seen {
         }
     }
 
-    /// Returns `true` when it is in doubt that this is the file that says `own` of itself, ended in
-    /// order (`clean`) and left `stamp` behind. `used`: requests were made with it.
+    /// Returns `true` if it is in doubt that this is the file that calls itself `own`, ended
+    /// cleanly (`clean`) and left `stamp` behind. `used`: requests were made with it.
     pub fn is_doubtful(
         &self,
         own: Option<&str>,
@@ -57,18 +56,18 @@ impl Seen {
         used: bool,
     ) -> bool {
         match (own, stamp) {
-            // Of a version that wrote no identity.
+            // Written by a version without identities.
             (None, _) => used,
             (Some(own), _) if own != self.identity => true,
             (Some(_), Some(stamp)) => !clean || stamp != self.stamp,
-            // Killed, perhaps between its farewell and the stamp.
+            // Killed, perhaps between the clean end and the stamp.
             (Some(_), None) => !self.natural,
         }
     }
 }
 
-/// The first commit of a process: an end without farewell is seen by the next start, and so is
-/// a copy of this file.
+/// The first commit of a process. From it, the next start can tell an unclean end, and a copy of
+/// this file.
 pub(crate) fn begin(store: &mut Store, seen: &Seen) -> Result<(), Error> {
     let mut ops = vec![
         Op::MetaGone(CLEAN.into()),

@@ -111,23 +111,23 @@ use callbridge_leads::lead_field;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes kept of one unreadable message: all of those that may be read some day.
+/// Bytes kept of one unreadable message: all that a later version could read.
 pub const UNREADABLE_BYTES_MAX: usize = 1 << 20;
-/// Bytes kept of all of them; the rest is counted.
+/// Bytes kept of all unreadable messages. Further ones are only counted.
 pub const UNREADABLE_BYTES_ALL: u64 = 640 << 20;
-/// Unreadable messages kept; the rest is counted.
+/// Unreadable messages kept. Further ones are only counted.
 pub const UNREADABLE_LETTERS_MAX: u64 = 10_000;
 /// Bytes of an unreadable message in lists and notices.
 pub const LISTED_BYTES_MAX: usize = 1024;
 /// Attempts kept of one call: the first, and the last ones.
 pub const ATTEMPTS_MAX: usize = 50;
-/// Acts kept of one letter: the first, and the last ones.
+/// Actions kept of one dead letter: the first, and the last ones.
 pub const ACTIONS_MAX: usize = 50;
-/// Calls between extensions that are kept to be listed.
+/// Calls between extensions that are kept for lists.
 pub const INTERNAL_KEPT: i64 = 1_000;
 /// Age after their start beyond which calls between extensions are not kept.
 pub const INTERNAL_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Letters on a page, unless the filter says otherwise.
+/// Dead letters on a page, unless the filter sets another limit.
 pub const LETTERS_PAGE: usize = 500;
 /// Calls due for a poll in one [`WorkQueue`].
 pub const DUE_POLLS_MAX: usize = 8;
@@ -135,27 +135,27 @@ pub const DUE_POLLS_MAX: usize = 8;
 pub const CONFIRMABLE_MAX: u32 = 200;
 /// Calls that one reconciliation looks for.
 pub const RECONCILE_MAX: usize = 500;
-/// Deliveries of webhooks are known again for so long (§6.9).
+/// Time for which deliveries of webhooks are recognized (§6.9).
 pub const DELIVERIES_KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Deliveries of webhooks that are kept at most.
+/// Maximum number of webhook deliveries kept.
 pub const DELIVERIES_MAX: u32 = 2_000_000;
-/// No call is held back, and none left unasked, for longer: one that seems to be was written
-/// before the clock was set back.
+/// Maximum time that a call is held back or left unpolled. A call that seems to wait longer was
+/// written before the clock was set back.
 pub const HELD_MAX: Duration = Duration::from_secs(1800);
 
-/// Hook that gets the time of each commit, from `BEGIN` to the end of its sync.
+/// Hook that receives the time of each commit, from `BEGIN` to the end of its sync.
 pub type CommitHook = Arc<dyn Fn(Duration) + Send + Sync>;
 
 /// Features and limits with which a spool is opened.
 #[derive(Clone)]
 pub struct Settings {
-    /// Failed calls' leads are looked up and leads show their calls: there is a sender to ask.
+    /// Look up leads of failed calls, and show calls in lead fields. Needs a sender.
     pub look_up: bool,
     /// The value of `--failed-employee` is `drop`: an unknown employee is left out.
     pub drop_employee: bool,
     /// The value of `--lead-field`, checked; `None` without it.
     pub shows: Option<Arc<lead_field::Settings>>,
-    /// `--field`, as calls are sent: what the CRM shows of them is compared by it.
+    /// The names in `--field`, by which the CRM's values are compared with those that were sent.
     pub names: FieldNames,
     /// Queue a notice for every dead letter (`--dead-letter-queue`).
     pub notices: bool,
@@ -163,7 +163,7 @@ pub struct Settings {
     pub waiting_notices: bool,
     /// Make the folder and the database where there are none; else [`Error::Missing`].
     pub create: bool,
-    /// Read leads beside the calls (`--lead-directory`).
+    /// Read leads in addition to the calls (`--lead-directory`).
     pub lead_directory: Option<ReadLeads>,
     /// Age at which journaled and discarded calls, and seen_calls, are forgotten.
     pub retention: Duration,
@@ -191,7 +191,7 @@ impl Default for Settings {
 #[cfg(test)]
 mod tests;
 
-/// The words of the books as they are stored, in the order of their places.
+/// The names of the books as they are stored, in their order.
 #[cfg(any(test, feature = "testing"))]
 pub fn book_words() -> Vec<String> {
     let words = tally::Book::ALL.iter().map(|book| book.word());

@@ -16,21 +16,20 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Finished calls, by their ids.
+/// Finds finished calls by their ids.
 #[derive(Debug)]
 pub struct FinishedCalls(Db);
 
 impl FinishedCalls {
-    /// Opens it beside the open spool of this folder.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         open_read_only(&dir.join(state_dir::FILE)).map(Self)
     }
 
-    /// The finished call that this unique id or linkedid belongs to. Where the file cannot be read
-    /// it says none: a call that comes twice is recognised by its uuid all the same.
+    /// The finished call that this unique id or linkedid belongs to. If the file cannot be read,
+    /// this returns `None`. A repeated call is then still recognized by its uuid.
     pub fn finished(&mut self, pbx: &str, id: &str) -> Option<Known> {
         let text = "SELECT t.is_linkedid, t.started,
                     CASE WHEN c.direction = 'INBOUND' THEN c.raw_phone END,
@@ -49,32 +48,32 @@ impl FinishedCalls {
     }
 }
 
-/// A letter's call. One that cannot be read adds nothing to a better account of itself.
+/// Reads a dead letter's call. If it cannot be read, it adds nothing to a better account.
 fn letter(text: &str) -> Option<Box<FinishedCall>> {
     let read = serde_json::from_str(text);
     read.inspect_err(|error| tracing::error!(%error, "a letter's call cannot be read"))
         .ok()
 }
 
-/// A finished call, as far as it is compared with another one that has its ids.
+/// A finished call, with the values that are compared with a call of the same ids.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
-    /// The id is the call's own, not that of one of its channels.
+    /// The id belongs to the call, not to one of its channels.
     pub own: bool,
-    /// Start of the call by the PBX's clock, in whole seconds.
+    /// By the PBX's clock.
     pub started: EpochSeconds,
-    /// Number of the customer who called in, as the PBX wrote it; `None` where nobody did or it is
-    /// not known any more.
+    /// The calling customer's number as the PBX wrote it. `None` if no customer called in or the
+    /// number is no longer known.
     pub caller: Option<String>,
-    /// The call is a letter `incomplete` that waits for somebody.
+    /// The call is a dead letter `incomplete` that a person must handle.
     pub incomplete: bool,
-    /// Facts of the call that this letter has: a better account of the call has the rest.
+    /// Facts of the call that this dead letter has. A better account of the call has the rest.
     pub letter: Option<Box<FinishedCall>>,
 }
 
 impl Known {
-    /// Returns `true` when a channel born at this second, calling from this number, begins another
-    /// call that was given the same ids: two PBXs taken for one, or a clock that went back.
+    /// Returns `true` if a channel born at this second, calling from this number, begins another
+    /// call with the same ids. Causes are two PBXs taken for one, or a clock that went back.
     pub fn is_another(&self, born: Option<EpochSeconds>, caller: &str) -> bool {
         let elsewhen = born.is_some_and(|born| (born.get() - self.started.get()).abs() > 1);
         let somebody_else = match (&self.caller, tail(caller)) {
@@ -85,13 +84,13 @@ impl Known {
     }
 }
 
-/// The last seven digits, by which a number is the same in every form; `None` of a short one.
+/// The last seven digits, which are the same in every form of a number. `None` if it is shorter.
 fn tail(number: &str) -> Option<String> {
     let digits: String = number.chars().filter(char::is_ascii_digit).collect();
     (digits.len() >= 7).then(|| digits[digits.len() - 7..].to_owned())
 }
 
-/// Lookups in the tables of the spool's file.
+/// Lookups in the spool's file.
 #[derive(Debug)]
 pub struct LeadDirectory {
     beside: Mutex<Db>,
@@ -99,10 +98,9 @@ pub struct LeadDirectory {
 }
 
 impl LeadDirectory {
-    /// Opens it beside the open spool of this folder.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         Ok(Self {
             beside: Mutex::new(open_read_only(&dir.join(state_dir::FILE))?),
@@ -110,29 +108,30 @@ impl LeadDirectory {
         })
     }
 
-    /// A lookup has failed since this was asked last: calls may be waiting that have a lead.
+    /// A lookup has failed since the last call of this function. Calls with a known lead can be
+    /// waiting.
     pub fn has_failed(&self) -> bool {
         self.failed.swap(false, Ordering::AcqRel)
     }
 
-    /// Looks up the leads that have this number, or had it.
+    /// Looks up the leads that have or had this number.
     ///
     /// # Errors
-    /// In words, when it cannot be looked up now.
+    /// As a message, if it cannot be read now.
     pub fn find(&self, phone: &Phone) -> Result<Finding, String> {
         self.ask("the directory of leads", |db| holders(db, phone))
     }
 
-    /// Reads what is shown of a lead, or of the one it was merged into.
+    /// Reads the displayed values of a lead, or of the one it was merged into.
     ///
     /// # Errors
-    /// In words, when it cannot be read now.
+    /// As a message, if it cannot be read now.
     pub fn profile(&self, lead: LeadId) -> Result<LeadProfile, String> {
         self.ask("the directory of leads", |db| profile(db, lead))
     }
 
-    /// The lead that is left of this one, and what is shown of it; nothing where it cannot be read
-    /// now.
+    /// The lead that this one was merged into, and its displayed values. They are empty if it
+    /// cannot be read now.
     pub fn shown(&self, lead: LeadId) -> (LeadId, LeadProfile) {
         let known = self.ask("the directory of leads", |db| {
             let now = survivor(db, lead)?.unwrap_or(lead);
@@ -141,10 +140,11 @@ impl LeadDirectory {
         known.unwrap_or((lead, LeadProfile::default()))
     }
 
-    /// The employees who are responsible for leads, and for how many each. All leads are read.
+    /// The employees who are responsible for leads, with the number of their leads. Reads all
+    /// leads.
     ///
     /// # Errors
-    /// In words, when they cannot be read now.
+    /// As a message, if it cannot be read now.
     pub fn responsible_employees(&self) -> Result<Vec<(EmployeeId, u64)>, String> {
         self.ask("the directory of leads", responsible_employees)
     }
@@ -174,13 +174,12 @@ impl Directory for LeadDirectory {
     }
 }
 
-/// Opens a connection that only reads.
 fn open_read_only(file: &Path) -> Result<Db, Error> {
     state_dir::check_siblings(file)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let wrong = |error: rusqlite::Error| Error::sqlite(file, &error);
     let db = Connection::open_with_flags(file, flags).map_err(wrong)?;
-    // A plan that hangs on the values asked for is made anew for each of them.
+    // A plan that depends on bound values is made again for each of them.
     let stable = DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG;
     db.set_db_config(stable, true).map_err(wrong)?;
     Ok(Db::new(db, file))

@@ -40,7 +40,7 @@ use std::time::Duration;
 /// Time from the 200 to a call's first poll.
 pub const FIRST_POLL: Duration = Duration::from_secs(2);
 
-/// State of a call on its way to the journal. The words are stored: never change one.
+/// State of a call on its way to the journal. The words are stored. Never change one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString, strum::Display)]
@@ -48,9 +48,9 @@ pub const FIRST_POLL: Duration = Duration::from_secs(2);
 pub enum State {
     /// The call waits to be sent.
     Ready,
-    /// A request of the call is under way, or was when the process ended.
+    /// A request of the call is in flight, or was when the process ended.
     Sending,
-    /// The call is accepted with a requestId (§4.5), or perhaps accepted; not yet known to be
+    /// The call is accepted with a requestId (§4.5), or perhaps accepted. It is not yet known to be
     /// written.
     Submitted,
     /// The call is known to be in the journal. Final, unless a person finds that the journal lost
@@ -58,28 +58,27 @@ pub enum State {
     Journaled,
     /// The call is a dead letter: a person has to decide.
     Dead,
-    /// A dead letter that leaves by itself when the missing lead or employee becomes known.
+    /// The call leaves automatically when the missing lead or employee becomes known.
     Waiting,
     /// A person has given up the call. Final.
     Discarded,
 }
 
 impl State {
-    /// Every state, in the order of the books.
+    /// In the order of the books.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The word stored and shown: `ready`.
+    /// The word that is stored and shown: `ready`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// Returns `true` for the two states of letters: a person has to decide, or the lead is
-    /// awaited.
+    /// Returns `true` for dead letters and waiting calls.
     pub(crate) const fn is_letter(self) -> bool {
         matches!(self, Self::Dead | Self::Waiting)
     }
 
-    /// The state of a word; `None` for an unknown one.
+    /// The state of a word. `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
         word.parse().ok()
     }
@@ -91,19 +90,18 @@ impl State {
 #[derive(strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum IfAbsent {
-    /// The call is given up: the service failed on it time and again.
+    /// Give up the call: the CRM failed on it repeatedly.
     ServerError,
-    /// The call is sent with other values than before. If the journal does hold it, those came too
+    /// Send the call with other values than before. If the journal does hold it, they came too
     /// late.
     Changed,
-    /// The call is sent again, as with a word that is not known here.
+    /// Send the call again. Also for an unknown word.
     #[default]
     #[serde(other)]
     Resubmit,
 }
 
 impl IfAbsent {
-    /// Every fate, in the order of the variants.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Returns the word that is stored: `server_error`.
@@ -112,122 +110,120 @@ impl IfAbsent {
     }
 }
 
-/// Source of the news that the journal holds a call.
+/// How it became known that the journal holds a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutcomeSource {
-    /// The answer to a poll of its request, or a page on which it was looked for.
+    /// The answer to a poll of its request, or a page that was requested for it.
     Confirmation,
-    /// The service itself, by an event or a page that was asked for other calls.
+    /// An event from the CRM, or a page that was requested for other calls.
     Webhook,
 }
 
-/// Step of a stored call. Every step that leads to another state moves the call from one book to
+/// Step of a stored call. Every step that changes the state moves the call from one book to
 /// another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// ready → sending: committed together with the slot, before the request.
     Send,
     /// sending → submitted: a 200 with a requestId. The first poll is due after [`FIRST_POLL`].
-    /// Failures before it are forgotten.
+    /// Earlier failures are forgotten.
     Accepted {
         /// The CRM's id of the request (§4.5).
         request_id: String,
-        /// The token that made it: only that one can read it.
+        /// The token that made it. Only this token can read it.
         token: TokenFingerprint,
     },
-    /// sending → ready: to be tried again (5xx, time-out, 401, 429…). Counts as an attempt.
+    /// sending → ready: to be tried again (5xx, timeout, 401, 429…). Counts as an attempt.
     Returned {
-        /// Moment before which it is not sent again.
+        /// Earliest time to send it again.
         not_before: EventTime,
-        /// Words of the attempt, for people.
+        /// Message for the list of attempts.
         why: String,
-        /// Failures of this call so far while others passed.
+        /// Failures of this call so far while other calls succeeded.
         failures: u32,
     },
-    /// → journaled: from submitted where it is confirmed; from sending and ready, too, and from
-    /// dead, where a webhook says so.
+    /// → journaled: from submitted after a confirmation. Also from sending, ready, and dead after a
+    /// webhook.
     Journaled(OutcomeSource),
     /// submitted → submitted: not settled yet.
     NotYet {
-        /// Moment of the next check, by a reconciliation page or a poll.
+        /// Time of the next check, by a reconciliation page or a poll.
         next_check: EventTime,
-        /// Pages that should have shown it, a minute apart at least; from 2 on it is polled alone.
-        /// `None` where it was polled.
+        /// Pages that should have shown it, at least a minute apart. From 2 on it is polled
+        /// individually. `None` after a poll.
         absent: Option<u32>,
     },
-    /// sending or submitted → submitted: it may have been accepted, but nothing can be asked with
-    /// its requestId. Counts as an attempt.
+    /// sending or submitted → submitted: perhaps accepted, but its requestId cannot be polled.
+    /// Counts as an attempt.
     Unresolved {
-        /// Moment at which the journal can be asked first.
+        /// Earliest time to ask the journal.
         next_check: EventTime,
-        /// Next step where the journal does not hold it.
+        /// Next step if the journal does not hold it.
         if_absent: IfAbsent,
-        /// Words of the attempt, for people.
+        /// Message for the list of attempts.
         why: String,
     },
     /// submitted → ready: an unresolved call that was not found in the journal. Counts as an
     /// attempt and as a resubmission.
     Resubmit {
-        /// Words of the attempt, for people.
+        /// Message for the list of attempts.
         why: String,
     },
-    /// ready, sending or submitted → dead; to waiting when the reason is one that may pass by
-    /// itself ([`Reason::is_waiting`]). Counts as an attempt.
+    /// ready, sending or submitted → dead, or → waiting if the reason can pass automatically
+    /// ([`Reason::is_waiting`]). Counts as an attempt.
     Died {
-        /// Reason why the call becomes a letter.
         reason: Reason,
-        /// The reason in words, or the service's own `message`.
+        /// Text for the reason, or the CRM's `message`.
         message: String,
-        /// The service's `errors` (§7.2), or null.
+        /// The CRM's `errors` (§7.2), or null.
         errors: serde_json::Value,
     },
     /// dead or waiting → ready. The record is the one to send.
     Retry {
-        /// Values mapped anew, same uuid, perhaps with another lead or employee.
+        /// Values mapped again with the same uuid, perhaps with another lead or employee.
         record: CallRecord,
-        /// The lead of a waiting call became known; else a person retries it.
+        /// `true` if the lead of a waiting call became known, `false` if a person retries it.
         by_itself: bool,
     },
-    /// dead → submitted: by a person, with other values than before, of a call that may have been
-    /// written all the same. An unresolved call with [`IfAbsent::Changed`].
+    /// dead → submitted: a person retries, with other values, a call that may have been written
+    /// already. An unresolved call with [`IfAbsent::Changed`].
     Recheck {
-        /// Values that are sent when the journal does not hold the call; same uuid.
+        /// Values that are sent if the journal does not hold the call. Same uuid.
         record: CallRecord,
-        /// Values it was sent with before, in words.
+        /// Text of the values it was sent with before.
         before: String,
     },
-    /// waiting or dead → waiting or dead: what it waits for is something else now, as when the
-    /// number of a call without a lead gets two. Only of letters that no request was made for.
+    /// waiting or dead → waiting or dead: the reason has changed. For example, a call without a
+    /// lead now has two. Only for calls that were never requested.
     Rejudged {
-        /// Reason why it waits; it is waiting when that may pass by itself.
+        /// Reason why it waits. It is waiting if the reason can pass automatically.
         reason: Reason,
-        /// The reason in words, for people.
+        /// Text for the reason.
         message: String,
     },
-    /// ready, submitted or dead → ready: by itself, to the lead that its own was merged into, or
-    /// without an employee whom the CRM does not know. Counts as an attempt.
+    /// ready, submitted or dead → ready: automatically, to the lead that its lead was merged into,
+    /// or without an employee whom the CRM does not know. Counts as an attempt.
     Moved {
-        /// Values that are sent now; same uuid.
+        /// Values that are sent now. Same uuid.
         record: Box<CallRecord>,
-        /// Leads and changes it has been through: never twice to the same lead.
+        /// Earlier leads and changes. It never returns to an earlier lead.
         reroute_history: RerouteHistory,
-        /// Words of the attempt, for people.
+        /// Message for the list of attempts.
         why: String,
     },
-    /// waiting → dead: nobody named its lead in time; it no longer leaves by itself.
+    /// waiting → dead: its lead was not known in time. It no longer leaves automatically.
     Expire,
     /// dead or waiting → discarded: by a person.
     Discard,
-    /// journaled → ready: by a person, for the CRM's journal does not have it. Counts as an
+    /// journaled → ready: by a person, because the CRM's journal does not have it. Counts as an
     /// attempt.
     SendAgain {
-        /// Words of the attempt, for people.
+        /// Message for the list of attempts.
         why: String,
     },
 }
 
 impl Step {
-    /// The step's name, for messages.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Send => "send",
@@ -251,8 +247,8 @@ impl Step {
         }
     }
 
-    /// Returns `true` for the outcome of a request or of a check of the journal. Of a call that a
-    /// webhook has confirmed meanwhile it changes nothing.
+    /// Returns `true` for the outcome of a request or of a journal check. If a webhook has
+    /// confirmed the call meanwhile, it changes nothing.
     pub const fn is_answer(&self) -> bool {
         matches!(
             self,
@@ -266,7 +262,8 @@ impl Step {
         )
     }
 
-    /// A call goes on; what was `said` of it before goes in front.
+    /// Makes the step by which a call continues with other values. `said` is put before its
+    /// message.
     pub fn moved(on: Reroute, said: &str) -> Self {
         let why = match said {
             "" => on.why,
@@ -279,8 +276,8 @@ impl Step {
         }
     }
 
-    /// The journal holds a call as it was first sent, and the values it was to be sent with since
-    /// came too late; `before` says what it was sent with.
+    /// Makes the step for a call that the journal holds as first sent: later values came too late.
+    /// `before` describes the values that were sent.
     pub fn too_late(before: &str) -> Self {
         Self::Died {
             reason: Reason::Conflict,
@@ -293,10 +290,10 @@ impl Step {
     }
 }
 
-/// The step that a call takes when a webhook says that the journal holds it; `None` where that is
-/// no news, or a person has decided otherwise.
+/// The step of a call when a webhook reports that the journal holds it. `None` if that is not news,
+/// or if a person has decided otherwise.
 ///
-/// A letter leaves only where its reason is that nobody knew: `server_error`, `unconfirmed`.
+/// A dead letter leaves only if its outcome was unknown: `server_error`, `unconfirmed`.
 pub fn step_when_shown(
     state: State,
     reason: Option<Reason>,
@@ -313,20 +310,18 @@ pub fn step_when_shown(
     }
 }
 
-/// A step that does not exist in that state.
+/// A step that the state does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a call that is {state} cannot take the step `{step}`")]
 pub struct Refused {
-    /// State in which the call stands.
     pub state: State,
-    /// Name of the step, for messages.
     pub step: &'static str,
 }
 
-/// The state after a step; refused where the step does not exist.
+/// Returns the state after a step. Refuses a step that the state does not have.
 ///
 /// # Errors
-/// [`Refused`], and the call stays as it is.
+/// [`Refused`]. The call stays as it is.
 pub fn next(state: State, step: &Step) -> Result<State, Refused> {
     use State::{Dead, Discarded, Journaled, Ready, Sending, Submitted, Waiting};
     let letter = |reason: Reason| if reason.is_waiting() { Waiting } else { Dead };

@@ -18,20 +18,17 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 
-/// The database in the state folder.
 pub const FILE: &str = "spool.db";
-/// The lock in the state folder.
 pub const LOCK: &str = "spool.lock";
 
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// The files of an open state.
 pub(super) struct StateDir {
     pub(super) file: PathBuf,
-    /// The database, held open to recognize it under its name. Closed after SQLite has closed it,
-    /// because closing any handle of a file releases its locks.
+    /// The database, held open to check that its name still leads to it. Closed after SQLite has
+    /// closed it, because closing any handle of a file releases its locks.
     pub(super) held: File,
     /// The lock, released last, when the file is closed.
     pub(super) lock: Lock,
@@ -41,10 +38,10 @@ impl StateDir {
     /// Checks that the open files are still in their place.
     ///
     /// # Errors
-    /// [`Error::Gone`]; [`Error::NotWritable`] if the system cannot tell.
+    /// [`Error::Gone`]. [`Error::NotWritable`] if the system cannot tell.
     pub fn check_in_place(&self) -> Result<(), Error> {
         self.check_name(&self.file, &self.held)?;
-        // It is there from the first commit to the end of the last connection.
+        // The log exists from the first commit to the end of the last connection.
         let log = beside(&self.file, "-wal");
         self.found(&log)?;
         self.check_name(&self.file.with_file_name(LOCK), &self.lock.held)
@@ -76,17 +73,17 @@ impl StateDir {
     }
 }
 
-/// The folder's lock. flock ends with the process, however it ends. It is dropped after the store
-/// is closed, and leaves behind how the file looked then.
+/// The folder's lock. flock always ends with the process. It is dropped after the store is closed,
+/// and writes the file's stamp.
 pub(super) struct Lock {
     held: File,
     file: PathBuf,
-    /// Stamp that the last holder left at its orderly end.
+    /// Stamp that the last holder wrote at its clean end.
     pub(super) stamp: Option<String>,
 }
 
 impl Lock {
-    /// Takes the lock and leaves our number in it.
+    /// Takes the lock and writes our process id into it.
     pub(super) fn take(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(LOCK);
         let wrong = |error: io::Error| not_writable(&path, &error);
@@ -94,7 +91,7 @@ impl Lock {
         let how = how.create(true).truncate(false).read(true).write(true);
         let mut held = plain_file::open(&path, how.mode(0o600)).map_err(wrong)?;
         let locked = flock(&held, FlockOperation::NonBlockingLockExclusive);
-        // The holder's number, and after an orderly end the file's stamp.
+        // The holder's process id, and after a clean end the file's stamp.
         let mut text = String::new();
         (&held).take(256).read_to_string(&mut text).ok();
         let mut lines = text.lines();
@@ -117,19 +114,19 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Where this fails the next start is in doubt, which is right.
+        // If this fails, the next start is in doubt, which is right.
         if let Ok(meta) = self.file.symlink_metadata() {
             writeln!(self.held, "{}", Seen::of(&meta).stamp).ok();
         }
     }
 }
 
-/// SQLite opens its files by their names, whatever stands there: what is no plain file is refused
-/// before it does.
+/// Refuses anything that is not a plain file before SQLite opens it. SQLite opens its files by
+/// their names, whatever they are.
 ///
 /// # Errors
-/// [`Error::NotPlain`], which says what stands there; [`Error::NotWritable`] where the system does
-/// not let us look.
+/// [`Error::NotPlain`] names what it found. [`Error::NotWritable`] if the system does not allow the
+/// check.
 pub(super) fn check_siblings(file: &Path) -> Result<(), Error> {
     for path in ["", "-wal", "-shm", "-journal"].map(|end| beside(file, end)) {
         plain_file::check(&path).map_err(|error| not_writable(&path, &error))?;
@@ -143,7 +140,7 @@ fn beside(file: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// Opens a connection that writes, to a file that is there.
+/// Opens a writing connection to an existing file.
 pub(super) fn connect(file: &Path) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(file, flags).map_err(|error| Error::sqlite(file, &error))
@@ -152,14 +149,14 @@ pub(super) fn connect(file: &Path) -> Result<Connection, Error> {
 pub(super) fn not_writable(path: &Path, error: &io::Error) -> Error {
     let (path, why) = (path.to_path_buf(), error.to_string());
     match error.kind() {
-        // as `plain_file` says it
+        // as `plain_file` reports it
         ErrorKind::InvalidInput => Error::NotPlain(path, why),
         _ => Error::NotWritable(path, why),
     }
 }
 
-/// A folder that is made here, or is found empty, is made private. One that holds other things
-/// keeps its mode: it may be shared on purpose, and the files are private anyway.
+/// A folder that is created here or is empty is made private. One that holds other files keeps its
+/// mode: it can be shared on purpose, and our files are private anyway.
 pub(super) fn make_folder(dir: &Path) -> Result<(), Error> {
     let wrong = |error: io::Error| not_writable(dir, &error);
     DirBuilder::new()
@@ -173,7 +170,7 @@ pub(super) fn make_folder(dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// SQLite syncs its files; that they stand in their folder is to be synced as well.
+/// Syncs the folder, because SQLite syncs only its files, not their directory entries.
 pub(super) fn sync_folder(file: &Path) -> Result<(), Error> {
     let Some(dir) = file.parent() else {
         return Ok(());

@@ -13,23 +13,23 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
 use std::path::Path;
 
-/// The setting that keeps the highest id ever given, where its row may be gone.
+/// The setting that keeps the highest id used, whose row can be gone.
 pub(crate) const HIGHEST_ID: &str = "spool.highest_id";
 
-/// Letters that are remembered: who looks twice a second misses none.
+/// New dead letters that are remembered: a reader that asks twice a second misses none.
 const LETTERS_REMEMBERED: usize = 65_536;
 
-/// Moves of calls that are remembered: a call makes some four of them.
+/// Moves of calls that are remembered. A call makes about four of them.
 const MOVES_REMEMBERED: usize = 16_384;
 
-/// Numbers that calls wait for, of which something was learned.
+/// Numbers that calls wait for and about which something was learned.
 #[derive(Debug, Default)]
 pub(crate) struct Awaited {
     pub(crate) phones: BTreeSet<Phone>,
     pub(crate) all: bool,
 }
 
-/// The database, and the books of its last commit. It reads as its [`Db`].
+/// The database, and the books of its last commit. It dereferences to its [`Db`].
 pub struct Store {
     pub(crate) db: Db,
     pub(crate) settings: Settings,
@@ -41,7 +41,7 @@ pub struct Store {
     pub(crate) awaited: RefCell<Awaited>,
     /// A page of leads was answered since the start.
     pub(crate) backfill_begun: Cell<bool>,
-    /// PBX and id of the seen call after which the purge goes on.
+    /// PBX and id of the last seen call that the purge read.
     pub(crate) seen_calls_cursor: (String, String),
 }
 
@@ -59,10 +59,10 @@ const PRAGMAS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
      PRAGMA wal_autocheckpoint = 2000;";
 
 impl Store {
-    /// A store that lives in memory and ends with this value.
+    /// Opens a store in memory that ends with this value.
     ///
     /// # Errors
-    /// No memory.
+    /// If there is no memory.
     #[cfg(any(test, feature = "testing"))]
     pub fn in_memory(settings: Settings) -> Result<Self, Error> {
         let path = Path::new(":memory:");
@@ -70,7 +70,7 @@ impl Store {
         Self::over(db, path, settings)
     }
 
-    /// The store over an open connection, brought up to date.
+    /// Makes a store over an open connection, and migrates it.
     pub(super) fn over(
         connection: Connection,
         path: &Path,
@@ -80,7 +80,7 @@ impl Store {
         let (db, path) = (Db::new(connection, path), path.to_path_buf());
         let connection = &db.connection;
         match db.sql(schema::inspect(connection, MIGRATIONS))? {
-            // auto_vacuum counts only before the first table.
+            // auto_vacuum only takes effect before the first table.
             Found::New => db.sql(connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL"))?,
             Found::Current | Found::Migrated(_) => {}
             Found::Foreign => return Err(Error::Foreign(path)),
@@ -88,7 +88,8 @@ impl Store {
         }
         db.sql(connection.execute_batch(PRAGMAS))?;
         connection.set_prepared_statement_cache_capacity(64);
-        // Else a value bound to a statement that a partial index may serve plans it anew each time.
+        // Otherwise SQLite plans a statement again for each bound value that a partial index can
+        // serve.
         db.sql(connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true))?;
         db.sql(schema::migrate(connection, MIGRATIONS))?;
         let tally = db.sql(Tally::load(connection))?;
@@ -104,7 +105,7 @@ impl Store {
             backfill_begun: Cell::new(false),
             seen_calls_cursor: (String::new(), String::new()),
         };
-        // The highest id ever given; purged rows count through the setting.
+        // The highest id used. Purged rows count through the setting.
         let text = "SELECT 1 + coalesce(max(id), 0) FROM (
                  SELECT max(id) AS id FROM calls UNION ALL SELECT max(id) FROM unreadable
                  UNION ALL SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1)";
@@ -118,15 +119,15 @@ impl Store {
         id
     }
 
-    /// Writes the log into the file, syncs it, and begins the log anew. After a kill the log may
-    /// end in a commit whose sync had failed: it is read from the system's memory, and is not on
-    /// the disk. Whatever followed it in the log would be lost with it when the power fails.
+    /// Writes the log into the file, syncs it, and restarts the log. After a kill, the log can end
+    /// in a commit whose sync failed: it is readable from the page cache, but not on the disk. A
+    /// power failure would then lose everything that followed it in the log.
     pub(super) fn fold(&self) -> Result<(), Error> {
         let fold = "PRAGMA wal_checkpoint(TRUNCATE)";
         self.sql(self.connection.query_row(fold, [], |_| Ok(())))
     }
 
-    /// The books. `finished` is always the sum of the eight states.
+    /// `finished` is always the sum of the eight states.
     pub fn books(&self) -> Books {
         let of = |book| self.tally.get(book);
         Books {
@@ -151,28 +152,28 @@ impl Store {
         named.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Returns the numbers of waiting and ambiguous calls of which something was learned since it
-    /// was called last; `None` when all such calls are to be checked.
+    /// Returns the numbers of waiting and ambiguous calls about which something was learned since
+    /// the last call. `None` if all such calls must be checked.
     pub fn take_awaited(&self) -> Option<Vec<Phone>> {
         let awaited = self.awaited.take();
         (!awaited.all).then(|| awaited.phones.into_iter().collect())
     }
 
-    /// The file was found to be a copy when this process opened it, or by an earlier process that
-    /// made no request since: requests may have been made that it does not know of, and its slots
-    /// are in doubt. A request makes an end of that for the processes to come: the first
-    /// [`Op::Slot`](crate::Op::Slot) says that its sender has waited.
+    /// The file was found to be a copy when it was opened, by this process or by an earlier one
+    /// that has made no request since. It may not know of all requests, and its slots are in doubt.
+    /// A request ends the doubt for later processes: the first [`Op::Slot`](crate::Op::Slot) means
+    /// that its sender has waited.
     pub const fn restored(&self) -> bool {
         self.restored
     }
 
-    /// Letters that came to be since the start of the process, the same one counted anew each time
-    /// it dies. From here [`letters_since`](crate::tables::letters::letters_since) goes on.
+    /// Dead letters and waiting calls since the start of the process. Each time that a call dies
+    /// counts. [`letters_since`](crate::tables::letters::letters_since) continues from here.
     pub fn letters_so_far(&self) -> u64 {
         self.appeared.count()
     }
 
-    /// Times calls came to be or changed their state since the start of the process.
+    /// Number of new calls and state changes since the start of the process.
     pub fn moves_so_far(&self) -> u64 {
         self.moved.count()
     }
@@ -181,14 +182,14 @@ impl Store {
 /// Ids of rows in the order of their commits.
 #[derive(Debug)]
 pub(crate) struct Appeared {
-    /// Rows before the first that is remembered.
+    /// Number of rows before the first one that is remembered.
     before: u64,
     last: VecDeque<RowId>,
     most: usize,
 }
 
 impl Appeared {
-    /// None yet; so many are remembered.
+    /// Starts empty. `most` are remembered.
     const fn new(most: usize) -> Self {
         Self {
             before: 0,
@@ -207,8 +208,8 @@ impl Appeared {
         self.before + self.last.len() as u64
     }
 
-    /// Reads at most `limit` after the first `seen`, each once, and says how many are seen then;
-    /// `None` when they are forgotten.
+    /// Reads at most `limit` ids after the first `seen`, each once, and returns how many are seen
+    /// then. `None` if they are no longer remembered.
     pub(crate) fn read_since<T>(
         &self,
         seen: u64,
@@ -232,7 +233,7 @@ impl Appeared {
 
 #[cfg(test)]
 impl Store {
-    /// Limits the file, as if the disk had room for so many pages.
+    /// Limits the file to this many pages, like a full disk.
     pub(super) fn limit_pages(&self, pages: u32) {
         let text = format!("PRAGMA max_page_count = {pages}");
         let limit: u32 = self
@@ -242,7 +243,6 @@ impl Store {
         assert_eq!(limit, pages);
     }
 
-    /// Returns `true` when no transaction is open.
     pub(super) fn is_settled(&self) -> bool {
         self.connection.is_autocommit()
     }

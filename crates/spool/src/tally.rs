@@ -10,12 +10,12 @@ use tracing::{info, warn};
 
 /// Counter: calls that went to the lead that theirs was merged into.
 pub(crate) const TO_SURVIVOR: &str = "calls_to_survivor";
-/// Counter: calls that went on without their employee.
+/// Counter: calls that were sent without their employee.
 pub(crate) const DROPPED: &str = "employees_dropped";
-/// Counter: values that were refused, FAILED or not settled in the end.
+/// Counter: values that were refused, FAILED, or not settled in the end.
 pub(crate) const GIVEN_UP: &str = "lead_fields_given_up";
 
-/// A number of the books, in the order of their places. The words are stored: never change one.
+/// A number of the books, in their stored order. The words are stored. Never change one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Book {
@@ -30,19 +30,18 @@ pub(crate) enum Book {
     Internal,
     Skipped,
     Unreadable,
-    /// Rows that the purge took; the book of their state still counts them.
+    /// Rows that the purge deleted. The book of their state still counts them.
     PurgedJournaled,
     PurgedDiscarded,
-    /// Unreadable letters that are kept; no more than the limit.
+    /// Unreadable dead letters that are kept, up to the limit.
     UnreadableKept,
-    /// Bytes of these letters.
+    /// Bytes of the unreadable dead letters that are kept.
     UnreadableBytes,
 }
 
 impl Book {
     pub(crate) const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Returns the book of the calls in this state.
     pub(crate) const fn of(state: State) -> Self {
         Self::ALL[state as usize]
     }
@@ -52,15 +51,15 @@ impl Book {
     }
 }
 
-/// Books and counters as of the running transaction. A copy, made before it or within, is the way
-/// back there, and tells what has changed since.
+/// Books and counters as of the running transaction. A copy made earlier restores them on a
+/// rollback and shows what has changed since.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) counts: [i64; Book::ALL.len()],
     pub(crate) named: BTreeMap<String, i64>,
-    /// Letters that the running transaction made, oldest first.
+    /// Dead letters and waiting calls from the running transaction, oldest first.
     pub(crate) letters: Vec<RowId>,
-    /// Calls that came to be or changed their state in it, oldest first.
+    /// New calls and state changes in the running transaction, oldest first.
     pub(crate) moved: Vec<RowId>,
     /// Warnings for the log, once the transaction is committed.
     pub(crate) warnings: Vec<LeadWarning>,
@@ -90,7 +89,6 @@ impl Tally {
         self.counts[book as usize] += by;
     }
 
-    /// Moves a call from one state's book to another's.
     pub(crate) fn shift(&mut self, from: State, to: State) {
         self.add(Book::of(from), -1);
         self.add(Book::of(to), 1);
@@ -121,8 +119,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Logs what a committed transaction has counted since the copy `before`, of what a person
-    /// should see.
+    /// Logs the counts of a committed transaction since the copy `before` that a person should see.
     pub(crate) fn log(&mut self, before: &Self) {
         let grown = |name: &str| {
             let of = |tally: &Self| tally.named.get(name).copied().unwrap_or(0);
@@ -150,9 +147,9 @@ impl Tally {
 /// Warning for the log, on requests about leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LeadWarning {
-    /// Requests of this kind rest, for this reason.
+    /// Requests of this kind are paused for this reason.
     Rest(RequestKind, String),
-    /// A field of `--lead-field` (`last_call=11`) is not sure to be a field of leads.
+    /// A field of `--lead-field` (`last_call=11`) is possibly not a field of leads.
     Field(String, lead_field::Fit),
 }
 

@@ -14,17 +14,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// Requests that may wait for the thread; who asks more waits.
+/// Requests that can wait for the thread. Further callers wait.
 const QUEUE_MAX: usize = 1024;
-/// Requests in one group at most.
 const GROUP_REQUESTS_MAX: usize = 512;
-/// Operations in one group, but for the last request's.
+/// Operations in one group, not counting the last request's.
 const GROUP_OPS_MAX: usize = 4096;
 
-/// One row may find room where a whole request found none: it is believed when nobody was refused
-/// for longer than whoever is refused waits to ask again.
+/// After a write of one row succeeds, the disk counts as healthy once no request was refused for
+/// this long. One row can find room where a whole request found none, and refused callers wait less
+/// than this before they try again.
 const BELIEVED_AFTER: Duration = Duration::from_secs(3);
-/// The row that is written to see whether the disk takes anything again.
+/// The row that is written to test whether the disk accepts writes again.
 const PROBE: &str = "spool.probe";
 
 type Answer = Result<Vec<Done>, Error>;
@@ -34,17 +34,16 @@ type Reading = Box<dyn FnOnce(&Store) + Send>;
 enum WriterRequest {
     Write(Vec<Op>, oneshot::Sender<Answer>),
     Read(Reading),
-    /// Nothing is asked: the thread checks whether it is to end.
+    /// No request: the thread checks whether it must end.
     Wake,
 }
 
-/// Condition of the spool: trouble with its disk, and the check of its file.
+/// Health of the spool: its disk and the check of its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Error of the last write, where it may pass (disk full…); `None` since something was written.
-    /// An empty write ([`Handle::write`] of nothing) tries it meanwhile.
+    /// Error of the last write, if it can pass (disk full…). `None` after a successful write. An
+    /// empty write ([`Handle::write`] of nothing) tests it meanwhile.
     pub trouble: Option<Error>,
-    /// State of the check of the file.
     pub integrity: Integrity,
 }
 
@@ -57,22 +56,22 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Stores all of `ops` as one unit, together with what others ask at the same time. Resolves
-    /// after the commit and its sync. Dropping the future does not call the request back.
+    /// Stores all of `ops` as one unit, together with requests that arrive at the same time.
+    /// Resolves after the commit and its sync. Dropping the future does not cancel the request.
     ///
     /// # Errors
-    /// As each [`Op`] says; then nothing of this request is stored. [`Error::is_retryable`] ones
-    /// may be asked again. [`Error::Closed`] when the thread has ended.
+    /// As each [`Op`] says. Nothing of this request is stored then. [`Error::is_retryable`] errors
+    /// can be tried again. [`Error::Closed`] if the thread has ended.
     pub async fn write(&self, ops: Vec<Op>) -> Answer {
         let work = prepare(ops)?;
         let (answer, answered) = oneshot::channel();
         self.ask(WriterRequest::Write(work, answer), answered).await
     }
 
-    /// Runs `f` on the spool's thread between groups. Keep it short: no write goes on meanwhile.
+    /// Runs `f` on the spool's thread between groups. Keep it short: no write runs meanwhile.
     ///
     /// # Errors
-    /// What `f` returns; [`Error::Closed`] when the thread has ended.
+    /// The error of `f`. [`Error::Closed`] if the thread has ended.
     pub async fn read<R, F>(&self, f: F) -> Result<R, Error>
     where
         R: Send + 'static,
@@ -84,7 +83,7 @@ impl Handle {
             .await
     }
 
-    /// Reads the small durable setting of this name; `None` where it is not set.
+    /// Reads the small durable setting of this name. `None` if it is not set.
     ///
     /// # Errors
     /// As [`Handle::read`].
@@ -107,24 +106,24 @@ impl Handle {
         answered.await.map_err(|_| Error::Closed)?
     }
 
-    /// Changes after each commit: wakes the sender, the outbox and `dead watch`.
+    /// Changes after each commit. Wakes the sender, the outbox and `dead watch`.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.changed.clone()
     }
 
-    /// Resolves when the thread has ended: after [`Guard::close`], or because a read panicked.
+    /// Resolves when the thread has ended, after [`Guard::close`] or because a read panicked.
     pub async fn closed(&self) {
         self.requests.closed().await;
     }
 
-    /// Returns the condition as the thread reported it last.
+    /// Returns the health that the thread reported last.
     pub fn health(&self) -> Health {
         self.health.borrow().clone()
     }
 }
 
-/// Owns the thread. Closing it, or dropping it, stores what is queued, marks the end as orderly
-/// and lets the folder go.
+/// Owns the thread. Closing or dropping it stores what is queued, marks the end as clean, and
+/// releases the folder.
 #[derive(Debug)]
 pub struct Guard {
     requests: mpsc::Sender<WriterRequest>,
@@ -134,7 +133,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Stores what is queued, marks the end as orderly, ends the thread. Later requests are
+    /// Stores what is queued, marks the end as clean, and ends the thread. Later requests are
     /// answered [`Error::Closed`].
     pub fn close(self) {}
 }
@@ -143,7 +142,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         drop(self.check.take());
         self.stop.store(true, Ordering::Release);
-        // A full queue wakes the thread as well.
+        // A full queue also wakes the thread.
         self.requests.try_send(WriterRequest::Wake).ok();
         if let Some(thread) = self.thread.take() {
             thread.join().ok();
@@ -151,7 +150,7 @@ impl Drop for Guard {
     }
 }
 
-/// Starts the thread over an open store. `state_dir` is held as long as it runs.
+/// Starts the thread for an open store. It holds `state_dir` until it ends.
 pub(super) fn start(
     store: Store,
     state_dir: Option<StateDir>,
@@ -192,9 +191,9 @@ struct Writer {
     bump: watch::Sender<u64>,
     health: watch::Sender<Health>,
     stop: Arc<AtomicBool>,
-    /// Moment at which a request was last refused for trouble that may pass.
+    /// Time at which a request was last refused for an error that can pass.
     refused_at: Option<Instant>,
-    /// `None` in memory. Let go last, when the file is closed.
+    /// `None` in memory. Released last, when the file is closed.
     state_dir: Option<StateDir>,
 }
 
@@ -206,17 +205,17 @@ impl Writer {
             }
             self.group(first);
         }
-        // What was not found sound is looked at by the next start.
+        // The next start checks the file if it was not found sound.
         let value = match self.health.borrow().integrity {
             Integrity::NotNeeded | Integrity::Sound => "yes",
             Integrity::Checking | Integrity::Unknown(_) => UNCHECKED,
             Integrity::Damaged(_) => return,
         };
-        // If this fails the next start checks the file, which is right.
+        // If this fails, the next start checks the file, which is right.
         self.store.write(vec![Op::meta(CLEAN, value)]).ok();
     }
 
-    /// Takes what is queued, commits the writes, runs the read that ended the group.
+    /// Takes what is queued, commits the writes, and runs the read that ended the group.
     fn group(&mut self, first: WriterRequest) {
         let (mut works, mut answers, mut read) = (Vec::new(), Vec::new(), None);
         let (mut ops, mut next) = (0, Some(first));
@@ -267,13 +266,13 @@ impl Writer {
             self.bump.send_modify(|commits| *commits += 1);
         }
         for (answer, result) in answers.into_iter().zip(results) {
-            // Who no longer waits for the answer has given up on it, not on the request.
+            // A caller that no longer waits has dropped the answer, not the request.
             answer.send(result).ok();
         }
     }
 
-    /// Answers a request for nothing. In trouble it is a write of one row: SQLite commits an empty
-    /// transaction without touching the disk, which would call a full one well.
+    /// Answers an empty request. After a disk error it writes one row: SQLite commits an empty
+    /// transaction without touching the disk, so a full disk would look healthy.
     fn probe(&mut self) -> Answer {
         if self.health.borrow().trouble.is_some() {
             self.store.write(vec![Op::meta(PROBE, "yes")])?;

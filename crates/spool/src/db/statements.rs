@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::Location;
 
-/// Every statement so far, with the lines that asked it.
+/// Every statement so far, with the lines of code that ran it.
 #[derive(Debug, Default)]
 pub(super) struct Statements(RefCell<BTreeMap<String, BTreeSet<(&'static str, u32)>>>);
 
@@ -21,12 +21,11 @@ impl Statements {
 }
 
 impl Db {
-    /// Returns the text of every statement so far.
     pub(crate) fn statements(&self) -> Vec<String> {
         self.statements.0.borrow().keys().cloned().collect()
     }
 
-    /// The lines that asked them: file and number.
+    /// File and line number of the code that ran them.
     pub(crate) fn askers(&self) -> BTreeSet<(&'static str, u32)> {
         self.statements
             .0
@@ -37,12 +36,12 @@ impl Db {
             .collect()
     }
 
-    /// No statement is forgotten between two of [`Db::steps_taken`].
+    /// Keeps all statements between two calls of [`Db::steps_taken`].
     pub(crate) fn remember_statements(&self) {
         self.connection.set_prepared_statement_cache_capacity(1_000);
     }
 
-    /// Steps of SQLite's machine since the last time, by statement.
+    /// Steps of SQLite's virtual machine since the last call, by statement.
     pub(crate) fn steps_taken(&self) -> BTreeMap<String, i32> {
         let steps = self.statements().into_iter().map(|text| {
             let statement = self
@@ -55,7 +54,7 @@ impl Db {
         steps.filter(|(_, steps)| *steps > 0).collect()
     }
 
-    /// Returns SQLite's plan for a question, a line for each part.
+    /// Returns SQLite's query plan, one line per part.
     pub(crate) fn plan(&self, question: &str) -> Vec<String> {
         let text = format!("EXPLAIN QUERY PLAN {question}");
         let mut explain = self.connection.prepare(&text).expect("a question");

@@ -10,44 +10,39 @@ use rusqlite::Params;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A summary is kept so long after its call began.
+/// Time after a call's start for which its summary is kept.
 pub const SUMMARIES_KEPT_FOR: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
-/// Summaries that one purge forgets at most.
+/// Summaries that one purge deletes at most.
 const FORGOTTEN_MAX: u32 = 500;
-/// Stands where a call's state would: it was between extensions, or skipped by a flag.
+/// Used in place of a call's state: it was between extensions, or skipped by a flag.
 const COUNTED: &str = "counted";
 
 /// A call in a file of the PBX, by its ids.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditedCall {
-    /// PBX that the call was on.
     pub pbx: String,
     /// Id of the call itself first, then those of its channels.
     pub ids: Vec<String>,
-    /// The uuid that it has by its own id.
     pub uuid: CallUuid,
 }
 
-/// Fate of a call that a file of the PBX names.
+/// What became of a call that a file of the PBX names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallFate {
-    /// The call is stored, and stands in this state.
+    /// The call is stored and has this state.
     Stands(State),
-    /// The call was between extensions, or skipped by a flag: counted, and nothing kept of it.
+    /// The call was between extensions, or skipped by a flag. It was counted, but not stored.
     Counted,
     /// The call is not over yet.
     Open,
-    /// The call was stored once, and its row is gone before its time.
+    /// The call was stored, and its row is missing too early.
     RowGone,
-    /// Nothing is known of it.
     Unknown,
 }
 
-/// The fate of a call, with its stored values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditedFate {
-    /// What became of the call.
     pub fate: CallFate,
     /// `None` if no row of the call is kept, or if a person discarded it.
     pub values: Option<AuditedValues>,
@@ -56,7 +51,7 @@ pub struct AuditedFate {
 /// The values of a call that an audit compares, as the PBX reported them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditedValues {
-    /// Start of the call by the PBX's clock, in epoch seconds.
+    /// By the PBX's clock.
     pub started: EpochSeconds,
     /// Length of the call, in seconds.
     pub duration_sec: u32,
@@ -64,9 +59,9 @@ pub struct AuditedValues {
     pub talk_time_sec: u32,
     /// An employee talked with the customer.
     pub answered: bool,
-    /// The direction, seen from the company.
+    /// Seen from the company.
     pub direction: Direction,
-    /// The customer's number in E.164; `None` if it is not known or not valid.
+    /// E.164. `None` if it is not known or not valid.
     pub phone: Option<String>,
     /// Events of the call are missing, so its values are not certain.
     pub incomplete: bool,
@@ -75,7 +70,7 @@ pub struct AuditedValues {
 }
 
 impl AuditedValues {
-    /// Takes the values of a record. A correction by a person is ignored, because no file has it.
+    /// Takes the values of a record. A correction by a person is ignored because no file has it.
     pub fn from_record(record: &CallRecord) -> Self {
         let reported = record.by_hand.as_ref();
         Self {
@@ -94,13 +89,12 @@ impl AuditedValues {
 /// A call that is journaled here, as the CRM's journal should show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournaledCall {
-    /// Uuid that the call was sent under.
     pub uuid: CallUuid,
-    /// Start of the call by the PBX's clock, in whole seconds.
+    /// By the PBX's clock.
     pub started: EpochSeconds,
-    /// Moment since which it stands there; `None` where that is long ago, and its row is purged.
+    /// Time at which it was journaled. `None` if its row was purged.
     pub since: Option<EventTime>,
-    /// Values that were sent; `None` where its row is purged.
+    /// Values that were sent. `None` if its row was purged.
     pub sent: Option<SentValues>,
 }
 
@@ -109,15 +103,15 @@ pub struct JournaledCall {
 pub struct SentValues {
     /// The lead that it was sent to, then the one that this was merged into.
     pub leads: Vec<LeadId>,
-    /// Length of the call, in seconds.
+    /// Seconds.
     pub duration_sec: u32,
-    /// Somebody talked with the customer.
+    /// An employee talked with the customer.
     pub answered: bool,
-    /// Direction as the customer had it.
+    /// Direction as the customer saw it.
     pub direction: Direction,
 }
 
-/// Returns the fate of each of these calls, in their order, with the values that are stored.
+/// Returns the fate of each of these calls, in their order, with the stored values.
 pub fn fates(db: &Db, calls: &[AuditedCall]) -> Result<Vec<AuditedFate>, Error> {
     let mut open_calls = None;
     let mut fates = Vec::with_capacity(calls.len());
@@ -154,8 +148,8 @@ fn names(snapshot: &[u8], call: &AuditedCall) -> bool {
     ids.any(|id| text.contains(&format!("\"{id}\"")))
 }
 
-/// Finds the fate of a call, but for calls that go on; and the uuid that it stands under where it
-/// stands.
+/// Finds the fate of a call, except for calls in progress, and the uuid under which it is stored,
+/// if it is.
 fn found(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>), Error> {
     if let Some(state) = state_of(db, call.uuid)? {
         return Ok((CallFate::Stands(state), Some(call.uuid)));
@@ -183,8 +177,8 @@ fn found(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>), Er
     Ok((fate, None))
 }
 
-/// Returns what the CRM's journal should show of each of these calls, in their order; `None` of one
-/// that is not journaled here.
+/// Returns what the CRM's journal should show of each of these calls, in their order. `None` for a
+/// call that is not journaled here.
 pub fn journaled(db: &Db, calls: &[AuditedCall]) -> Result<Vec<Option<JournaledCall>>, Error> {
     let journaled = |call| match found(db, call)? {
         (CallFate::Stands(State::Journaled), Some(uuid)) => journaled_call(db, uuid, call),
@@ -219,7 +213,7 @@ fn journaled_call(
     }))
 }
 
-/// Reads the same of a call whose row is purged, from its summary.
+/// Reads the same for a call whose row was purged, from its summary.
 fn purged_call(
     db: &Db,
     uuid: CallUuid,
@@ -240,7 +234,7 @@ fn purged_call(
     Ok(None)
 }
 
-/// Counts those of these uuids whose calls are journaled here.
+/// Counts the uuids whose calls are journaled here.
 pub fn known_as_journaled(db: &Db, uuids: &[CallUuid]) -> Result<u32, Error> {
     let mut known = 0;
     for uuid in uuids {
@@ -254,8 +248,8 @@ fn state_of(db: &Db, uuid: CallUuid) -> Result<Option<State>, Error> {
     db.query_first("SELECT state FROM calls WHERE uuid = ?1", [bytes])
 }
 
-/// Forgets the ids of a call of which no row is kept, so that it can be taken in once more. One
-/// that is stored is known by its uuid all the same.
+/// Forgets the ids of a call of which no row is kept, so that it can be taken in again. A stored
+/// call is still recognized by its uuid.
 pub(crate) fn forget(db: &Db, pbx: &str, ids: &[String]) -> Result<(), Error> {
     for id in ids {
         let text = "DELETE FROM seen_calls WHERE pbx = ?1 AND id = ?2
@@ -265,7 +259,7 @@ pub(crate) fn forget(db: &Db, pbx: &str, ids: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keeps what became of the calls that this question finds: their rows go.
+/// Keeps summaries of the calls that this query finds, because their rows are deleted next.
 pub(crate) fn summarize(db: &Db, calls: &str, values: impl Params) -> Result<(), Error> {
     let text = format!(
         "INSERT INTO purged_calls (pbx, id, uuid, state, started)
@@ -275,8 +269,7 @@ pub(crate) fn summarize(db: &Db, calls: &str, values: impl Params) -> Result<(),
     db.run(&text, values)
 }
 
-/// Keeps, of the seen_calls from one place to another that are to go, those of calls that were
-/// counted only.
+/// Keeps summaries of the counted calls among these seen_calls, which are deleted next.
 pub(crate) fn summarize_counted(
     db: &Db,
     from: (&str, &str),
@@ -290,11 +283,10 @@ pub(crate) fn summarize_counted(
     db.run(text, (COUNTED, before.micros(), from.0, from.1, to.0, to.1))
 }
 
-/// Row that outlives a purged call: the state in which it ended, `None` where it was counted only;
-/// its uuid, and its start.
+/// Row that outlives a purged call: its last state (`None` if it was only counted), its uuid, and
+/// its start.
 type SummaryRow = (Option<State>, Option<CallUuid>, EpochSeconds);
 
-/// Reads the summary of a call by its own id.
 fn summary(db: &Db, pbx: &str, id: &str) -> Result<Option<SummaryRow>, Error> {
     let text = "SELECT state, uuid, started FROM purged_calls WHERE pbx = ?1 AND id = ?2";
     let kept: Option<(String, _, _)> = db.query_first(text, (pbx, id))?;

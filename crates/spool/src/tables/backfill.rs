@@ -9,7 +9,6 @@ use callbridge_leads::directory::backfill::{Backfill, Next};
 use callbridge_leads::lead_request::due::{DueRequests, LeadRequest, Urgency};
 use callbridge_model::status::Directory;
 
-/// Name of the setting that keeps the backfill's progress.
 pub(crate) const KEY: &str = "directory.backfill";
 
 /// Reads the backfill's progress; `None` before its first page.
@@ -17,7 +16,7 @@ pub fn backfill(db: &Db) -> Result<Option<Backfill>, Error> {
     meta::remembered(db, KEY)
 }
 
-/// Returns the directory's figures for the status; `None` where nothing was learned and nothing is
+/// Returns the directory's figures for the status. `None` if nothing was learned and nothing is
 /// read.
 pub fn directory_status(store: &Store) -> Result<Option<Directory>, Error> {
     let size = directory::directory_size(store)?;
@@ -38,7 +37,7 @@ pub fn directory_status(store: &Store) -> Result<Option<Directory>, Error> {
     }))
 }
 
-/// Adds the page to read next, where there is one to read.
+/// Adds the page to read next, if there is one.
 pub(crate) fn add_page(
     store: &Store,
     ask: &QueueQuery,
@@ -56,7 +55,7 @@ pub(crate) fn add_page(
     Ok(())
 }
 
-/// The token has a right more: leads are read at once where that was what lacked.
+/// The token has a new right. If leads were not read because it was missing, they are read at once.
 pub(crate) fn backfill_granted(db: &Db) -> Result<(), Error> {
     let Some(mut backfill) = backfill(db)?.filter(|it| it.no_grant) else {
         return Ok(());

@@ -3,8 +3,8 @@
 use crate::{Book, Error, State, Store};
 use callbridge_model::Reason;
 
-/// Counts all rows and compares with the books, of which those that differ are returned, each as
-/// `(name, book, rows)`. Reads the whole table.
+/// Counts all rows and returns the books that differ, each as `(name, book, rows)`. Reads the whole
+/// table.
 pub fn recount(store: &Store) -> Result<Vec<(&'static str, i64, i64)>, Error> {
     let mut rows = [0_i64; Book::ALL.len()];
     let text = "SELECT state, count(*) FROM calls GROUP BY state";

@@ -5,9 +5,9 @@ use crate::{Db, Error, Progress, Row, RowId, count};
 use callbridge_model::{CallRecord, CallUuid};
 use rusqlite::Params;
 
-/// A uuid's beginning is at least so many hexadecimal digits.
+/// Minimum hexadecimal digits of a uuid prefix.
 const DIGITS_MIN: usize = 4;
-/// Calls that are named when several may be meant.
+/// Calls that are listed if an id is ambiguous.
 const NAMED_MAX: u8 = 20;
 /// Columns of `calls` that make a [`Progress`].
 const PROGRESS: &str = "state, since, started, live, not_before, settled_externally, \
@@ -15,7 +15,7 @@ const PROGRESS: &str = "state, since, started, live, not_before, settled_externa
      failures, if_absent, reroute_history, sent_again, reason, message, errors, finding, \
      attempts, times_dead, id";
 
-/// The question for calls, with the rest of it.
+/// Builds a query for calls from its last part.
 fn calls(rest: &str) -> String {
     format!(
         "SELECT coalesce(uuid, conflicting_uuid) AS uuid, record, call, true AS progress,
@@ -24,52 +24,50 @@ fn calls(rest: &str) -> String {
     )
 }
 
-/// Reads the columns of a call that steps change; `None` for an id that is none.
+/// Reads the columns of a call that steps change. `None` for an unknown id.
 pub(super) fn progress(db: &Db, id: RowId) -> Result<Option<Progress>, Error> {
     let text = format!("SELECT {PROGRESS} FROM calls WHERE id = ?1");
     db.query_first(&text, [id.0])
 }
 
-/// Reads the record of a call that is there.
+/// Reads the record of an existing call.
 pub(super) fn record(db: &Db, id: RowId) -> Result<CallRecord, Error> {
     let text: String = db.query_one("SELECT record FROM calls WHERE id = ?1", [id.0])?;
     db.read_json(id, &text)
 }
 
-/// One call; `None` for an id that is none, or a letter's of unreadable bytes.
+/// One call. `None` for an unknown id, or a dead letter of unreadable bytes.
 pub fn row(db: &Db, row: RowId) -> Result<Option<Row>, Error> {
     first(db, "id = ?1", [row.0])
 }
 
-/// The first call that this is true of.
+/// The first call that matches this rule.
 fn first(db: &Db, rule: &str, values: impl Params) -> Result<Option<Row>, Error> {
     db.query_first(&calls(&format!("WHERE {rule}")), values)
 }
 
-/// The call with this uuid; of several the one that is no `uuid_conflict`.
+/// The call with this uuid. If there are several, the one that is not a `uuid_conflict`.
 pub fn row_of(db: &Db, uuid: CallUuid) -> Result<Option<RowId>, Error> {
     let uuid = uuid.0.into_bytes();
     db.query_first("SELECT id FROM calls WHERE uuid = ?1", [uuid])
 }
 
-/// Result of a search for a call.
 #[derive(Debug)]
 pub enum Search {
-    /// No stored call has the id.
     None,
-    /// One stored call alone has the id, or a uuid that begins so.
+    /// Exactly one stored call has the id, or a uuid with this prefix.
     One(Box<Row>),
-    /// The uuids of several begin so; twenty of them at most.
+    /// Several uuids have this prefix. At most twenty are listed.
     Several(Vec<CallUuid>),
 }
 
-/// The stored call of this linkedid, of this unique id of any of its channels, of this uuid,
-/// or of the only uuid that begins so.
+/// The stored call of this linkedid, of the unique id of one of its channels, of this uuid, or of
+/// the only uuid with this prefix.
 pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
     if let Some(row) = find_call(db, id)? {
         return Ok(Search::One(Box::new(row)));
     }
-    // A letter outlives the memory of its ids.
+    // A dead letter or a waiting call outlives the seen_calls of its ids.
     let of_letter = "state IN ('dead', 'waiting') AND linkedid = ?1 LIMIT 1";
     if let Some(row) = first(db, of_letter, [id])? {
         return Ok(Search::One(Box::new(row)));
@@ -86,7 +84,7 @@ pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
     Ok(only.map_or(Search::None, |row| Search::One(Box::new(row))))
 }
 
-/// The least and the greatest uuid that begin so; `None` for what is no uuid's beginning.
+/// The lowest and the highest uuid with this prefix. `None` if it is not a uuid prefix.
 fn bounds(id: &str) -> Option<([u8; 16], [u8; 16])> {
     let digits: Option<Vec<u8>> = id
         .chars()
@@ -107,7 +105,7 @@ pub fn find_call(db: &Db, id: &str) -> Result<Option<Row>, Error> {
         Ok(uuid) => row_of(db, CallUuid(uuid))?,
         Err(_) => None,
     };
-    // A PBX's own ids may be UUIDs, too: FreeSWITCH's are.
+    // A PBX's ids can also be UUIDs. FreeSWITCH uses them.
     let found = match (by_uuid, seen_calls::uuid_by_any_id(db, id)?) {
         (None, Some(uuid)) => row_of(db, uuid)?,
         (found, _) => found,

@@ -11,9 +11,9 @@ use callbridge_model::{CallUuid, LeadId, Reason};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Deliveries that a purge forgets at most.
+/// Deliveries that one purge deletes at most.
 const FORGOTTEN_MAX: u32 = 2_000;
-/// Name of the setting that keeps [`WebhookPace`]: its fields in microseconds, with spaces between.
+/// Name of the setting that keeps [`WebhookPace`]: its fields in microseconds, separated by spaces.
 pub(crate) const WEBHOOK_PACE: &str = "webhook.pace";
 /// A call that an event is about.
 #[derive(Deserialize)]
@@ -25,9 +25,9 @@ struct DeliveredCall {
     message: String,
     accepted: Option<EventTime>,
     lead: Option<LeadId>,
-    /// A request of ours may have brought it there.
+    /// The event can be the result of one of our requests.
     sent: bool,
-    /// Perhaps it was on its way before with other values.
+    /// The call was perhaps sent with other values before.
     changed: bool,
     /// The call was sent again, because the journal had lost it.
     again: bool,
@@ -39,7 +39,7 @@ impl DeliveredCall {
     }
 }
 
-/// Reads the pace as it is stored; `None` where that cannot be read.
+/// Reads the stored pace. `None` if it cannot be read.
 pub(crate) fn read_webhook_pace(text: &str) -> Option<WebhookPace> {
     let numbers: Option<Vec<u64>> = text.split(' ').map(|it| it.parse().ok()).collect();
     let [at, after, usual] = numbers?[..] else {
@@ -78,7 +78,7 @@ pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivere
     }
 }
 
-/// Takes in that the journal holds this call.
+/// Handles an event that says that the journal holds this call.
 fn completed(
     store: &mut Store,
     uuid: CallUuid,
@@ -91,7 +91,7 @@ fn completed(
     let row = found.id;
     let as_sent = found.sent && !found.changed && !found.again;
     echoes::shown(store, row, as_sent.then_some(shown), at)?;
-    // An event may tell of the time before the journal lost the call: pages say more.
+    // An event can date from the time before the journal lost the call. Pages are more certain.
     let Some(step) = found.step().filter(|_| !found.again) else {
         return Ok(Delivered::Settled(row));
     };
@@ -125,9 +125,9 @@ fn found(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {
     db.query_first(text, [uuid.0.into_bytes()])
 }
 
-/// Takes from pages of the journal what webhooks report, of calls that were sent from here. A call
-/// that went out with another lead after it was a letter is the one that the page shows only where
-/// the page says so: else that may be the one before.
+/// Takes from pages of the journal what webhooks report, for calls that were sent from here. A dead
+/// letter that was sent again with another lead is only confirmed if the page shows that lead.
+/// Otherwise the page can show the earlier request.
 pub(crate) fn shown(store: &mut Store, calls: &[ShownCall], at: EventTime) -> Result<(), Error> {
     for call in calls {
         let Some(found) = found(store, call.uuid)? else {
@@ -156,13 +156,13 @@ fn remember_webhook_pace(db: &Db, at: EventTime, after: Option<Duration>) -> Res
     )
 }
 
-/// Reads the pace at which webhooks confirm calls; `None` before the first.
+/// Reads the pace at which webhooks confirm calls. `None` before the first.
 pub fn webhook_pace(db: &Db) -> Result<Option<WebhookPace>, Error> {
     Ok(meta::meta(db, WEBHOOK_PACE)?.and_then(|text| read_webhook_pace(&text)))
 }
 
-/// Forgets the oldest deliveries after their time, and beyond their number; whether there is
-/// more to forget. What was written before the clock was set back is old.
+/// Deletes the oldest deliveries after their time and beyond their limit. Returns whether there is
+/// more to delete. Deliveries from the future (the clock was set back) count as old.
 pub(crate) fn purge_deliveries(db: &Db, now: EventTime) -> Result<bool, Error> {
     let (before, ahead) = (now.minus(DELIVERIES_KEPT), now.plus(DELIVERIES_KEPT));
     let (before, ahead) = (before.micros(), ahead.micros());

@@ -14,12 +14,12 @@ use rusqlite::params;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Phones with calls that may leave, kept until somebody takes them. Past so many: all of them.
+/// Phones with calls that can leave, kept until they are taken. Beyond this many, all are checked.
 const AWAITED_MAX: usize = 10_000;
-/// Rows of one number that are read: past so many leads no more are distinguished.
+/// Rows that are read of one number. Further leads are not distinguished.
 const LEAD_PHONES_MAX: usize = 5_000;
 
-/// Counter: news that had something not known before.
+/// Counter: news that contained something not known before.
 pub(crate) const LEARNED: &str = "learned";
 
 /// Every row of a number, with its lead.
@@ -27,17 +27,14 @@ const LEAD_PHONES: &str = "SELECT true AS life, p.lead, p.slot, p.held, p.told, 
            l.living, l.whole, l.deleted, l.merged, l.merged_into
     FROM directory_phones p LEFT JOIN directory_leads l ON l.lead = p.lead
     WHERE p.phone = ?1 ORDER BY p.lead LIMIT ?2";
-/// Question for the state of a lead, by its id.
 const LIFE: &str =
     "SELECT living, whole, deleted, merged, merged_into FROM directory_leads WHERE lead = ?1";
 
-/// Question for the state and the profile of a lead.
 const LEAD: &str = "SELECT true AS life, living, whole, deleted, merged, merged_into,
            name_at, name_rank, name, stage_at, stage_rank, stage,
            responsible_at, responsible_rank, responsible_name, responsible
     FROM directory_leads WHERE lead = ?1";
 
-/// Counts of what the directory holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectorySize {
     /// Numbers that some lead has, or had when it ended.
@@ -46,7 +43,7 @@ pub struct DirectorySize {
     pub leads: u64,
 }
 
-/// The rows of an entry: what stands behind a phone's digits and a slot.
+/// The rows of an entry, by the phone's digits and the slot.
 type Rows = BTreeMap<(i64, i64), PhoneRow>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,11 +51,11 @@ struct PhoneRow {
     held: Option<i64>,
     source: Option<i64>,
     gone: Option<i64>,
-    /// Name of the slot's contact: with the first of its phones alone.
+    /// Name of the slot's contact, stored with the first of its phones only.
     name: Option<Known<Name>>,
 }
 
-/// Digits that stand for no phone, in the row of an empty slot.
+/// Digits that mean no phone, in the row of an empty slot.
 const EMPTY: i64 = 0;
 
 fn rows_of(entry: &Entry) -> Rows {
@@ -98,10 +95,10 @@ fn take_row(entry: &mut Entry, digits: i64, slot: Slot, row: PhoneRow) {
     }
 }
 
-/// A name in its columns: since when it is known, its rank, then what it is.
+/// The columns of a name: since when it is known, its rank, and its text.
 type NameColumns = (EpochSeconds, Option<u8>, Option<String>);
 
-/// Columns of a lead, as [`LEAD`] has them; each fact is read from its first column on.
+/// Columns of a lead in the order of [`LEAD`]. Each fact is read from its first column on.
 #[derive(Default, Deserialize)]
 struct LeadColumns {
     life: Life,
@@ -130,7 +127,7 @@ impl LeadColumns {
     }
 }
 
-/// Columns of a number at a lead, as [`LEAD_PHONES`] has them.
+/// Columns of a number at a lead in the order of [`LEAD_PHONES`].
 #[derive(Deserialize)]
 struct LeadPhoneColumns {
     lead: i64,
@@ -146,8 +143,8 @@ fn known((at, rank, text): NameColumns) -> Known<Name> {
     Known { at, rank, fact }
 }
 
-/// Takes in news of a lead, and returns whether anything was new; calls that may leave by it are
-/// remembered for [`Store::take_awaited`].
+/// Stores news of a lead, and returns whether anything was new. Calls that can leave because of it
+/// are remembered for [`Store::take_awaited`].
 pub(super) fn take_in(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
     let phones = match ledger::learn::<Db>(store, news)? {
         Learned::Nothing => return Ok(false),
@@ -170,7 +167,7 @@ pub(super) fn take_in(store: &mut Store, news: &LeadNews) -> Result<bool, Error>
     Ok(true)
 }
 
-/// The lead that is left of one that was merged, however often; `None` for a lead that was not
+/// The lead that a merged one ended in, after any number of merges. `None` for a lead that was not
 /// merged, or whose survivor was deleted.
 pub fn survivor(db: &Db, lead: LeadId) -> Result<Option<LeadId>, Error> {
     let end = root(lead, |lead| Ok::<_, Error>(db.life(lead)?.merged))?;
@@ -183,20 +180,20 @@ pub fn holders(db: &Db, phone: &Phone) -> Result<Finding, Error> {
     find(db, phone)
 }
 
-/// Reads what is shown of a lead, or of the one it was merged into.
+/// Reads the displayed values of a lead, or of the one it was merged into.
 pub fn profile(db: &Db, lead: LeadId) -> Result<LeadProfile, Error> {
     let end = root(lead, |lead| Ok::<_, Error>(db.life(lead)?.merged))?;
     Ok(db.entry(end.lead)?.profile())
 }
 
-/// The employees who are responsible for leads, and for how many each. All leads are read.
+/// The employees who are responsible for leads, with the number of their leads. Reads all leads.
 pub fn responsible_employees(db: &Db) -> Result<Vec<(EmployeeId, u64)>, Error> {
     let text = "SELECT responsible, count(*) FROM directory_leads
          WHERE responsible IS NOT NULL GROUP BY responsible";
     db.query_known(text, [], |(id, leads)| Some((EmployeeId::new(id)?, leads)))
 }
 
-/// The numbers of the directory after `after`, in their order as numbers, and who has them.
+/// The numbers of the directory after `after`, in numerical order, with their leads.
 pub fn directory(
     db: &Db,
     after: Option<&Phone>,
@@ -210,7 +207,6 @@ pub fn directory(
     phones.into_iter().map(holders).collect()
 }
 
-/// Reads how many numbers and leads the directory holds.
 pub fn directory_size(db: &Db) -> Result<DirectorySize, Error> {
     let size = |name: &str| {
         let text = "SELECT count FROM directory_size WHERE name = ?1";
@@ -249,7 +245,7 @@ fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {
         let phones = held.map(|((digits, _), _)| *digits);
         phones.filter(|digits| *digits != EMPTY).collect()
     };
-    // Whether others hold a number is asked only where this lead begins or ends to.
+    // Other holders of a number only matter if this lead starts or stops holding it.
     let (before, after) = (held(old), held(new));
     let unheld = |phones: &mut dyn Iterator<Item = &i64>| -> Result<i64, Error> {
         let unheld = phones.map(|digits| Ok(i64::from(!is_held(db, *digits)?)));
@@ -331,7 +327,7 @@ fn lives(life: &Life) -> i64 {
     i64::from(life.living.is_some() && !life.is_deleted() && life.merged.is_none())
 }
 
-/// The directory as the pure functions over it see it.
+/// The directory as the pure functions see it.
 impl Ledger for Db {
     type Error = Error;
 

@@ -9,12 +9,11 @@ use callbridge_leads::lead_field::Catalogue;
 use callbridge_leads::lead_request::memory::RequestMemory;
 use serde::de::DeserializeOwned;
 
-/// A setting that an earlier process has remembered.
+/// A setting that an earlier process has stored.
 struct RememberedText {
     key: &'static str,
-    /// Returns `true` for a text that this version can read.
     reads: fn(&str) -> bool,
-    /// Consequence where it cannot be read, for the log.
+    /// Message for the log with the consequence, if it cannot be read.
     then: &'static str,
 }
 
@@ -56,7 +55,7 @@ fn is<T: DeserializeOwned>(text: &str) -> bool {
     serde_json::from_str::<T>(text).is_ok()
 }
 
-/// Begins anew what cannot be read, in the first commit of a process.
+/// Resets the settings that cannot be read, in the first commit of a process.
 pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
     for RememberedText { key, reads, then } in ALL {
         let Some(text) = meta::meta(db, key)?.filter(|text| !reads(text)) else {
@@ -73,9 +72,9 @@ pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
     Ok(())
 }
 
-/// The newest call that a lead was left without may be any of those that are known.
+/// If the floor cannot be read, the newest known call can be the newest one of a forgotten lead.
 fn doubt_floor(db: &Db) -> Result<(), Error> {
-    // once, and of a damaged state alone: it may walk the table
+    // once, and only for a damaged state: it can scan the table
     let newest = db
         .connection
         .query_row("SELECT max(started) FROM calls", [], |row| {

@@ -12,7 +12,7 @@ const FIELDS: &str = "journal.fields";
 /// Name of the setting that keeps calls of other providers.
 const FOREIGN: &str = "journal.foreign";
 
-/// An event shows this call of ours. `Some` says what, where it was sent from here as it stands.
+/// An event shows this call of ours. `Some` has the values, if it was sent from here as it is now.
 pub(crate) fn shown(
     store: &Store,
     row: RowId,
@@ -57,7 +57,7 @@ pub(crate) fn foreign(
     meta::remember(store, FOREIGN, &log)
 }
 
-/// Reads how fields of our calls are shown, an entry for each that was sent.
+/// Reads how fields of our calls are shown, one entry per field that was sent.
 pub fn fields(db: &Db) -> Result<Vec<JournalField>, Error> {
     Ok(meta::remembered(db, FIELDS)?.unwrap_or_default())
 }

@@ -12,28 +12,27 @@ use std::time::Duration;
 /// The newest confirmed calls whose delays are returned.
 const DELAYS_MAX: u32 = 2_000;
 
-/// Counts calls that began from this second on, and before the other, by their state.
+/// Counts calls that began from this second on and before the other, by state.
 pub fn outcomes(db: &Db, from: i64, until: i64) -> Result<BTreeMap<State, u64>, Error> {
     let text =
         "SELECT state, count(*) FROM calls WHERE started >= ?1 AND started < ?2 GROUP BY state";
     Ok(db.query_all(text, (from, until))?.into_iter().collect())
 }
 
-/// Returns the time from hang-up to the journal of each call that began from this second on, and
-/// before the other; of the newest 2,000 that are there.
+/// Returns the time from hangup to the journal of calls that began from this second on and before
+/// the other. At most the newest 2,000 stored calls.
 pub fn confirmation_delays(db: &Db, from: i64, until: i64) -> Result<Vec<Duration>, Error> {
     let text = "SELECT since - 1000000 * ended FROM calls
          WHERE started >= ?1 AND started < ?2 AND state = 'journaled'
          ORDER BY started DESC LIMIT ?3";
     let micros: Vec<i64> = db.query_all(text, (from, until, DELAYS_MAX))?;
-    // Whole seconds are told of a call; it may be confirmed within the last of them.
+    // A call's end is known in whole seconds. It can be confirmed within the last one.
     let micros = micros.into_iter().map(|it| u64::try_from(it).unwrap_or(0));
     Ok(micros.map(Duration::from_micros).collect())
 }
 
-/// Calls that began from this second until before that one, by their start; those that
-/// `unanswered=no` keeps out of the journal among them. Parts of calls that came whole later are
-/// none.
+/// Calls that began from this second until before that one, by their start. Includes those that
+/// `unanswered=no` keeps out of the journal. Excludes parts of calls that later arrived whole.
 pub fn customer_calls(db: &Db, from: i64, until: i64) -> Result<Vec<CustomerCall>, Error> {
     let text = "SELECT started, record, call, id FROM calls WHERE started >= ?1 AND started < ?2
            AND NOT (state = 'discarded' AND coalesce(reason, '') = 'incomplete')
@@ -78,7 +77,6 @@ fn customer_call(started: i64, record: CallRecord, facts: &Facts) -> CustomerCal
     }
 }
 
-/// Part of a call's facts that is read here.
 #[derive(Deserialize)]
 struct Facts {
     started: EventTime,
@@ -88,8 +86,8 @@ struct Facts {
 }
 
 impl Facts {
-    /// Time from the caller's first sign to the first word; where only the talk's length is known,
-    /// all that is no talk.
+    /// Time from the caller's first event to the first word. If only the talk time is known, the
+    /// rest of the call.
     fn waited(&self) -> Duration {
         let talk = self.timeline.as_ref().and_then(|it| it.talk.first());
         match talk {

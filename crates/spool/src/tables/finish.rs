@@ -10,16 +10,15 @@ use rusqlite::params;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// The counter of calls that came again.
+/// The counter of repeated calls.
 const REPEATS: &str = "repeats";
-/// The counter of letters that were corrected.
+/// The counter of dead letters that were corrected.
 const CORRECTED: &str = "corrected";
 
-/// A letter `incomplete` that waits for somebody.
+/// A dead letter `incomplete` that a person must handle.
 const WAITS: &str = "state = 'dead' AND reason = 'incomplete'";
 
-/// Facts by which two calls of one uuid are distinguished. A number that is not known is no other
-/// number.
+/// Facts by which two calls of one uuid are distinguished. An unknown number does not differ.
 #[derive(Deserialize)]
 struct DuplicateCandidate {
     id: RowId,
@@ -74,7 +73,7 @@ fn keep(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Er
         if let Some(row) = insert(store, new, None)? {
             return Ok(Done::New(row));
         }
-        // It is no longer among the seen calls, its row is not.
+        // Its seen_call has expired, but its row is still stored.
     } else if let Some(done) = corrected(store, new)? {
         seen_calls::mark_aliases_seen(store, new)?;
         give_up_parts(store, new)?;
@@ -92,8 +91,8 @@ fn repeated(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
     Ok(Done::Repeat(row))
 }
 
-/// Makes a letter of another call under a known uuid. If it came before, it is a repeat of that
-/// letter.
+/// Makes a dead letter of another call under a known uuid. If it came before, it is a repeat of
+/// that dead letter.
 fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
     for known in same_conflicting_uuid(store, new)? {
         if known.is(new) {
@@ -108,8 +107,8 @@ fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
     row.ok_or_else(|| store.damaged("a letter without a uuid met another's".into()))
 }
 
-/// Inserts the call's row, or a letter of another call under its uuid, with the words of this
-/// conflict; `None` when the uuid is taken.
+/// Inserts the call's row, or a dead letter of another call under its uuid, with the message of
+/// this conflict. `None` if the uuid is taken.
 fn insert(
     store: &mut Store,
     new: &Finished,
@@ -131,7 +130,8 @@ fn insert(
     Ok(Some(id))
 }
 
-/// Writes the call's row, by the rule of `then` where there is one; returns how many were written.
+/// Writes the call's row, by the conflict rule in `then` if there is one. Returns the number of
+/// rows.
 fn put(
     db: &Db,
     id: RowId,
@@ -190,8 +190,8 @@ fn same_uuid(db: &Db, new: &Finished) -> Result<Option<DuplicateCandidate>, Erro
     db.query_first(text, [new.uuid()])
 }
 
-/// Finds the dead letters `uuid_conflict` under this call's uuid that began with it. A PBX that
-/// reuses one id for every call makes many of them under one uuid.
+/// Finds the dead letters `uuid_conflict` of this uuid that have the same start. A PBX that reuses
+/// one id for every call makes many dead letters under one uuid.
 fn same_conflicting_uuid(db: &Db, new: &Finished) -> Result<Vec<DuplicateCandidate>, Error> {
     let text = "SELECT id, started, phone, raw_phone AS raw FROM calls
          WHERE conflicting_uuid = ?1 AND started BETWEEN ?2 AND ?3";
@@ -201,8 +201,8 @@ fn same_conflicting_uuid(db: &Db, new: &Finished) -> Result<Vec<DuplicateCandida
     db.query_all(text, (new.uuid(), from, until))
 }
 
-/// Corrects the letter `incomplete` of the same uuid; `None` if there is none, or if it knows
-/// as much as the new account.
+/// Corrects the dead letter `incomplete` of the same uuid. `None` if there is none, or if it has as
+/// much data as the new account.
 fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
     let text = format!("SELECT id, call, phone, answered FROM calls WHERE uuid = ?1 AND {WAITS}");
     let found: Option<(RowId, Json<FinishedCall>, Option<String>, bool)> =
@@ -248,8 +248,8 @@ fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
     Ok(Some(Done::Corrected(row)))
 }
 
-/// Letters `incomplete` under other uuids, which were parts of this call: they are given up,
-/// lest somebody sends them, too.
+/// Discards dead letters `incomplete` under other uuids that were parts of this call, so that no
+/// one sends them too.
 fn give_up_parts(store: &mut Store, new: &Finished) -> Result<(), Error> {
     if new.judged.reason == Some(Reason::Incomplete) {
         return Ok(());

@@ -12,7 +12,7 @@ impl LeadByHand {
     }
 }
 
-/// The number has this lead from now on; one that was given before is forgotten.
+/// Assigns this lead to the number. It replaces an earlier one.
 pub(crate) fn give(db: &Db, given: &LeadByHand) -> Result<(), Error> {
     let text = "INSERT INTO assigned_leads (phone, lead, at, who)
          VALUES (?1, ?2, ?3, ?4)
@@ -22,7 +22,6 @@ pub(crate) fn give(db: &Db, given: &LeadByHand) -> Result<(), Error> {
     db.run(text, (phone, lead, at, &given.who))
 }
 
-/// Forgets the lead that the number was given.
 pub(crate) fn take(db: &Db, phone: &Phone) -> Result<(), Error> {
     db.run(
         "DELETE FROM assigned_leads WHERE phone = ?1",
@@ -30,13 +29,13 @@ pub(crate) fn take(db: &Db, phone: &Phone) -> Result<(), Error> {
     )
 }
 
-/// Reads the lead that this number was given; `None` where nobody gave it one.
+/// Reads the lead that is assigned to this number. `None` if there is none.
 pub fn given(db: &Db, phone: &Phone) -> Result<Option<LeadByHand>, Error> {
     let text = "SELECT phone, lead, at, who FROM assigned_leads WHERE phone = ?1";
     Ok(db.query_first(text, [phone.as_str()])?.and_then(known))
 }
 
-/// Reads the given leads by number, a page at a time, after `after`.
+/// Reads the assigned leads by number, a page at a time, after `after`.
 pub fn given_leads(db: &Db, after: Option<&Phone>, limit: usize) -> Result<Vec<LeadByHand>, Error> {
     let after = after.map_or("", Phone::as_str);
     let text =
@@ -44,7 +43,7 @@ pub fn given_leads(db: &Db, after: Option<&Phone>, limit: usize) -> Result<Vec<L
     db.query_known(text, (after, count(limit)), known)
 }
 
-/// `None` for a row that no version of ours wrote.
+/// `None` for a row that no version of callbridge wrote.
 fn known((phone, lead, at, who): (String, i64, EpochSeconds, String)) -> Option<LeadByHand> {
     Some(LeadByHand {
         phone: Phone::from_e164(&phone)?,

@@ -13,10 +13,10 @@ use callbridge_leads::lead_request::memory::{CATALOGUE_TRIES, RequestMemory};
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
 use callbridge_model::{LeadId, Phone};
 
-/// Numbers claimed by several leads that are read in one go.
+/// Numbers claimed by several leads that are read at once.
 const CLAIMED_MAX: u32 = 1_000;
 
-/// Writes to the log what stands since before this start.
+/// Logs the conditions that already existed before this start.
 pub fn log_standing(store: &Store, now: EventTime) -> Result<(), Error> {
     let memory = memory(store)?;
     for kind in [RequestKind::LookUps, RequestKind::Fields] {
@@ -28,15 +28,15 @@ pub fn log_standing(store: &Store, now: EventTime) -> Result<(), Error> {
     Ok(())
 }
 
-/// The fields that are asked for: the catalogue is read anew when they change.
+/// The requested fields. The catalog is read again when they change.
 fn wanted_fields(store: &Store) -> String {
     let fields = store.settings.shows.iter().flat_map(|it| &it.fields);
     let fields = fields.map(|(name, field)| format!("{name}={}", field.id));
     fields.collect::<Vec<_>>().join(",")
 }
 
-/// Several leads claim a number, and calls wait for one of them to be left. Where nothing reports
-/// merged and deleted leads (no webhooks), each of the leads is looked up, once a day a number.
+/// Handles numbers that several leads claim while calls wait for one lead to remain. If no webhooks
+/// report merged and deleted leads, each lead is looked up once a day per number.
 pub(crate) fn check_claims(store: &Store, now: EventTime) -> Result<(), Error> {
     if !store.settings.look_up {
         return Ok(());
@@ -56,7 +56,7 @@ pub(crate) fn check_claims(store: &Store, now: EventTime) -> Result<(), Error> {
     })
 }
 
-/// The lead requests that are due. Costs next to nothing while there are none.
+/// The lead requests that are due. Cheap if there are none.
 pub fn lead_requests(store: &Store, ask: &QueueQuery) -> Result<DueRequests, Error> {
     let mut due = DueRequests::default();
     if store.settings.look_up {
@@ -100,7 +100,6 @@ fn about_leads(store: &Store, ask: &QueueQuery, due: &mut DueRequests) -> Result
     Ok(())
 }
 
-/// Applies a step or answer of a lead request.
 pub(crate) fn apply(
     store: &mut Store,
     outcome: &LeadOutcome,
@@ -110,7 +109,7 @@ pub(crate) fn apply(
         LeadOutcome::Sent(lead_request) => match lead_request {
             LeadRequest::LookUp(lead) => look_ups::look_up_at(store, *lead, at.plus(LOST))?,
             LeadRequest::Catalogue => change_memory(store, |it| it.catalogue_sent(at))?,
-            // a kill keeps its answer from us: asked again, not at once
+            // a kill can lose its answer: it is asked again, but not at once
             LeadRequest::FieldPoll(poll) => {
                 change_shows(store, poll.lead, |shows| shows.asked(at))?;
             }
@@ -177,8 +176,8 @@ fn change_shows<T: Default>(
     Ok(done)
 }
 
-/// A write was refused: the fields to blame are said. What one lead is refused may be its own
-/// fault; what several are is not.
+/// Handles a refused write. The log names the fields. A refusal for one lead can be caused by that
+/// lead. Refusals for several leads are not.
 fn fields_refused(
     store: &mut Store,
     lead: LeadId,
@@ -192,8 +191,8 @@ fn fields_refused(
     let (polled, (given_up, items)) = change_shows(store, lead, polled)?;
     store.tally.count(GIVEN_UP, given_up);
     shows::refused(store, lead, items, refusal, at)?;
-    // FAILED comes after an acceptance, and who names an item has read the others: the request
-    // itself was right
+    // FAILED comes after an acceptance, and an answer that names an item has read the others. So
+    // the request itself was right.
     let named = matches!(refusal.blames, RefusedPart::Items(_));
     let rests = |memory: &mut RequestMemory| memory.refused(&refusal.reason);
     if !polled
@@ -261,8 +260,8 @@ fn catalogue_read(store: &mut Store, catalogue: &Catalogue, at: EventTime) -> Re
     Ok(())
 }
 
-/// Look-ups, and leads with something to show, that wait, due or not; none of a kind that
-/// rests, and none without a sender.
+/// Number of lookups and leads with values to write that wait, due or not. Kinds that are paused do
+/// not count. Without a sender, nothing counts.
 pub fn lead_requests_waiting(store: &Store, now: EventTime) -> Result<(u64, u64), Error> {
     if !store.settings.look_up {
         return Ok((0, 0));

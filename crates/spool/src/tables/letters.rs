@@ -9,7 +9,7 @@ use rusqlite::{ToSql, params_from_iter};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// The conditions of a filter, with their values: few texts, whatever is asked.
+/// The conditions of a filter, with their values. It uses few different SQL texts.
 fn conditions(filter: &LetterFilter, limit: usize) -> (String, Vec<Box<dyn ToSql>>) {
     let mut text = String::new();
     let mut values: Vec<Box<dyn ToSql>> = Vec::new();
@@ -35,7 +35,8 @@ fn conditions(filter: &LetterFilter, limit: usize) -> (String, Vec<Box<dyn ToSql
     (text, values)
 }
 
-/// Letters by rising id, a page at a time; with [`LetterFilter::before`] by falling id.
+/// Dead letters and waiting calls by ascending id, a page at a time. With [`LetterFilter::before`]
+/// by descending id.
 pub fn letters(db: &Db, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
     let limit = match filter.limit {
         0 => LETTERS_PAGE,
@@ -58,7 +59,7 @@ pub fn letters(db: &Db, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
     Ok(letters)
 }
 
-/// One letter, with all the bytes kept of an unreadable one; `None` if it is none (any more).
+/// One dead letter or waiting call, with all kept bytes of an unreadable one. `None` for other ids.
 pub fn letter(db: &Db, id: RowId) -> Result<Option<Letter>, Error> {
     let filter = LetterFilter {
         ids: Some(vec![id]),
@@ -131,7 +132,7 @@ fn unread_letters(
     db.query_all(&text, params_from_iter(values))
 }
 
-/// One more act. Unreadable bytes have none: once retried or discarded, they are forgotten.
+/// Stores one more action. Unreadable bytes have none: a retry or discard deletes them.
 pub(crate) fn note_act(db: &Db, row: RowId, act: &Action) -> Result<(), Error> {
     let mut all = actions(db, row)?;
     if all.len() >= ACTIONS_MAX {
@@ -142,16 +143,16 @@ pub(crate) fn note_act(db: &Db, row: RowId, act: &Action) -> Result<(), Error> {
     db.run("UPDATE calls SET actions = ?2 WHERE id = ?1", (row.0, all))
 }
 
-/// Reads the acts on a call while it was a letter, oldest first.
+/// Reads the actions on a call while it was a dead letter, oldest first.
 pub fn actions(db: &Db, row: RowId) -> Result<Vec<Action>, Error> {
     let text = "SELECT coalesce(actions, '[]'), id FROM calls WHERE id = ?1";
     let acts = db.query_first(text, [row.0])?;
     Ok(acts.map_or_else(Vec::new, |Json(acts)| acts))
 }
 
-/// Letters that came to be after the first `seen`, at most `limit`, and how many are seen
-/// then. One that has left again is not among them. `None` when they are forgotten: there
-/// were more than 65,536 meanwhile.
+/// New dead letters and waiting calls after the first `seen`, at most `limit`, and how many are
+/// seen then. Those that have left again are omitted. `None` if they are no longer remembered
+/// because there were more than 65,536 meanwhile.
 pub fn letters_since(
     store: &Store,
     seen: u64,
@@ -163,37 +164,35 @@ pub fn letters_since(
 }
 
 impl Letter {
-    /// The PBX's id of the call; `None` for unreadable bytes.
+    /// The PBX's id of the call. `None` for unreadable bytes.
     pub fn linkedid(&self) -> Option<&str> {
         Some(&self.call.as_ref()?.linkedid)
     }
 
-    /// The customer's number, where it is known.
+    /// The customer's number, if known.
     pub fn phone(&self) -> Option<&str> {
         self.call.as_ref()?.phone()
     }
 
-    /// Start of the call, in epoch seconds; `None` for unreadable bytes.
+    /// Start of the call, in epoch seconds. `None` for unreadable bytes.
     pub fn started_at(&self) -> Option<i64> {
         Some(self.call.as_ref()?.started_at.get())
     }
 
-    /// The extension that the call is put down to.
+    /// The extension that the call is attributed to.
     pub fn extension(&self) -> Option<String> {
         self.call.as_ref()?.employee.clone()
     }
 
-    /// The lead that the call names.
     pub fn lead(&self) -> Option<LeadId> {
         self.call.as_ref()?.lead_id
     }
 
-    /// The employee that the call names.
     pub fn employee(&self) -> Option<EmployeeId> {
         self.call.as_ref()?.employee_id
     }
 
-    /// Returns dead or waiting, the two states of letters.
+    /// Returns `Dead` or `Waiting`.
     pub const fn state(&self) -> State {
         match self.waiting {
             true => State::Waiting,
@@ -202,9 +201,9 @@ impl Letter {
     }
 
     /// A line of `dead list --json`: `{"id","uuid","linkedid","reason","since","message",
-    /// "errors","attempts","actions","call","fix","state"}`; times in epoch seconds, attempts as
-    /// `{at, message}`, actions as `{at, who, action}`. `call` is as in `explain --json`.
-    /// Unreadable bytes have `source`, `pbx`, `text` and `length` beside.
+    /// "errors","attempts","actions","call","fix","state"}`. Times are in epoch seconds, attempts
+    /// are `{at, message}`, and actions are `{at, who, action}`. `call` is as in `explain --json`.
+    /// Unreadable bytes also have `source`, `pbx`, `text` and `length`.
     pub fn to_json(&self) -> serde_json::Value {
         let attempts = self.attempts.iter();
         let attempts =

@@ -9,55 +9,51 @@ use rusqlite::Params;
 use serde::Deserialize;
 use std::fmt;
 
-/// Rows that one page walks over, whether it gives them or not.
+/// Rows that one page reads, whether it returns them or not.
 const WALKED: usize = 500;
 const COLUMNS: &str = "true AS place, id, started, state, reason, phone, trunk, record";
 
-/// A call in a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
-    /// Id of the call; calls between extensions are numbered by themselves.
+    /// Id of the call. Calls between extensions have their own numbers.
     pub id: RowId,
-    /// State of the call; `None` for a call between extensions.
     pub state: Option<State>,
-    /// Reason why it is a letter; `None` where it is none.
+    /// Reason why it is a dead letter or a waiting call. `None` otherwise.
     pub reason: Option<Reason>,
-    /// Values that are, were or would be sent.
+    /// Values that are, were, or would be sent.
     pub record: CallRecord,
 }
 
 impl Listed {
-    /// Returns the word of its state, or `internal`.
     pub fn state_word(&self) -> &'static str {
         self.state.map_or("internal", State::word)
     }
 
-    /// Returns the uuid as text; empty without one.
+    /// Returns the uuid as text. Empty without one.
     pub fn uuid(&self) -> String {
         let uuid = self.record.uuid.map(|uuid| uuid.to_string());
         uuid.unwrap_or_default()
     }
 }
 
-/// Choice of calls; without any rule all of them.
+/// Selects calls. Without a condition, all of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallFilter {
-    /// Only calls begun at this second or later.
+    /// Only calls that began at this second or later.
     pub from: Option<i64>,
-    /// Only calls begun before this second.
+    /// Only calls that began before this second.
     pub until: Option<i64>,
-    /// Only calls with this number of the customer.
+    /// Only calls with this customer's number.
     pub phone: Option<TypedNumber>,
-    /// Only calls on the trunk of this name.
     pub trunk: Option<String>,
-    /// Only calls in this state, which none between extensions has.
+    /// Only calls in this state. Calls between extensions have none.
     pub state: Option<State>,
-    /// Only calls put down to this extension, or reported to have talked at it.
+    /// Only calls attributed to this extension, or reported to have talked at it.
     pub extension: Option<String>,
 }
 
 impl CallFilter {
-    /// Returns `true` when this call is one of them.
+    /// Returns `true` if this call matches.
     pub fn takes(&self, call: &Listed) -> bool {
         let started = call.record.started_at.get();
         let phone = call.record.client_phone.as_ref();
@@ -78,7 +74,7 @@ impl CallFilter {
         (self.extension.as_ref()).is_none_or(|wanted| met.any(|it| it == wanted))
     }
 
-    /// Returns the place before the first of them.
+    /// Returns the place before the first call.
     pub fn beginning(&self) -> Place {
         let started = self.from.unwrap_or(i64::MIN);
         let id = i64::MIN;
@@ -90,7 +86,7 @@ impl CallFilter {
     }
 }
 
-/// A place in a list: calls stand by their beginning, then by their ids.
+/// A place in a list. Calls are ordered by their start, then by their ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct Place {
     started: i64,
@@ -98,13 +94,13 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place after the last of all.
+    /// The place after the last call.
     pub const END: Self = Self {
         started: i64::MAX,
         id: i64::MAX,
     };
 
-    /// Reads a place as it is displayed; `None` for what is no place.
+    /// Parses a displayed place. `None` if it is not a place.
     pub fn read(text: &str) -> Option<Self> {
         let (started, id) = text.split_once('.')?;
         let (started, id) = (started.parse().ok()?, id.parse().ok()?);
@@ -118,7 +114,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A row as SQLite has it; state, reason and phone are not those of calls between extensions.
+/// A row as SQLite returns it. State, reason and phone do not apply to calls between extensions.
 #[derive(Deserialize)]
 struct ListedColumns {
     id: RowId,
@@ -143,8 +139,8 @@ impl ListedColumns {
     }
 }
 
-/// A page of calls after this place, oldest first, and the place where the next one begins;
-/// `None` at the end. A page may be empty though others follow.
+/// A page of calls after this place, oldest first, and the place where the next one begins. `None`
+/// at the end. A page can be empty although others follow.
 pub fn listed(
     db: &Db,
     filter: &CallFilter,
@@ -154,8 +150,7 @@ pub fn listed(
     page(db, filter, order, after, filter.end(), WALKED)
 }
 
-/// A page of calls before this place, newest first, and no more than `most` of them; else as
-/// [`listed`].
+/// A page of at most `most` calls before this place, newest first. Otherwise like [`listed`].
 pub fn listed_back(
     db: &Db,
     filter: &CallFilter,
@@ -163,7 +158,7 @@ pub fn listed_back(
     most: usize,
 ) -> Result<(Vec<Listed>, Option<Place>), Error> {
     let order = "(started, id) < (?1, ?2) AND started >= ?3 ORDER BY started DESC, id DESC";
-    // Calls that began at the end or later are not walked over.
+    // Calls that began at the end or later are not read.
     let end = Place {
         started: filter.end(),
         id: i64::MIN,
@@ -172,8 +167,9 @@ pub fn listed_back(
     page(db, filter, order, before.min(end), from, most)
 }
 
-/// Calls that moved after the first `seen` moves, each once and as it stands now, and how many
-/// moves are seen then. `None` when they are forgotten: there were more than 16,384 meanwhile.
+/// Calls that moved after the first `seen` moves, each once and in its current state, and how many
+/// moves are seen then. `None` if they are no longer remembered because there were more than 16,384
+/// meanwhile.
 pub fn moved_since(
     store: &Store,
     seen: u64,
@@ -204,7 +200,7 @@ fn page(
     let next = next_page(&rows);
     let mut calls = Vec::new();
     for raw in rows {
-        // What a column shows is not read out of the record.
+        // Values of columns are not read from the record.
         let ends = |typed: &TypedNumber| raw.phone.as_deref().is_some_and(|it| typed.ends(it));
         if !filter.phone.as_ref().is_none_or(ends)
             || filter.state.is_some() && filter.state != raw.state
@@ -223,7 +219,7 @@ fn page(
     Ok((calls, next))
 }
 
-/// Returns the place behind the last row that was walked over, unless it was the last of all.
+/// Returns the place after the last row that was read, unless it was the last of all.
 fn next_page(walked: &[ListedColumns]) -> Option<Place> {
     walked
         .last()
@@ -231,14 +227,13 @@ fn next_page(walked: &[ListedColumns]) -> Option<Place> {
         .map(|last| last.place)
 }
 
-/// Returns the start of the newest call that is kept, of those that began by now; `None` without
-/// any.
+/// Returns the start of the newest stored call of those that began by now. `None` if there is none.
 pub fn newest_start(db: &Db, now: i64) -> Result<Option<i64>, Error> {
     let text = "SELECT started FROM calls WHERE started <= ?1 ORDER BY started DESC LIMIT 1";
     db.query_first(text, [now])
 }
 
-/// Keeps a call between extensions; the oldest beyond the last thousand goes.
+/// Stores a call between extensions. The oldest beyond the last thousand is deleted.
 pub(crate) fn keep_internal(db: &Db, new: &Finished) -> Result<(), Error> {
     let text = "INSERT INTO internal_calls (started, record) VALUES (?1, ?2) RETURNING id";
     let newest: i64 = db.query_one(text, (new.started(), &new.record_json))?;
@@ -251,7 +246,7 @@ pub(crate) fn purge_internal(db: &Db, now: EventTime) -> Result<(), Error> {
     db.run("DELETE FROM internal_calls WHERE started < ?1", [before])
 }
 
-/// A page of calls between extensions; as [`listed`].
+/// A page of calls between extensions. Like [`listed`].
 pub fn listed_internal(
     db: &Db,
     filter: &CallFilter,
@@ -262,15 +257,15 @@ pub fn listed_internal(
     Ok((calls, next_page(&rows)))
 }
 
-/// Calls between extensions kept after the one with this id, oldest first, and the id of the
-/// last of them. Where all of them were forgotten since, ids have begun anew.
+/// Calls between extensions stored after the one with this id, oldest first, and the id of the last
+/// of them. If all of them were deleted since, ids have restarted.
 pub fn internal_since(db: &Db, id: i64) -> Result<(Vec<Listed>, i64), Error> {
     let after = if newest_internal(db)? < id { 0 } else { id };
     let (rows, calls) = internal(db, "id > ?1 ORDER BY id", [after])?;
     Ok((calls, rows.last().map_or(after, |last| last.id.0)))
 }
 
-/// The id of the newest call between extensions that is kept; 0 without any.
+/// The id of the newest stored call between extensions. 0 if there is none.
 pub fn newest_internal(db: &Db) -> Result<i64, Error> {
     db.query_one("SELECT coalesce(max(id), 0) FROM internal_calls", [])
 }

@@ -14,16 +14,16 @@ use callbridge_leads::lead_request::lead::REST;
 use callbridge_model::{CallRecord, LeadId, Reason};
 use std::time::Duration;
 
-/// A finding holds for calls that fail within so long after it: one look-up, however many fail.
+/// A finding is used for calls that fail within this time: one lookup, however many calls fail.
 const FRESH: Duration = Duration::from_secs(600);
-/// Letters of one lead that one finding, or one merge, is applied to.
+/// Dead letters of one lead that one finding, or one merge, is applied to.
 const LETTERS_MAX: u32 = 1_000;
-/// Leads that wait to be looked up; letters of others say nothing of their lead.
+/// Leads that wait to be looked up. Dead letters of further leads show nothing about their lead.
 const WAITING_MAX: i64 = 10_000;
-/// Tries of one look-up (§7.7: 3 to 5).
+/// Tries of one lookup (§7.7: 3 to 5).
 const TRIES_MAX: u32 = 4;
 
-/// A call that was sent and FAILED, as it is now; `None` where it is over meanwhile.
+/// A call that was sent and FAILED, as it is now. `None` if it ended meanwhile.
 fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<FailedCall>, Error> {
     let sent = "SELECT 1 FROM calls WHERE id = ?1 AND state IN ('ready', 'sending', 'submitted')";
     if !store.exists(sent, [row.0])? {
@@ -45,7 +45,7 @@ fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<Failed
     }))
 }
 
-/// A call FAILED: what is known of it now decides what becomes of it.
+/// Handles a call that FAILED. What is known of it now decides its next step.
 pub(crate) fn call_failed(store: &mut Store, failure: &CallFailure) -> Result<Done, Error> {
     let (row, at, message) = (failure.row, failure.at, failure.message.as_str());
     let died = |message: &str| Step::Died {
@@ -89,7 +89,7 @@ fn record_and_history(db: &Db, row: RowId) -> Result<(CallRecord, RerouteHistory
     Ok((record, history.unwrap_or_default()))
 }
 
-/// A ready call whose lead is known as merged goes to the survivor straight.
+/// A ready call whose lead is known to be merged is sent to the survivor directly.
 pub fn onward(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
     let (record, history) = record_and_history(db, row)?;
     let Some(lead) = record.lead_id else {
@@ -99,16 +99,16 @@ pub fn onward(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
     Ok(survivor.and_then(|survivor| failed::to_survivor(&record, survivor, &history)))
 }
 
-/// Takes in news of a lead, and what it means for failed calls; returns whether anything was new.
+/// Stores news of a lead, and applies it to failed calls. Returns whether anything was new.
 pub(crate) fn learn(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
     let new = directory::take_in(store, news)?;
-    // Letters `failed` of these leads go on, to the lead that they are merged into.
+    // Dead letters `failed` of these leads are sent to the lead that they were merged into.
     let at = EventTime::from_seconds(news.at.get());
     for lead in news.merged.iter().filter(|_| new) {
         for (row, since) in failed_letters(store, *lead, EventTime::from_micros(0))? {
             if let Some(on) = onward(store, row)? {
                 store.tally.count(TO_SURVIVOR, 1);
-                // events come late
+                // events can be late
                 step::step(store, row, &Step::moved(on, ""), at.max(since))?;
             }
         }
@@ -127,7 +127,7 @@ fn failed_letters(
     db.query_all(text, values)
 }
 
-/// Reads what a look-up has found of this lead, where that is no older than ten minutes.
+/// Reads what a lookup has found about this lead, if it is no older than ten minutes.
 fn fresh_finding(db: &Db, lead: LeadId, at: EventTime) -> Result<Option<Finding>, Error> {
     let values = (lead.get(), at.minus(FRESH).micros());
     let text = "SELECT finding FROM lead_lookups WHERE lead = ?1 AND answered >= ?2";
@@ -135,7 +135,7 @@ fn fresh_finding(db: &Db, lead: LeadId, at: EventTime) -> Result<Option<Finding>
     Ok(word.and_then(|word| Finding::from_word(&word)))
 }
 
-/// One look-up a lead: what waits already, waits on.
+/// Queues one lookup per lead. A waiting lookup keeps its place.
 fn want_look_up(db: &Db, lead: LeadId, at: EventTime) -> Result<(), Error> {
     let waiting: i64 = db.query_one(
         "SELECT count(*) FROM lead_lookups WHERE due IS NOT NULL",
@@ -150,19 +150,19 @@ fn want_look_up(db: &Db, lead: LeadId, at: EventTime) -> Result<(), Error> {
     db.run(text, (lead.get(), at.micros()))
 }
 
-/// The lead to look up next, and when.
 pub(crate) fn next_look_up(db: &Db) -> Result<Option<(LeadId, EventTime)>, Error> {
     let text = "SELECT lead, due FROM lead_lookups WHERE due IS NOT NULL ORDER BY due LIMIT 1";
     db.query_first(text, [])
 }
 
-/// A look-up is asked again at this moment, or after an answer that never came.
+/// A lookup is made again at this time, or after an answer that never came.
 pub(crate) fn look_up_at(db: &Db, lead: LeadId, due: EventTime) -> Result<(), Error> {
     let text = "UPDATE lead_lookups SET due = ?2 WHERE lead = ?1 AND due IS NOT NULL";
     db.run(text, (lead.get(), due.micros()))
 }
 
-/// Notes that nobody answered: again after a while, and after several tries no more.
+/// Notes that there was no answer. The lookup is tried again after a while, and given up after
+/// several tries.
 pub(crate) fn look_up_again(store: &mut Store, lead: LeadId, at: EventTime) -> Result<(), Error> {
     let text = "UPDATE lead_lookups SET tries = tries + 1 WHERE lead = ?1 AND due IS NOT NULL
          RETURNING tries";
@@ -177,7 +177,7 @@ pub(crate) fn look_up_again(store: &mut Store, lead: LeadId, at: EventTime) -> R
     }
 }
 
-/// The letters of that lead say what was found, or go on without their employee.
+/// The dead letters of that lead show the finding, or are sent without their employee.
 pub(crate) fn looked_up(
     store: &mut Store,
     lead: LeadId,
@@ -188,14 +188,14 @@ pub(crate) fn looked_up(
     let text = "UPDATE lead_lookups SET due = NULL, finding = ?2, answered = ?3 WHERE lead = ?1
          RETURNING asked";
     let asked = store.query_first(text, values)?;
-    // A lead that the directory holds is there no more: its numbers lead nowhere.
+    // A lead in the directory does not exist any more: its numbers lead to no lead.
     if found == Finding::LeadMissing && store.life(lead)?.living.is_some() {
         let (deleted, at) = (ChangeKind::Deleted, at.floor_seconds());
         let news = LeadNews::new(lead, at, deleted, FirstPhone::Unchanged);
         directory::take_in(store, &news)?;
     }
     let (mut updated, mut left) = (0, 0);
-    // letters from before were there for somebody to decide about
+    // earlier dead letters were left for a person to decide
     for (row, _) in failed_letters(store, lead, asked.unwrap_or(at))? {
         let (record, history) = record_and_history(store, row)?;
         unknown_employees::note_unknown_employee(store, &record, found, at)?;
@@ -231,8 +231,8 @@ fn explain(
     Ok(true)
 }
 
-/// Forgets look-ups that were answered long enough ago, and those that were not made for a day
-/// and that no letter waits for any more: one that waits for a right is kept.
+/// Deletes lookups that were answered long enough ago, and those that were not made for a day and
+/// that no dead letter waits for. A lookup that waits for a right is kept.
 pub(crate) fn purge_look_ups(db: &Db, now: EventTime) -> Result<(), Error> {
     const VAIN: Duration = Duration::from_secs(24 * 3600);
     let text = "DELETE FROM lead_lookups WHERE lead IN (

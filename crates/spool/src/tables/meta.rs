@@ -7,9 +7,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
-/// `yes` after an orderly end.
+/// `yes` after a clean end.
 pub(crate) const CLEAN: &str = "spool.clean";
-/// Instead of `yes`: the end was orderly, but broke off the check of the file.
+/// Instead of `yes`: the end was clean, but canceled the check of the file.
 pub(crate) const UNCHECKED: &str = "unchecked";
 /// Identity of the file that this state was written to
 /// ([`Seen::identity`](crate::identity::Seen::identity)).
@@ -35,7 +35,7 @@ pub(crate) fn remember_highest_id(store: &Store) -> Result<(), Error> {
     set_meta(store, HIGHEST_ID, &(store.next_id - 1).to_string())
 }
 
-/// Reads a small durable setting; `None` where it is not set.
+/// Reads a small durable setting. `None` if it is not set.
 pub fn meta(db: &Db, key: &str) -> Result<Option<String>, Error> {
     db.query_first("SELECT value FROM meta WHERE key = ?1", [key])
 }
@@ -50,14 +50,13 @@ pub(crate) fn remember<T: Serialize>(db: &Db, key: &'static str, it: &T) -> Resu
     set_meta(db, key, &json(key, it)?)
 }
 
-/// Reads the settings whose keys begin so, each under the rest of its key.
+/// Reads the settings whose keys have this prefix, each under the rest of its key.
 pub fn meta_below(db: &Db, prefix: &str) -> Result<BTreeMap<String, String>, Error> {
     let text = "SELECT substr(key, length(?1) + 1), value FROM meta
          WHERE substr(key, 1, length(?1)) = ?1";
     Ok(db.query_all(text, [prefix])?.into_iter().collect())
 }
 
-/// Reads the address, company and application that the state is bound to.
 pub fn binding(db: &Db) -> Result<Binding, Error> {
     Ok(Binding {
         address: meta(db, ADDRESS)?,
@@ -99,7 +98,7 @@ pub(crate) fn bind_company(db: &Db, company: &str, application: &str) -> Result<
 /// Name of the setting that keeps [`RequestMemory`].
 pub(crate) const MEMORY: &str = "lead_requests.memory";
 
-/// Reads what is remembered of requests about leads; nothing before the first.
+/// Reads what is remembered of requests about leads. Empty before the first.
 pub fn memory(db: &Db) -> Result<RequestMemory, Error> {
     Ok(remembered(db, MEMORY)?.unwrap_or_default())
 }

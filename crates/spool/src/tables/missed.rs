@@ -31,7 +31,7 @@ const MISSED: &str = "calls WHERE phone = ?1 AND answered = 0 AND direction = 'I
 /// The missed calls of a number that `unanswered=no` leaves out of the journal.
 const LEFT_OUT: &str = "left_out_calls WHERE phone = ?1";
 
-/// Takes in a call that was not known before.
+/// Counts a call that was not known before.
 pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
     if new.judged.kept_out_unanswered {
         keep_out(db, new)?;
@@ -39,7 +39,7 @@ pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
     apply(db, new)
 }
 
-/// Changes the wait of this call's customer. The call counted for nothing until now.
+/// Updates the wait of this call's customer. The call did not count until now.
 pub(crate) fn apply(db: &Db, new: &Finished) -> Result<(), Error> {
     let Judged { record, reason, .. } = &new.judged;
     // An impossible start cannot be compared with the starts of other calls.

@@ -54,7 +54,7 @@ pub(crate) fn queue_leave(
     add_notice(db, (letter.id, letter.times_dead), body, Some(left), at)
 }
 
-/// Queues the notice of a call that left some time ago, and has now reached the journal.
+/// Queues the notice of a call that left some time ago and has now reached the journal.
 pub(crate) fn queue_journaled(
     store: &Store,
     id: RowId,
@@ -75,8 +75,8 @@ pub(crate) fn queue_journaled(
     add_notice(store, (id, times_dead), body, Some(Left::Journaled), at)
 }
 
-/// Queues a notice; its headers (reason, state, trunk) are taken from the body. `left` is how the
-/// letter left, `None` while it waits.
+/// Queues a notice. Its headers (reason, state, trunk) are taken from the body. `left` is how the
+/// dead letter left, `None` while it waits.
 fn add_notice(
     db: &Db,
     (id, times_dead): (RowId, u32),

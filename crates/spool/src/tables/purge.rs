@@ -5,15 +5,15 @@ use super::{shows, trunk_calls};
 use crate::{Book, Db, Error, PurgeCounts, State, Store};
 use callbridge_call::EventTime;
 
-/// Rows a purge takes at most: some milliseconds.
+/// Rows that one purge deletes at most, which takes some milliseconds.
 const CALLS_MAX: u32 = 500;
-/// Tombstones that one purge reads.
+/// Seen-call rows that one purge reads.
 const SEEN_CALLS_MAX: i64 = 2_000;
-/// Name that comes after every PBX's.
+/// Sorts after the name of every PBX.
 const BEHIND_ALL: &str = "\u{10ffff}";
-/// Pages that may lie empty in the file, to be used again.
+/// Free pages that the file can keep for reuse.
 const FREE_PAGES_MAX: i64 = 4_096;
-/// Pages a purge gives back to the disk when more do.
+/// Pages that one purge returns to the disk if more are free.
 const FREED_PAGES: u32 = 1_024;
 
 pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<PurgeCounts, Error> {
@@ -60,7 +60,7 @@ fn purge_calls(store: &mut Store, before: EventTime) -> Result<u64, Error> {
 fn give_pages_back(db: &Db) -> Result<(), Error> {
     let free: i64 = db.query_one("PRAGMA freelist_count", [])?;
     if free > FREE_PAGES_MAX {
-        // A page for each row of the answer: they have to be asked for.
+        // SQLite frees one page per row of the answer, so all rows must be read.
         let mut freed = db.prepare(&format!("PRAGMA incremental_vacuum({FREED_PAGES})"))?;
         let mut pages = db.sql(freed.query([]))?;
         while db.sql(pages.next())?.is_some() {}
@@ -68,8 +68,8 @@ fn give_pages_back(db: &Db) -> Result<(), Error> {
     Ok(())
 }
 
-/// Tombstones have no index by age, which every call would have to pay for: the whole table
-/// is walked round and round, a stretch each time.
+/// Seen-call rows have no index by age, because every call would have to pay for it. Instead the
+/// whole table is scanned repeatedly, one part at a time.
 fn purge_seen_calls(store: &mut Store, before: EventTime) -> Result<u64, Error> {
     let (pbx, id) = store.seen_calls_cursor.clone();
     let text = "SELECT pbx, id FROM seen_calls WHERE (pbx, id) > (?1, ?2)

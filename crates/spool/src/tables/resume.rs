@@ -15,7 +15,7 @@ pub(crate) fn set_position(
     db.run(text, (source, position))
 }
 
-/// Reads the progress of a source; `None` for one never read.
+/// Reads the progress of a source. `None` for one that was never read.
 pub fn position(db: &Db, source: &str) -> Result<Option<serde_json::Value>, Error> {
     let text = "SELECT position FROM positions WHERE source = ?1";
     let text = db.query_first::<String>(text, [source])?;

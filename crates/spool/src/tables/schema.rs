@@ -11,8 +11,8 @@ pub const MIGRATIONS: &[&str] = &[VERSION_1];
 
 /// All tables. Times are microseconds since the epoch unless a comment says otherwise.
 ///
-/// A rowid table with a unique index over the uuid takes in twice as much as the uuid as primary
-/// key would. Indexes are partial: a row pays only for those of the state it is in.
+/// A rowid table with a unique index over the uuid inserts twice as fast as one with the uuid as
+/// primary key. Indexes are partial: a row pays only for those of its state.
 const VERSION_1: &str = "
 CREATE TABLE calls (
     id INTEGER PRIMARY KEY,
@@ -298,22 +298,20 @@ CREATE TABLE trunk_quarters (
 CREATE INDEX quarters_old ON trunk_quarters(quarter);
 ";
 
-/// Kind of database that a file turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing is in it: `migrate` makes all tables.
+    /// The file is empty. `migrate` makes all tables.
     New,
-    /// The file has this schema already.
     Current,
-    /// The file has that older schema: `inspect` leaves it, `migrate` brings it up to date.
+    /// The file has that older schema. `inspect` does not change it, `migrate` updates it.
     Migrated(i64),
-    /// The file has that newer schema; nothing was touched.
+    /// The file has that newer schema. Nothing was changed.
     Newer(i64),
-    /// The file is another program's; nothing was touched.
+    /// Another program's file. Nothing was changed.
     Foreign,
 }
 
-/// Looks at a database without touching it: [`Found::Migrated`] says what is to be done.
+/// Inspects a database without a change. [`Found::Migrated`] means that `migrate` is needed.
 pub fn inspect(db: &Connection, migrations: &[&str]) -> rusqlite::Result<Found> {
     let application: i64 = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
@@ -328,7 +326,7 @@ pub fn inspect(db: &Connection, migrations: &[&str]) -> rusqlite::Result<Found> 
     })
 }
 
-/// Brings a database up to the last of `migrations`, in one transaction.
+/// Updates a database to the last of `migrations`, in one transaction.
 pub fn migrate(db: &Connection, migrations: &[&str]) -> rusqlite::Result<Found> {
     let found = inspect(db, migrations)?;
     let from = match found {

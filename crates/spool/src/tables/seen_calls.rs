@@ -5,8 +5,8 @@ use callbridge_call::UniqueId;
 use callbridge_model::CallUuid;
 
 /// Marks a call as seen under its own id and its aliases. An own id outranks an alias: the second
-/// customer of a conference is an alias of the first one's call as well. Where its own id was known
-/// before: the start of that call, in seconds.
+/// customer of a conference is also an alias of the first one's call. Returns the start of the call
+/// that was known under the own id before, in seconds.
 pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<Option<i64>, Error> {
     let (pbx, linkedid) = (&new.judged.record.pbx, &new.judged.record.linkedid);
     let at = new.judged.judged_at.micros();
@@ -25,7 +25,7 @@ pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<Option<i64>, Error> {
     Ok(None)
 }
 
-/// Marks a call that is known by its own id as seen under its other ids as well.
+/// Marks a call that is known by its own id as seen under its other ids.
 pub(crate) fn mark_aliases_seen(db: &Db, new: &Finished) -> Result<(), Error> {
     let (record, at) = (&new.judged.record, new.judged.judged_at.micros());
     let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);
@@ -39,7 +39,7 @@ pub(crate) fn mark_aliases_seen(db: &Db, new: &Finished) -> Result<(), Error> {
 
 /// The uuid of a finished call by its linkedid or one of its unique ids, on any PBX.
 pub(crate) fn uuid_by_any_id(db: &Db, id: &str) -> Result<Option<CallUuid>, Error> {
-    // From one PBX to the next, for the whole table would be a long way.
+    // One lookup per PBX, because a scan of the whole table would be slow.
     let text = "WITH RECURSIVE each(pbx) AS (
              SELECT min(pbx) FROM seen_calls
              UNION ALL

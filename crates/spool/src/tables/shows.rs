@@ -13,17 +13,17 @@ use callbridge_leads::lead_request::{FieldWrite, RequestKind};
 use callbridge_model::LeadId;
 use std::time::Duration;
 
-/// Time after its newest call for which a lead's values are remembered: an older call is not shown.
+/// Time after its newest call for which a lead's values are remembered. Older calls are not shown.
 const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
-/// Leads remembered; of more, those whose newest call is longest ago are forgotten.
+/// Leads that are remembered. Beyond this, those with the oldest calls are forgotten.
 const LEADS_MAX: i64 = 50_000;
-/// Rows a purge takes at most.
+/// Rows that one purge deletes at most.
 const PURGE_MAX: i64 = 1_000;
-/// The CRM's fields, as they were read last.
+/// The CRM's fields from the last read.
 pub(crate) const CATALOGUE: &str = "lead_field.catalogue";
-/// Fields whose values the CRM did not take.
+/// Fields whose values the CRM refused.
 const REFUSED: &str = "lead_field.refused";
-/// No call that began before this moment is shown by a lead of which nothing is remembered.
+/// A lead without remembered values shows no call that began before this time.
 pub(crate) const FLOOR: &str = "lead_field.floor";
 
 /// Counter: values that are in the CRM.
@@ -32,14 +32,14 @@ pub(crate) const WRITTEN: &str = "lead_fields_written";
 /// Counter: values of fields that cannot be written.
 pub(crate) const LEFT_OUT: &str = "lead_fields_left_out";
 
-/// Condition of the fields of `--lead-field`, for the status.
+/// State of the fields of `--lead-field`, for the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadFields {
-    /// Each with what the CRM's catalogue says of it; `None` before it was read.
+    /// Each with its entry in the CRM's catalog. `None` before the catalog was read.
     pub fields: Vec<(Name, FieldId, Option<Fit>)>,
-    /// Leads with values to be written, or a write under way.
+    /// Leads with values to write, or with a write in flight.
     pub waiting: u64,
-    /// Reason why nothing is written for a while, and until when; `None` while it goes on.
+    /// Reason why writing is paused, and until when. `None` if it is not paused.
     pub rests: Option<Rest>,
 }
 
@@ -86,7 +86,7 @@ fn floor(db: &Db) -> Result<Option<i64>, Error> {
     Ok(meta::meta(db, FLOOR)?.and_then(|text| text.parse().ok()))
 }
 
-/// Reads what a lead is to show; `None` where nothing is remembered of it.
+/// Reads the values that a lead must show. `None` if nothing is remembered of it.
 pub fn shows(db: &Db, lead: LeadId) -> Result<Option<LeadFieldState>, Error> {
     let text = "SELECT field_state, lead AS id FROM lead_field_values WHERE lead = ?1";
     Ok(db.query_first(text, [lead.get()])?.map(|Json(shows)| shows))
@@ -108,14 +108,14 @@ pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &LeadFieldState) -> Result
     db.run(text, values)
 }
 
-/// The lead that asks first, and when it falls due.
+/// The lead that is next for this action, and when it is due.
 pub(crate) fn next_shows(db: &Db, asks: NextAction) -> Result<Option<(LeadId, EventTime)>, Error> {
     let text =
         "SELECT lead, due FROM lead_field_values WHERE next_action = ?1 ORDER BY due LIMIT 1";
     db.query_first(text, [asks.word()])
 }
 
-/// Reads the accepted write of a lead; `None` without one.
+/// Reads the accepted write of a lead. `None` without one.
 pub(crate) fn field_poll(db: &Db, lead: LeadId) -> Result<Option<FieldPoll>, Error> {
     let write = shows(db, lead)?.and_then(|shows| shows.request);
     let accepted = write.and_then(|write| write.accepted);
@@ -126,7 +126,7 @@ pub(crate) fn field_poll(db: &Db, lead: LeadId) -> Result<Option<FieldPoll>, Err
     }))
 }
 
-/// Makes the write that is due for this lead now; without items where nothing is left to write.
+/// Makes the write that is due for this lead now. It has no items if nothing is left to write.
 pub fn field_write(
     store: &Store,
     lead: LeadId,
@@ -141,13 +141,13 @@ pub fn field_write(
     Ok(Some(shows.write(settings, &catalogue, &refused, now)))
 }
 
-/// Fields whose values the CRM did not take.
+/// Fields whose values the CRM refused.
 pub fn refused_fields(db: &Db) -> Result<RefusedFields, Error> {
     Ok(meta::remembered(db, REFUSED)?.unwrap_or_default())
 }
 
-/// Notes that these items of a lead were refused: their fields are left out for a while, which the
-/// log says.
+/// Notes that these items of a lead were refused. Their fields are left out for a while, and the
+/// log says so.
 pub(crate) fn refused(
     store: &mut Store,
     lead: LeadId,
@@ -173,7 +173,7 @@ pub(crate) fn refused(
     meta::remember(store, REFUSED, &all)
 }
 
-/// Notes that the CRM took these items.
+/// Notes that the CRM accepted these items.
 pub(crate) fn taken(store: &Store, items: &[(Name, Item)]) -> Result<(), Error> {
     let mut all = refused_fields(store)?;
     match all.taken(items) {
@@ -182,7 +182,7 @@ pub(crate) fn taken(store: &Store, items: &[(Name, Item)]) -> Result<(), Error> 
     }
 }
 
-/// Judges each field of `--lead-field`; `None` before the catalogue was read.
+/// Checks each field of `--lead-field`. `None` before the catalog was read.
 fn fits(store: &Store) -> Result<Vec<(Name, Field, Option<Fit>)>, Error> {
     let (catalogue, refused) = (catalogue(store)?, refused_fields(store)?);
     let fields = store.settings.shows.iter().flat_map(|it| &it.fields);
@@ -194,12 +194,12 @@ fn fits(store: &Store) -> Result<Vec<(Name, Field, Option<Fit>)>, Error> {
     Ok(fits.collect())
 }
 
-/// The CRM's fields as they were read last.
+/// The CRM's fields from the last read.
 pub fn catalogue(db: &Db) -> Result<Option<Catalogue>, Error> {
     meta::remembered(db, CATALOGUE)
 }
 
-/// Returns the condition of the fields of `--lead-field`; `None` without it.
+/// Returns the state of the fields of `--lead-field`. `None` without the flag.
 pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, Error> {
     if store.settings.shows.is_none() {
         return Ok(None);
@@ -214,7 +214,7 @@ pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, 
     }))
 }
 
-/// Fields of `--lead-field` that are not sure to be written.
+/// Fields of `--lead-field` that are possibly not written.
 pub(crate) fn doubtful(store: &Store) -> Result<Vec<LeadWarning>, Error> {
     let fits = fits(store)?.into_iter();
     let doubtful = fits.filter_map(|(name, field, fit)| {
@@ -224,7 +224,7 @@ pub(crate) fn doubtful(store: &Store) -> Result<Vec<LeadWarning>, Error> {
     Ok(doubtful.collect())
 }
 
-/// Leads that wait to show something, or whose request is under way.
+/// Leads that have values to write, or whose request is in flight.
 pub fn leads_to_show(db: &Db) -> Result<u64, Error> {
     db.query_one(
         "SELECT count(*) FROM lead_field_values WHERE next_action IS NOT NULL",
@@ -232,7 +232,7 @@ pub fn leads_to_show(db: &Db) -> Result<u64, Error> {
     )
 }
 
-/// Forgets what leads showed long ago, or first of all where there are too many of them.
+/// Deletes what leads showed long ago, and the oldest beyond the limit.
 pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error> {
     let count: i64 = store.query_one("SELECT count(*) FROM lead_field_values", [])?;
     let kept = now.minus(KEPT).floor_seconds().get();
@@ -240,7 +240,7 @@ pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error
     let mut gone: Vec<i64> = Vec::new();
     for asks in [None, Some(NextAction::Write), Some(NextAction::Poll)] {
         let left = too_many - i64::try_from(gone.len()).unwrap_or(i64::MAX);
-        // The oldest: those from before `kept`, and as many more as are too many.
+        // The oldest: those before `kept`, and as many more as exceed the limit.
         for (before, limit) in [(kept, PURGE_MAX), (i64::MAX, left.max(0))] {
             let text = "DELETE FROM lead_field_values WHERE lead IN (
                  SELECT lead FROM lead_field_values

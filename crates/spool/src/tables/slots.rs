@@ -4,13 +4,13 @@ use super::meta;
 use crate::{Db, Error, SlotRow, Store};
 use std::time::Duration;
 
-/// Nanoseconds as they are stored: 292 years fit.
+/// Nanoseconds as they are stored. 292 years fit.
 fn nanos(since_boot: Duration) -> i64 {
     i64::try_from(since_boot.as_nanos()).unwrap_or(i64::MAX)
 }
 
 pub(crate) fn set_slot(store: &Store, slot: &SlotRow) -> Result<(), Error> {
-    // A request is made: the doubt is over for those who open the file after us.
+    // A request is made: processes that open the file later have no doubt.
     if store.restored {
         meta::drop_meta(store, meta::RESTORED)?;
     }
@@ -34,7 +34,7 @@ pub(crate) fn drop_slot(db: &Db, slot: u32) -> Result<(), Error> {
     db.run("DELETE FROM slots WHERE slot = ?1", [slot])
 }
 
-/// All slots taken, by number.
+/// All taken slots, by number.
 pub fn slots(db: &Db) -> Result<Vec<SlotRow>, Error> {
     let text = "SELECT slot, token, boot_id, sent, answered, wall_sent FROM slots ORDER BY slot";
     let rows = db.query_all(text, [])?.into_iter();

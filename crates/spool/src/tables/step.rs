@@ -10,10 +10,9 @@ use callbridge_model::TokenFingerprint;
 use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Phone, Reason};
 use rusqlite::params;
 
-/// The setting that names the PBX of which a call was sent last: the next one has the next turn.
+/// The setting that names the PBX whose call was sent last. The next PBX has the next turn.
 pub(super) const LAST_PBX: &str = "sender.last_pbx";
 
-/// Returns the way in which a letter leaves by a step that leads there.
 const fn left_by(step: &Step, to: State) -> Left {
     match (to, step) {
         (State::Journaled, _) => Left::Journaled,
@@ -125,7 +124,7 @@ pub(crate) fn letter_appeared(store: &mut Store, row: RowId) -> Result<(), Error
     outbox::queue_notice(store, row)
 }
 
-/// Notes whose turn it was: the next PBX has the next turn.
+/// Stores the PBX that had its turn.
 fn had_turn(db: &Db, row: RowId) -> Result<(), Error> {
     let text = "SELECT pbx FROM calls WHERE id = ?1";
     let pbx: String = db.query_one(text, [row.0])?;
@@ -154,8 +153,8 @@ fn set_record(db: &Db, row: RowId, record: &CallRecord) -> Result<(), Error> {
     db.run(text, values)
 }
 
-/// A letter goes out again, as the record says now. Its uuid must be the row's own: a
-/// `uuid_conflict` letter has none.
+/// Sends a dead letter or a waiting call again, with the record's values. Its uuid must be the
+/// row's own: a `uuid_conflict` dead letter has none.
 fn mended(db: &Db, row: RowId, record: &CallRecord, at: EventTime) -> Result<(), Error> {
     let uuid = (record.uuid).ok_or_else(|| Error::NoUuid(record.linkedid.clone()))?;
     let text = "SELECT uuid, answered FROM calls WHERE id = ?1";
@@ -164,7 +163,7 @@ fn mended(db: &Db, row: RowId, record: &CallRecord, at: EventTime) -> Result<(),
         return Err(Error::UuidTaken(row, uuid));
     }
     set_record(db, row, record)?;
-    // Somebody said by hand whether they talked: others may wait for a call back now.
+    // A person said whether they talked. Other customers can now wait for a callback.
     match &record.client_phone {
         Some(phone) if answered != Some(record.answered) => missed::recount(db, phone.as_str(), at),
         Some(_) | None => Ok(()),

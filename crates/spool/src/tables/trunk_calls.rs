@@ -6,11 +6,11 @@ use callbridge_call::EventTime;
 use callbridge_model::Outcome;
 use std::time::Duration;
 
-/// Seconds of a quarter of an hour: every zone's day begins with one of these.
+/// Seconds of a quarter of an hour. Days begin at one in every time zone.
 const QUARTER: i64 = 900;
 /// Time for which quarters are kept.
 const KEPT: Duration = Duration::from_secs(8 * 24 * 3600);
-/// Rows that a purge takes at most.
+/// Rows that one purge deletes at most.
 const PURGED_MAX: u32 = 500;
 
 /// Counts a call that was not known before.
@@ -36,8 +36,8 @@ pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
     db.run(text, values)
 }
 
-/// Counts the calls of each trunk since `from`, by whole quarters of an hour, and ever; without a
-/// name the calls between extensions.
+/// Counts the calls of each trunk since `from`, by whole quarters of an hour, and ever. Calls
+/// between extensions have an empty name.
 pub fn trunk_calls(db: &Db, from: i64) -> Result<Vec<TrunkCalls>, Error> {
     let text =
         "SELECT t.pbx, t.trunk, t.calls AS ever, t.last_at, coalesce(sum(q.calls), 0) AS calls,
@@ -49,7 +49,7 @@ pub fn trunk_calls(db: &Db, from: i64) -> Result<Vec<TrunkCalls>, Error> {
     db.query_all(text, [from - from.rem_euclid(QUARTER)])
 }
 
-/// Forgets old quarters, a bounded part at a time.
+/// Deletes old quarters, a bounded number at a time.
 pub(crate) fn purge_quarters(db: &Db, now: EventTime) -> Result<(), Error> {
     let before = now.minus(KEPT).floor_seconds().get();
     let text = "DELETE FROM trunk_quarters WHERE (pbx, trunk, quarter) IN

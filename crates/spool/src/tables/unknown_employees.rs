@@ -10,37 +10,36 @@ use callbridge_model::{CallRecord, EmployeeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Name of the setting that keeps them.
 pub(crate) const KEY: &str = "employees.unknown";
-/// Employees kept; lists that are wrong in more rows say it with these.
+/// Employees that are kept. They suffice to show that a list is wrong.
 const KEPT: usize = 100;
 /// Newest calls whose extensions are returned.
 const CALLS: u32 = 500;
 
-/// An employee whom the CRM does not know, as it is stored.
+/// A stored entry of an employee whom the CRM does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnknownEmployee {
     /// The extension of the first such call.
     pub extension: Option<String>,
-    /// Calls that FAILED for it.
+    /// Calls that FAILED because of it.
     pub calls: u64,
-    /// Second of the epoch at which the first of them was found so.
+    /// Epoch seconds at which the first of them FAILED.
     pub since: i64,
 }
 
-/// Unknown employees by the CRM's id.
+/// By the CRM's id.
 pub(crate) type UnknownEmployees = BTreeMap<i64, UnknownEmployee>;
 
 /// Employees whom the CRM does not know, by their ids.
 pub fn unknown_employees(db: &Db) -> Result<UnknownEmployees, Error> {
     let text = meta::meta(db, KEY)?;
-    // What cannot be read is told of by the start, which begins it anew.
+    // At the start, an unreadable value is logged and reset.
     let read = text.and_then(|text| serde_json::from_str(&text).ok());
     Ok(read.unwrap_or_default())
 }
 
-/// The lead of a call that FAILED is there: its employee is the one that is not known.
+/// Notes the employee of a FAILED call as unknown, because its lead exists.
 pub(crate) fn note_unknown_employee(
     db: &Db,
     call: &CallRecord,
@@ -80,7 +79,6 @@ pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
     }
 }
 
-/// The extensions of the newest calls that have one.
 pub fn extensions_met(db: &Db) -> Result<Vec<UsedExtension>, Error> {
     let text = "SELECT pbx, trunk, extension, started
          FROM calls ORDER BY id DESC LIMIT ?1";

@@ -7,10 +7,10 @@ use crate::{Done, Error, Left, RowId, Store, UnreadableBytes};
 use crate::{UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX};
 use callbridge_call::EventTime;
 
-/// Counter: messages that were counted alone, because as many are kept as may be.
+/// Counter: messages that were only counted because the limit is reached.
 const NOT_KEPT: &str = "unreadable_not_kept";
 
-/// Keeps bytes of a source, with the reason why they cannot be read; `by` is `None` of a line of
+/// Stores bytes of a source, with the reason why they cannot be read. `by` is `None` for a line of
 /// the PBX itself.
 pub(crate) fn keep_unreadable(store: &mut Store, unread: &UnreadableBytes) -> Result<Done, Error> {
     let bytes = &unread.bytes;
@@ -88,8 +88,8 @@ fn has_room(store: &Store, more: usize) -> Result<bool, Error> {
     Ok(kept.saturating_add(more as u64) <= UNREADABLE_BYTES_ALL)
 }
 
-/// `Discard` exists for such a letter, and `Retry`, when it was read as a call that is stored with
-/// it: it is forgotten.
+/// Applies `Discard`, or `Retry` if its call is stored in the same request. The dead letter is
+/// deleted.
 pub(crate) fn step_unreadable(
     store: &mut Store,
     row: RowId,
@@ -109,7 +109,7 @@ pub(crate) fn step_unreadable(
     Ok(Done::Stepped(to))
 }
 
-/// Forgets a dead letter, and queues the notice of that.
+/// Deletes a dead letter, and queues its notice.
 fn leave(store: &mut Store, row: RowId, left: Left, at: EventTime) -> Result<(), Error> {
     let letter = outbox::before_it_leaves(store, row)?;
     let text = "DELETE FROM unreadable WHERE id = ?1 RETURNING length(bytes)";

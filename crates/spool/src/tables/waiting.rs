@@ -4,7 +4,7 @@ use crate::{Db, Error, Json, RowId, WaitingPhone, count};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{CallRecord, Phone};
 
-/// Question for the waiting calls of a number and its letters `ambiguous_lead`, oldest first.
+/// Query for a number's waiting calls and dead letters `ambiguous_lead`, oldest first.
 pub(super) const WAITING_BY_PHONE: &str =
     "SELECT id FROM calls WHERE state = 'waiting' AND phone = ?1
      UNION ALL SELECT id FROM calls
@@ -40,12 +40,12 @@ pub fn waiting_phones(
     phones.collect()
 }
 
-/// The waiting calls of a number and its letters `ambiguous_lead`, oldest first.
+/// A number's waiting calls and dead letters `ambiguous_lead`, oldest first.
 pub fn waiting_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
     db.query_all(WAITING_BY_PHONE, [phone.as_str()])
 }
 
-/// Letters `ambiguous_lead` whose number is known, by number, a page at a time, after `last`.
+/// Dead letters `ambiguous_lead` with a known number, by number, a page at a time, after `last`.
 pub fn ambiguous_after(
     db: &Db,
     last: Option<&(Phone, RowId)>,

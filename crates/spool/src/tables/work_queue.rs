@@ -15,7 +15,7 @@ const UNCONFIRMED: &str = "SELECT id AS row, uuid, linkedid, trunk, started, req
     absent_at, resubmits,
     coalesce(if_absent, 'resubmit') AS if_absent, message FROM calls WHERE state = 'submitted'";
 
-/// Returns what could be requested now, and when there will be more.
+/// Returns the requests that can be made now, and the time of the next ones.
 pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
     let books = store.books();
     let mut head = WorkQueue {
@@ -30,7 +30,7 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
         let had_turn = meta::meta(store, LAST_PBX)?.unwrap_or_default();
         let live = next_ready(store, true, &had_turn, ask)?;
         let backlog = next_ready(store, false, &had_turn, ask)?;
-        // One PBX that calls without end lets the backlog of the others pass, too.
+        // A PBX with endless calls must also let the backlog of the others pass.
         let had_its = |it: &&ReadyCall| it.pbx == had_turn;
         let waits = live.as_ref().filter(had_its).is_some();
         let other = backlog.as_ref().filter(|it| waits && !had_its(it));
@@ -49,9 +49,9 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
     Ok(head)
 }
 
-/// Returns the calls that a reconciliation looks for: submitted calls that no two reconciliations
-/// have missed, the one accepted first at the front; and those that this token cannot poll, however
-/// often they were missed.
+/// Returns the calls that a reconciliation looks for. These are submitted calls that no two
+/// reconciliations have missed, the one accepted first at the front, and those that this token
+/// cannot poll, however often they were missed.
 pub fn to_reconcile(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
     let limit = count(RECONCILE_MAX);
     let text = format!("{UNCONFIRMED} AND absent < 2 ORDER BY submitted_at LIMIT ?1");
@@ -64,15 +64,15 @@ pub fn to_reconcile(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error
     Ok(calls)
 }
 
-/// A call that may be sent, and its PBX.
+/// A call that can be sent, and its PBX.
 #[derive(Deserialize)]
 struct ReadyCall {
     due: Due,
     pbx: String,
 }
 
-/// Returns the first of the PBX whose turn it is, of calls that were never held back; or the first
-/// that was held back long enough, where that has the lower id.
+/// Returns the first call of the PBX whose turn it is, of calls that were never held back. Or
+/// returns the first that was held back long enough, if it has the lower id.
 fn next_ready(
     db: &Db,
     live: bool,
@@ -84,7 +84,7 @@ fn next_ready(
         format!("{ready} AND not_before = 0 AND live = ?1 AND pbx > ?2 ORDER BY pbx, id LIMIT 1");
     let mut turn: Option<ReadyCall> = db.query_first(&fresh, (live, had_turn))?;
     if turn.is_none() {
-        // behind the last of them is the first; no PBX is called nothing
+        // after the last PBX comes the first, and no PBX has an empty name
         turn = db.query_first(&fresh, (live, ""))?;
     }
     if ask.untried_first && turn.is_some() {
@@ -104,7 +104,7 @@ fn next_ready(
 fn next_held(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {
     let mut earliest = None;
     for live in [true, false] {
-        // SQLite looks for the first of two bounds: that has to be the narrower one.
+        // SQLite uses the first of two bounds, so that must be the narrower one.
         let text = "SELECT min(not_before) FROM calls
              WHERE state = 'ready' AND not_before > ?2 AND not_before > 0 AND live = ?1";
         let next: Option<EventTime> = db.query_one(text, (live, now.micros()))?;
@@ -167,7 +167,7 @@ fn alone(db: &Db, ask: &QueueQuery) -> Result<Option<Unconfirmed>, Error> {
     Ok(alone.into_iter().min_by_key(|call| call.next_poll))
 }
 
-/// Unresolved calls are what no token of ours made that still lives.
+/// Unresolved calls are those that no valid token of ours made.
 fn due_unresolved(db: &Db, ask: &QueueQuery) -> Result<Option<Unconfirmed>, Error> {
     for token in other_tokens(db, &ask.tokens)? {
         for range in ["next_poll <= ?2", "next_poll > ?3"] {
@@ -182,8 +182,8 @@ fn due_unresolved(db: &Db, ask: &QueueQuery) -> Result<Option<Unconfirmed>, Erro
     Ok(None)
 }
 
-/// The tokens that made what waits, but for those that live: from one to the next, for there
-/// may be many calls of each.
+/// The tokens of the waiting calls, except for those that are valid. It skips from one token to the
+/// next, because each can have many calls.
 fn other_tokens(db: &Db, living: &[TokenFingerprint]) -> Result<Vec<String>, Error> {
     let text = "WITH RECURSIVE each(token) AS (
              SELECT min(token) FROM calls WHERE state = 'submitted'
@@ -202,8 +202,8 @@ fn next_poll(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {
     db.query_one(text, [now.micros()])
 }
 
-/// Returns the latest moment that anything can be held to: what lies beyond was written before the
-/// clock was set back.
+/// Returns the latest time that a call can wait for. Anything later was written before the clock
+/// was set back.
 fn latest(now: EventTime) -> i64 {
     now.plus(HELD_MAX).micros()
 }
