@@ -4,17 +4,17 @@ use callbridge_call::{ClockDifference, EventTime};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A moment on both clocks that matter.
+/// The current time on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// The wall clock: for times that are compared with other machines. It may step.
+    /// The wall clock, for times that are compared with other machines. It can step.
     pub wall: EventTime,
-    /// Time since boot, running on in suspend (`CLOCK_BOOTTIME`): for the pace. It never steps.
+    /// Time since boot, including suspend (`CLOCK_BOOTTIME`), for the request rate. It never steps.
     pub boot: Duration,
 }
 
-/// A wall clock that moves forward by more, against the time since boot, was set; or the machine
-/// stood still with both its clocks, and is back.
+/// A wall clock that advances by more than this against the time since boot was set. Or the machine
+/// was stopped with both its clocks, and is back.
 const JUMP: Duration = Duration::from_secs(2);
 
 /// The wall clock minus the time since boot, in microseconds; a change shows that the wall clock
@@ -23,24 +23,24 @@ const JUMP: Duration = Duration::from_secs(2);
 pub struct ClockOffset(i64);
 
 impl ClockOffset {
-    /// The offset at one moment, of two readings.
+    /// The offset of two readings that were taken together.
     pub fn of(wall: EventTime, boot: Duration) -> Self {
         let boot = i64::try_from(boot.as_micros()).unwrap_or(i64::MAX);
         Self(wall.micros().saturating_sub(boot))
     }
 
-    /// The offset of so many microseconds, as [`ClockOffset::micros`] returned it.
+    /// The offset from the value of [`ClockOffset::micros`].
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// The offset in microseconds, so that an atomic can hold it.
+    /// Microseconds, so that an atomic can hold it.
     pub const fn micros(self) -> i64 {
         self.0
     }
 
-    /// Returns `true` where the wall clock jumped forward between the two: events of the time
-    /// between are not known.
+    /// Returns `true` if the wall clock jumped forward between the two. Events of the time between
+    /// are not known.
     pub fn has_jumped(self, later: Self) -> bool {
         let by = later.0.saturating_sub(self.0);
         u64::try_from(by).is_ok_and(|by| Duration::from_micros(by) > JUMP)
@@ -48,13 +48,13 @@ impl ClockOffset {
 }
 
 impl Now {
-    /// Returns the offset of the wall clock to the boot clock at this moment.
+    /// Returns the current offset of the wall clock to the boot clock.
     pub fn offset(self) -> ClockOffset {
         ClockOffset::of(self.wall, self.boot)
     }
 }
 
-/// Reads both clocks, one straight after the other.
+/// Reads both clocks, one directly after the other.
 #[allow(clippy::disallowed_methods)] // this is the place that reads them
 pub fn now() -> Now {
     let wall = match SystemTime::now().duration_since(UNIX_EPOCH) {
@@ -69,18 +69,18 @@ pub fn now() -> Now {
     Now { wall, boot }
 }
 
-/// The offset of the steady clock to the boot clock in microseconds; `NOT_SET` before its first
+/// The offset of the steady clock to the boot clock in microseconds. `NOT_SET` before its first
 /// use.
 static STEADY: AtomicI64 = AtomicI64::new(NOT_SET);
 const NOT_SET: i64 = i64::MIN;
 
-/// Reads the steady clock: it showed the same as the wall clock when it was first read or last set,
-/// and goes on with the boot clock since. It never steps, so arrivals of events are by this clock.
+/// Reads the steady clock. It had the value of the wall clock when it was first read or last set,
+/// and has followed the boot clock since. It never steps, so it is used for arrivals of events.
 pub fn steady() -> EventTime {
     steady_at(now())
 }
 
-/// Returns how far the wall clock is ahead of the steady clock: by how much it was set since.
+/// Returns how far the wall clock was set ahead of the steady clock since.
 pub fn wall_ahead() -> ClockDifference {
     let now = now();
     ClockDifference::between(now.wall, steady_at(now))
@@ -102,8 +102,8 @@ fn steady_at(now: Now) -> EventTime {
     EventTime::from_micros(boot.saturating_add(offset))
 }
 
-/// The kernel's id of this boot (`/proc/sys/kernel/random/boot_id`): a moment since boot means
-/// nothing in another. `None` where the kernel does not show it.
+/// The kernel's id of this boot (`/proc/sys/kernel/random/boot_id`). A time since boot has no
+/// meaning in another boot. `None` if the kernel does not show it.
 pub fn boot_id() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned()).filter(|id| !id.is_empty())

@@ -11,49 +11,48 @@ use std::time::Duration;
 pub struct Zone(TimeZone);
 
 impl Zone {
-    /// The PBX's (`--pbx-timezone`); without one this machine's.
+    /// The PBX's zone (`--pbx-timezone`). Without one, this machine's.
     pub fn of(pbx: Option<&TimeZone>) -> Self {
         Self(pbx.cloned().unwrap_or_else(TimeZone::system))
     }
 
-    /// UTC, for texts that must read the same for everybody.
+    /// UTC, for texts that must be the same everywhere.
     pub const fn utc() -> Self {
         Self(TimeZone::UTC)
     }
 
-    /// The zone of a name such as `Asia/Tashkent`; `None` for a name that is none.
+    /// The zone of a name such as `Asia/Tashkent`. `None` for an unknown name.
     pub fn named(name: &str) -> Option<Self> {
         TimeZone::get(name).ok().map(Self)
     }
 
-    /// Formats a moment in the form of `strftime`; `None` for what lies beyond the years that can
-    /// be written.
+    /// Formats a time with a `strftime` format. `None` for years that cannot be written.
     pub fn format(&self, at: EventTime, form: &str) -> Option<String> {
         let at = Timestamp::from_microsecond(at.micros()).ok()?;
         Some(at.to_zoned(self.0.clone()).strftime(form).to_string())
     }
 
-    /// The same; the seconds alone where they are of no year that can be.
+    /// Formats the same. If the year cannot be written, only the seconds.
     pub fn shown(&self, at: EventTime, form: &str) -> String {
         self.format(at, form).unwrap_or_else(|| at.to_string())
     }
 
-    /// `2026-11-20 10:08:37 +05`, with the zone's own abbreviation where it has one.
+    /// `2026-11-20 10:08:37 +05`, with the zone's abbreviation if it has one.
     pub fn moment(&self, at: EventTime) -> String {
         self.shown(at, "%Y-%m-%d %H:%M:%S %Z")
     }
 
-    /// The same of a time in seconds since the epoch.
+    /// The same for a time in seconds since the epoch.
     pub fn second(&self, seconds: i64) -> String {
         self.moment(EventTime::from_seconds(seconds))
     }
 
-    /// `2026-11-20T10:08:37+05:00`, for a table that programs read, too.
+    /// `2026-11-20T10:08:37+05:00`, for a table that programs also read.
     pub fn stamp(&self, seconds: i64) -> String {
         self.shown(EventTime::from_seconds(seconds), "%Y-%m-%dT%H:%M:%S%:z")
     }
 
-    /// The words with each `2026-11-20T05:08:37Z` among them as people read it here.
+    /// Replaces each `2026-11-20T05:08:37Z` in a text with the local form.
     pub fn in_words(&self, text: &str) -> String {
         let translated = |word: &str| {
             let stamp = word.trim_end_matches(|c: char| c != 'Z');
@@ -65,12 +64,12 @@ impl Zone {
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// `11-20 10:08`, for a narrow column whose head names the zone.
+    /// `11-20 10:08`, for a narrow column whose header names the zone.
     pub fn short(&self, seconds: i64) -> String {
         self.shown(EventTime::from_seconds(seconds), "%m-%d %H:%M")
     }
 
-    /// The zone's abbreviation at that moment, as shown behind times: `+05`, `CET`, `UTC`.
+    /// The zone's abbreviation at that time, as shown behind times: `+05`, `CET`, `UTC`.
     pub fn abbreviation(&self, at: EventTime) -> String {
         self.format(at, "%Z").unwrap_or_default()
     }
@@ -95,7 +94,8 @@ pub fn span(text: &str) -> Option<Duration> {
     Duration::from_secs(days.checked_mul(86_400)?).checked_add(rest)
 }
 
-/// The moment before which a list ends: as [`date`], and a day without a time is meant whole.
+/// Parses the time before which a list ends. Like [`date`], but a day without a time includes the
+/// whole day.
 pub fn date_end(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
     let day = text
         .parse::<civil::Date>()
@@ -103,7 +103,7 @@ pub fn date_end(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
         .filter(|_| text.len() <= 10);
     match day.and_then(|day| day.tomorrow().ok()) {
         Some(next) => date(&next.to_string(), zone),
-        // the second that is named counts
+        // the named second counts
         None => date(text, zone).map(|at| at.plus(Duration::from_secs(1))),
     }
 }
@@ -133,7 +133,7 @@ mod tests {
             "2026-11-20 10:08:37 +05"
         );
         assert_eq!(translated("UTC", 1_795_151_317), "2026-11-20 05:08:37 UTC");
-        // The hour that comes twice is told apart.
+        // The hour that occurs twice is distinguished.
         assert_eq!(
             translated("Europe/Berlin", 1_792_888_200),
             "2026-10-25 02:30:00 CEST"

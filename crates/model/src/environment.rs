@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 
 /// The folder from which systemd takes the credentials of services.
 const CREDSTORE: &str = "/etc/credstore";
-/// The folder of the flags of services.
+/// The folder with the flags of services.
 pub const ETC: &str = "/etc/callbridge";
 
 /// The environment variables, and the service whose flags were read.
 #[derive(Clone, Default)]
 pub struct Environment {
     variables: BTreeMap<String, OsString>,
-    /// The folder of credentials, and how the names of the service's begin.
+    /// The folder of credentials, and the prefix of this service's names.
     store: Option<(PathBuf, String)>,
 }
 
 impl Environment {
-    /// Reads the variables of this process; empty ones count as unset.
+    /// Reads the variables of this process. Empty ones count as unset.
     pub fn of_process() -> Self {
         let named = std::env::vars_os().filter_map(|(name, value)| {
             (!value.is_empty()).then_some((name.into_string().ok()?, value))
@@ -29,7 +29,7 @@ impl Environment {
         }
     }
 
-    /// An environment of these variables alone, for tests.
+    /// An environment of only these variables, for tests.
     pub fn of<const N: usize>(pairs: [(&str, &str); N]) -> Self {
         Self {
             variables: pairs
@@ -39,8 +39,8 @@ impl Environment {
         }
     }
 
-    /// The same beside the flags of a service, `DIR/NAME.flags`: its credentials are found by who
-    /// may read them, as systemd finds them for the service.
+    /// Adds a service by its flags, `DIR/NAME.flags`. A user with the right to read its credentials
+    /// then finds them as systemd does for the service.
     #[must_use]
     pub fn beside(mut self, flags: &Path) -> Self {
         let name = flags.file_name().and_then(|name| name.to_str());
@@ -51,7 +51,7 @@ impl Environment {
         self
     }
 
-    /// The file of this credential, where systemd gave it.
+    /// The file of this credential, if systemd provides it.
     pub fn credential(&self, name: &str) -> Option<PathBuf> {
         let given = self.path("CREDENTIALS_DIRECTORY");
         let file = given.map(|folder| folder.join(name));
@@ -65,23 +65,22 @@ impl Environment {
         file.exists().then_some(file)
     }
 
-    /// The names of all of them, in order.
+    /// All names of variables, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.variables.keys().map(String::as_str)
     }
 
-    /// A variable's text; an empty one is none.
+    /// A variable's text. An empty one counts as unset.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.variables.get(name)?.to_str()
     }
 
-    /// A variable that holds a path.
     pub fn path(&self, name: &str) -> Option<PathBuf> {
         self.variables.get(name).map(PathBuf::from)
     }
 }
 
-/// The credentials of the services whose flags stand in this folder.
+/// The credentials of the services whose flags are in this folder.
 pub fn credstore(etc: &Path) -> PathBuf {
     match etc == Path::new(ETC) {
         true => PathBuf::from(CREDSTORE),

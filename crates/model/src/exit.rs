@@ -6,48 +6,42 @@
 )]
 #[repr(u8)]
 pub enum Code {
-    /// Something went wrong that no other code names; the books of `demo` do not balance.
+    /// An error without a code of its own, or the books of `demo` do not balance.
     Failed = 1,
     /// `status --exit-code`: nothing reaches the CRM, or no source is up.
     Down = 2,
-    /// The flags on the command line are wrong.
     Usage = 64,
-    /// An input file is not in the form it should have.
+    /// An input file does not have the right form.
     Input = 65,
-    /// An input file is not there.
     NoInput = 66,
     /// A PBX, broker, CRM or daemon cannot be reached.
     Unreachable = 69,
-    /// The state folder cannot be written.
     CannotWrite = 73,
-    /// Another process has the state folder locked.
     Locked = 75,
     /// A token or a grant is missing.
     NoPermission = 77,
     /// The state folder or the configuration cannot be used.
     Configuration = 78,
-    /// A person left before the end (Ctrl-C).
+    /// A person ended the command early (Ctrl-C).
     Left = 130,
 }
 
 impl Code {
-    /// Every code, in ascending order of its number.
+    /// In ascending order.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The number that the process exits with.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The code of this number; [`Code::Failed`] for one that has no name here.
+    /// The code of this number. [`Code::Failed`] for an unknown number.
     pub fn of_number(number: u8) -> Self {
         Self::from_repr(number).unwrap_or(Self::Failed)
     }
 }
 
-/// An error that knows with which code the command ends.
+/// An error that has an exit code.
 pub trait ExitCode: std::error::Error + Send + Sync + 'static {
-    /// The code with which a command ends on this error.
     fn exit_code(&self) -> Code;
 }
 

@@ -5,8 +5,8 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// A version of a file. Inodes are reused at once and sizes stay, so all of it counts; the default
-/// is that of no file.
+/// A version of a file. Inodes are reused at once and sizes can stay the same, so all fields count.
+/// The default means that there is no file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileVersion {
     device: u64,
@@ -17,7 +17,7 @@ pub struct FileVersion {
 }
 
 impl FileVersion {
-    /// The version of the file that this metadata was read of.
+    /// The version of the file that this metadata was read from.
     pub fn of(about: &Metadata) -> Self {
         Self {
             device: about.dev(),
@@ -28,19 +28,17 @@ impl FileVersion {
         }
     }
 
-    /// The version of the file as it is now, or of a link in its place; `None` when it is not
-    /// there.
+    /// The current version of the file, or of a link in its place. `None` if it does not exist.
     pub fn now(path: &Path) -> Option<Self> {
         path.symlink_metadata().ok().map(|about| Self::of(&about))
     }
 
-    /// The file's size when it was read.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The later of the times of its last write and last inode change: a file moved into place
-    /// counts from the move.
+    /// The later of the times of its last write and last inode change. A file that is moved into
+    /// place counts from the move.
     pub fn written(&self) -> EventTime {
         EventTime::from_seconds(self.modified.0.max(self.changed.0))
     }

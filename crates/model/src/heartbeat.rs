@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The beat of one loop, which owns it. A loop that has ended is not stalled.
+/// The heartbeat of one loop, which owns it. A loop that has ended is not stalled.
 #[derive(Debug)]
 pub struct Heartbeat(HeartbeatMonitor);
 
-/// A handle by which a [`Heartbeat`] is observed from elsewhere.
+/// A handle that observes a [`Heartbeat`] from elsewhere.
 #[derive(Clone, Debug)]
 pub struct HeartbeatMonitor {
     name: &'static str,
-    /// Milliseconds since boot of the last beat.
+    /// Milliseconds since boot.
     last: Arc<AtomicU64>,
 }
 
 impl Heartbeat {
-    /// The pulse of the loop with this name, which begins to turn now.
+    /// Starts the heartbeat of the loop with this name.
     pub fn new(name: &'static str) -> Self {
         let pulse = Self(HeartbeatMonitor {
             name,
@@ -30,7 +30,7 @@ impl Heartbeat {
         pulse
     }
 
-    /// Records that the loop has come round.
+    /// Records one pass of the loop.
     pub fn beat(&self) {
         self.beat_at(clock::now().boot);
     }
@@ -39,7 +39,7 @@ impl Heartbeat {
         self.0.last.store(millis(now), Ordering::Relaxed);
     }
 
-    /// Returns a handle for the watchdog, which reads the time of the last beat.
+    /// Returns a handle for the watchdog.
     pub fn vital(&self) -> HeartbeatMonitor {
         self.0.clone()
     }
@@ -52,8 +52,8 @@ impl Drop for Heartbeat {
 }
 
 impl HeartbeatMonitor {
-    /// Returns the loop's name where its last beat is longer ago than `longer_than`; `None` for a
-    /// loop that beats or has ended.
+    /// Returns the loop's name if its last beat is older than `longer_than`. `None` for a loop that
+    /// beats or has ended.
     pub fn stalled(&self, now: Duration, longer_than: Duration) -> Option<&'static str> {
         let last = self.last.load(Ordering::Relaxed);
         (millis(now).saturating_sub(last) > millis(longer_than)).then_some(self.name)
@@ -64,7 +64,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The names of those that have stalled.
+/// The names of the stalled loops.
 pub fn stalled(
     vitals: &[HeartbeatMonitor],
     now: Duration,

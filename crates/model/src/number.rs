@@ -12,7 +12,7 @@ use phonenumber::{PhoneNumber, country};
 pub struct Country([u8; 2]);
 
 impl Country {
-    /// The country of two letters of either case; `None` for a code without a numbering plan.
+    /// The country of a two-letter code in either case. `None` for a code without a numbering plan.
     pub fn parse(code: &str) -> Option<Self> {
         let code = code.to_ascii_uppercase();
         code.parse::<country::Id>().ok()?;
@@ -25,11 +25,11 @@ impl Country {
     }
 }
 
-/// The customer's number of a call in E.164. `strip` is the prefix that extensions dial to get
-/// out (`9`); it is taken off only where the number is not valid as it stands, or is another
-/// country's while the rest is a number at home: what an extension dials in Russia, `9` and
-/// `8 916 …`, begins like Iran's `+98 916 …`. `None` for hidden numbers, short ones, feature codes,
-/// and whatever is no valid number of any country.
+/// Normalizes a customer's number to E.164. `strip` is the prefix that extensions dial to get an
+/// outside line (`9`). It is only removed if the number is not valid with it, or if the number is
+/// foreign with it and domestic without it. For example, an extension in Russia dials `9` and
+/// `8 916 …`, which begins like Iran's `+98 916 …`. `None` for hidden numbers, short ones, feature
+/// codes, and numbers that are not valid in any country.
 pub fn normalise(
     raw: &RawNumber,
     country: Option<Country>,
@@ -46,13 +46,13 @@ pub fn normalise(
         .or_else(|| e164(rest?, country))
 }
 
-/// A number with the country's own code.
+/// Parses a number without its country's code.
 fn at_home(text: &str, country: Option<Country>) -> Option<Phone> {
     let code = DATABASE.by_id(country?.code())?.country_code();
     e164(text, country).filter(|phone| phone.as_str()[1..].starts_with(&code.to_string()))
 }
 
-/// A number as people write it (`+998 90 111-00-01`, `901110001`), in E.164.
+/// Normalizes a number as people write it (`+998 90 111-00-01`, `901110001`) to E.164.
 pub fn e164(text: &str, country: Option<Country>) -> Option<Phone> {
     let Digits { plus, text } = Digits::of(bare(text))?;
     if plus {
@@ -65,8 +65,8 @@ pub fn e164(text: &str, country: Option<Country>) -> Option<Phone> {
         let whole = |national: &str| whole(&format!("+{}{national}", plan.country_code()));
         whole(&text).or_else(|| whole(text.strip_prefix(plan.national_prefix()?)?))
     };
-    // Carriers leave the plus away. Only with a country known is this no guess: then the number
-    // has been seen not to be one of the country's own.
+    // Carriers omit the plus. This is no guess if the country is known, because the number is then
+    // not a domestic one.
     let without_plus = || {
         country.filter(|_| text.len() >= FOREIGN_DIGITS_MIN)?;
         international(&text).filter(belongs_to_a_country)
@@ -75,7 +75,7 @@ pub fn e164(text: &str, country: Option<Country>) -> Option<Phone> {
     as_dialled.or_else(whole_at_home).or_else(without_plus)
 }
 
-/// Strips the scheme, and all that follows the number proper.
+/// Strips the scheme, and everything after the number itself.
 fn bare(text: &str) -> &str {
     let text = text.trim();
     let mut schemes = ["sip:", "sips:", "tel:"].iter();
@@ -84,7 +84,8 @@ fn bare(text: &str) -> &str {
     without_feature_prefix(parts.next().unwrap_or_default())
 }
 
-/// Removes a feature prefix from a number, such as `#31#` or `*31#`, which hides the caller.
+/// Removes a feature prefix from a number, such as `#31#` or `*31#`, which hides the caller's
+/// number.
 fn without_feature_prefix(text: &str) -> &str {
     let Some((code, number)) = text
         .strip_prefix(['#', '*'])
@@ -100,20 +101,20 @@ fn without_feature_prefix(text: &str) -> &str {
     }
 }
 
-/// The digits of a number, and whether a plus stood before them.
+/// The digits of a number, and whether a plus came before them.
 struct Digits {
     plus: bool,
     text: String,
 }
 
-/// No number of any plan is longer, dial prefix included.
+/// No number of any plan is longer, including the dial prefix.
 const LENGTH_MAX: usize = 40;
 
-/// Fewest digits that are taken without a plus for a number with its country's code.
+/// Minimum digits without a plus to be read as a number with its country's code.
 const FOREIGN_DIGITS_MIN: usize = 10;
 
 impl Digits {
-    /// Takes off the marks between digits. `None` where anything else than digits remains
+    /// Removes the separators between digits. `None` if anything other than digits remains
     /// (`anonymous`, `*8`, `s`).
     fn of(text: &str) -> Option<Self> {
         if text.len() > LENGTH_MAX {
@@ -129,20 +130,21 @@ impl Digits {
     }
 }
 
-/// Reads a number that begins with its country's code.
+/// Parses a number that begins with its country's code.
 fn international(digits: &str) -> Option<Phone> {
     let text = format!("+{digits}");
     valid(None, &text).or_else(|| whole(&text))
 }
 
-/// Reads every digit after the plus. Of `+7 812 234-56-78` the library takes `8`, Russia's trunk
-/// prefix, off, and finds the rest invalid; by the plan of a country without one it takes off none.
+/// Parses every digit after the plus. In `+7 812 234-56-78` the library removes `8`, Russia's trunk
+/// prefix, and finds the rest invalid. With the plan of a country without such a prefix it removes
+/// none.
 fn whole(text: &str) -> Option<Phone> {
     valid(Some(country::UZ), text)
 }
 
-/// Parses a text and keeps what the library calls valid: its parser alone takes nonsense, too
-/// (`101` as `+998101`).
+/// Parses a text and keeps only a number that is valid for the library. Its parser also accepts
+/// nonsense (`101` as `+998101`).
 fn valid(country: Option<country::Id>, text: &str) -> Option<Phone> {
     let number = phonenumber::parse(country, text).ok()?;
     if number.extension().is_some() || !is_valid(&number) {
@@ -152,8 +154,8 @@ fn valid(country: Option<country::Id>, text: &str) -> Option<Phone> {
     Phone::from_e164(&format!("+{country}{national}"))
 }
 
-/// The library tries eleven kinds of numbers in turn. Most that call are mobile ones, which are
-/// tried first where their code is that of one country.
+/// Checks mobile numbers first if their code belongs to only one country, because most callers have
+/// one. The library tries eleven kinds of numbers in turn.
 fn is_valid(number: &PhoneNumber) -> bool {
     let national = number.national().to_string();
     let is_mobile = |plan: &Metadata| {
@@ -165,8 +167,8 @@ fn is_valid(number: &PhoneNumber) -> bool {
     matches!(plans.as_deref(), Some([plan]) if is_mobile(plan)) || number.is_valid()
 }
 
-/// Returns `true` for a number under none of the codes shared by all countries (+800, +808, +870,
-/// +878, +881 to +883, +888, +979): those begin like dial prefixes, and nobody calls from them.
+/// Returns `true` unless the number has a code that all countries share (+800, +808, +870, +878,
+/// +881 to +883, +888, +979). Those look like dial prefixes, and no one calls from them.
 fn belongs_to_a_country(phone: &Phone) -> bool {
     let mut shared = "+800 +808 +870 +878 +881 +882 +883 +888 +979".split(' ');
     !shared.any(|code| phone.as_str().starts_with(code))
@@ -339,7 +341,7 @@ mod tests {
     #[test]
     fn what_is_valid_and_how_it_is_written_is_as_the_library_says() {
         let (mut valid, mut wrong) = (0, 0);
-        // some countries, Uzbekistan among them: patterns are slow to compile
+        // some countries, including Uzbekistan: patterns are slow to compile
         for plan in DATABASE.iter().filter(|plan| plan.country_code() % 12 == 2) {
             let kinds = plan.descriptors();
             let examples = [Some(kinds.general()), kinds.fixed_line(), kinds.mobile()];

@@ -14,27 +14,27 @@ use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// Opens a file of the state folder. With `create` a missing one is made; `truncate` is no way to
-/// begin it anew, for it would empty the file before it is checked.
+/// Opens a file of the state folder. With `create` a missing one is made. Do not use `truncate`,
+/// because it would empty the file before it is checked.
 ///
 /// # Errors
-/// The system's, and for what is no plain file [`ErrorKind::InvalidInput`].
+/// The system's. [`ErrorKind::InvalidInput`] for anything that is not a plain file.
 pub fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = match how.custom_flags(flags.bits().cast_signed()).open(path) {
         Ok(file) => file,
-        // what the system says of a link, a FIFO, a folder is other words for each
+        // the system reports a link, a FIFO, and a folder differently
         Err(error) => return Err(check(path).err().unwrap_or(error)),
     };
     judged(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Opens a file that an administrator has named and others write: links are followed, but only a
-/// regular file is opened, and nothing is waited on.
+/// Opens a file that an administrator has named and that others write. Links are followed, but only
+/// a regular file is opened. It never blocks.
 ///
 /// # Errors
-/// The system's, and for what is no regular file [`ErrorKind::InvalidInput`].
+/// The system's. [`ErrorKind::InvalidInput`] for anything that is not a regular file.
 pub fn open_named(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -49,7 +49,7 @@ pub fn open_named(path: &Path) -> io::Result<File> {
     ))
 }
 
-/// The beginning of a file of the state folder.
+/// Reads the beginning of a file of the state folder.
 ///
 /// # Errors
 /// As [`open`] says.
@@ -60,11 +60,11 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the metadata of whatever stands at the path, without following a link; `None` where
-/// nothing does.
+/// Reads the metadata of the file at the path, without following a link. `None` if there is none.
+/// Use it before the path is passed on, such as to SQLite.
 ///
 /// # Errors
-/// As [`open`] says: for whoever has to hand a path on, as to SQLite.
+/// As [`open`].
 pub fn check(path: &Path) -> io::Result<Option<Metadata>> {
     match path.symlink_metadata() {
         Ok(found) => judged(&found).map(|()| Some(found)),
@@ -73,7 +73,7 @@ pub fn check(path: &Path) -> io::Result<Option<Metadata>> {
     }
 }
 
-/// A folder, held open; what is no folder is never waited on.
+/// Opens a folder. It never blocks if the path is not a folder.
 ///
 /// # Errors
 /// The system's.
@@ -83,15 +83,15 @@ pub fn folder(path: &Path) -> io::Result<File> {
     how.read(true).custom_flags(flags).open(path)
 }
 
-/// Others than its owner may make, take away and rename files in this folder. In root's sticky
-/// folders (`/tmp`) they may not with ours.
+/// Returns `true` if others than its owner can create, remove and rename files in this folder. In
+/// root's sticky folders (`/tmp`) they cannot do so with our files.
 pub fn is_shared(folder: &Metadata) -> bool {
     let sticky = folder.mode() & 0o1000 != 0 && folder.uid() == 0;
     folder.mode() & 0o022 != 0 && !sticky
 }
 
-/// Every user of this machine can read this file: its mode says so, and no folder above it is
-/// closed to them.
+/// Returns `true` if every user of this machine can read this file: by its mode, and by that of all
+/// folders above it.
 pub fn is_open_to_all(file: &Path) -> bool {
     let Ok(file) = file.canonicalize() else {
         return false;

@@ -60,30 +60,29 @@ macro_rules! positive_id {
 positive_id!(LeadId);
 positive_id!(EmployeeId);
 
-/// A telephone number in E.164 with its plus: `+998901110001`.
+/// A phone number in E.164 with its plus: `+998901110001`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Phone(SmolStr);
 
 impl Phone {
-    /// `None` unless a plus and 3 to 15 digits.
+    /// `None` unless it is a plus and 3 to 15 digits.
     pub fn from_e164(text: &str) -> Option<Self> {
         let digits = text.strip_prefix('+')?;
         let good = (3..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
         good.then(|| Self(text.into()))
     }
 
-    /// The number with its plus: `+998901110001`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The digits as a number: none of E.164 begins with 0. 0 of what a damaged record holds.
+    /// The digits as a number, because no E.164 number begins with 0. 0 for a damaged record.
     pub fn digits(&self) -> i64 {
         self.0.trim_start_matches('+').parse().unwrap_or_default()
     }
 
-    /// The number of these digits; `None` where there are too few or too many.
+    /// The number with these digits. `None` if there are too few or too many.
     pub fn from_digits(digits: i64) -> Option<Self> {
         Self::from_e164(&format!("+{digits}"))
     }
@@ -95,65 +94,65 @@ impl Phone {
     }
 }
 
-/// A call in the words of `explain --json`; also what the spool keeps of it.
+/// A call with the fields of `explain --json`. The spool stores it in this form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallRecord {
-    /// The idempotency key; `None` for calls that are not journaled.
+    /// The idempotency key. `None` for calls that are not journaled.
     pub uuid: Option<CallUuid>,
-    /// The PBX's id for the call.
+    /// The PBX's id of the call.
     pub linkedid: String,
-    /// The id of the PBX (`--pbx-id`, `pbx=`).
+    /// Id of the PBX (`--pbx-id`, `pbx=`).
     pub pbx: String,
-    /// The call's direction, seen from the company.
+    /// Seen from the company.
     pub direction: Direction,
     /// Customer and company talked with each other.
     pub answered: bool,
-    /// The lead it is put down to.
+    /// The lead that the call is attributed to.
     pub lead_id: Option<LeadId>,
-    /// The rule or variable that gave the lead, in words: `variable LEAD_ID`. `None` without a
-    /// lead, and in records of an older version.
+    /// The rule or variable that gave the lead, as text: `variable LEAD_ID`. `None` without a lead,
+    /// and in records of an older version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lead_from: Option<String>,
     /// The customer's trunk, by its flag's name.
     pub trunk: Option<String>,
-    /// The customer's number; `None` where it was hidden or is not valid.
+    /// The customer's number. `None` if it was hidden or is not valid.
     pub client_phone: Option<Phone>,
-    /// The number that the customer of an inbound call dialled, as the PBX wrote it. Not there
-    /// where it is not known, and in records of an older version.
+    /// The number that the customer of an inbound call dialed, as the PBX wrote it. Absent if it is
+    /// not known, and in records of an older version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub did: Option<String>,
-    /// The extension it is put down to.
+    /// The extension that the call is attributed to.
     pub employee: Option<String>,
-    /// The CRM's employee at that extension, by the trunk's list; `None` where no list names one.
+    /// The CRM's employee at that extension, by the trunk's list. `None` if no list names one.
     pub employee_id: Option<EmployeeId>,
-    /// Extensions that talked with the customer, in the order in which they did.
+    /// Extensions that talked with the customer, in that order.
     pub employees_in_order: Vec<String>,
-    /// Start of the call, in epoch seconds (§2.6).
+    /// Epoch seconds (§2.6).
     pub started_at: EpochSeconds,
     /// Length of the whole call in seconds, at least 1.
     pub duration_sec: u32,
-    /// Seconds, at most `duration_sec`, 0 when not answered.
+    /// Seconds, at most `duration_sec`. 0 if not answered.
     pub talk_time_sec: u32,
     /// Events of the call are missing, so its facts are not certain.
     pub incomplete: bool,
-    /// Known from CDRs alone: no event of the call was received.
+    /// Known from CDRs only: no event of the call was received.
     pub estimate: bool,
-    /// The correction by a person of the answer and the talk time; absent elsewhere.
+    /// A person's correction of the answer and the talk time. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_hand: Option<ByHand>,
 }
 
 impl CallRecord {
-    /// The customer's number, where it is known.
+    /// The customer's number, if known.
     pub fn phone(&self) -> Option<&str> {
         self.client_phone.as_ref().map(Phone::as_str)
     }
 
-    /// Corrects the call by hand. The talk that the PBX reported is kept beside the new one.
+    /// Applies a person's correction. The talk that the PBX reported is kept with the new one.
     ///
     /// # Errors
-    /// A message, if the call cannot have been so.
+    /// A message, if the call cannot have been like this.
     pub fn said_by_hand(&self, said: SuppliedFacts, at: EpochSeconds) -> Result<Self, String> {
         let mut corrected = self.clone();
         if let Some(direction) = said.direction {
@@ -192,8 +191,8 @@ impl CallRecord {
         })
     }
 
-    /// `answered, 80 s of talk; the PBX reported: not answered`, of a call that was corrected by
-    /// hand.
+    /// `answered, 80 s of talk; the PBX reported: not answered`, for a call that a person
+    /// corrected.
     pub fn by_hand_words(&self) -> Option<String> {
         let by_hand = self.by_hand.as_ref()?;
         let now = talk_words(self.answered, self.talk_time_sec);
@@ -209,24 +208,23 @@ fn talk_words(answered: bool, talk_sec: u32) -> String {
     }
 }
 
-/// Facts that a person supplies for a call whose own are missing.
+/// Facts that a person supplies for a call that lacks them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SuppliedFacts {
-    /// Customer and company talked; by itself where they talked for any time.
+    /// Customer and company talked. Set automatically if the talk time is not 0.
     pub answered: Option<bool>,
-    /// Seconds of talk; `None` keeps the value of the record.
+    /// Seconds of talk. `None` keeps the value of the record.
     pub talk_sec: Option<u32>,
-    /// The direction of a call whose own is unknown; `None` keeps the value of the record.
+    /// The direction of a call whose own is unknown. `None` keeps the value of the record.
     pub direction: Option<Direction>,
 }
 
-/// The correction of a call by hand: its time, and the values that the PBX had reported.
+/// A person's correction of a call: its time, and the values that the PBX had reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ByHand {
-    /// Epoch seconds at which the correction was made.
+    /// Epoch seconds.
     pub at: EpochSeconds,
-    /// The value of `answered` as the PBX reported it.
     pub reported_answered: bool,
     /// Seconds of talk, as the PBX reported them.
     pub reported_talk_sec: u32,
@@ -236,9 +234,8 @@ pub struct ByHand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The call is sent to the CRM.
     Journal,
-    /// The call goes to the dead letters (waiting ones with [`Reason::NoLead`] included).
+    /// The call becomes a dead letter or, as with [`Reason::NoLead`], a waiting call.
     DeadLetter,
     /// A call between extensions: counted, not journaled.
     Internal,
@@ -247,19 +244,19 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The call is kept, to be sent or as a letter.
+    /// The call is stored, to be sent or as a dead letter.
     pub const fn is_kept(self) -> bool {
         matches!(self, Self::Journal | Self::DeadLetter)
     }
 }
 
-/// The reason for which a call is a dead letter. The words are stored and shown: never change one.
+/// Why a call is a dead letter or waits. The words are stored and shown. Never change one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum Reason {
-    /// No rule gives a lead; waiting until one does, for at most 30 days.
+    /// No rule gives a lead. Waiting until one does, for at most 30 days.
     NoLead,
     /// Two leads claim the call's phone number.
     AmbiguousLead,
@@ -273,9 +270,8 @@ pub enum Reason {
     UuidConflict,
     /// The server failed on this call while others passed.
     ServerError,
-    /// Nothing shows any more whether the CRM wrote the call.
+    /// It can no longer be found out whether the CRM wrote the call.
     Unconfirmed,
-    /// Facts of the call are missing.
     Incomplete,
     /// The talk time is longer than the call.
     TalkExceedsDuration,
@@ -283,25 +279,26 @@ pub enum Reason {
     InvalidEpoch,
     /// Bytes of the source that could not be read.
     Unreadable,
-    /// The extension has no employee and `--require-employee` asks for one; waiting.
+    /// The extension has no employee and `--require-employee` asks for one. Waiting.
     NoEmployee,
 }
 
 impl Reason {
-    /// Every reason, in the order of the documentation.
+    /// In the order of the documentation.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The reason's name as it is stored and shown: `no_lead`.
+    /// The name that is stored and shown: `no_lead`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// The reason of a stored name; `None` for an unknown one.
+    /// The reason of a stored name. `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
         word.parse().ok()
     }
 
-    /// Leaves by itself when the missing thing becomes known: waiting, not dead.
+    /// The call leaves automatically when the missing lead or employee becomes known: waiting, not
+    /// dead.
     pub const fn is_waiting(self) -> bool {
         matches!(self, Self::NoLead | Self::NoEmployee)
     }
@@ -310,29 +307,27 @@ impl Reason {
 /// A call with its verdict, as the journal core returns it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judged {
-    /// The call; for dead letters the best values known, ready to send.
+    /// The call. For dead letters, the best known values, ready to send.
     pub record: CallRecord,
-    /// Destination that the rules chose for the call.
     pub outcome: Outcome,
-    /// The reason for a dead letter; `None` for every other outcome.
+    /// The reason for a dead letter or a waiting call. `None` for every other outcome.
     pub reason: Option<Reason>,
-    /// The reason in words, with the figures that decided it; empty otherwise.
+    /// Text for the reason, with the figures that decided it. Empty otherwise.
     pub message: String,
-    /// The call happens now, so it is sent before the backlog.
+    /// The call is happening now, so it is sent before the backlog.
     pub live: bool,
-    /// Values that were clamped, converted or left out on the way, in words; each is logged and
-    /// counted.
+    /// Messages about values that were clamped, converted or left out. Each is logged and counted.
     pub remarks: Vec<String>,
-    /// The time of the verdict, by the wall clock.
+    /// Wall-clock time of the verdict.
     pub judged_at: EventTime,
-    /// A customer called in, nobody answered, and `unanswered=no` keeps the call out of the
-    /// journal: they wait for a call back all the same.
+    /// A customer called, no one answered, and `unanswered=no` keeps the call out of the journal.
+    /// The customer still waits for a callback.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kept_out_unanswered: bool,
 }
 
 impl Judged {
-    /// A call for the journal, without remarks and not live.
+    /// A call for the journal, not live and without remarks.
     pub const fn journaled(record: CallRecord, judged_at: EventTime) -> Self {
         Self {
             record,

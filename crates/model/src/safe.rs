@@ -10,11 +10,11 @@
 
 use std::fmt::Write as _;
 
-/// Would a terminal take it for an order, a reader for the end of a line, or does it turn the line
-/// around or hide in it?
+/// Returns `true` for characters that a terminal can take as a command, that end a line, that
+/// change the direction of text, or that are invisible.
 pub fn is_hostile(c: char) -> bool {
-    // Control characters (C0, DEL and C1 among them), the marks and overrides of direction, what
-    // has no width, the other ends of lines and paragraphs, tags.
+    // Control characters (including C0, DEL and C1), marks and overrides of direction, characters
+    // without width, the other line and paragraph ends, tags.
     c.is_control()
         || matches!(
             c,
@@ -29,8 +29,8 @@ pub fn is_hostile(c: char) -> bool {
         )
 }
 
-/// A value in one line that a terminal only prints: what is hostile is shown escaped (`\u{1b}`,
-/// `\n`).
+/// A value on one line that is safe to print on a terminal. Hostile characters are escaped
+/// (`\u{1b}`, `\n`).
 pub fn safe(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -42,8 +42,8 @@ pub fn safe(text: &str) -> String {
     shown
 }
 
-/// A message whose ends of lines are kept. Every line after the first is indented, so that none of
-/// them can be taken for one that was said by itself.
+/// A message that keeps its line ends. Every line after the first is indented, so that none of them
+/// looks like a separate message.
 pub fn safe_lines(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for (at, line) in text.split('\n').enumerate() {
@@ -58,7 +58,7 @@ pub fn safe_lines(text: &str) -> String {
     shown
 }
 
-/// JSON on one line: whoever reads it gets the same values, a terminal gets no orders.
+/// JSON on one line. Its values stay the same, and it contains no terminal commands.
 pub fn safe_json(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for c in json.chars() {
@@ -74,8 +74,8 @@ pub fn safe_json(json: &str) -> String {
     shown
 }
 
-/// A cell of CSV that no spreadsheet takes for a formula. In other locales cells end at `;` or at a
-/// tab, whatever quotes stand around them: what follows one begins a cell, too.
+/// A CSV cell that no spreadsheet takes as a formula. In other locales, cells end at `;` or at a
+/// tab, even inside quotes, so the text after one is also treated as a cell.
 pub fn safe_cell(text: &str) -> String {
     if is_number(text) {
         return text.to_owned();
@@ -95,12 +95,12 @@ pub fn safe_cell(text: &str) -> String {
     shown
 }
 
-/// A cell that begins with it is calculated; the full-width forms are taken for the same.
+/// A cell that begins with this character is calculated. The full-width forms count as well.
 const fn is_formula(c: char) -> bool {
     matches!(c, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠')
 }
 
-/// `+998901110001`, `-5`: nothing to calculate.
+/// `+998901110001`, `-5`: not a formula.
 fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())

@@ -6,13 +6,13 @@ use crate::secret::{ExposeSecret as _, Secret};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// A secret is one line, and of a page's people there is a line each: no file is longer than this.
+/// Maximum file size. A secret is one line, and the page's passwords are one line per person.
 const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// Secrets in a file that may hold several: the current one, and those before it.
+/// Secrets in a file that can hold several: the current one, and previous ones.
 pub const LINES_MAX: usize = 4;
 
-/// One of the secrets, with its names.
+/// A secret, with its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum SecretKind {
@@ -30,21 +30,20 @@ pub enum SecretKind {
     /// The password for the broker that dead letters go to.
     #[strum(serialize = "dead-letter-secret")]
     DeadLetter,
-    /// The application's signing secret, which proves events.
+    /// The application's signing secret, which verifies events.
     #[strum(serialize = "webhook-secret")]
     Webhook,
-    /// The client secret of the application, for `connect` and for refreshing its token.
+    /// The application's client secret, for `connect` and to refresh its token.
     #[strum(serialize = "client-secret")]
     Client,
-    /// Hashes of the passwords of those who may see the page.
+    /// Hashes of the passwords for the page.
     PagePassword,
-    /// The password that a dialplan's lookups of callers give (`--lookup`).
+    /// The password with which a dialplan looks up callers (`--lookup`).
     #[strum(serialize = "lookup-secret")]
     Lookup,
 }
 
 impl SecretKind {
-    /// Every kind of secret, in the order of this list.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The credential's name in `$CREDENTIALS_DIRECTORY`: `token`, `ami-secret`.
@@ -52,7 +51,7 @@ impl SecretKind {
         self.into()
     }
 
-    /// The environment variable that may hold the secret: `CALLBRIDGE_TOKEN`,
+    /// The environment variable that can hold the secret: `CALLBRIDGE_TOKEN`,
     /// `CALLBRIDGE_AMI_SECRET`.
     pub fn variable(self) -> String {
         format!(
@@ -61,7 +60,7 @@ impl SecretKind {
         )
     }
 
-    /// The flag that names the secret's file, as a message shows it.
+    /// The flag that names the secret's file, for messages.
     fn flag(self) -> String {
         match self {
             Self::Ami | Self::Esl | Self::Amqp | Self::DeadLetter => "secret-file=FILE".to_owned(),
@@ -72,36 +71,33 @@ impl SecretKind {
     }
 }
 
-/// The place that a secret is read from.
 #[derive(Clone, Debug)]
 pub enum SecretPlace {
-    /// A file, read anew whenever the secret is needed: it may be replaced.
+    /// A file. It can be replaced, so it is read again whenever the secret is needed.
     File(PathBuf),
-    /// The value of an environment variable, taken once at start.
+    /// The value of an environment variable, read once at the start.
     Variable(Secret),
 }
 
-/// A secret that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file does not exist.
     #[error("the secret's file {0} is not there")]
     Missing(PathBuf),
-    /// The file exists and cannot be read.
+    /// The file exists but cannot be read.
     #[error("the secret's file {0} cannot be read")]
     Unreadable(PathBuf, #[source] io::Error),
-    /// The file has nothing in its first line.
+    /// The first line of the file is empty.
     #[error("the secret's file {0} is empty: it holds the secret in its first line")]
     Empty(PathBuf),
-    /// The file has more lines than secrets are in force at a time.
+    /// The file has more lines than there can be valid secrets.
     #[error(
         "the secret's file {0} has more than {LINES_MAX} lines: current and previous, a line each"
     )]
     TooMany(PathBuf),
-    /// The file is none of secrets, which it could only be in part.
+    /// The file is too long for a file of secrets.
     #[error("the secret's file {0} is longer than 1 MB")]
     TooLong(PathBuf),
-    /// The text cannot be a secret: it is no UTF-8, or holds control characters.
+    /// The text cannot be a secret: it is not UTF-8, or has control characters.
     #[error("the secret's file {0} holds no secret: one line of text is expected")]
     NoText(PathBuf),
 }
@@ -117,9 +113,9 @@ impl ExitCode for Error {
 }
 
 impl SecretPlace {
-    /// The first of the places that has it: the file that a flag names, the credential, the
-    /// variable, and for whoever may read it the stored credential of the service whose flags
-    /// these are (`@/etc/callbridge/NAME.flags`). In words where it could be, if nowhere.
+    /// The first place that has it: the file that a flag names, the credential, the variable, or
+    /// the stored credential of the service whose flags these are (`@/etc/callbridge/NAME.flags`)
+    /// if it is readable. Otherwise a message with the possible places.
     pub fn find(
         kind: SecretKind,
         file: Option<&Path>,
@@ -140,7 +136,7 @@ impl SecretPlace {
         })
     }
 
-    /// The file to watch, where it is one.
+    /// The file to watch, if it is a file.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(file) => Some(file),
@@ -156,7 +152,7 @@ impl SecretPlace {
         }
     }
 
-    /// Reads it: a file's first line, without white space around it.
+    /// Reads a file's first line, without surrounding white space.
     pub fn read(&self) -> Result<Secret, Error> {
         match self {
             Self::Variable(secret) => Ok(secret.clone()),
@@ -170,10 +166,11 @@ impl SecretPlace {
         }
     }
 
-    /// Returns `true` where a secret stands in quotes: in a file, or in a variable of a program
-    /// that takes values as they are written. They may belong to it.
+    /// Returns `true` if the secret is in quotes, in a file or in a variable that a program set
+    /// literally. The quotes can be part of the secret.
     pub fn is_quoted(&self) -> bool {
-        // What is no file may be there to be read once, by whoever needs it.
+        // Something other than a file can possibly be read only once, by the actual user of the
+        // secret.
         if matches!(self, Self::File(path) if !path.is_file()) {
             return false;
         }
@@ -186,7 +183,7 @@ impl SecretPlace {
         secrets.iter().any(|secret| quoted(secret.expose_secret()))
     }
 
-    /// The whole text, for a file that is more than a secret a line.
+    /// The whole text, for a file with more than one secret per line.
     pub fn text(&self) -> Result<Secret, Error> {
         match self {
             Self::Variable(text) => Ok(text.clone()),
@@ -200,7 +197,7 @@ impl SecretPlace {
         self.lines_of(&self.text()?)
     }
 
-    /// Reads the secrets of [`SecretPlace::read_lines`] in a text that was read from here.
+    /// Parses the secrets of [`SecretPlace::read_lines`] from a text that was read from here.
     pub fn lines_of(&self, text: &Secret) -> Result<Vec<Secret>, Error> {
         let path = self.file().unwrap_or(Path::new(""));
         let mut secrets = Vec::new();
@@ -217,7 +214,7 @@ impl SecretPlace {
     }
 }
 
-/// A file's text, without the mark of UTF-8 that editors put before it.
+/// A file's text, without the byte order mark that editors put before it.
 pub fn text_of(path: &Path) -> Result<String, Error> {
     let wrong = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Error::Missing(path.to_owned()),

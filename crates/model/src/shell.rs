@@ -11,18 +11,17 @@ use tokio::process::Command;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-/// The end of a command, and the beginnings of its output. It cannot be printed whole: the output
-/// may be a token.
+/// The status and the first output of a command. It cannot be printed whole, because the output can
+/// be a token.
 pub struct ShellOutput {
-    /// Text written on stdout, empty where that is not a pipe.
+    /// Empty if stdout is not a pipe.
     pub stdout: String,
-    /// Text written on stderr, cut at the limit.
+    /// Cut at the limit.
     pub stderr: String,
-    /// Exit code or signal of the shell.
     pub status: ExitStatus,
 }
 
-/// The process group of a command that runs: ended with all that is in it, unless it ended itself.
+/// The process group of a running command. It is killed as a whole unless the command has ended.
 struct CommandGroup(Option<Pid>);
 
 impl Drop for CommandGroup {
@@ -33,8 +32,8 @@ impl Drop for CommandGroup {
     }
 }
 
-/// Prepares `/bin/sh -c` with this text: lines can be given on stdin, stderr is read, and stdout is
-/// thrown away.
+/// Prepares `/bin/sh -c` with this text. stdin takes lines, stderr is read, and stdout is
+/// discarded.
 pub fn command(text: &str) -> Command {
     let mut command = Command::new("/bin/sh");
     command
@@ -46,11 +45,11 @@ pub fn command(text: &str) -> Command {
     command
 }
 
-/// Runs it with this on its stdin, and waits for its end and for whoever still holds its output. Of
-/// stdout and stderr so many bytes are kept.
+/// Runs the command with this stdin, and waits until it ends and all holders of its output have
+/// closed it. At most this many bytes of stdout and stderr are kept.
 ///
 /// # Errors
-/// Where it takes longer; within, where it cannot be run.
+/// If it takes longer than `within`, or cannot be run.
 pub async fn run(
     mut command: Command,
     stdin: &[u8],
@@ -64,7 +63,7 @@ pub async fn run(
         let (input, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let write = async {
             if let Some(mut input) = input {
-                // A command that does not read it may have what it needs all the same.
+                // A command that does not read its stdin can still succeed.
                 input.write_all(stdin).await.ok();
             }
         };
@@ -81,7 +80,7 @@ pub async fn run(
     timeout(within, running).await
 }
 
-/// The beginning of it; the rest is read and forgotten, so that nobody waits for us.
+/// Keeps the beginning. The rest is read and dropped, so that no writer blocks.
 async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> io::Result<String> {
     let Some(mut from) = from else {
         return Ok(String::new());
@@ -92,7 +91,7 @@ async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> io::Result<Str
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The last line of what a command said, behind a colon; nothing where it said nothing.
+/// The last line of a command's output, after a colon. Empty if there was none.
 pub fn reason(said: &str) -> String {
     match said.trim().lines().last() {
         Some(last) => format!(": {}", safe(last)),

@@ -5,26 +5,25 @@ use super::Phone;
 use super::number::{self, Country};
 use super::safe::safe;
 
-/// Fewest digits that a number is found by.
+/// Minimum digits to search for a number.
 const DIGITS_MIN: usize = 4;
-/// Fewer are the last ones of a number.
+/// With fewer digits, only the end of a number is compared.
 const WHOLE_DIGITS_MIN: usize = 7;
-/// Marks allowed between digits. A full stop is none of them: a linkedid has one.
+/// Characters allowed between digits. A full stop is not allowed, because a linkedid has one.
 const BETWEEN: &str = " -()/+";
 
-/// A number that was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedNumber {
-    /// The whole number, where its country is known.
+    /// The whole number, if its country is known.
     whole: Vec<Phone>,
-    /// The digits that it ends with; all of them with `exact`.
+    /// The digits at its end. All digits with `exact`.
     end: String,
     exact: bool,
 }
 
 impl TypedNumber {
-    /// Reads `+998 90 111-00-01`, `00998901110001`, `0 90 111 00 01` or `0001`, where numbers
-    /// without their country's code are of these countries. `None` for what is no number.
+    /// Reads `+998 90 111-00-01`, `00998901110001`, `0 90 111 00 01` or `0001`. Numbers without a
+    /// country code belong to these countries. `None` if it is not a number.
     pub fn read(text: &str, countries: impl IntoIterator<Item = Country>) -> Option<Self> {
         let text = text.trim();
         let strange = |c: char| !c.is_ascii_digit() && !BETWEEN.contains(c);
@@ -35,7 +34,8 @@ impl TypedNumber {
         let exact = text.starts_with('+');
         let end = match exact || digits.len() < WHOLE_DIGITS_MIN {
             true => digits.as_str(),
-            // 00 abroad, 0 within many countries: neither is part of the number.
+            // 00 for international calls, 0 for national calls in many countries: neither is part
+            // of the number.
             false => digits.trim_start_matches('0'),
         };
         if end.len() < DIGITS_MIN {
@@ -53,11 +53,11 @@ impl TypedNumber {
         })
     }
 
-    /// The one number that is meant by a text, where numbers without their country's code are of
-    /// these countries.
+    /// The only number that a text can mean. Numbers without a country code belong to these
+    /// countries.
     ///
     /// # Errors
-    /// In words, for what is no whole number, and for one that is another in each country.
+    /// A message, if it is not a whole number or differs by country.
     pub fn in_full(
         text: &str,
         countries: impl IntoIterator<Item = Country>,
@@ -81,23 +81,23 @@ impl TypedNumber {
         }
     }
 
-    /// Returns `true` for text that is a number without doubt: a plus, or seven digits and more.
-    /// Shorter text may be the beginning of a call's id.
+    /// Returns `true` for text that can only be a number: a plus, or seven digits and more. Shorter
+    /// text can be the beginning of a call's id.
     pub fn is_plain(&self) -> bool {
         self.exact || self.end.len() >= WHOLE_DIGITS_MIN
     }
 
-    /// Whatever of it was typed, a number ends with these.
+    /// The last four digits, which are the same in every spelling.
     pub fn last_four(&self) -> &str {
         &self.end[self.end.len() - DIGITS_MIN..]
     }
 
-    /// Returns `true` where the typed text stands for this number.
+    /// Returns `true` if the typed text matches this number.
     pub fn is(&self, phone: &Phone) -> bool {
         self.ends(phone.as_str())
     }
 
-    /// Returns `true` where the typed text stands for this number in E.164.
+    /// Returns `true` if the typed text matches this number.
     pub fn ends(&self, e164: &str) -> bool {
         let digits = e164.trim_start_matches('+');
         let typed = match self.exact {
@@ -133,7 +133,7 @@ mod tests {
             assert_eq!(finds(typed, "UZ", "+998901110001"), Some(true), "{typed}");
             assert_eq!(finds(typed, "UZ", "+998901110002"), Some(false), "{typed}");
         }
-        // Within Russia an 8 is dialled first, within Germany a 0.
+        // In Russia an 8 is dialed first, in Germany a 0.
         assert_eq!(finds("8 901 111-00-01", "RU", "+79011110001"), Some(true));
         assert_eq!(finds("030 901820", "DE", "+4930901820"), Some(true));
     }

@@ -12,7 +12,7 @@ const PREFIX: &str = "sha256=";
 /// Length of an HMAC-SHA256 in bytes.
 const BYTES: usize = 32;
 
-/// A secret, ready to sign with and to prove by. It cannot be printed.
+/// A secret that is ready to sign and verify. It cannot be printed.
 #[derive(Clone)]
 pub struct Key(hmac::Key);
 
@@ -29,14 +29,14 @@ impl Key {
         Self(hmac::Key::new(hmac::HMAC_SHA256, text))
     }
 
-    /// The header's value for a body, `timestamp` being the text of `X-Webhook-Timestamp`.
+    /// The header's value for a body. `timestamp` is the text of `X-Webhook-Timestamp`.
     pub fn sign(&self, timestamp: &str, body: &[u8]) -> String {
         let mut signing = self.begin(timestamp);
         signing.add(body);
         format!("{PREFIX}{}", HEXLOWER.encode(signing.0.sign().as_ref()))
     }
 
-    /// Begins a signature over a body that comes in pieces, `timestamp` being the text of
+    /// Begins a signature over a body that arrives in pieces. `timestamp` is the text of
     /// `X-Webhook-Timestamp`.
     pub fn begin(&self, timestamp: &str) -> Signing {
         let mut context = hmac::Context::with_key(&self.0);
@@ -46,7 +46,7 @@ impl Key {
     }
 }
 
-/// A signature over what has come of a body. It cannot be printed.
+/// A signature over the part of a body that has arrived. It cannot be printed.
 #[derive(Clone)]
 pub struct Signing(hmac::Context);
 
@@ -57,29 +57,28 @@ impl fmt::Debug for Signing {
 }
 
 impl Signing {
-    /// The next piece, exactly as it came.
+    /// Adds the next piece, exactly as it arrived.
     pub fn add(&mut self, piece: &[u8]) {
         self.0.update(piece);
     }
 
-    /// Returns `true` where the body's signature is this one; compared in constant time.
+    /// Returns `true` if the body has this signature. Compares in constant time.
     pub fn makes(self, signature: &Signature) -> bool {
         self.0.sign().as_ref().ct_eq(&signature.0).into()
     }
 }
 
-/// A header's value that may be right.
+/// A syntactically valid header value, not verified yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signature([u8; BYTES]);
 
 impl Signature {
-    /// The raw bytes of the HMAC.
     pub const fn bytes(&self) -> [u8; BYTES] {
         self.0
     }
 
-    /// Reads `sha256=` and 64 lowercase hex digits; `None` for anything else, other algorithms
-    /// among it.
+    /// Reads `sha256=` and 64 lowercase hex digits. `None` for anything else, including other
+    /// algorithms.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let digits: &[u8; 2 * BYTES] = text.strip_prefix(PREFIX.as_bytes())?.try_into().ok()?;
         let bytes = HEXLOWER.decode(digits).ok()?;
@@ -103,7 +102,7 @@ mod tests {
             return false;
         };
         let mut signing = key.begin(timestamp);
-        // However it is cut into pieces.
+        // However it is split into pieces.
         let (first, rest) = body.split_at(body.len() / 3);
         signing.add(first);
         signing.add(rest);

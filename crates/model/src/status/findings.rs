@@ -11,19 +11,18 @@ use crate::status::PAUSES;
 use crate::status::other_reader::{Effect, OtherReader};
 pub use callbridge_call::shell::quoted;
 
-/// A gap is pointed at for this long after its end; `status` lists it for longer.
+/// A gap is reported as a problem for this long after its end. `status` lists it for longer.
 const GAP_SECONDS: i64 = 24 * 3600;
-/// A shorter one is that of a restart.
+/// Shorter gaps come from restarts.
 const GAP_SECONDS_MIN: i64 = 30;
-/// Seconds before its end at which a token is reported that nobody here can renew.
+/// A token that cannot be renewed here is reported this many seconds before it expires.
 const TOKEN_SECONDS: i64 = 14 * 24 * 3600;
-/// The value of [`super::Pause::reason`] where no daemon runs.
+/// The value of [`super::Pause::reason`] if no daemon runs.
 pub const NO_DAEMON: &str = "no daemon runs";
 
 /// A check of one part of the status, which adds its findings to the list.
 type Finder = fn(&Status, &mut Vec<Problem>);
 
-/// All checks, in the order in which they run.
 const FINDERS: &[Finder] = &[
     pause,
     sources,
@@ -50,7 +49,7 @@ const FINDERS: &[Finder] = &[
     books,
 ];
 
-/// All that waits for a person.
+/// All problems that need a person.
 pub fn findings(status: &Status) -> Vec<Problem> {
     let mut found = Vec::new();
     for find in FINDERS {
@@ -60,7 +59,7 @@ pub fn findings(status: &Status) -> Vec<Problem> {
 }
 
 impl Status {
-    /// The same with its verdict, and with all that waits for a person.
+    /// Adds all problems that need a person, and the verdict.
     pub fn judged(mut self) -> Self {
         self.problems = findings(&self);
         self.problems.sort_by_key(|problem| problem.kind);
@@ -73,7 +72,7 @@ impl Status {
         self
     }
 
-    /// One of our own commands on this state: `callbridge dead list --state DIR`.
+    /// A callbridge command on this state: `callbridge dead list --state DIR`.
     pub fn command(&self, arguments: &str) -> String {
         match self.state.as_str() {
             "" => format!("callbridge {arguments}"),
@@ -81,13 +80,13 @@ impl Status {
         }
     }
 
-    /// Number of dead letters, as `dead list` shows them: calls that need a decision, and messages
-    /// that could not be read.
+    /// Number of dead letters as in `dead list`: calls that need a decision, and unreadable
+    /// messages.
     pub fn dead_letter_count(&self) -> u64 {
         self.dead_letters.values().sum()
     }
 
-    /// The command that tries everything the daemon was given.
+    /// The command that tests everything the daemon is configured with.
     pub fn check(&self) -> String {
         let known = self.check_command.clone();
         known.unwrap_or_else(|| "callbridge check @FILE (with the flags of run)".to_owned())
@@ -109,7 +108,7 @@ fn pause(status: &Status, found: &mut Vec<Problem>) {
         "calls_refused" => status.command("dead list"),
         "disk" => format!("df -h {}", quoted(&status.state)),
         "clock" => "timedatectl status".to_owned(),
-        // all others are for the CRM's side, its token, or the flags
+        // all others concern the CRM, its token, or the flags
         _ => status.check(),
     };
     let paused = Problem::new(FindingKind::Paused, message, command);
@@ -184,7 +183,7 @@ fn trunks(status: &Status, found: &mut Vec<Problem>) {
 
 fn token(status: &Status, found: &mut Vec<Problem>) {
     let token = &status.token;
-    // what a pause says already is not said again
+    // a pause already reports this
     if status.pause.is_none() {
         let state = token.state.as_str();
         let (code, message) = match state {
@@ -211,7 +210,7 @@ fn token(status: &Status, found: &mut Vec<Problem>) {
             found.push(Problem::new(FindingKind::Token, message, command).with_code(code, []));
         }
     }
-    // A token by consent is renewed by itself, long before its end.
+    // A token by consent is renewed automatically, long before it expires.
     let lasts = token.kind.as_deref() == Some("PAT") && token.state == "ok";
     let left = token.expires_at.map(|end| end - status.at);
     if let Some(left) = left.filter(|left| lasts && *left <= TOKEN_SECONDS) {
@@ -254,7 +253,7 @@ fn gaps(status: &Status, found: &mut Vec<Problem>) {
         status.name_of(&gap.source),
         super::seconds_in_words(seconds),
     );
-    // The calls around it say whether any was lost.
+    // The calls around it show whether any was lost.
     let command = status.command("calls --today");
     let values = [count.to_string(), status.name_of(&gap.source).to_owned()];
     found.push(Problem::new(FindingKind::Gap, message, command).with(values));

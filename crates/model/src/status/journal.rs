@@ -3,7 +3,7 @@
 use super::{FindingKind, Problem, Status};
 use serde::{Deserialize, Serialize};
 
-/// Fewest calls of another provider within an hour that are no coincidence.
+/// Minimum number of another provider's calls within an hour that are no coincidence.
 const FOREIGN_MIN: u64 = 2;
 
 /// A value of a call that is sent, and that the journal shows again.
@@ -17,29 +17,27 @@ pub enum SentField {
     /// Seconds of talk between customer and company.
     #[default]
     Talk,
-    /// The customer's number in E.164.
+    /// E.164.
     Phone,
     /// The extension that answered or rang.
     Extension,
-    /// The CRM's id of the employee.
+    /// The employee's id in the CRM.
     Employee,
     /// Inbound or outbound, seen from the company.
     Direction,
     /// Customer and company talked with each other.
     Answered,
-    /// The moment at which the call began.
     Start,
-    /// Seconds that the whole call took.
     Duration,
 }
 
 impl SentField {
-    /// The value's name as JSON and metrics spell it: `talk`.
+    /// The value's name in JSON and metrics: `talk`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// The value's name for people, and a mark that `--field` sets its name.
+    /// The value's name for people, and `true` if `--field` can set its name.
     fn words(self) -> (&'static str, bool) {
         match self {
             Self::Talk => ("talk time", true),
@@ -50,44 +48,36 @@ impl SentField {
     }
 }
 
-/// Comparison of a value in the journal with the one that was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Echo {
-    /// The journal shows the value that was sent.
     #[default]
     Right,
-    /// The journal shows no value at all.
+    /// The journal shows no value.
     Missing,
-    /// The journal shows another value than was sent.
     Different,
 }
 
-/// A value of calls, as the CRM's events show it again.
+/// A value of calls that is compared with the CRM's events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalField {
-    /// The value of calls that is compared.
     pub field: SentField,
-    /// The name that it is sent by.
+    /// Its name in the request.
     pub name: String,
-    /// Number of calls that were compared.
     pub compared: u64,
-    /// Number of compared calls that show no value.
     pub missing: u64,
-    /// Number of compared calls that show another value.
     pub different: u64,
-    /// Result for the newest of the compared calls.
+    /// Result for the newest compared call.
     pub last: Echo,
 }
 
-/// Calls of ours that another provider has journaled, too, in the last 24 hours.
+/// Calls of ours that another provider has also journaled in the last 24 hours.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForeignCalls {
     /// The provider's name in the CRM.
     pub provider: String,
-    /// Number of such calls in the last 24 hours.
     pub calls: u64,
     /// The most that began within one hour.
     pub most_in_an_hour: u64,

@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeadFields {
-    /// `ok`; `unchecked` before the CRM's fields were read; `off` while nothing is written.
+    /// `ok`, `unchecked` before the CRM's fields were read, or `off` while nothing is written.
     pub state: String,
-    /// The reason for which nothing is written; `null` while `state` is not `off`.
+    /// Why nothing is written. `null` unless `state` is `off`.
     pub reason: Option<String>,
-    /// Epoch seconds until which writing rests; `null` where it does not, and while a grant is
+    /// Epoch seconds until which writing is paused. `null` if it is not, and while a grant is
     /// missing.
     pub until: Option<i64>,
-    /// Leads that wait to show something.
+    /// Leads with values to write.
     pub waiting: u64,
-    /// The fields in the order of the flag's names.
+    /// In the order of the flag's names.
     pub fields: Vec<LeadField>,
 }
 
@@ -26,8 +26,9 @@ pub struct LeadField {
     pub name: String,
     /// The field's id in the CRM.
     pub id: i64,
-    /// The field is written, or not checked yet; one that cannot be written is left out.
+    /// `true` if the field is written or not checked yet. `false` if it cannot be written and is
+    /// left out.
     pub ok: bool,
-    /// Result of the check against the CRM's list of fields, in words.
+    /// Text of the check against the CRM's list of fields.
     pub message: String,
 }

@@ -21,7 +21,7 @@ pub const LOSS_COUNTERS: [(&str, &str); 10] = [
 ];
 
 impl Status {
-    /// Takes over the durable counters that can mean a lost call.
+    /// Copies the durable counters that can mean a lost call.
     pub fn note_losses(&mut self, counters: &BTreeMap<String, u64>) {
         for (name, _) in LOSS_COUNTERS {
             if let Some(count) = counters.get(name).filter(|count| **count > 0) {

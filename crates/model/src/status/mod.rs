@@ -48,34 +48,33 @@ pub use verdict::{FindingKind, OverallState, Problem};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Status {
-    /// All calls, by the place where each stands.
+    /// All calls by their state.
     pub books: Books,
-    /// Requests of the running window.
+    /// Requests of the current window.
     pub budget: BudgetStatus,
-    /// Calls that wait to be sent.
     pub backlog: Backlog,
-    /// One entry a source, in the order of the flags.
+    /// One entry per source, in the order of the flags.
     pub sources: Vec<SourceStatus>,
     /// The CRM's answer about the token.
     pub token: Token,
-    /// The reason for which nothing is sent, and its fix; `null` while all is well.
+    /// Why nothing is sent, and the fix. `null` if calls are sent.
     pub pause: Option<Pause>,
     /// Parts of the CRM that fail while the rest works. Left out if none fails.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub degraded: Vec<DegradedPart>,
-    /// Events from the CRM; not there without `--webhook-listen`.
+    /// Events from the CRM. Absent without `--webhook-listen`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhooks: Option<Webhooks>,
-    /// The directory of leads; left out where there is none.
+    /// The directory of leads. Left out if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directory: Option<Directory>,
-    /// Fields of leads that show their calls; not there without `--lead-field`.
+    /// Fields of leads that show their calls. Absent without `--lead-field`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lead_fields: Option<LeadFields>,
-    /// Comparison of the CRM's events with the values that were sent; left out before the first.
+    /// Comparison of the CRM's events with the values that were sent. Left out before the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub journal_fields: Vec<JournalField>,
-    /// Other providers that have journaled calls of ours in the last 24 hours; left out where there
+    /// Other providers that have journaled calls of ours in the last 24 hours. Left out if there
     /// are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreign_calls: Vec<ForeignCalls>,
@@ -83,13 +82,13 @@ pub struct Status {
     pub verdict: OverallState,
     /// Problems that need a person, worst first.
     pub problems: Vec<Problem>,
-    /// The version and commit of the program that took the status.
+    /// Version and commit of the program that made this status.
     pub version: String,
     /// Epoch seconds at which the status was taken.
     pub at: i64,
-    /// The path of the state folder; empty where none is known.
+    /// Path of the state folder. Empty if not known.
     pub state: String,
-    /// The PBX of the sources that name none; left out where there is none.
+    /// The PBX of the sources that name none. Left out if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pbx_id: Option<String>,
     /// Epoch seconds at which the newest stored customer call began.
@@ -103,39 +102,37 @@ pub struct Status {
     pub waiting: BTreeMap<String, u64>,
     /// The last gaps of each source, oldest first.
     pub gaps: Vec<SourceGap>,
-    /// Channels of no trunk that carried outside numbers, first seen first.
+    /// Channels that no trunk matches and that carried outside numbers, first seen first.
     pub unmatched: Vec<Unmatched>,
-    /// Files of leads and employees.
     pub lists: Vec<ListFile>,
-    /// Files of passwords and secrets that cannot be used as they are.
+    /// Files of passwords and secrets that have a problem.
     pub secret_files: Vec<SecretFile>,
-    /// Comparison of the lists of employees with the newest calls; not there without any.
+    /// Comparison of the employee lists with the newest calls. Absent without lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub employees: Option<Employees>,
-    /// The trunks, and what each took.
+    /// The trunks and their numbers of calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trunks: Vec<TrunkStatus>,
-    /// Calls of the last 24 hours, those between extensions among them.
+    /// Calls of the last 24 hours, including those between extensions.
     pub day_calls: u64,
-    /// The reason for which `--notify-command` failed; left out while it works.
+    /// Why `--notify-command` failed. Left out while it works.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notify_problem: Option<String>,
     /// Messages that wait for a broker. Left out without `--dead-letter-queue`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outboxes: Vec<OutboxStatus>,
-    /// The command that tries what the daemon was given; not part of the JSON.
+    /// The command that tests the daemon's configuration. Not part of the JSON.
     #[serde(skip)]
     pub check_command: Option<String>,
-    /// The place where a person puts a new token; not part of the JSON.
+    /// Where a person puts a new token. Not part of the JSON.
     #[serde(skip)]
     pub token_place: Option<String>,
 }
 
-/// The directory of leads by phone, as far as the CRM has reported them.
+/// The directory of leads by phone, as reported by the CRM so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Directory {
-    /// Phone numbers in the directory.
     pub phones: u64,
     /// Leads that are neither merged nor deleted.
     pub leads: u64,
@@ -145,25 +142,25 @@ pub struct Directory {
     pub backfill: Option<String>,
     /// Epoch seconds up to which every change has been read.
     pub read_to: Option<i64>,
-    /// The reason for which the backfill was given up.
+    /// Why the backfill was given up.
     pub reason: Option<String>,
 }
 
 /// `finished = ready + sending + submitted + journaled + dead + waiting + discarded` at
-/// every instant; `internal`, `skipped` and `unreadable` stand beside it.
+/// every time. `internal`, `skipped` and `unreadable` are counted separately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Books {
-    /// Finished customer calls in all.
+    /// All finished customer calls.
     pub finished: u64,
     /// Calls that wait to be sent.
     pub ready: u64,
-    /// Calls whose request is under way.
+    /// Calls whose request is in flight.
     pub sending: u64,
-    /// Accepted by the CRM, not confirmed yet.
+    /// Calls that the CRM accepted and that are not confirmed yet.
     pub submitted: u64,
     /// Calls confirmed in the CRM's journal.
     pub journaled: u64,
-    /// Calls that are dead letters, without the waiting ones.
+    /// Dead letters, without waiting calls.
     pub dead: u64,
     /// Calls that wait for a lead or an employee.
     pub waiting: u64,
@@ -178,7 +175,7 @@ pub struct Books {
 }
 
 impl Books {
-    /// Returns `true` where every finished call is counted in exactly one place.
+    /// Returns `true` if every finished call is counted in exactly one place.
     pub const fn balance(&self) -> bool {
         self.finished
             == self.ready
@@ -190,12 +187,12 @@ impl Books {
                 + self.discarded
     }
 
-    /// Returns `true` where no call waits to be sent or confirmed.
+    /// Returns `true` if no call waits to be sent or confirmed.
     pub const fn settled(&self) -> bool {
         self.ready + self.sending + self.submitted == 0
     }
 
-    /// Each book with its name, in the order of the shape.
+    /// Each book with its name, in the order of the JSON.
     pub const fn named(&self) -> [(&'static str, u64); 11] {
         [
             ("finished", self.finished),
@@ -217,23 +214,22 @@ impl Books {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetStatus {
-    /// Requests allowed within one window.
     pub limit: u32,
-    /// Length of the window in seconds.
+    /// Seconds.
     pub window_sec: u64,
-    /// Slots of the running window that are taken.
+    /// Taken slots of the current window.
     pub used: u32,
-    /// Milliseconds until a slot is free; 0 when one is.
+    /// Milliseconds until a slot is free. 0 if one is.
     pub next_free_in_ms: u64,
 }
 
-/// Calls that have not reached their end, and the time that they need.
+/// Unfinished calls, and the time that they need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Backlog {
     /// Calls that the CRM has not confirmed yet.
     pub calls: u64,
-    /// Seconds until they are, at the budget's pace.
+    /// Seconds until they are confirmed, at the budget's rate.
     pub drain_sec: u64,
 }
 
@@ -243,9 +239,9 @@ pub struct Backlog {
 pub enum SourceState {
     /// Connected, and an event has arrived since.
     Up,
-    /// Let in, and no event has arrived yet: no call took place, or the account may receive none.
+    /// Logged in, but no event has arrived yet: no call took place, or the account receives none.
     Connected,
-    /// Not connected; the connection is tried again.
+    /// Not connected. The connection is tried again.
     #[default]
     Down,
     /// A file with more to read.
@@ -255,7 +251,7 @@ pub enum SourceState {
 }
 
 impl SourceState {
-    /// The line is there, or the file is read.
+    /// The connection is up, or the file was read.
     pub const fn is_up(self) -> bool {
         match self {
             Self::Up | Self::Connected | Self::Reading | Self::Done => true,
@@ -270,18 +266,16 @@ impl SourceState {
 pub struct SourceStatus {
     /// The URL given by its flag, without secrets and their files.
     pub url: String,
-    /// The label that people know it by: `office/ami`; empty of a daemon that is older than labels.
+    /// The label for people: `office/ami`. Empty for a daemon without labels.
     pub label: String,
-    /// The id of the source's PBX.
     pub pbx: String,
     /// The source is a file that fills gaps of the others (`--catch-up`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub catch_up: bool,
-    /// Connection, or progress with the file.
     pub state: SourceState,
-    /// Arrival of its last event, in epoch seconds; `null` before the first.
+    /// Epoch seconds at which its last event arrived. `null` before the first.
     pub last_event_at: Option<i64>,
-    /// Messages a call can depend on.
+    /// Messages that a call can depend on.
     pub read: u64,
     /// Messages that no rule needs.
     pub skipped: u64,
@@ -289,35 +283,36 @@ pub struct SourceStatus {
     pub repaired: u64,
     /// Messages that could not be read.
     pub unreadable: u64,
-    /// Messages longer than 1 MiB: each is a gap on a line, elsewhere an unreadable message.
+    /// Messages longer than 1 MiB. Each is a gap of a connection, or an unreadable message of other
+    /// sources.
     pub too_long: u64,
-    /// Messages thrown away because the intake did not keep up. Each run of them is a gap.
+    /// Messages dropped because the intake was too slow. Each run of them is a gap.
     pub dropped: u64,
     /// Times at which events may have been missed.
     pub gaps: u64,
-    /// The last of them; not there before the first.
+    /// The last of them. Absent before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_gap: Option<Gap>,
-    /// The reason for which the source is down, or nothing of it can be read; `null` otherwise.
+    /// Why the source is down or cannot be read. `null` otherwise.
     pub reason: Option<String>,
-    /// Epoch seconds since which it is down; `null` while it is not, and before it was up.
+    /// Epoch seconds since which it is down. `null` if it is not, and before it was up.
     pub down_since: Option<i64>,
-    /// Epoch seconds since which the line is let in; `null` for files, and before it was.
+    /// Epoch seconds since which it is logged in. `null` for files, and before the first login.
     pub connected_since: Option<i64>,
-    /// Rights and settings that the account of the source lacks, worst first.
+    /// Rights and settings that the source's account lacks, worst first.
     pub missing_rights: Vec<MissingRight>,
-    /// By how many milliseconds the PBX's clock is ahead of this machine's; not there if unknown.
+    /// Milliseconds by which the PBX's clock is ahead of this machine's. Absent if not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_ahead_ms: Option<i64>,
-    /// The switches that sent events over this source under their names, first seen first.
+    /// The switches that sent named events over this source, first seen first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switches: Vec<SwitchName>,
-    /// Other daemons on this machine that read it, too.
+    /// Other daemons on this machine that also read it.
     pub others: Vec<OtherReader>,
 }
 
 impl SourceStatus {
-    /// The source's label, or its URL where it has none.
+    /// The source's label, or its URL if it has none.
     pub fn name(&self) -> &str {
         match self.label.as_str() {
             "" => &self.url,
@@ -329,7 +324,7 @@ impl SourceStatus {
 /// A time in which events may have been missed, in epoch seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// The last event before it that is stored.
+    /// Time of the last stored event before it.
     pub from: i64,
     /// Epoch seconds at which the source could receive events again.
     pub until: i64,
@@ -338,9 +333,9 @@ pub struct Gap {
 /// A gap of a source, in epoch seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceGap {
-    /// The source, as its flag names it.
+    /// The source's URL from its flag.
     pub source: String,
-    /// The last event before it that is stored.
+    /// Time of the last stored event before it.
     pub from: i64,
     /// Epoch seconds at which the source could receive events again.
     pub to: i64,
@@ -348,59 +343,56 @@ pub struct SourceGap {
     pub filled: bool,
 }
 
-/// Channels that no trunk takes in, and that carried outside numbers.
+/// Channels that no trunk matches, and that carried outside numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unmatched {
-    /// The beginning that their names share: `PJSIP/citty`; `other` for all beyond the first 32.
+    /// The prefix that their names share: `PJSIP/citty`. `other` for all beyond the first 32.
     pub prefix: String,
-    /// Number of calls that went over the channels.
     pub calls: u64,
     /// Epoch seconds at which the last of these calls began.
     pub last_at: i64,
-    /// The id of the channels' PBX.
     pub pbx: String,
 }
 
-/// The CRM token in use, as far as the CRM has answered about it.
+/// The CRM token in use, as the CRM reported it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Token {
-    /// `ok`, `missing`, `refused`, `wrong_company`, `no_grant`; `unknown` before the first answer;
-    /// `reconnect` once consent has to be given anew, though the last token may still be good.
+    /// `ok`, `missing`, `refused`, `wrong_company`, `no_grant`, `unknown` before the first answer,
+    /// or `reconnect` if consent must be given again, although the last token can still be valid.
     pub state: String,
-    /// The token's kind, `PAT` or `ACCESS` (§2.2); `null` before the first answer.
+    /// `PAT` or `ACCESS` (§2.2). `null` before the first answer.
     pub kind: Option<String>,
-    /// The company's name; `null` before the first answer.
+    /// `null` before the first answer.
     pub company: Option<String>,
-    /// The application's name; `null` before the first answer.
+    /// `null` before the first answer.
     pub application: Option<String>,
-    /// Epoch seconds; `null` for no expiry.
+    /// Epoch seconds. `null` if it does not expire.
     pub expires_at: Option<i64>,
-    /// The token's rights, as `PERMISSION:SCOPE` each.
+    /// Each as `PERMISSION:SCOPE`.
     pub grants: Vec<String>,
-    /// Hash that sets the token apart from others: 16 hex digits.
+    /// Fingerprint that identifies the token: 16 hex digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub print: Option<String>,
 }
 
-/// Events that the CRM sends to us.
+/// Events that the CRM sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Webhooks {
-    /// The address that the webhook listener is bound to.
     pub address: String,
-    /// The listener itself speaks TLS.
+    /// The listener itself uses TLS.
     pub tls: bool,
-    /// `listening`; `no_secret` while nothing can be proved.
+    /// `listening`, or `no_secret` while no event can be verified.
     pub state: String,
-    /// Arrival of the last one that was proved, in epoch seconds; `null` before the first.
+    /// Epoch seconds at which the last verified event arrived. `null` before the first.
     pub last_event_at: Option<i64>,
     /// Number of events by result, since the start of the process.
     pub events: BTreeMap<String, u64>,
 }
 
-/// All values of [`Pause::reason`], but for `no daemon runs`.
+/// All values of [`Pause::reason`] except `no daemon runs`.
 pub const PAUSES: [&str; 14] = [
     "token_missing",
     "token_refused",
@@ -421,14 +413,13 @@ pub const PAUSES: [&str; 14] = [
 /// A state in which nothing is sent, with its reason and its fix.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
-    /// One of [`PAUSES`]; `no daemon runs` where that is so.
+    /// One of [`PAUSES`], or `no daemon runs`.
     pub reason: String,
-    /// The action that ends the pause, in words.
+    /// Text of the action that ends the pause.
     pub fix: String,
 }
 
 impl Pause {
-    /// A pause for this reason, and what ends it.
     pub fn new(reason: &str, fix: impl Into<String>) -> Self {
         let (reason, fix) = (reason.to_owned(), fix.into());
         Self { reason, fix }
@@ -442,9 +433,9 @@ pub const DEGRADED_PARTS: [&str; 2] = ["polls", "reconciliations"];
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DegradedPart {
-    /// The part of the CRM that fails: one of [`DEGRADED_PARTS`].
+    /// One of [`DEGRADED_PARTS`].
     pub part: String,
-    /// The reason that the CRM gave last.
+    /// The CRM's last reason.
     pub reason: String,
     /// The fallback that is used meanwhile.
     pub fallback: String,

@@ -3,25 +3,25 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Harm done to the calls that two daemons read.
+/// Effect on the calls that two daemons read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Each has a part of the queue's messages, and so no whole call.
+    /// Each receives a part of the queue's messages, so neither has whole calls.
     Torn,
-    /// A call of a trunk that both have is journaled twice; which trunks it has is not known here.
-    /// Also what an earlier release knew better.
+    /// Calls of a trunk that both have are journaled twice. It is not known here which trunks the
+    /// other has.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
-/// Another daemon on a source.
+/// Another daemon that reads a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherReader {
-    /// The daemon's process id; `null` where it cannot be seen from here.
+    /// The daemon's process id. `null` if it is not visible from here.
     pub pid: Option<i32>,
-    /// Harm done to the calls of the source.
+    /// Effect on the calls of the source.
     pub effect: Effect,
 }
 

@@ -7,20 +7,19 @@ use serde::{Deserialize, Serialize};
 /// Messages that a broker has not confirmed yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutboxStatus {
-    /// The kind of the messages: `dead_letters`.
+    /// The kind of message: `dead_letters`.
     pub name: String,
-    /// Number of messages that wait.
     pub messages: u64,
-    /// The reason for which the broker takes none; `null` while it takes them.
+    /// Why the broker accepts none. `null` while it accepts them.
     pub problem: Option<OutboxProblem>,
 }
 
-/// The reason for which a broker takes no messages.
+/// Why a broker accepts no messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutboxProblem {
     /// The broker's own text: `low on memory`.
     pub reason: String,
-    /// A message with the reason and what to do.
+    /// A message with the reason and the fix.
     pub message: String,
 }
 
@@ -52,7 +51,7 @@ pub(super) fn notify_command(status: &Status, found: &mut Vec<Problem>) {
 pub(super) mod tests {
     use super::*;
 
-    /// Each problem of this module, and the finding that it must lead to.
+    /// Each problem of this module, and the finding that it must produce.
     pub(in crate::status) fn failing() -> Vec<(Status, &'static [FindingKind])> {
         let full = OutboxStatus {
             problem: Some(OutboxProblem::default()),

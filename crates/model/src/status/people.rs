@@ -8,24 +8,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListFile {
-    /// The file's path, as its flag gives it.
+    /// Path from its flag.
     pub file: String,
-    /// The list's kind: `leads` or `employees`.
+    /// `leads` or `employees`.
     pub kind: String,
-    /// Number of good rows in force.
+    /// Number of valid rows in use.
     pub rows: u64,
-    /// Rows that cannot be used.
+    /// Number of invalid rows.
     pub bad: u64,
     /// The first of them: line and reason.
     pub faults: Vec<String>,
-    /// The reason for which the file as it is now is not used; the rows read before stay in force.
+    /// Why the current file is not used. The rows that were read before stay in use.
     pub reason: Option<String>,
-    /// Epoch seconds at which the rows in force were read; `null` before the first time.
+    /// Epoch seconds at which the rows in use were read. `null` before the first time.
     pub read_at: Option<i64>,
 }
 
 impl ListFile {
-    /// Returns the fault of the list: the code of its row in the table of texts, words, and values.
+    /// Returns the problem of the list: the code of its row in the table of texts, the message, and
+    /// its values.
     fn fault(&self) -> Option<(&'static str, String, Vec<String>)> {
         let Self {
             file, rows, bad, ..
@@ -58,19 +59,19 @@ impl ListFile {
     }
 }
 
-/// Comparison of the lists of employees with the newest calls.
+/// Comparison of the employee lists with the newest calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Employees {
-    /// Number of calls compared: the newest with an extension, over trunks with employees.
+    /// Number of compared calls: the newest with an extension, on trunks with employees.
     pub calls: u64,
     /// Number of these calls whose extension is listed.
     pub matched: u64,
     /// Listed extensions that none of the calls had.
     pub unmatched: Vec<String>,
-    /// Unmatched extensions that seem mistyped: no extension is likely to be written so.
+    /// Unmatched extensions that seem mistyped, because extensions are rarely written like this.
     pub doubtful: Vec<Doubtful>,
-    /// Extensions of the calls that no list has.
+    /// Extensions of the calls that are in no list.
     pub unlisted: Vec<Unlisted>,
     /// Employees whom the CRM does not know.
     pub unknown: Vec<UnknownEmployee>,
@@ -79,19 +80,15 @@ pub struct Employees {
 /// A listed extension with letters among its digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubtful {
-    /// The extension as the list has it.
     pub extension: String,
-    /// The extension that may have been meant, in digits alone.
+    /// The extension that was perhaps meant, in digits only.
     pub meant: String,
 }
 
-/// An extension that no list has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unlisted {
-    /// The extension that calls name.
     pub extension: String,
-    /// Number of calls with this extension.
     pub calls: u64,
     /// Epoch seconds at which the newest of the calls began.
     pub last_at: i64,
@@ -101,17 +98,17 @@ pub struct Unlisted {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnknownEmployee {
-    /// The id that the list gives.
+    /// The id in the list.
     pub employee_id: i64,
     /// The extension of the first such call.
     pub extension: Option<String>,
-    /// Number of calls that ended FAILED for this employee.
+    /// Number of calls that FAILED because of this employee.
     pub calls: u64,
-    /// Epoch seconds at which the first of the calls was found so.
+    /// Epoch seconds at which the first of the calls FAILED.
     pub since: i64,
 }
 
-/// Fewest calls without a listed extension that are no coincidence.
+/// Minimum number of calls without a listed extension that is no coincidence.
 const CALLS_MIN: u64 = 10;
 
 impl Employees {
@@ -122,7 +119,7 @@ impl Employees {
         each.collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns the line of `status`; `None` without calls to compare.
+    /// Returns the line for `status`. `None` without calls to compare.
     pub(super) fn to_line(&self) -> Option<String> {
         let Self { calls, matched, .. } = self;
         let unlisted = match self.unlisted.is_empty() {

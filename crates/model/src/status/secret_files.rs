@@ -4,13 +4,13 @@ use super::verdict::Problem;
 use super::{FindingKind, Status};
 use serde::{Deserialize, Serialize};
 
-/// A file of passwords or secrets that cannot be used, or that lets in fewer people than it names.
+/// A file of passwords or secrets that is unusable, or that admits fewer people than it names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretFile {
     /// Flag that names the file: `--page-password-file`.
     pub flag: String,
-    /// What is wrong with the file, and what follows from it. Never a secret.
+    /// The problem of the file and its consequence. Never a secret.
     pub reason: String,
 }
 

@@ -4,7 +4,7 @@
 use super::{FindingKind, Problem, SourceState, Status, seconds_in_words};
 use serde::{Deserialize, Serialize};
 
-/// Seconds after which a line that has received nothing since it was let in is reported.
+/// A connection that has received nothing for this many seconds since its login is reported.
 const SILENT_SECONDS: i64 = 24 * 3600;
 
 /// The right or setting that the account of a source lacks, worst first.
@@ -13,31 +13,30 @@ const SILENT_SECONDS: i64 = 24 * 3600;
 pub enum RightKind {
     /// The account receives no events of calls.
     Calls,
-    /// Channels do not show a variable that leads come from.
+    /// Channels do not show a variable that contains leads.
     Variables,
-    /// The account may not ask which channels live.
+    /// The account has no right to list the live channels.
     List,
     /// The account does not receive the PBX's start and stop.
     System,
-    /// Events carry no time of their own.
+    /// Events have no timestamp.
     Times,
-    /// The PBX reads filters of events in another way, so there is none.
+    /// The PBX reads event filters in another way, so none is set.
     Filter,
-    /// An event of its own does not come back.
+    /// A test event does not come back.
     Echo,
 }
 
 /// A missing right or setting, and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingRight {
-    /// The right or setting that is missing.
     pub kind: RightKind,
-    /// A text with the consequence and the fix.
+    /// Text with the consequence and the fix.
     pub message: String,
 }
 
-/// Finds lines that are let in and receive nothing. Silence alone is reported after a day, for
-/// nights and holidays are silent.
+/// Finds connections that are logged in and receive nothing. Silence alone is reported after a day,
+/// because nights and holidays are silent.
 pub fn silent_sources(status: &Status, found: &mut Vec<Problem>) {
     for source in status.sources.iter().filter(|it| it.state.is_up()) {
         let name = format!("source {}", source.name());
@@ -47,8 +46,8 @@ pub fn silent_sources(status: &Status, found: &mut Vec<Problem>) {
             match right.kind {
                 RightKind::Calls => deaf.push(&*right.message),
                 RightKind::Variables | RightKind::List => missing_rights.push(&*right.message),
-                // Shown beside the source, as `check` shows them without a fault: calls may arrive
-                // all the same, and if not, the first one shows it.
+                // Shown with the source, like `check` shows them without an error. Calls can arrive
+                // anyway, and if not, the first one shows it.
                 RightKind::System | RightKind::Times | RightKind::Filter | RightKind::Echo => {}
             }
         }

@@ -10,20 +10,18 @@ use crate::{Reason, Zone};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Number of gaps that the text lists, the newest ones.
+/// Number of newest gaps in the text.
 const GAPS_MAX: usize = 5;
 
-/// Colours and time zone of the text.
+/// Color and time zone of the text.
 #[derive(Clone, Debug)]
 pub struct TextStyle {
-    /// The text carries ANSI colours.
     pub colour: bool,
-    /// The zone in which all times are shown.
     pub zone: Zone,
 }
 
 impl TextStyle {
-    /// The text in the colour of this ANSI code, where there are colours.
+    /// Colors the text with this ANSI code, if colors are on.
     pub fn paint(&self, code: &str, text: &str) -> String {
         if self.colour {
             format!("\x1b[{code}m{text}\x1b[0m")
@@ -43,8 +41,7 @@ pub fn seconds_in_words(seconds: u64) -> String {
 }
 
 impl Status {
-    /// The status for people: the verdict, the findings with the commands for them, then all
-    /// figures.
+    /// The status for people: the verdict, the problems with their commands, then all figures.
     pub fn to_text(&self, style: &TextStyle) -> String {
         let mut text = self.head(style);
         self.calls_to_text(&mut text, style);
@@ -79,7 +76,7 @@ impl Status {
         text
     }
 
-    /// The verdict and the findings, each with its command.
+    /// The verdict and the problems, each with its command.
     fn head(&self, style: &TextStyle) -> String {
         let words = match self.verdict {
             OverallState::Ok => style.paint("1;32", "no problem found"),
@@ -109,7 +106,7 @@ impl Status {
         text
     }
 
-    /// Returns the name of the source with this URL; the URL itself for a source that is not known.
+    /// Returns the name of the source with this URL. For an unknown source, the URL.
     pub fn name_of<'a>(&'a self, url: &'a str) -> &'a str {
         let source = self.sources.iter().find(|source| source.url == url);
         source.map_or(url, SourceStatus::name)
@@ -120,7 +117,7 @@ impl Status {
         let balance = if b.balance() { "" } else { " (unbalanced!)" };
         let _ = writeln!(text, "books    {} finished{balance}", b.finished);
         let letters = self.dead_letter_count();
-        // The other figures count calls: without these the sum is that of the finished ones.
+        // The other figures count calls. Without the messages, the sum equals the finished calls.
         let messages = if_any(letters.saturating_sub(b.dead), |messages| {
             format!(" (of which unreadable messages: {messages})")
         });
@@ -152,7 +149,7 @@ impl Status {
 
     fn pace_to_text(&self, text: &mut String) {
         let budget = &self.budget;
-        // Without a daemon nobody keeps a budget.
+        // Without a daemon there is no budget.
         if budget.limit > 0 {
             let next = if_any(budget.next_free_in_ms, |ms| {
                 format!(", next free in {}.{} s", ms / 1000, ms % 1000 / 100)
@@ -168,7 +165,7 @@ impl Status {
             1 => "1 call".to_owned(),
             calls => format!("{calls} calls"),
         };
-        // while it is paused the time does not run
+        // while sending is paused, the time does not run
         let then = if self.pause.is_some() {
             " once it goes on"
         } else {
@@ -195,7 +192,7 @@ impl Status {
         text.push('\n');
     }
 
-    /// Counters that can mean a lost call, where any is not 0.
+    /// Counters that can mean a lost call, if any is not 0.
     fn losses_to_text(&self, text: &mut String) {
         for (name, meaning) in LOSS_COUNTERS {
             if let Some(count) = self.losses.get(name) {
@@ -283,11 +280,10 @@ impl Webhooks {
     }
 }
 
-/// A difference of two clocks up to this is not worth a line.
+/// A clock difference up to this is not shown.
 const CLOCK_DIFFERENCE_SHOWN_MS: u64 = 5_000;
 
-/// Describes a difference of the PBX's clock to this machine's that people should know: more than
-/// 5 s.
+/// Describes how far the PBX's clock differs from this machine's if it is more than 5 s.
 pub fn clock_difference(ahead_ms: i64) -> Option<String> {
     if ahead_ms.unsigned_abs() <= CLOCK_DIFFERENCE_SHOWN_MS {
         return None;

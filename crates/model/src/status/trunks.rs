@@ -4,34 +4,32 @@ use super::verdict::{counted, first_five};
 use super::{FindingKind, Problem, Status};
 use serde::{Deserialize, Serialize};
 
-/// Seconds after which a trunk without calls is reported, where other calls come by.
+/// Seconds after which a trunk without calls is reported, if there are other calls.
 const SILENT_SECONDS: i64 = 24 * 3600;
 
-/// A trunk of the flags, and the calls that it took.
+/// A trunk of the flags, and its numbers of calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TrunkStatus {
-    /// The trunk's name, as its flag gives it.
+    /// The trunk's name from its flag.
     pub name: String,
-    /// The PBX that it is of; `null` for one of every PBX.
+    /// The trunk's PBX. `null` for a trunk of every PBX.
     pub pbx: Option<String>,
     /// Calls of the last 24 hours.
     pub day_calls: u64,
-    /// Calls of the last 24 hours that were put down to an extension.
+    /// Calls of the last 24 hours that were attributed to an extension.
     pub day_extensions: u64,
-    /// Calls of the last 24 hours that were put down to an employee.
+    /// Calls of the last 24 hours that were attributed to an employee.
     pub day_employees: u64,
-    /// Calls since the state was made.
+    /// Calls since the state was created.
     pub calls: u64,
-    /// Epoch seconds at which its last call began; `null` before the first.
+    /// Epoch seconds at which its last call began. `null` before the first.
     pub last_at: Option<i64>,
-    /// Customers who wait for a call back, whose last try came over it.
+    /// Customers who wait for a callback and whose last call used this trunk.
     pub missed_customers: u64,
-    /// Epoch seconds since which a daemon has known the trunk; `null` without a daemon.
+    /// Epoch seconds since which a daemon has known the trunk. `null` without a daemon.
     pub since: Option<i64>,
-    /// A list of employees is given for the trunk.
     pub has_employees: bool,
-    /// Calls of the trunk are journaled.
     pub journal: bool,
 }
 
@@ -42,7 +40,8 @@ impl TrunkStatus {
     }
 }
 
-/// Trunks that took no call for a day while others came by, and lists that matched none of theirs.
+/// Reports trunks that had no call for a day while others did, and employee lists that matched none
+/// of their calls.
 pub(super) fn silent(status: &Status, found: &mut Vec<Problem>) {
     for trunk in status.trunks.iter().filter(|trunk| trunk.journal) {
         let known = |since: i64| status.at - since >= SILENT_SECONDS;
@@ -79,8 +78,7 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Problem>) {
     }
 }
 
-/// Trunks whose calls name no employee, for no list says who sits where. A collector leaves that to
-/// the senders, and has no [`Status::employees`].
+/// Reports trunks whose calls name no employee because they have no list of employees.
 pub(super) fn without_employees(status: &Status, found: &mut Vec<Problem>) {
     let without = |it: &&TrunkStatus| {
         let nobody = it.day_extensions > 0 && it.day_employees == 0;
@@ -102,7 +100,7 @@ pub(super) fn without_employees(status: &Status, found: &mut Vec<Problem>) {
     found.push(Problem::new(FindingKind::NoEmployees, message, status.check()).with(values));
 }
 
-/// ` (over PJSIP/citty, SIP/10.0.0.7)`: channels of no trunk that came by in a day.
+/// ` (over PJSIP/citty, SIP/10.0.0.7)`: unmatched channels seen within a day.
 fn channels(status: &Status) -> String {
     let lately = |at: i64| status.at - at < SILENT_SECONDS;
     let seen = status.unmatched.iter().filter(|it| lately(it.last_at));

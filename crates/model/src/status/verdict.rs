@@ -2,21 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The overall state of the daemon, in one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OverallState {
-    /// No problem was found.
     #[default]
     Ok,
-    /// A problem needs attention, and calls are still sent.
+    /// A problem needs attention. Calls are still sent.
     Attention,
     /// Nothing reaches the CRM, or no source is up.
     Down,
 }
 
 impl OverallState {
-    /// The code that `status --exit-code` ends with.
+    /// The exit code of `status --exit-code`.
     pub const fn exit_code(self) -> u8 {
         match self {
             Self::Ok => 0,
@@ -26,7 +24,7 @@ impl OverallState {
     }
 }
 
-/// The kind of a finding. The words are stable: monitors and scripts compare them.
+/// The kind of a finding. The words are stable, because monitors and scripts compare them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
@@ -40,31 +38,32 @@ pub enum FindingKind {
     NoSource,
     /// A source is down while another is up.
     SourceDown,
-    /// A source is let in and receives no calls, or has received nothing for long.
+    /// A source is logged in and receives no calls, or has received nothing for a long time.
     NotHeard,
-    /// The account of a source lacks something that some calls need.
+    /// The account of a source lacks a right that some calls need.
     Rights,
-    /// The messages of a source cannot be read: they are in another format than its flag gives.
+    /// The messages of a source cannot be read because they are in another format than its flag
+    /// says.
     OtherFormat,
-    /// Another daemon on this machine journals the same calls, or takes a part of them.
+    /// Another daemon on this machine journals the same calls, or receives a part of them.
     OtherDaemon,
-    /// Channels that no trunk takes in carry outside numbers: their calls are not journaled.
+    /// Channels that no trunk matches carry outside numbers. Their calls are not journaled.
     NoTrunk,
-    /// A trunk has taken nothing for a day while calls came by.
+    /// A trunk has had no call for a day while others did.
     SilentTrunk,
     /// A list of employees has matched none of a day's calls.
     SilentEmployees,
-    /// Calls at extensions name no employee, for their trunks have no list.
+    /// Calls at extensions name no employee because their trunks have no list.
     NoEmployees,
-    /// Notices of dead letters do not get into their queue.
+    /// Notices of dead letters do not reach their queue.
     DeadLetterQueue,
-    /// Consent has to be given anew, or the token is one that cannot be used.
+    /// Consent must be given again, or the token cannot be used.
     Token,
-    /// The token ends soon, and nobody here can renew it.
+    /// The token expires soon, and cannot be renewed here.
     TokenEnds,
-    /// Outcomes cannot be asked for one by one, or pages of the CRM's journal cannot be read.
+    /// Outcomes cannot be polled, or pages of the CRM's journal cannot be read.
     CrmDegraded,
-    /// Calls dialled or taken while nobody listened are missing.
+    /// Calls during a gap in the events are missing.
     Gap,
     /// Calls or messages are dead letters.
     DeadLetters,
@@ -72,13 +71,13 @@ pub enum FindingKind {
     NoLead,
     /// Calls that wait for an employee.
     NoEmployee,
-    /// A file of passwords or secrets cannot be used as it is.
+    /// A file of passwords or secrets has a problem.
     SecretFiles,
     /// A list of leads or employees, or rows of it, cannot be used.
     Lists,
-    /// Employees match nobody, or the CRM does not know one.
+    /// An employee list matches no calls, or the CRM does not know an employee.
     Employees,
-    /// Webhooks cannot be proved, as no signing secret is known.
+    /// Webhooks cannot be verified because no signing secret is known.
     Webhooks,
     /// The CRM's leads cannot be read.
     LeadDirectory,
@@ -88,22 +87,20 @@ pub enum FindingKind {
     FieldNotShown,
     /// Another provider journals calls of ours as well.
     ForeignCalls,
-    /// The command of `--notify-command` fails.
     Notify,
     /// The books do not add up.
     Books,
 }
 
 impl FindingKind {
-    /// Every kind of finding, worst first.
+    /// Worst first.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The kind's name as JSON and metrics spell it: `dead_letters`.
+    /// The kind's name in JSON and metrics: `dead_letters`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// The verdict that a finding of this kind leads to.
     pub const fn verdict(self) -> OverallState {
         match self {
             Self::NoDaemon | Self::Paused | Self::NoSource => OverallState::Down,
@@ -115,27 +112,26 @@ impl FindingKind {
 /// A problem that needs a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// The kind of the finding.
     pub kind: FindingKind,
     /// A short text with the figures.
     pub message: String,
     /// The command that shows or fixes the problem.
     pub command: String,
-    /// The same for a text in another language; not part of the JSON.
+    /// The same for a text in another language. Not part of the JSON.
     #[serde(skip)]
     pub detail: Detail,
 }
 
-/// A finding as a row of the table of texts and the values in it.
+/// A finding as a row of the table of texts, with its values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// The kind's word, or one of [`DETAILS`]; empty where it comes from an older daemon.
+    /// The kind's word, or one of [`DETAILS`]. Empty if it comes from an older daemon.
     pub code: &'static str,
-    /// The values, in the order of the row's marks.
+    /// The values, in the order of the row's placeholders.
     pub values: Vec<String>,
 }
 
-/// The values of [`Detail::code`], without [`super::PAUSES`] and the words of kinds.
+/// The values of [`Detail::code`], except [`super::PAUSES`] and the words of kinds.
 pub const DETAILS: [&str; 13] = [
     "employee_doubtful",
     "employee_unknown",
@@ -173,9 +169,9 @@ impl Problem {
         Self { detail, ..self }
     }
 
-    /// Adds values for a row of its own.
+    /// Adds values and the code of another row.
     pub(super) fn with_code(self, code: &'static str, values: impl Into<Vec<String>>) -> Self {
-        // The table of texts has a row for these alone.
+        // The table of texts only has rows for these.
         debug_assert!(DETAILS.contains(&code) || super::PAUSES.contains(&code));
         let values = values.into();
         let detail = Detail { code, values };
@@ -183,7 +179,7 @@ impl Problem {
     }
 }
 
-/// The first five of these, and how many more there are: `a, b and 3 more`.
+/// The first five of these, and the number of the others: `a, b and 3 more`.
 pub(super) fn first_five<T: AsRef<str>>(all: &[T]) -> String {
     let shown: Vec<&str> = all.iter().take(5).map(AsRef::as_ref).collect();
     let more = if_any(all.len().saturating_sub(5) as u64, |more| {
@@ -192,7 +188,7 @@ pub(super) fn first_five<T: AsRef<str>>(all: &[T]) -> String {
     shown.join(", ") + &more
 }
 
-/// The words for a count; none for 0.
+/// The text for a count. Empty for 0.
 pub(super) fn if_any(count: u64, words: impl Fn(u64) -> String) -> String {
     match count {
         0 => String::new(),
@@ -200,7 +196,7 @@ pub(super) fn if_any(count: u64, words: impl Fn(u64) -> String) -> String {
     }
 }
 
-/// The count with the noun that fits it: `1 call`, `2 calls`.
+/// The count with the matching noun form: `1 call`, `2 calls`.
 pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
     match count {
         1 => format!("1 {one}"),
