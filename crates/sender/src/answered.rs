@@ -17,42 +17,39 @@ use callbridge_spool::{
 use serde_json::Value;
 use std::time::Duration;
 
-/// Between two reconciliations that both count a call as absent.
+/// Minimum time between two reconciliations that both count a call as absent.
 const APART: Duration = Duration::from_secs(60);
 
-/// Time beyond `persisting` after which an unresolved call is given up.
+/// Time after `persisting` at which an unresolved call is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// So often a poll that failed is made again soon.
+/// Failed polls are retried quickly up to this many times.
 const FAULTY_POLLS: u32 = 5;
 
-/// An answer that was judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
-    /// Operations to commit: the call's step, the slot as it ended, and what the answer shows.
+    /// Operations to commit: the call's step, the slot's final state, and news from the answer.
     pub ops: Vec<Op>,
-    /// The call it was about.
+    /// The call of the request.
     pub row: Option<RowId>,
-    /// The requestId that was given, or asked with.
+    /// The requestId from the answer, or from the poll.
     pub request_id: Option<String>,
-    /// Endpoint that gave the answer.
     pub endpoint: Endpoint,
-    /// Kind of the verdict, by which the log chooses its line.
+    /// Kind of the verdict. The log chooses its line by it.
     pub outcome: Outcome,
-    /// The request has to be made again, or its call looked for in the journal.
+    /// The request must be made again, or its call must be looked for in the journal.
     pub again: bool,
-    /// The verdict's word, as in metrics.
+    /// The verdict's word in metrics.
     pub verdict: &'static str,
-    /// Words of the service or the transport, where it refused or failed; else empty.
+    /// Message of the CRM or the transport after a refusal or a failure. Empty otherwise.
     pub words: String,
-    /// Steps that a reconciliation's page means for the calls it was about.
+    /// Steps that result from a reconciliation's page, with their calls.
     pub swept: Vec<(Unconfirmed, Step)>,
-    /// The lead request, and its answer for whoever asked for it, with the token that it was asked
-    /// with.
+    /// The lead request, its answer for the command that asked, and the token of the request.
     pub lead_request: Option<(LeadRequest, ApiResult, TokenFingerprint)>,
 }
 
-/// A request that has ended, and what is to be committed of that.
+/// A finished request, and the operations to commit.
 struct FinishedRequest {
     in_flight: InFlight,
     now: Now,
@@ -68,7 +65,6 @@ impl FinishedRequest {
         self.in_flight.plan.row()
     }
 
-    /// The call that it was about takes this step.
     fn step(&mut self, step: Step) {
         let steps = self.row().map(|row| Op::step(row, step, self.now.wall));
         self.ops.extend(steps);
@@ -76,7 +72,7 @@ impl FinishedRequest {
 }
 
 impl Core {
-    /// Judges the answer to the request of a slot. `None` when no request is under way there.
+    /// Judges the answer to the request of a slot. `None` if the slot has no request in flight.
     pub fn answered(&mut self, now: Now, slot: u32, response: ApiResponse) -> Option<Answered> {
         let in_flight = self.in_flight.by_slot.remove(&slot)?;
         let answer = response.answer;
@@ -92,7 +88,7 @@ impl Core {
         let shown = shown(now, &answer);
         let beside = self.rights.ended(slot);
         let lead_request = request.task().lead_request().cloned();
-        // the answer says something else of the token's rights than its record
+        // the answer contradicts the token's record
         if self.tokens.is_doubted_by(lead_request.as_ref(), &answer) {
             self.rights.doubt(now.boot);
         }
@@ -102,7 +98,7 @@ impl Core {
         }
         let endpoint = request.in_flight.endpoint;
         let verdict = judge(endpoint, answer, self.context(&request.in_flight));
-        // whether the CRM works is for the calls to tell
+        // only calls show whether the CRM works
         let unread = beside && says_nothing(&verdict);
         if unread {
             self.rights.unread(now.boot);
@@ -126,7 +122,7 @@ impl Core {
             verdict => self.apply(&mut request, verdict),
         };
         let mut ops = request.ops;
-        // no letter before the journal was asked
+        // the journal is asked before a call becomes a dead letter
         let again = outcome.is_again() || ops.iter().any(is_unresolved);
         self.remember(now, &mut ops);
         Some(Answered {
@@ -143,8 +139,8 @@ impl Core {
         })
     }
 
-    /// Judges the answer to a lead request: a dead token and a 429 close the gate, all else is the
-    /// lead request's own affair.
+    /// Judges the answer to a lead request. An invalid token and a 429 close the gate. Everything
+    /// else only concerns the lead request.
     fn lead_request_answered(
         &mut self,
         mut request: FinishedRequest,
@@ -162,7 +158,7 @@ impl Core {
                     self.stopped(now, &token, StopReason::TokenRefused, &error.to_string());
                 }
             }
-            // calls that wait are not asked for in vain either
+            // then waiting calls are not polled either
             Err(error @ ApiError::Forbidden(..)) if endpoint == Endpoint::Poll => {
                 self.rights.bar_polls(now, &error.to_string());
             }
@@ -194,17 +190,17 @@ impl Core {
         }
     }
 
-    /// One more request with this verdict.
+    /// Counts one more request with this verdict.
     fn count(&mut self, endpoint: Endpoint, verdict: &str) {
         let key = (endpoint.word().to_owned(), verdict.to_owned());
         *self.requests.entry(key).or_insert(0) += 1;
     }
 
-    /// The verdict's consequences; the words to log.
+    /// Applies the verdict. Returns the message to log.
     fn apply(&mut self, request: &mut FinishedRequest, verdict: Verdict) -> String {
         let now = request.now;
         let token = request.in_flight.token.clone();
-        // what an old token was told says nothing about the new one
+        // a refusal of an old token says nothing about the new one
         let current = self.tokens.is_current(&token);
         match verdict {
             Verdict::Submitted(request_id) => {
@@ -236,9 +232,8 @@ impl Core {
                 self.died(request, reason, message.clone(), errors);
                 return message;
             }
-            // For want of a right: calls are confirmed in other ways, where there are any. Where
-            // there are none they go out all the same, for the right to submit is enough to
-            // journal them.
+            // A right is missing. Calls are confirmed in other ways, if there are any. If there are
+            // none, they are still sent, because the right to submit is enough to journal them.
             Verdict::Unpolled(why) => {
                 self.rights.bar_polls(now, &why);
                 self.passed(request, false);
@@ -247,7 +242,7 @@ impl Core {
             }
             Verdict::Lost(why) => {
                 self.passed(request, false);
-                // the requestId cannot be read: the journal is asked
+                // the requestId cannot be polled: ask the journal
                 request.step(Step::Unresolved {
                     next_check: now.wall,
                     if_absent: IfAbsent::Resubmit,
@@ -276,19 +271,19 @@ impl Core {
     fn too_many(&mut self, request: &mut FinishedRequest, own: bool) {
         let boot = request.now.boot;
         let window = self.budget.pacer.rate.window();
-        // what stands in between counts by itself, and knows nothing of who shares a token
+        // a proxy counts separately and does not know who shares a token
         let is_shared = own && self.budget.pacer.refused(boot);
         let jitter = &mut self.retry.jitter;
         self.gate.too_many(boot, |times| {
-            // where the token is shared, none is spent on finding out when its window is over
+            // if the token is shared, no request is spent on finding out when its window is over
             let times = if is_shared { u32::MAX } else { times };
             jitter.after_429(times, window)
         });
         self.back(request, "429");
     }
 
-    /// The steps that a page of the journal means for the calls it shows, which come first, and
-    /// for those it should show and does not.
+    /// The steps that result from a page of the journal: first for the calls it shows, then for
+    /// those it should show and does not.
     pub(super) fn swept(&mut self, now: Now, page: &Page) -> Vec<(Unconfirmed, Step)> {
         let loaded = self.load.loaded;
         let findings = (self.confirmation.reconciliation).on_page(now.wall, page, loaded);
@@ -310,8 +305,8 @@ impl Core {
         steps
     }
 
-    /// A reconciliation did not show this call. That proves nothing: after two of them, a minute
-    /// apart, it is polled alone. An unresolved call cannot be polled.
+    /// A reconciliation did not show this call. That proves nothing. After two of them, a minute
+    /// apart, the call is polled individually. An unresolved call cannot be polled.
     pub(super) fn absent(&self, now: Now, call: &Unconfirmed, findings: &Findings) -> Step {
         let ahead = |at: EventTime| at > now.wall; // the clock was set back since
         let apart = |at| now.wall.since(at) >= APART || ahead(at);
@@ -328,7 +323,8 @@ impl Core {
         if barred && !unresolved && times >= 2 && age >= OLD_POLL {
             return unresolved::absent(&self.rights.with_bar(call), true);
         }
-        // an unresolved call is never left to the polls, nor is anything to polls that are refused
+        // an unresolved call is never left to polls, and neither is any call while polls are
+        // refused
         let (times, alone) = match unresolved || barred {
             true => (times.min(1), false),
             false => (times, times >= 2),
@@ -337,11 +333,11 @@ impl Core {
         let next_check = if alone {
             now.wall
         } else if unresolved && given_time && findings.conclusive {
-            // the journal is longer than what is read of it: sooner, its silence does not count
+            // the journal is longer than the part that is read: until then, absence does not count
             let counted = call.absent_at.filter(|at| !counts && !ahead(*at));
             counted.unwrap_or(now.wall).plus(APART)
         } else {
-            // where absence says nothing another range may show it soon
+            // if absence proves nothing, another range can show it soon
             let soon = !self.load.loaded || !findings.conclusive;
             next_check(age, soon, now.wall)
         };
@@ -349,7 +345,7 @@ impl Core {
     }
 
     fn passed(&mut self, request: &FinishedRequest, good: bool) {
-        // as it was before this answer
+        // the state before this answer
         let passed = self.is_passed(request);
         if let Task::Submit(row) = request.task() {
             self.retry.others_passed(*row);
@@ -367,7 +363,7 @@ impl Core {
         }
     }
 
-    /// Counts a failure that is no fault of its call as evidence against the service.
+    /// Counts a failure that its call did not cause as evidence against the CRM.
     fn failing(&mut self, request: &FinishedRequest, fault: Fault, why: &str) {
         let call = request.row();
         let failure = Failure {
@@ -405,13 +401,13 @@ impl Core {
         match (reason, request.task()) {
             (Reason::ServerError, _) => {
                 if let Some(row) = row.filter(|_| readable) {
-                    // it may have been written all the same
+                    // it may have been written
                     let if_absent = IfAbsent::ServerError;
                     let unresolved = self.confirmation.unresolved(now, row, if_absent, message);
                     return request.ops.push(unresolved);
                 }
             }
-            // calls after it are journaled: the fault is its own
+            // calls after it are journaled, so the call causes the fault
             (_, Task::Poll(poll)) if poll.submitted_at < self.confirmation.settled_to => {
                 self.gate.passed(passed, false);
             }
@@ -425,7 +421,7 @@ impl Core {
         if reason == Reason::Failed
             && let Some(row) = row
         {
-            // the spool decides what becomes of it
+            // the spool decides the next step
             let at = now.wall;
             return request.ops.push(Op::FailedCall(CallFailure {
                 row,
@@ -441,7 +437,7 @@ impl Core {
         });
     }
 
-    /// 5xx and its like: a submission goes back and waits, a poll is made later.
+    /// Handles a 5xx or a similar failure. A submission returns and waits, a poll is made later.
     fn failed(&mut self, request: &mut FinishedRequest, fault: Fault, why: &str) {
         let now = request.now;
         match request.task() {
@@ -455,7 +451,7 @@ impl Core {
                 let (next_check, absent) = (now.wall.plus(FIRST_POLL), None);
                 request.step(Step::NotYet { next_check, absent });
             }
-            // pages that cannot be read are no better in a minute
+            // unreadable pages do not get better within a minute
             Task::Reconcile { .. } if fault == Fault::Unreadable => {
                 self.confirmation.reconciliation.failed(now.wall);
             }
@@ -464,7 +460,7 @@ impl Core {
         }
     }
 
-    /// Stopped by no fault of the call: it keeps its place.
+    /// Stopped, but not because of the call. It keeps its place.
     fn back(&mut self, request: &mut FinishedRequest, why: &str) {
         match request.task() {
             Task::Submit(_) => self.returned(request, request.now.wall, why),
@@ -474,7 +470,7 @@ impl Core {
         }
     }
 
-    /// A submission goes back, to be sent from this moment on.
+    /// Returns a submission, to be sent from this time on.
     fn returned(&self, request: &mut FinishedRequest, not_before: EventTime, why: &str) {
         request.step(Step::Returned {
             not_before,
@@ -499,7 +495,7 @@ impl Core {
         self.gate.stopped(now.boot, stop, why);
     }
 
-    /// The token's record: is it ours, and may it do what we do?
+    /// Checks by the token's record that it belongs to us and has the rights that we need.
     fn known(&mut self, info: TokenInfo, now: Now, ops: &mut Vec<Op>) {
         if self.rights.read(now, &info, ops) {
             self.confirmation.reconciliation.granted();
@@ -519,7 +515,7 @@ impl Core {
     }
 }
 
-/// A page tells of every call that it shows, and not only of those that it was asked for.
+/// A page contains news about every call that it shows, not only about those that were looked for.
 fn shown(now: Now, answer: &ApiResult) -> Option<Op> {
     let Ok(ApiReply::Page(page)) = answer else {
         return None;
@@ -529,7 +525,7 @@ fn shown(now: Now, answer: &ApiResult) -> Option<Op> {
     (!page.shown.is_empty()).then_some(shown)
 }
 
-/// A call that is to be looked for in the journal.
+/// Returns `true` for a call that must be looked for in the journal.
 const fn is_unresolved(op: &Op) -> bool {
     matches!(
         op,
@@ -540,7 +536,7 @@ const fn is_unresolved(op: &Op) -> bool {
     )
 }
 
-/// An answer of the token's record that tells nothing of the token.
+/// Returns `true` if an answer to `token/info` says nothing about the token.
 const fn says_nothing(verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Stop(stop, _) => !matches!(stop, StopReason::TokenRefused),

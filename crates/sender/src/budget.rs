@@ -11,21 +11,21 @@ use callbridge_spool::{Op, SlotRow};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The longest silence there is: after the longest window of a rate.
+/// The longest possible silence, after the longest window of a rate.
 const SILENCE_MAX: Duration = Duration::from_secs(3600 + 3600 / 2000 + 1 + STRAGGLER.as_secs());
 
-/// Slots of requests under the service's limit, as they are kept over restarts.
+/// Slots of requests under the CRM's limit, as they are stored over restarts.
 #[derive(Debug)]
 pub(super) struct Budget {
     pub(super) pacer: Pacer,
     boot_id: String,
-    /// Difference between the wall clock and the time since boot: a jump shows that the clock was
+    /// Difference between the wall clock and the time since boot. A jump shows that the clock was
     /// set.
     offset: ClockOffset,
 }
 
 impl Budget {
-    /// The budget as it was left, and its slots as they are to be stored now.
+    /// Restores the budget. Also returns its slots to store now.
     pub(super) fn start(rate: Rate, known: &Known, memory: &Memory, now: Now) -> (Self, Vec<Op>) {
         let budget = Self {
             pacer: pacer(rate, known, memory, now),
@@ -41,7 +41,7 @@ impl Budget {
         (budget, ops)
     }
 
-    /// Takes a slot for a request of this lane, or says when to ask again.
+    /// Takes a slot for a request of this lane, or returns when to ask again.
     pub(super) fn take(&mut self, now: Now, lane: Lane, task: Task) -> Decision {
         let pace = match lane {
             Lane::Token | Lane::Deadline | Lane::Live => Pace::AtOnce,
@@ -57,14 +57,14 @@ impl Budget {
         }
     }
 
-    /// The slot of a request that leaves now, as it is stored.
+    /// The slot of a request that leaves now, in its stored form.
     pub(super) fn launched(&self, it: &InFlight) -> Op {
         let (sent, ended) = (it.sent.boot, None);
         self.row(it.plan.slot, &it.token, it.sent.wall, Use { sent, ended })
     }
 
-    /// A request was answered like this: its slot as it is stored. One whose answer was lost may
-    /// still arrive, and counts until it cannot.
+    /// Handles the answer to a request, and returns its slot in its stored form. If the answer was
+    /// lost, the request can still arrive, and counts until it cannot.
     pub(super) fn answered(&mut self, now: Now, it: &InFlight, answer: &ApiResult) -> Option<Op> {
         let straggles = matches!(answer, Err(ApiError::TimedOut | ApiError::Lost { .. }));
         let ended = now.boot + STRAGGLER * u32::from(straggles);
@@ -72,7 +72,7 @@ impl Budget {
         Some(self.row(it.plan.slot, &it.token, it.sent.wall, one))
     }
 
-    /// Looks whether the wall clock was set forward.
+    /// Checks whether the wall clock was set forward.
     pub(super) fn check_clock(&mut self, now: Now) {
         let offset = now.offset();
         if self.offset.has_jumped(offset) {
@@ -81,21 +81,21 @@ impl Budget {
         self.offset = offset;
     }
 
-    /// The silence that is to outlive a restart.
+    /// The silence that must outlive a restart.
     pub(super) fn silence(&self, now: Now) -> Option<Silence> {
         let until = self.pacer.silent_until.filter(|until| *until > now.boot)?;
         let boot_id = self.boot_id.clone();
         Some(Silence { boot_id, until })
     }
 
-    /// The pace since a 429 that came below our cap, to outlive a restart.
+    /// The rate since a 429 below our cap, which must outlive a restart.
     pub(super) fn shared(&self, now: Now) -> Option<Shared> {
         let (allowed, since) = self.pacer.shared()?;
         let since = now.wall.minus(now.boot.saturating_sub(since));
         Some(Shared { allowed, since })
     }
 
-    /// A slot as it is stored.
+    /// A slot in its stored form.
     pub(super) fn row(&self, slot: u32, token: &TokenFingerprint, wall: EventTime, one: Use) -> Op {
         Op::Slot(SlotRow {
             slot,
@@ -107,14 +107,14 @@ impl Budget {
         })
     }
 
-    /// Slots that count in a window which is open now.
+    /// Number of slots that count in the current window.
     #[cfg(test)]
     pub(super) fn used(&self, now: Now) -> u32 {
         u32::try_from(self.pacer.frees(now.boot).count()).unwrap_or(u32::MAX)
     }
 }
 
-/// The budget as it was left, and silence for what is not known of it.
+/// Restores the pacer, with a silence for unknown requests.
 fn pacer(rate: Rate, known: &Known, memory: &Memory, now: Now) -> Pacer {
     let sure = known.slots.iter().all(|row| is_known(row, known, now));
     let uses = known.slots.iter().map(|row| {
@@ -130,12 +130,12 @@ fn pacer(rate: Rate, known: &Known, memory: &Memory, now: Now) -> Pacer {
         pacer.doubt(now.boot);
     }
     if let Some(before) = memory.window.filter(|before| *before != window) {
-        // slots of a shorter window forget too soon, and a shorter one forgets too much
+        // slots of the shorter window before, or of a shorter window now, are forgotten too soon
         let longer = before.max(window);
         pacer.silence(now.boot + STRAGGLER + longer + longer / 2000);
     }
     if let Some(it) = &memory.silence {
-        // none was ever longer than from the longest window to this one
+        // no silence was ever longer than from the longest window until now
         let is_known = it.until <= now.boot + SILENCE_MAX;
         match is_known && Some(&it.boot_id) == known.boot_id.as_ref() {
             true => pacer.silence(it.until),
@@ -148,8 +148,8 @@ fn pacer(rate: Rate, known: &Known, memory: &Memory, now: Now) -> Pacer {
     pacer
 }
 
-/// The slots of this boot are known exactly; any of another one, ahead of our clock, or from
-/// before the clock was set forward, makes all of them doubtful.
+/// Slots of this boot are known exactly. A slot makes all of them doubtful if it is of another
+/// boot, ahead of our clock, or from before the clock was set forward.
 fn is_known(row: &SlotRow, known: &Known, now: Now) -> bool {
     let boot = known.boot_id.as_deref().filter(|boot| !boot.is_empty());
     boot == Some(row.boot_id.as_str())

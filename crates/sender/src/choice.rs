@@ -9,18 +9,18 @@ use callbridge_model::{Grant, Now};
 use callbridge_spool::{Unconfirmed, WorkQueue};
 use std::time::Duration;
 
-/// Time between two looks at a clock that is wrong, at calls that wait for company, and at answers
-/// that may have become slow, which makes room for another request.
+/// Time between two checks of a wrong clock, of calls that wait to be confirmed together, and of
+/// answers that have become slow and so allow another request.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// Lead requests that wait for a better moment are looked at this often.
+/// Time between two checks of lead requests that wait for a better time.
 const LEAD_REQUEST_CHECK: Duration = Duration::from_secs(5);
 
-/// Nothing is planned further ahead: the wall clock may be set meanwhile.
+/// Nothing is planned further ahead, because the wall clock can be set meanwhile.
 const PLAN_AHEAD_MAX: Duration = Duration::from_secs(60);
 
 impl Core {
-    /// The best request now; its slot is taken.
+    /// Chooses the best request now and takes its slot.
     pub fn next(&mut self, now: Now, head: &WorkQueue) -> Decision {
         if self.clock_is_wrong(now) {
             return Decision::WaitUntil(now.boot + CHECK);
@@ -49,7 +49,7 @@ impl Core {
             return choice.wait().map_or(Decision::Idle, Decision::WaitUntil);
         };
         match self.budget.take(now, lane, task) {
-            // a request that can wait does not make calls wait for it
+            // a request that can wait does not delay calls
             Decision::WaitUntil(at) if lane == Lane::Spare => {
                 let sooner = self.choice(now, head).wait();
                 Decision::WaitUntil(sooner.map_or(at, |sooner| at.min(sooner)))
@@ -58,7 +58,7 @@ impl Core {
         }
     }
 
-    /// Borrows all that a choice depends on.
+    /// Borrows everything that a choice depends on.
     pub(super) fn choice<'a>(&'a self, now: Now, head: &'a WorkQueue) -> Choice<'a> {
         let in_flight_parts = self.in_flight.in_flight_parts();
         Choice {
@@ -70,7 +70,7 @@ impl Core {
     }
 }
 
-/// State on which the choice depends, none of which it changes.
+/// State on which the choice depends. The choice does not change it.
 #[derive(Debug)]
 pub(super) struct Choice<'a> {
     core: &'a Core,
@@ -80,9 +80,9 @@ pub(super) struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// A call that nobody can be asked about.
+    /// A call that cannot be polled.
     fn unresolved(&self) -> Option<&'a Unconfirmed> {
-        // its token may have ended while a poll is under way: the answer comes first
+        // its token may have expired during a poll: wait for the answer
         let unresolved = self
             .head
             .unresolved
@@ -92,7 +92,7 @@ impl<'a> Choice<'a> {
         lost.or_else(|| self.unobservable())
     }
 
-    /// The best of what may go out.
+    /// The best request that can be sent.
     fn choose(&self, admission: Admission) -> Option<(Lane, Task)> {
         let picked = match admission {
             Admission::Trial { polls_first } => {
@@ -106,7 +106,7 @@ impl<'a> Choice<'a> {
                 self.lead_request(before).or(call)
             }
         };
-        // what the token may do now can wait for what cannot
+        // the check of the token's rights can wait for urgent requests
         let looks = admission == Admission::Calls && self.core.rights.is_due(self.now.boot);
         let first = picked.as_ref().is_some_and(|(lane, _)| *lane <= Lane::Live);
         match looks && !first {
@@ -115,7 +115,7 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// The part of the service works, as far as is known.
+    /// The part of the CRM works, as far as is known.
     fn is_open(&self, part: Part) -> bool {
         let barred = part == Part::Polls && self.core.rights.polls_barred(self.now.boot);
         !barred && self.admission(part) == PartAdmission::AtOnce
@@ -126,14 +126,13 @@ impl<'a> Choice<'a> {
         troubles.admission(self.now.boot, part, &self.in_flight_parts)
     }
 
-    /// Way in which pages of the journal are read.
     fn pages(&self) -> &PageStrategy {
         self.core.confirmation.page_strategy()
     }
 
-    /// A call that neither polls, which are refused, nor reconciliations will ever tell of: it was
-    /// left to the polls before, or no page can be read and a webhook was waited for as long as a
-    /// requestId lives.
+    /// A call that neither polls, which are refused, nor reconciliations can ever show. Either it
+    /// was left to the polls before, or no page can be read and no webhook came during the lifetime
+    /// of its requestId.
     fn unobservable(&self) -> Option<&'a Unconfirmed> {
         if !self.core.rights.polls_barred(self.now.boot) {
             return None;
@@ -147,7 +146,8 @@ impl<'a> Choice<'a> {
         all.find(|it| !self.core.in_flight.has_call(it.row))
     }
 
-    /// While nothing works, what was asked longest ago; the token's record where no call waits.
+    /// While nothing works, the request that was made longest ago. If no call waits, the token's
+    /// record.
     fn pick_probe(&self) -> Option<(Lane, Task)> {
         let mut parts = [Part::Submissions, Part::Polls, Part::Reconciliation];
         parts.sort_by_key(|part| self.core.gate.troubles.asked(*part));
@@ -161,7 +161,7 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// The journal can be read for what nothing else can find.
+    /// The journal can be read for calls that nothing else can find.
     pub(super) fn may_read_journal(&self) -> bool {
         let troubles = &self.core.gate.troubles;
         let certain = troubles.certain(Part::Reconciliation);
@@ -170,13 +170,13 @@ impl<'a> Choice<'a> {
         self.pages().is_readable(self.now.wall) && !fails && !self.core.settings.dry_run
     }
 
-    /// The journal lets itself be reconciled, as far as is known.
+    /// The journal can be reconciled, as far as is known.
     pub(super) fn may_reconcile(&self) -> bool {
         let fails = self.core.gate.troubles.fails(Part::Reconciliation);
         self.pages().is_on(self.now.wall) && !fails && !self.core.settings.dry_run
     }
 
-    /// The best request to one of the parts that may be asked.
+    /// The best request to one of the parts that can be asked.
     fn pick(&self, polls_first: bool, open: &dyn Fn(Part) -> bool) -> Option<(Lane, Task)> {
         let polls = open(Part::Polls);
         if let Some(ending) = self.ending().filter(|_| polls) {
@@ -194,7 +194,8 @@ impl<'a> Choice<'a> {
         }
         let submits = open(Part::Submissions) && !self.core.settings.dry_run;
         let live = self.head.live.as_ref().filter(|_| submits);
-        // Live calls hardly wait for it: one page at a time goes out, and confirms a hundred.
+        // Live calls hardly wait for it: only one page at a time is in flight, and it confirms a
+        // hundred.
         let pays = |_: &Task| live.is_none() || self.has_overdue();
         if let Some(page) = self.reconcile_if_it_pays(open).filter(pays) {
             return Some((Lane::Reconcile, page));
@@ -209,8 +210,8 @@ impl<'a> Choice<'a> {
         self.confirm(open).map(|task| (Lane::Confirm, task))
     }
 
-    /// A call whose requestId cannot be asked for much longer: after 24 hours (§4.6), or when the
-    /// token ends.
+    /// A call whose requestId can soon no longer be polled: after 24 hours (§4.6), or when the
+    /// token expires.
     fn ending(&self) -> Option<&'a Unconfirmed> {
         self.head.oldest_submitted.iter().find(|it| {
             let old = it.age(self.now.wall) >= DEADLINE;
@@ -226,26 +227,26 @@ impl<'a> Choice<'a> {
                 || self.core.in_flight.page_is_slow(self.now))
     }
 
-    /// A call that is due, and that no webhook is expected for.
+    /// A call that is due and that no webhook is expected for.
     fn due(&self) -> Option<&'a Unconfirmed> {
         (self.head.polls.iter()).find(|it| !self.is_left(it) && self.may_poll(it))
     }
 
-    /// A webhook may still confirm it, for nothing.
+    /// A webhook can still confirm it, which costs no request.
     fn is_left(&self, call: &Unconfirmed) -> bool {
         call.age(self.now.wall) < self.core.confirmation.webhooks.left(self.now.wall)
     }
 
-    /// Confirmable calls that no request of ours asks for just now.
+    /// Confirmable calls that no request in flight asks for.
     fn confirmable(&self) -> u32 {
         (self.head.confirmable.calls).saturating_sub(self.core.in_flight.polls())
     }
 
-    /// One reconciliation at a time.
+    /// At most one reconciliation at a time.
     fn reconcile_when_free(&self, open: &dyn Fn(Part) -> bool) -> Option<Task> {
         let reconciliation = &self.core.confirmation.reconciliation;
         let begins = !reconciliation.is_running();
-        // where reconciliations fail one goes out now and then, to see whether they still do
+        // while reconciliations fail, one is made now and then to test them
         let on = self.pages().is_on(self.now.wall) && !self.core.settings.dry_run;
         let needs = reconciliation.only_way || self.head.unresolved.is_some();
         let free = (on || needs && self.may_read_journal())
@@ -255,7 +256,8 @@ impl<'a> Choice<'a> {
         free.then_some(Task::Reconcile { begins })
     }
 
-    /// A reconciliation that pays even while calls wait, or what tells whether it would.
+    /// A reconciliation that is worth its cost while calls wait, or the poll that shows whether it
+    /// is.
     fn reconcile_if_it_pays(&self, open: &dyn Fn(Part) -> bool) -> Option<Task> {
         let reconciliation = &self.core.confirmation.reconciliation;
         if let Some(probe) = &self.core.confirmation.probe
@@ -276,22 +278,22 @@ impl<'a> Choice<'a> {
         oldest.is_some_and(|at| self.now.wall.since(at) >= OLD_POLL)
     }
 
-    /// Nothing is to be submitted: what waits is confirmed, several at once where they are.
+    /// There is nothing to submit: confirm waiting calls, several at once if possible.
     fn confirm(&self, open: &dyn Fn(Part) -> bool) -> Option<Task> {
         let polls = open(Part::Polls);
-        // where polls fail a page is read for one call, too
+        // while polls fail, a page is read even for one call
         let worth = if polls { WORTH } else { 1 };
         let enough = self.confirmable() >= worth || self.head.unresolved.is_some();
         let alone = self.head.alone.as_ref().filter(|it| self.may_poll(it));
         let due = alone.or_else(|| self.due()).filter(|_| polls);
-        // and now and then one is asked for all the same, to see whether they still fail
+        // now and then one is polled anyway, to test whether polls still fail
         let probes = due.is_some() && self.core.gate.troubles.fails(Part::Polls);
         let page = self.reconcile_when_free(open).filter(|_| enough && !probes);
         page.or_else(|| due.filter(|it| !self.has_company(it)).map(poll))
     }
 
-    /// Others were accepted about when this call was: a reconciliation for all of them is cheaper
-    /// than a poll for each, and soon.
+    /// Other calls were accepted at about the same time. A reconciliation for all of them is
+    /// cheaper than a poll for each, and possible soon.
     fn has_company(&self, call: &Unconfirmed) -> bool {
         self.core.load.waiting >= u64::from(WORTH)
             && (call.absent, call.polls) == (0, 0)
@@ -299,7 +301,7 @@ impl<'a> Choice<'a> {
             && self.may_reconcile()
     }
 
-    /// Nothing goes out: when to look again.
+    /// Nothing is sent: returns when to check again.
     fn wait(&self) -> Option<Duration> {
         let waits = |it: &Unconfirmed| self.has_company(it) || self.is_left(it);
         let company = self.head.polls.iter().any(waits);
@@ -309,7 +311,7 @@ impl<'a> Choice<'a> {
             self.head.lead_requests.next,
         ];
         let moment = moments.into_iter().flatten().min().map(|at| {
-            // the wall clock may be set meanwhile: look again within a minute
+            // the wall clock can be set meanwhile, so check again within a minute
             let wait = at.since(self.now.wall);
             self.now.boot + wait.clamp(Duration::from_millis(1), PLAN_AHEAD_MAX)
         });
@@ -331,7 +333,7 @@ impl<'a> Choice<'a> {
         looks.into_iter().flatten().min()
     }
 
-    /// Lead request of a command while calls are tried one by one, for none is taken.
+    /// Lead request of a command during an outage, while calls are only tried one by one.
     fn asked_in_outage(&self) -> Option<(Lane, Task)> {
         let lead_request = self.core.lead_requests.first_asked()?;
         let may = self.core.asks_all_the_same() && self.may_go(&lead_request);
@@ -339,8 +341,8 @@ impl<'a> Choice<'a> {
         may.then(|| (lane, Task::LeadRequest(Box::new(lead_request))))
     }
 
-    /// The lead request that goes before a call of this lane; the one that can wait where none goes
-    /// out.
+    /// The lead request that goes before a call of this lane. If no call is sent, the one that can
+    /// wait.
     fn lead_request(&self, before: Lane) -> Option<(Lane, Task)> {
         if self.core.settings.dry_run {
             return None;
@@ -366,8 +368,8 @@ impl<'a> Choice<'a> {
         Some((lane, Task::LeadRequest(Box::new(lead_request.clone()))))
     }
 
-    /// In which lane what a command asks goes before a call of this one. A page for the audit takes
-    /// from the half of the budget that is to spare; while calls wait, one goes in ten seconds.
+    /// The lane in which a command's request goes before a call of this lane. A page for the audit
+    /// uses the spare half of the budget. While calls wait, one is sent every ten seconds.
     fn turn_of_asked(&self, lead_request: &LeadRequest, before: Lane) -> Option<Lane> {
         match (asked_lane(lead_request), before) {
             (None, _) => Some(Lane::LeadRequest),
@@ -385,8 +387,8 @@ impl<'a> Choice<'a> {
             LeadRequest::LookUp(_) => tokens.may(Grant::LeadRead),
             LeadRequest::FieldWrite(_) => tokens.may(Grant::LeadSave),
             LeadRequest::FieldPoll(_) => !self.core.rights.polls_barred(self.now.boot),
-            // a command is told by the service itself that it may not ask, and a page of leads is
-            // asked for all the same
+            // a command learns from the CRM that it lacks the right, and a page of leads is
+            // requested anyway
             LeadRequest::Catalogue | LeadRequest::Backfill(_) | LeadRequest::Asked(..) => true,
         };
         let token = lead_request.token();
@@ -396,7 +398,7 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// The lane of what a command asks, where that can wait for an idle line.
+/// The lane of a command's request if it can wait for an idle line.
 fn asked_lane(lead_request: &LeadRequest) -> Option<Lane> {
     let page = matches!(lead_request, LeadRequest::Asked(_, asked) if asked.is_page());
     page.then_some(Lane::Spare)

@@ -7,17 +7,18 @@ use callbridge_model::Now;
 use callbridge_spool::{FIRST_POLL, HELD_MAX, IfAbsent, Op, RowId, Step, Unconfirmed, WebhookPace};
 use std::time::Duration;
 
-/// Without a confirmation for so long nothing is expected of webhooks.
+/// After this time without a confirmation, no webhook is expected.
 const SILENT: Duration = Duration::from_secs(10 * 60);
 
-/// Least and most time for which a call is left to webhooks; between them it is twice the usual
-/// time.
+/// Shortest and longest time for which a call is left to webhooks. Between them it is twice the
+/// usual time.
 ///
-/// What does not get through comes again after 30 s (§6.9.1): that and as much again are worth
-/// waiting for.
+/// A failed delivery comes again after 30 s (§6.9.1). It is worth waiting for that, and as long
+/// again.
 const LEFT: (Duration, Duration) = (Duration::from_secs(120), Duration::from_secs(5 * 60));
 
-/// So many calls that had to be asked for, with no webhook in between, and webhooks flow no more.
+/// If this many calls in a row had to be polled although webhooks should have confirmed them,
+/// webhooks count as stopped.
 const MISSED_MAX: u32 = 3;
 
 /// State of the ways to confirm calls: polls, pages of the journal, webhooks.
@@ -25,17 +26,17 @@ const MISSED_MAX: u32 = 3;
 pub(super) struct Confirmation {
     pub(super) reconciliation: JournalReconciliation,
     pub(super) webhooks: WebhookExpectation,
-    /// Call whose outcome shows that the journal can, or cannot, be reconciled the way it was.
+    /// Call whose outcome shows whether the journal can be reconciled in the current way.
     pub(super) probe: Option<Unconfirmed>,
     /// Time since boot before which no reconciliation begins.
     pub(super) reconcile_from: Duration,
     pub(super) polled_last: bool,
-    /// The latest acceptance of a call that is journaled.
+    /// The latest acceptance time of a journaled call.
     pub(super) settled_to: EventTime,
 }
 
 impl Confirmation {
-    /// With what is remembered of the journal.
+    /// Starts with what is remembered of the journal.
     pub(super) fn new(page_strategy: PageStrategy) -> Self {
         Self {
             reconciliation: JournalReconciliation::new(page_strategy),
@@ -43,12 +44,12 @@ impl Confirmation {
         }
     }
 
-    /// Way in which pages of the journal are asked for.
     pub(super) fn page_strategy(&self) -> &PageStrategy {
         &self.reconciliation.page_strategy
     }
 
-    /// On an idle line a reconciliation too early costs nothing; while calls wait it must pay.
+    /// On an idle line, a reconciliation that is too early costs nothing. While calls wait, it must
+    /// be worth its cost.
     pub(super) fn confirmable_before(&self, now: Now, load: Load) -> EventTime {
         let age = match load.loaded {
             true => self.page_strategy().persisting,
@@ -57,7 +58,7 @@ impl Confirmation {
         now.wall.minus(age.max(self.webhooks.left(now.wall)))
     }
 
-    /// A call that may have arrived, or may yet.
+    /// Handles a call that may have arrived or can still arrive.
     pub(super) fn unresolved(&self, now: Now, row: RowId, if_absent: IfAbsent, why: String) -> Op {
         let persisting = self.page_strategy().persisting.max(FIRST_POLL);
         let next_check = now.wall.plus(STRAGGLER + persisting);
@@ -69,7 +70,6 @@ impl Confirmation {
         Op::step(row, step, now.wall)
     }
 
-    /// A request about this leaves.
     pub(super) fn launched(&mut self, task: &Task) {
         self.polled_last = task.poll().is_some();
         if let Some(call) = task.poll() {
@@ -77,25 +77,25 @@ impl Confirmation {
         }
     }
 
-    /// The reconciliation's request was refused.
+    /// Handles the refusal of a reconciliation's request.
     pub(super) fn unswept(&mut self, now: Now, bar: Bar) {
         self.reconciliation.unswept(now.wall, bar);
     }
 
-    /// A poll found its call in the journal: what that says of the reconciliations.
+    /// A poll found its call in the journal. Updates the reconciliations.
     pub(super) fn polled(&mut self, now: Now, call: &Unconfirmed) {
         self.settled(now, call);
         self.reconciliation.polled(now.wall, call);
     }
 
-    /// The journal holds this call, as another way has shown.
+    /// The journal holds this call, as another source has shown.
     pub(super) fn settled(&mut self, now: Now, call: &Unconfirmed) {
         self.settled_to = self.settled_to.max(call.submitted_at).min(now.wall);
         self.webhooks.asked_for(now.wall, call.age(now.wall));
     }
 
-    /// Takes in the outcome of a call that was asked for; the probe's says why a reconciliation
-    /// missed so much.
+    /// Handles the outcome of a polled call. The probe's outcome shows why a reconciliation missed
+    /// so much.
     pub(super) fn answered(&mut self, now: Now, row: Option<RowId>, outcome: Outcome) {
         let Some(probe) = self.probe.take_if(|probe| Some(probe.row) == row) else {
             return;
@@ -110,8 +110,8 @@ impl Confirmation {
 
 /// State of the webhooks: the newest confirmation, and calls that they missed.
 ///
-/// Webhooks that confirm calls (CALL_COMPLETED, §6.8) cost nothing: while they flow, polls and
-/// reconciliations stand back for what has come too late to come.
+/// Webhooks that confirm calls (CALL_COMPLETED, §6.8) cost no request. While they arrive, polls and
+/// reconciliations are only made for calls that they have missed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WebhookExpectation {
     webhook_pace: Option<WebhookPace>,
@@ -119,7 +119,7 @@ pub(super) struct WebhookExpectation {
 }
 
 impl WebhookExpectation {
-    /// Takes in the newest confirmation by a webhook, as the spool has it.
+    /// Updates the newest confirmation by a webhook from the spool.
     pub(super) fn seen(&mut self, webhook_pace: Option<WebhookPace>) {
         if self.webhook_pace != webhook_pace {
             self.missed = 0;
@@ -127,7 +127,7 @@ impl WebhookExpectation {
         self.webhook_pace = webhook_pace;
     }
 
-    /// So long after its acceptance a call is left to them; none while they do not flow.
+    /// Time after its acceptance for which a call is left to webhooks. Zero while none arrive.
     pub(super) fn left(&self, now: EventTime) -> Duration {
         let flows = |it: &WebhookPace| {
             let ahead = it.at > now.plus(HELD_MAX); // the clock was set back since
@@ -138,7 +138,7 @@ impl WebhookExpectation {
         webhook_pace.map_or(Duration::ZERO, |it| (it.usual * 2).clamp(least, most))
     }
 
-    /// A call so old had to be asked for, and was in the journal.
+    /// A call of this age had to be polled, and was in the journal.
     pub(super) fn asked_for(&mut self, now: EventTime, age: Duration) {
         let left = self.left(now);
         if !left.is_zero() && age >= left {

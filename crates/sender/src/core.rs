@@ -16,14 +16,14 @@ use callbridge_model::status::{DegradedPart, Pause, Requests};
 use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::{IfAbsent, Op, QueueQuery, Row, State, WorkQueue};
 
-/// Advice where the machine's clock is plainly wrong.
+/// Advice if the machine's clock is plainly wrong.
 const CLOCK_CURE: &str = "this machine's clock shows a time before this program was made: set it \
                           (timedatectl, NTP); calls are kept until then";
 
 /// Advice in a dry run.
 const DRY_RUN_CURE: &str = "start without --dry-run: until then nothing is submitted";
 
-/// State machine of the sender; without clock, socket and file.
+/// State machine of the sender. It uses no clock, socket or file.
 #[derive(Debug)]
 pub struct Core {
     pub(super) settings: Settings,
@@ -37,15 +37,15 @@ pub struct Core {
     pub(super) lead_requests: LeadRequests,
     pub(super) rights: Rights,
     pub(super) load: Load,
-    /// The memory's text as it is stored. That of the start is written anew before anything is
-    /// sent, where it has changed.
+    /// The memory's text as it is stored. If the text of the start has changed, it is stored again
+    /// before anything is sent.
     pub(super) memory: String,
-    /// Faults of the stored text, as found at the start.
+    /// Faults of the stored text that were found at the start.
     pub(super) doubts: Vec<String>,
 }
 
 impl Core {
-    /// A sender at its start, and what to commit before its first request.
+    /// Starts a sender. Also returns the operations to commit before its first request.
     pub fn start(settings: Settings, known: Known, now: Now) -> (Self, Vec<Op>) {
         let memory = Memory::read(known.memory.as_deref());
         let (budget, mut ops) = Budget::start(settings.rate, &known, &memory, now);
@@ -69,8 +69,8 @@ impl Core {
         (core, ops)
     }
 
-    /// Marks the calls that were under way when the process ended as unresolved. They may have
-    /// arrived: the journal is asked before anything is sent twice.
+    /// Marks the calls that were in flight when the process ended as unresolved. They may have
+    /// arrived, so the journal is asked before anything is sent twice.
     pub fn interrupted(&self, rows: &[Row], now: Now) -> Vec<Op> {
         let is_lost = |row: &&Row| row.state == State::Sending && !self.in_flight.has_call(row.id);
         let unresolved = |row: &Row| {
@@ -95,13 +95,13 @@ impl Core {
         }
     }
 
-    /// The CRM takes no calls, and what commands ask is asked all the same.
+    /// The CRM accepts no calls, but requests of commands are still made.
     pub fn asks_all_the_same(&self) -> bool {
         let cause = self.gate.pause_cause().map(|(cause, _)| cause);
         cause == Some(PauseCause::Outage(Extent::Submissions)) && !self.settings.dry_run
     }
 
-    /// Takes in how many calls wait, by the spool's head.
+    /// Updates the number of waiting calls from the spool's head.
     pub(super) fn update_load(&mut self, head: &WorkQueue) {
         let ready = head.live.is_some() || head.backlog.is_some();
         self.load = Load {
@@ -114,12 +114,12 @@ impl Core {
         }
     }
 
-    /// The token before the one in use, while it lives on.
+    /// Sets the previous token, while it is valid.
     pub fn before(&mut self, before: Option<Before>) {
         self.tokens.before = before.filter(|(token, _)| !self.tokens.is_current(token));
     }
 
-    /// The token in use; `None` when there is none. The same one again changes nothing.
+    /// Sets the current token. `None` if there is none. The same token again changes nothing.
     pub fn token(&mut self, token: Option<TokenFingerprint>) {
         if self.tokens.current == token {
             return;
@@ -133,7 +133,7 @@ impl Core {
         self.rights.forget_token();
     }
 
-    /// Adds the operation that stores the sender's memory, where it has changed.
+    /// Adds the operation that stores the sender's memory, if it has changed.
     pub(super) fn remember(&mut self, now: Now, ops: &mut Vec<Op>) {
         let memory = Memory {
             page_strategy: self.confirmation.page_strategy().clone(),
@@ -152,7 +152,7 @@ impl Core {
         }
     }
 
-    /// Nothing is sent: times of ours would be wrong, in the journal as in the token's.
+    /// Nothing is sent, because our times would be wrong, in the journal and for the token.
     pub(super) fn clock_is_wrong(&self, now: Now) -> bool {
         (self.settings.clock_right_from).is_some_and(|right_from| now.wall < right_from)
     }
@@ -172,7 +172,7 @@ impl Core {
         };
         let pacer = &self.budget.pacer;
         let may_reconcile = self.choice(now, head).may_reconcile();
-        // calls that one request confirms
+        // number of calls that one request confirms
         let confirmed_at_once = match may_reconcile {
             true => self.confirmation.reconciliation.worth_under_load(),
             false => 1,
@@ -197,7 +197,7 @@ impl Core {
         }
     }
 
-    /// Describes the parts of the service that fail while the rest works.
+    /// Describes the parts of the CRM that fail while the rest works.
     fn degraded(&self, now: Now) -> Vec<DegradedPart> {
         let beside = self.gate.troubles.beside();
         let pages = self.confirmation.page_strategy().is_readable(now.wall);

@@ -5,36 +5,35 @@ use callbridge_leads::lead_request::due::CommandRequest;
 use callbridge_model::{TokenFingerprint, status::Pause};
 use tokio::sync::{mpsc, oneshot};
 
-/// Questions that wait to be seen by the sender.
+/// Maximum number of questions that wait for the sender.
 const WAITING_MAX: usize = 16;
 
-/// Result of a question to the CRM.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ProxyReply {
-    /// The CRM's answer, and the token that it was asked with.
+    /// The CRM's answer, and the token of the request.
     Answer(ApiResult, TokenFingerprint),
-    /// The question was not sent: the sender is paused, as `status` says.
+    /// The question was not sent because the sender is paused, as `status` says.
     Paused(Pause),
-    /// The question was not sent: too many wait at once, or the program ends.
+    /// The question was not sent because too many wait, or the program ends.
     Busy,
 }
 
-/// A question and the way back.
+/// A question and the channel for its answer.
 #[derive(Debug)]
 pub struct Question {
     pub(super) asked: CommandRequest,
     pub(super) reply: oneshot::Sender<ProxyReply>,
 }
 
-/// Asks. Whoever drops the future asks no longer.
+/// Asks the CRM. Dropping the future cancels the question.
 #[derive(Clone, Debug)]
 pub struct CrmProxy(mpsc::Sender<Question>);
 
-/// The sender's end of the way, from which it takes the questions.
+/// The sender's end of the channel, from which it takes the questions.
 #[derive(Debug)]
 pub struct Questions(pub(super) mpsc::Receiver<Question>);
 
-/// Makes both ends of the way, with room for 16 questions.
+/// Makes both ends of the channel, with room for 16 questions.
 pub fn asking() -> (CrmProxy, Questions) {
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
     (CrmProxy(sender), Questions(receiver))

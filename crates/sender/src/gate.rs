@@ -18,42 +18,42 @@ use callbridge_spool::RowId;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Refusals of one kind in a row after which it is us, not the calls.
+/// After this many refusals of one kind in a row, the cause is our configuration, not the calls.
 pub const REFUSALS_MAX: u32 = 5;
 
-/// The first probe for a grant comes soon.
+/// Wait before the first probe for a grant.
 const FIRST_PROBE: Duration = Duration::from_secs(2);
 
-/// Reasons for which nothing but probes goes out.
+/// Reasons why only probes are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PauseCause {
     /// No token was given, its file cannot be read, or its keeper has none.
     TokenMissing,
-    /// The token is another company's or application's.
+    /// The token belongs to another company or application.
     WrongCompany,
-    /// The service refuses the token, a grant or the address.
+    /// The CRM refuses the token, a grant or the address.
     StopReason(StopReason),
     /// All requests fail, or all submissions.
     Outage(Extent),
-    /// The service answers 429: the limit is used up.
+    /// The CRM answers 429: the limit is used up.
     TooMany,
     /// Five calls in a row were refused for this reason.
     Refused(Reason),
 }
 
-/// Kind of request that may go out now.
+/// Kind of request that can be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Requests of all kinds: the service works.
+    /// Requests of all kinds: the CRM works.
     Calls,
-    /// One request, of whatever part of the service may be asked: nothing works.
+    /// One request of any part of the CRM that can be asked, while nothing works.
     Probe,
-    /// One call, to see whether it is mended; polls first where only they can tell.
+    /// One call, to test whether the problem is fixed. Polls come first if only they can show it.
     Trial {
-        /// A poll tells more than a submission.
+        /// A poll shows more than a submission.
         polls_first: bool,
     },
-    /// The question `token/info`, and no other request.
+    /// Only the request `token/info`.
     Ask,
     /// Nothing before this time since boot.
     Until(Duration),
@@ -63,7 +63,6 @@ pub enum Admission {
     Token,
 }
 
-/// Request that serves as the next probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Probe {
     TokenInfo,
@@ -75,7 +74,7 @@ enum Probe {
 enum State {
     Probing,
     Flowing,
-    /// Without a `why` token/info said that all is well, so there is nothing to show.
+    /// If `why` is `None`, `token/info` succeeded, so there is nothing to show.
     HalfOpen {
         of: PauseCause,
         why: Option<String>,
@@ -88,18 +87,18 @@ enum State {
     },
 }
 
-/// The circuit breaker: decides which requests may go out.
+/// The circuit breaker: decides which requests can be sent.
 #[derive(Debug)]
 pub struct Gate {
     state: State,
-    /// The token's record was read and found good.
+    /// The token's record was read and is valid for us.
     known: bool,
-    /// Failures of the service's parts, and when each may be asked again.
+    /// Failures of the CRM's parts, and when each can be asked again.
     pub(super) troubles: Troubles,
-    /// Number of 429s since the service last gave another answer.
+    /// Number of 429s since the CRM's last other answer.
     too_many: u32,
     pub(super) streaks: [Streak; 2],
-    /// A minute after the last probe or trial; two after one that came before its minute was over.
+    /// A minute after the last probe or trial. Two after one that came before its minute was over.
     due: Duration,
 }
 
@@ -110,21 +109,19 @@ pub struct Streak {
     count: u32,
 }
 
-/// A request of this endpoint was answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed {
     /// Time since boot at which the answer came.
     pub now: Duration,
-    /// Endpoint that gave the answer.
     pub endpoint: Endpoint,
-    /// The call it was about.
+    /// The call of the request.
     pub call: Option<RowId>,
-    /// Nothing spoke against that call before.
+    /// The call had no failures before.
     pub first: bool,
 }
 
 impl Gate {
-    /// A gate whose token is not known yet.
+    /// Makes a gate whose token is not known yet.
     pub fn new(streaks: [Streak; 2]) -> Self {
         Self {
             state: State::Probing,
@@ -136,9 +133,8 @@ impl Gate {
         }
     }
 
-    /// Kind of request that may go out, with these under way. With a token that is not known yet
-    /// nothing but the question for its record goes out, whatever the answers to the token before
-    /// it say.
+    /// Kind of request that can be sent, with these in flight. Before the token is known, only the
+    /// request for its record is sent, whatever the answers to the previous token say.
     pub fn admission(&self, now: Duration, in_flight_parts: &[InFlightPart]) -> Admission {
         use Admission::{Calls, Probe, Trial};
         let admission = self.admitted(now, in_flight_parts);
@@ -173,7 +169,7 @@ impl Gate {
         }
     }
 
-    /// A probe, a trial or another request goes out; `part` where it is on the way of a call.
+    /// Handles a request that is sent. `part` if it concerns a call.
     pub fn sent(&mut self, now: Duration, part: Option<Part>) {
         if let Some(part) = part {
             self.troubles.sent(now, part);
@@ -192,8 +188,8 @@ impl Gate {
         }
     }
 
-    /// Another token, or none: everything known of the old one is forgotten. One that was refused
-    /// before is asked about again at this time since boot.
+    /// Handles another token, or none. Everything known about the old one is forgotten. One that
+    /// was refused before is asked about again at this time since boot.
     pub fn token(&mut self, present: bool, refused_until: Option<Duration>) {
         let (missing, refused) = (PauseCause::TokenMissing, StopReason::TokenRefused);
         let refused = PauseCause::StopReason(refused);
@@ -205,7 +201,7 @@ impl Gate {
         };
     }
 
-    /// Opens the gate, or tries a call where it was paused: `token/info` found all well.
+    /// Opens the gate, or tries a call if it was paused: `token/info` succeeded.
     pub fn fine(&mut self, now: Duration) {
         self.known = true;
         self.too_many = 0;
@@ -217,14 +213,14 @@ impl Gate {
         };
     }
 
-    /// The token is another company's: not used any more.
+    /// The token belongs to another company, and is no longer used.
     pub fn wrong_company(&mut self, why: String) {
         self.troubles.spoke();
         self.state = paused(PauseCause::WrongCompany, why, Probe::Never, Duration::ZERO);
     }
 
-    /// The service works: it gave an answer about a call. `good` where one was accepted or is
-    /// journaled: refusals of its phase before it were the calls' own.
+    /// The CRM works: it gave an answer about a call. `good` if a call was accepted or is
+    /// journaled. Earlier refusals of its phase were then caused by the calls.
     pub fn passed(&mut self, passed: Passed, good: bool) {
         if good {
             self.streaks[index(passed.endpoint)] = Streak::default();
@@ -240,7 +236,7 @@ impl Gate {
                 why,
                 ..
             } if phase(*kind) != Some(passed.endpoint) => {
-                // the other phase went well: that says nothing yet
+                // the other phase succeeded, which proves nothing yet
                 let (cause, why) = (PauseCause::Refused(*kind), why.take().unwrap_or_default());
                 self.state = paused(cause, why, Probe::Call, self.due);
             }
@@ -248,7 +244,7 @@ impl Gate {
         }
     }
 
-    /// A call was refused for good.
+    /// A call was refused permanently.
     pub fn refused(&mut self, passed: Passed, kind: Reason, why: &str) {
         let streak = &mut self.streaks[index(passed.endpoint)];
         if streak.kind != Some(kind) {
@@ -264,7 +260,7 @@ impl Gate {
         }
     }
 
-    /// A request failed by no fault of its call; so many calls wait for what it asked.
+    /// A request failed, but not because of its call. `waiting` calls wait for the same part.
     pub fn failed(&mut self, now: Now, endpoint: Endpoint, failure: Failure, waiting: u64) {
         if let Some(part) = Part::of(endpoint) {
             self.troubles.failed(now, part, failure, waiting);
@@ -275,20 +271,20 @@ impl Gate {
                 of: PauseCause::TooMany,
                 ..
             } => self.state = State::Flowing,
-            // that says nothing of what is tried
+            // the failure says nothing about the cause that is tested
             State::HalfOpen { of, why, .. } => {
                 let by = probe(matches!(of, PauseCause::Refused(_)));
                 let next = self.due.max(now.boot + FIRST_PROBE);
                 self.state = paused(*of, why.take().unwrap_or_default(), by, next);
             }
-            // the probe itself failed: that says nothing, and the next one is a minute away
+            // the probe itself failed, which proves nothing: the next one is a minute away
             State::Paused { next, .. } if now.boot >= *next => *next = now.boot + PROBE,
             State::Paused { .. } => {}
         }
     }
 
-    /// Time until the next submission that can show that a trouble is over; `None` without a
-    /// trouble.
+    /// Time until the next submission that can show that an outage is over. `None` without an
+    /// outage.
     pub fn until_probe(&self, now: Duration) -> Option<Duration> {
         let next = match &self.state {
             State::HalfOpen { .. } => Some(now + PROBE),
@@ -298,13 +294,13 @@ impl Gate {
         next.map(|at| at.saturating_sub(now))
     }
 
-    /// Pauses for a reason that the service itself gives.
+    /// Pauses for a reason that the CRM reports.
     pub fn stopped(&mut self, now: Duration, stop: StopReason, why: &str) {
         self.troubles.spoke();
         self.pause(now, PauseCause::StopReason(stop), why.to_owned());
     }
 
-    /// 429: nothing goes out for as long as `wait` says of so many in a row.
+    /// Handles a 429. Nothing is sent for the time that `wait` returns for this many in a row.
     pub fn too_many(&mut self, now: Duration, wait: impl FnOnce(u32) -> Duration) {
         self.too_many = self.too_many.saturating_add(1);
         let next = now + wait(self.too_many);
@@ -317,18 +313,17 @@ impl Gate {
         }
     }
 
-    /// The token in use is asked about: its answer opens the gate, or says what is wrong.
+    /// The current token is being asked about. The answer opens the gate or shows the problem.
     pub fn is_probing(&self) -> bool {
         self.state == State::Probing
     }
 
-    /// Nothing stands in the way of calls but troubles of the service.
+    /// Only failures of the CRM can hold up calls.
     pub fn is_flowing(&self) -> bool {
         self.state == State::Flowing
     }
 
-    /// Reason for which nothing goes out, or no call does, and the words that came with it; `None`
-    /// while calls flow.
+    /// Reason why nothing, or no call, is sent, and its message. `None` while calls are sent.
     pub fn pause_cause(&self) -> Option<(PauseCause, &str)> {
         let own = match &self.state {
             State::Probing | State::Flowing | State::HalfOpen { why: None, .. } => None,
@@ -346,21 +341,21 @@ impl Gate {
         }
     }
 
-    /// Pauses for what the service says of us: a stop, or calls refused in a row.
+    /// Pauses because the CRM refuses us: a stop, or calls refused in a row.
     fn pause(&mut self, now: Duration, cause: PauseCause, why: String) {
         let again = matches!(&self.state, State::HalfOpen { of, .. } if *of == cause);
         let dead = cause == PauseCause::StopReason(StopReason::TokenRefused);
-        // token/info said that all is well, and it was not: the call itself is the probe
+        // token/info succeeded, but the problem stayed: the call itself is the probe
         let in_vain = again && self.known && !dead;
         let by = probe(in_vain || matches!(cause, PauseCause::Refused(_)));
         let lacks_grant = matches!(cause, PauseCause::StopReason(StopReason::NoGrant(_)));
         let soon = if lacks_grant { FIRST_PROBE } else { PROBE };
         let next = match &self.state {
-            // a dead token is asked about once a minute (§7.7), whatever was planned before
+            // an invalid token is asked about once a minute (§7.7), whatever was planned before
             State::Paused { next, .. } if dead && now < *next => (*next).max(now + soon),
-            // stragglers of what was under way when the pause began change nothing
+            // late answers from before the pause change nothing
             State::Paused { next, .. } if now < *next => *next,
-            // a trouble that begins is looked at soon, whenever another was looked at
+            // a new problem is checked soon, whenever another was checked
             State::Flowing => {
                 self.due = now;
                 now + soon
@@ -373,14 +368,14 @@ impl Gate {
     }
 }
 
-/// One call, to see whether what this cause says is mended.
+/// Allows one call, to test whether the problem of this cause is fixed.
 fn trial(of: PauseCause) -> Admission {
     let polls = |kind| phase(kind) == Some(Endpoint::Poll);
     let polls_first = matches!(of, PauseCause::Refused(kind) if polls(kind));
     Admission::Trial { polls_first }
 }
 
-/// The request whose answer refuses for this reason.
+/// The endpoint whose answer refuses for this reason.
 const fn phase(kind: Reason) -> Option<Endpoint> {
     match kind {
         Reason::Failed | Reason::Unconfirmed => Some(Endpoint::Poll),
@@ -413,8 +408,7 @@ const fn paused(cause: PauseCause, why: String, by: Probe, next: Duration) -> St
     }
 }
 
-/// Index of the streak in which a request of this endpoint counts: that of submissions, or of what
-/// follows them.
+/// Index of the streak for requests of this endpoint: submissions, or what follows them.
 fn index(endpoint: Endpoint) -> usize {
     usize::from(endpoint != Endpoint::Submit)
 }

@@ -7,10 +7,10 @@ use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::RowId;
 use std::collections::BTreeMap;
 
-/// Requests under way at one time…
+/// Maximum number of requests in flight…
 const UNDER_WAY_MAX: usize = 4;
 
-/// …and those whose answers are slow, which hold up no others: as many with them.
+/// …and with those whose answers are slow, which hold up no others.
 const UNDER_WAY_SLOW_MAX: usize = 12;
 
 #[derive(Clone, Debug)]
@@ -18,12 +18,11 @@ pub(super) struct InFlight {
     pub(super) plan: Plan,
     pub(super) endpoint: Endpoint,
     pub(super) token: TokenFingerprint,
-    /// Moment at which it left.
     pub(super) sent: Now,
 }
 
 impl InFlight {
-    /// The part of the service that it asks; `None` for a lead request.
+    /// The part of the CRM that it asks. `None` for a lead request.
     pub(super) fn part(&self) -> Option<Part> {
         match &self.plan.task {
             Task::LeadRequest(_) => None,
@@ -40,52 +39,50 @@ impl InFlight {
     }
 }
 
-/// Requests under way, by their slots.
+/// By their slots.
 #[derive(Debug, Default)]
 pub(super) struct InFlightRequests {
     pub(super) by_slot: BTreeMap<u32, InFlight>,
 }
 
 impl InFlightRequests {
-    /// Returns `true` when another request may leave.
+    /// Returns `true` if another request can be sent.
     pub(super) fn has_room(&self, now: Now) -> bool {
         let slow = self.by_slot.values().filter(|it| it.is_slow(now)).count();
         let all = self.by_slot.len();
         all < UNDER_WAY_SLOW_MAX && all - slow < UNDER_WAY_MAX
     }
 
-    /// A request about this call is under way.
+    /// A request about this call is in flight.
     pub(super) fn has_call(&self, row: RowId) -> bool {
         self.calls().any(|it| it == row)
     }
 
-    /// The calls that requests under way are about.
+    /// The calls of the requests in flight.
     pub(super) fn calls(&self) -> impl Iterator<Item = RowId> + '_ {
         self.by_slot.values().filter_map(|it| it.plan.row())
     }
 
-    /// The lead requests under way.
     pub(super) fn lead_requests(&self) -> impl Iterator<Item = &LeadRequest> {
         (self.by_slot.values()).filter_map(|it| it.plan.task.lead_request())
     }
 
-    /// Number of polls under way.
     pub(super) fn polls(&self) -> u32 {
         let polls = (self.by_slot.values()).filter_map(|it| it.plan.task.poll());
         u32::try_from(polls.count()).unwrap_or(u32::MAX)
     }
 
-    /// A page of the journal is asked for.
+    /// A page of the journal is being requested.
     pub(super) fn has_page(&self) -> bool {
         self.by_slot.values().any(InFlight::is_page)
     }
 
-    /// The answer to a page is long in coming: what it was to tell is asked for alone.
+    /// The answer to a page is slow: its calls are polled individually.
     pub(super) fn page_is_slow(&self, now: Now) -> bool {
         (self.by_slot.values()).any(|it| it.is_page() && it.is_slow(now))
     }
 
-    /// Part of the service and moment of sending of each request.
+    /// Part of the CRM and send time of each request.
     pub(super) fn in_flight_parts(&self) -> Vec<InFlightPart> {
         let parts = self.by_slot.values().map(|it| InFlightPart {
             part: it.part(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 const RECONCILE_AGAIN: Duration = Duration::from_secs(1);
 
 impl Core {
-    /// Makes the chosen request; `about` is what is stored of it ([`Task::about`]).
+    /// Makes the chosen request. `about` are its stored rows ([`Task::about`]).
     pub fn launch(&mut self, now: Now, plan: Plan, about: About) -> Launch {
         let slot = plan.slot;
         let mut ops = Vec::new();
@@ -42,8 +42,8 @@ impl Core {
         Launch { request, ops }
     }
 
-    /// An unresolved call that no reconciliation can find: sent again with its uuid, which makes no
-    /// second record (§4.5.4), or given up.
+    /// Handles an unresolved call that no reconciliation can find. It is sent again with its uuid,
+    /// which makes no second record (§4.5.4), or given up.
     pub fn revive(&self, now: Now, call: &Unconfirmed) -> Step {
         let refused = self.rights.polls_barred(now.boot) && self.tokens.reads(now, &call.token);
         let pages = self.confirmation.page_strategy().is_readable(now.wall);
@@ -54,7 +54,7 @@ impl Core {
         }
     }
 
-    /// The operations of a launch could not be committed: nothing was sent.
+    /// The operations of a launch could not be committed. Nothing was sent.
     pub fn aborted(&mut self, slot: u32) {
         let beside = self.rights.ended(slot);
         if let Some(in_flight) = self.in_flight.by_slot.remove(&slot) {
@@ -66,7 +66,7 @@ impl Core {
             }
         }
         self.budget.pacer.never_sent(slot);
-        // the next one is stored whatever it says
+        // the next memory is stored in any case
         self.memory.clear();
     }
 
@@ -81,7 +81,8 @@ impl Core {
                 let mut row = about.row?;
                 if let Some(onward) = about.onward.filter(|_| row.state == State::Ready) {
                     row.record.clone_from(&onward.record);
-                    // its lead is known as merged: sent to the survivor, it does not FAIL first
+                    // its lead is known to be merged: send it to the survivor, so it does not FAIL
+                    // first
                     ops.push(Op::step(*id, Step::moved(onward, ""), now.wall));
                 }
                 self.submit(now, *id, row, ops)
@@ -94,7 +95,7 @@ impl Core {
     }
 
     fn reconcile(&mut self, now: Now, unconfirmed: Vec<Unconfirmed>) -> Option<Request> {
-        // while polls are refused nothing but a reconciliation finds a call, whatever its token
+        // while polls are refused, only a reconciliation finds a call, whatever its token
         let polls = !self.rights.polls_barred(now.boot);
         let tokens: Vec<TokenFingerprint> =
             self.tokens.living(now).filter(|_| polls).cloned().collect();
@@ -116,7 +117,7 @@ impl Core {
         let body = request::submission(&row.record, &self.settings.fields);
         let step = match body {
             Some(_) => Step::Send,
-            // no rule of ours lets such a call become ready; it must not stop the line
+            // no rule of ours makes such a call ready, but it must not stop the queue
             None => unresolved::died(Reason::NoLead, "the call has no lead or no uuid".to_owned()),
         };
         ops.push(Op::step(id, step, now.wall));

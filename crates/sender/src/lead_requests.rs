@@ -11,28 +11,28 @@ use callbridge_spool::Op;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// While calls wait to be submitted, one lead request in this time.
+/// While calls wait to be submitted, one lead request is sent per this time.
 const LOADED_EVERY: Duration = Duration::from_secs(10);
 
-/// A lead request whose answer changed nothing of what is due is not sent again sooner.
+/// A lead request whose answer changed nothing that is due is not sent again sooner.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Lead requests that commands may have waiting.
+/// Maximum number of commands' lead requests that wait.
 const ASKED_MAX: usize = 16;
 
-/// Lead requests of commands, and those answered of late.
+/// Lead requests of commands, and those answered recently.
 #[derive(Debug, Default)]
 pub(super) struct LeadRequests {
-    /// Asked for by commands, the first one first.
+    /// Requests of commands, oldest first.
     pub(super) asked: VecDeque<(RequestId, CommandRequest)>,
-    /// None goes out before, while calls wait.
+    /// Time since boot before which none is sent while calls wait.
     pub(super) from: Duration,
-    /// The last ones answered, and when.
+    /// The last answered ones, and when.
     answered: VecDeque<(LeadRequest, Duration)>,
 }
 
 impl LeadRequests {
-    /// Somebody asks for this, and waits; `false` when too many do.
+    /// Queues a command's request. `false` if too many wait.
     pub(super) fn ask(&mut self, ticket: RequestId, asked: CommandRequest) -> bool {
         let room = self.asked.len() < ASKED_MAX;
         if room {
@@ -41,15 +41,15 @@ impl LeadRequests {
         room
     }
 
-    /// Drops a request that nobody waits for any more; `false` when it is under way already.
+    /// Drops a request whose command no longer waits. `false` if it is in flight already.
     pub(super) fn drop_asked(&mut self, ticket: RequestId) -> bool {
         let before = self.asked.len();
         self.asked.retain(|(it, _)| *it != ticket);
         self.asked.len() < before
     }
 
-    /// Next request of a command, first come first served; a page for the audit, of which there may
-    /// be many, after all else.
+    /// Next request of a command, in order of arrival. Pages for the audit, of which there can be
+    /// many, come last.
     pub(super) fn first_asked(&self) -> Option<LeadRequest> {
         let other = self.asked.iter().find(|(_, asked)| !asked.is_page());
         let (ticket, asked) = other.or(self.asked.front())?;
@@ -62,7 +62,7 @@ impl LeadRequests {
         (self.answered.iter()).any(|(it, at)| it == lead_request && *at + AGAIN > now.boot)
     }
 
-    /// Notes an answer; `unchanged`: it changed nothing of what is due.
+    /// Notes an answer. `unchanged`: it changed nothing that is due.
     pub(super) fn answered(&mut self, now: Now, lead_request: &LeadRequest, unchanged: bool) {
         self.answered.retain(|(_, at)| *at + AGAIN > now.boot);
         if unchanged && !matches!(lead_request, LeadRequest::Asked(..)) {
@@ -70,7 +70,7 @@ impl LeadRequests {
         }
     }
 
-    /// Makes the request to send, and adds the operations to commit before; `None` when nothing is
+    /// Makes the request to send, and adds the operations to commit before. `None` if nothing is
     /// left to write.
     pub(super) fn request(
         &mut self,
@@ -86,7 +86,7 @@ impl LeadRequests {
         let request = match lead_request {
             LeadRequest::LookUp(lead) => Request::Lead(*lead),
             LeadRequest::Catalogue => Request::CrmFields,
-            // without a body nothing is left of it that could be written
+            // without a body, it has nothing left to write
             LeadRequest::FieldWrite(lead) => Request::FieldList {
                 lead: *lead,
                 body: body?,
@@ -105,7 +105,7 @@ impl LeadRequests {
     }
 }
 
-/// The label of metrics: fixed words.
+/// The label for metrics: a fixed set of words.
 pub(super) const fn word(answer: &ApiResult) -> &'static str {
     match answer {
         Ok(ApiReply::Data(_) | ApiReply::Page(_) | ApiReply::TokenInfo(_)) => "told",

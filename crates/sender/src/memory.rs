@@ -8,68 +8,64 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// Name of the memory among the spool's settings.
 pub const KEY: &str = "sender.memory";
 
-/// The windows that a rate can have.
 const WINDOWS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(3600);
 
-/// State of the sender that outlives a restart, beside its slots.
+/// State of the sender that outlives a restart, in addition to its slots.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Memory {
-    /// How the journal can be read.
     pub page_strategy: PageStrategy,
-    /// The last token there was: what it was refused says nothing of another.
+    /// The last token. Its refusals say nothing about another.
     pub token: Option<TokenFingerprint>,
-    /// The window of the slots: they know nothing of what was sent longer ago.
+    /// The window of the slots. They do not include requests that were sent longer ago.
     pub window: Option<Duration>,
-    /// Nothing is sent before its end.
+    /// Nothing is sent before this ends.
     pub silence: Option<Silence>,
-    /// The pace after a 429 that came below our cap.
+    /// The rate after a 429 below our cap.
     pub shared: Option<Shared>,
     /// Refusals in a row, at submissions and after them.
     pub streaks: [Streak; 2],
-    /// The token that the service refuses.
+    /// The token that the CRM refuses.
     pub refused: Option<Refused>,
-    /// Fields that could not be read, in words: anything may have been sent, and whatever silence
-    /// was to be kept is not known.
+    /// Messages about unreadable fields. Any number of requests may have been sent, and a required
+    /// silence is not known.
     #[serde(skip)]
     pub doubts: Vec<String>,
 }
 
-/// A token that the service refuses: asked about once a minute, over restarts too (§7.7).
+/// A token that the CRM refuses. It is asked about once a minute, also after a restart (§7.7).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
-    /// Fingerprint of the refused token.
     pub token: TokenFingerprint,
-    /// The last time it was refused.
     pub at: EventTime,
 }
 
-/// A time of silence, for all that may have been sent and is not known.
+/// A time of silence because of requests that may have been sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Silence {
-    /// The boot that it is counted in.
+    /// The boot that `until` belongs to.
     pub boot_id: String,
-    /// End of the silence, counted since that boot.
+    /// End of the silence, as time since that boot.
     pub until: Duration,
 }
 
-/// Pace of a token that somebody shares.
+/// Rate of a token that another program also uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shared {
-    /// Requests a window that were left.
+    /// Requests per window that were left for us.
     pub allowed: u32,
-    /// Moment of the 429 that showed it.
+    /// Time of the 429 that showed it.
     pub since: EventTime,
 }
 
 impl Memory {
-    /// Reads a stored text: all of it that can be read, and an empty memory of a fresh state.
+    /// Reads all readable parts of a stored text. Without a text, returns the memory of a fresh
+    /// state.
     ///
-    /// Every version has written the window, the silence and the shared pace, be it as `null`:
-    /// where one is missing its word was another one. What is there beside is a later version's.
+    /// Every version has written the window, the silence and the shared rate, even if `null`. If
+    /// one is missing, its key was corrupted. Other keys come from a later version.
     pub fn read(text: Option<&str>) -> Self {
         let Some(text) = text else {
             return Self::default();
@@ -104,13 +100,13 @@ impl Memory {
 
     /// JSON text to store under [`KEY`].
     pub fn text(&self) -> String {
-        // numbers, words and options of them; and an empty text would be read as doubt
+        // it has only numbers, strings and options, and an empty text would be read as doubt
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// Reads one field, as in a fresh state where it is not there or cannot be read: that is doubted,
-/// and says nothing against the others.
+/// Reads one field. If it is missing or unreadable, it has its default value. This is doubted, but
+/// says nothing against the other fields.
 fn take<T: DeserializeOwned + Default>(
     fields: &mut Map<String, Value>,
     name: &str,

@@ -11,7 +11,7 @@ use callbridge_spool::{Error, Handle, Op, SlotRow, Store};
 /// `check` sends at most this many requests.
 pub const CHECK_REQUESTS_MAX: u32 = 3;
 
-/// Takes the slots of a state from which nothing was ever sent. Any other state stays as it is.
+/// Takes the slots of a state from which nothing was ever sent. Does not change any other state.
 ///
 /// # Errors
 /// The spool's.

@@ -14,100 +14,99 @@ use callbridge_spool::RowId;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Answers of a gateway in a row that are an outage.
+/// After this many gateway errors in a row there is an outage.
 const GATEWAYS: u32 = 3;
 
-/// Shortest time of nothing but failures that is an outage.
+/// Shortest time with only failures that is an outage.
 const LASTS: Duration = Duration::from_secs(10);
 
-/// Calls that must have failed in that time; fewer where fewer wait.
+/// Calls that must have failed in that time. Fewer if fewer wait.
 const CALLS: u64 = 5;
 
-/// Requests that must have failed in that time, where they are about no call.
+/// Requests that must have failed in that time, if they are not about calls.
 const REQUESTS: u32 = 3;
 
-/// Probability below which as many failures in a row are no chance any more, but an outage.
+/// If this many failures in a row are less probable than this, they are an outage.
 const CHANCE: f64 = 1e-5;
 
-/// The same probability for failures that last for `LONG`, as time-outs do.
+/// The same probability for failures that last for `LONG`, like timeouts.
 const RARE: f64 = 0.005;
 const LONG: Duration = Duration::from_secs(30);
 
-/// Probability below which failures in a row are taken for the beginning of an outage.
+/// If failures in a row are less probable than this, an outage is suspected.
 const SUSPECT: f64 = 0.01;
 
-/// Calls whose failures are told apart.
+/// Calls whose failures are distinguished.
 const KNOWN_MAX: usize = 64;
 
-/// The last tries that are remembered: enough to tell 5 % from 30, and soon forgotten.
+/// The last tries that are remembered: enough to tell 5 % from 30 %, and soon replaced.
 const TRIES_KEPT: usize = 128;
 
-/// Ways in which a request fails by no fault of its call.
+/// Ways in which a request fails that its call did not cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// No connection, no name, no trust: no other request can fare better.
+    /// No connection, no DNS name, no valid certificate. Other requests would fail, too.
     Unreached,
-    /// 502 to 504, or a 404 to a poll, of something in between.
+    /// 502 to 504, or a 404 to a poll, from a proxy.
     Gateway,
-    /// The answer cannot be read.
     Unreadable,
-    /// A reset, a time-out, a 5xx: perhaps of this request alone.
+    /// A reset, a timeout, a 5xx: perhaps only for this request.
     Request,
 }
 
-/// A failed request, as evidence for an outage.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure<'a> {
-    /// The call it was about.
+    /// The call of the request.
     pub call: Option<RowId>,
     /// Time since boot at which it was sent.
     pub sent: Duration,
-    /// Kind of the failure, by which some count at once.
+    /// Some kinds count at once.
     pub fault: Fault,
-    /// Words of the service or the transport.
+    /// Message of the CRM or the transport.
     pub why: &'a str,
-    /// Failures of this call while others passed: from the second on they are likely its own fault.
+    /// Failures of this call while others passed. From the second on, the call probably causes
+    /// them.
     pub alone: u32,
 }
 
 impl Failure<'_> {
-    /// Returns `true` when it says something of the service, and not of its call alone.
+    /// Returns `true` if it says something about the CRM, not only about its call.
     pub const fn is_evidence(&self) -> bool {
         self.alone < 2 || matches!(self.fault, Fault::Unreached | Fault::Gateway)
     }
 }
 
-/// Nothing but failures, of one part of the service.
+/// Uninterrupted failures of one part of the CRM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
-    /// Since when nothing has passed, since boot.
+    /// Time since boot since which nothing has passed.
     pub since: Duration,
     /// The same by the wall clock.
     pub began: EventTime,
-    /// Words of the newest failure.
+    /// Message of the newest failure.
     pub why: String,
-    /// Since when it is taken for the beginning of an outage.
+    /// Time since boot since which an outage is suspected.
     pub suspected: Option<Duration>,
-    /// The failures are certain to be an outage.
     pub outage: bool,
-    /// The newest request did not get through: no connection, no name, no trust.
+    /// The newest request did not get through: no connection, no DNS name, no valid certificate.
     pub unreached: bool,
-    /// The calls that failed, and whether it was the first thing that spoke against them.
+    /// The calls that failed, and whether it was their first failure.
     pub calls: Vec<(RowId, bool)>,
-    /// Number of failed requests, those about no call among them.
+    /// Number of failed requests, including those that are not about calls.
     pub count: u32,
     pub(crate) gateways: u32,
 }
 
 impl Failures {
-    /// One more; `share` fails anyhow, and so many calls wait for this part.
+    /// Adds a failure. `share` of the requests fails normally, and `waiting` calls wait for this
+    /// part.
     pub fn add(&mut self, now: Duration, failure: Failure, share: f64, waiting: u64) {
         self.count = self.count.saturating_add(1);
         failure.why.clone_into(&mut self.why);
         self.unreached = failure.fault == Fault::Unreached;
         self.gateways = match failure.fault {
             Fault::Gateway => self.gateways + 1,
-            // a page, or the token's record, has one shape only
+            // a page and the token's record always have the same form
             Fault::Unreadable if failure.call.is_none() => self.gateways + 1,
             Fault::Unreached | Fault::Unreadable | Fault::Request => 0,
         };
@@ -140,14 +139,15 @@ impl Failures {
     }
 }
 
-/// The last tries of one part of the service, and whether each failed. An outage is none of them,
-/// and of a call no try after the first that failed while others passed: what is wrong with one
+/// The last tries of one part of the CRM, and whether each failed. Tries during an outage do not
+/// count. For a call that failed while others passed, only the first failure counts, because
+/// further ones are not by chance.
 /// call is no chance.
 #[derive(Clone, Debug, Default)]
 pub struct Share(VecDeque<(Option<RowId>, bool)>);
 
 impl Share {
-    /// Adds a try, in place of the oldest of 128.
+    /// Adds a try, and drops the oldest of 128.
     pub fn tried(&mut self, call: Option<RowId>, failed: bool) {
         if self.0.len() >= TRIES_KEPT {
             self.0.pop_front();
@@ -155,15 +155,15 @@ impl Share {
         self.0.push_back((call, failed));
     }
 
-    /// The share by which an outage is told from chance: a service that little is known of is
-    /// taken for a good one, so that its first outage is soon found.
+    /// The share by which an outage is distinguished from chance. A CRM that little is known about
+    /// counts as good, so its first outage is found soon.
     pub fn expected(&self) -> f64 {
         let failed = self.0.iter().filter(|(_, failed)| *failed).count();
         (float(failed) + 0.5) / (float(self.0.len()) + 10.0)
     }
 
-    /// The largest share that has to be feared where a call is to be given up for its failures:
-    /// that of the other calls, `failing` just now among them, and two standard deviations more.
+    /// The highest plausible share, used before a call is given up for its failures. It is the
+    /// share of the other calls, with `failing` current failures, plus two standard deviations.
     pub fn feared(&self, call: RowId, failing: usize) -> f64 {
         let others = || self.0.iter().filter(|(other, _)| *other != Some(call));
         let all = failing + others().count();
@@ -174,7 +174,7 @@ impl Share {
     }
 }
 
-/// Probability of so many failures in a row where this share fails.
+/// Probability of this many failures in a row if this share fails.
 pub fn by_chance(share: f64, times: u32) -> f64 {
     share.powi(i32::try_from(times).unwrap_or(i32::MAX))
 }
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// When it is an outage, with a failure of another of so many calls each second.
+    /// Second at which it is an outage, if another of this many calls fails each second.
     fn found(fault: Fault, calls: i64, waiting: u64, share: f64) -> Option<u32> {
         let mut failures = fresh();
         (0..60).find(|at| {
@@ -281,7 +281,7 @@ mod tests {
         assert!(failures.outage);
     }
 
-    /// So many calls of which every `nth` failed.
+    /// This many calls, of which every `nth` failed.
     fn tried(calls: i64, nth: i64) -> Share {
         let mut share = Share::default();
         for id in 0..calls {

@@ -30,62 +30,61 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The windows after a 429 in which the pace is lower, and after one that followed upon another:
-/// somebody else goes on, and trying again costs a request each time.
+/// Number of windows with a lower rate after a 429, and after a repeated 429. Then another program
+/// keeps using the token, and each test of the full rate costs a request.
 const SHARED_WINDOWS: u32 = 9;
 const SHARED_AGAIN_WINDOWS: u32 = 60;
 
-/// Longest time for which a request may still arrive after its connection was closed.
+/// Longest time for which a request can still arrive after its connection was closed.
 pub const STRAGGLER: Duration = Duration::from_secs(5);
 
-/// Shape of the requests of a lane inside the cap.
+/// How the requests of a lane are spread within the cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// At once while there is a slot: live calls, and the few requests about the token.
+    /// At once if there is a slot: live calls, and the few requests about the token.
     AtOnce,
-    /// Evenly over the window after a small burst, so that a slot comes free every second for a
-    /// live call to take.
+    /// Evenly over the window after a small burst. A slot becomes free every second for a live
+    /// call.
     Even,
-    /// As [`Pace::Even`], and only while half of the slots are free: what can wait never makes a
-    /// live call wait.
+    /// Like [`Pace::Even`], but only while half of the slots are free. Requests that can wait never
+    /// delay a live call.
     Spare,
 }
 
 /// The use of a slot, in time since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// Time since boot at which its request was planned, at or before it was sent.
+    /// When its request was planned, at or before it was sent.
     pub sent: Duration,
-    /// Time since boot at which it was answered or could no longer arrive; `None` while under way.
+    /// When it was answered or could no longer arrive. `None` while in flight.
     pub ended: Option<Duration>,
 }
 
 /// The budget of one process.
 #[derive(Debug)]
 pub struct Pacer {
-    /// The rate it was made with.
     pub(super) rate: Rate,
     uses: BTreeMap<u32, Use>,
-    /// Nothing is sent before then.
+    /// Nothing is sent before this time.
     pub(super) silent_until: Option<Duration>,
     shape: Shape,
     shared: Option<Shared>,
 }
 
-/// A 429 below our own cap: somebody shares the token.
+/// A 429 below our own cap: another program uses the token.
 #[derive(Clone, Copy, Debug)]
 struct Shared {
     allowed: u32,
     since: Duration,
-    /// An earlier 429 came not long before: somebody shares the token for good.
+    /// An earlier 429 came shortly before: another program uses the token permanently.
     again: bool,
 }
 
 impl Pacer {
-    /// The budget at a start, `now` since boot, with the slots that are known of before.
+    /// Makes the budget at a start, `now` since boot, with the known slots.
     pub fn start(rate: Rate, mut uses: BTreeMap<u32, Use>, now: Duration) -> Self {
         for one in uses.values_mut() {
-            // killed under way: its connection ended with the process
+            // killed in flight: its connection ended with the process
             one.ended = one.ended.or(Some(now + STRAGGLER));
         }
         Self {
@@ -97,15 +96,15 @@ impl Pacer {
         }
     }
 
-    /// The slots as they are to be stored at a start; those no longer counting are left out.
+    /// The slots to store at a start, without those that no longer count.
     pub fn uses(&self, now: Duration) -> impl Iterator<Item = (u32, Use)> + '_ {
         let within = self.rate.longest_window();
         let counts = (self.uses.iter()).filter(move |(_, one)| one.counts(within, now));
         counts.map(|(slot, one)| (*slot, *one))
     }
 
-    /// Takes a slot for a request that is to be sent now, or says when to ask again: `None`
-    /// means after the next answer.
+    /// Takes a slot for a request that is sent now, or returns when to ask again. `None` means
+    /// after the next answer.
     pub fn take(&mut self, now: Duration, pace: Pace) -> Result<u32, Option<Duration>> {
         if let Some(until) = self.silent_until {
             if now < until {
@@ -147,9 +146,9 @@ impl Pacer {
         self.uses.remove(&slot);
     }
 
-    /// A 429 came although the cap was kept: half the pace, once a window, and the whole again
-    /// after nine windows without another. `true` where one of an earlier window came not long ago:
-    /// somebody shares the token for good.
+    /// Handles a 429 within the cap. Halves the rate once per window, and restores it after nine
+    /// windows without another 429. Returns `true` if one came in a recent window: another program
+    /// uses the token permanently.
     pub fn refused(&mut self, now: Duration) -> bool {
         let window = self.shared_window();
         let since = |it: &Shared| now.saturating_sub(it.since);
@@ -166,22 +165,22 @@ impl Pacer {
         recent.map_or(again, |it| it.again)
     }
 
-    /// Keeps silent for a whole window: the requests of the last one are not known.
+    /// Keeps silent for a whole window, because the requests of the last one are not known.
     pub fn doubt(&mut self, now: Duration) {
         self.silence(now + STRAGGLER + reach(self.rate.longest_window()));
     }
 
-    /// Nothing is sent before then.
+    /// Sends nothing before this time.
     pub fn silence(&mut self, until: Duration) {
         self.silent_until = self.silent_until.max(Some(until));
     }
 
-    /// Since when, and with how many requests a window, the token has been shared.
+    /// Since when the token has been shared, and the requests per window that are left.
     pub fn shared(&self) -> Option<(u32, Duration)> {
         self.shared.map(|it| (it.allowed, it.since))
     }
 
-    /// As [`Pacer::shared`] said before a restart.
+    /// Restores the state of [`Pacer::shared`] after a restart.
     pub fn share(&mut self, allowed: u32, since: Duration) {
         self.shared = Some(Shared {
             allowed: allowed.max(1),
@@ -190,12 +189,12 @@ impl Pacer {
         });
     }
 
-    /// Somebody else uses the token.
+    /// Another program uses the token.
     pub fn is_shared(&self, now: Duration) -> bool {
         self.allowed(now) < self.rate.limit()
     }
 
-    /// Requests a window that are allowed now.
+    /// Requests per window that are allowed now.
     pub fn allowed(&self, now: Duration) -> u32 {
         let holds = |it: &Shared| {
             let windows = if it.again {
@@ -209,18 +208,18 @@ impl Pacer {
         shared.map_or(self.rate.limit(), |it| self.rate.limit().min(it.allowed))
     }
 
-    /// The window in which another's requests count together with ours.
+    /// The window in which another program's requests count with ours.
     fn shared_window(&self) -> Duration {
         self.rate.window().min(Rate::SERVICE.window())
     }
 
-    /// Time at which each slot that counts now comes free; `None` for one whose request is under
-    /// way.
+    /// Time at which each counting slot becomes free. `None` if its request is in flight.
     pub fn frees(&self, now: Duration) -> impl Iterator<Item = Option<Duration>> + '_ {
         self.counting(self.rate.window(), now)
     }
 
-    /// Fewer than `limit` requests may count in a window; else the moment to ask again.
+    /// Checks that fewer than `limit` requests count in a window. Otherwise returns when to ask
+    /// again.
     fn room(&self, limit: u32, window: Duration, now: Duration) -> Result<(), Option<Duration>> {
         let used = self.counting(window, now).count();
         if u32::try_from(used).is_ok_and(|used| used < limit) {
@@ -229,7 +228,7 @@ impl Pacer {
         Err(self.counting(window, now).flatten().min())
     }
 
-    /// Until when each use counts that may still count in a window.
+    /// Time until which each use can still count in a window.
     fn counting(&self, window: Duration, now: Duration) -> impl Iterator<Item = Option<Duration>> {
         let counts = (self.uses.values()).filter(move |one| one.counts(window, now));
         counts.map(move |one| one.counts_until(window))
@@ -237,7 +236,7 @@ impl Pacer {
 }
 
 impl Use {
-    /// Returns `true` when its request may count in a window that is open now.
+    /// Returns `true` if its request can count in a window that is open now.
     fn counts(&self, window: Duration, now: Duration) -> bool {
         self.counts_until(window).is_none_or(|until| until > now)
     }
@@ -247,12 +246,12 @@ impl Use {
     }
 }
 
-/// Time after its end in which a request may still count, with the drift of two clocks.
+/// Time after its end in which a request can still count, with the drift of two clocks.
 fn reach(window: Duration) -> Duration {
     window + window / 2000
 }
 
-/// governor, told the time rather than asking for it.
+/// governor, with the time as an argument.
 #[derive(Debug)]
 struct Shape {
     clock: ManualClock,
@@ -270,14 +269,14 @@ impl Shape {
         Self { clock, limiter }
     }
 
-    /// Takes a cell, or says from when there is one.
+    /// Takes a cell, or returns when there is one.
     fn check(&self, now: Duration) -> Result<(), Duration> {
         self.clock.set(now);
         (self.limiter.check()).map_err(|not| not.earliest_possible().max(now))
     }
 }
 
-/// The clock that governor reads: whatever `now` was last.
+/// The clock that governor reads: the last `now`.
 #[derive(Clone, Debug, Default)]
 struct ManualClock(Arc<AtomicU64>);
 

@@ -15,32 +15,31 @@ use std::time::Duration;
 /// Settings of the sender, from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// The value of `--rate`, 60 requests in 60 s without it.
+    /// The value of `--rate`. Default: 60 requests in 60 s.
     pub rate: Rate,
     /// Values of `--field`: the names of fields in a submission.
     pub fields: FieldNames,
     /// `--dry-run`: no call is submitted, no page read, no lead request made.
     pub dry_run: bool,
-    /// Of the jitter: a run with the same seed and events is the same.
+    /// Seed of the jitter. A run with the same seed and events is the same.
     pub seed: u64,
-    /// While our clock shows an earlier time nothing is sent: it is plainly wrong.
+    /// While our clock shows an earlier time, nothing is sent, because the clock is wrong.
     pub clock_right_from: Option<EventTime>,
-    /// Place for a new token, named in advice to the operator.
+    /// Place for a new token, for advice to the operator.
     pub token_place: TokenPlace,
 }
 
-/// Facts that the core starts with, read from the spool.
+/// Facts that the core starts with, from the spool.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// The slots as they were stored.
     pub slots: Vec<SlotRow>,
-    /// The id of this boot, where the kernel tells it.
+    /// The id of this boot, if the kernel shows it.
     pub boot_id: Option<String>,
     /// Company and application whose calls the spool holds.
     pub binding: Binding,
-    /// Memory of the sender, stored under [`super::memory::KEY`]; `None` before its first start.
+    /// The sender's memory, stored under [`super::memory::KEY`]. `None` before its first start.
     pub memory: Option<String>,
-    /// The spool's file is a copy, or was put back: newer slots may be missing.
+    /// The spool's file is a copy or was restored: newer slots may be missing.
     pub restored: bool,
 }
 
@@ -48,7 +47,7 @@ impl Known {
     /// Reads the facts from the spool.
     ///
     /// # Errors
-    /// The disk, or a damaged file.
+    /// If the disk fails or the file is damaged.
     pub fn read(store: &Store, boot_id: Option<String>) -> Result<Self, Error> {
         let slots = tables::slots::slots(store)?;
         let memory = tables::meta::meta(store, super::memory::KEY)?;
@@ -62,81 +61,79 @@ impl Known {
     }
 }
 
-/// Calls that wait, by the spool's last head.
+/// Number of waiting calls, by the spool's last head.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Load {
     /// Calls wait to be submitted, and can be.
     pub(super) loaded: bool,
-    /// Calls that wait to be submitted, those under way among them.
+    /// Calls that wait to be submitted, including those in flight.
     pub(super) unsent: u64,
     /// Calls that wait to be confirmed.
     pub(super) waiting: u64,
 }
 
 impl Load {
-    /// Nothing waits to be submitted, and little to be confirmed.
+    /// Nothing waits to be submitted, and only a few calls to be confirmed.
     pub(super) fn is_idle(self) -> bool {
         !self.loaded && self.waiting < u64::from(WORTH)
     }
 }
 
-/// Reasons for which a request is the best one now; in the order of precedence, but for the turns
-/// that old polls, and pages for calls of five minutes ago, take with submissions.
+/// Reasons why a request is the best one now, in order of precedence. Exception: old polls, and
+/// pages for calls older than five minutes, take turns with submissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::VariantArray)]
 pub enum Lane {
-    /// About the token: nothing else goes before it is known.
+    /// About the token. Nothing else is sent before it is known.
     Token,
-    /// A poll whose requestId ends soon.
+    /// A poll whose requestId expires soon.
     Deadline,
-    /// A call that happens now.
+    /// A call that is happening now.
     Live,
-    /// A poll that waited too long, where no reconciliation will do.
+    /// A poll that waited too long, if no reconciliation can replace it.
     OldPoll,
-    /// A reconciliation that pays while calls wait, or the poll that tells whether reconciliations
-    /// work.
+    /// A reconciliation that is worth its cost while calls wait, or the poll that tests
+    /// reconciliations.
     Reconcile,
-    /// A call to submit that was over some time before it was taken.
+    /// A call that ended some time before it was stored.
     Backlog,
-    /// A reconciliation or a poll, when nothing is to be submitted.
+    /// A reconciliation or a poll, if there is nothing to submit.
     Confirm,
-    /// Something about leads that should not wait for an idle line: one in ten seconds while calls
-    /// wait, before them.
+    /// A lead request that should not wait for an idle line. While calls wait, one every ten
+    /// seconds goes before them.
     LeadRequest,
-    /// Something about leads that can wait: from the half of the budget that is to spare.
+    /// A lead request that can wait. It uses the spare half of the budget.
     Spare,
 }
 
-/// A chosen request; its slot is taken.
+/// A chosen request. Its slot is taken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Slot of the budget that it has taken.
     pub slot: u32,
-    /// Reason for which it was chosen.
     pub lane: Lane,
-    /// Question that it asks of the service.
+    /// The request's content.
     pub task: Task,
 }
 
-/// Question that a request asks of the service.
+/// The content of a request to the CRM.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Task {
-    /// To submit the call of this row.
+    /// Submit the call of this row.
     Submit(RowId),
-    /// To ask what became of this one.
+    /// Poll the outcome of this call.
     Poll(Box<Unconfirmed>),
-    /// To look which calls the journal holds; the next page where a reconciliation is running.
+    /// Read a page of the journal: the next one if a reconciliation is running.
     Reconcile {
-        /// The first page of a new one.
+        /// It is the first page of a new reconciliation.
         begins: bool,
     },
-    /// To ask whose token it is.
+    /// Read the token's record.
     TokenInfo,
-    /// To ask or write something about leads.
+    /// Read or write leads.
     LeadRequest(Box<LeadRequest>),
 }
 
 impl Plan {
-    /// The call it is about.
+    /// The call of the request.
     pub fn row(&self) -> Option<RowId> {
         match &self.task {
             Task::Submit(row) => Some(*row),
@@ -148,25 +145,22 @@ impl Plan {
 /// Stored rows that a request is made of.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct About {
-    /// Call to submit; `None` where it is gone, and for other requests.
+    /// Call to submit. `None` if it is gone, and for other requests.
     pub row: Option<Row>,
-    /// Calls that a new reconciliation looks for.
     pub unconfirmed: Vec<Unconfirmed>,
-    /// The same call for the lead that its own was merged into.
+    /// The same call with the lead that its own was merged into.
     pub onward: Option<Reroute>,
-    /// Content that an [`LeadRequest::FieldWrite`] writes.
+    /// Values that an [`LeadRequest::FieldWrite`] writes.
     pub write: Option<FieldWrite>,
 }
 
-/// Next step of the loop.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// Launch the request of this plan.
     Send(Plan),
-    /// The requestId of this call can be read by another token only (§4.6), and the journal cannot
-    /// be reconciled: commit what [`super::Core::revive`] gives.
+    /// Only another token can read the requestId of this call (§4.6), and the journal cannot be
+    /// reconciled. Commit the step of [`super::Core::revive`].
     Revive(Box<Unconfirmed>),
-    /// Nothing before this moment since boot, unless something changes.
+    /// Nothing before this time since boot, unless something changes.
     WaitUntil(Duration),
     /// Nothing until something changes: the spool, the token, an answer.
     Idle,
@@ -175,15 +169,13 @@ pub enum Decision {
 /// Result of a launch: a request to send, or none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
-    /// Request to send to the CRM, and the fingerprint of the token to send it with; `None` where
-    /// nothing is sent.
+    /// Request to send, and the fingerprint of its token. `None` if nothing is sent.
     pub request: Option<(Request, TokenFingerprint)>,
-    /// Operations to commit before it leaves, or all the same.
+    /// Operations to commit before the request is sent, or without a request.
     pub ops: Vec<Op>,
 }
 
 impl Task {
-    /// The call that is polled.
     pub(super) fn poll(&self) -> Option<&Unconfirmed> {
         match self {
             Self::Poll(call) => Some(call),
@@ -191,7 +183,6 @@ impl Task {
         }
     }
 
-    /// The lead request that it is.
     pub(super) fn lead_request(&self) -> Option<&LeadRequest> {
         match self {
             Self::LeadRequest(lead_request) => Some(lead_request),
@@ -199,11 +190,11 @@ impl Task {
         }
     }
 
-    /// Reads the rows that [`super::Core::launch`] makes the request of; `ask` is
-    /// [`super::Core::ask`]'s.
+    /// Reads the rows that [`super::Core::launch`] makes the request of. `ask` comes from
+    /// [`super::Core::ask`].
     ///
     /// # Errors
-    /// The disk, or a damaged file.
+    /// If the disk fails or the file is damaged.
     pub fn about(&self, store: &Store, ask: &QueueQuery) -> Result<About, Error> {
         let mut about = About::default();
         match self {

@@ -4,12 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A text of `--rate` that is refused.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("--rate {0}: give it as REQUESTS/WINDOW, 1 to 10000 in 1s to 1h, such as 60/60s")]
 pub struct RateError(String);
 
-/// Requests that may be made in one window; the service's own rate is 60 in 60 s (Limits).
+/// Maximum requests in one window. The CRM's own rate is 60 in 60 s (Limits).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     limit: u32,
@@ -23,13 +22,13 @@ impl Default for Rate {
 }
 
 impl Rate {
-    /// Rate that the service allows to one token.
+    /// The CRM's rate for one token.
     pub const SERVICE: Self = Self {
         limit: 60,
         window: Duration::from_secs(60),
     };
 
-    /// Requests a window, 1 to 10,000.
+    /// Requests per window, 1 to 10,000.
     pub const fn limit(self) -> u32 {
         self.limit
     }
@@ -39,15 +38,15 @@ impl Rate {
         self.window
     }
 
-    /// The most requests within one window of the service: as many windows of this rate can begin
-    /// within it.
+    /// The maximum number of requests within one window of the CRM. Several windows of this rate
+    /// can begin within it.
     pub fn most_in_service_window(self) -> u128 {
         let (service, own) = (Self::SERVICE.window.as_millis(), self.window.as_millis());
         service.div_ceil(own.max(1)) * u128::from(self.limit)
     }
 
-    /// The longest window in which requests count: the service's, but for a rate above it
-    /// (loopback only), which has its own alone.
+    /// The longest window in which requests count. This is the CRM's, except for a higher rate
+    /// (loopback only), for which it is the rate's own.
     pub fn longest_window(self) -> Duration {
         match self.exceeds_service() {
             true => self.window,
@@ -55,7 +54,8 @@ impl Rate {
         }
     }
 
-    /// More than the service allows: to be refused except against a loopback address.
+    /// Returns `true` if it is higher than the CRM's. It is then refused unless the address is
+    /// loopback.
     pub fn exceeds_service(self) -> bool {
         self.most_in_service_window() > u128::from(Self::SERVICE.limit)
     }
@@ -122,7 +122,7 @@ mod tests {
         for (text, expected) in [
             ("60/60s", false),
             ("30/60s", false),
-            // all 120 may leave within one minute
+            // all 120 can be sent within one minute
             ("120/120s", true),
             ("30/50s", false),
             ("1/1s", false),

@@ -27,50 +27,47 @@ const TOKEN_CHECK: Duration = Duration::from_secs(1);
 /// Wait after the spool could not write, before it is tried again.
 const SPOOL_AGAIN: Duration = Duration::from_secs(1);
 
-/// Longest time for which a shutdown waits for requests under way.
+/// Longest time for which a shutdown waits for requests in flight.
 const FINISH: Duration = Duration::from_secs(8);
 
-/// Parts that the sender's loop works with.
+/// Parts that the sender's loop uses.
 pub struct Sender {
     /// Holds the calls, the slots of the budget and the sender's memory.
     pub spool: Handle,
-    /// The way to the CRM.
     pub client: Arc<Client>,
-    /// Source of the token, watched while the loop runs.
+    /// Source of the token, watched during the loop.
     pub token: TokenSource,
-    /// Flags of the sender, and the seed of its jitter.
+    /// Settings of the sender, and the seed of its jitter.
     pub settings: Settings,
-    /// Is told how long each request took.
+    /// Receives the duration of each request.
     pub request_times: RequestTimes,
     /// Questions of commands, sent to the CRM after live calls.
     pub questions: Questions,
-    /// Beats while the loop turns.
+    /// Heartbeat of the loop.
     pub pulse: Heartbeat,
 }
 
-/// Counts the time of a request: from the start of its task, with the connection still to be made,
-/// to its answer.
+/// Receives the time of a request from the start of its task, before the connection is made, to its
+/// answer.
 pub type RequestTimes = Box<dyn Fn(Duration) + Send + Sync>;
 
-/// A request that came to its end.
 type Response = (task::Id, ApiResponse);
 
 struct Loop {
-    /// The parts that it was started with.
     with: Sender,
     core: Core,
     watch: Watch,
     tokens: Option<Tokens>,
-    /// Commands that wait for an answer, by the request each asked for.
+    /// Commands that wait for an answer, by their request.
     asking: BTreeMap<RequestId, oneshot::Sender<ProxyReply>>,
     next_ticket: u64,
-    /// Reason for which there is no token, in words.
+    /// Message with the reason why there is no token.
     no_token: Option<String>,
     in_flight: JoinSet<ApiResponse>,
-    /// Slot and start of the request of each task of `in_flight`.
+    /// Slot and start of each task's request in `in_flight`.
     tasks: HashMap<task::Id, (u32, Instant)>,
     calls: BTreeMap<u32, Call>,
-    /// Operations that the spool could not take yet; nothing is sent before it did.
+    /// Operations that the spool could not store yet. Nothing is sent before they are stored.
     unwritten: VecDeque<Vec<Op>>,
     trouble: Option<Error>,
     head: WorkQueue,
@@ -78,11 +75,12 @@ struct Loop {
 }
 
 impl Sender {
-    /// Runs until `shutdown`; then takes nothing new, finishes what is under way (8 s at most;
-    /// the rest is resubmitted at the next start) and commits it. What it shows goes to `status`.
+    /// Runs until `shutdown`. Then it starts nothing new, finishes the requests in flight (at most
+    /// 8 s, the rest is resubmitted at the next start) and commits them. It publishes its state to
+    /// `status`.
     ///
     /// # Errors
-    /// The spool's, when it cannot be read at the start or has ended.
+    /// The spool's, if it cannot be read at the start or has ended.
     pub async fn run(
         self,
         status: watch::Sender<SenderStatus>,
@@ -168,7 +166,7 @@ impl Sender {
 }
 
 impl Loop {
-    /// Does all that can be done now; the moment since boot at which to look again.
+    /// Does everything that can be done now. Returns the time since boot of the next check.
     async fn turn(&mut self) -> Result<Option<Duration>, Error> {
         let until = loop {
             let now = clock::now();
@@ -201,7 +199,7 @@ impl Loop {
         Ok(until)
     }
 
-    /// Reads what the core asks for; `None` where the spool cannot be read now.
+    /// Reads what the core needs. `None` if the spool cannot be read now.
     async fn read<T: Send + 'static>(
         &mut self,
         now: Now,
@@ -214,7 +212,7 @@ impl Loop {
         }
     }
 
-    /// The slot and the step are committed before the request leaves.
+    /// Commits the slot and the step before the request is sent.
     async fn send(&mut self, plan: Plan) -> Result<(), Error> {
         let (slot, task) = (plan.slot, plan.task.clone());
         let about = move |store: &Store, ask: &QueueQuery| task.about(store, ask);
@@ -237,7 +235,7 @@ impl Loop {
             if !matches!(trouble, Error::Refused { .. }) {
                 return self.troubled(trouble);
             }
-            // a webhook has told of it since it was chosen
+            // a webhook has settled the call since it was chosen
             debug!(refused = %trouble, "not sent");
             return Ok(());
         }
@@ -247,7 +245,7 @@ impl Loop {
         Ok(())
     }
 
-    /// The request leaves in a task of its own.
+    /// Sends the request in its own task.
     fn start(&mut self, slot: u32, sent: impl Future<Output = ApiResponse> + Send + 'static) {
         let task = self.in_flight.spawn(sent);
         self.tasks.insert(task.id(), (slot, Instant::now()));
@@ -266,13 +264,13 @@ impl Loop {
             if let Some((LeadRequest::Asked(ticket, _), answer, token)) = outcome.lead_request
                 && let Some(reply) = self.asking.remove(&ticket)
             {
-                // whoever asked may have gone
+                // the command that asked may have ended
                 let _ = reply.send(ProxyReply::Answer(answer, token));
             }
         }
     }
 
-    /// A token in use by its print.
+    /// A valid token by its fingerprint.
     fn secret(&self, token: &TokenFingerprint) -> Option<Secret> {
         let tokens = self.tokens.as_ref()?;
         let before = tokens.previous.as_ref().map(|(secret, _)| secret);
@@ -290,7 +288,8 @@ impl Loop {
         }
     }
 
-    /// While nothing goes out nobody is left waiting, and who has gone is not asked for.
+    /// While nothing is sent, answers all waiting commands. Drops requests of commands that have
+    /// ended.
     fn answer_waiting(&mut self, pause: Option<&Pause>) {
         let over = |(ticket, reply): (&RequestId, &oneshot::Sender<ProxyReply>)| {
             (pause.is_some() || reply.is_closed()).then_some(*ticket)
@@ -307,7 +306,7 @@ impl Loop {
         }
     }
 
-    /// Writes what is not written; `false` when the spool cannot take it now.
+    /// Stores what is not stored yet. `false` if the spool cannot store it now.
     async fn write_back(&mut self) -> Result<bool, Error> {
         while let Some(ops) = self.unwritten.front() {
             match self.with.spool.write(ops.clone()).await {
@@ -316,7 +315,7 @@ impl Loop {
                     return self.troubled(trouble).map(|()| false);
                 }
                 Err(refused) => {
-                    // the step does not fit the row any more: what it says of the budget does
+                    // the step no longer fits the row, but its budget operations do
                     error!(error = %refused, "the spool refuses a step");
                     let step = |op: &Op| matches!(op, Op::Step { .. } | Op::FailedCall(_));
                     let kept: Vec<Op> = ops.iter().filter(|op| !step(op)).cloned().collect();
@@ -332,7 +331,7 @@ impl Loop {
         Ok(self.trouble.is_none())
     }
 
-    /// Nothing is sent before the spool can be used again; one that is closed is the end.
+    /// Sends nothing until the spool works again. Fails if the spool is closed.
     fn troubled(&mut self, trouble: Error) -> Result<(), Error> {
         if trouble == Error::Closed {
             return Err(trouble);
@@ -340,7 +339,7 @@ impl Loop {
         if self.trouble.as_ref() != Some(&trouble) {
             error!(error = %trouble, "the spool cannot be used; nothing is sent until then");
         }
-        // an empty write finds out whether it works again
+        // an empty write tests whether it works again
         if self.unwritten.is_empty() {
             self.unwritten.push_back(Vec::new());
         }
@@ -349,7 +348,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Looks at the token; `true` when it is another now.
+    /// Checks the token. `true` if it has changed.
     fn check_token(&mut self) -> bool {
         match self.watch.check() {
             TokenCheck::Same => false,
@@ -403,7 +402,7 @@ impl Loop {
         self.shown.publish(now, status, still_asking, place);
     }
 
-    /// Nothing new; what is under way is finished and committed.
+    /// Starts nothing new. Requests in flight are finished and committed.
     async fn finish(mut self) -> Result<(), Error> {
         let landing = async {
             while let Some(answered) = self.in_flight.join_next_with_id().await {
@@ -424,7 +423,7 @@ impl Loop {
     }
 }
 
-/// A task that panicked may have sent its request: its answer is lost, and its call is looked for
+/// A task that panicked may have sent its request. Its answer is lost, and its call is looked for
 /// before it is sent again.
 fn answer_or_lost(answered: Result<Response, JoinError>) -> Response {
     answered.unwrap_or_else(|error| {

@@ -14,62 +14,62 @@ use callbridge_spool::RowId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A requestId is readable for 24 hours (§4.6); an hour before, asking goes before all else.
+/// A requestId is readable for 24 hours (§4.6). An hour before, polls go before everything else.
 pub const DEADLINE: Duration = Duration::from_secs(23 * 3600);
 
-/// As long before a token ends, its requestIds are asked for before all else: no other can read
-/// them (§4.6).
+/// This long before a token expires, its requestIds are polled before everything else, because no
+/// other token can read them (§4.6).
 pub const TOKEN_END: Duration = Duration::from_secs(15 * 60);
 
 /// Time that a call waits after its acceptance to be confirmed together with others.
 pub const TOGETHER: Duration = Duration::from_secs(5);
 
-/// From here on what is not confirmed is old: it is reconciled even while calls wait to be
+/// From this age on, an unconfirmed call is old. It is reconciled even while calls wait to be
 /// submitted, or polled in turns with them.
 pub const OLD_POLL: Duration = Duration::from_secs(5 * 60);
 
-/// The pause between probes where the service refuses us: one a minute.
+/// Pause between probes while the CRM refuses us: one per minute.
 pub const PROBE: Duration = Duration::from_secs(60);
 
-/// Time beyond the next probe that a call waits which failed with all others, so that the probe
-/// takes another one.
+/// Time beyond the next probe that a call waits if it failed together with all others. The probe
+/// then takes another call.
 const OTHERS_FIRST: Duration = Duration::from_secs(1);
 
-/// So many failures of one call are unlikely enough, where this share fails anyhow, to wait long.
+/// A call waits long if its failures are less likely than this, at the share that fails normally.
 const UNLIKELY: (f64, f64) = (5.0, 1e-6);
 
-/// A share above this one is no chance any more.
+/// A share above this is not chance.
 const SHARE_MAX: f64 = 0.7;
 
 /// Time between two questions on an idle line: a call is known to be journaled within 5 s.
 const IDLE: Duration = Duration::from_secs(4);
 
-/// Age of a call up to which it is asked for that often.
+/// Age up to which a call is polled this often.
 const IDLE_FOR: Duration = Duration::from_secs(5 * 60);
 
-/// Never more than one probe of an outage in this time.
+/// Minimum time between two probes of an outage.
 pub const PROBE_LEAST: Duration = Duration::from_secs(1);
 
-/// For so long an outage is young: who looks at it waits for its end.
+/// Outages shorter than this are probed often, because an operator is probably watching.
 const YOUNG: Duration = Duration::from_secs(6 * 60);
 
-/// The most seconds between two probes while it is young, afterwards, and where nothing waits for
-/// it since the same is done by other requests.
+/// Maximum seconds between two probes: of a young outage, of an older one, and if other requests
+/// replace the failing ones.
 const PROBE_MOST_SECONDS: [u64; 3] = [30, 60, 600];
 
-/// Waits are shortened by a share between these, in 1024, lest many programs ask at one moment.
-/// They are never made longer: the figures above hold.
+/// Waits are shortened by a share between these, in 1024ths, so that programs do not all ask at the
+/// same time. They are never extended, so the figures above are maximums.
 pub const SHORTER: (u32, u32) = (20, 60);
 
 /// Calls whose failures are remembered.
 const BLAMED_MAX: usize = 10_000;
 
-/// In an outage a call is a probe once in so many.
+/// During an outage, one in this many tries of a call is a probe.
 const PROBES_MAX: u32 = 4;
 
-/// Moment at which a submitted call is polled: 2, 5, 15, then 60 s after its submission or last
-/// poll; on an idle line after 2 and 5 s, then every 4 s for five minutes. `polls` is the number of
-/// its polls, this one included.
+/// Time at which a submitted call is polled: 2, 5, 15, then 60 s after its submission or last poll.
+/// On an idle line after 2 and 5 s, then every 4 s for five minutes. `polls` is the number of its
+/// polls, including this one.
 pub fn next_poll(submitted: EventTime, polls: u32, idle: bool, now: EventTime) -> EventTime {
     let at = match polls {
         0 => submitted.plus(Duration::from_secs(2)),
@@ -78,12 +78,12 @@ pub fn next_poll(submitted: EventTime, polls: u32, idle: bool, now: EventTime) -
         2 => submitted.plus(Duration::from_secs(15)),
         3.. => now.plus(Duration::from_secs(60)),
     };
-    // under load a poll comes late; the next one is then not due at once
+    // under load a poll comes late, but the next one is not due at once
     at.max(now.plus(Duration::from_secs(1)))
 }
 
-/// Moment at which a call is looked for again that a reconciliation did not show, at this age since
-/// it was accepted.
+/// Time of the next check for a call that a reconciliation did not show, at this age since it was
+/// accepted.
 pub fn next_check(age: Duration, idle: bool, now: EventTime) -> EventTime {
     if idle && age < IDLE_FOR {
         return now.plus(IDLE);
@@ -91,8 +91,8 @@ pub fn next_check(age: Duration, idle: bool, now: EventTime) -> EventTime {
     now.plus(age.clamp(TOGETHER, PROBE))
 }
 
-/// Time from a request to the next one, so long after the first that failed (`so_far`). `replaced`:
-/// other requests do what those do that fail.
+/// Time from a request to the next one, `so_far` after the first failure. `replaced`: other
+/// requests do the work of the failing ones.
 pub fn until_probe(so_far: Duration, replaced: bool, shorter: u32) -> Duration {
     let [young, later, least_urgent] = PROBE_MOST_SECONDS.map(Duration::from_secs);
     let wait = match (replaced, so_far < YOUNG) {
@@ -105,17 +105,16 @@ pub fn until_probe(so_far: Duration, replaced: bool, shorter: u32) -> Duration {
     (wait - wait * shorter / 1024).max(PROBE_LEAST)
 }
 
-/// Small pseudo-random numbers for jitter: splitmix64, so that a seed repeats a run.
+/// Small pseudorandom numbers for jitter: splitmix64, so a seed repeats a run.
 #[derive(Clone, Debug)]
 pub struct Jitter(u64);
 
 impl Jitter {
-    /// The numbers of a seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Between none of `most` and all of it.
+    /// A random time between zero and `most`.
     pub fn up_to(&mut self, most: Duration) -> Duration {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -126,8 +125,8 @@ impl Jitter {
     }
 
     /// Wait after a call's `tries`-th failure, from 1: 2 s, then 15 s, 1, 5, 15 min, and up to a
-    /// quarter more. Where a `share` of all requests fails, as much later as its failures say less
-    /// of itself.
+    /// quarter more. If a `share` of all requests fails, the steps come later, because failures
+    /// then say less about the call.
     pub fn backoff(&mut self, tries: u32, share: f64) -> Duration {
         let (times, chance) = UNLIKELY;
         let each = times * share.min(SHARE_MAX).ln() / f64::ln(chance);
@@ -143,7 +142,7 @@ impl Jitter {
         base + self.up_to(base / 4)
     }
 
-    /// By how much the waits of a trouble are shortened, in 1024.
+    /// The share by which the waits of an outage are shortened, in 1024ths.
     pub fn shorter(&mut self) -> u32 {
         let (least, most) = SHORTER;
         let more = self.up_to(Duration::from_secs(u64::from(most - least)));
@@ -161,21 +160,20 @@ impl Jitter {
     }
 }
 
-/// Failures of one call, by what passed meanwhile.
+/// Failures of one call, by what happened to others meanwhile.
 #[derive(Clone, Copy, Debug, Default)]
 struct FailureCounts {
     /// Failures at a time when others passed, as far as was known.
     tries: u32,
     /// Failures after which others passed.
     alone: u32,
-    /// Failures since others passed last.
+    /// Failures since others last passed.
     together: u32,
-    /// None has passed since the last.
+    /// No other call has passed since the last failure.
     open: bool,
 }
 
-/// Failures of calls, by which it is known whether they are their own, and the chance in what is
-/// waited after them.
+/// Failures of calls, which show whether the calls cause them, and the randomness of the waits.
 #[derive(Debug)]
 pub(super) struct Retry {
     pub(super) jitter: Jitter,
@@ -183,7 +181,7 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// Nothing has failed yet; the seed is that of the jitter.
+    /// Starts without failures. The seed is that of the jitter.
     pub(super) const fn new(seed: u64) -> Self {
         Self {
             jitter: Jitter::new(seed),
@@ -196,7 +194,7 @@ impl Retry {
         self.blamed.get(&row).map_or(0, |blame| blame.alone)
     }
 
-    /// A call failed once more, by itself or with others.
+    /// Counts another failure of a call, caused by itself or shared with others.
     fn blame(&mut self, row: RowId, itself: bool) -> FailureCounts {
         if self.blamed.len() >= BLAMED_MAX && !self.blamed.contains_key(&row) {
             self.blamed.pop_first();
@@ -208,7 +206,7 @@ impl Retry {
         *blame
     }
 
-    /// A submission passed: those that failed before it failed alone.
+    /// A submission passed: earlier failures of other calls were their own.
     pub(super) fn others_passed(&mut self, row: RowId) {
         self.blamed.remove(&row);
         for blame in self.blamed.values_mut().filter(|blame| blame.open) {
@@ -218,12 +216,12 @@ impl Retry {
         }
     }
 
-    /// The call is no longer to be tried.
+    /// The call is no longer tried.
     pub(super) fn forget(&mut self, row: RowId) {
         self.blamed.remove(&row);
     }
 
-    /// So often the call failed alone before the last start.
+    /// Restores the number of the call's own failures from before the last start.
     pub(super) fn recall(&mut self, row: RowId, failures: u32) {
         if failures > 0 {
             self.blamed.entry(row).or_insert(FailureCounts {
@@ -235,8 +233,9 @@ impl Retry {
         }
     }
 
-    /// In a trouble a call waits until the next probe, or one after it: that takes another call
-    /// where there is one. Else it waits as long as its failures are unlikely.
+    /// During an outage a call waits until the next probe. If there is another call, that one is
+    /// the probe, and this one waits a little longer. Otherwise the wait grows with the
+    /// unlikelihood of its failures.
     pub(super) fn wait(
         &mut self,
         row: RowId,
@@ -363,7 +362,7 @@ mod tests {
     fn jitter_is_splitmix64_in_parts_of_1024() {
         let mut jitter = Jitter::new(7);
         let shares = [(); 6].map(|()| jitter.up_to(Duration::from_secs(1024)).as_secs());
-        // of the generator as it is published, for seed 7
+        // from the published generator, for seed 7
         assert_eq!(shares, [399, 17, 922, 596, 463, 255]);
     }
 
@@ -400,7 +399,7 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
-    /// When requests go out in an outage, each answered at once.
+    /// Times of requests during an outage, each answered at once.
     fn schedule(until: Duration, shorter: u32) -> Vec<Duration> {
         let mut sent = vec![Duration::ZERO];
         let mut next = until_probe(Duration::ZERO, false, shorter);

@@ -9,18 +9,17 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
-/// Publishes the status, and remembers what the log had last.
+/// Publishes the status, and remembers what was logged last.
 pub(super) struct SenderView {
     status: watch::Sender<SenderStatus>,
     /// The pause in the last log line about pauses.
     logged_pause: Option<Pause>,
-    /// And what of the CRM failed beside it.
+    /// The degraded parts in the last log line about them.
     logged_troubles: Vec<DegradedPart>,
     warned_days: Option<u32>,
 }
 
 impl SenderView {
-    /// Starts with nothing logged yet.
     pub(super) fn new(status: watch::Sender<SenderStatus>) -> Self {
         Self {
             status,
@@ -30,8 +29,8 @@ impl SenderView {
         }
     }
 
-    /// Shows it; `asking` while it is not known whether anything may go out, `place` is where
-    /// a new token belongs, unless it is kept fresh by itself.
+    /// Publishes the status. `asking` while it is not known whether requests are allowed. `place`
+    /// is the place for a new token, unless it is renewed automatically.
     pub(super) fn publish(
         &mut self,
         now: Now,
@@ -41,7 +40,7 @@ impl SenderView {
     ) {
         if status.expires_in_days != self.warned_days {
             self.warned_days = status.expires_in_days;
-            // a token that is kept fresh by itself always ends soon
+            // a token that is renewed automatically always expires soon
             if let (Some(days), Some(place)) = (self.warned_days, place) {
                 let fix = format!("issue a new token in the CRM and put it into {place}");
                 warn!(days, fix, "the token ends in so many days");
@@ -65,7 +64,7 @@ impl SenderView {
         });
     }
 
-    /// Logs a pause that begins, changes its cause, or ends. A new token that is refused too does
+    /// Logs a pause that begins, changes its cause, or ends. A new token that is also refused does
     /// not end the pause.
     fn log_pause(&mut self, pause: Option<&Pause>, asking: bool) {
         if pause == self.logged_pause.as_ref() || pause.is_none() && asking {
@@ -73,7 +72,7 @@ impl SenderView {
         }
         let logged_reason = self.logged_pause.as_ref().map(|logged| &logged.reason);
         match pause {
-            // There are at most a few probes in a minute, and so at most a few lines.
+            // There are at most a few probes per minute, and so at most a few lines.
             Some(Pause { reason, fix }) if logged_reason == Some(reason) => {
                 warn!(%reason, %fix, "still paused");
             }
@@ -84,7 +83,7 @@ impl SenderView {
     }
 }
 
-/// Logs the parts of the CRM that began to fail while the rest works, and those that fail no more.
+/// Logs the parts of the CRM that began to fail while the rest works, and those that work again.
 fn log_troubles(before: &[DegradedPart], now: &[DegradedPart]) {
     let among =
         |all: &[DegradedPart], it: &DegradedPart| all.iter().any(|other| other.part == it.part);
@@ -97,7 +96,7 @@ fn log_troubles(before: &[DegradedPart], now: &[DegradedPart]) {
     }
 }
 
-/// Warns of what the sender remembered and nobody can read any more.
+/// Logs warnings about parts of the sender's memory that cannot be read.
 pub(super) fn doubted(doubts: &[String]) {
     if !doubts.is_empty() {
         let what = doubts.join("; ");
@@ -109,7 +108,7 @@ pub(super) fn doubted(doubts: &[String]) {
     }
 }
 
-/// A call under way, for the log.
+/// A call in flight, for the log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Call {
     uuid: String,
@@ -132,7 +131,7 @@ impl Call {
     }
 }
 
-/// The line in the log.
+/// Logs an answer.
 pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
     let (uuid, linkedid, trunk) = (&call.uuid, &call.linkedid, &call.trunk);
     let (endpoint, verdict, words) = (answered.endpoint, answered.verdict, &answered.words);
@@ -149,7 +148,7 @@ pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
         info!(call = %uuid, %linkedid, %trunk, request_id, id, "journaled");
     } else if answered.outcome == Outcome::Dead {
         let what = match verdict == Reason::Failed.word() {
-            // it may go on to another lead, or without its employee: the spool decides
+            // it can be sent to another lead, or without its employee: the spool decides
             true => "the CRM could not write it",
             false => "dead letter",
         };
@@ -159,7 +158,7 @@ pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
     }
 }
 
-/// The line for a call that was looked for in the journal, where it says something of its fate.
+/// Logs the result for a call that was looked for in the journal, if it is settled.
 pub(super) fn settled(call: &Unconfirmed, step: &Step) {
     let (uuid, linkedid, id) = (call.uuid.to_string(), &call.linkedid, call.row.0);
     let trunk = call.trunk.as_deref().unwrap_or_default();

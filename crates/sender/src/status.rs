@@ -8,45 +8,44 @@ use callbridge_spool::WorkQueue;
 use std::fmt;
 use std::time::Duration;
 
-/// The sender at one moment; [`SenderStatus::budget`] brings it up to another.
+/// The sender's state at one time. [`SenderStatus::budget`] updates it to another time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SenderStatus {
-    /// State of the token, with its record where that was read.
+    /// State of the token, with its record if that was read.
     pub token: Token,
-    /// Reason for which nothing is sent, and its fix; `None` while nothing stands in the way.
+    /// Reason why nothing is sent, and its fix. `None` if calls can be sent.
     pub pause: Option<Pause>,
-    /// Parts of the service that fail while the rest works.
+    /// Parts of the CRM that fail while the rest works.
     pub degraded: Vec<DegradedPart>,
     /// Requests so far, by endpoint and verdict.
     pub requests: Requests,
-    /// Calls not yet confirmed, and how long that takes at this pace.
+    /// Unconfirmed calls, and the time to confirm them at the current rate.
     pub backlog: Backlog,
-    /// Days until the token ends, when the service warned of it (§5.5).
+    /// Days until the token expires, if the CRM warned about it (§5.5).
     pub expires_in_days: Option<u32>,
-    /// Somebody else uses the token: a 429 came below our own cap.
+    /// Another program uses the token: a 429 came below our own cap.
     pub token_shared: bool,
-    /// Of which token all this is said.
+    /// Fingerprint of the token that this status is about.
     pub token_print: Option<TokenFingerprint>,
-    /// The service takes the token, or refuses it; `None` before it is known.
+    /// Whether the CRM accepts the token. `None` before it is known.
     pub token_taken: Option<bool>,
-    /// Number of requests that have no answer yet.
+    /// Number of requests in flight.
     pub under_way: usize,
     pub(super) slots: Slots,
 }
 
-/// The budget as the pacer has it.
+/// The pacer's budget.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Slots {
     pub(super) limit: u32,
     pub(super) window: Duration,
-    /// Times since boot at which the taken slots come free; `None` for one whose request is under
-    /// way.
+    /// Times since boot at which the taken slots become free. `None` if the request is in flight.
     pub(super) frees: Vec<Option<Duration>>,
     pub(super) silent_until: Option<Duration>,
 }
 
 impl SenderStatus {
-    /// The budget at a moment since boot.
+    /// The budget at this time since boot.
     pub fn budget(&self, now: Duration) -> BudgetStatus {
         let (limit, window, frees) = (self.slots.limit, self.slots.window, &self.slots.frees);
         let taken = || (frees.iter()).filter(|free| free.is_none_or(|at| at > now));
@@ -66,8 +65,8 @@ impl SenderStatus {
     }
 }
 
-/// Calls that wait, and the time until they are confirmed: a request for each call to be submitted,
-/// and one for every `confirmed_at_once` calls to be confirmed.
+/// Waiting calls, and the time until they are confirmed: one request per call to submit, and one
+/// per `confirmed_at_once` calls to confirm.
 pub fn backlog(head: &WorkQueue, pacer: &Pacer, confirmed_at_once: u32, now: Duration) -> Backlog {
     let unsent = head.ready + head.sending;
     let reconciliation = (unsent + head.submitted).div_ceil(u64::from(confirmed_at_once.max(1)));
@@ -117,8 +116,7 @@ pub fn token(info: Option<&TokenInfo>, cause: Option<PauseCause>, present: bool)
     }
 }
 
-/// Reads from a shown token that the service takes it, or refuses it; `None` where neither is
-/// known.
+/// Reads from a displayed token whether the CRM accepts it. `None` if this is not known.
 pub fn taken(token: &Token) -> Option<bool> {
     match token.state.as_str() {
         "ok" | "no_grant" | "wrong_company" => Some(true),
@@ -127,7 +125,7 @@ pub fn taken(token: &Token) -> Option<bool> {
     }
 }
 
-/// Describes the way that replaces a failing part; empty where there is none.
+/// Describes the fallback for a failing part. Empty if there is none.
 pub const fn fallback(part: Part, other_works: bool) -> &'static str {
     match (part, other_works) {
         (Part::Polls, true) => "pages of the CRM's journal are read instead",
@@ -155,7 +153,7 @@ pub const fn word(cause: PauseCause) -> &'static str {
     }
 }
 
-/// Advice to the operator that ends a pause; `why` are the words of the service or the transport.
+/// Advice to the operator that ends a pause. `why` is the message of the CRM or the transport.
 pub fn fix(cause: PauseCause, why: &str, place: &TokenPlace) -> String {
     let said = match why {
         "" => String::new(),
@@ -214,12 +212,13 @@ pub fn fix(cause: PauseCause, why: &str, place: &TokenPlace) -> String {
     }
 }
 
-/// Place into which a person puts a new token, and the step that makes it count.
+/// Place into which a person puts a new token, and the step that activates it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenPlace {
-    /// A file, or a variable.
+    /// A file or a variable.
     pub name: String,
-    /// Step that has to follow, where the token is read once; `None` where it is read again by
+    /// The step that must follow if the token is only read once. `None` if it is read again
+    /// automatically.
     /// itself.
     pub then: Option<String>,
 }
@@ -310,7 +309,7 @@ mod tests {
         ");
     }
 
-    /// Lines of 90 characters at most, for the page.
+    /// Lines of at most 90 characters, for the page.
     fn wrapped(text: &str) -> String {
         let mut lines = Vec::new();
         for line in text.lines() {

@@ -8,46 +8,44 @@ use std::io::{ErrorKind, Read as _};
 use std::path::PathBuf;
 use tokio::sync::watch;
 
-/// Bytes of a token file; a longer one holds no token.
+/// Maximum bytes of a token file.
 const FILE_MAX: u64 = 16 * 1024;
 
-/// Reasons for which a token file gives no token.
+/// Reasons why a token file gives no token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The file is not there.
     #[error("--token-file {0} is not there: put the token into it, on a line by itself")]
     Missing(PathBuf),
-    /// The file cannot be read, for this reason as the system gives it.
+    /// With the system's message.
     #[error("--token-file {0}: {1}; give callbridge's user the right to read it")]
     Unreadable(PathBuf, String),
-    /// The file holds nothing but white space.
     #[error("--token-file {0} is empty: put the token into it, on a line by itself")]
     Empty(PathBuf),
-    /// More than a token, or bytes that no header carries.
+    /// More than a token, or bytes that are not allowed in a header.
     #[error(
         "--token-file {0} holds more than one line of visible ASCII: it must hold the token alone"
     )]
     NotAToken(PathBuf),
 }
 
-/// Source of the token, chosen by flags and environment.
+/// Where the token comes from, chosen by flags and environment.
 #[derive(Clone, Debug)]
 pub enum TokenSource {
-    /// `--token-file`, or the credential `token`: watched.
+    /// `--token-file`, or the credential `token`. It is watched.
     File(PathBuf),
     /// Value of `CALLBRIDGE_TOKEN`, which never changes.
     Fixed(Secret),
-    /// A connection by consent, or `--token-command`: its keeper tells each change.
+    /// A connection by consent, or `--token-command`. Its keeper reports each change.
     Kept(watch::Receiver<TokenUpdate>),
-    /// Neither flag nor variable gives a token.
+    /// Neither a flag nor a variable gives a token.
     Missing,
 }
 
 impl TokenSource {
-    /// The token as it is now; `None` when none was given.
+    /// The current token. `None` if none was given.
     ///
     /// # Errors
-    /// The file's, as [`TokenError`] says.
+    /// The file's, as in [`TokenError`].
     pub fn read(&self) -> Result<Option<Tokens>, TokenError> {
         match self {
             Self::Fixed(token) => Ok(Some(Tokens::one(token.clone()))),
@@ -63,7 +61,7 @@ impl TokenSource {
                 (file.take(FILE_MAX + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
                 let not_a_token = || TokenError::NotAToken(path.clone());
                 let text = String::from_utf8(bytes).map_err(|_| not_a_token())?;
-                // editors put the mark of UTF-8 before it
+                // editors put a byte order mark before it
                 let token = text.trim_start_matches('\u{feff}').trim();
                 if token.is_empty() {
                     return Err(TokenError::Empty(path.clone()));
@@ -77,32 +75,30 @@ impl TokenSource {
     }
 }
 
-/// Result of a check of the source.
 #[derive(Debug)]
 pub enum TokenCheck {
-    /// The token has not changed.
     Same,
-    /// The file is there and cannot be read: the token that was read before stays in use.
+    /// The file exists but cannot be read. The previous token stays in use.
     Kept(TokenError),
-    /// Token to use from now on; `None` when there is none any more, with the reason.
+    /// Token to use from now on. `None` if there is none any more, with the reason.
     Changed(Option<Tokens>, Option<TokenError>),
 }
 
-/// Looks again and again, and reads only what changed.
+/// Checks the source repeatedly, and reads only what changed.
 #[derive(Debug)]
 pub struct Watch {
     source: TokenSource,
     seen: Option<FileVersion>,
     /// The current token, and the one before it.
     current: Option<TokenPrints>,
-    /// A look in which the file was gone or torn: it may be being written.
+    /// The last check found the file missing or incomplete, so it is possibly being written.
     doubted: bool,
-    /// The log has had a warning that the file cannot be read.
+    /// The log has a warning that the file cannot be read.
     reported: bool,
 }
 
 impl Watch {
-    /// A watch that has seen nothing yet.
+    /// Makes a watch that has not checked yet.
     pub fn new(source: TokenSource) -> Self {
         Self {
             source,
@@ -113,14 +109,14 @@ impl Watch {
         }
     }
 
-    /// Returns `true` for a file: only there can a check show anything new.
+    /// Returns `true` for a file. Only a file can change without notice.
     pub fn is_worthwhile(&self) -> bool {
         matches!(self.source, TokenSource::File(_))
     }
 
-    /// Ends when the keeper of the token has told something new; never where there is none.
+    /// Completes when the token's keeper has reported something new. Never without a keeper.
     pub async fn changed(&mut self) {
-        // without news the keeper has ended, and the process with it
+        // without updates the keeper has ended, and the process with it
         if let TokenSource::Kept(updates) = &mut self.source
             && updates.changed().await.is_ok()
         {
@@ -129,7 +125,7 @@ impl Watch {
         std::future::pending().await
     }
 
-    /// Newest update of the token's keeper; `None` for a token that nobody keeps.
+    /// Newest update of the token's keeper. `None` without a keeper.
     pub fn kept(&self) -> Option<TokenUpdate> {
         match &self.source {
             TokenSource::Kept(updates) => Some(updates.borrow().clone()),
@@ -137,7 +133,7 @@ impl Watch {
         }
     }
 
-    /// One look. A file that is gone or torn is believed at the second look alone.
+    /// Checks once. A file that is missing or incomplete only counts at the second check.
     pub fn check(&mut self) -> TokenCheck {
         let version = match &self.source {
             TokenSource::File(path) => std::fs::metadata(path).ok().map(|it| FileVersion::of(&it)),
@@ -262,7 +258,7 @@ mod tests {
         std::fs::write(&path, "svc_pat_one").expect("written");
         let mut watch = Watch::new(TokenSource::File(path.clone()));
         assert_eq!(changed(&mut watch), Some(Some("svc_pat_one".to_owned())));
-        // root may read everything but a folder
+        // root can read everything except a folder
         std::fs::remove_file(&path).expect("removed");
         std::fs::create_dir(&path).expect("a folder");
         assert!(

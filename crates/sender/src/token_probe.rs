@@ -9,31 +9,30 @@ use callbridge_model::{Secret, clock};
 use callbridge_spool::{Binding, Error, Handle, Op, Store, WorkQueue};
 use std::time::Duration;
 
-/// So long a second question waits for its turn.
+/// Time that a second question waits for its turn.
 const SOON: Duration = Duration::from_secs(3);
 
-/// Reasons for which nothing was asked.
+/// Reasons why nothing was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Unasked {
-    /// The spool cannot be read or written.
     #[error(transparent)]
     Spool(#[from] Error),
-    /// The state is a copy: what was asked since is not in it.
+    /// The state is a copy. It does not know of later requests.
     #[error("the state is a copy, and what was asked since is not in it")]
     Restored,
-    /// All requests of the running window are used; ask again after so long.
+    /// All requests of the current window are used. Ask again after this time.
     #[error("all requests of the running window are used; ask again in {} s", .0.as_secs() + 1)]
     Full(Duration),
-    /// For no reason that is known here.
+    /// The reason is not known here.
     #[error("not asked")]
     Not,
 }
 
-/// Asks, and says what the state was bound to before. Without a rate in the windows of the last
-/// run: its slots know nothing of longer ones.
+/// Asks for the token's record, and returns what the state was bound to before. Without a rate it
+/// uses the windows of the last run, because its slots do not cover longer ones.
 ///
 /// # Errors
-/// Why it was not asked.
+/// The reason why it was not asked.
 pub async fn token_info(
     setup: Setup,
     rate: Option<Rate>,
@@ -45,10 +44,9 @@ pub async fn token_info(
     Ok((answer, probe.binding))
 }
 
-/// Asks one thing after the other.
+/// Asks one question after the other.
 pub struct TokenProbe<'a> {
     core: Core,
-    /// Operations of the start, committed with the first request.
     ops: Vec<Op>,
     client: Client,
     spool: &'a Handle,
@@ -58,10 +56,10 @@ pub struct TokenProbe<'a> {
 }
 
 impl<'a> TokenProbe<'a> {
-    /// Reads the spool and prepares the first request; nothing is asked yet.
+    /// Reads the spool and prepares the first request. Nothing is asked yet.
     ///
     /// # Errors
-    /// Why nothing can be asked.
+    /// The reason why nothing can be asked.
     pub async fn open(
         setup: Setup,
         rate: Option<Rate>,
@@ -93,11 +91,11 @@ impl<'a> TokenProbe<'a> {
         })
     }
 
-    /// Makes the request that is due by this head; `token/info` before all else. Waits up to 3 s
-    /// for its turn.
+    /// Makes the request that is due by this head, `token/info` first. Waits up to 3 s for its
+    /// turn.
     ///
     /// # Errors
-    /// Why it was not asked.
+    /// The reason why it was not asked.
     pub async fn ask(&mut self, head: &WorkQueue) -> Result<ApiResult, Unasked> {
         let mut decision = self.core.next(clock::now(), head);
         if let Decision::WaitUntil(at) = decision {
@@ -129,7 +127,7 @@ impl<'a> TokenProbe<'a> {
         Ok(answer)
     }
 
-    /// No call is moved, nothing is remembered or bound: of what the core wants stored, the budget.
+    /// Stores only the budget. No call is moved, and nothing is remembered or bound.
     async fn keep(&self, mut ops: Vec<Op>) -> Result<(), Error> {
         ops.retain(|op| matches!(op, Op::Slot(_) | Op::SlotGone(..)));
         self.spool.write(ops).await?;

@@ -6,33 +6,33 @@ use callbridge_call::EpochSeconds;
 use callbridge_model::status::Pause;
 use callbridge_model::{ExposeSecret as _, Secret, TokenFingerprint};
 
-/// The token in use, and the one before it.
+/// The current token, and the previous one.
 #[derive(Clone, Debug)]
 pub struct Tokens {
-    /// All requests go out with it.
+    /// Used for all requests.
     pub current: Secret,
-    /// The one before it, and when it ends: what it asked for can be read with it alone (§4.6).
+    /// The previous token, and when it expires. Only it can read its requestIds (§4.6).
     pub previous: Option<(Secret, EpochSeconds)>,
-    /// The company that they must be of (`connect --company`); `None` for whichever it is.
+    /// The company that they must belong to (`connect --company`). `None` for any.
     pub company: Option<i64>,
 }
 
-/// The prints of the token in use and of the one before it.
+/// The fingerprints of the current and the previous token.
 pub type TokenPrints = (TokenFingerprint, Option<TokenFingerprint>);
 
-/// The print by which a token is known in the spool.
+/// The fingerprint by which the spool recognizes a token.
 pub fn print(token: &Secret) -> TokenFingerprint {
     TokenFingerprint::of(token.expose_secret())
 }
 
 impl Tokens {
-    /// Fingerprints of both tokens, the one in use first.
+    /// The current one first.
     pub fn prints(&self) -> TokenPrints {
         let previous = self.previous.as_ref().map(|(token, _)| print(token));
         (print(&self.current), previous)
     }
 
-    /// Holds one token, without an older one.
+    /// Holds one token, without a previous one.
     pub const fn one(current: Secret) -> Self {
         Self {
             current,
@@ -42,33 +42,32 @@ impl Tokens {
     }
 }
 
-/// Message from the tokens' keeper to the sender.
 #[derive(Clone, Debug, Default)]
 pub struct TokenUpdate {
-    /// `None` while there is none that can be used.
+    /// `None` while no token is usable.
     pub tokens: Option<Tokens>,
-    /// Fault for which no new token can be had, though one may still be in use: the pause it makes
-    /// once there is none, `reconnect`, `client_refused`, `outage` or `token_missing`.
+    /// Why no new token can be obtained, although one can still be in use. When none is left, this
+    /// is the pause: `reconnect`, `client_refused`, `outage` or `token_missing`.
     pub trouble: Option<Pause>,
-    /// Cure for a token that the service refuses, in place of advice about `--token-file`; empty
-    /// before the keeper has sent a message.
+    /// Fix for a token that the CRM refuses, instead of advice about `--token-file`. Empty before
+    /// the keeper has sent a message.
     pub fix: String,
 }
 
-/// Consent has to be given anew.
+/// Consent must be given again.
 pub const RECONNECT: &str = "reconnect";
-/// The service refuses the client, and so every refresh: its secret is wrong, or the company is
+/// The CRM refuses the client, and so every refresh: its secret is wrong, or the company is
 /// blocked.
 pub const CLIENT_REFUSED: &str = "client_refused";
 
-/// Nothing but a person mends it, so that it shows before the last token ends.
+/// Only a person can fix it, so it is shown before the last token expires.
 fn is_of_people(trouble: &Pause) -> bool {
     matches!(trouble.reason.as_str(), RECONNECT | CLIENT_REFUSED)
 }
 
 impl TokenUpdate {
-    /// Completes a status by what the keeper knows better than the sender. A connection that is
-    /// over shows as soon as that is known, though its last token may be good for a while.
+    /// Adds to a status what only the keeper knows. A lost connection is shown as soon as it is
+    /// known, although its last token can still be valid for a while.
     pub fn adorn(&self, status: &mut SenderStatus) {
         let trouble = self.trouble.as_ref();
         if let Some(trouble) = trouble.filter(|it| is_of_people(it)) {
@@ -78,7 +77,8 @@ impl TokenUpdate {
             return;
         };
         let missing = pause.reason == status::word(PauseCause::TokenMissing);
-        // just after a start the keeper has said nothing, or the sender has not taken its token up
+        // just after a start, the keeper has not reported yet, or the sender has not taken its
+        // token
         if missing && trouble.is_none() && (self.tokens.is_some() || self.fix.is_empty()) {
             status.pause = None;
             status.token.state = "unknown".to_owned();

@@ -10,43 +10,42 @@ use callbridge_model::{Grant, Now, TokenFingerprint};
 use callbridge_spool::{Binding, Fit, Op, SlotRow};
 use std::time::Duration;
 
-/// A token that was replaced and lives on, and its end.
+/// A replaced token that is still valid, and its expiry.
 pub type Before = (TokenFingerprint, EpochSeconds);
 
-/// The token in use and the one before it, with all that answers have shown of them.
+/// The current and the previous token, with everything that answers have shown about them.
 #[derive(Debug, Default)]
 pub(super) struct KnownTokens {
     pub(super) current: Option<TokenFingerprint>,
-    /// The one before it, and its end: nothing but its own requestIds is asked with it (§4.6).
+    /// The previous token, and its expiry. Only its own requestIds are polled with it (§4.6).
     pub(super) before: Option<Before>,
-    /// The token in use is asked with before all else so long before its end.
+    /// This long before the current token expires, its polls go before everything else.
     ends_within: Duration,
-    /// The record of the token in use.
+    /// The record of the current token.
     pub(super) info: Option<TokenInfo>,
     binding: Binding,
-    /// The company that the token in use must be of, beside what is bound.
+    /// The company that the current token must belong to, in addition to the bound one.
     pub(super) company: Option<i64>,
-    /// The service warned that the token ends.
+    /// The CRM warned that the token expires.
     pub(super) expires_in_days: Option<u32>,
-    /// The last token there was, over restarts.
+    /// The last token, also over restarts.
     pub(super) last: Option<TokenFingerprint>,
     /// The token that was refused last, and when, since boot.
     pub(super) refused: Option<(Refused, Duration)>,
 }
 
-/// Verdict on the token by its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Ours, and it may submit.
+    /// It belongs to us, and has the right to submit.
     Good,
-    /// Another company's or application's, in words.
+    /// It belongs to another company or application, with a message.
     Foreign(String),
-    /// Ours, and it may not submit.
+    /// It belongs to us, but has no right to submit.
     NoGrant,
 }
 
 impl KnownTokens {
-    /// None yet, and what is remembered of the last one.
+    /// Starts without a token, and with what is remembered of the last one.
     pub(super) fn new(known: &Known, memory: &Memory, now: Now) -> Self {
         Self {
             ends_within: TOKEN_END,
@@ -61,7 +60,7 @@ impl KnownTokens {
         self.current.as_ref() == Some(token)
     }
 
-    /// The tokens whose requestIds can be read, the one in use first.
+    /// The tokens whose requestIds can be read, the current one first.
     pub(super) fn living(&self, now: Now) -> impl Iterator<Item = &TokenFingerprint> {
         let lives = |(_, until): &&Before| now.wall.floor_seconds() < *until;
         let before = self.before.as_ref().filter(lives).map(|(token, _)| token);
@@ -73,8 +72,8 @@ impl KnownTokens {
         self.living(now).any(|it| it == token)
     }
 
-    /// A requestId is asked for with the token that it was given to (§4.6), all else with the one
-    /// in use.
+    /// A requestId is polled with the token that received it (§4.6), everything else uses the
+    /// current one.
     pub(super) fn fitting(&self, now: Now, task: &Task) -> Option<TokenFingerprint> {
         let polled = task.poll().map(|call| &call.token);
         let of_lead = || task.lead_request().and_then(LeadRequest::token);
@@ -84,7 +83,7 @@ impl KnownTokens {
         }
     }
 
-    /// The token ends soon, and with it all that can be asked of its requestIds.
+    /// The token expires soon, so its requestIds can soon no longer be polled.
     pub(super) fn ends_soon(&self, now: Now, token: &TokenFingerprint) -> bool {
         let (expires, soon) = match self.before.as_ref().filter(|(it, _)| it == token) {
             Some((_, until)) => (Some(*until), self.ends_within.min(PROBE)),
@@ -98,12 +97,12 @@ impl KnownTokens {
         })
     }
 
-    /// Nothing in its record speaks against this right.
+    /// The token's record does not rule out this right.
     pub(super) fn may(&self, grant: Grant) -> bool {
         self.info.as_ref().is_none_or(|info| info.may(grant))
     }
 
-    /// An answer says something else of the token's rights than its record.
+    /// Returns `true` if an answer contradicts the rights in the token's record.
     pub(super) fn is_doubted_by(&self, asked: Option<&LeadRequest>, answer: &ApiResult) -> bool {
         let against = answer.is_ok()
             && match asked {
@@ -120,14 +119,13 @@ impl KnownTokens {
         against || matches!(answer, Err(ApiError::Forbidden(..)))
     }
 
-    /// Time since boot at which the token in use is asked about again, where it was refused before.
+    /// Time since boot at which the current token is asked about again, if it was refused before.
     pub(super) fn refused_until(&self) -> Option<Duration> {
         let (refused, at) = self.refused.as_ref()?;
         self.is_current(&refused.token).then_some(*at + PROBE)
     }
 
-    /// Another token in use. Returns whether it is not the last one there was, be it before a
-    /// restart.
+    /// Sets the current token. Returns whether it differs from the last one, also across a restart.
     pub(super) fn replace(&mut self, token: Option<TokenFingerprint>) -> bool {
         let renewed = token.is_some() && self.last != token;
         if renewed {
@@ -141,8 +139,8 @@ impl KnownTokens {
         renewed
     }
 
-    /// A request goes out with this token. Where it was refused a kill may keep the answer from
-    /// us: the next one counts from here, and that is to be remembered.
+    /// A request is sent with this token. If it was refused before, a kill can lose the answer. So
+    /// the next probe counts from now, and this must be stored. Returns `true` in that case.
     pub(super) fn launched(&mut self, now: Now, token: &TokenFingerprint) -> bool {
         let refused = self.refused.as_mut().filter(|(it, _)| it.token == *token);
         let Some((refused, at)) = refused else {
@@ -152,22 +150,22 @@ impl KnownTokens {
         true
     }
 
-    /// The token before the one in use is dead: what it made can only be looked for.
+    /// The previous token is invalid: its calls can only be looked for in the journal.
     pub(super) fn over(&mut self, token: &TokenFingerprint) {
         self.before.take_if(|(before, _)| before == token);
     }
 
-    /// The token in use was refused.
+    /// The current token was refused.
     pub(super) fn refuse(&mut self, now: Now, token: &TokenFingerprint) {
         self.info = None;
         let (token, at) = (token.clone(), now.wall);
         self.refused = Some((Refused { token, at }, now.boot));
     }
 
-    /// The token's record was read: is it ours, and may it do what we do?
+    /// Handles the token's record: does it belong to us, and has it the rights that we need?
     pub(super) fn read(&mut self, now: Now, info: TokenInfo, ops: &mut Vec<Op>) -> Standing {
         let company = info.company.to_string();
-        // a record without its application is taken to be of the one that is bound
+        // a record without its application counts as that of the bound one
         let application = info.application.map(|id| id.to_string());
         let application = application.or_else(|| self.binding.application.clone());
         let application = application.unwrap_or_default();
@@ -209,8 +207,8 @@ impl KnownTokens {
     }
 }
 
-/// Moment at which the token was last refused. A request of it that a kill cut short may have
-/// arrived until now, however long before it was meant to leave.
+/// Time at which the token was last refused. If a kill interrupted a request with it, that can have
+/// arrived until now.
 fn refused_at(last: Option<Refused>, slots: &[SlotRow], now: Now) -> Option<(Refused, Duration)> {
     let mut last = last?;
     let cut = |row: &SlotRow| row.answered.is_none() && row.token == last.token;

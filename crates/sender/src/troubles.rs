@@ -9,33 +9,29 @@ use callbridge_model::Now;
 use callbridge_spool::RowId;
 use std::time::Duration;
 
-/// Until it is certain that there is an outage, an answer holds nothing up that is this long in
-/// coming.
+/// Until an outage is certain, an answer that takes longer than this holds nothing up.
 pub const SLOW: Duration = Duration::from_secs(5);
 
-/// A part of the service that can fail alone.
+/// A part of the CRM that can fail separately.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray,
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum Part {
-    /// Reading of the token's record.
     Token,
-    /// Acceptance of calls for the journal.
+    /// Submissions of calls.
     Submissions,
-    /// Answers on the outcome of single calls.
+    /// Answers about the outcome of single calls.
     Polls,
-    /// Pages of the journal are shown.
     #[strum(serialize = "reconciliations")]
     Reconciliation,
 }
 
 impl Part {
-    /// All of them, in the order of the enum.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Returns the part of an endpoint on the way of a call; `None` for one that lead requests
-    /// alone ask, which are nobody else's trouble.
+    /// Returns the part of an endpoint that calls use. `None` for one that only lead requests use,
+    /// which affects nothing else.
     pub const fn of(endpoint: Endpoint) -> Option<Self> {
         match endpoint {
             Endpoint::TokenInfo => Some(Self::Token),
@@ -56,56 +52,53 @@ impl Part {
     }
 }
 
-/// A request under way, as far as troubles depend on it.
+/// A request in flight, with the values that the admission depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct InFlightPart {
-    /// Part that it asks; `None` for a lead request.
+    /// `None` for a lead request.
     pub part: Option<Part>,
     /// Time since boot at which it was sent.
     pub sent: Duration,
 }
 
-/// Permission for a request of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartAdmission {
-    /// The request may go out now.
+    /// The request can be sent now.
     AtOnce,
-    /// Not before this moment since boot.
+    /// Not before this time since boot.
     From(Duration),
     /// Not before an answer comes.
     Answer,
 }
 
-/// Reach of an outage over the service.
+/// How much of the CRM an outage affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extent {
-    /// Nothing of the service works.
+    /// Nothing of the CRM works.
     Everything,
-    /// No call is taken; what else was asked is answered, or nothing else was.
+    /// No call is accepted. Other requests are answered, or there were none.
     Submissions,
 }
 
-/// State of one part: its last answers and its failures.
 #[derive(Clone, Debug, Default)]
 struct Health {
     share: Share,
     passed: Option<Duration>,
     asked: Option<Duration>,
     failures: Option<Failures>,
-    /// The service may work again: the next request need not wait.
+    /// The CRM may work again, so the next request need not wait.
     at_once: bool,
 }
 
-/// State of all parts of the service.
 #[derive(Clone, Debug, Default)]
 pub struct Troubles {
     parts: [Health; 4],
     asked: Option<Duration>,
-    /// By how much waits are shortened, in 1024.
+    /// The share by which waits are shortened, in 1024ths.
     pub(super) shorter: u32,
 }
 
-/// One trouble of one part, or of all.
+/// A failure of one part, or of all.
 #[derive(Clone, Copy, Debug)]
 struct TroubleState {
     since: Duration,
@@ -114,7 +107,6 @@ struct TroubleState {
 }
 
 impl Troubles {
-    /// A request of this part goes out.
     pub fn sent(&mut self, now: Duration, part: Part) {
         self.asked = Some(now);
         let health = &mut self.parts[part.place()];
@@ -122,7 +114,7 @@ impl Troubles {
         health.at_once = false;
     }
 
-    /// The part works. `first`: nothing spoke against the call before, so chance alone decided.
+    /// The part works. `first`: the call had no failure before, so only chance decided.
     pub fn passed(&mut self, now: Duration, part: Part, call: Option<RowId>, first: bool) {
         let all = self.whole().is_some();
         let health = &mut self.parts[part.place()];
@@ -144,14 +136,14 @@ impl Troubles {
         }
     }
 
-    /// A request of this part failed; so many calls wait for it.
+    /// A request of this part failed. `waiting` calls wait for it.
     pub fn failed(&mut self, now: Now, part: Part, failure: Failure, waiting: u64) {
         let health = &mut self.parts[part.place()];
         if health.failures.is_none() && !failure.is_evidence() {
             return;
         }
         if health.passed.is_some_and(|at| failure.sent < at) && failure.fault != Fault::Unreached {
-            // others passed since: it says something of chance alone
+            // others passed since, so it is only a sample of chance
             if failure.alone == 0 {
                 health.share.tried(failure.call, true);
             }
@@ -167,7 +159,7 @@ impl Troubles {
         failures.add(now.boot, failure, share, waiting);
     }
 
-    /// Nothing waits for this part any more, and others work: whether it does is not known.
+    /// Nothing waits for this part any more, and others work. Whether it works is not known.
     pub fn nothing_waits(&mut self, part: Part) {
         if self.whole().is_none() {
             self.parts[part.place()].failures = None;
@@ -179,7 +171,7 @@ impl Troubles {
         self.parts[Part::Submissions.place()].share.expected()
     }
 
-    /// The share of requests that fails by chance, as far as it has to be feared for this call.
+    /// The highest plausible share of requests that fails by chance, for this call.
     pub fn feared(&self, call: RowId) -> f64 {
         let health = &self.parts[Part::Submissions.place()];
         let others = |it: &&(RowId, bool)| it.1 && it.0 != call;
@@ -188,7 +180,7 @@ impl Troubles {
         health.share.feared(call, failing)
     }
 
-    /// Decides when a request of this part may go out, with these others under way.
+    /// Decides when a request of this part can be sent, with these others in flight.
     pub fn admission(&self, now: Duration, part: Part, others: &[InFlightPart]) -> PartAdmission {
         let whole = self.whole();
         let Some(trial) = whole.or(self.parts[part.place()].trial()) else {
@@ -196,7 +188,7 @@ impl Troubles {
         };
         let counts = |it: &InFlightPart| {
             let slow = now.saturating_sub(it.sent) >= SLOW && !trial.outage;
-            // what left before anything was suspected holds nothing up
+            // a request from before the suspicion holds nothing up
             let after = it.sent >= trial.suspected && !slow;
             after && (whole.is_some() || it.part == Some(part))
         };
@@ -209,7 +201,7 @@ impl Troubles {
         }
     }
 
-    /// From when on the next request of this part may go out; `None` where nothing is amiss.
+    /// Time from which the next request of this part can be sent. `None` if nothing fails.
     pub fn next(&self, part: Part) -> Option<Duration> {
         let health = &self.parts[part.place()];
         let whole = self.whole();
@@ -217,7 +209,7 @@ impl Troubles {
         let all = whole.is_some();
         let asked = if all { self.asked } else { health.asked };
         let asked = asked.unwrap_or(trial.since);
-        // one that did not fail yet tells most
+        // a part that did not fail yet shows most
         let soon = health.at_once || all && health.failures.is_none();
         if soon {
             return Some(asked + PROBE_LEAST);
@@ -226,22 +218,22 @@ impl Troubles {
         Some(asked + until_probe(so_far, self.is_replaced(part), self.shorter))
     }
 
-    /// The service spoke, of the token or of us: it works.
+    /// The CRM answered about the token or about us, so it works.
     pub fn spoke(&mut self) {
         self.parts.iter_mut().for_each(|it| it.failures = None);
     }
 
-    /// Time since boot at which this part was last asked: probes ask the parts in turns.
+    /// Time since boot at which this part was last asked. Probes ask the parts in turns.
     pub fn asked(&self, part: Part) -> Option<Duration> {
         self.parts[part.place()].asked
     }
 
-    /// All wait for one answer at a time.
+    /// All parts wait for one answer at a time.
     pub fn is_whole(&self) -> bool {
         self.whole().is_some()
     }
 
-    /// Returns `true` when this part is certain to fail: its failures are an outage.
+    /// Returns `true` if this part is certain to fail: its failures are an outage.
     pub fn fails(&self, part: Part) -> bool {
         self.certain(part).is_some()
     }
@@ -251,7 +243,7 @@ impl Troubles {
         self.failures(part).filter(|it| it.outage)
     }
 
-    /// The outage, and what was said last.
+    /// The outage, and the last message.
     pub fn outage(&self) -> Option<(Extent, &str)> {
         let failing = || (Part::ALL.iter()).filter_map(|part| Some((*part, self.failures(*part)?)));
         let all = self.whole().is_some();
@@ -267,7 +259,7 @@ impl Troubles {
         Some((extent, &worst.why))
     }
 
-    /// Parts that fail while calls are taken, or others tell what they would have told.
+    /// Parts that fail while calls are accepted, or while other parts replace them.
     pub fn beside(&self) -> Vec<(Part, &Failures)> {
         let parts = [Part::Polls, Part::Reconciliation].into_iter();
         let alone = parts.filter(|_| !self.is_whole());
@@ -280,7 +272,7 @@ impl Troubles {
         self.parts[part.place()].failures.as_ref()
     }
 
-    /// Others do what this part would: polls and pages tell the same.
+    /// Other parts replace this one: polls and pages show the same.
     fn is_replaced(&self, part: Part) -> bool {
         let other = match part {
             Part::Polls => Part::Reconciliation,
@@ -291,7 +283,7 @@ impl Troubles {
         self.whole().is_none() && other.failures.is_none() && other.passed.is_some()
     }
 
-    /// Nothing has passed since the last of the parts began to fail: it is one trouble.
+    /// Nothing has passed since the last of the parts began to fail, so it is one outage.
     fn whole(&self) -> Option<TroubleState> {
         let trials = || self.parts.iter().filter_map(Health::trial);
         let newest = trials().map(|it| it.since).max()?;

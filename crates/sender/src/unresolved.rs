@@ -15,7 +15,7 @@ pub fn found(call: &Unconfirmed) -> Step {
     }
 }
 
-/// The journal does not show the unresolved call; `seen` is false where it could not be asked.
+/// The journal does not show the unresolved call. `seen` is false if it could not be asked.
 pub fn absent(call: &Unconfirmed, seen: bool) -> Step {
     let how = match seen {
         true => "no page of the journal that was read shows it",
@@ -46,8 +46,8 @@ pub fn absent(call: &Unconfirmed, seen: bool) -> Step {
     }
 }
 
-/// The service took the call, and neither polls, nor pages, nor webhooks told of it as long as its
-/// requestId lived. It is as good as journaled: it is not sent again.
+/// The CRM accepted the call, and neither polls, pages, nor webhooks showed it during the lifetime
+/// of its requestId. It counts as journaled and is not sent again.
 pub fn unobservable(call: &Unconfirmed) -> Step {
     died(
         Reason::Unconfirmed,
@@ -59,7 +59,7 @@ pub fn unobservable(call: &Unconfirmed) -> Step {
     )
 }
 
-/// A dead letter for a reason of ours: the service gives no errors with it.
+/// A dead letter for a reason of ours. It has no errors from the CRM.
 pub(crate) fn died(reason: Reason, message: String) -> Step {
     Step::Died {
         reason,

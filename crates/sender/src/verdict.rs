@@ -8,84 +8,83 @@ use callbridge_crm::{
 use callbridge_model::Reason;
 use serde_json::Value;
 
-/// Failures of one call, while others pass, before it is given up as `server_error`; more where
-/// chance alone may bring so many about.
+/// Failures of one call, while others pass, before it is given up as `server_error`. More if this
+/// many are possible by chance.
 pub const FAILURES_MAX: u32 = 5;
 
-/// Chance has to bring a call's failures about less often than this before they are its own.
+/// A call's failures are its own if chance causes them less often than this.
 const CHANCE: f64 = 1e-6;
 
-/// Facts of the call that the verdict depends on besides the answer.
+/// Facts of the call that the verdict depends on, in addition to the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Context {
     /// Failures of the call so far after which others passed.
     pub failures: u32,
     /// The share of other calls' submissions that fails by chance.
     pub share: f64,
-    /// Others fail just now, too.
+    /// Others also fail at the moment.
     pub trouble: bool,
 }
 
 /// Meaning of an answer for its call, or for the sender.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// Accepted; the outcome is to be asked for with this requestId, for 24 hours.
+    /// Accepted. The outcome can be polled with this requestId for 24 hours.
     Submitted(String),
     /// The journal holds the call.
     Journaled,
-    /// Not decided yet: ask again later.
+    /// Not decided yet. Ask again later.
     NotYet,
-    /// The token is alive, and this is what it is.
+    /// The token is valid. This is its record.
     Known(TokenInfo),
-    /// A page of the journal.
     PageShown(Page),
-    /// The journal cannot be reconciled this way, in the service's words: the obstacle decides on
+    /// The journal cannot be reconciled in this way, with the CRM's message. The obstacle decides
     /// what is tried next.
     PageRefused(Bar, String),
-    /// The call becomes a dead letter, listed under this reason, with a message, the service's
-    /// where it has any, and the service's `errors[]`, or null.
+    /// The call becomes a dead letter for this reason, with a message (the CRM's if it has one),
+    /// and the CRM's `errors[]`, or null.
     Dead(Reason, String, Value),
-    /// The requestId may not be asked with (403), in the service's words: other ways must tell.
+    /// The token has no right to poll (403), with the CRM's message. Other ways must confirm the
+    /// call.
     Unpolled(String),
-    /// The requestId is worth nothing, in words of the service, or of what stands before it: the
-    /// call is an unresolved call.
+    /// The requestId is invalid, with the message of the CRM or a proxy. The call is now
+    /// unresolved.
     Lost(String),
-    /// Tried again later; a fault of the way or of the service, not of the call, with their words:
-    /// by its kind an outage is found.
+    /// Tried again later. The connection or the CRM failed, not the call, with a message. Outages
+    /// are detected by the kind of the fault.
     Fault(Fault, String),
-    /// Nothing more is to be sent until somebody has removed this obstacle, in the service's words.
+    /// Nothing more is sent until a person has removed this obstacle, with the CRM's message.
     Stop(StopReason, String),
     /// The request came too early: 429.
     TooMany {
-        /// By the service's own limit.
+        /// The CRM's own limit refused it.
         own: bool,
     },
 }
 
-/// Reasons for which a reconciliation is refused.
+/// Reasons why a reconciliation is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bar {
     /// A page is too large (`MAX`, §7.5).
     TooLarge,
-    /// The request itself: its range is the only part that the document does not publish in full.
+    /// The request itself. Its range is the only part that the document does not publish in full.
     Refused,
-    /// No grant, or no filter at this address: polls must do.
+    /// No grant, or no filter at this address. Only polls can confirm.
     Barred,
 }
 
-/// Obstacles that stop all requests but probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopReason {
-    /// The token is dead (401, 406).
+    /// The token is invalid (401, 406).
     TokenRefused,
     /// A grant is missing (403), for this endpoint.
     NoGrant(Endpoint),
-    /// The service is not at this address.
+    /// The CRM is not at this address.
     WrongAddress,
 }
 
 impl Verdict {
-    /// The label of metrics: fixed words.
+    /// The label for metrics: a fixed set of words.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Dead(reason, ..) => reason.word(),
@@ -93,7 +92,7 @@ impl Verdict {
         }
     }
 
-    /// The same without what it carries.
+    /// The same without its data.
     pub const fn outcome(&self) -> Outcome {
         match self {
             Self::Submitted(_) => Outcome::Submitted,
@@ -114,7 +113,6 @@ impl Verdict {
     }
 }
 
-/// The verdict on an answer.
 pub fn judge(endpoint: Endpoint, answer: ApiResult, context: Context) -> Verdict {
     let error = match answer {
         Ok(reply) => return granted(reply),
@@ -124,7 +122,7 @@ pub fn judge(endpoint: Endpoint, answer: ApiResult, context: Context) -> Verdict
     match error {
         ApiError::TokenRefused { .. } => Verdict::Stop(StopReason::TokenRefused, why),
         ApiError::Forbidden(..) => stop(endpoint, StopReason::NoGrant(endpoint), why),
-        // a gateway knows nothing of requestIds
+        // A 404 from a proxy says nothing about the requestId.
         ApiError::NotFound { own: false, .. } if endpoint == Endpoint::Poll => {
             Verdict::Fault(Fault::Gateway, why)
         }
@@ -156,7 +154,7 @@ fn granted(reply: ApiReply) -> Verdict {
         ApiReply::Status(WriteStatus::Pending(_)) => Verdict::NotYet,
         ApiReply::Status(WriteStatus::Failed(word, words, errors)) => {
             let (reason, cause) = match word {
-                // §3.2 gives the causes, the answer none
+                // §3.2 lists the causes, the answer has none
                 FailureWord::Failed => (
                     Reason::Failed,
                     "FAILED: the CRM does not know its lead or its employee",
@@ -173,8 +171,8 @@ fn granted(reply: ApiReply) -> Verdict {
     }
 }
 
-/// Without its grant, or at a wrong address, an endpoint stops everything, but for the filter, and
-/// for polls without theirs: each does for the other.
+/// A missing grant or a wrong address stops everything. The filter and polls are exceptions,
+/// because each can replace the other.
 fn stop(endpoint: Endpoint, stop: StopReason, why: String) -> Verdict {
     match endpoint {
         Endpoint::Filter => Verdict::PageRefused(Bar::Barred, why),
@@ -186,8 +184,8 @@ fn stop(endpoint: Endpoint, stop: StopReason, why: String) -> Verdict {
     }
 }
 
-/// 5xx and its like: the call's own fault only when others pass meanwhile, again and again, and
-/// no chance makes it so.
+/// Handles a 5xx or a similar failure. The call causes it only if others pass meanwhile,
+/// repeatedly, and chance does not explain it.
 fn failed(endpoint: Endpoint, why: String, fault: Fault, context: Context) -> Verdict {
     let times = context.failures.saturating_add(1);
     let rare = times >= FAILURES_MAX && by_chance(context.share, times) <= CHANCE;
@@ -200,7 +198,7 @@ fn failed(endpoint: Endpoint, why: String, fault: Fault, context: Context) -> Ve
     Verdict::Dead(Reason::ServerError, message, Value::Null)
 }
 
-/// A 4xx that speaks of the request itself.
+/// Handles a 4xx about the request itself.
 fn refused(endpoint: Endpoint, status: u16, why: String, errors: Value) -> Verdict {
     match endpoint {
         Endpoint::Submit if status == 409 => Verdict::Dead(Reason::Conflict, why, errors),

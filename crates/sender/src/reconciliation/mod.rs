@@ -21,28 +21,28 @@ use page_strategy::{End, PageStrategy, Range, unread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// On an idle line so many are cheaper to reconcile than to poll.
+/// On an idle line, this many calls are cheaper to reconcile than to poll.
 pub const WORTH: u32 = 3;
 
-/// Pages that one reconciliation reads at most.
+/// Maximum pages of one reconciliation.
 const PAGES_MAX: usize = 12;
 
-/// Pages that one reconciliation reads at most while they show none of ours, and polls can tell of
-/// all that it looks for.
+/// Maximum pages of one reconciliation while they show none of our calls, and polls can confirm all
+/// that it looks for.
 const FRUITLESS_MAX: usize = 4;
 
-/// Answers that are no page, in a row, after which reconciliations are left alone.
+/// After this many answers in a row that are not pages, reconciliations are paused.
 const FAULTS_MAX: u32 = 3;
 
-/// Pages over which the yield is judged, and the least that a page must show.
+/// Pages over which the yield is measured, and the calls that each page must show at least.
 const YIELD: (u32, u32) = (4, 2);
 
-/// Calls that two reconciliations missed although the journal held them, before another range is
+/// After reconciliations missed this many calls that the journal held, another range is tried.
 /// tried.
 const MISSED_MAX: u32 = 2;
 
-/// A call accepted this long after it was first sent was sent more than once: the journal may hold
-/// it since the first time.
+/// A call that was accepted this long after it was first sent was sent more than once. The journal
+/// can hold it since the first time.
 const ONE_TRY: Duration = Duration::from_secs(40);
 
 /// A reconciliation between its first page and its last.
@@ -54,8 +54,8 @@ struct Running {
     read: BTreeSet<u32>,
     found: u32,
     at: EventTime,
-    /// All targets are unresolved calls, and no range is proven, or their times say nothing:
-    /// the whole journal is looked through, and what was known of it before stands again
+    /// All targets are unresolved calls, and either no range is proven or their times are
+    /// unreliable. The whole journal is then searched, and this earlier strategy is restored
     /// afterwards.
     before: Option<PageStrategy>,
 }
@@ -63,34 +63,32 @@ struct Running {
 #[derive(Clone, Debug)]
 struct ReconcileTarget {
     call: Unconfirmed,
-    /// The journal should hold it by now: if no page shows it, it is absent.
+    /// The journal should hold it by now. If no page shows it, it is absent.
     confirmable: bool,
-    /// No token that lives can read its requestId: nothing but a reconciliation finds it.
+    /// No valid token can read its requestId. Only a reconciliation finds it.
     unresolved: bool,
 }
 
-/// Results of one page, and of the whole reconciliation after its last one.
+/// Results of one page, or of the whole reconciliation after its last page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
-    /// Calls that the journal holds.
     pub found: Vec<Unconfirmed>,
-    /// The reconciliation is over, and no page showed these.
+    /// Calls that no page showed before the reconciliation ended.
     pub absent: Vec<Unconfirmed>,
-    /// Every page of the range was read.
     pub complete: bool,
-    /// Absence says something: most of the targets were found, or the whole journal was read.
+    /// Absence counts: most of the targets were found, or the whole journal was read.
     pub conclusive: bool,
-    /// More was missed than found: either it is not written yet, or the journal cannot be read this
-    /// way. The outcome of this call tells.
+    /// More calls were missed than found: either they are not written yet, or the journal cannot be
+    /// read in this way. The outcome of this call shows which.
     pub probe: Option<Unconfirmed>,
 }
 
-/// State of the reconciliations: the running one, and what earlier ones have shown.
+/// State of the reconciliations: the running one, and results of earlier ones.
 #[derive(Clone, Debug, Default)]
 pub struct JournalReconciliation {
-    /// Way in which pages are read, as it is kept over restarts.
+    /// How pages are read. Kept over restarts.
     pub page_strategy: PageStrategy,
-    /// Polls fail: what a page does not tell nothing does, whatever that costs.
+    /// Polls fail: only pages can confirm calls, so cost does not matter.
     pub only_way: bool,
     running: Option<Running>,
     pages: u32,
@@ -108,44 +106,44 @@ impl JournalReconciliation {
         }
     }
 
-    /// Confirmable calls that are worth a page while others wait to be submitted: a page less what
-    /// overlaps with the one before.
+    /// Number of confirmable calls that are worth a page while others wait to be submitted. It is a
+    /// page minus the overlap with the previous one.
     pub fn worth_under_load(&self) -> u32 {
         self.page_strategy.size.get() * 9 / 10
     }
 
-    /// Returns `true` when another page of the same reconciliation is wanted.
+    /// Returns `true` if another page of the same reconciliation is wanted.
     pub fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    /// The call is looked for by the reconciliation that is running.
+    /// The running reconciliation looks for the call.
     pub fn seeks(&self, call: &Unconfirmed) -> bool {
         let run = self.running.as_ref();
         run.is_some_and(|run| run.targets.contains_key(&call.uuid))
     }
 
-    /// The call is asked for alone: two answers must not tell of it.
+    /// The call is polled individually. Its outcome must not come from two answers.
     pub fn asked_for(&mut self, call: &Unconfirmed) {
         if let Some(run) = &mut self.running {
             run.targets.remove(&call.uuid);
         }
     }
 
-    /// Another token: what the old one was refused says nothing.
+    /// Handles another token. Refusals of the old one say nothing about it.
     pub fn renewed(&mut self) {
         self.running = None;
         self.granted();
     }
 
-    /// The token may read the journal now.
+    /// Handles a new right to read the journal.
     pub fn granted(&mut self) {
         self.page_strategy.off_until = None;
         self.faults = 0;
     }
 
-    /// The page to ask for: of the running reconciliation, or the first of a new one for these
-    /// calls. `None` when none of them was accepted before `confirmable_before` and is due.
+    /// The page to request: of the running reconciliation, or the first of a new one for these
+    /// calls. `None` if none of them was accepted before `confirmable_before` and is due.
     pub fn page(
         &mut self,
         now: EventTime,
@@ -179,7 +177,8 @@ impl JournalReconciliation {
         let confirmable = || targets.values().filter(|it| it.confirmable);
         let first = match ways.range {
             Range::Sent | Range::SentMinute | Range::SentMinutes => {
-                // what was sent long before it was accepted would widen the range for all others
+                // a call that was sent long before it was accepted would widen the range for all
+                // others
                 let narrow = confirmable().filter(|it| it.unresolved || sent_once(&it.call));
                 let narrow = narrow.map(|it| it.call.first_sent).min();
                 let any = || confirmable().map(|it| it.call.first_sent).min();
@@ -209,15 +208,15 @@ impl JournalReconciliation {
         });
     }
 
-    /// A page came. `loaded`: calls wait to be submitted, so that few left over can wait for the
-    /// next reconciliation.
+    /// Handles a page. `loaded`: calls wait to be submitted, so a few missing calls can wait for
+    /// the next reconciliation.
     pub fn on_page(&mut self, now: EventTime, page: &Page, loaded: bool) -> Findings {
         self.faults = 0;
         let Some(mut run) = self.running.take() else {
             return Findings::default();
         };
         let found = self.shown(&mut run, page);
-        // a page beyond the end shows nothing, and says so by its number
+        // a page beyond the end is empty, and its number shows that
         run.read.insert(run.page);
         self.page_strategy.pages = page.total.unwrap_or(0);
         if !found.is_empty() {
@@ -237,7 +236,7 @@ impl JournalReconciliation {
             _ => PAGES_MAX,
         };
         let next = self.next_page(&run, page, found.is_empty());
-        // for unresolved calls any page is worth another request
+        // for unresolved calls every page is worth a request
         let goes_on =
             self.page_strategy.is_on(now) || unresolved && self.page_strategy.is_readable(now);
         let any = !found.is_empty();
@@ -260,7 +259,7 @@ impl JournalReconciliation {
         findings
     }
 
-    /// The call whose outcome tells why so much was missed.
+    /// The call whose outcome shows why so much was missed.
     fn probe(&self, run: &Running) -> Option<Unconfirmed> {
         let is_missed =
             |it: &&ReconcileTarget| it.confirmable && !it.unresolved && sent_once(&it.call);
@@ -271,7 +270,7 @@ impl JournalReconciliation {
         oldest.filter(|_| most).map(|it| it.call.clone())
     }
 
-    /// Takes the targets that the page shows out of those left, and returns them.
+    /// Removes the targets that the page shows from those left, and returns them.
     fn shown(&mut self, run: &mut Running, page: &Page) -> Vec<Unconfirmed> {
         let found = page
             .uuids
@@ -288,10 +287,10 @@ impl JournalReconciliation {
         found
     }
 
-    /// The next page that may show more; `None` when all were read.
+    /// The next page that can show more. `None` if all were read.
     fn next_page(&mut self, run: &Running, page: &Page, empty: bool) -> Option<u32> {
         let Some(total) = page.total else {
-            // no count of pages: forwards while they are full
+            // without a page count: read forwards while pages are full
             let full = page.rows >= self.page_strategy.size.get();
             let next = full.then_some(run.page + 1);
             return next.filter(|number| !run.read.contains(number));
@@ -322,7 +321,7 @@ impl JournalReconciliation {
         }
     }
 
-    /// Leaves reconciliations alone for an hour when their pages show mostly records of others.
+    /// Turns reconciliations off for an hour if their pages show mostly records of others.
     fn judge_yield(&mut self, now: EventTime, page: &Page, found: usize) {
         let strangers = usize::try_from(page.rows).unwrap_or(0) > found;
         if found == 0 && !strangers {
@@ -333,7 +332,7 @@ impl JournalReconciliation {
         let (pages, least) = YIELD;
         if self.pages >= pages {
             if self.page_strategy.proven && self.shown < least * self.pages {
-                // they show too few calls of ours to pay, and can be read
+                // they show too few of our calls to be worth their cost, but can be read
                 self.page_strategy.off(now);
                 self.page_strategy.poor = true;
             }
@@ -341,7 +340,7 @@ impl JournalReconciliation {
         }
     }
 
-    /// Changes the strategy after the service has refused a page, and begins anew.
+    /// Changes the strategy after the CRM has refused a page, and restarts.
     pub fn unswept(&mut self, now: EventTime, bar: Bar) {
         self.running = None;
         match bar {
@@ -351,7 +350,7 @@ impl JournalReconciliation {
         }
     }
 
-    /// The request failed, or its answer was no page. The reconciliation begins anew.
+    /// The request failed, or its answer was not a page. Restarts the reconciliation.
     pub fn failed(&mut self, now: EventTime) {
         self.running = None;
         self.faults += 1;
@@ -361,20 +360,20 @@ impl JournalReconciliation {
         }
     }
 
-    /// The request never left, or nothing can be said of it: the reconciliation begins anew.
+    /// The request was not sent, or its outcome is not known. Restarts the reconciliation.
     pub fn dropped(&mut self) {
         self.running = None;
     }
 
-    /// The call whose outcome was to tell why so much was missed is written: the journal is not to
-    /// be read this way. Where it once was, the call may just have been written: once more.
+    /// The probe is written, so the journal cannot be read in this way. If this way worked before,
+    /// the call may have been written only now, so it is tried again.
     pub fn probe_was_written(&mut self, now: EventTime) {
         let proven = self.page_strategy.proven;
         self.missed += if proven { 1 } else { MISSED_MAX };
         self.next_range_if_missed(now);
     }
 
-    /// Takes in that the probe is not written yet: persisting lasts longer than was thought.
+    /// The probe is not written yet: persisting takes longer than estimated.
     pub fn probe_was_not(&mut self, now: EventTime, probe: &Unconfirmed) {
         self.missed = 0;
         let age = probe.age(now);
@@ -388,14 +387,13 @@ impl JournalReconciliation {
         }
     }
 
-    /// A poll confirmed a call.
     pub fn polled(&mut self, now: EventTime, call: &Unconfirmed) {
         if !sent_once(call) {
             return;
         }
         let age = call.age(now);
         let at_first = call.absent == 0 && call.polls == 0;
-        // one that was found at once lay there for a while, or has just been written
+        // a call that was found at once was there for a while, or has just been written
         self.page_strategy.persisted(age, at_first);
         let missed = call.absent >= 2 && call.absent_at.is_some_and(|at| now.since(at) < ONE_TRY);
         if missed && self.page_strategy.proven {
@@ -405,8 +403,9 @@ impl JournalReconciliation {
     }
 }
 
-/// A reconciliation stops before the last page: few are left. Where the oldest stands first, those
-/// that should stand before what was found do not; else nobody knows, and all are looked for again.
+/// A reconciliation stops before the last page because few calls are left. If the oldest record
+/// comes first, calls that belong before the found ones are absent. Otherwise this is not known,
+/// and all are looked for again.
 fn passed_by(run: Running, findings: &mut Findings) {
     let newest = findings.found.iter().map(|call| call.submitted_at).max();
     let in_order = is_oldest_first(&findings.found);
@@ -421,7 +420,7 @@ fn sent_once(call: &Unconfirmed) -> bool {
     call.submitted_at.since(call.first_sent) <= ONE_TRY
 }
 
-/// Returns `true` when a page that shows these has the oldest record first.
+/// Returns `true` if a page that shows these calls has the oldest record first.
 fn is_oldest_first(found: &[Unconfirmed]) -> bool {
     match (found.first(), found.last()) {
         (Some(first), Some(last)) => first.submitted_at <= last.submitted_at,

@@ -7,39 +7,39 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Time for which reconciliations are left alone after a refusal or a poor yield.
+/// Time for which reconciliations are off after a refusal or a low yield.
 pub const OFF: Duration = Duration::from_secs(3600);
 
-/// The least and the most that persisting is taken to last.
+/// The lowest and the highest estimate of the persisting time.
 const PERSISTING: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(120));
 
-/// Beginning of a reconciliation's range. Each is tried when the one before it misses calls that
-/// the journal is known to hold. The words are stored.
+/// Start of a reconciliation's range. Each is tried if the one before it misses calls that the
+/// journal holds. The words are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::VariantArray)]
 pub enum Range {
-    /// The moment the first of them was sent; clocks agree.
+    /// The time the first of them was sent. The clocks agree.
     Sent,
-    /// A minute before it; clocks differ a little.
+    /// A minute before it. The clocks differ a little.
     SentMinute,
-    /// Ten minutes before it; clocks differ much.
+    /// Ten minutes before it. The clocks differ a lot.
     SentMinutes,
-    /// The start of the first of them: the journal goes by the calls' own times.
+    /// The start of the first of them. The journal uses the calls' own times.
     Started,
-    /// No range: the service refuses or ignores it.
+    /// No range. The CRM refuses or ignores it.
     Whole,
 }
 
 impl Range {
-    /// The next to try; `None` after the last.
+    /// The next one to try. `None` after the last.
     pub fn next(self) -> Option<Self> {
         <Self as strum::VariantArray>::VARIANTS
             .get(self as usize + 1)
             .copied()
     }
 
-    /// Seconds subtracted from the moment of sending: the service's clock may be behind ours.
+    /// Seconds subtracted from the send time, because the CRM's clock can be behind ours.
     pub const fn margin_seconds(self) -> i64 {
         match self {
             Self::Sent => 3,
@@ -50,7 +50,7 @@ impl Range {
     }
 }
 
-/// End of the pages at which the newest records stand. The words are stored.
+/// End of the pages that has the newest records. The words are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
@@ -61,7 +61,7 @@ pub enum End {
     Last,
 }
 
-/// The first of so many pages that is not read yet, from this end.
+/// The first unread page of `total`, from this end.
 pub fn unread(total: u32, end: End, read: &BTreeSet<u32>) -> Option<u32> {
     let unread = |page: &u32| !read.contains(page);
     match end {
@@ -70,25 +70,26 @@ pub fn unread(total: u32, end: End, read: &BTreeSet<u32>) -> Option<u32> {
     }
 }
 
-/// Parameters of the filter that have proved good, kept over restarts.
+/// Proven parameters of the filter, kept over restarts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageStrategy {
-    /// Records a page; smaller after a `MAX` (§7.5).
+    /// Records per page. Smaller after a `MAX` (§7.5).
     pub size: PageSize,
-    /// Beginning of the range, chosen anew for each reconciliation.
+    /// Start of the range, computed for each reconciliation.
     pub range: Range,
     /// End of the pages at which reading begins.
     pub end: End,
-    /// Pages that the journal had, in that range, when it was read last.
+    /// Number of pages in that range at the last reading.
     pub pages: u32,
-    /// The journal has shown calls of ours this way.
+    /// The journal has shown our calls in this way.
     pub proven: bool,
-    /// Not to be reconciled before this moment.
+    /// No reconciliation before this time.
     pub off_until: Option<EventTime>,
-    /// But it can be read: what nothing else can find is looked for all the same.
+    /// The journal can be read while reconciliations are off, but only for calls that nothing else
+    /// can find.
     #[serde(default)]
     pub poor: bool,
-    /// Time that the service takes to persist an accepted call, as far as it is known: 2 to 120 s.
+    /// Estimated time that the CRM takes to persist an accepted call: 2 to 120 s.
     pub persisting: Duration,
 }
 
@@ -108,26 +109,25 @@ impl Default for PageStrategy {
 }
 
 impl PageStrategy {
-    /// Returns `true` when the journal may be reconciled now. An `off_until` more than an hour
-    /// ahead was stored before the clock was set back, and does not count.
+    /// Returns `true` if the journal can be reconciled now. An `off_until` more than an hour ahead
+    /// was stored before the clock was set back, and does not count.
     pub fn is_on(&self, now: EventTime) -> bool {
         (self.off_until).is_none_or(|until| until <= now || until > now.plus(OFF))
     }
 
-    /// Returns `true` when the journal may be read for what nothing else can find, though that pays
-    /// for nothing more.
+    /// Returns `true` if the journal can be read for calls that nothing else can find.
     pub fn is_readable(&self, now: EventTime) -> bool {
         self.is_on(now) || self.poor
     }
 
-    /// Turns reconciliations off for an hour: the journal cannot be read this way.
+    /// Turns reconciliations off for an hour because the journal cannot be read in this way.
     pub fn off(&mut self, now: EventTime) {
         self.off_until = Some(now.plus(OFF));
         self.poor = false;
     }
 
-    /// The range missed calls that the journal holds, or is refused: the next one, from its
-    /// start; off for an hour after the last.
+    /// The range missed calls that the journal holds, or it is refused. Changes to the next range,
+    /// from its first page. After the last range, turns reconciliations off for an hour.
     pub fn next_range(&mut self, now: EventTime) {
         self.end = End::First;
         self.proven = false;
@@ -141,17 +141,18 @@ impl PageStrategy {
         }
     }
 
-    /// Asks without a range from now on: the service refuses it. Where that is refused, too,
+    /// Requests no range from now on, because the CRM refuses it. If that is also refused,
     /// reconciliations are off for an hour.
     pub fn no_range(&mut self, now: EventTime) {
         if self.range != Range::Whole {
-            // the last but one
+            // the last one but one
             self.range = Range::Started;
         }
         self.next_range(now);
     }
 
-    /// The size is above the maximum: the next smaller one; off for an hour after the smallest.
+    /// The page size is too large. Takes the next smaller one. After the smallest, turns
+    /// reconciliations off for an hour.
     pub fn smaller(&mut self, now: EventTime) {
         match self.size.smaller() {
             Some(size) => self.size = size,
@@ -162,7 +163,7 @@ impl PageStrategy {
         }
     }
 
-    /// A call was seen in the journal this long after it was accepted; `at_first` when it was not
+    /// A call was seen in the journal this long after it was accepted. `at_first` if it was not
     /// looked for before.
     pub fn persisted(&mut self, age: Duration, at_first: bool) {
         let (least, most) = PERSISTING;
