@@ -10,22 +10,22 @@ use hyper::{Method, Request, Response, StatusCode, body::Incoming, header, heade
 use std::{future::Future, sync::Arc};
 use tokio::net::TcpListener;
 
-/// Most connections held at the same time, before the share of descriptors.
+/// Maximum number of open connections, before the share of descriptors.
 pub const CONNECTIONS_MAX: usize = Limits::FEW.connections;
 
-/// The running program, as the listener observes it at a request.
+/// The running program, as the listener sees it at a request.
 pub trait Watch: Send + Sync + 'static {
     /// Collects the values of a scrape of `/metrics`.
     ///
     /// # Errors
-    /// The reason, in words, for which they cannot be told; nothing stands in for them then.
+    /// A message with the reason why the values are not available. Nothing replaces them then.
     fn observe(&self) -> impl Future<Output = Result<Observed, String>> + Send;
-    /// Reasons for which the program is not ready, a line each; empty when it is. A paused sender
-    /// is ready: it keeps everything.
+    /// Reasons why the program is not ready, one per line. Empty if it is ready. A paused sender is
+    /// ready, because it keeps everything.
     fn not_ready(&self) -> Vec<String>;
 }
 
-/// Serves the three paths until `stop` ends.
+/// Serves the three paths until `stop` completes.
 pub async fn serve(listener: TcpListener, watch: Arc<impl Watch>, stop: impl Future<Output = ()>) {
     let limits = Limits {
         connections: descriptors::share(CONNECTIONS_MAX),
@@ -44,9 +44,9 @@ pub async fn serve(listener: TcpListener, watch: Arc<impl Watch>, stop: impl Fut
 struct Pages<W>(Arc<W>);
 
 impl<W: Watch> AnswerHttp for Pages<W> {
-    // The place is not held: a scrape that is not read to its end makes room, too.
+    // The place is not held, so a scrape that is not read to its end also makes room.
     async fn answer(&self, _: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
-        // The answer to HEAD loses its body on the way out.
+        // The body of a HEAD answer is dropped when it is sent.
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         let missing = match request.uri().path() {
             "/healthz" | "/readyz" | "/metrics" if !reads => {

@@ -7,10 +7,10 @@ use callbridge_model::status::{Employees, Status, UnknownEmployee};
 use callbridge_spool::{Error, Store, tables};
 use std::collections::BTreeMap;
 
-/// Reads the part of the status that the spool stores, at this second, in this state folder.
+/// Reads the stored part of the status of this state folder, at this second.
 ///
 /// # Errors
-/// When the spool cannot be read.
+/// If the spool cannot be read.
 pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Status, Error> {
     let by_word = |counts: BTreeMap<Reason, u64>| {
         let counts = counts.into_iter();
@@ -18,7 +18,7 @@ pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Sta
             .map(|(reason, count)| (reason.word().to_owned(), count))
             .collect()
     };
-    // What cannot be read is logged at the daemon's start, which begins it anew.
+    // At the daemon's start, an unreadable value is logged and reset.
     let gaps =
         GapLog::stored(tables::meta::meta(store, gap_log::KEY)?.as_deref()).unwrap_or_default();
     let unmatched = UnmatchedLog::stored(tables::meta::meta(store, unmatched::KEY)?.as_deref());
@@ -47,10 +47,10 @@ pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Sta
     Ok(status)
 }
 
-/// Employees whom the CRM does not know, as the spool keeps them.
+/// Reads the stored employees whom the CRM does not know.
 ///
 /// # Errors
-/// When the spool cannot be read.
+/// If the spool cannot be read.
 pub fn unknown_employees(store: &Store) -> Result<Vec<UnknownEmployee>, Error> {
     let all = tables::unknown_employees::unknown_employees(store)?.into_iter();
     let all = all.map(|(employee_id, stranger)| UnknownEmployee {

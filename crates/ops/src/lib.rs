@@ -25,7 +25,6 @@ pub mod systemd;
 pub struct Release {
     /// The package's version in `Cargo.toml`.
     pub version: &'static str,
-    /// The commit it was built from.
     pub commit: &'static str,
 }
 

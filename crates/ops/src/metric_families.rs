@@ -7,14 +7,13 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use std::sync::atomic::AtomicU64;
 
-/// A set of labels as names and values.
 pub(crate) type Labels<const N: usize> = [(&'static str, String); N];
 
 pub(crate) fn labels<const N: usize>(pairs: [(&'static str, &str); N]) -> Labels<N> {
     pairs.map(|(name, value)| (name, value.to_owned()))
 }
 
-/// A gauge for each set of labels. If a set comes twice, the last value counts.
+/// A gauge for each set of labels. If a set occurs twice, the last value counts.
 pub(crate) fn gauges<const N: usize>(
     all: &mut Registry,
     name: &str,
@@ -48,7 +47,7 @@ pub(crate) fn gauge(all: &mut Registry, name: &str, help: &str, value: i64) {
     all.register(name, help, gauge);
 }
 
-/// Returns a count as the value of a gauge, at most `i64::MAX`.
+/// Converts a count to the value of a gauge, at most `i64::MAX`.
 pub(crate) fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

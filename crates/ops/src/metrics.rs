@@ -13,14 +13,14 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use std::{collections::BTreeMap, fmt::Write as _, sync::atomic::AtomicU64};
 
-/// Times that have to be counted where they happen. Cheap to clone; clones share their counts.
+/// Times that are measured where they occur. Cheap to clone. Clones share their counts.
 #[derive(Clone, Debug)]
 pub struct Durations {
     /// Seconds from a request's first byte to its answer.
     pub request: Histogram,
     /// Seconds from the spool's `BEGIN` to the end of its sync.
     pub commit: Histogram,
-    /// Seconds from a dialplan's whole question to its answer.
+    /// Seconds from a dialplan's complete question to its answer.
     pub lookup: Histogram,
 }
 
@@ -39,44 +39,42 @@ impl Default for Durations {
     }
 }
 
-/// Values collected for one scrape.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// The status, as `status --json` has it.
+    /// The status as in `status --json`.
     pub status: Status,
     /// Requests sent, by endpoint and verdict.
     pub requests: Requests,
-    /// Counters that outlive the process.
+    /// Counters that are kept across restarts.
     pub counters: BTreeMap<String, u64>,
-    /// Lines of the log that nobody will read: stderr did not take them.
+    /// Number of log lines lost because stderr did not accept them.
     pub log_lines_lost: u64,
-    /// Sessions open at the page; `None` without one.
+    /// Number of open sessions of the page. `None` without a page.
     pub page_sessions: Option<usize>,
-    /// Calls that the last audit left unexplained; `None` before the first.
+    /// Calls that the last audit left unexplained. `None` before the first audit.
     pub audit_unexplained: Option<u64>,
-    /// Calls that the last audit found with other values; `None` before the first audit.
+    /// Calls that the last audit found with other values. `None` before the first audit.
     pub audit_different: Option<u64>,
-    /// Events that came to us, by kind and result; `None` where none are taken.
+    /// Events received, by kind and result. `None` without a webhook listener.
     pub webhooks: Option<callbridge_webhook::tally::Events>,
-    /// Lookups of dialplans, by what was answered; `None` where none are taken.
+    /// Lookups of dialplans, by their answer. `None` without a lookup listener.
     pub lookups: Option<Vec<(&'static str, u64)>>,
-    /// Shared with where they are counted.
+    /// Shared with the code that measures them.
     pub durations: Durations,
-    /// The build that `callbridge_build_info` names.
+    /// The build in `callbridge_build_info`.
     pub release: Release,
 }
 
-/// The text format of a scrape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// OpenMetrics 1.0, for scrapers that ask for it.
     Open,
-    /// Prometheus text 0.0.4: `promtool check metrics` and older scrapers read no other.
+    /// Prometheus text 0.0.4, for `promtool check metrics` and older scrapers.
     Classic,
 }
 
 impl Format {
-    /// The one that this `Accept` header asks for.
+    /// The format that this `Accept` header asks for.
     pub fn of(accept: &str) -> Self {
         match accept.contains("application/openmetrics-text") {
             true => Self::Open,
@@ -84,7 +82,7 @@ impl Format {
         }
     }
 
-    /// The media type of what [`render`] returns.
+    /// The media type of the text from [`render`].
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::Open => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -93,7 +91,6 @@ impl Format {
     }
 }
 
-/// A set of one label.
 fn label(name: &'static str, value: &str) -> Labels<1> {
     labels([(name, value)])
 }
@@ -154,7 +151,7 @@ fn calls(all: &mut Registry, seen: &Observed) {
     all.register("commit_duration_seconds", help, commit.clone());
 }
 
-/// Registers the messages that wait for a broker, and the broker's reason for taking none.
+/// Registers the messages that wait for a broker, and the broker's reason for refusing them.
 fn outboxes(all: &mut Registry, seen: &Observed) {
     let outboxes = &seen.status.outboxes;
     let waiting = outboxes.iter().map(|outbox| {
@@ -188,7 +185,8 @@ fn budget(all: &mut Registry, seen: &Observed) {
     let request = seen.durations.request.clone();
     let help = "From a request's first byte to its answer";
     all.register("request_duration_seconds", help, request);
-    // What is not so now is shown as 0: a series that comes and goes is hard to watch.
+    // Causes that do not apply are shown as 0, because a series that comes and goes is hard to
+    // watch.
     let pause = seen.status.pause.as_ref().map(|it| (&*it.reason, 1));
     let paused = PAUSES.iter().map(|reason| (*reason, 0)).chain(pause);
     let paused = paused.map(|(reason, now)| (label("reason", reason), now));
@@ -201,7 +199,6 @@ fn budget(all: &mut Registry, seen: &Observed) {
     gauges(all, "degraded", help, failing);
 }
 
-/// A set of the label that names a source.
 fn source_label(source: &SourceStatus) -> Labels<1> {
     label("source", source.name())
 }
@@ -251,7 +248,7 @@ fn sources(all: &mut Registry, seen: &Observed) {
     counters(all, "gaps", help, gaps);
 }
 
-/// Registers the durable counters that can mean a lost call, also where they are 0.
+/// Registers the durable counters that can mean a lost call, even if they are 0.
 fn losses(all: &mut Registry, seen: &Observed) {
     let counts = LOSS_COUNTERS.iter().map(|(name, _)| {
         let count = seen.counters.get(*name).copied().unwrap_or(0);
@@ -261,7 +258,7 @@ fn losses(all: &mut Registry, seen: &Observed) {
     counters(all, "losses", help, counts);
 }
 
-/// Calls over channels that no trunk takes in. The source is the first of their PBX.
+/// Calls on channels that no trunk matches. The source is the first of their PBX.
 fn unmatched(all: &mut Registry, seen: &Observed) {
     let channels = seen.status.unmatched.iter().map(|it| {
         let of_pbx = |source: &&SourceStatus| {
@@ -278,8 +275,8 @@ fn unmatched(all: &mut Registry, seen: &Observed) {
     counters(all, "unmatched_channels", help, channels);
 }
 
-/// Registers the comparison of the CRM's journal with the values that were sent; no series before a
-/// call was compared.
+/// Registers the comparison of the CRM's journal with the values that were sent. There is no series
+/// before a call was compared.
 fn journal(all: &mut Registry, seen: &Observed) {
     let fields = seen.status.journal_fields.iter().flat_map(|it| {
         let right = it.compared.saturating_sub(it.missing + it.different);
@@ -305,8 +302,8 @@ fn lookups(all: &mut Registry, seen: &Observed) {
     all.register("lookup_duration_seconds", help, duration);
 }
 
-/// Registers the size of the directory, failed calls that went on by themselves, and values of
-/// lead fields.
+/// Registers the size of the directory, failed calls that were sent again automatically, and values
+/// of lead fields.
 fn leads(all: &mut Registry, seen: &Observed) {
     let directory = seen.status.directory.clone().unwrap_or_default();
     let help = "Numbers in the directory of leads";
@@ -371,8 +368,8 @@ fn token(all: &mut Registry, seen: &Observed) {
     }
 }
 
-/// Registers the calls of each trunk, and the customers waiting for a call back: a series for each
-/// trunk of the flags, also where it is 0.
+/// Registers the calls of each trunk, and the customers who wait for a callback. Each trunk of the
+/// flags has a series, even if it is 0.
 fn trunks(all: &mut Registry, seen: &Observed) {
     let trunks = &seen.status.trunks;
     let calls = (trunks.iter()).map(|it| (label("trunk", &it.name), it.calls));
@@ -387,7 +384,6 @@ fn trunks(all: &mut Registry, seen: &Observed) {
     gauges(all, "missed_customers", help, missed);
 }
 
-/// Metrics without labels.
 fn single(all: &mut Registry, seen: &Observed) {
     let help = "Lines of the log that stderr did not take";
     counter(all, "log_lines_lost", help, seen.log_lines_lost);
@@ -405,7 +401,7 @@ fn single(all: &mut Registry, seen: &Observed) {
     }
 }
 
-/// The same in the older format: a counter is known by its whole name there, and no mark ends it.
+/// Converts to the older format: counters have their full name, and there is no end mark.
 fn classic(open: &str) -> String {
     let counters: Vec<&str> = (open.lines())
         .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
@@ -432,7 +428,7 @@ mod tests {
     use callbridge_model::status::TrunkStatus;
     use std::collections::BTreeSet;
 
-    /// Every name that dashboards and the alert rules rely on.
+    /// Every name that dashboards and the alert rules use.
     const PROMISED: [&str; 23] = [
         "callbridge_calls{book=\"journaled\"} 3",
         "callbridge_requests_total{endpoint=\"submit\",verdict=\"submitted\"} 4",

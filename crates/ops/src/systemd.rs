@@ -9,10 +9,10 @@ use sd_notify::NotifyState;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::{sync::OnceLock, time::Duration};
 
-/// Messages that wait at most; later ones are dropped, for they would be old when received.
+/// Maximum messages that wait. Later ones are dropped, because they would be outdated.
 const WAITING_MAX: usize = 8;
 
-/// The spool is open and the sources start.
+/// Reports to systemd that the spool is open and the sources start.
 pub fn ready() {
     notify("READY=1".to_owned());
 }
@@ -22,7 +22,7 @@ pub fn stopping() {
     notify("STOPPING=1".to_owned());
 }
 
-/// Still alive; with the books as the status line.
+/// Feeds the watchdog, with the books as the status line.
 pub fn alive(status: &Status) {
     let books = &status.books;
     let waiting = books.ready + books.sending + books.submitted;
@@ -42,7 +42,7 @@ pub fn stalled(names: &str) {
     notify(format!("STATUS={names} does not turn"));
 }
 
-/// The value of `WatchdogSec=`; `None` where it is not set.
+/// The value of `WatchdogSec=`. `None` if it is not set.
 pub fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled()
 }
@@ -53,7 +53,7 @@ pub fn interval() -> Duration {
     watchdog().map_or(most, |watchdog| (watchdog / 2).min(most))
 }
 
-/// Leaves lines of `sd_notify(3)` for systemd.
+/// Queues lines of `sd_notify(3)` for systemd.
 fn notify(message: String) {
     static TELLER: OnceLock<Option<SyncSender<String>>> = OnceLock::new();
     let Some(teller) = TELLER.get_or_init(start) else {
@@ -64,14 +64,15 @@ fn notify(message: String) {
     }
 }
 
-/// The thread that waits for systemd; it ends with the process. Without a socket there is none.
+/// Starts the thread that waits for systemd. It ends with the process. Without a socket there is
+/// none.
 fn start() -> Option<SyncSender<String>> {
     std::env::var_os("NOTIFY_SOCKET")?;
     let (teller, messages) = sync_channel::<String>(WAITING_MAX);
     let thread = std::thread::Builder::new().name("systemd".to_owned());
     let send = move || {
         for message in messages {
-            // Not being under systemd is no fault; a broken socket is nothing the sidecar can mend.
+            // Not running under systemd is no error, and callbridge cannot repair a broken socket.
             if let Err(error) = sd_notify::notify(&[NotifyState::Custom(&message)]) {
                 tracing::debug!(%error, "systemd could not be notified");
             }

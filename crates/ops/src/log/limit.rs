@@ -15,35 +15,34 @@ use tracing_subscriber::{Layer, layer::Context};
 
 /// Lines of one kind that are written within one [`SPAN`].
 pub(super) const LINES_MAX: u32 = 10;
-/// The time in which lines of one kind are counted together.
+/// The time over which lines of one kind are counted.
 const SPAN: Duration = Duration::from_secs(1);
-/// Most characters of a line's text that name its kind.
+/// Maximum characters of a line's text that identify its kind.
 const WORDS_MAX: usize = 120;
 
-/// Lines that were left out of one second.
+/// Lines that were left out within one second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeftOut {
-    /// The level of the first of them.
     pub level: Level,
-    /// The text of the first of them, without fields.
+    /// The text of the first one, without fields.
     pub words: String,
     pub lines: u64,
 }
 
-/// Says a line about lines that were left out.
+/// Logs a line about lines that were left out.
 pub(super) type Say = Arc<dyn Fn(&LeftOut) + Send + Sync>;
 
-/// The lines of one kind in its running second.
+/// The lines of one kind in its current second.
 struct Count {
     until: Instant,
     said: u32,
     left_out: Option<LeftOut>,
 }
 
-/// The counts: no clock, no thread.
+/// The counts, without clock and thread.
 struct RepeatCounts<K> {
     kinds: HashMap<K, Count>,
-    /// A thread runs that reports left-out lines.
+    /// A thread that reports left-out lines is running.
     is_reporting: bool,
 }
 
@@ -55,15 +54,15 @@ impl<K: std::hash::Hash + Eq> RepeatCounts<K> {
         }
     }
 
-    /// Returns `true` where a line of this kind is written now; else it is counted, and `words`
-    /// called when it is the first.
+    /// Returns `true` if a line of this kind is written now. Otherwise it is counted, and `words`
+    /// is called if it is the first.
     fn takes(&mut self, kind: K, now: Instant, words: impl FnOnce() -> (Level, String)) -> bool {
         let count = self.kinds.entry(kind).or_insert(Count {
             until: now + SPAN,
             said: 0,
             left_out: None,
         });
-        // What was left out of a second that is over is said before anything of the next.
+        // Lines left out of a past second are reported before new lines.
         if count.until <= now && count.left_out.is_none() {
             (count.until, count.said) = (now + SPAN, 0);
         }
@@ -83,13 +82,13 @@ impl<K: std::hash::Hash + Eq> RepeatCounts<K> {
         false
     }
 
-    /// Takes the counts of seconds that are over by now: each once.
+    /// Takes the counts of past seconds, each once.
     fn due(&mut self, now: Instant) -> Vec<LeftOut> {
         let over = self.kinds.values_mut().filter(|it| it.until <= now);
         over.filter_map(|it| it.left_out.take()).collect()
     }
 
-    /// The end of the next second that has lines to report; `None` where there is none.
+    /// The end of the next second that has lines to report. `None` if there is none.
     fn next(&self) -> Option<Instant> {
         let left_out = self.kinds.values().filter(|it| it.left_out.is_some());
         left_out.map(|it| it.until).min()
@@ -101,20 +100,20 @@ struct LimiterState {
     say: Say,
 }
 
-/// Lets ten lines of a kind through each second. Clones share their counts.
+/// Lets ten lines of a kind through per second. Clones share their counts.
 #[derive(Clone)]
 pub(super) struct LogLimit(Arc<LimiterState>);
 
 impl LogLimit {
-    /// A limit that calls `say` with the counts of left-out lines.
+    /// Makes a limit that calls `say` with the counts of left-out lines.
     pub(super) fn new(say: Say) -> Self {
         let counts = Mutex::new(RepeatCounts::new());
         Self(Arc::new(LimiterState { counts, say }))
     }
 
-    /// Reports the lines left out so far, also of the second that is not over.
+    /// Reports the lines left out so far, including those of the current second.
     pub(super) fn flush(&self) {
-        // All seconds are over by then.
+        // All seconds are past by then.
         let ahead = Instant::now() + SPAN;
         let due = self.0.lock().due(ahead);
         due.iter().for_each(|it| (self.0.say)(it));
@@ -130,7 +129,7 @@ impl LogLimit {
             let thread = std::thread::Builder::new().name("log-limit".to_owned());
             counts.is_reporting = thread.spawn(move || shared.report()).is_ok();
         }
-        // Without a thread it is said with the next line of any kind.
+        // Without a thread it is reported with the next line of any kind.
         let due = match counts.is_reporting {
             true => Vec::new(),
             false => counts.due(now),
@@ -146,7 +145,7 @@ impl LimiterState {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reports left-out lines when they are due, until nothing more is left out.
+    /// Reports left-out lines when they are due, until no more are left out.
     fn report(&self) {
         loop {
             let (due, next) = {
@@ -160,7 +159,7 @@ impl LimiterState {
             match next {
                 Some(at) => std::thread::sleep(at.saturating_duration_since(Instant::now())),
                 None if due.is_empty() => return,
-                // Something may have been left out while it was said.
+                // A line may have been left out during the report.
                 None => {}
             }
         }
@@ -173,14 +172,13 @@ impl<S: Subscriber> Layer<S> for LogLimit {
     }
 }
 
-/// Returns the text of an event, without its fields.
 fn words(event: &Event<'_>) -> String {
     struct Words(String);
     impl Visit for Words {
         fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
             // A field of the same name comes after it.
             if field.name() == "message" && self.0.is_empty() {
-                // Words that cannot be written are shown as far as they could.
+                // A value that cannot be written is shown up to the error.
                 let _ = write!(Short(&mut self.0), "{value:?}");
             }
         }
@@ -243,7 +241,7 @@ mod tests {
         assert_eq!(said + due.iter().map(|it| it.lines).sum::<u64>(), 500);
     }
 
-    /// What was said of what was left out, as it comes.
+    /// Makes a limit, and receives its reports of left-out lines.
     fn limit() -> (LogLimit, std::sync::mpsc::Receiver<LeftOut>) {
         let (send, receive) = std::sync::mpsc::sync_channel(100);
         let limit = LogLimit::new(Arc::new(move |it: &LeftOut| {
@@ -282,7 +280,7 @@ mod tests {
     #[test]
     fn at_the_end_it_is_said_at_once() {
         let (limit, said) = limit();
-        // No thread, as where the system gives none.
+        // Acts as if the system had refused to start a thread.
         limit.0.lock().is_reporting = true;
         flood(&limit);
         limit.flush();

@@ -10,10 +10,10 @@ use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::{field::RecordFields, fmt::FmtContext, registry::LookupSpan};
 
-/// The field that holds the line's text; all others are written with their names.
+/// The field that holds the line's text. All others are written with their names.
 const MESSAGE: &str = "message";
 
-/// Fields of a line of text: `words name=value …`, where no value can pass for more than one.
+/// Fields of a text line: `words name=value …`. No value can look like several.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TextFields;
 
@@ -29,7 +29,7 @@ impl<'w> FormatFields<'w> for TextFields {
             let space = if at == 0 { "" } else { " " };
             let text = match value {
                 Value::String(text) if *name == MESSAGE => safe(text),
-                // Where a value ends has to be seen, and no value makes a field or a line.
+                // The end of a value must be visible, and no value can look like a field or a line.
                 Value::String(text) if is_quoted(text) => format!("{text:?}"),
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
@@ -69,12 +69,12 @@ where
     }
 }
 
-/// Bare it could be read as something else.
+/// Returns `true` if the value is ambiguous without quotes.
 fn is_quoted(text: &str) -> bool {
     text.contains(|c: char| is_hostile(c) || c.is_whitespace() || matches!(c, '"' | '=' | '\\'))
 }
 
-/// The text of a line about lost lines, beside their number.
+/// The text of a line about lost lines, without their number.
 const LOST: &str = "lines of the log are lost: stderr did not take them";
 
 fn now_text() -> String {
@@ -84,15 +84,15 @@ fn now_text() -> String {
     at
 }
 
-/// A line about lines that are lost.
+/// A line about lost lines.
 pub(super) fn lost(json: bool, lines: u64) -> String {
     own_line(json, Level::WARN, LOST, &[("lines", lines.into())])
 }
 
-/// The text of a line about lines of one kind that were too many, beside their number.
+/// The text of a line about too many lines of one kind, without their number.
 const LEFT_OUT: &str = "more than ten lines of one kind in a second: the others are left out";
 
-/// A line about lines that are left out.
+/// A line about left-out lines.
 pub(super) fn left_out(json: bool, it: &LeftOut) -> String {
     let kind = it.words.as_str().into();
     let fields = [("kind", kind), ("lines", it.lines.into())];
@@ -118,7 +118,7 @@ fn own_line(json: bool, level: Level, message: &str, fields: &[(&str, Value)]) -
     format!("{now} {level:>5} {message}{}\n", fields.collect::<String>())
 }
 
-/// The fields of an event in their order, the message first, empty ones left out.
+/// The fields of an event in their order, the message first, without empty ones.
 #[derive(Debug, Default)]
 struct LineFields(Vec<(&'static str, Value)>);
 
@@ -139,7 +139,7 @@ impl LineFields {
 impl Visit for LineFields {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let mut text = String::new();
-        // A value that cannot be written is shown as far as it could.
+        // A value that cannot be written is shown up to the error.
         let _ = write!(text, "{value:?}");
         self.add(field, text.into());
     }

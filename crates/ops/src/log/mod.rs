@@ -19,7 +19,7 @@ use tracing_subscriber::{
 };
 use writer::{LogWriter, Stderr};
 
-/// The flags that set the log's level and form.
+/// The flags that set the log's level and format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logging {
     /// The most detailed level that is written (`--log`).
@@ -40,14 +40,14 @@ impl Default for Logging {
     }
 }
 
-/// Parts of other crates that talk much; they keep to warnings below `debug`.
+/// Verbose modules of other crates. They only log warnings below `debug`.
 const QUIET: [&str; 4] = ["hyper", "reqwest", "rustls", "tungstenite"];
 
-/// Crates whose lines at `trace` hold passwords, as lists of numbers. Faults of a broker's line
-/// come to us as errors and are reported in our words: they write nothing at any level.
+/// Crates whose lines at `trace` contain passwords as lists of numbers. They log nothing at any
+/// level. Errors of a broker's connection are returned to us and logged in our messages.
 const SILENT: [&str; 4] = ["lapin", "amq_protocol", "amq_protocol_tcp", "tcp_stream"];
 
-/// The lines of this process, once its log is set up.
+/// The writer of this process, once its log is set up.
 static LOG: OnceLock<LogWriter> = OnceLock::new();
 /// The limit on lines of one kind, once the log is set up.
 static LIMIT: OnceLock<LogLimit> = OnceLock::new();
@@ -80,12 +80,12 @@ pub fn set_up(logging: Logging, environment: &Environment) {
         .boxed(),
     };
     let all = tracing_subscriber::registry().with(written);
-    // Ends in an error where a log is set up already: a test's, or a second call's.
+    // Fails if a log is already set up, by a test or a second call.
     let _ = all.with(filter(logging.level)).with(limit).try_init();
 }
 
-/// Writes a message to whoever started the program, with texts from outside made safe. With a
-/// stderr that takes nothing it is lost.
+/// Writes a message to the person who started the program, with texts from outside escaped. If
+/// stderr does not accept it, it is lost.
 pub fn say(words: &str) {
     let line = format!("callbridge: {}\n", safe_lines(words));
     match LOG.get() {
@@ -96,7 +96,7 @@ pub fn say(words: &str) {
     }
 }
 
-/// Writes the last lines, for a reader that still reads.
+/// Writes the remaining lines, if a reader still reads.
 pub fn flush() {
     if let Some(limit) = LIMIT.get() {
         limit.flush();
@@ -106,12 +106,12 @@ pub fn flush() {
     }
 }
 
-/// Lines of the log that nobody will read.
+/// Number of log lines that were lost.
 pub fn lost_lines() -> u64 {
     LOG.get().map_or(0, LogWriter::lost)
 }
 
-/// The standard library's own hook waits for a reader that has stopped.
+/// Logs panics. The standard library's hook would wait for a reader that has stopped.
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let backtrace = Backtrace::capture();
     let captured = backtrace.status() == BacktraceStatus::Captured;
@@ -127,8 +127,8 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     );
 }
 
-/// Builds the filter of a level. Only our own code writes more than `debug`: lines of others at
-/// `trace` are nobody's to vouch for.
+/// Builds the filter of a level. Only our own code writes more than `debug`, because lines of other
+/// crates at `trace` can contain anything.
 fn filter(level: Level) -> Targets {
     let targets = Targets::new().with_targets(SILENT.map(|name| (name, LevelFilter::OFF)));
     if level < Level::DEBUG {
@@ -140,7 +140,7 @@ fn filter(level: Level) -> Targets {
     }
 }
 
-/// Colour on a terminal, unless `NO_COLOR` or a dumb terminal asks for none.
+/// Returns whether to use color: on a terminal, unless `NO_COLOR` is set or the terminal is dumb.
 pub fn colour(environment: &Environment, terminal: bool) -> bool {
     terminal && environment.text("NO_COLOR").is_none() && environment.text("TERM") != Some("dumb")
 }

@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 use std::{collections::VecDeque, io, os::fd::AsFd as _};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines that wait for a reader who has stopped: some 300, half a minute of one kind.
+/// Bytes of lines that wait for a stopped reader: about 300 lines, or half a minute of one kind.
 pub(super) const QUEUE_BYTES_MAX: usize = 64 * 1024;
-/// Longest time that a caller waits for its line to be written. After a slower line nothing is
-/// waited for until the queue is empty again. An AMI line bears pauses of a tenth of a second.
+/// Longest time that a caller waits for its line to be written. After a slower line, nothing waits
+/// until the queue is empty again. An AMI connection tolerates pauses of a tenth of a second.
 const HELD_UP_MAX: Duration = Duration::from_millis(50);
-/// Time at the program's end after which a reader that does not read is given up.
+/// Time at the program's end to wait for a reader that does not read.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
-/// Pause between two tries where stderr would rather not block.
+/// Pause between two tries if stderr would block.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
-/// Takes lines from anywhere; clones share their thread.
+/// Accepts lines from anywhere. Clones share their thread.
 #[derive(Clone)]
 pub struct LogWriter(Arc<WriterQueue>);
 
@@ -37,28 +37,28 @@ struct WriterQueue {
 struct Queue {
     lines: VecDeque<LogLine>,
     bytes: usize,
-    /// Lines taken so far, and those of them that have been written or refused.
+    /// Lines accepted so far, and those of them that were written or refused.
     taken: u64,
     done: u64,
-    /// Lines that found it full since the last one that did not.
+    /// Lines that found the queue full since the last accepted one.
     turned_away: u64,
-    /// The moment since which the thread writes a line; `None` while it waits for one.
+    /// Time since which the thread has been writing a line. `None` while it waits for one.
     writing: Option<Instant>,
-    /// A write took too long, and lines have waited ever since.
+    /// A write took too long, and lines have been waiting since.
     stalled: bool,
 }
 
 struct LogLine {
     bytes: Vec<u8>,
-    /// Lines that were turned away before this one.
+    /// Lines that were dropped before this one.
     lost_before: u64,
 }
 
 impl LogWriter {
-    /// Starts the thread. `says` makes the line about so many lost lines, with its line end.
+    /// Starts the thread. `says` makes the line about this many lost lines, with its line end.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// If the system cannot start a thread.
     pub fn start(
         out: impl io::Write + Send + 'static,
         says: impl Fn(u64) -> String + Send + 'static,
@@ -75,7 +75,7 @@ impl LogWriter {
         Ok(Self(shared))
     }
 
-    /// Says a line, which has its line end.
+    /// Writes a line, which includes its line end.
     pub fn say(&self, line: &[u8]) {
         let shared = &self.0;
         let mut queue = shared.lock();
@@ -100,7 +100,7 @@ impl LogWriter {
         }
     }
 
-    /// Waits until all lines so far are written, as long as somebody reads them.
+    /// Waits until all lines so far are written, while a reader reads them.
     pub fn flush(&self, patience: Duration) {
         let shared = &self.0;
         let (mut queue, begun) = (shared.lock(), Instant::now());
@@ -114,7 +114,7 @@ impl LogWriter {
         }
     }
 
-    /// Lines that nobody will read, since the start.
+    /// Number of lost lines since the start.
     pub fn lost(&self) -> u64 {
         self.0.lost.load(Ordering::Relaxed)
     }
@@ -130,8 +130,7 @@ impl WriterQueue {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Waits for the next line, or for lines that were turned away; adds the lines lost before it
-    /// to `unsaid`.
+    /// Waits for the next line, or for dropped lines. Adds the lines lost before it to `unsaid`.
     fn next(&self, unsaid: &mut u64) -> Option<LogLine> {
         let mut queue = self.lock();
         while queue.lines.is_empty() && queue.turned_away == 0 {
@@ -158,7 +157,7 @@ impl WriterQueue {
             if unsaid > 0 && paper.write(says(unsaid).as_bytes()) {
                 unsaid = 0;
             }
-            // Not before the lines that are lost have been spoken of.
+            // Dropped lines are reported first.
             if let Some(line) = &line
                 && (unsaid > 0 || !paper.write(&line.bytes))
             {
@@ -181,15 +180,15 @@ impl WriterQueue {
     }
 }
 
-/// The destination of lines, and a mark that the last one broke off.
+/// Where lines are written, and whether the last one was cut off.
 struct Destination<W> {
     out: W,
     torn: bool,
 }
 
 impl<W: io::Write> Destination<W> {
-    /// Writes a line, and returns `true` where all of it was taken. After a line that broke off the
-    /// next begins anew.
+    /// Writes a line, and returns `true` if all of it was accepted. After a line that was cut off,
+    /// the next one starts on a new line.
     fn write(&mut self, line: &[u8]) -> bool {
         if self.torn {
             self.torn = self.push(b"\n") < 1;
@@ -202,7 +201,7 @@ impl<W: io::Write> Destination<W> {
         taken == line.len()
     }
 
-    /// Writes until an error, and returns the number of bytes that were taken.
+    /// Writes until an error, and returns the number of accepted bytes.
     fn push(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while taken < bytes.len() {
@@ -210,7 +209,8 @@ impl<W: io::Write> Destination<W> {
                 Ok(0) => break,
                 Ok(more) => taken += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Somebody else has made our stderr so: whose turn it is nobody tells.
+                // Another process has made our stderr nonblocking, and nothing signals when it is
+                // ready.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     std::thread::park_timeout(TRY_AGAIN);
                 }
@@ -221,8 +221,8 @@ impl<W: io::Write> Destination<W> {
     }
 }
 
-/// The process's stderr without the standard library's lock, which a reader that has stopped
-/// would keep for ever.
+/// The process's stderr without the standard library's lock. A reader that has stopped would hold
+/// that lock forever.
 pub(super) struct Stderr;
 
 impl io::Write for Stderr {
@@ -236,7 +236,7 @@ impl io::Write for Stderr {
 }
 
 impl io::Write for &LogWriter {
-    /// A line: that is how events come.
+    /// Writes one line, because events arrive as lines.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.say(line);
         Ok(line.len())

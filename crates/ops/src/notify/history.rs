@@ -8,9 +8,9 @@ use callbridge_model::status::{FindingKind, Problem};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
-/// Time that a problem lasts before it is reported: each start has some that pass.
+/// Time that a problem must last before it is reported, because each start has some that pass.
 pub const LASTS: Duration = Duration::from_secs(5);
-/// One that comes back sooner has not ended.
+/// A problem that returns sooner has not ended.
 pub const QUIET: Duration = Duration::from_secs(10);
 /// Time between two runs for one kind.
 pub const REST: Duration = Duration::from_secs(60);
@@ -18,20 +18,19 @@ pub const REST: Duration = Duration::from_secs(60);
 /// A message to the command: one line of JSON on its stdin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Notification {
-    /// The kind of problem, in `status`'s word: `dead_letters`; or
+    /// The kind of problem, with `status`'s word (`dead_letters`) or
     /// [`crate::notify::waiting::KIND`].
     pub kind: &'static str,
-    /// Beginning or end of the problem.
     pub state: Turn,
     /// Epoch seconds at which the problem began.
     pub since: i64,
-    /// A short text about the problem, as it was last found.
+    /// A short text about the problem, from the last check.
     pub message: String,
     /// The command that shows or fixes the problem.
     pub command: String,
 }
 
-/// The change of a problem that a message reports.
+/// Whether a problem begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Turn {
@@ -51,7 +50,7 @@ struct ProblemHistory {
     notified: bool,
 }
 
-/// The contents of a message about one problem; stored for those that were reported and have not
+/// The contents of a message about one problem. Stored for problems that were reported and have not
 /// ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct ReportedProblem {
@@ -60,7 +59,7 @@ struct ReportedProblem {
     command: String,
 }
 
-/// All problems that are there, or were a moment ago.
+/// All current and recent problems.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems {
     histories: BTreeMap<FindingKind, ProblemHistory>,
@@ -69,9 +68,8 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Restores the problems that an earlier run has reported and not seen end, as
-    /// [`Problems::stored`] gave them. Unreadable text restores none: they are reported once more
-    /// then.
+    /// Restores the problems that an earlier run has reported as begun but not as ended, from the
+    /// text of [`Problems::stored`]. Unreadable text restores none, so they are reported again.
     pub fn restored(text: Option<&str>, boot: Duration) -> Self {
         let stored = text.and_then(|text| serde_json::from_str(text).ok());
         let stored: BTreeMap<String, ReportedProblem> = stored.unwrap_or_default();
@@ -90,16 +88,15 @@ impl Problems {
         Self { histories, runs }
     }
 
-    /// Returns the problems that were reported and have not ended, as JSON to be kept over
-    /// restarts.
+    /// Returns the problems that were reported and have not ended, as JSON for the next start.
     pub fn stored(&self) -> String {
         let notified = self.histories.iter().filter(|(_, it)| it.notified);
         let notified = notified.map(|(kind, history)| (kind.word(), &history.report));
-        // Texts and numbers always serialize.
+        // Strings and numbers always serialize.
         serde_json::to_string(&notified.collect::<BTreeMap<_, _>>()).unwrap_or_default()
     }
 
-    /// Takes in the findings of this second, and returns the messages that are due. `boot` never
+    /// Processes the findings of this second, and returns the messages that are due. `boot` never
     /// steps.
     pub fn update(&mut self, problems: &[Problem], at: i64, boot: Duration) -> Vec<Notification> {
         let mut seen: BTreeMap<FindingKind, Vec<&Problem>> = BTreeMap::new();
@@ -175,7 +172,7 @@ mod tests {
         Duration::from_secs(1_000 + second)
     }
 
-    /// Seconds of the messages about a problem that exists during `there`.
+    /// Seconds of the messages about a problem that exists while `there` is true.
     fn turns(there: impl Fn(u64) -> bool, seconds: u64) -> Vec<(u64, Turn)> {
         let mut problems = Problems::default();
         let mut turns = Vec::new();
@@ -227,7 +224,7 @@ mod tests {
         before.update(&found, 70, second(0));
         assert_eq!(before.stored(), "{}", "not told yet");
         assert_eq!(before.update(&found, 75, second(5)).len(), 1);
-        // What is stored stays readable by later versions: this text is never changed.
+        // Later versions must be able to read the stored text, so never change it.
         let golden = r#"{"dead_letters":{"since":70,"message":"2 letters","#.to_owned()
             + r#""command":"callbridge 2 letters"}}"#;
         assert_eq!(before.stored(), golden);
@@ -255,7 +252,7 @@ mod tests {
         fn begins_and_ends_alternate_a_minute_apart(
             there in prop::collection::vec(any::<bool>(), 0..60),
         ) {
-            // Each value holds for seven seconds, then all is well for long.
+            // Each value lasts seven seconds. Then there is no problem for a long time.
             let turns = turns(|at| there.get(at as usize / 7).copied().unwrap_or(false), 700);
             for (n, (_, turn)) in turns.iter().enumerate() {
                 prop_assert_eq!(*turn, if n % 2 == 0 { Turn::Begins } else { Turn::Ends });

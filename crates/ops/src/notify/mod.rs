@@ -16,12 +16,12 @@ use callbridge_model::shell;
 use history::Notification;
 use std::time::Duration;
 
-/// Time that one run may take.
+/// Maximum time of one run.
 pub const WITHIN: Duration = Duration::from_secs(30);
 /// Bytes of the command's stderr that are read.
 const WORDS_MAX: u64 = 1024;
-/// Prefixes of variables that the command does not get: ours, which may hold secrets or lead to
-/// some, and systemd's messages to us.
+/// Prefixes of variables that the command does not get: ours, which can contain secrets or paths to
+/// them, and systemd's variables for us.
 const OURS: [&str; 5] = [
     "CALLBRIDGE_",
     "CREDENTIALS_DIRECTORY",
@@ -35,14 +35,14 @@ const OURS: [&str; 5] = [
 pub struct Settings {
     /// The command line, run by `/bin/sh -c`.
     pub command: String,
-    /// Time of waiting for a call back after which a customer is reported; `None` reports nobody.
+    /// Time of waiting for a callback after which a customer is reported. `None` reports no one.
     pub missed: Option<Duration>,
 }
 
 /// Runs the command once for all of these, for at most that time. It ends with the caller.
 ///
 /// # Errors
-/// Why nobody may have heard of it.
+/// Why the message may not have been delivered.
 pub async fn run(command: &str, all: &[Notification], within: Duration) -> Result<(), String> {
     let not_run = |error: std::io::Error| format!("it cannot be run: {error}");
     let too_slow = |_| {
@@ -121,7 +121,7 @@ mod tests {
         let made = format!("mkfifo '{}'", pipe.display());
         assert_eq!(run(&made, &notifications(), WITHIN).await, Ok(()));
         let command = command.split_once("; ").expect("two").1.to_owned();
-        // The other end of the pipe: it ends when everybody who could write is gone.
+        // The other end of the pipe. It ends when all writers are closed.
         let heard = tokio::task::spawn_blocking(move || std::fs::read(pipe));
         let within = Duration::from_secs(1);
         let slow = run(&command, &notifications(), within).await;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 /// Messages kept for a command that keeps failing. The oldest are dropped.
 const PENDING_MAX: usize = 500;
-/// Waits before the next try: doubled from the first to the last.
+/// Waits before the next try. They double from the first to the last.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 const LAST_WAIT: Duration = Duration::from_secs(300);
 
-/// Messages in the order in which they are to be delivered.
+/// Messages in the order of delivery.
 #[derive(Clone, Debug, Default)]
 pub struct PendingNotifications {
     messages: Vec<Notification>,
@@ -20,7 +20,7 @@ pub struct PendingNotifications {
 }
 
 impl PendingNotifications {
-    /// Adds messages, and returns how many older ones were dropped for them.
+    /// Adds messages, and returns how many older ones were dropped.
     pub fn add(&mut self, messages: Vec<Notification>) -> usize {
         self.messages.extend(messages);
         let excess = self.messages.len().saturating_sub(PENDING_MAX);
@@ -28,7 +28,7 @@ impl PendingNotifications {
         excess
     }
 
-    /// Returns the messages that are to be delivered now.
+    /// Returns the messages to deliver now.
     pub fn due(&self, boot: Duration) -> &[Notification] {
         if boot < self.not_before {
             return &[];
@@ -36,12 +36,11 @@ impl PendingNotifications {
         &self.messages
     }
 
-    /// Returns `true` while no message waits.
     pub const fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// Removes the messages, which were delivered.
+    /// Removes and returns the delivered messages.
     pub fn delivered(&mut self) -> Vec<Notification> {
         self.failures = 0;
         std::mem::take(&mut self.messages)

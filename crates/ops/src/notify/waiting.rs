@@ -9,37 +9,37 @@ use callbridge_model::status::seconds_in_words;
 use callbridge_spool::MissedCustomer;
 use std::{collections::BTreeMap, time::Duration};
 
-/// The kind of such a message.
+/// The kind of message about missed customers.
 pub const KIND: &str = "missed_customers";
-/// Most numbers that one message names.
+/// Maximum numbers that one message names.
 const NAMED_MAX: usize = 10;
 
-/// Customers who wait longer than the limit and were reported, so that each is reported once.
+/// Customers who wait longer than the limit and were reported. Each is reported once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaitingCustomers {
-    /// Numbers, each with the second since which it was reported to wait.
+    /// Phone numbers, each with the second since which it was reported to wait.
     notified: BTreeMap<String, i64>,
     /// Time since boot of the last run of the command.
     ran: Option<Duration>,
 }
 
 impl WaitingCustomers {
-    /// Restores the customers that an earlier run has reported, as [`WaitingCustomers::stored`]
-    /// gave them; none where the text cannot be read.
+    /// Restores the customers that an earlier run has reported, from the text of
+    /// [`WaitingCustomers::stored`]. Empty if the text cannot be read.
     pub fn restored(text: Option<&str>) -> Self {
         let notified = text.and_then(|text| serde_json::from_str(text).ok());
         let (notified, ran) = (notified.unwrap_or_default(), None);
         Self { notified, ran }
     }
 
-    /// Returns the reported customers who still wait, as JSON to be kept over restarts.
+    /// Returns the reported customers who still wait, as JSON for the next start.
     pub fn stored(&self) -> String {
-        // Texts and numbers always serialize.
+        // Strings and numbers always serialize.
         serde_json::to_string(&self.notified).unwrap_or_default()
     }
 
-    /// Returns the message that is due at this second, from all who wait, longest first. `boot`
-    /// never steps; `command` lists them.
+    /// Returns the message that is due at this second, from all waiting customers, longest wait
+    /// first. `boot` never steps. `command` lists the customers.
     pub fn update(
         &mut self,
         waiting: &[MissedCustomer],
@@ -57,7 +57,7 @@ impl WaitingCustomers {
         let still: BTreeMap<&str, i64> = late()
             .map(|it| (it.phone.as_str(), it.first_at.get()))
             .collect();
-        // Whoever was talked to and got nobody again, waits anew.
+        // A customer who was talked to and missed again starts a new wait.
         self.notified
             .retain(|phone, since| still.get(&**phone).is_some_and(|now| now <= since));
         let new = late().filter(|it| !self.notified.contains_key(it.phone.as_str()));
@@ -146,10 +146,10 @@ mod tests {
             message,
             format!("2 customers wait for a call back longer than 30 min: {names}")
         );
-        // After a restart as well.
+        // Also after a restart.
         let mut notified = WaitingCustomers::restored(Some(&notified.stored()));
         assert_eq!(update(&mut notified, &both, 12_000), None);
-        // One is called back and another comes: the new one alone is named.
+        // One is called back and another arrives: only the new one is named.
         let now = [customer("+2", 10_060), customer("+3", 10_300)];
         let (_, message) = update(&mut notified, &now, 12_100).expect("told");
         assert!(message.starts_with("1 customer waits"), "{message}");
@@ -175,7 +175,7 @@ mod tests {
     fn who_was_talked_to_and_got_nobody_again_is_told_again() {
         let mut notified = WaitingCustomers::default();
         assert!(update(&mut notified, &[customer("+1", 0)], 2_000).is_some());
-        // A call that was told late makes the wait longer, not another one.
+        // A call that arrives late extends the wait, and does not start another one.
         assert!(update(&mut notified, &[customer("+1", -500)], 3_000).is_none());
         assert!(update(&mut notified, &[customer("+1", 2_500)], 5_000).is_some());
     }
