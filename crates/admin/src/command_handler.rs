@@ -25,46 +25,44 @@ mod lead_set;
 mod leads;
 mod read_again;
 
-/// Letters that `dead watch` reads at a time.
+/// Dead letters and waiting calls that `dead watch` reads at a time.
 const WATCH_PAGE: usize = 100;
-/// The error of `dead watch` when letters came faster than they were read.
+/// The error of `dead watch` if dead letters appeared faster than they were read.
 const TOO_MANY: &str =
     "more letters came than were read: see `callbridge dead list`, then watch again";
 
-/// Returns the daemon's [`Status`]; given by the daemon, or by a command that opened the spool
+/// Returns the daemon's [`Status`]. Set by the daemon, or by a command that opened the spool
 /// itself.
 pub type StatusOf =
     Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Status, Error>> + Send>> + Send + Sync>;
 
-/// Makes a link to the administrator's page that opens it once, for a user in a role; `None` where
-/// the system gives no random bytes.
+/// Makes a one-time link to the administrator's page for a user in a role. `None` if the system
+/// provides no random bytes.
 pub type PageDoor = Arc<dyn Fn(&str, PageRole) -> Option<String> + Send + Sync>;
 
-/// The state, flags and ways out that are needed to answer commands.
+/// The state, flags and connections that are needed to answer commands.
 pub struct CommandHandler {
-    /// The spool of the state folder.
     pub spool: Handle,
-    /// The daemon's flags; without trunks when no daemon runs.
+    /// The daemon's flags. Without trunks if no daemon runs.
     pub rules: Rules,
-    /// The lists of leads and employees in force; a reload replaces them.
+    /// The current lists of leads and employees. A reload replaces them.
     pub people: Arc<RwLock<Arc<People>>>,
-    /// Asks something of the CRM through the daemon's budget; `None` without daemon or CRM.
+    /// Asks the CRM through the daemon's budget. `None` without a daemon or a CRM.
     pub asking: Option<CrmProxy>,
-    /// The zone of the PBX, where one is given.
+    /// The zone of the PBX, if one is given.
     pub zone: Option<String>,
-    /// The value of `--field-list-wrapper`: the key under which the CRM wants the items of `lead
-    /// set`.
+    /// The value of `--field-list-wrapper`: the key under which the CRM expects the items of
+    /// `lead set`.
     pub field_list_wrapper: Option<String>,
     /// Returns the status for [`ControlRequest::Status`].
     pub status: StatusOf,
-    /// The way to the page; `None` without one.
+    /// Makes links to the page. `None` without a page.
     pub page: Option<PageDoor>,
-    /// The ways to have files of folders read again, by the URLs of their sources; empty when no
-    /// daemon runs.
+    /// Makes folder sources read files again, by their URLs. Empty if no daemon runs.
     pub files_again: BTreeMap<String, FilesAgain>,
 }
 
-/// The cause for which an answer ends early.
+/// Why an answer ends early.
 enum Stop {
     /// The reader of the answer has closed its end.
     Gone,
@@ -80,32 +78,31 @@ impl<E: Into<Refusal>> From<E> for Stop {
 /// The end of an answer, or why it ends early.
 type Answered = Result<(), Stop>;
 
-/// A change to dead letters that a person asks for.
+/// A person's change to dead letters or waiting calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetterChange {
-    /// Sends the letters again; with `dry_run` only reports what would be sent.
+    /// Sends the calls again. With `dry_run`, only reports what would be sent.
     Retry {
-        /// The values that a person gives in place of those of the rules.
+        /// The values that a person sets instead of those of the rules.
         wish: RetryValues,
         /// Nothing is sent or stored.
         dry_run: bool,
     },
-    /// Takes the letters out for good.
+    /// Discards the calls permanently.
     Discard,
 }
 
-/// The outcome of a change for one letter, as `dead retry --json` has it.
+/// The result for one dead letter or waiting call, as in `dead retry --json`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LetterOutcome {
-    /// The id of the letter.
     pub id: RowId,
     uuid: Option<CallUuid>,
     linkedid: Option<String>,
     reason: Reason,
     /// `ready`, `looked_for`, `would_send`, `discarded`, `refused`.
     pub result: &'static str,
-    /// Why the change was refused, or a note on what is sent.
+    /// Why the change was refused, or a note on the values that are sent.
     pub message: Option<String>,
     /// The lead that it is or would be sent with.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,13 +114,13 @@ pub struct LetterOutcome {
     answered: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     talk_time_sec: Option<u32>,
-    /// The direction, if a person gave it.
+    /// The direction, if a person set it.
     #[serde(skip_serializing_if = "Option::is_none")]
     direction: Option<Direction>,
 }
 
 impl LetterOutcome {
-    /// Returns the outcome `result` for this letter, without values that were sent.
+    /// Returns the outcome `result` for this dead letter, without sent values.
     pub fn of(letter: &Letter, result: &'static str, message: Option<String>) -> Self {
         Self {
             id: letter.id,
@@ -141,13 +138,13 @@ impl LetterOutcome {
     }
 }
 
-/// All that a question is told.
+/// The future that sends all replies to a question.
 type Saying<'a> = Pin<Box<dyn Future<Output = Answered> + Send + 'a>>;
 
-/// The way to whoever asked.
+/// Sends the replies to the client.
 struct ReplySender {
     to: mpsc::Sender<ControlReply>,
-    /// Whoever asked: the name at the page, or the Unix user at the socket.
+    /// The name at the page, or the Unix user at the socket.
     who: String,
     said: u64,
 }
@@ -178,7 +175,7 @@ impl AnswerRequest for CommandHandler {
             said: 0,
         };
         if let Some(zone) = &self.zone {
-            // Whoever asked may have gone already, which the next reply finds.
+            // The client may have disconnected, which the next reply detects.
             let _ = to.send(ControlReply::Zone(zone.clone())).await;
         }
         let last = match self.say(ask, &mut line).await {
@@ -186,13 +183,13 @@ impl AnswerRequest for CommandHandler {
             Err(Stop::Refused(Refusal { code, words })) => ControlReply::Error { code, words },
             Err(Stop::Gone) => return,
         };
-        // Whoever asked may have gone meanwhile.
+        // The client may have disconnected meanwhile.
         let _ = to.send(last).await;
     }
 }
 
 impl CommandHandler {
-    /// Boxed here, lest each crate that waits for an answer holds all of this once more.
+    /// Boxed here, so that not every crate that waits for an answer contains the whole future.
     #[inline(never)]
     fn say<'a>(&'a self, ask: ControlRequest, line: &'a mut ReplySender) -> Saying<'a> {
         Box::pin(self.say_it(ask, line))
@@ -238,7 +235,8 @@ impl CommandHandler {
                 line.item(json!({"url": url})).await
             }
             ControlRequest::Audit { calls } => self.fates(calls, line).await,
-            // What the CRM's journal should show of each call; null where it is not journaled here.
+            // The expected values of each call in the CRM's journal. Null if it is not journaled
+            // here.
             ControlRequest::Journaled { calls } => {
                 let read = move |store: &Store| tables::audited::journaled(store, &calls);
                 line.items(self.spool.read(read).await?).await
@@ -277,7 +275,7 @@ impl CommandHandler {
                 if whole && letter.bytes.is_some() {
                     let id = letter.id;
                     let read = move |store: &Store| tables::letters::letter(store, id);
-                    // Discarded meanwhile: then what was listed is all there is.
+                    // It was discarded meanwhile: the listed values are all there is.
                     letter = self.spool.read(read).await?.unwrap_or(letter);
                 }
                 line.item(letter.to_json()).await?;
@@ -285,7 +283,7 @@ impl CommandHandler {
         }
     }
 
-    /// Each letter that comes to be, also one that dies again, once.
+    /// Reports each new dead letter and waiting call, including one that dies again, once.
     async fn watch(&self, line: &mut ReplySender) -> Answered {
         let seen = self.spool.read(|store| Ok(store.letters_so_far())).await?;
         line.reply(ControlReply::Ready).await?;
@@ -318,10 +316,10 @@ impl CommandHandler {
         }
     }
 
-    /// Changes the letters of these ids, of which there are so few that they are one page.
+    /// Changes the dead letters and waiting calls of these ids, which are few enough for one page.
     ///
     /// # Errors
-    /// When the spool fails, or an id names no letter; the others are changed then.
+    /// If the spool fails, or an id is unknown. The others are changed then.
     pub async fn change_letters(
         &self,
         ids: &[RowId],
@@ -334,8 +332,7 @@ impl CommandHandler {
         Ok(page.into_iter().collect::<Result<_, _>>()?)
     }
 
-    /// Changes the next page of letters, and returns an outcome for each; an empty list at their
-    /// end.
+    /// Changes the next page, and returns an outcome for each. Empty at the end.
     async fn change_next(
         &self,
         letters: &mut Letters,
@@ -434,7 +431,7 @@ impl CommandHandler {
     }
 }
 
-/// Ids that name no letter are said, after what was done with the others.
+/// Returns an error for unknown ids, after the others were changed.
 fn missing_ids<T: Ord>(ids: &[T], found: usize) -> Result<(), Refusal> {
     let all = BTreeSet::from_iter(ids).len();
     let ids = match (all, all.saturating_sub(found)) {

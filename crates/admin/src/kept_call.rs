@@ -10,28 +10,26 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeptCall {
-    /// The state of the call in the spool.
     pub state: State,
-    /// The record that is, was or would be sent.
+    /// The record that is, was, or would be sent.
     pub record: CallRecord,
-    /// The facts by which the call was judged.
     pub call: FinishedCall,
-    /// The reason for which the call is or was a letter.
+    /// Why the call is or was a dead letter or a waiting call.
     pub reason: Option<Reason>,
-    /// The reason in words, empty without one.
+    /// Text for the reason. Empty without one.
     pub message: String,
-    /// Since when it stands so.
+    /// Time at which it entered its state.
     pub judged_at: EventTime,
-    /// The other calls of the number that it was asked for by.
+    /// The other calls of the number, if it was searched by number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub others: Option<Vec<Other>>,
-    /// Actions of people on the call. Only if the call was asked for by its id.
+    /// People's actions on the call. Only if it was searched by its id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actions: Option<Vec<Action>>,
 }
 
 impl KeptCall {
-    /// A row, with what was looked for beside it.
+    /// Makes it from a row, with the results of the search.
     pub fn of(row: Row, others: Option<Vec<Other>>, actions: Option<Vec<Action>>) -> Self {
         let progress = row.progress;
         Self {
@@ -46,7 +44,7 @@ impl KeptCall {
         }
     }
 
-    /// As it stands now: what was a letter for a time, and went on, is none.
+    /// The verdict in its current state. A former dead letter that was sent is no longer one.
     pub fn judged(&self) -> Judged {
         let judged = judged_as_kept(self.record.clone(), Some(self.state), self.reason);
         let is_letter = judged.outcome == Outcome::DeadLetter;
@@ -63,8 +61,8 @@ impl KeptCall {
     }
 }
 
-/// A stored call as it was judged, as far as its state tells: a letter until it goes on, and for
-/// good where it was discarded. Calls between extensions have no state.
+/// The verdict on a stored call, as its state shows it: a dead letter until it is sent again, and
+/// permanently if it was discarded. Calls between extensions have no state.
 pub(crate) fn judged_as_kept(
     record: CallRecord,
     state: Option<State>,

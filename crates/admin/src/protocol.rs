@@ -14,142 +14,130 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum ControlRequest {
-    /// `status`: one item, as `status --json`.
+    /// `status`: one item, as in `status --json`.
     Status,
-    /// `dead list`, `show`, `export`: an item a letter, oldest first, waiting ones included.
+    /// `dead list`, `show`, `export`: one item per dead letter or waiting call, oldest first.
     Letters {
-        /// The letters to list; an empty selection means all.
+        /// The ones to list. An empty selection means all.
         which: Selection,
-        /// With all the bytes kept of unreadable ones, not the first of them alone.
+        /// With all stored bytes of unreadable ones, not only the first of them.
         #[serde(default)]
         whole: bool,
     },
-    /// `dead watch`: [`ControlReply::Ready`], then an item a letter that comes to be from there on,
-    /// until the line is closed.
+    /// `dead watch`: [`ControlReply::Ready`], then one item per new dead letter or waiting call,
+    /// until the connection is closed.
     Watch,
-    /// `dead retry`: an item a letter, with what became of it.
+    /// `dead retry`: one item per call, with the outcome.
     Retry {
-        /// The letters to send again; an empty selection is refused.
+        /// The ones to send again. An empty selection is refused.
         which: Selection,
-        /// The values to send where those are not what the rules give.
+        /// The values to send instead of those of the rules.
         #[serde(flatten)]
         wish: RetryValues,
-        /// Only say what would be sent.
+        /// Only report what would be sent.
         dry_run: bool,
     },
-    /// `dead discard`: an item a letter, with what became of it.
+    /// `dead discard`: one item per call, with the outcome.
     Discard {
-        /// The letters to take out; an empty selection is refused.
+        /// The ones to discard. An empty selection is refused.
         which: Selection,
     },
-    /// `lead missing`: an item a number that called and has no lead.
+    /// `lead missing`: one item per number that called and has no lead.
     LeadMissing,
-    /// `lead list`: an item a number of the directory that a living lead has.
+    /// `lead list`: one item per number of the directory that a living lead has.
     LeadList,
-    /// `lead set`: an item when the CRM has taken the values, and one when they are written.
+    /// `lead set`: one item when the CRM has accepted the values, and one when they are written.
     LeadSet {
-        /// The lead whose fields are set.
         lead: LeadId,
         /// The fields with their new values.
         items: Vec<Item>,
     },
-    /// `lead check`: an item a trunk, with what the number maps to there and why.
+    /// `lead check`: one item per trunk, with the number's lead there and the reason.
     LeadCheck {
         /// As a person writes it.
         phone: String,
     },
-    /// `lead give`: an item with the lead that the number has now, and how many calls left by it.
+    /// `lead give`: one item with the number's new lead, and how many calls left because of it.
     LeadGive {
         /// As a person writes it.
         phone: String,
-        /// The lead that it has from now on.
         lead: LeadId,
     },
-    /// `lead take`: an item with the lead that the number had.
+    /// `lead take`: one item with the lead that the number had.
     LeadTake {
         /// As a person writes it.
         phone: String,
     },
-    /// `lead given`: an item a number that a person has given a lead.
+    /// `lead given`: one item per number to which a person has assigned a lead.
     LeadGiven,
-    /// `missed`: an item a customer who waits for a call back, longest waiting first.
+    /// `missed`: one item per customer who waits for a callback, longest wait first.
     Missed {
-        /// Only those who tried in the last so many seconds.
+        /// Only those who called within this many seconds.
         within_sec: Option<u64>,
     },
-    /// `page`: an item `{"url"}`, a link that opens the page once.
+    /// `page`: one item `{"url"}`, a one-time link to the page.
     PageLink {
-        /// The rights of whoever opens the link.
+        /// The rights that the link gives.
         role: PageRole,
     },
-    /// `explain --call`: an item with the finished call of this id, as the spool has it.
+    /// `explain --call`: one item with the finished call of this id, as stored in the spool.
     Call {
-        /// The linkedid, the uuid, or a telephone number.
+        /// The linkedid, the uuid, or a phone number.
         id: String,
     },
-    /// `audit`: an item with the times without a connection, then one item per call with its fate
+    /// `audit`: one item with the times without a connection, then one item per call with its fate
     /// and values.
-    Audit {
-        /// The calls of the PBX's file.
-        calls: Vec<AuditedCall>,
-    },
-    /// `audit`: an item a call with what the CRM's journal should show of it; null for one that is
-    /// not journaled here.
-    Journaled {
-        /// The calls of the PBX's file.
-        calls: Vec<AuditedCall>,
-    },
-    /// `audit`: an item with a page of the CRM's journal, or why there is none; asked by the
-    /// daemon's own sender, through its budget.
+    Audit { calls: Vec<AuditedCall> },
+    /// `audit`: one item per call with its expected values in the CRM's journal. Null if it is not
+    /// journaled here.
+    Journaled { calls: Vec<AuditedCall> },
+    /// `audit`: one item with a page of the CRM's journal, or why there is none. The daemon's
+    /// sender requests it within its budget.
     JournalPage(FilterPage),
-    /// `audit --take-in`: an item with what became of the call.
+    /// `audit --take-in`: one item with the outcome of the call.
     TakeIn {
-        /// The id of the call's PBX.
         pbx: String,
-        /// As the file tells of it.
+        /// The call's facts in the file.
         call: Box<FinishedCall>,
-        /// The uuid under which the call is journaled here, while the CRM's journal does not have
-        /// it; `None` for a call that is not known here.
+        /// The uuid under which the call is journaled here while the CRM's journal does not have
+        /// it. `None` for a call that is not known here.
         lost: Option<CallUuid>,
     },
-    /// `audit`: the result of a finished audit, kept for the metrics; no item.
+    /// `audit`: the result of a finished audit, stored for the metrics. No item.
     Audited {
-        /// Calls of the file that nothing explains.
+        /// Calls of the file without an explanation.
         unexplained: u64,
         /// Calls of the file that are stored with other values.
         different: u64,
     },
-    /// `calls`: an item a call, oldest first; with `follow` then [`ControlReply::Ready`], and an
-    /// item a call that comes to be or ends, until the line is closed.
+    /// `calls`: one item per call, oldest first. With `follow`, then [`ControlReply::Ready`], and
+    /// one item per call that begins or ends, until the connection is closed.
     Calls {
-        /// The filter that the calls must pass.
+        /// The filter that the calls must match.
         which: CallsQuery,
-        /// Calls that are kept already come first; without it `follow` begins with the daemon's
-        /// start.
+        /// Stored calls come first. Without it, `follow` begins with the daemon's start.
         past: bool,
-        /// And those that come, until the line is closed.
+        /// Also new calls, until the connection is closed.
         follow: bool,
     },
 }
 
-/// A filter of calls; without any rule all pass.
+/// A filter of calls. Without a condition, all match.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallsQuery {
-    /// Of the day that it is in the PBX's zone.
+    /// Calls of the current day in the PBX's zone.
     pub today: bool,
-    /// Begun then or later: a date, with a time and a zone if wanted.
+    /// Calls from this time on: a date, optionally with a time and a zone.
     pub from: Option<String>,
-    /// Begun by then: a day is meant whole.
+    /// Calls until this time. A date includes the whole day.
     pub to: Option<String>,
-    /// With this number, as a person types it.
+    /// Calls with this number, as a person types it.
     pub phone: Option<String>,
-    /// Calls over this trunk alone.
     pub trunk: Option<String>,
-    /// Calls in this state alone.
     pub state: Option<State>,
-    /// Calls between extensions, in place of the customers'.
+    /// Calls between extensions instead of customer calls.
     pub internal: bool,
-    /// The zone of the dates, in place of the PBX's.
+    /// The zone of the dates, instead of the PBX's.
     pub zone: Option<String>,
 }
 
@@ -159,19 +147,19 @@ pub struct CallsQuery {
 #[derive(strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case", parse_err_ty = String, parse_err_fn = no_role)]
 pub enum PageRole {
-    /// Sees everything, and changes nothing.
+    /// Sees everything, but can change nothing.
     View,
-    /// Sees everything, and may change it.
+    /// Can see and change everything.
     Admin,
 }
 
 impl PageRole {
-    /// Returns the word of flags and files: `admin` or `view`.
+    /// Returns the word in flags and files: `admin` or `view`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// May this role change anything?
+    /// Returns `true` if this role can change something.
     pub const fn may_act(self) -> bool {
         matches!(self, Self::Admin)
     }
@@ -185,22 +173,22 @@ fn no_role(word: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlReply {
-    /// The zone of the PBX, in which people read times; before all else, where it is known.
+    /// The zone of the PBX, in which times are shown. It comes first, if it is known.
     Zone(String),
-    /// The past is complete: all that happens from here on follows.
+    /// All stored entries were sent. New ones follow.
     Ready,
-    /// One thing that was asked for, in the shape of its request.
+    /// One requested entry, in the form of its request.
     Item(serde_json::Value),
-    /// The answer is complete; nothing follows.
+    /// The answer is complete. Nothing follows.
     End {
         /// The number of [`ControlReply::Item`] lines sent.
         count: u64,
     },
-    /// The request failed or was refused; nothing follows.
+    /// The request failed or was refused. Nothing follows.
     Error {
         /// The exit code of the command (sysexits).
         code: u8,
-        /// The error in words: the fault, its place, and the remedy.
+        /// A message with the problem, its place, and the fix.
         words: String,
     },
 }

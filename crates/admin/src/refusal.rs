@@ -8,12 +8,11 @@ use callbridge_spool::Error;
 pub struct Refusal {
     /// The exit code of the command (sysexits).
     pub code: u8,
-    /// The error in words: the fault, its place, and the remedy.
+    /// A message with the problem, its place, and the fix.
     pub words: String,
 }
 
 impl Refusal {
-    /// Of this code, in these words.
     pub fn new(code: u8, words: impl Into<String>) -> Self {
         let words = words.into();
         Self { code, words }
@@ -24,8 +23,7 @@ impl Refusal {
         Self::new(Code::Usage.number(), words)
     }
 
-    /// Returns `true` when the fault is in the words that were typed: a number that is none, a day
-    /// that is none.
+    /// Returns `true` if the typed text is wrong: not a number, or not a date.
     pub fn is_usage(&self) -> bool {
         self.code == Code::Usage.number()
     }

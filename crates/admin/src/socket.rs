@@ -18,19 +18,18 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-/// Name of the socket inside the state folder.
 pub const NAME: &str = "control.sock";
-/// The private folder in which the socket is made, before it is moved to its place.
+/// The private folder in which the socket is made before it is moved to its place.
 const NURSERY: &str = ".control";
-/// A question is at most this long, in bytes.
+/// Maximum length of a question in bytes.
 const QUESTION_BYTES_MAX: u64 = 1 << 20;
-/// Between two looks whether the socket is in its place.
+/// Time between two checks that the socket is in its place.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// As many questions are answered at once.
+/// Maximum number of questions that are answered at the same time.
 const CONNECTIONS_MAX: usize = 16;
 
-/// A folder held open, so that the socket's path stays below the 107 bytes a Unix socket's
-/// address can have, however long the folder's own path is.
+/// An open folder, so that the socket's path stays below the 107 bytes of a Unix socket address,
+/// however long the folder's own path is.
 struct Folder {
     _held: std::fs::File,
     path: PathBuf,
@@ -44,9 +43,10 @@ impl Folder {
     }
 }
 
-/// Answers a question, sending each [`ControlReply`] as it is known; the last is `End` or `Error`.
+/// Answers a question. Sends each [`ControlReply`] as soon as it is known. The last is `End` or
+/// `Error`.
 pub trait AnswerRequest: Send + Sync + 'static {
-    /// `who` asks. Ends when all was said or nobody listens any more.
+    /// `who` asks. Completes when everything was sent or the client has disconnected.
     fn answer(
         &self,
         ask: ControlRequest,
@@ -55,17 +55,17 @@ pub trait AnswerRequest: Send + Sync + 'static {
     ) -> impl Future<Output = ()> + Send;
 }
 
-/// Listens in the state folder. A socket left by a killed process is replaced: the spool's lock
-/// already proved that no other process lives here. It is made in a folder that nobody else can
-/// enter and moved to its place once it is private: whatever the umask, there is no moment in
-/// which another user could connect.
+/// Listens in the state folder. A socket left by a killed process is replaced, because the spool's
+/// lock proves that no other process uses this folder. It is made in a folder that no other user
+/// can enter, and moved to its place once it is private. So there is never a time at which another
+/// user can connect, whatever the umask.
 ///
 /// # Errors
-/// When the folder cannot be written.
+/// If the folder cannot be written.
 pub fn listen(state: &Path) -> io::Result<UnixListener> {
     let nursery = state.join(NURSERY);
     match std::fs::remove_dir_all(&nursery) {
-        // no folder at all: it is nobody's
+        // not a folder: a leftover file
         Err(error) if error.kind() == ErrorKind::NotADirectory => std::fs::remove_file(&nursery)?,
         removed => unless_absent(removed).map(drop)?,
     }
@@ -78,7 +78,7 @@ pub fn listen(state: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Serves until `shutdown` ends. If the socket is deleted from its folder, it listens again.
+/// Serves until `shutdown` completes. If the socket is deleted from its folder, it listens again.
 pub async fn keep<A: AnswerRequest>(
     state: PathBuf,
     listener: UnixListener,
@@ -129,7 +129,7 @@ pub async fn keep<A: AnswerRequest>(
 }
 
 async fn converse<A: AnswerRequest>(stream: UnixStream, handler: &A) -> io::Result<()> {
-    // The system says who asks: what stood in the question could be anybody's name.
+    // The system reports who asks. A name in the question could be false.
     let who = user::name_of(stream.peer_cred()?.uid());
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read.take(QUESTION_BYTES_MAX));
@@ -150,7 +150,7 @@ async fn converse<A: AnswerRequest>(stream: UnixStream, handler: &A) -> io::Resu
         }
         Ok(())
     };
-    // A command that was interrupted closes its end: stop answering then.
+    // A command that is interrupted closes its end: stop the answer then.
     let gone = async {
         let mut rest = [0_u8; 1];
         while matches!(read.read(&mut rest).await, Ok(1..)) {}
@@ -161,7 +161,7 @@ async fn converse<A: AnswerRequest>(stream: UnixStream, handler: &A) -> io::Resu
     }
 }
 
-/// Tells a command that too many others are answered, where its line takes that at once.
+/// Tells a command that too many others are being answered, if its connection accepts that at once.
 fn refuse(stream: &UnixStream) {
     let words = format!("the daemon answers {CONNECTIONS_MAX} commands already; ask again");
     let busy = ControlReply::Error { code: 69, words };
@@ -176,19 +176,19 @@ async fn send(write: &mut (impl AsyncWriteExt + Unpin), reply: &ControlReply) ->
     write.write_all(&line).await
 }
 
-/// Returns `true` when a daemon listens in this state folder, however busy or frozen it is.
+/// Returns `true` if a daemon listens in this state folder, however busy or frozen it is.
 ///
 /// # Errors
-/// When something else is in its place.
+/// If something else is in its place.
 pub async fn is_listening(state: &Path) -> io::Result<bool> {
     Ok(connect(state).await?.is_some())
 }
 
-/// Asks the daemon of this state folder, and waits until it answers; its replies come one by one.
-/// `None` when none runs, also where it ended before it had read the question.
+/// Asks the daemon of this state folder, and waits for its first answer. Its replies arrive one by
+/// one. `None` if none runs, or if it ended before it had read the question.
 ///
 /// # Errors
-/// When the daemon is there but cannot be spoken to.
+/// If the daemon is there but communication fails.
 pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replies>> {
     let Some(stream) = connect(state).await? else {
         return Ok(None);
@@ -197,7 +197,7 @@ pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replie
     let mut read = BufReader::new(read);
     let mut line = serde_json::to_vec(ask)?;
     line.push(b'\n');
-    // One that takes no more of the question may have said why.
+    // A daemon that stops reading the question may have sent the reason.
     let wrote = write.write_all(&line).await;
     match read.fill_buf().await.map(|reply| !reply.is_empty()) {
         Ok(is_said) if is_said || wrote.is_ok() => Ok(Some(Replies {
@@ -208,18 +208,18 @@ pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replie
             zone: None,
         })),
         Ok(_) => Ok(None),
-        // Linux tells so that bytes were left unread by the one that closed.
+        // Linux reports this if the side that closed left bytes unread.
         Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// A line to the daemon of this state folder; `None` when none runs.
+/// A connection to the daemon of this state folder. `None` if none runs.
 async fn connect(state: &Path) -> io::Result<Option<UnixStream>> {
     let Some(folder) = unless_absent(Folder::open(state))? else {
         return Ok(None);
     };
-    // A link could lead to a socket that takes every question and never answers.
+    // A link could lead to a socket that accepts every question and never answers.
     let found = folder.path.symlink_metadata();
     if found.is_ok_and(|found| !found.file_type().is_socket()) {
         let words = format!("{NAME} is not a socket of callbridge: move it away");
@@ -228,8 +228,8 @@ async fn connect(state: &Path) -> io::Result<Option<UnixStream>> {
     unless_absent(UnixStream::connect(&folder.path).await)
 }
 
-/// `None` for the error of what is not there. A file in the folder's place is for the spool to
-/// refuse; a line is reset whose listener closed before it was accepted.
+/// `None` for an error that means absence. The spool refuses a file in the folder's place. A
+/// connection is reset if its listener closed before it was accepted.
 fn unless_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     use ErrorKind::{ConnectionRefused, ConnectionReset, NotADirectory, NotFound};
     let absent = [NotFound, NotADirectory, ConnectionRefused, ConnectionReset];
@@ -239,7 +239,7 @@ fn unless_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// The replies to one question: of the daemon, or of a handler in this process.
+/// The replies to one question, from the daemon or from a handler in this process.
 pub struct Replies {
     from: RepliesFrom,
     zone: Option<Zone>,
@@ -254,7 +254,7 @@ enum RepliesFrom {
 }
 
 impl Replies {
-    /// Of a handler in this process.
+    /// Replies of a handler in this process.
     pub const fn here(replies: mpsc::Receiver<ControlReply>) -> Self {
         Self {
             from: RepliesFrom::Here(replies),
@@ -262,10 +262,10 @@ impl Replies {
         }
     }
 
-    /// The next one; `None` when the daemon closed the line.
+    /// The next reply. `None` if the daemon closed the connection.
     ///
     /// # Errors
-    /// When the line breaks or the daemon speaks in other words.
+    /// If the connection breaks or the daemon uses another protocol.
     pub async fn next(&mut self) -> io::Result<Option<ControlReply>> {
         loop {
             let reply = match &mut self.from {
@@ -282,7 +282,7 @@ impl Replies {
         }
     }
 
-    /// The zone of the daemon's PBX, where it has told one so far.
+    /// The zone of the daemon's PBX, if it has been received.
     pub fn zone(&self) -> Option<&Zone> {
         self.zone.as_ref()
     }
@@ -348,19 +348,19 @@ mod tests {
         assert_eq!(replies.next().await.expect("a line"), None);
         stop.send(()).expect("a server");
         server.await.expect("it ends");
-        // It ended before it read the question.
+        // The daemon ended before it read the question.
         let listener = listen(&deep).expect("a listener");
         let (unread, ()) = tokio::join!(ask(&deep, &ControlRequest::Status), async {
             let (line, _) = listener.accept().await.expect("a line");
             line.readable().await.expect("a question");
         });
         assert!(unread.expect("no fault").is_none());
-        // It ended before it accepted the line.
+        // The daemon ended before it accepted the connection.
         let (unheard, ()) = tokio::join!(ask(&deep, &ControlRequest::Status), async {
             drop(listener);
         });
         assert!(unheard.expect("no fault").is_none());
-        // What a killed process leaves behind is not in the way.
+        // A file left by a killed process does not interfere.
         assert!(
             ask(&deep, &ControlRequest::Status)
                 .await

@@ -9,21 +9,21 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// So long a lock is waited for.
+/// Time to wait for a lock.
 const WITHIN: Duration = Duration::from_secs(4);
 const TRY_EVERY: Duration = Duration::from_millis(40);
 
-/// The holder of the state folder, with the way to it.
+/// Access to a state: through the daemon, or directly.
 #[derive(Debug)]
 pub enum Access<T> {
-    /// The daemon, which answered so.
+    /// The daemon's answer.
     Daemon(T),
-    /// The spool, opened by this command because nobody else had it.
+    /// The spool, opened by this command because no other process held it.
     Spool(Handle, Guard),
 }
 
-/// Asks the daemon, and where there is none opens the spool. A lock without an answer is waited
-/// for: who holds it starts, stops, or is another command.
+/// Asks the daemon, and opens the spool if there is none. If the lock is held without an answer, it
+/// waits: its holder is starting, stopping, or another command.
 ///
 /// # Errors
 /// Those of `ask`, and those of the spool.
@@ -44,17 +44,16 @@ pub async fn ask_or_open<T, E: From<Error>>(
     }
 }
 
-/// Lets an opened state folder go.
 pub async fn close(spool: Handle, guard: Guard) {
     drop(spool);
     // Blocks until the spool's thread has ended, which is soon.
     let _ = tokio::task::spawn_blocking(move || guard.close()).await;
 }
 
-/// The `status` of the running daemon; `None` without one.
+/// The `status` of the running daemon. `None` without one.
 ///
 /// # Errors
-/// When there is one and it cannot be spoken to.
+/// If there is one but communication fails.
 pub async fn status(dir: &Path) -> io::Result<Option<Status>> {
     let Some(mut replies) = socket::ask(dir, &ControlRequest::Status).await? else {
         return Ok(None);
@@ -73,23 +72,23 @@ pub async fn status(dir: &Path) -> io::Result<Option<Status>> {
     Err(io::Error::other("it closed the connection"))
 }
 
-/// One wait for the lock of a state folder, with the moment at which it is given up. A command
-/// without a daemon holds it for a moment, a daemon that starts or stops holds it and does not
-/// answer yet or any more: neither is a reason for the other to give up at once.
+/// A wait for the lock of a state folder, with its deadline. A command without a daemon holds the
+/// lock for a short time. A daemon that starts or stops holds it but does not answer. Neither is a
+/// reason to give up at once.
 #[derive(Clone, Copy, Debug)]
 pub struct LockWait {
     until: Instant,
 }
 
 impl LockWait {
-    /// Returns a wait that begins now and lasts at most 4 s.
+    /// Starts a wait of at most 4 s.
     pub fn begin() -> Self {
         Self {
             until: Instant::now() + WITHIN,
         }
     }
 
-    /// Waits a little; false, and at once, when it has waited long enough.
+    /// Waits a little. Returns false at once if the deadline has passed.
     pub async fn has_more(self) -> bool {
         if Instant::now() >= self.until {
             return false;

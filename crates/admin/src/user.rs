@@ -4,15 +4,15 @@ use std::path::Path;
 
 /// The system's file of users. Users of a directory service are not in it, and are shown by number.
 const USERS: &str = "/etc/passwd";
-/// A file that is larger is none of users.
+/// A larger file is not a user file.
 const USERS_BYTES_MAX: u64 = 1 << 20;
 
-/// The name of this user; `uid 1001` if there is none.
+/// The name of this user. `uid 1001` if there is none.
 pub fn name_of(uid: u32) -> String {
     find_name(uid).unwrap_or_else(|| format!("uid {uid}"))
 }
 
-/// The name of this user; `None` if the system's file of users has none.
+/// The name of this user. `None` if it is not in the system's file.
 pub fn find_name(uid: u32) -> Option<String> {
     find_name_in(uid, Path::new(USERS))
 }

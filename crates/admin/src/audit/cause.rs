@@ -9,24 +9,24 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The time of a call and the epoch in its id are of one clock when they are no further apart.
+/// The time of a call and the epoch in its id are of one clock if they differ by at most this.
 const SAME_CLOCK: Duration = Duration::from_secs(600);
-/// A gap takes in calls that began so long before it: they ended in it.
+/// A gap includes calls that began up to this many seconds before it, because they ended in it.
 const BEGAN_BEFORE: i64 = 3600;
 
-/// The times of which a PBX's calls may be missing: before it was first connected, and in gaps.
+/// The times for which a PBX's calls may be missing: before its first connection, and in gaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listening {
-    /// Since when each PBX has been listened to, where what was before is lost.
+    /// The first connection of each PBX, if earlier calls are lost.
     pub since: BTreeMap<String, EventTime>,
-    /// PBXs that calls came from lately, and that have no live connection.
+    /// PBXs with recent calls and without a live connection.
     pub known: BTreeSet<String>,
     /// The newest gaps of all sources, at most the 50 that the gap log keeps.
     pub gaps: Vec<SourceGap>,
 }
 
 impl Listening {
-    /// The same of more PBXs; the gaps are those of all.
+    /// Adds those of more PBXs. The gaps apply to all.
     pub fn add(&mut self, more: Self) {
         self.since.extend(more.since);
         self.known.extend(more.known);
@@ -34,7 +34,8 @@ impl Listening {
     }
 }
 
-/// Returns the cause for a call that is journaled here since `since`, while the CRM's journal does
+/// Returns the cause for a call that is journaled here since `since` but missing from the CRM's
+/// journal.
 /// not have it.
 pub(crate) fn lost_there(since: Option<EventTime>, zone: &Zone) -> String {
     let when = match since {
@@ -103,8 +104,8 @@ pub(crate) fn likeliest(call: &FileCall, fate: CallFate, listening: &Listening) 
     }
 }
 
-/// Returns the seconds by which the call's time is after the epoch in its id; `None` where both can
-/// be of one clock.
+/// Returns the seconds by which the call's time is after the epoch in its id. `None` if both can be
+/// of one clock.
 fn other_clock(call: &FileCall) -> Option<i64> {
     let id = UniqueId::new(&call.linkedid)?;
     let epoch = i64::try_from(id.made()?.0).ok()?;

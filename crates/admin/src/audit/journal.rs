@@ -27,62 +27,60 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A call that was journaled so lately is not looked for: writing is asynchronous (§2.6), and the
-/// document does not say how soon the journal shows it. Twice what the sender takes it to last.
+/// A call that was journaled this recently is not looked for. Writing is asynchronous (§2.6), and
+/// the document does not say how soon the journal shows it. This is twice the sender's estimate.
 pub const TOO_NEW: Duration = Duration::from_secs(240);
 
-/// The range begins so long before the first call: the clocks of PBX and CRM may differ.
+/// Seconds from the range's start to the first call, because the clocks of PBX and CRM can differ.
 const MARGIN_SEC: i64 = 3600;
 
-/// More pages are not read: two hours of half a budget.
+/// Maximum number of pages: two hours of half a budget.
 const PAGES_MAX: u32 = 3600;
 
-/// Failures in a row after which the journal is left alone.
+/// Failures in a row after which the search is given up.
 const FAILURES_MAX: u32 = 4;
 
-/// The outcome of the search in the CRM's journal, as the report shows it.
+/// The outcome of the search in the CRM's journal, as in the report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalReading {
-    /// The search came to its end, so that `missing` is a finding.
+    /// The search was completed, so `missing` is reliable.
     pub read: bool,
-    /// Calls that were to be looked for in it.
     pub asked: u64,
     /// Calls of `asked` that no page of the journal shows.
     pub missing: u64,
-    /// Calls that were journaled so lately that the journal may not show them yet, and are not
+    /// Calls that were journaled so recently that the journal may not show them yet. They are not
     /// looked for.
     pub too_new: u64,
-    /// Requests to the CRM that the search took.
     pub requests: u32,
-    /// The reason, in words, for which the journal was not read.
+    /// A message with the reason why the journal was not read.
     pub reason: Option<String>,
 }
 
-/// A value that the journal shows otherwise than it was sent.
+/// A value that the journal shows differently from the sent one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// The field's name in the submission (§2.6).
     pub field: &'static str,
-    /// As it was sent from here.
+    /// The value that was sent.
     pub here: Value,
-    /// As the CRM's journal shows it.
+    /// The value in the CRM's journal.
     pub there: Value,
 }
 
-/// The findings of the search; calls are named by their place in the file.
+/// The findings of the search. Calls are identified by their place in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalFindings {
-    /// The figures that the report takes over.
+    /// The figures for the report.
     pub reading: JournalReading,
-    /// The CRM's journal does not have them.
+    /// Calls that the CRM's journal does not have.
     pub missing: BTreeMap<usize, JournaledCall>,
     /// Calls that the journal shows with other values than were sent.
     pub changed: BTreeMap<usize, Vec<Difference>>,
 }
 
 impl JournalFindings {
-    /// Returns the findings of a search that read nothing, for this reason.
+    /// Returns the findings of a search that read nothing for this reason.
     pub fn unread(reason: impl Into<String>) -> Self {
         let mut findings = Self::default();
         findings.reading.reason = Some(reason.into());
@@ -90,44 +88,42 @@ impl JournalFindings {
     }
 }
 
-/// The answer to [`ControlRequest::JournalPage`](crate::ControlRequest::JournalPage), as the daemon
-/// judges the CRM's reply.
+/// The answer to [`ControlRequest::JournalPage`](crate::ControlRequest::JournalPage): the daemon's
+/// verdict on the CRM's reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JournalAnswer {
-    /// The CRM sent the page.
     Page {
-        /// The page as the CRM sent it.
         page: Page,
-        /// Calls on it that this state has as journaled.
+        /// Number of calls on it that are journaled in this state.
         ours: u32,
     },
-    /// A page is to have fewer records (`MAX`, §7.5).
+    /// A page must have fewer records (`MAX`, §7.5).
     TooLarge {
-        /// The reason in the service's words.
+        /// The CRM's message.
         reason: String,
     },
-    /// The CRM refused the request for its parameters, such as the range.
+    /// The CRM refused the request because of its parameters, such as the range.
     Refused {
-        /// The reason in the service's words.
+        /// The CRM's message.
         reason: String,
     },
-    /// The page did not come; the same request may succeed later.
+    /// The page did not arrive. The same request can succeed later.
     Failed {
-        /// The words of the service, or of whoever is in the way.
+        /// The message of the CRM or a proxy.
         reason: String,
     },
-    /// The page cannot be had, and asking again does not help.
+    /// The page is not available, and another try does not help.
     Barred {
-        /// The reason, and the remedy for a person.
+        /// The reason and the fix.
         reason: String,
-        /// The CRM itself said so.
+        /// The CRM itself reported it.
         asked: bool,
     },
 }
 
 impl JournalAnswer {
-    /// Judges why a page did not come.
+    /// Classifies the reason why a page did not arrive.
     pub fn of(error: &ApiError) -> Self {
         let reason = error.to_string();
         match error {
@@ -158,43 +154,42 @@ impl JournalAnswer {
     }
 }
 
-/// The kind of page that is asked for next.
+/// The kind of the next page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SearchStage {
-    /// The next page of a look. The one after its last page has to be empty.
+    /// The next page of a pass. The page after the last one must be empty.
     #[default]
     Pass,
-    /// The first page without a range, or the last one of so many.
+    /// The first page without a range, or the last one of this many.
     Proof {
         last: Option<u32>,
     },
     Over,
 }
 
-/// The search for journaled calls in the pages of the CRM's journal; the pages are asked for by its
-/// owner.
+/// The search for journaled calls in the pages of the CRM's journal. Its owner requests the pages.
 #[derive(Debug)]
 pub struct JournalSearch {
     /// Calls that no page has shown so far, with their place in the file.
     missing: BTreeMap<CallUuid, (usize, JournaledCall)>,
     findings: JournalFindings,
     stage: SearchStage,
-    /// The look is the second one, or was the last one before the proof.
+    /// The current pass is the second one, or was the last one before the proof.
     is_second: bool,
     pass: JournalPass,
-    /// The beginning of the range, the same for all pages of a pass; `None` asks without a range.
+    /// The start of the range, the same for all pages of a pass. `None` for no range.
     since: Option<EpochSeconds>,
     size: PageSize,
     ranged: bool,
     /// A page has shown a call that is journaled here.
     proven: bool,
-    /// A look that contradicted itself was begun anew.
+    /// A pass that contradicted itself was restarted.
     anew: bool,
     failures: u32,
 }
 
 impl JournalSearch {
-    /// For these calls of the file, by their places in it.
+    /// Makes a search for these calls of the file, by their place in it.
     pub fn new(calls: impl IntoIterator<Item = (usize, JournaledCall)>, now: EventTime) -> Self {
         let mut findings = JournalFindings::default();
         let mut missing = BTreeMap::new();
@@ -228,7 +223,7 @@ impl JournalSearch {
         search
     }
 
-    /// The page to ask for; `None` when it is over.
+    /// The page to request. `None` if the search is over.
     pub fn next(&self) -> Option<FilterPage> {
         let page = match self.stage {
             SearchStage::Pass => self.pass.page(),
@@ -243,8 +238,7 @@ impl JournalSearch {
         })
     }
 
-    /// Returns the time to wait before the next request: 2, 4, 8, then 16 s after failures in a
-    /// row.
+    /// Returns the wait before the next request: 2, 4, 8, then 16 s after failures in a row.
     pub fn rest(&self) -> Duration {
         match self.failures {
             0 => Duration::ZERO,
@@ -252,13 +246,13 @@ impl JournalSearch {
         }
     }
 
-    /// The pages that are still to be read of how many, as far as is known.
+    /// The number of pages left and of all pages, if known.
     pub fn pages(&self) -> Option<(u32, u32)> {
         let total = self.pass.total?;
         Some((total.saturating_sub(self.pass.read), total))
     }
 
-    /// Takes in the answer to the page of [`JournalSearch::next`].
+    /// Processes the answer to the page of [`JournalSearch::next`].
     pub fn on_answer(&mut self, answer: JournalAnswer) {
         if !matches!(answer, JournalAnswer::Barred { asked: false, .. }) {
             self.findings.reading.requests += 1;
@@ -293,12 +287,12 @@ impl JournalSearch {
         }
     }
 
-    /// Returns the findings, complete once [`JournalSearch::next`] is `None`.
+    /// Returns the findings. They are complete once [`JournalSearch::next`] is `None`.
     pub fn findings(self) -> JournalFindings {
         self.findings
     }
 
-    /// A look begins, from the oldest of those that no page has shown.
+    /// Begins a pass from the oldest call that no page has shown.
     fn begin(&mut self, is_second: bool) {
         let first = |call: &JournaledCall| {
             // The clock of its PBX may have been ahead.
@@ -326,7 +320,7 @@ impl JournalSearch {
         if self.pass.is_beyond() && page.rows == 0 {
             return self.end_pass();
         }
-        // Otherwise it has grown meanwhile.
+        // Otherwise the journal has grown meanwhile.
         if self.pass.is_beyond() && page.total < Some(number) {
             return self.doubt(format!(
                 "it says that page {last} is its last, and page {number} holds records"
@@ -350,7 +344,7 @@ impl JournalSearch {
         }
     }
 
-    /// Whoever says first that something is missing may be wrong: pages move while they are read.
+    /// The first pass can miss calls, because pages move while they are read.
     fn end_pass(&mut self) {
         if !self.is_second && self.pass.read > 1 {
             return self.begin(true);
@@ -362,11 +356,11 @@ impl JournalSearch {
         }
     }
 
-    /// No page of the range has shown a call of ours: does the journal show any at all?
+    /// No page of the range has shown a call of ours. Checks whether the journal shows any at all.
     fn proof(&mut self, page: &Page, was_last: bool) {
         let mut shown = page.shown.iter();
         if shown.any(|call| self.missing.contains_key(&call.uuid)) {
-            // The range hides what is there.
+            // The range hides existing records.
             self.ranged = false;
             return self.begin(false);
         }
@@ -388,7 +382,7 @@ impl JournalSearch {
         ));
     }
 
-    /// An answer that cannot be right: once it may be by chance.
+    /// Handles an answer that cannot be right. Once can be by chance.
     fn doubt(&mut self, words: String) {
         if self.anew {
             return self.unread(format!("its pages contradict each other: {words}"));
@@ -417,7 +411,7 @@ impl JournalSearch {
         self.findings.reading.read = true;
     }
 
-    /// Nothing more can be asked, or what was read says nothing, and why.
+    /// Ends the search with this reason: no more can be requested, or the pages prove nothing.
     pub fn unread(&mut self, reason: impl Into<String>) {
         self.stage = SearchStage::Over;
         let reading = std::mem::take(&mut self.findings).reading;
@@ -430,8 +424,8 @@ impl JournalSearch {
     }
 }
 
-/// Returns, for people, how many pages are left and the time that they take where the budget is
-/// known: pages take half of the budget, and less while calls wait.
+/// Returns, for people, how many pages are left and, if the budget is known, how long they take.
+/// Pages use half of the budget, and less while calls wait.
 pub fn progress(left: u32, all: u32, budget: Option<BudgetStatus>) -> String {
     let seconds = |budget: BudgetStatus| {
         u64::from(left) * budget.window_sec / u64::from(budget.limit / 2).max(1)
@@ -444,10 +438,10 @@ pub fn progress(left: u32, all: u32, budget: Option<BudgetStatus>) -> String {
     format!("the CRM's journal: {left} of {all} pages left{time}; calls go before")
 }
 
-/// Returns the values that a row shows otherwise than they were sent; a value that it does not show
-/// counts as equal.
+/// Returns the values that a row shows differently from the sent ones. A value that it does not
+/// show counts as equal.
 fn differences(sent: &SentValues, shown: &ShownCall) -> Vec<Difference> {
-    // One that was merged shows the lead that is left.
+    // For a merged lead, the journal shows the survivor.
     let is_ours = |lead: &i64| sent.leads.iter().any(|own| own.get() == *lead);
     let lead = (shown.leads.first()).filter(|_| !shown.leads.iter().any(is_ours));
     let values = [

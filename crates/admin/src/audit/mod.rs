@@ -31,31 +31,31 @@ use callbridge_spool::{AuditedCall, AuditedFate, AuditedValues, CallFate, State}
 use std::time::Duration;
 use values::ValueDifference;
 
-/// A call that the file tells of, as today's flags judge it.
+/// A call in the file, as today's flags judge it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileCall {
-    /// The ids and the PBX by which the state is asked for its fate.
+    /// The ids and the PBX by which its fate is looked up in the state.
     pub asked: AuditedCall,
-    /// The linkedid that the file gives the call.
+    /// The linkedid in the file.
     pub linkedid: String,
-    /// The time at which its first channel began.
+    /// Start of its first channel.
     pub started: EventTime,
     /// The customer's number: E.164, or as the PBX wrote it.
     pub phone: Option<String>,
-    /// The outcome that today's flags give the call.
+    /// The outcome according to today's flags.
     pub outcome: Outcome,
     /// Prefixes of channels that carried an outside number and belong to no trunk: `PJSIP/citty`.
     pub unmatched: Vec<String>,
     /// The file has no end of the call, so the call can still be active.
     pub is_open: bool,
-    /// The values that the file shows.
     pub values: AuditedValues,
     /// The PBX can report an earlier end over AMI than in its files.
     pub has_late_end: bool,
 }
 
 impl FileCall {
-    /// The call as it was read and judged; `is_known` says of a prefix that a flag or a list
+    /// The call as it was read and judged. `is_known` returns whether a flag or a list names a
+    /// prefix.
     /// names it.
     pub fn new(call: &FinishedCall, judged: &Judged, is_known: impl Fn(&str) -> bool) -> Self {
         let record = &judged.record;
@@ -82,10 +82,10 @@ impl FileCall {
     }
 }
 
-/// Explains each call of the file, or names it with the likeliest cause.
+/// Explains each call of the file, or lists it with the likeliest cause.
 ///
-/// `fates` has the order of `calls`. A call without a fate is not known. `journal` is what the
-/// CRM's journal has of the calls that are journaled here. Texts show times in `zone`.
+/// `fates` has the order of `calls`. A call without a fate is unknown. `journal` is what the CRM's
+/// journal has of the calls that are journaled here. Times in texts are in `zone`.
 pub fn account(
     calls: &[FileCall],
     fates: &[AuditedFate],
@@ -142,26 +142,24 @@ fn value_differences(file_call: &FileCall, found: &AuditedFate) -> Vec<ValueDiff
     }
 }
 
-/// A record of the file that cannot be read, and so may be any call.
+/// A record of the file that cannot be read, and so can be any call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadCall {
-    /// The file that holds the record.
     pub file: String,
     /// Time at which the file was written.
     pub written: EventTime,
     /// Why the record cannot be read.
     pub reason: String,
-    /// The state keeps a dead letter `unreadable` of it.
+    /// The state has a dead letter `unreadable` for it.
     pub is_dead_letter: bool,
-    /// Number of such records.
     pub records: u64,
 }
 
-/// A file that changed this recently may still be written, and is waited for.
+/// A file that changed this recently can still be incomplete, so the audit waits for it.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(60);
 
-/// Adds a record that cannot be read to the report, as a call with the name of its file. It is
-/// explained only by a dead letter, or while the file may still be written.
+/// Adds an unreadable record to the report, as a call with the name of its file. It is explained
+/// only by a dead letter, or while the file can still be incomplete.
 pub fn add_unread(report: &mut Report, unread: &UnreadCall, now: EventTime) {
     report.file += unread.records;
     if unread.is_dead_letter {
@@ -183,7 +181,7 @@ pub fn add_unread(report: &mut Report, unread: &UnreadCall, now: EventTime) {
     }
 }
 
-/// The figure of the report that it belongs to; `None` when nothing explains it.
+/// The figure of the report that counts it. `None` if nothing explains it.
 fn place(call: &FileCall, fate: CallFate) -> Option<fn(&mut Report) -> &mut u64> {
     match fate {
         CallFate::Stands(state) => Some(match state {
@@ -196,7 +194,7 @@ fn place(call: &FileCall, fate: CallFate) -> Option<fn(&mut Report) -> &mut u64>
         CallFate::Open => Some(|it| &mut it.under_way),
         CallFate::RowGone => None,
         CallFate::Counted | CallFate::Unknown if call.is_open => Some(|it| &mut it.under_way),
-        // What is counted only leaves nothing to look at: the file says which of the two it was.
+        // A counted call leaves nothing to compare. The file shows which of the two it was.
         CallFate::Counted | CallFate::Unknown => match call.outcome {
             Outcome::Internal if call.unmatched.is_empty() => Some(|it| &mut it.internal),
             Outcome::Skipped => Some(|it| &mut it.skipped),

@@ -14,13 +14,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Folders within folders: `mod_json_cdr` begins another one when it rotates.
+/// Depth of nested folders. `mod_json_cdr` creates another one when it rotates.
 const DEPTH_MAX: usize = 3;
-/// Bytes that are read at once.
+/// Bytes per read.
 const PIECE_BYTES: usize = 64 << 10;
-/// In a record, when its channel was over.
+/// The field of a record with the end of its channel.
 const ENDED: &[u8] = b"\"end_uepoch\":\"";
-/// A record is written so soon after the end of its channel, by whatever clock.
+/// Time after the end of a channel within which its record is written, by any clock.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(2 * 86_400);
 
 /// The records of a folder, or the only one of a file, one line per record.
@@ -35,7 +35,6 @@ pub struct RecordLines {
 /// A file whose record cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadRecord {
-    /// Path of the file.
     pub file: PathBuf,
     /// Time at which the file was written.
     pub written: EventTime,
@@ -43,7 +42,7 @@ pub struct UnreadRecord {
     pub reason: String,
 }
 
-/// The beginning of a record, as much as is ever read of one.
+/// The beginning of a record, up to the maximum that is read.
 struct Record {
     bytes: Vec<u8>,
     /// Length of the whole file in bytes.
@@ -52,8 +51,8 @@ struct Record {
     written: EventTime,
 }
 
-/// The records under `path` that ended `since` then or later, or may have; `None` for a file whose
-/// records are lines or rows, which is read as it is.
+/// The records under `path` that ended at `since` or later, or may have. `None` for a file whose
+/// records are lines or rows, which is read directly.
 ///
 /// # Errors
 /// The system's, with the path that cannot be read.
@@ -78,8 +77,8 @@ pub fn open(path: &Path, since: Option<EventTime>) -> io::Result<Option<RecordLi
     }))
 }
 
-/// Returns the format of a file of `--cdr`: by the likeness of its first bytes where they are of
-/// CDRs, else `usual`.
+/// Returns the format of a file of `--cdr`: detected from its first bytes if they are CDRs,
+/// otherwise `usual`.
 pub fn format_of(path: &Path, usual: Format) -> Format {
     let is_file = std::fs::metadata(path).is_ok_and(|it| it.is_file());
     let beginning = is_file.then(|| beginning(path).ok()).flatten();
@@ -111,7 +110,7 @@ fn after_nuls(mut file: impl Read, most: usize) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The file holds one record over several lines.
+/// The file holds one record on several lines.
 fn is_one_record(path: &Path) -> io::Result<bool> {
     let bytes = beginning(path).map_err(|error| named(path, &error))?;
     let is_object = bytes.trim_ascii_start().starts_with(b"{");
@@ -120,8 +119,7 @@ fn is_one_record(path: &Path) -> io::Result<bool> {
     Ok(is_object && lines.is_none() && whole() == Some(Format::FreeswitchCdr))
 }
 
-/// The plain files of a folder, each with its place in time; what is hidden, and what links lead
-/// to, is left out.
+/// The plain files of a folder, each with its time. Hidden files and links are omitted.
 fn gather(
     folder: &Path,
     depth: usize,
@@ -132,7 +130,7 @@ fn gather(
     for entry in std::fs::read_dir(folder).map_err(wrong)? {
         let entry = entry.map_err(wrong)?;
         let path = entry.path();
-        // It may be gone by now.
+        // It may have been deleted.
         let Ok(about) = entry.metadata() else {
             continue;
         };
@@ -144,7 +142,7 @@ fn gather(
         if about.is_dir() && depth > 1 {
             gather(&path, depth - 1, since, found)?;
         } else if about.is_file() && !is_old {
-            // A folder that was copied has the time of the copy on all its files.
+            // In a copied folder, all files have the time of the copy.
             let record = record(&path)?;
             found.push((ended(&record.bytes).unwrap_or(changed.micros()), path));
         }
@@ -169,8 +167,7 @@ fn record(path: &Path) -> io::Result<Record> {
     read().map_err(|error: io::Error| named(path, &error))
 }
 
-/// Returns the microsecond at which the channel of a record ended; `None` where the record does not
-/// say.
+/// Returns the microsecond at which the channel of a record ended. `None` if the record has no end.
 fn ended(record: &[u8]) -> Option<i64> {
     let mut places = record.windows(ENDED.len());
     let from = places.position(|it| it == ENDED)? + ENDED.len();
@@ -178,7 +175,7 @@ fn ended(record: &[u8]) -> Option<i64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// A text of JSON in one line: within its strings no line ends.
+/// A JSON text on one line. Its strings contain no line ends.
 fn in_a_line(mut text: Vec<u8>) -> Vec<u8> {
     let ends = text.iter_mut().filter(|it| matches!(it, b'\n' | b'\r'));
     ends.for_each(|byte| *byte = b' ');
@@ -267,7 +264,7 @@ mod tests {
         let text = all(place.path(), None);
         let ends: Vec<&str> = text.lines().filter_map(|it| it.split('"').nth(5)).collect();
         assert_eq!(ends, ["10", "20", "30"], "{text}");
-        // Files that were written long before the day that is asked for are not read.
+        // Files that were written long before the requested day are not read.
         let later = EventTime::from_seconds(i64::from(u32::MAX));
         assert_eq!(all(place.path(), Some(later)), "");
     }
@@ -314,7 +311,7 @@ mod tests {
         fs::write(&path, &lines).expect("written");
         assert!(open(&path, None).expect("readable").is_none(), "as it is");
         assert_eq!(format_of(&path, Format::CdrCsv), Format::FreeswitchCdr);
-        // One record by itself, written over several lines.
+        // One separate record, written on several lines.
         let first = lines.lines().next().expect("a record");
         fs::write(&path, first.replacen(',', ",\n  ", 9)).expect("written");
         assert_eq!(all(&path, None).lines().count(), 1);

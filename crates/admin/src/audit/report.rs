@@ -7,78 +7,72 @@ use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// Unexplained calls that are shown to people; JSON has all.
+/// Unexplained calls in the text report. JSON has all.
 const SHOWN_MAX: usize = 50;
 
-/// Each call of the file, once.
+/// The report. Each call of the file is counted once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Calls that the file tells of.
+    /// Calls in the file.
     pub file: u64,
-    /// Calls that stand in the CRM's journal.
+    /// Calls in the CRM's journal.
     pub journaled: u64,
-    /// Calls that wait for a person, as dead letters.
+    /// Dead letters.
     pub dead: u64,
     /// Calls that wait for a lead or an employee.
     pub waiting: u64,
-    /// A person gave them up.
+    /// Calls that a person discarded.
     pub discarded: u64,
-    /// Calls that still go on, or are on their way to the CRM.
+    /// Calls that are in progress, or on their way to the CRM.
     pub under_way: u64,
     /// Calls between extensions, which are not journaled.
     pub internal: u64,
-    /// Left out by a flag.
+    /// Calls left out by a flag.
     pub skipped: u64,
-    /// Calls that nothing explains, each with its likeliest cause.
+    /// Calls without an explanation, each with its likeliest cause.
     pub unexplained: Vec<Unexplained>,
-    /// Calls that are stored with other values than the file shows.
+    /// Calls that are stored with other values than in the file.
     pub different: Vec<DifferentCall>,
-    /// Calls that are journaled, and that the CRM's journal has with other values.
+    /// Journaled calls that have other values in the CRM's journal.
     pub changed: Vec<ChangedCall>,
     /// The figures of the search in the CRM's journal, or why it was not read.
     pub journal: JournalReading,
 }
 
-/// A call of the file that the report names.
+/// A call of the file that the report lists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NamedCall {
-    /// The linkedid that the file gives the call.
+    /// The linkedid in the file.
     pub linkedid: String,
-    /// Epoch seconds at which the call began.
+    /// Epoch seconds.
     pub started_at: i64,
-    /// The customer's number, where it is known.
+    /// The customer's number, if known.
     pub phone: Option<String>,
 }
 
-/// A call that is stored with other values than the file shows.
+/// A call that is stored with other values than in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DifferentCall {
-    /// The call, as the file has it.
     #[serde(flatten)]
     pub call: NamedCall,
-    /// The values that differ.
     pub differs: Vec<ValueDifference>,
 }
 
-/// A call that the CRM's journal has with other values than it was sent with.
+/// A call that has other values in the CRM's journal than were sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ChangedCall {
-    /// The call, as the file has it.
     #[serde(flatten)]
     pub call: NamedCall,
-    /// The fields that differ, with both values.
     pub differs: Vec<Difference>,
 }
 
-/// A call that nothing explains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unexplained {
-    /// The call, as the file has it.
     #[serde(flatten)]
     pub call: NamedCall,
-    /// The likeliest cause, in words, with what to do.
+    /// Text with the likeliest cause and the fix.
     pub cause: String,
 }
 
@@ -88,7 +82,7 @@ impl Report {
         self.unexplained.is_empty() && self.different.is_empty()
     }
 
-    /// For people, times in this zone.
+    /// The report for people, with times in this zone.
     pub fn to_text(&self, zone: &Zone) -> String {
         let mut text = String::new();
         let rows = [
@@ -104,7 +98,7 @@ impl Report {
             ("different", self.different.len() as u64),
         ];
         for (name, count) in rows {
-            // Writing into a text does not fail.
+            // Writing into a String does not fail.
             let _ = writeln!(text, "{name:<12} {count:>8}");
         }
         text.push_str(&self.journal.to_text());

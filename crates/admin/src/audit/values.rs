@@ -7,33 +7,30 @@ use callbridge_model::Zone;
 use callbridge_spool::AuditedValues;
 use serde::Serialize;
 
-/// Files and events round to whole seconds differently.
+/// Files and events can be rounded to different seconds.
 const ROUNDING_SEC: i64 = 1;
 
-/// A value that the file and the stored call have differently.
+/// A value that differs between the file and the stored call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "field", rename_all = "camelCase")]
 pub enum ValueDifference {
-    /// Start of the call, in epoch seconds.
+    /// Epoch seconds.
     StartedAt(Both<EpochSeconds>),
-    /// Length of the call, in seconds.
+    /// Seconds.
     DurationSec(Both<u32>),
-    /// Talk with the customer, in seconds.
+    /// Seconds of talk with the customer.
     TalkTimeSec(Both<u32>),
     /// Whether an employee talked with the customer.
     Answered(Both<bool>),
-    /// The direction, seen from the company.
+    /// Seen from the company.
     Direction(Both<Direction>),
-    /// The customer's number.
     ClientPhone(Both<String>),
 }
 
-/// One value of both sides.
+/// A value of both sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Both<T> {
-    /// The value that callbridge stored.
     pub stored: T,
-    /// The value that the file shows.
     pub file: T,
 }
 

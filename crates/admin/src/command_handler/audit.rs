@@ -33,7 +33,7 @@ impl CommandHandler {
         line.items(fates).await
     }
 
-    /// Keeps the counts of a finished audit for the metrics.
+    /// Stores the counts of a finished audit for the metrics.
     pub(super) async fn keep_audit_counts(&self, unexplained: u64, different: u64) -> Answered {
         for (key, calls) in [(UNEXPLAINED_KEY, unexplained), (DIFFERENT_KEY, different)] {
             self.spool.keep_meta(key, calls.to_string()).await?;
@@ -41,7 +41,7 @@ impl CommandHandler {
         Ok(())
     }
 
-    /// A page of the CRM's journal.
+    /// Reads a page of the CRM's journal.
     pub(super) async fn journal_page(&self, query: FilterPage, line: &mut ReplySender) -> Answered {
         let Some(asking) = &self.asking else {
             let pause = (self.status)().await?.pause;
@@ -82,8 +82,8 @@ impl CommandHandler {
         line.item(answer).await
     }
 
-    /// The call is judged by the flags and lists in force, and stored. One that the CRM has lost is
-    /// sent again as it was.
+    /// Judges the call by the current flags and lists, and stores it. A call that the CRM has lost
+    /// is sent again unchanged.
     pub(super) async fn take_in(
         &self,
         pbx: &str,
@@ -95,7 +95,7 @@ impl CommandHandler {
         let (result, why) = match lost {
             Some(uuid) => match self.send_again(uuid, &line.who).await? {
                 Some(result) => (result, None),
-                // Purged long ago: what it was is what the file tells.
+                // It was purged long ago: the file has its values.
                 None if figures::uuid(pbx, &call.linkedid) == uuid => {
                     self.store_anew(pbx, call).await?
                 }
@@ -111,8 +111,7 @@ impl CommandHandler {
             .await
     }
 
-    /// The call that is journaled under this uuid goes out once more; `None` where it is stored no
-    /// longer.
+    /// Sends the call that is journaled under this uuid again. `None` if it is no longer stored.
     async fn send_again(&self, uuid: CallUuid, who: &str) -> Result<Option<&'static str>, Error> {
         let stored = move |store: &Store| tables::calls::row_of(store, uuid);
         let Some(row) = self.spool.read(stored).await? else {
@@ -129,13 +128,13 @@ impl CommandHandler {
                 tracing::info!(call = %uuid, id = row.0, who, "{why}");
                 Ok(Some("taken_in"))
             }
-            // Another hand was faster, or it is no longer journaled.
+            // Another person did it first, or it is no longer journaled.
             Err(Error::Refused { .. }) => Ok(Some("known")),
             Err(error) => Err(error),
         }
     }
 
-    /// Judged, and stored as a call that nobody knows; what became of it, and why it was left out.
+    /// Judges the call and stores it as a new one. Returns its outcome, and why it was left out.
     async fn store_anew(
         &self,
         pbx: &str,
@@ -171,7 +170,7 @@ fn listening(store: &Store, calls: &[AuditedCall]) -> Result<Listening, Error> {
             listening.known.insert(pbx.to_owned());
         }
     }
-    // What cannot be read is told of by the daemon's start, which begins it anew.
+    // At the daemon's start, an unreadable value is logged and reset.
     let gaps = tables::meta::meta(store, gap_log::KEY)?;
     listening.gaps = GapLog::stored(gaps.as_deref()).unwrap_or_default().listed();
     Ok(listening)

@@ -14,22 +14,21 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Moves of calls looked at in one read.
+/// Moves of calls in one read.
 const MOVES_PAGE: usize = 200;
-/// One who follows is told at most this often.
+/// Minimum time between two updates to a follower.
 const UPDATE_EVERY: Duration = Duration::from_millis(500);
-/// Calls under way that one who follows has been told of; past so many they are told again.
+/// Calls in progress that a follower has received. Beyond this number they are sent again.
 const UNDER_WAY_MAX: usize = 10_000;
-/// Calls of a number that are named beside the newest.
+/// Further calls of a number that are listed with the newest.
 const OTHERS_MAX: usize = 20;
-/// Reads a date in a zone.
 type ReadDate = fn(&str, &jiff::tz::TimeZone) -> Result<EventTime, String>;
-/// The error of `calls --follow` when calls moved faster than they were read.
+/// The error of `calls --follow` if calls moved faster than they were read.
 const TOO_MANY: &str =
     "more happened than was read: see `callbridge calls --today`, then follow again";
 
 impl CommandHandler {
-    /// Calls that are kept, then those that come.
+    /// Sends stored calls, then new ones.
     pub(super) async fn calls(
         &self,
         which: &CallsQuery,
@@ -38,9 +37,9 @@ impl CommandHandler {
         line: &mut ReplySender,
     ) -> Answered {
         let filter = self.filter(which)?;
-        // Before the list is read: what moves meanwhile is told after it.
+        // Taken before the list is read: later moves are sent after it.
         let read = self.spool.read(move |store| {
-            // From the daemon's start on; of internal calls only what comes.
+            // From the daemon's start. For internal calls, only new ones.
             let moves = if past { store.moves_so_far() } else { 0 };
             Ok((moves, tables::listed::newest_internal(store)?))
         });
@@ -57,7 +56,7 @@ impl CommandHandler {
             let item = |call: Listed| filter.takes(&call).then(|| item(call));
             return self::follow(&self.spool, internal, page, item, TOO_MANY, line).await;
         }
-        // Each call as it comes to be, and as it ends; on the way between nothing is told.
+        // Each call is sent when it is new and when it ends, but not in between.
         let mut under_way = BTreeSet::new();
         let page = |store: &Store, seen| tables::listed::moved_since(store, seen, MOVES_PAGE);
         let item = |call: Listed| {
@@ -72,7 +71,7 @@ impl CommandHandler {
         named.unwrap_or_else(|| Zone::of(None))
     }
 
-    /// The countries whose numbers may be typed without their code.
+    /// The countries whose numbers can be typed without their code.
     pub fn countries(&self) -> impl Iterator<Item = Country> {
         let of_trunks = self.rules.trunks.iter().filter_map(|trunk| trunk.country);
         of_trunks.chain(self.rules.country)
@@ -125,13 +124,13 @@ impl CommandHandler {
         Ok(())
     }
 
-    /// One call by an id, or the newest of a number with the ids of the others.
+    /// Sends a call by its id, or the newest of a number with the ids of the others.
     pub(super) async fn call(&self, id: &str, line: &mut ReplySender) -> Answered {
         let refused = |words| Err(Refusal::new(65, words).into());
         let asked = id.to_owned();
         let search = move |store: &Store| tables::calls::search_call(store, &asked);
         let typed = TypedNumber::read(id, self.countries());
-        // Few digits may as well begin a uuid.
+        // A few digits can also be the beginning of a uuid.
         if let Some(typed) = typed.as_ref().filter(|typed| typed.is_plain())
             && self.call_of_number(typed, line).await?
         {
@@ -162,7 +161,7 @@ impl CommandHandler {
         }
     }
 
-    /// `false`: no kept call has the number.
+    /// `false` if no stored call has the number.
     async fn call_of_number(
         &self,
         typed: &TypedNumber,
@@ -196,16 +195,16 @@ impl CommandHandler {
     }
 }
 
-/// Tells of each thing that came into the spool after `seen`, and of each that comes, until the
-/// daemon ends or nobody reads.
+/// Sends each entry that the spool added after `seen`, then each new one, until the daemon ends or
+/// the client disconnects.
 ///
-/// `page` reads the next things after a place, with the place behind them; that place is the
-/// given one when there are no more, and `None` when the spool has forgotten them. `item` makes
-/// of a thing what is told of it, or nothing.
+/// `page` reads the next entries after a place, with the place after them. That place is the given
+/// one if there are no more, and `None` if the spool no longer remembers them. `item` converts an
+/// entry to an item, or to nothing.
 ///
 /// # Errors
-/// [`Stop::Gone`] when nobody reads, those of the spool, and `too_many` with 69 when things
-/// were forgotten before they were told.
+/// [`Stop::Gone`] if the client disconnected, those of the spool, and `too_many` with 69 if entries
+/// were forgotten before they were sent.
 pub(super) async fn follow<P, T>(
     spool: &Handle,
     mut seen: P,
@@ -241,7 +240,7 @@ where
     }
 }
 
-/// The form in which a number can be typed, for errors of `--phone`.
+/// The forms in which a number can be typed, for errors of `--phone`.
 const NUMBER: &str = "give it in full, or its last four digits or more";
 
 /// The beginning of the day in that zone.
@@ -252,7 +251,7 @@ fn day_of(now: EventTime, zone: &Zone) -> Option<EventTime> {
     Some(EventTime::from_micros(day.as_microsecond()))
 }
 
-/// Is it to be told of a call that has moved? New ones are, and those that have come to their end.
+/// Returns `true` if a moved call must be sent: new ones, and those that have ended.
 fn is_news(call: &Listed, under_way: &mut BTreeSet<RowId>) -> bool {
     match call.state {
         Some(State::Journaled | State::Dead | State::Waiting | State::Discarded) | None => {
@@ -268,7 +267,7 @@ fn is_news(call: &Listed, under_way: &mut BTreeSet<RowId>) -> bool {
     }
 }
 
-/// As `explain --json` has it, with where it stands.
+/// As in `explain --json`, with its state.
 fn item(call: Listed) -> Value {
     let state = call.state_word();
     let judged = judged_as_kept(call.record, call.state, call.reason);

@@ -15,14 +15,14 @@ use serde::Serialize;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// A catalogue that is older is read anew.
+/// An older catalog is read again.
 const CATALOGUE_OLD: Duration = Duration::from_secs(24 * 3600);
-/// And so is one that lacks a field, unless it was read just now.
+/// So is one that lacks a field, unless it is newer than this.
 const CATALOGUE_NEW: Duration = Duration::from_secs(60);
 /// The longest wait for the outcome of a write.
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// A write, as far as it is: `{lead, requestId, result, notes}`; the result is `accepted` or
+/// The progress of a write: `{lead, requestId, result, notes}`. The result is `accepted` or
 /// `written`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,13 +32,12 @@ struct LeadWrite {
     #[serde(skip)]
     token: TokenFingerprint,
     result: &'static str,
-    /// Fields that could not be checked, and why.
+    /// Fields that could not be checked, with reasons.
     notes: Vec<String>,
 }
 
 impl CommandHandler {
-    /// Sends the values, once all of their fields are ones of leads, and says when they are
-    /// written.
+    /// Sends the values if all of their fields are lead fields, and reports when they are written.
     pub(super) async fn lead_set(
         &self,
         lead: LeadId,
@@ -50,8 +49,8 @@ impl CommandHandler {
         line.item(self.settle(accepted).await?).await
     }
 
-    /// 65 for fields or values that the CRM does not take, 69 where it cannot be asked, 77 for the
-    /// token or its grant.
+    /// Fails with 65 for fields or values that the CRM refuses, 69 if it cannot be asked, 77 for
+    /// the token or its grant.
     async fn send_values(&self, lead: LeadId, items: &[Item]) -> Result<LeadWrite, Refusal> {
         if self.asking.is_none() {
             let words = "no daemon runs here, or it has no CRM: values go out through its budget \
@@ -95,8 +94,8 @@ impl CommandHandler {
         }
     }
 
-    /// Waits until they are written: 65 when the CRM could not write them, 69 when that is not
-    /// known in time.
+    /// Waits until the values are written. Fails with 65 if the CRM could not write them, 69 if
+    /// this is not known in time.
     async fn settle(&self, write: LeadWrite) -> Result<LeadWrite, Refusal> {
         let until = Instant::now() + WITHIN;
         let mut last = "it was not asked for yet".to_owned();
@@ -151,7 +150,7 @@ impl CommandHandler {
         Err(Refusal::new(69, words))
     }
 
-    /// The CRM's fields: as they were read lately, or read now.
+    /// The CRM's fields from a recent read, or read now.
     async fn catalogue(&self, items: &[Item]) -> Result<Catalogue, Refusal> {
         let read = self.spool.read(|store| tables::shows::catalogue(store));
         if let Some(known) = read.await? {
@@ -210,7 +209,7 @@ impl CommandHandler {
     }
 }
 
-/// The fields that would be passed over, and those that could not be checked.
+/// The fields that would be ignored, and those that could not be checked.
 fn judged(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<String>) {
     let (mut wrong, mut notes) = (Vec::new(), Vec::new());
     for item in items {
@@ -230,7 +229,7 @@ fn judged(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<String>) {
     (wrong, notes)
 }
 
-/// With the fields that it names and their reasons (§7.5).
+/// The message with the fields that it names and their reasons (§7.5).
 fn with_errors(error: &ApiError) -> String {
     match error {
         ApiError::Rejected { errors, .. } if !errors.is_null() => format!("{error}: {errors}"),
@@ -238,7 +237,7 @@ fn with_errors(error: &ApiError) -> String {
     }
 }
 
-/// An error that says nothing of the lead or its values.
+/// An error that is not about the lead or its values.
 fn failed(error: &ApiError, needs: &str) -> Refusal {
     match error {
         ApiError::Forbidden(..) => Refusal::new(77, format!("the token lacks {needs} ({error})")),

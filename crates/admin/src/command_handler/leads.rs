@@ -76,10 +76,10 @@ impl CommandHandler {
         }
     }
 
-    /// Gives a number its lead, and lets its waiting calls go at once: how many left.
+    /// Assigns a lead to a number, and releases its waiting calls at once. Returns how many left.
     ///
     /// # Errors
-    /// When it is no number, or the spool fails.
+    /// If it is not a number, or the spool fails.
     pub async fn give_lead(
         &self,
         phone: &str,
@@ -95,7 +95,8 @@ impl CommandHandler {
             who: who.to_owned(),
         };
         self.spool.write(vec![Op::Give(given.clone())]).await?;
-        // Without the trunks nobody can say what a call lacks: the daemon's start looks at all.
+        // Without the trunks it is not known what a call lacks. The daemon's start checks all
+        // calls.
         let mut left = 0;
         if !self.rules.trunks.is_empty() {
             let action = Action {
@@ -109,10 +110,10 @@ impl CommandHandler {
         Ok((given, left))
     }
 
-    /// The number has no given lead any more: what was sent stays as it is. The lead that it had.
+    /// Removes the number's assigned lead and returns it. Calls that were sent stay as they are.
     ///
     /// # Errors
-    /// When it is no number, it was given none, or the spool fails.
+    /// If it is not a number, it has no assigned lead, or the spool fails.
     pub async fn take_lead(&self, phone: &str) -> Result<LeadByHand, Refusal> {
         let phone = self.in_full(phone)?;
         let of = phone.clone();
@@ -125,10 +126,10 @@ impl CommandHandler {
         Ok(had)
     }
 
-    /// Numbers that a person has given a lead.
+    /// Numbers with a lead that a person has assigned.
     ///
     /// # Errors
-    /// When the spool fails.
+    /// If the spool fails.
     pub async fn leads_given(&self) -> Result<Vec<LeadByHand>, Refusal> {
         let mut all: Vec<LeadByHand> = Vec::new();
         loop {
@@ -143,15 +144,15 @@ impl CommandHandler {
         }
     }
 
-    /// A number as people type it.
+    /// Parses a number as people type it.
     fn in_full(&self, phone: &str) -> Result<Phone, Refusal> {
         TypedNumber::in_full(phone, self.countries()).map_err(|words| Refusal::new(65, words))
     }
 
-    /// Customers who wait for a call back, longest waiting first.
+    /// Customers who wait for a callback, longest wait first.
     ///
     /// # Errors
-    /// When the spool fails.
+    /// If the spool fails.
     pub async fn missed_customers(
         &self,
         within_sec: Option<u64>,
@@ -183,8 +184,8 @@ impl CommandHandler {
         }
     }
 
-    /// The lead that the rules give the number by now, else that of the last try. Without a daemon
-    /// no rule is known, but what was given by hand.
+    /// The lead that the rules give the number now, otherwise that of the last try. Without a
+    /// daemon, only assigned leads are known.
     fn lead_of(&self, customer: &MissedCustomer, given: Option<LeadId>) -> Option<LeadId> {
         let trunk = self.rules.trunks.find(&customer.pbx, &customer.trunk);
         match trunk.map(|trunk| self.people().lead_of_phone(&customer.phone, trunk)) {
@@ -207,7 +208,7 @@ impl CommandHandler {
         if !self.rules.trunks.is_empty() {
             return Ok(());
         }
-        // Nobody says how trunks look numbers up: the directory is there all the same.
+        // Without trunks it is not known how they look up numbers, but the directory still is.
         let Some(number) = number::e164(phone, self.rules.country) else {
             return line.item(no_number(None)).await;
         };
@@ -257,7 +258,7 @@ fn no_number(trunk: Option<&str>) -> Value {
     json!({"trunk": trunk, "phone": null, "leadId": null, "result": "no_number", "reason": why})
 }
 
-/// Returns, as JSON, the leads that have or had a number, as the directory knows them.
+/// Returns, as JSON, the leads that have or had a number, according to the directory.
 fn holders(found: &Finding) -> Vec<Value> {
     let one = |holder: &Holder| {
         let (state, until) = match holder.standing {

@@ -7,19 +7,19 @@ use callbridge_model::{Outcome, Reason, clock};
 use callbridge_spool::{Error, Finished, Letter, LetterFilter, Op, RowId, Step, Store, tables};
 use std::sync::Arc;
 
-/// Letters of a newer version that are looked at together.
+/// Dead letters of a newer version that are read at a time.
 const PAGE: usize = 100;
 
-/// Returns the file that holds the record of this dead letter and no other record.
+/// Returns the file that holds only the record of this dead letter.
 pub(super) fn record_file(letter: &Letter) -> Option<&str> {
     let file = letter.bytes.as_ref()?.file.as_deref()?;
-    // Of a record among others, the place is named as well.
+    // A place in a file with several records also has the number of the record.
     (!file.contains(RECORD_IN_FILE)).then_some(file)
 }
 
 impl CommandHandler {
     /// Has the file of a dead letter read again. The dead letter is removed when a call is read
-    /// from the file. Returns why that cannot be done, in words.
+    /// from the file. Returns a message if that is not possible.
     pub(super) async fn read_file_again(
         &self,
         letter: &Letter,
@@ -44,8 +44,8 @@ impl CommandHandler {
         Ok(Ok(()))
     }
 
-    /// Decodes a stored message once more, and stores its call; returns the outcome in a word, or
-    /// why nothing was done.
+    /// Decodes a stored message again, and stores its call. Returns the outcome as a word, or why
+    /// nothing was done.
     pub(super) async fn read_again(
         &self,
         id: RowId,
@@ -93,8 +93,8 @@ impl CommandHandler {
         }
     }
 
-    /// Reads messages again that were of a newer version than the callbridge that has kept them:
-    /// after an upgrade they are calls.
+    /// Reads messages again that came from a newer version than the callbridge that stored them.
+    /// After an upgrade they are calls.
     pub async fn read_newer_again(self: Arc<Self>) {
         match self.read_newer().await {
             Ok(0) => {}
@@ -112,7 +112,7 @@ impl CommandHandler {
                 limit: PAGE,
                 ..LetterFilter::default()
             };
-            // A list has only the beginning of each message, and what was said of it.
+            // A list has only the beginning of each message, and its reason.
             let letters = move |store: &Store| tables::letters::letters(store, &filter);
             let page = self.spool.read(letters).await?;
             let Some(last) = page.last() else {

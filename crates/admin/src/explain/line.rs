@@ -5,7 +5,7 @@ use callbridge_model::{ByHand, CallRecord, LeadId, Phone, Reason, safe};
 use callbridge_spool::State;
 use serde::Deserialize;
 
-/// The values of a call that its line shows; also read from a call in the shape of `calls --json`.
+/// The values for a call's line. They can also be read from a call of `calls --json`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OneLine {
@@ -16,13 +16,12 @@ pub struct OneLine {
     employee: Option<String>,
     talk_time_sec: u32,
     by_hand: Option<ByHand>,
-    /// The word of its state; `internal` for a call between extensions.
+    /// The word of its state. `internal` for a call between extensions.
     state: String,
     reason: Option<Reason>,
 }
 
 impl OneLine {
-    /// Returns the line of a stored call.
     pub fn of(record: &CallRecord, state: State, reason: Option<Reason>) -> Self {
         Self {
             direction: record.direction,
@@ -46,7 +45,7 @@ impl OneLine {
             Direction::Unknown => "unknown",
         };
         let employee = self.employee.as_deref().map(safe);
-        // Who dialled has missed nothing.
+        // A person who dialed has missed nothing.
         let rang = self.direction == Direction::Inbound;
         let who = match (&employee, self.answered) {
             (Some(employee), true) => format!("{employee} talked {} s", self.talk_time_sec),
@@ -80,7 +79,7 @@ impl OneLine {
         }
     }
 
-    /// The colour (SGR) of how it stands.
+    /// The color (SGR) of its state.
     pub fn colour(&self) -> &'static str {
         match self.known_state() {
             Some(State::Journaled) => "32",
@@ -96,7 +95,7 @@ impl OneLine {
     }
 }
 
-/// No longer than the terminal is wide.
+/// Cuts a text to the width of the terminal.
 pub fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

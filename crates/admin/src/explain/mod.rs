@@ -16,5 +16,5 @@ pub mod shape;
 pub mod story;
 pub mod text;
 
-/// The PBX's id where no flag gives one: the uuids are then not those of `run`.
+/// The PBX's id if no flag gives one. The uuids then differ from those of `run`.
 pub const PBX: &str = "explain";

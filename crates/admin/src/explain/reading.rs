@@ -14,90 +14,86 @@ use callbridge_spool::Known;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The rules by which a recording is read.
+/// The rules for reading a recording.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// The format in which the recording is written.
     pub format: Format,
-    /// The PBX that it is of.
     pub pbx: String,
-    /// The trunks, whose variables alone are kept.
+    /// The trunks. Only their variables are kept.
     pub trunks: Trunks,
-    /// The settings of the assembler; its endpoints are taken from the trunks instead.
+    /// The settings of the assembler. Its endpoints come from the trunks instead.
     pub settings: Settings,
-    /// The value of `--pbx-timezone`: the zone of times that are written without one.
+    /// The value of `--pbx-timezone`: the zone of times without one.
     pub zone: Option<jiff::tz::TimeZone>,
     /// The columns of a CSV file without a header (`--columns`).
     pub columns: Option<callbridge_asterisk::CsvColumns>,
 }
 
-/// The counts of a recording's messages, by what became of them.
+/// The counts of a recording's messages, by their result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageCounts {
-    /// Events a call can depend on.
+    /// Events that a call can depend on.
     pub read: u64,
-    /// Well-formed messages no call depends on.
+    /// Well-formed messages that no call depends on.
     pub skipped: u64,
-    /// Of those read, the ones that were set right.
+    /// Messages of `read` that were repaired.
     pub repaired: u64,
-    /// Messages nothing can be made of.
+    /// Messages that cannot be read.
     pub unreadable: u64,
-    /// Events without a time of their own.
+    /// Events without a timestamp.
     pub timeless: u64,
 }
 
 impl MessageCounts {
-    /// Something in it is written in the format.
+    /// At least one message has the format.
     pub fn is_readable(&self) -> bool {
         self.read + self.skipped > 0
     }
 
-    /// Nothing in it tells of a call, and something could not be read, or no message was found.
+    /// No message concerns a call, and one could not be read or there are none.
     pub fn is_doubtful(&self) -> bool {
         self.read == 0 && (self.unreadable > 0 || self.skipped == 0)
     }
 }
 
-/// A message that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableMessage {
-    /// Its place in the recording, counted from 1. A header counts, and an empty line does not.
+    /// Its place in the recording, from 1. A header counts, and an empty line does not.
     pub number: u64,
-    /// The reason in words.
     pub reason: String,
 }
 
 /// Unreadable messages beyond this number are only counted.
 const UNREADABLE_MAX: usize = 20;
 
-/// One entry that a recording yields, in its order: a call with its PBX (`--pbx-id`, or a
-/// `server_name` below it where one recording has several), or a message that cannot be a call.
+/// One entry of a recording, in its order: a call with its PBX, or a message that cannot be a call.
+/// The PBX is `--pbx-id`, or a `server_name` below it if one recording has several.
 pub type ReadCall = Result<ReportedCall, WrongCall>;
 
-/// A recording that is read piece by piece: bytes in, finished calls out.
+/// A recording that is read in pieces: bytes in, finished calls out.
 pub struct Reading {
     rules: Rules,
     framer: Framer,
     decoding: Decoding,
 }
 
-/// All behind the framer, which lends its messages from its own buffer.
+/// Everything after the framer, which lends its messages from its own buffer.
 struct Decoding {
     decoder: Decoder,
     pbxes: BTreeMap<String, PbxReading>,
-    /// The first `server_name`: that is the PBX itself.
+    /// The first `server_name`, which is the PBX itself.
     server: Option<String>,
     counts: MessageCounts,
-    /// Messages so far.
+    /// Number of messages so far.
     messages: u64,
     unreadable: Vec<UnreadableMessage>,
     now: EventTime,
-    /// Of messages, each of which is a call.
+    /// Calls from formats in which each message is a call.
     calls: Vec<ReadCall>,
 }
 
 impl Reading {
-    /// At the beginning of a recording.
+    /// Starts at the beginning of a recording.
     pub fn new(rules: Rules) -> Self {
         let settings = DecoderSettings {
             zone: rules.zone.clone(),
@@ -121,15 +117,15 @@ impl Reading {
         }
     }
 
-    /// Room for the next piece; say with [`Reading::filled`] how much of it was used.
+    /// A buffer for the next piece. Report with [`Reading::filled`] how much of it was used.
     pub fn space(&mut self, bytes: usize) -> &mut [u8] {
         self.framer.buffer().space(bytes)
     }
 
-    /// Takes in what was written into [`Reading::space`], and gives the calls it finished.
+    /// Processes the bytes in [`Reading::space`], and returns the calls that they finished.
     ///
     /// # Errors
-    /// When two endpoints conflict.
+    /// If two endpoints conflict.
     pub fn filled(&mut self, bytes: usize) -> Result<Vec<ReadCall>, Conflict> {
         self.framer.buffer().filled(bytes);
         while let Some(frame) = self.framer.next() {
@@ -138,12 +134,12 @@ impl Reading {
         Ok(self.decoding.finished())
     }
 
-    /// The recording ends here: the calls finished by its last events. In rows that a PBX writes
-    /// of its own accord the other calls end, too, where by `now` no call is that long: nothing
-    /// more will tell of them.
+    /// Ends the recording, and returns the calls finished by its last events. In rows that a PBX
+    /// writes itself, the other calls also end if no call can be this long at `now`, because no
+    /// more rows about them will follow.
     ///
     /// # Errors
-    /// When two endpoints conflict.
+    /// If two endpoints conflict.
     pub fn finish(&mut self, now: EventTime) -> Result<Vec<ReadCall>, Conflict> {
         while let Some(frame) = self.framer.finish() {
             self.decoding.on_frame(frame, &self.rules)?;
@@ -159,8 +155,8 @@ impl Reading {
         Ok(self.decoding.finished())
     }
 
-    /// The calls that go on at the recording's end, for all that is known, as they are told so far.
-    /// To be asked once all is read.
+    /// The calls in progress at the recording's end, as known so far. Call it after everything is
+    /// read.
     pub fn under_way(&mut self) -> Vec<ReportedCall> {
         let end = self.decoding.now;
         for pbx in self.decoding.pbxes.values_mut() {
@@ -170,7 +166,6 @@ impl Reading {
         self.decoding.finished().into_iter().flatten().collect()
     }
 
-    /// Returns the counts of the messages read so far.
     pub fn counts(&self) -> MessageCounts {
         self.decoding.counts
     }
@@ -195,23 +190,23 @@ impl Reading {
         self.rules.format.carries_whole_calls()
     }
 
-    /// The latest time that it told.
+    /// The latest time in the recording so far.
     pub fn now(&self) -> EventTime {
         self.decoding.now
     }
 
-    /// Calls whose end was not told so far.
+    /// Number of calls without an end so far.
     pub fn open_calls(&self) -> usize {
         let pbxes = self.decoding.pbxes.values();
         pbxes.map(|pbx| pbx.assembler.open_calls()).sum()
     }
 }
 
-/// Ids of finished calls that are remembered. The one remembered for the longest time makes room.
+/// Ids of finished calls that are remembered. The oldest is dropped.
 const FINISHED_MAX: usize = 8192;
 
-/// Finished calls by their ids: a PBX whose channel ids are chosen through an API can give the id
-/// of a finished call to another one.
+/// Finished calls by their ids. A PBX whose channel ids can be set by an API can reuse the id of a
+/// finished call.
 #[derive(Default)]
 struct FinishedCalls {
     known: BTreeMap<String, Known>,
@@ -239,15 +234,14 @@ impl FinishedCalls {
     }
 }
 
-/// The calls of one PBX. Where channel events tell of a call, its records add nothing but their
-/// user field.
+/// The calls of one PBX. If a call has channel events, its records only add their user field.
 struct PbxReading {
     assembler: Assembler,
     folder: Folder,
-    /// Calls that the assembler has finished since the last take.
+    /// Calls that the assembler has finished since they were last taken.
     calls: Vec<FinishedCall>,
     finished: FinishedCalls,
-    /// The recording, unless the order of its events shows nothing.
+    /// The recording, unless the order of its events proves nothing.
     line: Option<Line>,
 }
 
@@ -266,8 +260,8 @@ impl PbxReading {
         }
     }
 
-    /// The calls of which nothing was told since another process of the PBX `began` have ended
-    /// unheard; with `None` all that are left.
+    /// Ends the calls without events since another process of the PBX `began`. With `None`, ends
+    /// all remaining calls.
     fn end_before(&mut self, began: Option<EventTime>, now: EventTime) {
         let mark = PbxEvent::Mark(Mark::Restarted { began });
         self.assembler.on_event(&mark, now);
@@ -295,8 +289,8 @@ impl PbxReading {
         }
     }
 
-    /// Takes in a channel event. A channel that is created under the id of a finished call begins
-    /// another call, as it does in `run`. Other events of a finished call change nothing.
+    /// Handles a channel event. A channel with the id of a finished call begins another call, as in
+    /// `run`. Other events of a finished call change nothing.
     fn on_channel_event(
         &mut self,
         event: &PbxEvent<'_>,
@@ -305,7 +299,7 @@ impl PbxReading {
     ) {
         let id = channel.channel.uniqueid.as_ref();
         let is_open = self.assembler.knows(id) || self.assembler.knows(&channel.channel.linkedid);
-        // This very event can finish an open call.
+        // This event itself can finish an open call.
         if is_open && self.assembler.on_event(event, arrived) {
             return;
         }
@@ -322,7 +316,6 @@ impl PbxReading {
         }
     }
 
-    /// Takes the calls that the assembler has finished.
     fn collect(&mut self) {
         for call in self.assembler.take_finished() {
             self.finished.remember(&call);
@@ -378,7 +371,7 @@ impl Decoding {
                         let endpoints = rules.trunks.endpoints(new.key())?;
                         let settings = Settings {
                             endpoints,
-                            // None of its calls happens now.
+                            // None of its calls is happening now.
                             history: true,
                             ..rules.settings.clone()
                         };
@@ -396,7 +389,7 @@ impl Decoding {
         Ok(())
     }
 
-    /// Counts a message that cannot be read. The open calls that its bytes name are incomplete.
+    /// Counts an unreadable message. Open calls that its bytes name become incomplete.
     fn note_unreadable(&mut self, reason: String, bytes: &[u8]) {
         self.counts.unreadable += 1;
         for pbx in self.pbxes.values_mut() {
@@ -420,7 +413,7 @@ impl Decoding {
     }
 }
 
-/// The first `server_name` of a recording is the PBX itself; each other one is a PBX below it.
+/// The first `server_name` of a recording is the PBX itself. Each other one is a PBX below it.
 fn pbx_of(pbx: &str, server: Option<&str>, first: &mut Option<String>) -> String {
     let Some(server) = server.filter(|server| !server.is_empty()) else {
         return pbx.to_owned();
@@ -432,7 +425,7 @@ fn pbx_of(pbx: &str, server: Option<&str>, first: &mut Option<String>) -> String
     }
 }
 
-/// The time that is told beside the event.
+/// The timestamp of the event.
 fn time_of(event: &PbxEvent<'_>) -> Option<EventTime> {
     match event {
         PbxEvent::Channel(event) => event.at,

@@ -14,16 +14,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Other {
-    /// The PBX's id for it.
+    /// The PBX's id of the call.
     pub linkedid: String,
-    /// `None` for what is not journaled.
+    /// `None` if it is not journaled.
     pub uuid: Option<CallUuid>,
-    /// The time at which the call began, by the PBX's clock.
+    /// By the PBX's clock.
     pub started_at: EpochSeconds,
 }
 
 impl Other {
-    /// Returns the entry by which a call is named among others of its number.
+    /// Returns the entry for a call in the list of a number's calls.
     pub fn of(record: &CallRecord) -> Self {
         Self {
             linkedid: record.linkedid.clone(),
@@ -33,8 +33,8 @@ impl Other {
     }
 }
 
-/// The other calls of a number for people, each as `1795151317.146  2026-11-20 10:08:37 +05`;
-/// nothing where there are none.
+/// The other calls of a number for people, each as `1795151317.146  2026-11-20 10:08:37 +05`. Empty
+/// if there are none.
 pub fn others_to_text(others: &[Other], zone: &Zone) -> String {
     let lines = others.iter().map(|other| {
         let at = zone.second(other.started_at.get());
@@ -47,7 +47,7 @@ pub fn others_to_text(others: &[Other], zone: &Zone) -> String {
     }
 }
 
-/// A judged call as scripts read it.
+/// The JSON of a judged call.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shape<'a> {
@@ -70,16 +70,15 @@ pub struct Shape<'a> {
     message: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     by_hand: Option<ByHand>,
-    /// With a number for `--call`: its other calls, newest first.
+    /// For a number with `--call`: its other calls, newest first.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     others: &'a [Other],
-    /// With `--call`: what happened in it, and which event decided which value.
+    /// With `--call`: its events, and which event decided which value.
     #[serde(skip_serializing_if = "Option::is_none")]
     timeline: Option<Story<'a>>,
 }
 
 impl<'a> Shape<'a> {
-    /// The shape of a judged call.
     pub fn of(judged: &'a Judged) -> Self {
         let record = &judged.record;
         Self {
@@ -107,7 +106,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// The shape with all that happened, and the other calls of its number.
+    /// The JSON with its events, and the other calls of its number.
     pub fn with_story(of: &Explained<'a>, others: &'a [Other]) -> Self {
         Self {
             others,
@@ -116,17 +115,17 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// One line, with its line break.
+    /// One line, with its line end.
     pub fn to_line(&self) -> String {
-        // Texts, numbers and lists of them: that always serializes.
+        // Strings, numbers and lists always serialize.
         let mut line = safe_json(&serde_json::to_string(self).unwrap_or_default());
         line.push('\n');
         line
     }
 }
 
-/// `explain --call --json`: what happened in a call, and which event decided which value. Times are
-/// seconds since the epoch, to the microsecond.
+/// `explain --call --json`: the events of a call, and which event decided which value. Times are
+/// seconds since the epoch, with microseconds.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Story<'a> {
@@ -188,7 +187,7 @@ struct Decided<'a> {
 }
 
 impl<'a> Story<'a> {
-    /// Of a call; `None` where no channel events told of it.
+    /// The story of a call. `None` if it has no channel events.
     fn of(call: &'a FinishedCall) -> Option<Self> {
         let timeline = call.timeline.as_ref()?;
         let of = |number: u16| timeline.channels.get(usize::from(number));
@@ -268,12 +267,12 @@ fn lane<'a>(
     }
 }
 
-/// Microseconds of this century are exact as an f64.
+/// Microseconds of this century are exact in an f64.
 fn seconds(at: EventTime) -> f64 {
     at.micros() as f64 / 1e6
 }
 
-/// A message that is no call that can be, in a line of JSON with the keys of a call, or for people.
+/// A message that is not a possible call, as a line of JSON with the keys of a call, or for people.
 pub fn wrong_message(wrong: &WrongCall, json: bool) -> String {
     let id = wrong.id.as_deref().unwrap_or_default();
     let mut line = match json {

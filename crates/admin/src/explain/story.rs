@@ -6,42 +6,41 @@ use callbridge_model::{Zone, safe};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Columns that a dial string may fill.
+/// Maximum columns of a dial string.
 const DIAL_STRING_MAX: usize = 40;
-/// Columns that a channel's name may fill.
+/// Maximum columns of a channel's name.
 const NAME_MAX: usize = 44;
 
-/// Times as people read them: in one zone, and from the call's beginning on.
+/// Times for people: in one zone, and relative to the call's start.
 #[derive(Clone, Debug)]
 pub struct Times {
     zone: Zone,
-    /// The moment from which the others are counted.
+    /// The time from which the others are counted.
     pub(super) from: EventTime,
 }
 
 impl Times {
-    /// In this zone, from this moment on.
     pub fn new(zone: &Zone, from: EventTime) -> Self {
         let zone = zone.clone();
         Self { zone, from }
     }
 
-    /// `2026-11-20 11:48:37 UTC`; the seconds alone where they are of no year that can be.
+    /// `2026-11-20 11:48:37 UTC`. If the year cannot be written, only the seconds.
     pub fn date(&self, at: EventTime) -> String {
         self.zone.moment(at)
     }
 
-    /// Returns the date alone: `2026-11-20`; empty where the time is of no year that can be.
+    /// Returns only the date: `2026-11-20`. Empty if the year cannot be written.
     pub fn day(&self, at: EventTime) -> String {
         self.zone.format(at, "%Y-%m-%d").unwrap_or_default()
     }
 
-    /// Returns the time of day, to the millisecond: `11:48:37.833`.
+    /// Returns the time of day with milliseconds: `11:48:37.833`.
     pub fn clock(&self, at: EventTime) -> String {
         self.zone.shown(at, "%H:%M:%S%.3f")
     }
 
-    /// `11:48:37`, for a label; tenths where there are some.
+    /// `11:48:37` for a label, with tenths if there are any.
     pub fn short_clock(&self, at: EventTime) -> String {
         let whole = at.micros() % 1_000_000 < 100_000;
         self.zone
@@ -63,7 +62,7 @@ impl Times {
         }
     }
 
-    /// `+1.277`, in seconds from the beginning; `+2:03:04.277` from an hour on.
+    /// `+1.277` seconds from the start, or `+2:03:04.277` from one hour on.
     pub fn after(&self, at: EventTime) -> String {
         let late = at.micros().saturating_sub(self.from.micros());
         let sign = if late < 0 { '-' } else { '+' };
@@ -86,7 +85,7 @@ pub fn label(number: usize) -> String {
     }
 }
 
-/// Returns the owner of the channel and how the channel came to be: `customer on city, came in`.
+/// Returns the owner of the channel and its origin: `customer on city, came in`.
 pub fn party(channel: &Channel) -> String {
     let whose = match &channel.party {
         Role::Customer(Some(trunk)) => format!("customer on {}", safe(trunk)),
@@ -103,14 +102,14 @@ pub fn party(channel: &Channel) -> String {
     }
 }
 
-/// Returns the channel's unique id where one was reported: of a CDR's destination the name alone is
+/// Returns the channel's unique id, if one was reported. For a CDR's destination, only the name is
 /// known.
 pub fn unique_id(channel: &Channel) -> Option<&str> {
     let id = channel.id.as_str();
     (id != channel.name).then_some(id)
 }
 
-/// One event of the story. Of the same moment, the smaller `rank` is told first.
+/// One event of the story. At the same time, the smaller `rank` comes first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct StoryLine {
     at: EventTime,
@@ -165,8 +164,8 @@ pub fn block(timeline: &Timeline, times: &Times, paint: Paint) -> String {
     text
 }
 
-/// Every event that matters, by time: how long after the beginning, and what happened on which
-/// channel, as [`block`] tells it.
+/// Every relevant event by time: its time after the start, and its description with the channel, as
+/// in [`block`].
 pub fn events(timeline: &Timeline, times: &Times) -> Vec<(String, String)> {
     let line = |line: StoryLine| {
         let channel = short(&timeline.channels[line.channel].name, NAME_MAX);
@@ -198,7 +197,7 @@ fn channels(timeline: &Timeline, paint: Paint) -> String {
     text
 }
 
-/// Every event that matters, by time.
+/// Every relevant event, by time.
 fn lines(timeline: &Timeline) -> Vec<StoryLine> {
     let mut all = Vec::new();
     for (i, channel) in timeline.channels.iter().enumerate() {
@@ -237,7 +236,7 @@ fn bridge(number: u16) -> String {
     format!("bridge {}", u32::from(number) + 1)
 }
 
-/// A bridge's id stands where the bridge is met first.
+/// Adds a bridge's id at its first event.
 fn name_bridges(lines: &mut [StoryLine], timeline: &Timeline) {
     let stays = || timeline.channels.iter().flat_map(|it| &it.stays);
     for (number, id) in (0..).zip(&timeline.bridges) {
@@ -262,7 +261,7 @@ fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
         (_, Role::Plumbing) => Some("is made"),
         (Way::CameIn, Role::Extension(_)) => Some("calls"),
         (Way::CameIn, Role::Customer(_) | Role::Trunk(_)) => Some("comes in"),
-        // The dialling says more than the birth just before it.
+        // The dialing shows more than the birth just before it.
         (Way::Dialled, _) if channel.moments.iter().any(|it| dialled(&it.what)) => None,
         (Way::Dialled, _) => Some("is made"),
     };
@@ -280,7 +279,7 @@ fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
             MomentKind::HungUp { cause } => (9, hang_up(*cause)),
         };
         let new = line(moment.at, rank, i, words);
-        // Each side of a Local channel may tell of the same end.
+        // Both sides of a Local channel can report the same end.
         let again = |line: &StoryLine| line.rank == 4 && line.words == new.words;
         if !all.iter().any(again) {
             all.push(new);
@@ -311,7 +310,7 @@ fn hang_up(cause: Option<u16>) -> String {
     }
 }
 
-/// `busy (17)`; `cause 999` for one without words.
+/// `busy (17)`, or `cause 999` for one without a text.
 pub(super) fn cause_and_words(cause: u16) -> String {
     match cause_words(cause) {
         Some(words) => format!("{words} ({cause})"),
@@ -319,7 +318,7 @@ pub(super) fn cause_and_words(cause: u16) -> String {
     }
 }
 
-/// Q.850 in words, as far as PBXs use it.
+/// Texts for the Q.850 causes that PBXs use.
 pub fn cause_words(cause: u16) -> Option<&'static str> {
     Some(match cause {
         1 => "number not assigned",
@@ -359,7 +358,7 @@ pub fn seconds(span: Duration) -> String {
     }
 }
 
-/// Fit for a line, and no longer than this; what is too long shows both its ends.
+/// Fits a text on a line of at most this length. A longer text keeps both its ends.
 pub fn short(text: &str, most: usize) -> String {
     let text = safe(text);
     let length = text.chars().count();
@@ -371,15 +370,15 @@ pub fn short(text: &str, most: usize) -> String {
     format!("{head}…{tail}")
 }
 
-/// The use of terminal colours in a text; off by default.
+/// Whether a text has terminal colors. Off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paint {
-    /// Escape sequences for colours are written.
+    /// Escape sequences for colors are written.
     pub colour: bool,
 }
 
 impl Paint {
-    /// Returns the text in this colour (SGR code), or as it is without colours.
+    /// Returns the text in this color (SGR code), or unchanged without colors.
     pub fn on(self, code: &str, text: &str) -> String {
         if self.colour {
             format!("\x1b[{code}m{text}\x1b[0m")
@@ -388,7 +387,7 @@ impl Paint {
         }
     }
 
-    /// The text, less bright than its surroundings.
+    /// The text, dimmed.
     pub fn dim(self, text: &str) -> String {
         if text.trim().is_empty() {
             text.to_owned()

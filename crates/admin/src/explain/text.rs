@@ -7,20 +7,20 @@ use callbridge_model::{Judged, Outcome, Reason, safe};
 use callbridge_spool::State;
 use std::fmt::Write as _;
 
-/// One value: its name, itself, and where it comes from.
+/// A value, with its name and its origin.
 pub struct ValueRow {
-    /// The key that the value has in `explain --json`, or a name for people.
+    /// The value's key in `explain --json`, or a name for people.
     pub name: &'static str,
-    /// The value, as it is sent.
+    /// The value as it is sent.
     pub value: String,
-    /// The event that decided it: when, and on which channel.
+    /// The deciding event: its time and channel.
     pub by: Option<(EventTime, String)>,
-    /// The reason for the value, in words.
+    /// Text for the reason of the value.
     pub words: String,
 }
 
 impl ValueRow {
-    /// The channel's name; where a story tells of it, its letter there.
+    /// The channel's name, or its letter if there is a story.
     fn channel(&self, timeline: Option<&Timeline>) -> String {
         let Some((_, name)) = &self.by else {
             return String::new();
@@ -31,19 +31,19 @@ impl ValueRow {
     }
 }
 
-/// The amount of detail shown of a call.
+/// How much detail of a call is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// The values alone, a line each.
+    /// Only the values, one per line.
     Values,
     /// The events of the call by time, then the values.
     Story,
 }
 
-/// Columns that a channel's name may fill.
+/// Maximum columns of a channel's name.
 const NAME_MAX: usize = 40;
 
-/// The block of one call, an empty line behind it.
+/// The block of one call, followed by an empty line.
 pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> String {
     let mut text = heading(of, times, paint);
     if depth == Depth::Story {
@@ -58,11 +58,11 @@ pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> S
     let story = of.call.timeline.as_ref().filter(|_| depth == Depth::Story);
     let stamp = |row: &ValueRow| match (&row.by, depth) {
         (None, _) => String::new(),
-        // As AMI writes it, to be found in a recording.
+        // In AMI's form, so that it can be found in a recording.
         (Some((at, _)), Depth::Values) => at.to_string(),
         (Some((at, _)), Depth::Story) => format!("{} {:>8}", times.clock(*at), times.after(*at)),
     };
-    // Columns are as wide as they must be, but one long value does not push all others away.
+    // Columns are as wide as needed, but one long value does not move all others.
     let width = |of: &dyn Fn(&ValueRow) -> usize, most: usize| {
         let decided = rows.iter().filter(|row| row.by.is_some());
         decided.map(|row| of(row).min(most)).max().unwrap_or(0)
@@ -135,23 +135,21 @@ fn heading(of: &Explained<'_>, times: &Times, paint: Paint) -> String {
     text
 }
 
-/// A call with all that explains its values.
+/// A call with everything that explains its values.
 #[derive(Clone, Copy)]
 pub struct Explained<'a> {
-    /// The outcome of the call, with its record.
     pub judged: &'a Judged,
-    /// The state of the call in the spool; `None` for a call of a recording.
+    /// The call's state in the spool. `None` for a call of a recording.
     pub state: Option<State>,
-    /// As the PBX told it.
+    /// As the PBX reported it.
     pub call: &'a FinishedCall,
-    /// The flags by which the call was judged.
     pub rules: &'a Rules,
     /// Lists of leads and employees.
     pub people: &'a People,
 }
 
 impl Explained<'_> {
-    /// Returns the values of the call, each with the reason for it.
+    /// Returns the values of the call, each with its reason.
     pub fn rows(&self) -> Vec<ValueRow> {
         let record = &self.judged.record;
         let answered = if record.answered { "yes" } else { "no" };
@@ -191,12 +189,12 @@ impl Explained<'_> {
         rows
     }
 
-    /// A value by the event that is noted under its own name.
+    /// A value that is explained by the event with its own name.
     fn own(&self, name: &'static str, value: &str) -> ValueRow {
         self.because(name, value, name)
     }
 
-    /// A value by the event that is noted under `by`.
+    /// A value that is explained by the event named `by`.
     fn because(&self, name: &'static str, value: &str, by: &str) -> ValueRow {
         let mut row = plain(name, value, "");
         if let Some(because) = self.call.why.iter().find(|because| because.value == by) {
@@ -226,7 +224,7 @@ impl Explained<'_> {
         row
     }
 
-    /// The lead, by the event where it was a variable's.
+    /// The lead, with its event if it came from a variable.
     fn lead(&self) -> ValueRow {
         let record = &self.judged.record;
         let phone = record.client_phone.as_ref();
@@ -234,7 +232,7 @@ impl Explained<'_> {
         let answer = self.trunk().map(lead_of);
         let (value, words) = match (record.lead_id, answer) {
             (Some(kept), answer) => {
-                // An older version kept the lead without its origin.
+                // An older version stored the lead without its origin.
                 let rules = answer.and_then(|answer| match answer {
                     LeadAnswer::One(lead, why) if lead == kept => Some(why),
                     LeadAnswer::One(..) | LeadAnswer::Two(..) | LeadAnswer::None(_) => None,
@@ -264,7 +262,7 @@ fn plain(name: &'static str, value: &str, words: &str) -> ValueRow {
     }
 }
 
-/// Returns the reason for the uuid: the PBX's id that it is made with.
+/// Returns the reason for the uuid: the PBX's id that it is made from.
 fn of_pbx(pbx: &str) -> String {
     if pbx == super::PBX {
         return "without --pbx-id, this is not the uuid that `run` uses".to_owned();

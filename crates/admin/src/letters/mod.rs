@@ -10,45 +10,45 @@ use callbridge_model::{CallRecord, Outcome, Reason};
 use callbridge_spool::{Error, Handle, Letter, LetterFilter, Row, RowId, State, Step, tables};
 use serde::{Deserialize, Serialize};
 
-/// The source of letter ids, for errors of a wrong one.
+/// Where ids can be found, for errors about a wrong one.
 const IDS: &str = "ids are numbers, see `callbridge dead list`";
 
-/// Letters read from the spool at a time.
+/// Dead letters and waiting calls read from the spool at a time.
 const PAGE: usize = 200;
 
-/// The dead letters that a command is about.
+/// The dead letters or waiting calls that a command is about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Selection {
-    /// By id; empty for all that the other rules let through.
+    /// By id. Empty for all that match the other conditions.
     pub ids: Vec<String>,
-    /// Letters of this reason alone.
+    /// Only those with this reason.
     pub reason: Option<Reason>,
-    /// Waiting calls in place of dead letters. Ids find both.
+    /// Waiting calls instead of dead letters. Ids find both.
     #[serde(default)]
     pub waiting: bool,
-    /// Without any other rule: all of them. A change to letters asks for one of the three.
+    /// All of them, without another condition. A change needs one of the three.
     pub all: bool,
 }
 
 impl Selection {
-    /// Nothing was chosen at all.
+    /// Nothing was selected.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty() && self.reason.is_none() && !self.waiting && !self.all
     }
 }
 
-/// Walks over the letters of a selection, oldest first, a page at a time, so that however many
-/// there are, few are in memory.
+/// Reads the dead letters or waiting calls of a selection, oldest first, one page at a time, so
+/// that only a few are in memory.
 pub struct Letters {
     filter: LetterFilter,
     over: bool,
 }
 
 impl Letters {
-    /// The letters of a selection; an empty one means all of them.
+    /// Those of a selection. An empty one means all.
     ///
     /// # Errors
-    /// When an id is no number.
+    /// If an id is not a number.
     pub fn of(which: &Selection) -> Result<Self, Refusal> {
         let ids = which.ids.iter().map(|id| {
             let wrong = |_| format!("`{id}` is not the id of a letter: {IDS}");
@@ -67,7 +67,7 @@ impl Letters {
         ))
     }
 
-    /// The letters of these ids, this state, and this reason.
+    /// Those of these ids, this state, and this reason.
     pub(crate) fn new(
         ids: Option<Vec<RowId>>,
         state: Option<State>,
@@ -86,10 +86,10 @@ impl Letters {
         }
     }
 
-    /// The next page; an empty one at the end.
+    /// The next page. Empty at the end.
     ///
     /// # Errors
-    /// When the spool cannot be read.
+    /// If the spool cannot be read.
     pub async fn next(&mut self, spool: &Handle) -> Result<Vec<Letter>, Error> {
         if self.over {
             return Ok(Vec::new());
@@ -103,12 +103,11 @@ impl Letters {
     }
 }
 
-/// Returns the step that sends the letter again: mapped anew by the rules in force, under its own
-/// uuid. With another lead than before, where the call may
-/// have been written all the same, the journal is searched first.
+/// Returns the step that sends the call again: mapped again by the current rules, under its own
+/// uuid. If the lead has changed and the call may have been written, the journal is searched first.
 ///
 /// # Errors
-/// In words, with what to do.
+/// A message with the fix.
 pub(crate) fn plan_retry(
     row: &Row,
     asked: RetryValues,
@@ -141,7 +140,7 @@ pub(crate) fn plan_retry(
                 .to_owned(),
         );
     }
-    // With these the CRM may have written the call all the same.
+    // For these reasons, the CRM may have written the call.
     let may_be_written = matches!(row.reason, Some(Reason::ServerError | Reason::Unconfirmed));
     if let Some(old) = row
         .record
@@ -156,7 +155,7 @@ pub(crate) fn plan_retry(
     Ok(Step::Retry { record, by_itself })
 }
 
-/// Returns the record to send, mapped anew where trunks are known.
+/// Returns the record to send, mapped again if trunks are known.
 fn record(
     row: &Row,
     asked: RetryValues,
@@ -174,7 +173,7 @@ fn record(
     }
 }
 
-/// Without the daemon's flags nothing can be mapped anew: the kept values are sent.
+/// Without the daemon's flags nothing can be mapped again, so the stored values are sent.
 fn as_kept(row: &Row, asked: RetryValues) -> Result<CallRecord, String> {
     let mut record = row.record.clone();
     if asked.lead.is_some() {

@@ -11,7 +11,7 @@ pub const CSV_COLUMNS: &str = "id,reason,since,message,uuid,linkedid,trunk,direc
                                clientPhone,leadId,employee,startedAt,durationSec,talkTimeSec,\
                                employeeId,state";
 
-/// A value of a letter as plain text; nested ones as JSON, missing ones empty.
+/// A value as plain text. Nested values are JSON, missing ones empty.
 fn plain(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
@@ -20,7 +20,7 @@ fn plain(value: Option<&Value>) -> String {
     }
 }
 
-/// A field of the letter, or of its call.
+/// A field of the dead letter, or of its call.
 fn field(letter: &Value, name: &str) -> String {
     let own = letter.get(name).filter(|value| !value.is_null());
     plain(own.or_else(|| letter.get("call").and_then(|call| call.get(name))))
@@ -34,13 +34,13 @@ fn time(letter: &Value, name: &str, zone: &Zone) -> String {
     seconds(letter, name).map_or_else(String::new, |at| zone.second(at))
 }
 
-/// One letter as a row of [`CSV_COLUMNS`], as it is: what a spreadsheet would take for a formula is
-/// guarded where the row is written.
+/// One dead letter as a row of [`CSV_COLUMNS`], unchanged. Values that a spreadsheet would take as
+/// a formula are guarded when the row is written.
 pub fn csv_row(letter: &Value) -> impl Iterator<Item = String> {
     CSV_COLUMNS.split(',').map(|name| field(letter, name))
 }
 
-/// Below this width a list's times lose their year and seconds.
+/// Below this width, times in a list have no year and seconds.
 const NARROW: usize = 120;
 
 fn columns(id: &str, reason: &str, since: &str, phone: &str, why: &str, width: usize) -> String {
@@ -51,8 +51,7 @@ fn columns(id: &str, reason: &str, since: &str, phone: &str, why: &str, width: u
     cut(&line, width)
 }
 
-/// The head of the list for people, above its first letter: narrow times stand in the zone that is
-/// named here.
+/// The header of the list for people. If the times are short, it names their zone.
 pub fn list_head(first: &Value, width: usize, zone: &Zone) -> String {
     let at = EventTime::from_seconds(seconds(first, "since").unwrap_or_default());
     let since = match width < NARROW {
@@ -62,7 +61,7 @@ pub fn list_head(first: &Value, width: usize, zone: &Zone) -> String {
     columns("id", "reason", &since, "phone", "why", width)
 }
 
-/// One letter as a line of the list, at most `width` columns wide.
+/// One dead letter as a line of the list, at most `width` columns wide.
 pub fn list_line(letter: &Value, width: usize, zone: &Zone) -> String {
     let since = match width < NARROW {
         true => seconds(letter, "since").map_or_else(String::new, |at| zone.short(at)),
@@ -78,7 +77,7 @@ pub fn list_line(letter: &Value, width: usize, zone: &Zone) -> String {
     )
 }
 
-/// `101, in the CRM 777`: the extension, and whom it was sent as.
+/// `101, in the CRM 777`: the extension, and the employee that was sent.
 fn employee(letter: &Value) -> String {
     match (field(letter, "employee"), field(letter, "employeeId")) {
         (extension, id) if id.is_empty() => extension,
@@ -87,7 +86,7 @@ fn employee(letter: &Value) -> String {
     }
 }
 
-/// Returns, in words, the values of the call that a person gave; `None` without any.
+/// Returns the values of the call that a person set, as text. `None` without any.
 fn by_hand(letter: &Value) -> Option<String> {
     let call: CallRecord = serde_json::from_value(letter.get("call")?.clone()).ok()?;
     call.by_hand_words()
@@ -96,7 +95,7 @@ fn by_hand(letter: &Value) -> Option<String> {
 /// The column at which values begin.
 const INDENT: usize = 15;
 
-/// A value of several lines, none wider than the terminal, below one another.
+/// A value on several lines, each at most as wide as the terminal.
 fn wrapped(value: &str, width: usize) -> String {
     let room = width.saturating_sub(INDENT).max(20);
     let mut lines: Vec<String> = Vec::new();
@@ -117,7 +116,7 @@ fn wrapped(value: &str, width: usize) -> String {
     lines.join(&format!("\n{}", " ".repeat(INDENT)))
 }
 
-/// Everything about one letter, wrapped at `width` columns.
+/// All details of one dead letter, wrapped at `width` columns.
 pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
     let mut text = String::new();
     let waits = match field(letter, "state").as_str() {

@@ -3,30 +3,29 @@
 use callbridge_crm::Page;
 use callbridge_model::CallUuid;
 
-/// Rows of the smallest page size that an endpoint may have where the document leaves the largest
-/// one to it (§4.7).
+/// Rows of the smallest page size of an endpoint, if the document leaves the largest one to it
+/// (§4.7).
 const SMALLEST_PAGE: u32 = 30;
 
-/// The progress of one pass over the pages, with the shape of those read so far.
+/// The progress of one pass over the pages, with their form so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JournalPass {
-    /// Pages that this pass has read.
     pub(super) read: u32,
-    /// Pages in all, as the last one said.
+    /// Number of all pages, from the last one read.
     pub(super) total: Option<u32>,
-    /// Rows of the first page: all others but the last have as many.
+    /// Rows of the first page. All others except the last have as many.
     rows: Option<u32>,
-    /// The uuids on the page read last, by which a repeated page is recognised.
+    /// The uuids on the last page, by which a repeated page is recognized.
     last: Vec<CallUuid>,
 }
 
 impl JournalPass {
-    /// The page to ask for, from 1 on.
+    /// The page to request, from 1.
     pub(super) const fn page(&self) -> u32 {
         self.read + 1
     }
 
-    /// Returns, in words, why this page cannot be right; `None` where nothing contradicts it.
+    /// Returns a message why this page cannot be right. `None` if nothing contradicts it.
     pub(super) fn contradiction(&self, page: &Page) -> Option<String> {
         let (number, rows) = (self.page(), page.rows);
         if let Some(current) = page.current.filter(|current| *current != number) {
@@ -59,7 +58,8 @@ impl JournalPass {
         })
     }
 
-    /// The page was read. Whether another is to be asked for: the next, or the one beyond the end.
+    /// Counts a page. Returns whether another must be requested: the next, or the one beyond the
+    /// end.
     pub(super) fn goes_on(&mut self, page: &Page) -> bool {
         let first = *self.rows.get_or_insert(page.rows);
         let full = match self.read {
@@ -68,7 +68,7 @@ impl JournalPass {
         };
         let more = match page.total {
             Some(total) => self.page() < total || page.rows > 0 && full,
-            // Without a count the first page says nothing of its size.
+            // Without a page count, the first page says nothing about its size.
             None => page.rows > 0 && page.rows == first,
         };
         self.read += 1;
@@ -77,7 +77,7 @@ impl JournalPass {
         more
     }
 
-    /// The page to ask for is beyond the last one.
+    /// The next page is beyond the last one.
     pub(super) fn is_beyond(&self) -> bool {
         self.total.is_some_and(|total| self.read >= total)
     }

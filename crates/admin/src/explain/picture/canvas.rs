@@ -10,7 +10,7 @@ pub(super) struct Canvas {
 }
 
 impl Canvas {
-    /// A rectangle, some with round corners.
+    /// A rectangle, optionally with round corners.
     pub(super) fn rect(
         &mut self,
         class: &str,
@@ -28,7 +28,6 @@ impl Canvas {
         self.element("rect", class, &numbers[..4 + usize::from(is_round)]);
     }
 
-    /// A line from one point to another.
     pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let ends = [("x1", from.0), ("x2", to.0), ("y1", from.1), ("y2", to.1)];
         self.element("line", class, &ends);
@@ -40,7 +39,7 @@ impl Canvas {
         self.out.insert(self.out.len() - 2, '/');
     }
 
-    /// Opens an element; [`Canvas::close`] closes it.
+    /// Opens an element. Close it with [`Canvas::close`].
     pub(super) fn open(&mut self, name: &str, class: &str, numbers: &[(&str, f64)]) {
         let _ = write!(self.out, "<{name}");
         if !class.is_empty() {
@@ -61,7 +60,7 @@ impl Canvas {
         self.strokes(class, &[points]);
     }
 
-    /// Draws a cross at the place where a channel hangs up.
+    /// Draws a cross where a channel hangs up.
     pub(super) fn cross(&mut self, x: f64, y: f64) {
         let falls = [(x - 4.0, y - 4.0), (x + 4.0, y + 4.0)];
         let rises = [(x - 4.0, y + 4.0), (x + 4.0, y - 4.0)];
@@ -77,12 +76,12 @@ impl Canvas {
         self.out.push_str("\"/>\n");
     }
 
-    /// Writes the text that a pointer resting on the element just opened shows.
+    /// Writes the tooltip of the element just opened.
     pub(super) fn title(&mut self, text: &str) {
         let _ = writeln!(self.out, "<title>{}</title>", escaped(text));
     }
 
-    /// A line of text that begins at `x`, or ends or has its middle there by its class.
+    /// A line of text that begins, ends or is centered at `x`, depending on its class.
     pub(super) fn text(&mut self, class: &str, x: f64, y: f64, text: &str) {
         let (x, y, text) = (tenth(x), tenth(y), escaped(text));
         let _ = writeln!(
@@ -103,13 +102,13 @@ impl Canvas {
     }
 }
 
-/// Returns the number to a tenth, without a zero behind the point: `12.5`, `12`.
+/// Formats the number to a tenth, without a trailing zero: `12.5`, `12`.
 fn tenth(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
-/// Text as XML holds it: names come from outside.
+/// Escapes text for XML, because names come from outside.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in safe(text).chars() {
@@ -118,7 +117,7 @@ fn escaped(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // No characters of XML.
+            // Not allowed in XML.
             '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }

@@ -9,19 +9,19 @@ use crate::explain::story::{
 use callbridge_call::timeline::{Channel, Stay, TalkSpan, Way};
 use callbridge_call::{EventTime, MomentKind, Role, Timeline};
 
-/// A lane's height: for few channels, for many.
+/// A lane's height, for few and for many channels.
 const HEIGHTS: (f64, f64) = (40.0, 32.0);
-/// So many channels are many.
+/// Number of channels that counts as many.
 const MANY: usize = 14;
 const BAR: f64 = 16.0;
-/// The least width of a span, in pixels, so that the shortest one is still seen.
+/// The minimum width of a span in pixels, so that the shortest one is visible.
 const LEAST: f64 = 2.5;
-/// Colours of bridges in the style.
+/// Number of colors for bridges in the style.
 const COLOURS: u16 = 8;
-/// Characters of a name beside its lane.
+/// Characters of a name next to its lane.
 const NAME_MAX: usize = 38;
 
-/// All lanes, one below the other.
+/// All lanes, from top to bottom.
 pub(super) struct Lanes<'a> {
     timeline: &'a Timeline,
     scale: &'a Scale,
@@ -41,7 +41,6 @@ impl<'a> Lanes<'a> {
         }
     }
 
-    /// Returns the lower edge of the last lane.
     pub(super) fn bottom(&self) -> f64 {
         self.top + self.height * self.timeline.channels.len() as f64
     }
@@ -55,7 +54,7 @@ impl<'a> Lanes<'a> {
         (left, (self.scale.x(to) - left).max(LEAST))
     }
 
-    /// Every other lane's ground, beneath everything.
+    /// The background of every other lane, below everything.
     pub(super) fn bands(&self, canvas: &mut Canvas) {
         for lane in (0..self.timeline.channels.len()).step_by(2) {
             let (y, height) = (self.y(lane) - self.height / 2.0, self.height);
@@ -93,7 +92,7 @@ impl<'a> Lanes<'a> {
         canvas.text("party", MARGIN + 26.0, y + 11.0, &short(&whose, 54));
     }
 
-    /// The customer's lane and that of whoever is heard, while they are connected.
+    /// Marks the lanes of the customer and of the person they hear, while they are connected.
     fn talk(&self, canvas: &mut Canvas, times: &Times) {
         for talk in &self.timeline.talk {
             self.talk_in(canvas, usize::from(talk.with), talk, times);
@@ -107,9 +106,9 @@ impl<'a> Lanes<'a> {
         }
     }
 
-    /// Of several channels of the customer, the one that talks is the one in a bridge.
+    /// If the customer has several channels, the one that talks is in a bridge.
     fn is_bridged(&self, channel: &Channel, talk: &TalkSpan) -> bool {
-        // CDRs tell of no bridges.
+        // CDRs have no bridges.
         if self.timeline.bridges.is_empty() {
             return channel.from < talk.to && talk.from < channel.to;
         }
@@ -128,7 +127,7 @@ impl<'a> Lanes<'a> {
         canvas.close("g");
     }
 
-    /// From birth to hang-up: thin, dashed while it rings, thick from when it is up.
+    /// From birth to hangup: thin, dashed while it rings, thick from the time it is up.
     fn life(&self, canvas: &mut Canvas, lane: usize, channel: &Channel) {
         let y = self.y(lane);
         let line = |canvas: &mut Canvas, class: &str, from: EventTime, to: EventTime| {
@@ -187,7 +186,7 @@ impl<'a> Lanes<'a> {
         canvas.close("g");
     }
 
-    /// A cross where it hung up; a question mark where it was heard of last.
+    /// A cross at its hangup, or a question mark at its last event.
     fn end(&self, canvas: &mut Canvas, lane: usize, channel: &Channel, times: &Times) {
         let (x, y) = (self.scale.x(channel.to), self.y(lane));
         if !channel.hung_up() {
@@ -207,7 +206,7 @@ impl<'a> Lanes<'a> {
         canvas.title(&format!("hangs up at {}{words}", times.clock(channel.to)));
         canvas.cross(x, y);
         canvas.close("g");
-        // Plain clearing says nothing; busy, refused and the like say why nobody talked.
+        // Normal clearing explains nothing. Busy, refused and others explain why there was no talk.
         if let Some(words) = cause
             .filter(|cause| !matches!(cause, 0 | 16))
             .and_then(cause_words)
@@ -217,7 +216,7 @@ impl<'a> Lanes<'a> {
         }
     }
 
-    /// An arrow from the channel that dials to the one that is dialled.
+    /// An arrow from the dialing channel to the dialed one.
     fn diallings(&self, canvas: &mut Canvas, lane: usize, channel: &Channel, times: &Times) {
         for moment in &channel.moments {
             let MomentKind::Dialled { by, string } = &moment.what else {
@@ -241,7 +240,7 @@ impl<'a> Lanes<'a> {
     }
 }
 
-/// Talks that overlap or touch, as one.
+/// Merges talks that overlap or touch.
 fn united(talks: &[TalkSpan]) -> Vec<TalkSpan> {
     let mut all: Vec<TalkSpan> = Vec::new();
     for talk in talks {

@@ -19,23 +19,23 @@ use lanes::Lanes;
 use scale::Scale;
 
 const WIDTH: f64 = 1280.0;
-/// The left end of the axis; names stand before it.
+/// The left end of the axis. Names are to its left.
 const AXIS_LEFT: f64 = 330.0;
 const AXIS_RIGHT: f64 = WIDTH - 40.0;
-/// Between the page's edge and anything on it.
+/// Between the page's edge and its content.
 const MARGIN: f64 = 24.0;
 /// The upper edge of the first lane.
 const LANES_TOP: f64 = 112.0;
 
-/// Classes rather than variables: not every viewer knows those.
+/// Classes instead of CSS variables, because not every viewer supports those.
 const STYLE: &str = include_str!("style.css");
 
-/// The picture of a call with its values; `None` where no channel events told of it.
+/// The picture of a call with its values. `None` if it has no channel events.
 pub fn svg(of: &Explained<'_>, times: &Times) -> Option<String> {
     drawn(of, times, draw_values)
 }
 
-/// The same without its values: they stand beside it.
+/// The same without its values, which are shown next to it.
 pub fn lanes_svg(of: &Explained<'_>, times: &Times) -> Option<String> {
     drawn(of, times, |_, _, _, top| top - 24.0)
 }
@@ -60,7 +60,7 @@ fn drawn(
     Some(canvas.file(WIDTH, bottom + MARGIN, &title, STYLE))
 }
 
-/// All that the axis must show.
+/// All times that the axis must show.
 fn moments(timeline: &Timeline) -> Vec<EventTime> {
     let of_channels = timeline.channels.iter().flat_map(|channel| {
         let moments = channel.moments.iter().map(|moment| moment.at);
@@ -75,7 +75,7 @@ fn heading(canvas: &mut Canvas, of: &Explained<'_>, times: &Times) {
     let title = format!("Call {}", short(&record.linkedid, 60));
     canvas.text("h1", MARGIN, 40.0, &title);
     let mut words = vec![outcome(of.judged)];
-    // An internal call's outcome says so already.
+    // An internal call's outcome already shows this.
     if record.direction != Direction::Internal {
         words.push(format!("{:?}", record.direction).to_lowercase());
     }
@@ -93,7 +93,7 @@ fn heading(canvas: &mut Canvas, of: &Explained<'_>, times: &Times) {
     canvas.text("h2", MARGIN, 62.0, &words.join("  ·  "));
 }
 
-/// Round times above the lanes and lines through them; what was cut short, with its length.
+/// Round times above the lanes with lines through them, and shortened stretches with their length.
 fn axis(canvas: &mut Canvas, scale: &Scale, times: &Times, bottom: f64) {
     let top = LANES_TOP - 6.0;
     for (x, at) in scale.ticks(times.from) {
@@ -110,10 +110,10 @@ fn axis(canvas: &mut Canvas, scale: &Scale, times: &Times, bottom: f64) {
     }
 }
 
-/// A sign is as wide.
+/// Width of a sign.
 const SIGN: f64 = 22.0;
 
-/// Draws one line that explains the signs, those alone that the picture uses.
+/// Draws one line that explains the signs in this picture.
 fn draw_legend(canvas: &mut Canvas, y: f64, timeline: &Timeline) {
     let mut x = AXIS_LEFT;
     let mut sign = |words: &str, draw: &dyn Fn(&mut Canvas, f64)| {
@@ -158,12 +158,12 @@ fn draw_legend(canvas: &mut Canvas, y: f64, timeline: &Timeline) {
     }
 }
 
-/// Columns of the values: name, value, time, channel, words; and how many characters each may hold.
+/// Columns of the values: name, value, time, channel, text. And their maximum characters.
 const COLUMNS: [f64; 5] = [MARGIN, 150.0, 415.0, 592.0, 822.0];
 const MOST: [usize; 5] = [20, 40, 26, 34, 70];
 const ROW: f64 = 21.0;
 
-/// The values beneath the lanes, each with the event that decided it; returns where they end.
+/// The values below the lanes, each with its deciding event. Returns their lower end.
 fn draw_values(canvas: &mut Canvas, of: &Explained<'_>, times: &Times, top: f64) -> f64 {
     let mut y = top;
     canvas.text("h3", MARGIN, y, "The values, and what decided each");

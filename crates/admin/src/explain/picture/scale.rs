@@ -7,25 +7,24 @@
 use callbridge_call::EventTime;
 use std::time::Duration;
 
-/// A call of less seconds is shown as it is.
+/// A call with fewer seconds is not shortened.
 const SHORT_CALL: f64 = 90.0;
-/// A stretch without events that is at least this part of the call may be cut short.
+/// A stretch without events can be shortened if it is at least this part of the call.
 const LONG_PART: f64 = 1.0 / 20.0;
-/// Seconds at both ends of such a stretch that are not.
+/// Seconds at both ends of such a stretch that are not shortened.
 const AROUND: f64 = 2.0;
-/// The part of the axis below which all else is crowded, so that long stretches are cut short.
+/// Long stretches are shortened if the rest gets less than this part of the axis.
 const CROWDED: f64 = 0.05;
-/// The part of the axis that all else fills once long stretches are cut short.
+/// The part of the axis for the rest, once long stretches are shortened.
 const CLEARED: f64 = 0.4;
-/// Between two labels of the axis, in pixels.
+/// Pixels between two labels of the axis.
 const LABEL_GAP: f64 = 86.0;
-/// Steps of the axis, in seconds.
+/// Seconds between two labels.
 const STEPS: [f64; 20] = [
     0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0,
     3600.0, 7200.0, 14400.0, 21600.0, 43200.0,
 ];
 
-/// A stretch of the axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Stretch {
     from: EventTime,
@@ -47,14 +46,14 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// An axis from `left` to `right` for these moments, in any order.
+    /// Makes an axis from `left` to `right` for these times, in any order.
     pub(super) fn new(mut moments: Vec<EventTime>, left: f64, right: f64) -> Self {
         moments.sort_unstable();
         moments.dedup();
         let first = moments.first().copied();
         let first = first.unwrap_or(EventTime::from_seconds(0));
         let last = moments.last().copied().unwrap_or(first);
-        // A call of no length at all still has a place.
+        // Even a call without length needs a place.
         let last = last.max(first.plus(Duration::from_millis(100)));
         let total = last.since(first).as_secs_f64();
         let gaps = moments.windows(2).map(|pair| (pair[0], pair[1]));
@@ -72,7 +71,7 @@ impl Scale {
             return axis;
         }
         let width = right - left;
-        // Longer is wider, but not by as much as it is longer.
+        // Longer stretches are wider, but not in proportion.
         let weight = |from: EventTime, to: EventTime| to.since(from).as_secs_f64().sqrt();
         let weights: f64 = long.iter().map(|&(a, b)| weight(a, b)).sum();
         let mut x = left;
@@ -100,7 +99,7 @@ impl Scale {
         }
     }
 
-    /// The place of a moment; outside the axis, its nearer end.
+    /// The place of a time. For times outside the axis, its nearer end.
     pub(super) fn x(&self, at: EventTime) -> f64 {
         let of = |stretch: &Stretch| {
             let part = at.since(stretch.from).as_secs_f64() / stretch.seconds();
@@ -110,7 +109,7 @@ impl Scale {
         holds.or(self.stretches.last()).map_or(0.0, of)
     }
 
-    /// Times a round while from `origin`, each with its place, and room for their labels.
+    /// Round times counted from `origin`, each with its place, with room for their labels.
     pub(super) fn ticks(&self, origin: EventTime) -> Vec<(f64, EventTime)> {
         let mut ticks: Vec<(f64, EventTime)> = Vec::new();
         for stretch in &self.stretches {
@@ -140,7 +139,7 @@ impl Scale {
         ticks
     }
 
-    /// The middles of the stretches that were cut short, each with its real length in time.
+    /// The middles of the shortened stretches, each with its real length.
     pub(super) fn cuts(&self) -> impl Iterator<Item = (f64, Duration)> {
         let cut = self.stretches.iter().filter(|stretch| stretch.cut);
         cut.map(|it| (f64::midpoint(it.left, it.right), it.to.since(it.from)))
