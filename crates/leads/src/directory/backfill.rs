@@ -22,25 +22,25 @@ use callbridge_model::Country;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Leads of a page (§4.7).
+/// Leads per page (§4.7).
 pub const SIZE: u32 = 50;
-/// Span before the newest second read that a new round reads again, for changes written late.
+/// Time before the newest second that a new round reads again, for changes written late.
 pub const OVERLAP: Duration = Duration::from_secs(300);
-/// Wait until the next try where the token may not read leads.
+/// Wait until the next try if the token has no right to read leads.
 const NO_GRANT: Duration = Duration::from_secs(3600);
-/// Wait after a failure; doubled with each, up to [`NO_GRANT`].
+/// Wait after a failure. It doubles with each, up to [`NO_GRANT`].
 const FAILED: Duration = Duration::from_secs(60);
 
 /// Settings of the backfill, which `--lead-directory` turns on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadLeads {
-    /// Country of numbers that are written without their country code.
+    /// Country of numbers without a country code.
     pub country: Option<Country>,
     /// Time from the end of a round to the next.
     pub every: Duration,
 }
 
-/// Progress of the backfill. Kept in the spool as JSON: fields may be added, never renamed.
+/// Progress of the backfill. Stored in the spool as JSON: fields can be added, never renamed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Backfill {
@@ -48,34 +48,33 @@ pub struct Backfill {
     read_to: Option<i64>,
     /// The newest second that this round has seen.
     newest: Option<i64>,
-    /// The round goes by page, not by range.
+    /// The round reads by page, not by range.
     by_page: bool,
-    /// The page to read next; `None` between two rounds, and of a round by page that has to learn
-    /// first how many there are.
+    /// The page to read next. `None` between two rounds, and for a round by page that must first
+    /// learn how many there are.
     page: Option<u32>,
-    /// A round is under way.
     reading: bool,
     /// Rounds completed so far, by range or by page.
     pub rounds: u64,
-    /// Rows read, those read again included.
+    /// Rows read, including those read again.
     pub rows: u64,
     /// Failures in a row, each of which doubles the wait for the next try.
     failures: u32,
-    /// Earliest moment of the next read, in microseconds since the epoch.
+    /// Earliest time of the next read, in microseconds since the epoch.
     not_before: i64,
     /// A row had a place for phones.
     phones_seen: bool,
-    /// Progress of the round that reads every lead with its name, which older versions did not
-    /// read.
+    /// Progress of the round that reads every lead with its name. Older versions did not read
+    /// names.
     #[serde(default)]
     profiles: ProfilesRead,
-    /// The token may not read leads.
+    /// The token has no right to read leads.
     pub no_grant: bool,
-    /// Reason why the backfill is left until the next start; `None` while it goes on.
+    /// Why the backfill is paused until the next start. `None` while it runs.
     pub left: Option<String>,
 }
 
-/// An older version read leads without names: all of them are read once more.
+/// An older version read leads without names, so all of them are read again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum ProfilesRead {
@@ -88,12 +87,10 @@ enum ProfilesRead {
     Whole,
 }
 
-/// Decision on the next read: a page, or a time to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Page that is due to be read now.
     Read(LeadsPage),
-    /// Nothing is due before this moment.
+    /// Nothing is due before this time.
     At(EventTime),
     /// Nothing is due before the next start.
     Never,
@@ -101,7 +98,7 @@ pub enum Next {
 
 impl Backfill {
     /// Returns the page to read now, or the earliest time of the next one. `begun`: this process
-    /// has read something already; the first round of each begins at once.
+    /// has read something already. The first round of each process begins at once.
     pub fn next(&self, now: EventTime, begun: bool) -> Next {
         if begun && self.left.is_some() {
             return Next::Never;
@@ -122,8 +119,8 @@ impl Backfill {
         })
     }
 
-    /// Second from which changes are read again: [`OVERLAP`] before the newest one read; `None`
-    /// until a whole round has read names too.
+    /// Second from which changes are read again: [`OVERLAP`] before the newest one read. `None`
+    /// until a whole round has also read names.
     fn read_from(&self) -> Option<i64> {
         let back = i64::try_from(OVERLAP.as_secs()).unwrap_or(0);
         let known_to = self
@@ -132,8 +129,8 @@ impl Backfill {
         known_to.map(|at| at.saturating_sub(back))
     }
 
-    /// Takes in the answer for the page `asked`: moves on to the next page, and returns the news of
-    /// the leads on this one.
+    /// Processes the answer for the page `asked`: moves on to the next page, and returns the news
+    /// of the leads on this one.
     pub fn took(
         &mut self,
         asked: &LeadsPage,
@@ -174,7 +171,7 @@ impl Backfill {
                 | ApiError::WrongAddress(..)
                 | ApiError::Rejected { .. }),
             ) => self.leave(&format!("lead/filter is not there: {error}")),
-            // a gateway's 404 among them: it may pass
+            // includes a 404 from a proxy, which can pass
             Ok(_)
             | Err(
                 ApiError::NotFound { own: false, .. }
@@ -197,7 +194,7 @@ impl Backfill {
         learned
     }
 
-    /// Notes that the token may read leads now.
+    /// Notes that the token can read leads now.
     pub fn granted(&mut self) {
         self.no_grant = false;
         self.not_before = 0;
@@ -241,7 +238,7 @@ impl Backfill {
         rows.into_iter().filter_map(|row| row.news).collect()
     }
 
-    /// Goes on by range: to the newest second, or to the next page of it.
+    /// Continues by range: to the newest second, or to the next page of it.
     fn turn_on(&mut self, asked: &LeadsPage, rows: usize, newest: Option<i64>, total: Option<u32>) {
         let last = match total {
             Some(total) => asked.page >= total,
@@ -255,7 +252,7 @@ impl Backfill {
         self.reading = true;
     }
 
-    /// Goes on by page: from the last one down.
+    /// Continues by page, from the last one down.
     fn turn_down(&mut self, asked: &LeadsPage, oldest: Option<i64>, total: Option<u32>) {
         let Some(total) = total.or_else(|| oldest.is_none().then_some(0)) else {
             return self.leave("the service takes no range and gives no totalPages");
@@ -266,7 +263,7 @@ impl Backfill {
             return self.end();
         }
         self.reading = true;
-        // The first page of a round only tells how many there are.
+        // The first page of a round only shows how many there are.
         self.page = Some(if began { asked.page - 1 } else { total });
         if !began && total == 1 {
             self.end();
@@ -298,7 +295,7 @@ impl Backfill {
     }
 }
 
-/// Returns the reason why a page cannot be used; `None` when it can.
+/// Returns the reason why a page cannot be used. `None` if it can.
 fn differs(rows: &[LeadRow], phones_seen: bool) -> Option<&'static str> {
     if rows.is_empty() {
         return None;
@@ -306,12 +303,12 @@ fn differs(rows: &[LeadRow], phones_seen: bool) -> Option<&'static str> {
     if rows.iter().all(|row| row.lead.is_none()) {
         return Some("its rows have no ids");
     }
-    // A few leads may have no phones, and leave out what is null.
+    // A few leads can have no phones and leave out null fields.
     if !phones_seen && rows.len() >= SIZE as usize {
         return Some("its rows have no phones");
     }
     let seconds: Vec<_> = rows.iter().filter_map(|row| row.updated).collect();
-    // A few leads may never have changed: they come last.
+    // A few leads can have no changes. They come last.
     if seconds.is_empty() && rows.len() >= SIZE as usize {
         return Some("its rows have no updatedTimestamp");
     }

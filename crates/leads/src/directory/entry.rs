@@ -25,20 +25,18 @@ use callbridge_model::{LeadId, Phone};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Phones kept of one lead, and of one number taken from it, at most: news with more are left out.
+/// Maximum phones kept of one lead, and of one number taken from it. News with more are left out.
 pub const ROWS_MAX: usize = 1_000;
 
-/// The phones of a slot, with the second and the source of their report. Facts are in the order of
-/// what holds.
+/// The phones of a slot, with the second and the source of their report. Facts are ordered by
+/// precedence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
-    /// Second of the event or row that reported the phones.
     pub at: EpochSeconds,
-    /// Kind of event or answer that reported the phones.
     pub source: ChangeKind,
-    /// Phones of the slot; none where it is empty.
+    /// Empty if the slot is empty.
     pub phones: BTreeSet<Phone>,
-    /// Name of the slot's contact, with its second; `None` where none was reported, or it is
+    /// Name of the slot's contact, with its second. `None` if none was reported, or it was
     /// forgotten.
     pub name: Option<Known<Name>>,
 }
@@ -50,42 +48,39 @@ impl Fact {
     }
 }
 
-/// All that was reported of one lead, as far as it still holds.
+/// Everything that was reported of one lead and is still valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Phones by the contact or snapshot that they are of.
+    /// Phones by their contact or snapshot.
     pub slots: BTreeMap<Slot, Fact>,
     /// Newest second at which a contact gave the phone up.
     pub gone: BTreeMap<(Slot, Phone), EpochSeconds>,
-    /// State of the lead: living, deleted or merged.
     pub life: Life,
-    /// Name, responsible employee and stage, as people know the lead.
+    /// Name, responsible employee and stage.
     pub profile: ProfileFacts,
 }
 
 /// Newest seconds at which a lead was reported living, whole, deleted and merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Life {
-    /// Newest second at which it was reported living.
     pub living: Option<EpochSeconds>,
-    /// Newest second at which all its contacts were reported: what was reported of them before
-    /// counts no more.
+    /// Newest second at which all its contacts were reported. Earlier reports of them no longer
+    /// count.
     pub whole: Option<EpochSeconds>,
-    /// Newest second at which it was deleted.
     pub deleted: Option<EpochSeconds>,
-    /// Second and survivor of the merge, where it was merged.
+    /// Second and survivor of the merge, if it was merged.
     pub merged: Option<(EpochSeconds, LeadId)>,
 }
 
 impl Life {
-    /// Returns `true` when it was deleted, and no report of a later second shows it living.
+    /// Returns `true` if it was deleted, and no later report shows it living.
     pub fn is_deleted(&self) -> bool {
         self.deleted.is_some() && self.living <= self.deleted
     }
 }
 
 impl Entry {
-    /// Takes in news of this very lead. News of the leads merged into it is for their own entries:
+    /// Adds news of this lead. News of the leads merged into it belong to their own entries:
     /// [`Entry::merge`].
     pub fn learn(&mut self, news: &LeadNews) {
         let source = news.what;
@@ -128,15 +123,14 @@ impl Entry {
         self.forget_names();
     }
 
-    /// Takes in the merge of this lead into another.
+    /// Notes that this lead was merged into another.
     pub fn merge(&mut self, survivor: LeadId, at: EpochSeconds) {
         self.life.merged = self.life.merged.max(Some((at, survivor)));
         self.forget_names();
     }
 
-    /// Returns what is shown of the lead, under its main contact's name where that is known: that
-    /// of the contact which has the first phone of the main one (§2.5); where none is reported, of
-    /// the only contact.
+    /// Returns the displayed profile, with its main contact's name if known. That is the contact
+    /// with the main contact's first phone (§2.5). If none is reported, the only contact.
     pub fn profile(self) -> LeadProfile {
         let first = self.slots.get(&Slot::SNAPSHOT);
         let first = first.and_then(|fact| fact.phones.first());
@@ -157,7 +151,7 @@ impl Entry {
             .collect()
     }
 
-    /// Every phone of which it says something: those that it gave up as well.
+    /// Every phone that it mentions, including those that it gave up.
     pub fn named(&self) -> BTreeSet<Phone> {
         let gone = self.gone.keys().map(|(_, phone)| phone.clone());
         self.phones().into_iter().chain(gone).collect()

@@ -1,7 +1,7 @@
 //! Where a fact of a lead comes from, and in which order facts of one moment count.
 
 /// Source of a fact or of news of a lead: an event of §6.2, or an answer of the API. It is stored
-/// as its number: never change one.
+/// as its number. Never change one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(i64)]
 #[derive(strum::EnumString, strum::FromRepr, strum::IntoStaticStr)]
@@ -12,13 +12,12 @@ pub enum ChangeKind {
     /// Another employee is responsible for the lead.
     #[strum(serialize = "LEAD_ASSIGNED")]
     Assigned = 1,
-    /// The lead moved within its pipeline.
     #[strum(serialize = "LEAD_STAGE_CHANGED")]
     StageChanged = 2,
     /// Its name, contacts or other properties changed.
     #[strum(serialize = "LEAD_PROPERTIES_UPDATED")]
     PropertiesUpdated = 3,
-    /// Other leads are one with it now (`mergedLeadIds`).
+    /// Other leads were merged into it (`mergedLeadIds`).
     #[strum(serialize = "LEAD_MERGED")]
     Merged = 4,
     /// The lead was deleted, or a `GET lead/{id}` was answered 409 (§7.4).
@@ -33,19 +32,19 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
-    /// Returns the source that an event of this kind (§6.2) is; `None` where the kind is none of a
-    /// lead's.
+    /// Returns the source for an event of this kind (§6.2). `None` if the kind does not concern
+    /// leads.
     pub fn of_event(kind: &str) -> Option<Self> {
         kind.parse().ok().filter(|kind| *kind <= Self::Deleted)
     }
 
-    /// Returns the service's own name of it, for messages.
+    /// Returns the CRM's name of it, for messages.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// Rank of the source: of two facts of one second the one of the higher rank holds. A lead is
-    /// created before anything else happens to it, and what was read was read after it had
+    /// Rank of the source. Of two facts of one second, the one with the higher rank is valid. A
+    /// lead is created before anything else happens to it, and an answer is read after it has
     /// happened.
     pub const fn rank(self) -> u8 {
         match self {
@@ -60,20 +59,19 @@ impl ChangeKind {
     }
 }
 
-/// Statement of one piece of news on one fact.
+/// What a piece of news says about one fact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FactUpdate<T> {
-    /// Nothing is said of it.
+    /// The news does not mention it.
     #[default]
     Unchanged,
-    /// The lead has no such fact, or none that can be used.
+    /// The lead has no such fact, or none that is usable.
     None,
-    /// The fact has this value.
     Is(T),
 }
 
 impl<T> FactUpdate<T> {
-    /// Takes an update that says nothing for none.
+    /// Treats an update that says nothing as none.
     #[must_use]
     pub fn or_none(self) -> Self {
         match self {
@@ -82,7 +80,7 @@ impl<T> FactUpdate<T> {
         }
     }
 
-    /// Converts the value, where there is one.
+    /// Converts the value, if there is one.
     pub fn map<U>(self, form: impl FnOnce(T) -> U) -> FactUpdate<U> {
         match self {
             Self::Unchanged => FactUpdate::Unchanged,

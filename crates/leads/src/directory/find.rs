@@ -9,10 +9,10 @@ use callbridge_mapping::LeadAnswer;
 use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeMap;
 
-/// Holders named in one answer.
+/// Maximum holders in one answer.
 const NAMED_MAX: usize = 3;
 
-/// Relation of a lead to a number; of several for one lead the least counts.
+/// Relation of a lead to a number. If there are several for one lead, the lowest counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// The living lead has the number.
@@ -26,22 +26,20 @@ pub enum Standing {
 /// A lead that has a number, or had it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The lead that the number was reported of.
+    /// The lead that the number was reported for.
     pub lead: LeadId,
-    /// The lead it is now: another one when it was merged.
+    /// The lead it is now: another one if it was merged.
     pub now: LeadId,
-    /// Second since which it was known to have the number.
+    /// Second since which it is known to have the number.
     pub since: EpochSeconds,
-    /// Kind of event or answer that reported the number at `since`.
     pub source: ChangeKind,
-    /// State of the lead's claim to the number: held, given up, or ended with the lead.
+    /// Whether the number is held, given up, or ended with the lead.
     pub standing: Standing,
 }
 
-/// All that is known of a number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finding {
-    /// One entry for each lead, sorted by lead.
+    /// One entry per lead, sorted by lead.
     pub holders: Vec<Holder>,
 }
 
@@ -54,7 +52,7 @@ impl Finding {
         leads
     }
 
-    /// Returns the lead that it gives, with the reason.
+    /// Returns the lead for the number, with the reason.
     pub fn answer(&self) -> LeadAnswer {
         match self.leads()[..] {
             [] => {
@@ -108,7 +106,7 @@ pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
         Some(life) => Ok(*life),
         None => ledger.life(lead),
     };
-    // Leads that have become one share what is known of their contacts.
+    // Merged leads share what is known of their contacts.
     let mut families: BTreeMap<LeadId, Vec<(Root, &LeadPhone)>> = BTreeMap::new();
     for row in &rows {
         let root = root(row.lead, |lead| Ok(life(lead)?.merged))?;
@@ -122,8 +120,8 @@ pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
             let Some((since, source)) = row.held else {
                 continue;
             };
-            // No contact gave it up later, and the survivor's contacts, told whole after the merge,
-            // are not all without it: a living lead still has the number.
+            // No contact gave it up later, and the survivor's contacts, if all were reported after
+            // the merge, include it: a living lead still has the number.
             let others = family.iter().map(|(_, other)| other);
             let others = others.filter(|it| !row.slot.is_contact() || it.slot == row.slot);
             let gone = others.filter_map(|other| other.gone).max();
@@ -153,7 +151,7 @@ pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
     Ok(Finding { holders })
 }
 
-/// Writes a second in UTC, `2026-11-20T10:00:00Z`; one outside of the calendar as a bare number.
+/// Formats a second in UTC, `2026-11-20T10:00:00Z`. A second outside of the calendar is a number.
 pub fn moment(at: EpochSeconds) -> String {
     let moment = jiff::Timestamp::from_second(at.get());
     moment.map_or_else(|_| format!("{at} s"), |moment| moment.to_string())

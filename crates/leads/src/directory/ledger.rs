@@ -7,56 +7,54 @@ use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeSet;
 
-/// Leads of one merge at most, and leads read behind one that ends.
+/// Maximum leads of one merge, and leads that are read after one that ends.
 const LEADS_MAX: usize = 1_000;
-/// Phones in one [`Learned`] at most; with more it is [`Learned::Many`].
+/// Maximum phones in one [`Learned`]. With more it is [`Learned::Many`].
 const PHONES_MAX: usize = 10_000;
 
 /// Storage of entries that can be looked up by number.
 pub trait Ledger {
-    /// Failure of the storage to read or write.
     type Error;
 
-    /// Reads all that is known of a lead; an empty entry where nothing is.
+    /// Reads everything known of a lead. Empty if nothing is known.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If the storage fails.
     fn entry(&self, lead: LeadId) -> Result<Entry, Self::Error>;
 
-    /// Puts `new` in the place of `old`.
+    /// Replaces `old` with `new`.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If the storage fails.
     fn put(&self, lead: LeadId, old: &Entry, new: &Entry) -> Result<(), Self::Error>;
 
-    /// The leads that were merged into this one, so many of them at most.
+    /// The leads that were merged into this one, at most `limit`.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// If the storage fails.
     fn merged_into(&self, lead: LeadId, limit: usize) -> Result<Vec<LeadId>, Self::Error>;
 
     /// Every row of a number, by lead.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// If the storage fails.
     fn lead_phones(&self, phone: &Phone) -> Result<Vec<LeadPhone>, Self::Error>;
 
-    /// Reads the state of a lead; the default where nothing is known of it.
+    /// Reads the state of a lead. The default if nothing is known of it.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If the storage fails.
     fn life(&self, lead: LeadId) -> Result<Life, Self::Error>;
 }
 
 /// A number in one slot of a lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadPhone {
-    /// The lead that the number was reported of.
+    /// The lead that the number was reported for.
     pub lead: LeadId,
     /// The slot of the lead that has the number, or gave it up.
     pub slot: Slot,
-    /// Second and source of the report that the slot has the number; `None` where it does not have
-    /// it.
+    /// Second and source of the report that the slot has the number. `None` if it does not have it.
     pub held: Option<(EpochSeconds, ChangeKind)>,
     /// Newest second at which the slot's contact gave the number up.
     pub gone: Option<EpochSeconds>,
@@ -64,18 +62,18 @@ pub struct LeadPhone {
     pub life: Life,
 }
 
-/// Numbers whose lookup may differ after a piece of news.
+/// Numbers whose lookup can change after a piece of news.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Learned {
     /// The news changed no entry.
     Nothing,
-    /// Lookups of these phones may differ now.
+    /// Lookups of these phones can have changed.
     Phones(BTreeSet<Phone>),
-    /// Lookups of more phones may differ than can be named.
+    /// Lookups of too many phones to list can have changed.
     Many,
 }
 
-/// Takes one piece of news in.
+/// Applies one piece of news.
 ///
 /// # Errors
 /// The ledger's.
@@ -93,12 +91,11 @@ pub fn learn<L: Ledger>(ledger: &L, news: &LeadNews) -> Result<Learned, L::Error
 struct Changed {
     any: bool,
     phones: BTreeSet<Phone>,
-    /// Leads whose whole tree answers otherwise: every phone of a lead merged into them does.
+    /// Leads whose whole tree has changed, including every phone of a lead merged into them.
     roots: Vec<LeadId>,
 }
 
 impl Changed {
-    /// Changes what the ledger has of a lead.
     fn put<L: Ledger>(
         &mut self,
         ledger: &L,

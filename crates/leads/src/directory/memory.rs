@@ -11,12 +11,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-/// A ledger that keeps its entries in memory, by lead.
+/// A ledger in memory, by lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remembered(RefCell<BTreeMap<LeadId, Entry>>);
 
 impl Remembered {
-    /// Takes one piece of news in.
     pub fn learn(&self, news: &LeadNews) -> Learned {
         let Ok(learned) = learn(self, news);
         learned
@@ -28,7 +27,7 @@ impl Remembered {
         entries.values().any(|entry| entry.phones().contains(phone))
     }
 
-    /// Leads that are neither merged nor deleted.
+    /// Number of leads that are neither merged nor deleted.
     pub fn living(&self) -> u64 {
         let lives =
             |life: &Life| life.living.is_some() && !life.is_deleted() && life.merged.is_none();
@@ -36,7 +35,7 @@ impl Remembered {
         entries.values().filter(|entry| lives(&entry.life)).count() as u64
     }
 
-    /// Returns what is shown of a lead, or of the one it was merged into.
+    /// Returns the displayed profile of a lead, or of the one it was merged into.
     pub fn profile(&self, lead: LeadId) -> LeadProfile {
         let Ok(end) = root(lead, |lead| Ok::<_, Infallible>(self.life(lead)?.merged));
         let Ok(entry) = self.entry(end.lead);

@@ -3,23 +3,23 @@
 use callbridge_call::EpochSeconds;
 use callbridge_model::LeadId;
 
-/// Merges followed from one lead at most.
+/// Maximum merges that are followed from one lead.
 const HOPS_MAX: usize = 1_000;
 
 /// The end of a chain of merges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// The lead that is left.
+    /// The lead that remains.
     pub lead: LeadId,
-    /// The newest merge on the way; `None` for a lead that was never merged.
+    /// The newest merge on the way. `None` for a lead that was never merged.
     pub merged: Option<EpochSeconds>,
 }
 
-/// Follows the merges from `lead` on, each asked of `merged`. A loop is cut at its oldest merge (of
-/// one second at that of the lowest lead): from wherever one comes, the same lead is left.
+/// Follows the merges from `lead` on. `merged` returns each one. A loop is cut at its oldest merge,
+/// or if they are of one second, at that of the lowest lead. So every start leads to the same end.
 ///
 /// # Errors
-/// What `merged` returns.
+/// The error of `merged`.
 pub fn root<E>(
     lead: LeadId,
     mut merged: impl FnMut(LeadId) -> Result<Option<(EpochSeconds, LeadId)>, E>,
@@ -37,7 +37,7 @@ pub fn root<E>(
         let oldest = (begins..path.len()).min_by_key(|at| (path[*at].1, path[*at].0));
         if let Some(cut) = oldest {
             here = path[cut].0;
-            // What leads on from the cut is not gone.
+            // The lead after the cut still exists.
             path.truncate(cut);
         }
         break;

@@ -6,28 +6,26 @@ use callbridge_call::EpochSeconds;
 use callbridge_model::number::e164;
 use callbridge_model::{Country, LeadId, Phone};
 
-/// Phones of one contact at most; what is beyond them is left out.
+/// Maximum phones of one contact. Further ones are left out.
 pub const PHONES_MAX: usize = 100;
 
-/// One report of a lead. News may come in any order, and any number of times.
+/// One report about a lead. News can come in any order, any number of times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadNews {
-    /// The lead: of a merge the surviving one (§6.6).
+    /// The lead. For a merge, the surviving one (§6.6).
     pub lead: LeadId,
-    /// Second of the report: an event's `occurredAt` (§6.5), a row's `updatedTimestamp` (§2.5),
-    /// else its `createdTimestamp`.
+    /// Second of the report: an event's `occurredAt` (§6.5), a row's `updatedTimestamp` (§2.5), or
+    /// its `createdTimestamp`.
     pub at: EpochSeconds,
-    /// Kind of event or answer that reported it.
     pub what: ChangeKind,
-    /// Leads that are no more: they were merged into this one.
+    /// Leads that no longer exist because they were merged into this one.
     pub merged: Vec<LeadId>,
     /// The snapshot's `phone`: the first one of the main contact (§2.5).
     pub phone: FirstPhone,
-    /// Name, responsible employee and stage, where the news has them.
+    /// Name, responsible employee and stage, if the news has them.
     pub profile: ProfileNews,
-    /// Contacts that the report is about.
     pub contacts: Vec<ContactPhones>,
-    /// `contacts` are all that the lead has. Never so in an event (§6.7).
+    /// `contacts` are all that the lead has. Never true for an event (§6.7).
     pub whole: bool,
 }
 
@@ -51,29 +49,29 @@ impl LeadNews {
 pub type FirstPhone = FactUpdate<Phone>;
 
 impl FirstPhone {
-    /// Reads the `phone` of a snapshot, which is null or left out where there is none (§2.5, §6.5).
+    /// Reads the `phone` of a snapshot, which is null or absent if there is none (§2.5, §6.5).
     pub fn of(text: Option<&str>, country: Option<Country>) -> Self {
         Self::from(text.and_then(|text| e164(text, country)))
     }
 }
 
-/// Source of some of a lead's phones, as the number that is stored: one contact by its id (§6.7
-/// `contactId`), the snapshot's `phone` (0), or the contacts of a row that names none (-1).
+/// Source of some of a lead's phones, as its stored number: one contact by its id (§6.7
+/// `contactId`), the snapshot's `phone` (0), or the contacts of a row without ids (-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot(pub i64);
 
 impl Slot {
-    /// The snapshot's `phone`: nobody says whose it is but that it is the main contact's.
+    /// The snapshot's `phone`. It is only known that it belongs to the main contact.
     pub const SNAPSHOT: Self = Self(0);
-    /// Contacts of a row that names none.
+    /// Contacts of a row without ids.
     pub const NAMELESS: Self = Self(-1);
 
-    /// Slot of the contact that the CRM knows by this number, which is positive.
+    /// Slot of the contact with this id in the CRM, which is positive.
     pub fn of_contact(id: Option<i64>) -> Self {
         id.filter(|id| *id > 0).map_or(Self::NAMELESS, Self)
     }
 
-    /// Returns `true` for phones of a contact that is known by its id.
+    /// Returns `true` for phones of a contact with a known id.
     pub const fn is_contact(self) -> bool {
         self.0 > 0
     }
@@ -82,19 +80,19 @@ impl Slot {
 /// The phones of one contact, and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContactPhones {
-    /// Slot of the contact; nameless for all contacts of a row that names none.
+    /// Slot of the contact. Nameless for all contacts of a row without ids.
     pub slot: Slot,
     /// Name of the contact, without its phones.
     pub name: FactUpdate<Name>,
-    /// Phones that the contact has now; empty where it is gone.
+    /// Current phones of the contact. Empty if it was removed.
     pub now: Vec<Phone>,
-    /// Phones that the contact had before the change; empty in rows, which do not say.
+    /// Phones that the contact had before the change. Empty for rows, which do not contain them.
     pub before: Vec<Phone>,
 }
 
 impl ContactPhones {
-    /// Reads a `CONTACT` entry of `propertyChanges` (§6.7): `from` and `to` are `<name> [<phone>,
-    /// <phone>]`; no `to` means that the contact was removed.
+    /// Reads a `CONTACT` entry of `propertyChanges` (§6.7): `from` and `to` are
+    /// `<name> [<phone>, <phone>]`. Without `to`, the contact was removed.
     pub fn of_change(
         slot: Slot,
         from: Option<&str>,
@@ -112,8 +110,8 @@ impl ContactPhones {
     }
 }
 
-/// The phones of `<name> [<phone>, <phone>]`, each once, in their order. Names may hold brackets
-/// of their own: the phones stand in the last ones. What is no number is left out.
+/// The phones of `<name> [<phone>, <phone>]`, each once, in their order. Names can contain
+/// brackets, so the phones are in the last ones. Other text is left out.
 pub fn phones_in(text: &str, country: Option<Country>) -> Vec<Phone> {
     let inner = text.rfind('[').map(|from| &text[from + 1..]);
     let inner = inner.map(|rest| rest.rfind(']').map_or(rest, |to| &rest[..to]));
@@ -121,8 +119,8 @@ pub fn phones_in(text: &str, country: Option<Country>) -> Vec<Phone> {
     phones_of(parts, country)
 }
 
-/// Reads texts as numbers, each once, in their order, at most [`PHONES_MAX`]. Text that is no
-/// number is left out.
+/// Parses texts as numbers, each once, in their order, at most [`PHONES_MAX`]. Other text is left
+/// out.
 pub fn phones_of<'a>(texts: impl Iterator<Item = &'a str>, country: Option<Country>) -> Vec<Phone> {
     let mut phones: Vec<Phone> = Vec::new();
     for phone in texts.filter_map(|text| e164(text, country)) {

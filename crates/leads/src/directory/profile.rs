@@ -16,15 +16,16 @@ use serde_json::Value;
 use smol_str::SmolStr;
 use std::fmt;
 
-/// Bytes of a name at most.
+/// Maximum bytes of a name.
 pub const NAME_BYTES_MAX: usize = 200;
 
-/// A name as it is kept: on one line, without what is hostile to a terminal, cut at a character.
+/// A stored name: on one line, without characters that are hostile to a terminal, cut between
+/// characters.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(SmolStr);
 
 impl Name {
-    /// Cleans a name; `None` where nothing is left of it.
+    /// Cleans a name. `None` if nothing is left.
     pub fn new(text: &str) -> Option<Self> {
         let mut name = String::with_capacity(text.len().min(NAME_BYTES_MAX));
         let mut gap = "";
@@ -42,12 +43,12 @@ impl Name {
         Self::stored(&name)
     }
 
-    /// Takes a name as [`Name::new`] made it before it was stored; `None` for an empty text.
+    /// Makes a name from a stored text of [`Name::new`]. `None` for an empty text.
     pub fn stored(text: &str) -> Option<Self> {
         (!text.is_empty()).then(|| Self(text.into()))
     }
 
-    /// The name in full: personal data, which `Debug` does not show.
+    /// The full name. It is personal data, which `Debug` does not show.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -65,26 +66,23 @@ impl From<Name> for String {
     }
 }
 
-/// The employee in charge of a lead.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Responsible {
     /// The employee's id in the CRM, `responsibleId`.
     pub id: EmployeeId,
-    /// Name of the employee in the CRM.
     pub name: Option<Name>,
 }
 
-/// Name, responsible employee and stage of a lead, as they are shown.
+/// Displayed name, responsible employee and stage of a lead.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeadProfile {
-    /// Name of the main contact where one was reported, else the lead's own.
+    /// Name of the main contact if one was reported, otherwise the lead's own.
     pub name: Option<String>,
-    /// The employee in charge; `None` where there is none, or none is known.
+    /// `None` if there is none, or none is known.
     pub responsible: Option<EmployeeId>,
     /// Name of that employee in the CRM.
     pub responsible_name: Option<String>,
-    /// Stage of the lead in its pipeline.
     pub stage: Option<String>,
 }
 
@@ -97,20 +95,19 @@ impl fmt::Debug for LeadProfile {
     }
 }
 
-/// A fact, or that there is none, and since when. In the order of what holds.
+/// A fact, or its absence, and since when. Ordered by precedence.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Known<T> {
-    /// Second of the event or answer that reported the fact.
     pub at: EpochSeconds,
-    /// Rank among the reports of one second; stored.
+    /// Stored rank among the reports of one second.
     pub rank: u8,
-    /// The fact; `None` where the report says that there is none.
+    /// `None` if the report says that there is none.
     pub fact: Option<T>,
 }
 
 impl<T: Clone + Ord> Known<T> {
-    /// Makes a known fact of an update that this event or answer brought; `None` where the update
-    /// says nothing. `own` is the event of the very fact, which counts more.
+    /// Makes a known fact from an update of this event or answer. `None` if the update says
+    /// nothing. `own` means that the event is about this fact, which counts more.
     pub fn updated(
         update: &FactUpdate<T>,
         at: EpochSeconds,
@@ -127,19 +124,17 @@ impl<T: Clone + Ord> Known<T> {
     }
 }
 
-/// Profile facts in one piece of news.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProfileNews {
     /// The lead's own name, not a contact's.
     pub name: FactUpdate<Name>,
-    /// The employee in charge, `responsibleId` and `responsibleName`.
+    /// `responsibleId` and `responsibleName`.
     pub responsible: FactUpdate<Responsible>,
-    /// The name of its stage.
     pub stage: FactUpdate<Name>,
 }
 
 impl ProfileNews {
-    /// Reads a lead's object, as in events (§2.5); rows that leave a fact out say nothing of it.
+    /// Reads a lead's object, as in events (§2.5). An absent fact is unchanged.
     pub fn of(lead: &Value) -> Self {
         let text = |key: &str| match lead.get(key) {
             Some(Value::String(text)) => FactUpdate::from(Name::new(text)),
@@ -160,7 +155,7 @@ impl ProfileNews {
         }
     }
 
-    /// Reads an event's snapshot, where what would be null may be left out (§6.5).
+    /// Reads an event's snapshot, in which null facts can be absent (§6.5).
     pub fn of_snapshot(lead: &Value) -> Self {
         let news = Self::of(lead);
         Self {
@@ -176,14 +171,13 @@ impl ProfileNews {
 pub struct ProfileFacts {
     /// The lead's own name, not a contact's.
     pub name: Option<Known<Name>>,
-    /// The employee in charge, or that there is none.
+    /// The responsible employee, or that there is none.
     pub responsible: Option<Known<Responsible>>,
-    /// The name of its stage.
     pub stage: Option<Known<Name>>,
 }
 
 impl ProfileFacts {
-    /// Takes in what such an event or answer reported at this second.
+    /// Adds the facts from an event or answer of this second.
     pub fn learn(&mut self, news: &ProfileNews, at: EpochSeconds, by: ChangeKind) {
         let name = Known::updated(&news.name, at, by, ChangeKind::PropertiesUpdated);
         self.name = self.name.take().max(name);
@@ -200,7 +194,7 @@ impl ProfileFacts {
         self.stage.take_if(|it| it.at <= end);
     }
 
-    /// Returns the profile as it is shown, with the main contact's name, where it has one.
+    /// Returns the displayed profile, with the main contact's name if it has one.
     pub fn shown(self, contact: Option<&Name>) -> LeadProfile {
         let text = |known: Option<Known<Name>>| known.and_then(|it| it.fact).map(String::from);
         let responsible = self.responsible.and_then(|it| it.fact);

@@ -22,32 +22,31 @@ use callbridge_call::EpochSeconds;
 use callbridge_model::{Country, LeadId};
 use serde_json::Value;
 
-/// Contacts of one row at most; what is beyond them is left out.
+/// Maximum contacts of one row. Further ones are left out.
 const CONTACTS_MAX: usize = 50;
 
-/// A page as it was read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowsPage {
-    /// Rows in the order of the answer.
+    /// In the order of the answer.
     pub rows: Vec<LeadRow>,
-    /// `totalPages` of the answer; `None` where it names none.
+    /// `totalPages` of the answer. `None` if it has none.
     pub total: Option<u32>,
 }
 
-/// A row, as far as it can be understood.
+/// A row, as far as it can be parsed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LeadRow {
-    /// `id` or `leadId`; `None` where the row has no usable one.
+    /// `id` or `leadId`. `None` if the row has no usable one.
     pub lead: Option<LeadId>,
-    /// `updatedTimestamp`; `None` where the row has none.
+    /// `updatedTimestamp`. `None` if the row has none.
     pub updated: Option<EpochSeconds>,
-    /// Facts that the row reports of its lead; `None` without an id or a time.
+    /// Facts that the row reports about its lead. `None` without an id or a time.
     pub news: Option<LeadNews>,
-    /// The row has a place where phones would stand, empty or not.
+    /// The row has a field for phones, empty or not.
     pub has_phones: bool,
 }
 
-/// Reads an answer of `lead/filter`; `None` when there is no list in it.
+/// Reads an answer of `lead/filter`. `None` if it contains no list.
 pub fn page(body: &Value, country: Option<Country>) -> Option<RowsPage> {
     let data = body.get("data").unwrap_or(body);
     let rows = list(data).or_else(|| list(body))?;
@@ -59,7 +58,7 @@ pub fn page(body: &Value, country: Option<Country>) -> Option<RowsPage> {
     })
 }
 
-/// The rows: an array of objects, or an empty array where there is no other.
+/// The rows: an array of objects, or an empty array if there is no other.
 fn list(value: &Value) -> Option<&Vec<Value>> {
     if let Value::Array(rows) = value {
         return Some(rows);
@@ -94,7 +93,7 @@ pub fn read(row: &Value, what: ChangeKind, country: Option<Country>) -> LeadRow 
     }
 }
 
-/// Reads the phones of a row, and whether those are all that its lead has.
+/// Reads the phones of a row, and whether those are all phones of its lead.
 fn phones(row: &Value, country: Option<Country>) -> (FirstPhone, Vec<ContactPhones>, bool) {
     let phone = match row.get("phone") {
         None => FirstPhone::Unchanged,
@@ -131,7 +130,7 @@ fn slot_of(contact: &Value) -> Slot {
     Slot::of_contact(first_whole(contact, ["id", "contactId"]))
 }
 
-/// Reads the phones of a contact; `None` where there is no place for them.
+/// Reads the phones of a contact. `None` if it has no field for them.
 fn of_contact(contact: &Value, slot: Slot, country: Option<Country>) -> Option<ContactPhones> {
     let many = contact.get("phones").and_then(Value::as_array);
     let one = (contact.get("phone")).filter(|_| slot.is_contact() || many.is_none());
@@ -149,7 +148,7 @@ fn of_contact(contact: &Value, slot: Slot, country: Option<Country>) -> Option<C
     })
 }
 
-/// Contacts that share an id, or have none, are one.
+/// Merges contacts that share an id, or have none.
 fn one_each(contacts: Vec<ContactPhones>) -> Vec<ContactPhones> {
     let mut each: Vec<ContactPhones> = Vec::new();
     for contact in contacts {
@@ -157,7 +156,7 @@ fn one_each(contacts: Vec<ContactPhones>) -> Vec<ContactPhones> {
         match known.find(|known| known.slot == contact.slot) {
             Some(known) => {
                 known.now.extend(contact.now);
-                // nobody says whose the name would be
+                // it is not known which contact has the name
                 if known.name != contact.name {
                     known.name = FactUpdate::Unchanged;
                 }
@@ -168,7 +167,7 @@ fn one_each(contacts: Vec<ContactPhones>) -> Vec<ContactPhones> {
     each
 }
 
-/// Reads a number's digits, wherever they stand.
+/// Reads a number's digits from any kind of value.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
 
-/// Fields of one catalogue that are kept; a larger one counts as not whole.
+/// Fields that are kept of one catalog. A larger one counts as incomplete.
 pub const FIELDS_MAX: usize = 5_000;
 
-/// Depth to which lists are looked for.
+/// Maximum depth at which lists are searched.
 const DEPTH_MAX: u32 = 4;
 
 /// Characters of a field's name that are kept.
@@ -22,42 +22,42 @@ const NAME_MAX: usize = 60;
 pub struct CrmField {
     /// Id by which values are written (§2.4).
     pub id: FieldId,
-    /// `LED`, `CONTACT` or another word; `None` where the record says none.
+    /// `LED`, `CONTACT` or another word. `None` if the record has none.
     pub info_type: Option<String>,
-    /// `name` or `title` of the record, cut to 60 characters; `None` where it has neither.
+    /// `name` or `title` of the record, cut to 60 characters. `None` if it has neither.
     pub name: Option<String>,
 }
 
-/// The CRM's fields as they were read last, or the reason why they were not.
+/// The CRM's fields from the last read, or the reason why it failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Catalogue {
-    /// Moment of the read, or of its failure.
+    /// Time of the read, or of its failure.
     pub at: EventTime,
-    /// The fields, at most [`FIELDS_MAX`].
+    /// At most [`FIELDS_MAX`].
     pub fields: Vec<CrmField>,
-    /// `fields` are all there are; otherwise an id that is not among them may still be one.
+    /// `fields` is complete. Otherwise an absent id can still be valid.
     pub whole: bool,
-    /// Reason why the catalogue could not be read, so that no id is judged; `None` where it was.
+    /// Why the catalog could not be read, so that no id is checked. `None` if it was read.
     pub unread: Option<String>,
 }
 
-/// Verdict of the catalogue on writing a field of a lead.
+/// Whether a field can be written for a lead, according to the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// A lead-level field (`infoType` `LED`), which can be written.
     Led,
-    /// The catalogue does not settle it, for this reason: the field is written all the same.
+    /// The catalog does not show it, for this reason. The field is written anyway.
     Unsure(String),
-    /// The field is not a lead-level one: the service would pass over it in silence (§4.4.2).
+    /// The field is not a lead-level one: the CRM would ignore it silently (§4.4.2).
     Other(String),
     /// The CRM has no such field.
     Unknown,
-    /// The field is there, and the service refused a value of it: which, and why.
+    /// The field exists, but the CRM refused a value: which, and why.
     Refused(String),
 }
 
 impl Fit {
-    /// Returns `true` when a value for the field is worth sending.
+    /// Returns `true` if a value for the field should be sent.
     pub const fn is_writable(&self) -> bool {
         matches!(self, Self::Led | Self::Unsure(_))
     }
@@ -80,7 +80,8 @@ impl fmt::Display for Fit {
 }
 
 impl Catalogue {
-    /// Makes a catalogue of the fields that were read: at most [`FIELDS_MAX`], or it is not whole.
+    /// Makes a catalog of the fields that were read. With more than [`FIELDS_MAX`] it is
+    /// incomplete.
     pub fn read(mut fields: Vec<CrmField>, whole: bool, at: EventTime) -> Self {
         let whole = whole && fields.len() <= FIELDS_MAX;
         fields.truncate(FIELDS_MAX);
@@ -96,7 +97,7 @@ impl Catalogue {
         }
     }
 
-    /// Makes a catalogue that could not be read, for this reason.
+    /// Makes a catalog that could not be read, for this reason.
     pub fn unread(why: String, at: EventTime) -> Self {
         Self {
             at,
@@ -106,12 +107,11 @@ impl Catalogue {
         }
     }
 
-    /// Returns the field of this id, if there is one.
     pub fn field(&self, id: FieldId) -> Option<&CrmField> {
         self.fields.iter().find(|field| field.id == id)
     }
 
-    /// Judges whether a field of this id can be written to a lead.
+    /// Checks whether a field of this id can be written to a lead.
     pub fn fit(&self, id: FieldId) -> Fit {
         if let Some(why) = &self.unread {
             return Fit::Unsure(format!("the CRM's fields cannot be read ({why})"));
@@ -128,9 +128,9 @@ impl Catalogue {
     }
 }
 
-/// The fields of an answer to `GET crm-field`, and whether they are all there are. Its payload is
-/// not published (§2.8): records with an `id` and an `infoType` are fields, in whatever list or
-/// group they stand. Where none says an `infoType`, those with an `id` are.
+/// The fields of an answer to `GET crm-field`, and whether they are complete. Its payload is not
+/// published (§2.8): records with an `id` and an `infoType` are fields, in any list or group. If
+/// none has an `infoType`, those with an `id` are.
 pub fn rows(envelope: &Value) -> Option<(Vec<CrmField>, bool)> {
     let data = envelope.get("data")?;
     let mut lists = Vec::new();
@@ -159,7 +159,7 @@ pub fn rows(envelope: &Value) -> Option<(Vec<CrmField>, bool)> {
     Some((all, whole))
 }
 
-/// Lists in lists and under keys: fields may come in groups.
+/// Collects lists in lists and under keys, because fields can be grouped.
 fn gather<'a>(value: &'a Value, depth: u32, lists: &mut Vec<&'a Vec<Value>>) {
     if depth == 0 {
         return;

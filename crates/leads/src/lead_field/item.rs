@@ -4,39 +4,34 @@ use super::FieldId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value, json};
 
-/// Characters of one value at most; the document gives no limit.
+/// Maximum characters of one value. The document gives no limit.
 pub const VALUE_MAX: usize = 10_000;
 
-/// Items of one request at most.
+/// Maximum items of one request.
 pub const ITEMS_MAX: usize = 100;
 
-/// Value for a field, in the forms that the request has (§2.4).
+/// Value for a field, in the forms of the request (§2.4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Given {
-    /// A text, sent as a JSON string.
     Text(String),
-    /// A number, sent as a JSON number.
     Number(Number),
-    /// Yes or no, sent as a JSON boolean.
     Flag(bool),
-    /// All values of a multi-select field (`valueList`), in place of those it has.
+    /// All values of a multi-select field (`valueList`), which replace the current ones.
     List(Vec<String>),
-    /// Nothing: the field is cleared.
+    /// Clears the field.
     Null,
 }
 
-/// A field and the value for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
-    /// Id of the field to be written.
     pub id: FieldId,
     /// Value for the field, or null to clear it.
     pub given: Given,
 }
 
 impl Item {
-    /// Makes an item that gives the field a text.
+    /// Makes an item with a text.
     pub const fn text(id: FieldId, text: String) -> Self {
         Self {
             id,
@@ -44,12 +39,12 @@ impl Item {
         }
     }
 
-    /// Reads `ID=VALUE`: a text as it stands; `null` clears; `[a,b]` or a JSON array is a list; a
-    /// text that would be taken for one of these is written as a JSON string (`"null"`). And
-    /// `ID:=JSON`: a number, `true`, `false`, a string, `null`, or a list of them, as JSON.
+    /// Parses `ID=VALUE`: a literal text, `null` to clear, or a list `[a,b]` or JSON array. A text
+    /// that looks like one of these is written as a JSON string (`"null"`). Also parses `ID:=JSON`:
+    /// a number, `true`, `false`, a string, `null`, or a list of them, as JSON.
     ///
     /// # Errors
-    /// In words, with what would be right.
+    /// A message with the correct form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some((id, value)) = text.split_once('=') else {
             return Err(format!("`{text}` is not ID=VALUE or ID:=JSON"));
@@ -68,7 +63,7 @@ impl Item {
         Ok(Self { id, given })
     }
 
-    /// Writes the item as the request has it (§2.4).
+    /// Formats the item for the request (§2.4).
     pub fn to_json(&self) -> Value {
         let id = self.id.get();
         match &self.given {
@@ -110,7 +105,7 @@ fn given(text: &str) -> Result<Given, String> {
     Ok(Given::List(parts))
 }
 
-/// A value as JSON has it. §2.4: a scalar, null, or a list of strings.
+/// Parses a JSON value. §2.4: a scalar, null, or a list of strings.
 fn exact(text: &str) -> Result<Given, String> {
     let not_json = "is not JSON: after := stand 5, true, \"text\", null or [\"a\",\"b\"]";
     let value = serde_json::from_str(text).map_err(|_| not_json)?;
@@ -129,8 +124,8 @@ fn exact(text: &str) -> Result<Given, String> {
     }
 }
 
-/// Returns `true` for a number that is sent exactly: a float keeps 15 digits for certain, and with
-/// more another number would be sent.
+/// Returns `true` for a number that is sent exactly. A float reliably keeps 15 digits. With more,
+/// another number would be sent.
 fn is_kept(number: &Number, text: &str) -> bool {
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
     let digits = mantissa.bytes().filter(u8::is_ascii_digit);
@@ -149,8 +144,8 @@ fn texts(list: Vec<Value>) -> Result<Given, String> {
     texts.collect::<Result<_, _>>().map(Given::List)
 }
 
-/// The body of the request: the items as they are, or under the key of `--field-list-wrapper`
-/// (§4.4: its shape is not shown).
+/// The body of the request: only the items, or the items under the key of `--field-list-wrapper`
+/// (§4.4 does not show its form).
 pub fn body(items: &[Item], wrapper: Option<&str>) -> Value {
     let list: Vec<Value> = items.iter().map(Item::to_json).collect();
     match wrapper {

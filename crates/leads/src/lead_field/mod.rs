@@ -33,18 +33,17 @@ use std::fmt;
 pub struct FieldId(i64);
 
 impl FieldId {
-    /// Makes an id of the CRM's number; `None` unless positive.
+    /// `None` unless positive.
     pub fn new(id: i64) -> Option<Self> {
         (id > 0).then_some(Self(id))
     }
 
-    /// Reads an id of decimal digits alone; `None` otherwise.
+    /// Parses an id of only decimal digits. `None` otherwise.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.bytes().all(|b| b.is_ascii_digit());
         text.parse().ok().filter(|_| digits).and_then(Self::new)
     }
 
-    /// The CRM's number, which is positive.
     pub const fn get(self) -> i64 {
         self.0
     }
@@ -56,7 +55,7 @@ impl fmt::Display for FieldId {
     }
 }
 
-/// Fact of a lead's calls that a field can show. The words are those of the flag, and stored.
+/// Fact about a lead's calls that a field can show. The words are those of the flag, and stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString, strum::Display)]
@@ -64,25 +63,24 @@ impl fmt::Display for FieldId {
 pub enum Name {
     /// Start of the lead's newest call.
     LastCall,
-    /// Start of the newest call that the customer made and nobody answered; cleared once somebody
+    /// Start of the newest call by the customer that no one answered. Cleared once an employee has
     /// talked with them.
     LastMissed,
     /// The employee (§2.6 `employeeId`) of the newest call that has one.
     LastEmployee,
     /// The trunk of the newest call.
     Trunk,
-    /// The number that the customer of the newest inbound call dialled, of which it is known.
+    /// The number that the customer dialed in the newest inbound call for which it is known.
     Did,
     /// `INBOUND` or `OUTBOUND`, of the newest call.
     Direction,
-    /// The extension that answered the newest call that was answered.
+    /// The extension that answered the newest answered call.
     AnsweredBy,
-    /// Calls that the customer made in vain since somebody talked with them.
+    /// Missed calls of the customer since an employee last talked with them.
     MissedCount,
 }
 
 impl Name {
-    /// Every name, in the order of the variants.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Returns the word of the flag `--lead-field`: `last_call`.
@@ -101,35 +99,33 @@ impl Name {
         }
     }
 
-    /// The name of a word, with `-` as with `_`; `None` for an unknown one.
+    /// The name of a word, with `-` or `_`. `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
         word.replace('-', "_").parse().ok()
     }
 }
 
-/// Kind of value that a field takes. The types of the CRM's fields are not published (§2.8).
+/// Kind of value of a field. The types of the CRM's fields are not published (§2.8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::EnumString, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum Kind {
-    /// A text; times in ISO 8601.
+    /// A text. Times are in ISO 8601.
     #[default]
     Text,
-    /// A whole number; times in epoch seconds.
+    /// A whole number. Times are in epoch seconds.
     Number,
-    /// Yes or no: whether there is any.
+    /// Whether there is a value.
     Boolean,
-    /// A day in the PBX's zone, `2026-11-20`.
+    /// A date in the PBX's zone, `2026-11-20`.
     Date,
 }
 
 /// A field, and how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Field {
-    /// Id of the field in the CRM.
     pub id: FieldId,
-    /// The kind of its values.
     pub kind: Kind,
 }
 
@@ -145,21 +141,21 @@ impl fmt::Display for Field {
 /// The CRM's field for each name of `--lead-field`.
 pub type Fields = BTreeMap<Name, Field>;
 
-/// `--lead-field`, checked, and how values are written.
+/// The checked `--lead-field`, and how values are written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The value of `--lead-field`: the CRM's field for each name.
     pub fields: Fields,
     /// Zone of the PBX, in which times are shown.
     pub zone: TimeZone,
-    /// The value of `--field-list-wrapper`: the key of the list; `None` sends the list as it is.
+    /// The value of `--field-list-wrapper`: the key of the list. `None` sends only the list.
     pub wrapper: Option<String>,
 }
 
-/// Reads the value of `--lead-field`: `last_call=11,last_missed=12:date,last_employee=13:number`.
+/// Parses the value of `--lead-field`: `last_call=11,last_missed=12:date,last_employee=13:number`.
 ///
 /// # Errors
-/// Each fault in words: a name that is none, an id that is none, either of them twice.
+/// A message per error: an unknown name, an invalid id, or a duplicate.
 pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
     let mut fields = Fields::new();
     let mut faults = Vec::new();
@@ -202,16 +198,16 @@ pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
     }
 }
 
-/// A time as a person reads it and every CRM field takes it: ISO 8601 in the PBX's zone, with its
-/// offset, `2026-11-20T17:58:31+05:00`.
+/// Formats a time in a form that people can read and every CRM field accepts: ISO 8601 in the PBX's
+/// zone, with its offset, `2026-11-20T17:58:31+05:00`.
 pub fn time(at: EpochSeconds, zone: &TimeZone) -> String {
     let moment = jiff::Timestamp::from_second(at.get()).map(|at| at.to_zoned(zone.clone()));
     let text = moment.map(|at| at.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string());
     text.unwrap_or_else(|_| at.to_string())
 }
 
-/// Returns the values that a journaled call gives the fields of its lead, whose customer waits for
-/// a call back after so many tries; `None` clears a field.
+/// Returns the values of a journaled call for the fields of its lead. The customer waits for a
+/// callback after this many tries. `None` clears a field.
 pub fn says(
     call: &CallRecord,
     settings: &Settings,

@@ -10,36 +10,35 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Time for which a field that was refused is left out.
+/// Time for which a refused field is left out.
 const REST: Duration = Duration::from_secs(3600);
-/// A refusal that is further ahead was noted before the clock was set back.
+/// A refusal that is further ahead was stored before the clock was set back.
 const CLOCK_SLACK: Duration = Duration::from_secs(300);
-/// Characters of the service's words that are kept.
+/// Characters of the CRM's message that are kept.
 const REASON_MAX: usize = 300;
 
-/// Reason why a write was not taken, and the part of it to blame.
+/// Why a write was refused, and which part caused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Reason in words, with the service's own message.
+    /// Text with the CRM's message.
     pub reason: String,
-    /// Part of the write that is to blame.
     pub blames: RefusedPart,
 }
 
-/// Part of a refused write that is to blame.
+/// Part of a write that caused its refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefusedPart {
-    /// Items at these places of the request's list, counted from 0.
+    /// Items at these places of the request's list, from 0.
     Items(Vec<usize>),
-    /// Some item: the body was refused before its lead was looked for (§4.5.1).
+    /// Some item: the body was refused before its lead was looked up (§4.5.1).
     SomeItem,
-    /// Some item, or the lead: an unknown one FAILED, too (§3.2).
+    /// Some item, or the lead: for an unknown lead, the write also FAILED (§3.2).
     ItemOrLead,
 }
 
 impl Refusal {
-    /// `errors[]` names fields as they stand in the body, `[1].value` (§7.5); where it names none,
-    /// `else_blames` does.
+    /// `errors[]` names fields by their place in the body, `[1].value` (§7.5). If it names none,
+    /// `else_blames` applies.
     pub fn new(reason: String, errors: &Value, else_blames: RefusedPart) -> Self {
         let rows = errors.as_array().into_iter().flatten();
         let fields = rows.filter_map(|row| row.get("field")?.as_str());
@@ -53,27 +52,27 @@ impl Refusal {
     }
 }
 
-/// A field whose value the CRM did not take.
+/// A field whose value the CRM refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct RefusedField {
-    /// The field as the flag had it then.
+    /// The flag's field at that time.
     field: Field,
     item: Item,
     lead: LeadId,
     reason: String,
     at: EventTime,
-    /// The fault is the field's, and not that lead's.
+    /// The field causes the refusal, not that lead.
     sure: bool,
 }
 
-/// Fields whose values the CRM did not take, until it takes one.
+/// Fields whose values the CRM refused, until it accepts one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RefusedFields(BTreeMap<Name, RefusedField>);
 
 impl RefusedFields {
-    /// The item of a field was refused. Whether that is news: the field is to blame, and was not
-    /// before.
+    /// Notes that the item of a field was refused. Returns whether it is news that the field causes
+    /// it.
     pub fn note(
         &mut self,
         (name, field): (Name, Field),
@@ -98,7 +97,8 @@ impl RefusedFields {
         sure && !known
     }
 
-    /// The CRM took these; whether that changes anything. Every field takes null.
+    /// Notes that the CRM accepted these. Returns whether that changes anything. Every field
+    /// accepts null.
     pub fn taken(&mut self, items: &[(Name, Item)]) -> bool {
         let values = items.iter().filter(|(_, item)| item.given != Given::Null);
         let taken = values.filter(|(name, _)| self.0.remove(name).is_some());
@@ -110,20 +110,19 @@ impl RefusedFields {
         found.filter(|it| it.sure && it.field == field)
     }
 
-    /// Returns `true` when the field is to blame for a refusal, so that it is tried alone.
+    /// Returns `true` if the field caused a refusal, so that it is tried separately.
     pub fn is_refused(&self, name: Name, field: Field) -> bool {
         self.of(name, field).is_some()
     }
 
-    /// Returns `true` when the field was refused within the last hour, so that it is not tried at
-    /// all.
+    /// Returns `true` if the field was refused within the last hour, so that it is not tried.
     pub fn rests(&self, name: Name, field: Field, now: EventTime) -> bool {
         let at = self.of(name, field).map(|it| it.at);
         at.is_some_and(|at| now < at.plus(REST) && at <= now.plus(CLOCK_SLACK))
     }
 
-    /// Judges whether the field can be written: `fit` is the catalogue's verdict, a refusal stands
-    /// against it.
+    /// Checks whether the field can be written. `fit` is the catalog's verdict. A refusal overrides
+    /// it.
     pub fn fit(&self, name: Name, field: Field, fit: Fit) -> Fit {
         match self.of(name, field) {
             Some(it) if fit.is_writable() => {

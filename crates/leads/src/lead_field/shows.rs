@@ -18,23 +18,23 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Time without an answer after which a write is taken to be lost: longer than any exchange lasts.
+/// Time without an answer after which a write counts as lost. It is longer than any exchange.
 pub const LOST: Duration = Duration::from_secs(120);
-/// Wait of a request that was stopped by no fault of its own.
+/// Wait of a request that was stopped, but not because of its content.
 pub const SOON: Duration = Duration::from_secs(15);
 /// Time from the acceptance of a write to its first poll.
 const FIRST_POLL: Duration = Duration::from_secs(2);
-/// No requestId is asked with after so long (§4.6: 24 hours).
+/// Time after which a requestId is no longer polled (§4.6: 24 hours).
 const READABLE: Duration = Duration::from_secs(23 * 3600);
 /// Tries of the same values before they are given up (§7.7: 3 to 5).
 const TRIES_MAX: u32 = 5;
 
-/// Age of the call that a value is of: by its start, then by its row.
+/// Age of a value's call: by its start, then by its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Order {
     /// Start of the call, which counts first.
     pub started: EpochSeconds,
-    /// Row of the call in the spool, which decides between calls of one second.
+    /// Row of the call in the spool, for calls of the same second.
     pub row: i64,
 }
 
@@ -42,91 +42,81 @@ pub struct Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteState {
-    /// The value is to be written.
     Waits,
-    /// The value is in the request under way.
+    /// The value is in the request in flight.
     Sent,
     /// The field has the value, or never had one that must be cleared.
     Written,
-    /// The value was refused, tried in vain too often, or left out as not writable.
+    /// The value was refused, failed too often, or cannot be written.
     GivenUp,
 }
 
-/// A value and its call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shown {
-    /// The value as a text; `None` where the field is cleared.
+    /// The value as a text. `None` to clear the field.
     pub text: Option<String>,
-    /// The call that the value is of.
     pub of: Order,
-    /// Progress of the value on its way into its field.
     pub state: WriteState,
 }
 
-/// A value as it stood when a request was made of it: a newer one may have come since.
+/// A value at the time of its request. There can be a newer one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Name whose field the value is for.
     pub name: Name,
-    /// Call that the value is of.
     pub of: Order,
 }
 
-/// The write under way for a lead's fields.
+/// The write in flight for a lead's fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Write {
-    /// Moment at which it was sent.
     pub at: EventTime,
-    /// The requestId, and the only token that can read it; `None` before the answer.
+    /// The requestId, and the only token that can read it. `None` before the answer.
     pub accepted: Option<(String, TokenFingerprint)>,
-    /// Polls so far that found the write not carried out.
+    /// Number of polls that found the write unfinished.
     pub polls: u32,
-    /// Items in the order of the request's list; empty in a request of an older version.
+    /// In the order of the request's list. Empty for a request of an older version.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<(Name, Item)>,
 }
 
-/// Request that a lead's fields need next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum NextAction {
-    /// A write of the values that wait.
     Write,
-    /// A poll of the write under way (§4.6).
+    /// A poll of the write in flight (§4.6).
     Poll,
 }
 
 impl NextAction {
-    /// Returns the word under which the action is stored.
+    /// Returns the word that is stored for the action.
     pub fn word(self) -> &'static str {
         self.into()
     }
 }
 
-/// Values that one lead is to show, and the write that is under way for them.
+/// Values that one lead must show, and their write in flight.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeadFieldState {
-    /// Newest value of each name, with its call.
     pub values: BTreeMap<Name, Shown>,
-    /// The write under way; one request at a time.
+    /// The write in flight. Only one at a time.
     pub request: Option<Write>,
-    /// Tries of the waiting values without success.
+    /// Unsuccessful tries of the waiting values.
     pub tries: u32,
-    /// Moment before which nothing is done, in microseconds.
+    /// Time before which nothing is done, in microseconds.
     pub due: i64,
-    /// A request of several values was refused, and nothing said which: each waits for its own.
+    /// A request of several values was refused without a cause, so each is sent separately.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
 }
 
 impl LeadFieldState {
-    /// Takes the value of a journaled call in, or its end (`None`); `false` where there is one of a
-    /// newer call already. A field of which nothing is known is not cleared.
+    /// Sets the value of a journaled call, or its end (`None`). `false` if there is one of a newer
+    /// call. A field without a known value is not cleared.
     pub fn learn(&mut self, name: Name, text: Option<String>, of: Order) -> bool {
         let state = match self.values.get(&name) {
             None if text.is_none() => WriteState::Written,
             Some(known) if known.of >= of => return false,
-            // the same text once more: nothing has to be sent for it
+            // the same text again: it need not be sent
             Some(known) if known.text == text && known.state != WriteState::GivenUp => known.state,
             Some(_) | None => WriteState::Waits,
         };
@@ -137,8 +127,7 @@ impl LeadFieldState {
         true
     }
 
-    /// Returns the request that is needed next; `None` where nothing waits and no write is under
-    /// way.
+    /// Returns the next request. `None` if nothing waits and no write is in flight.
     pub fn asks(&self) -> Option<NextAction> {
         match &self.request {
             Some(write) if write.accepted.is_some() => Some(NextAction::Poll),
@@ -147,7 +136,7 @@ impl LeadFieldState {
         }
     }
 
-    /// Start of the newest call that a value is of, in epoch seconds; 0 without any.
+    /// Start of the newest call of the values, in epoch seconds. 0 if there are no values.
     pub fn newest(&self) -> i64 {
         let started = self.values.values().map(|it| it.of.started.get());
         started.max().unwrap_or(0)
@@ -162,8 +151,8 @@ impl LeadFieldState {
         found.map(|it| it.state = to).count() as u64
     }
 
-    /// Makes the write that is due now: waiting values, and those of a request that was lost, of
-    /// fields that can be written. Fields that were refused before are tried alone, after all else.
+    /// Makes the write that is due now: waiting values, and those of a lost request, for fields
+    /// that can be written. Fields that were refused before are tried separately, after all others.
     pub fn write(
         &self,
         settings: &Settings,
@@ -218,7 +207,7 @@ impl LeadFieldState {
         left_out
     }
 
-    /// Puts those of the values that are still the same into this state, and returns how many.
+    /// Sets this state for those values that are unchanged, and returns how many.
     fn stand(&mut self, parts: &[Part], state: WriteState) -> u64 {
         let mut count = 0;
         for part in parts {
@@ -241,12 +230,12 @@ impl LeadFieldState {
         }
     }
 
-    /// Notes that the write is polled: if the answer stays out, again after [`LOST`].
+    /// Notes that the write is polled. If there is no answer, it is polled again after [`LOST`].
     pub fn asked(&mut self, now: EventTime) {
         self.due = now.plus(LOST).micros();
     }
 
-    /// Notes that the write is not carried out yet, and sets the next poll: 3, 10, then every 60 s.
+    /// Notes that the write is unfinished, and sets the next poll: 3, 10, then every 60 s.
     pub fn not_yet(&mut self, now: EventTime) {
         let Some(write) = &mut self.request else {
             return;
@@ -264,16 +253,16 @@ impl LeadFieldState {
         self.due = now.plus(Duration::from_secs(wait)).micros();
     }
 
-    /// Notes that the write is carried out, and returns how many values, and what it wrote.
+    /// Notes that the write is done, and returns how many values and which items it wrote.
     pub fn written(&mut self, now: EventTime) -> (u64, Vec<(Name, Item)>) {
         self.tries = 0;
         let written = self.all(WriteState::Sent, WriteState::Written);
         (written, self.ended(now))
     }
 
-    /// Notes that the write is refused for good, or FAILED. The items to blame are given up, and
-    /// the rest goes once more; where nothing says which it was, each alone. Returns how many
-    /// values are given up, and the items to blame.
+    /// Notes that the write is refused permanently, or FAILED. The items that caused it are given
+    /// up, and the others are sent again. If the cause is not known, each is sent separately.
+    /// Returns how many values are given up, and the items that caused it.
     pub fn refused(&mut self, blames: &RefusedPart, now: EventTime) -> (u64, Vec<(Name, Item)>) {
         self.tries = 0;
         let items = self.request.as_ref().map_or(&[][..], |it| &it.items);
@@ -303,8 +292,8 @@ impl LeadFieldState {
         (given_up, blamed)
     }
 
-    /// Notes that nobody knows whether the write was carried out: written once more, for that
-    /// changes nothing. Returns how many values are given up because it went so time and again.
+    /// Notes that it is not known whether the write was done. It is sent again, because that
+    /// changes nothing. Returns how many values are given up because this happened repeatedly.
     pub fn again(&mut self, now: EventTime) -> u64 {
         self.all(WriteState::Sent, WriteState::Waits);
         self.ended(now);
@@ -313,13 +302,13 @@ impl LeadFieldState {
             self.tries = 0;
             return self.all(WriteState::Waits, WriteState::GivenUp);
         }
-        // longer than what was lost may still be on its way
+        // longer than a lost request can still be on its way
         let wait = [15, 60, 300, 900][(self.tries as usize).saturating_sub(1).min(3)];
         self.due = now.plus(Duration::from_secs(wait)).micros();
         0
     }
 
-    /// Notes that the write was not sent after all, through no fault of its own: due again after
+    /// Notes that the write was not sent, but not because of its content. It is due again after
     /// [`SOON`].
     pub fn back(&mut self, now: EventTime) {
         self.all(WriteState::Sent, WriteState::Waits);
@@ -333,28 +322,28 @@ impl LeadFieldState {
     }
 }
 
-/// Writes a value as its field takes it.
+/// Converts a value to the kind of its field.
 fn given(kind: Kind, value: &Shown) -> Given {
     let Some(text) = value.text.clone() else {
         return Given::Null;
     };
     match kind {
         Kind::Text => Given::Text(text),
-        // A time begins with its day, and is no number: the start that it tells is.
+        // A time begins with its date.
         Kind::Date => Given::Text(text.chars().take(10).collect()),
         Kind::Number => Given::Number(text.parse().unwrap_or(value.of.started.get()).into()),
         Kind::Boolean => Given::Flag(text != "0"),
     }
 }
 
-/// Write of a lead's fields, ready to be sent, and what it leaves out.
+/// A write of a lead's fields that is ready to send, and the values it leaves out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldWrite {
-    /// Values in the write, in the order of its list.
+    /// In the order of its list.
     pub sent: Vec<Part>,
-    /// Values that wait, and whose fields cannot be written.
+    /// Waiting values whose fields cannot be written.
     pub left_out: Vec<Part>,
-    /// Items of the list, one for each value in `sent`.
+    /// One item per value in `sent`.
     pub items: Vec<Item>,
     /// The whole body: the items, in the wrapper if there is one.
     pub body: serde_json::Value,

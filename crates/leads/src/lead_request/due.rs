@@ -8,46 +8,43 @@ use callbridge_crm::{LeadsPage, Request};
 use callbridge_model::{LeadId, TokenFingerprint};
 use std::time::Duration;
 
-/// A request about leads, beside the way of the calls.
+/// A request about leads, in addition to the calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeadRequest {
-    /// `GET lead/{id}` (§4.7): the lead, if there is such a one.
+    /// `GET lead/{id}` (§4.7): the lead, if it exists.
     LookUp(LeadId),
-    /// `GET crm-field` (§4.7): the catalogue of fields.
+    /// `GET crm-field` (§4.7): the catalog of fields.
     Catalogue,
-    /// `POST lead/{id}/field/list` (§4.4): what is kept for this lead.
+    /// `POST lead/{id}/field/list` (§4.4): the stored values for this lead.
     FieldWrite(LeadId),
     /// `GET request/{requestId}` (§4.6): the outcome of such a write.
     FieldPoll(FieldPoll),
     /// `POST lead/filter` (§4.7): a page of leads.
     Backfill(LeadsPage),
-    /// A request by command, for the client that waits under this id; answered, not stored.
+    /// A command's request. The client waits under this id. It is answered, not stored.
     Asked(RequestId, CommandRequest),
 }
 
-/// Id of a client that waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
 /// An accepted write whose outcome is polled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPoll {
-    /// The lead whose fields were written.
     pub lead: LeadId,
-    /// RequestId as the service gave it.
     pub request_id: String,
     /// The only token that can read it (§4.6).
     pub token: TokenFingerprint,
 }
 
 /// A command's request: the CRM's fields, values for a lead, their outcome, or a page of the CRM's
-/// journal for the audit. There may be many of these pages: other commands' requests go before, and
-/// so does what the calls need.
+/// journal for the audit. There can be many of these pages, so calls and other commands' requests
+/// go before them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRequest {
     /// The request to the CRM, without its token.
     pub request: Request,
-    /// The only token that it can be asked with; `None` for the one in use.
+    /// The only token for it. `None` for the current one.
     pub token: Option<TokenFingerprint>,
 }
 
@@ -65,38 +62,35 @@ impl From<Request> for CommandRequest {
     }
 }
 
-/// Share of the rate limit that a lead request may take from the calls.
+/// Share of the rate limit that a lead request can take from the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// Sent before all calls, because its requestId ends soon.
+    /// Sent before all calls, because its requestId expires soon.
     Ending,
-    /// Sent after live calls; while others wait, one in ten seconds.
+    /// Sent after live calls. While others wait, one every ten seconds.
     Soon,
-    /// Sent only when nothing else is to be done, and from the half of the budget that is to spare.
+    /// Sent only if there is nothing else to do, and from the spare half of the budget.
     Spare,
 }
 
-/// A lead request that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueRequest {
-    /// Share of the rate limit that the request may take.
     pub urgency: Urgency,
-    /// The request that is due.
     pub lead_request: LeadRequest,
 }
 
 /// Lead requests that are due, and the time of the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DueRequests {
-    /// Requests in the order of precedence; a few.
+    /// In order of precedence. Only a few.
     pub due: Vec<DueRequest>,
-    /// Earliest moment at which another falls due; `None` where none will.
+    /// Earliest time at which another is due. `None` if there is none.
     pub next: Option<EventTime>,
 }
 
 impl DueRequests {
-    /// Returns `true` when it is due, or so far ahead that the clock was set back since; else it is
-    /// checked again then.
+    /// Returns `true` if it is due, or so far ahead that the clock was set back since. Otherwise it
+    /// is checked again at that time.
     pub fn is_due(&mut self, due: EventTime, now: EventTime) -> bool {
         if due <= now || due > now.plus(DAILY + CLOCK_SLACK) {
             return true;
@@ -105,7 +99,7 @@ impl DueRequests {
         false
     }
 
-    /// Notes that one more falls due at this moment.
+    /// Notes that one more is due at this time.
     pub fn add_due(&mut self, due: EventTime) {
         self.next = self.next.into_iter().chain([due]).min();
     }
@@ -118,14 +112,14 @@ impl DueRequests {
         });
     }
 
-    /// Adds a poll that is due, asked with its token: the one in use or the one before it. With any
-    /// other token nobody can ask, and the write itself is due instead.
+    /// Adds a poll that is due, with the current or the previous token. With any other token it
+    /// cannot be polled, so the write is due again.
     pub fn push_poll(&mut self, poll: FieldPoll, tokens: &[TokenFingerprint]) {
         let (urgency, lead_request) = match tokens.iter().position(|token| *token == poll.token) {
             Some(0) => (Urgency::Spare, LeadRequest::FieldPoll(poll)),
-            // the token before: nobody can ask when it ends
+            // the previous token: no poll is possible after it expires
             Some(_) => (Urgency::Ending, LeadRequest::FieldPoll(poll)),
-            // nobody can ask any more: written once more, which changes nothing
+            // no token can poll it: it is written again, which changes nothing
             None => (Urgency::Spare, LeadRequest::FieldWrite(poll.lead)),
         };
         self.push(urgency, lead_request);
@@ -133,12 +127,12 @@ impl DueRequests {
 }
 
 impl LeadRequest {
-    /// Returns `true` for a request of the same kind: two of one kind are never under way at once.
+    /// Returns `true` for a request of the same kind. Two of one kind are never in flight together.
     pub fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// The only token that it can be sent with; `None` for the one in use.
+    /// The only token that it can be sent with. `None` for the current one.
     pub const fn token(&self) -> Option<&TokenFingerprint> {
         match self {
             Self::FieldPoll(poll) => Some(&poll.token),
@@ -148,8 +142,8 @@ impl LeadRequest {
     }
 }
 
-/// Time after which the catalogue is read anew.
+/// Time after which the catalog is read again.
 pub(super) const DAILY: Duration = Duration::from_secs(24 * 3600);
 
-/// Margin beyond the longest wait: a time further ahead is from before the clock was set back.
+/// Margin beyond the longest wait. A time further ahead is from before the clock was set back.
 pub(super) const CLOCK_SLACK: Duration = Duration::from_secs(1800);

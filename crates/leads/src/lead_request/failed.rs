@@ -5,41 +5,39 @@ use super::Finding;
 use callbridge_model::{CallRecord, LeadId};
 use serde::{Deserialize, Serialize};
 
-/// Leads a call goes to in all: chains of merges are short, and nothing goes round for ever.
+/// Maximum leads that a call is sent to. Chains of merges are short, and loops must end.
 const LEADS_MAX: usize = 8;
 
-/// Leads and changes that a call has been through on its own. A person's retry begins anew.
+/// Earlier leads and automatic changes of a call. A person's retry starts without them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RerouteHistory {
-    /// The leads it was put down to before.
     pub leads: Vec<LeadId>,
-    /// The call goes without its employee now.
+    /// The call is sent without its employee.
     pub dropped: bool,
 }
 
-/// A call on its way again, and why.
+/// A call that is sent again, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reroute {
-    /// The call with the other lead, or without the employee; same uuid.
+    /// The call with the other lead, or without the employee. Same uuid.
     pub record: CallRecord,
-    /// History of the call, this step included.
+    /// History of the call, including this step.
     pub history: RerouteHistory,
-    /// Reason in words, for the call's attempts.
+    /// Text for the call's attempts.
     pub why: String,
 }
 
-/// A call that FAILED, as far as it matters where it goes on.
+/// A call that FAILED, with the values that decide its next step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailedCall {
-    /// The call as it was sent.
     pub record: CallRecord,
     /// History of the call before this failure.
     pub history: RerouteHistory,
-    /// Lead at the end of its own lead's merges; `None` where that was not merged.
+    /// The lead that its lead was merged into. `None` if it was not merged.
     pub survivor: Option<LeadId>,
-    /// A sender is there that looks leads up.
+    /// There is a sender that looks up leads.
     pub look_up: bool,
-    /// Result of a recent lookup of its lead, where there was one.
+    /// Result of a recent lookup of its lead, if there was one.
     pub finding: Option<Finding>,
     /// The value of `--failed-employee` is `drop`: an unknown employee is left out.
     pub drop_employee: bool,
@@ -48,23 +46,23 @@ pub struct FailedCall {
 /// Next step of a call that FAILED (§3.2).
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailedCallDecision {
-    /// The call is sent again for the lead that its own was merged into.
+    /// The call is sent again to the lead that its lead was merged into.
     ToSurvivor(Reroute),
     /// The call is sent again without its employee, because its lead exists.
     WithoutEmployee(Reroute),
     /// The call becomes a dead letter.
     Letter {
-        /// Text of the letter, for people.
+        /// Text of the dead letter, for people.
         message: String,
-        /// Result of the lookup behind the message; `None` where nothing can be looked up.
+        /// Result of the lookup behind the message. `None` if no lookup is possible.
         finding: Option<Finding>,
     },
-    /// The call becomes a dead letter with the service's own words, until its lead is looked up.
+    /// The call becomes a dead letter with the CRM's message, until its lead is looked up.
     LookUp(LeadId),
 }
 
 impl FailedCall {
-    /// Decides what becomes of it; `words` are the service's own message.
+    /// Decides the next step. `words` are the CRM's message.
     pub fn decide(&self, words: &str) -> FailedCallDecision {
         let survivor = self.survivor;
         if let Some(on) = survivor.and_then(|lead| to_survivor(&self.record, lead, &self.history)) {
@@ -86,7 +84,7 @@ impl FailedCall {
     }
 }
 
-/// The call for the lead that its own was merged into; `None` where it has been there.
+/// The call with the lead that its lead was merged into. `None` if it was sent there before.
 pub fn to_survivor(
     call: &CallRecord,
     survivor: LeadId,
@@ -112,8 +110,8 @@ pub fn to_survivor(
     })
 }
 
-/// The call without an employee whom the CRM does not know (`--failed-employee drop`); `None`
-/// where it has none, has gone so before, or the lead is not known to be there.
+/// The call without an employee whom the CRM does not know (`--failed-employee drop`). `None` if it
+/// has no employee, was sent like this before, or its lead is not known to exist.
 pub fn without_employee(
     call: &CallRecord,
     found: Finding,
@@ -135,7 +133,7 @@ pub fn without_employee(
     })
 }
 
-/// The letter's message, with the service's own words behind; `None` where nothing was found out.
+/// The dead letter's message, followed by the CRM's. `None` if nothing was found out.
 pub fn message(call: &CallRecord, found: Finding, said: &str) -> Option<String> {
     let lead = call.lead_id?;
     let words = match (found, call.employee_id) {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
 
-/// Time for which a kind of lead request rests after the service refused it.
+/// Time for which a kind of lead request is paused after the CRM refused it.
 pub const REST: Duration = Duration::from_secs(3600);
 
 /// Result of a lookup of a lead.
@@ -23,27 +23,27 @@ pub const REST: Duration = Duration::from_secs(3600);
 #[derive(strum::IntoStaticStr, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum Finding {
-    /// The lead is there: the employee is not known.
+    /// The lead exists: the employee is unknown.
     LeadExists,
-    /// The lead is not there.
+    /// The lead does not exist.
     LeadMissing,
-    /// The service's answer says neither.
+    /// The CRM's answer shows neither.
     Unclear,
 }
 
 impl Finding {
-    /// Returns the word under which the finding is stored.
+    /// Returns the word that is stored for the finding.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// The finding of a word; `None` for an unknown one.
+    /// The finding of a word. `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
         word.parse().ok()
     }
 }
 
-/// Kinds of lead request that can rest.
+/// Kinds of lead requests that can be paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     /// Lookups of leads, `GET lead/{id}`.
@@ -52,56 +52,52 @@ pub enum RequestKind {
     Fields,
 }
 
-/// Step or outcome of a lead request, for the spool to apply.
+/// Step or outcome of a lead request that the spool applies.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeadOutcome {
-    /// The request leaves: committed with its slot, before it is sent.
+    /// The request is sent: committed with its slot, before it is sent.
     Sent(LeadRequest),
-    /// A field write leaves, with these; or nothing is left of it that could be written.
+    /// A field write is sent with these values. Or nothing is left that can be written.
     Writes(LeadId, FieldWrite),
-    /// A lookup's answer: the letters of that lead say so, or go on without their employee.
+    /// A lookup's answer: the dead letters of that lead show it, or are sent without their
+    /// employee.
     LookedUp(LeadId, Finding),
-    /// A lookup's answer: the first lead was merged into the second, which stands for it.
+    /// A lookup's answer: the first lead was merged into the second.
     MergedInto(LeadId, LeadId),
-    /// The catalogue, or why there is none.
+    /// The catalog, or why there is none.
     Catalogue(Catalogue),
-    /// A field write was accepted.
     Accepted(LeadId, String, TokenFingerprint),
-    /// A field write is not carried out yet.
+    /// A field write is not finished yet.
     NotYet(LeadId),
-    /// The field write of this lead is carried out.
+    /// The field write of this lead is done.
     Written(LeadId),
-    /// The field write is refused or FAILED: what is to blame is given up.
+    /// The field write is refused or FAILED. The values that caused it are given up.
     Refused(LeadId, Refusal),
-    /// Nobody knows: asked again after a while, given up after several.
+    /// The outcome is unknown. It is asked again after a while, and given up after several tries.
     Again(LeadRequest, String),
-    /// The request was not sent, or stopped by no fault of its own: due as before.
+    /// The request was not sent, or stopped, but not because of its content. It is due as before.
     Back(LeadRequest),
-    /// Requests of this kind rest for [`REST`], for this reason; the lead request itself is due as
+    /// Requests of this kind are paused for [`REST`], for this reason. This request is due as
     /// before.
     Rest(RequestKind, LeadRequest, String),
-    /// The token has a right that it had not before: what rests, or waits for one, goes on.
+    /// The token has a new right. Paused requests and those that wait for a right continue.
     Granted,
 }
 
 /// Change that the spool stores for a request about leads.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeadChange {
-    /// The request leaves, or has its answer.
+    /// The request is sent, or has its answer.
     Request {
-        /// Step or outcome to be applied.
         outcome: Box<LeadOutcome>,
-        /// Moment of the step or answer.
         at: EventTime,
     },
-    /// A page of leads, or why there is none: its news is learned, and how far the backfill is
-    /// remembered.
+    /// A page of leads, or why there is none. Its news is stored, with the backfill's progress.
     Backfill {
-        /// The page that was requested.
         page: LeadsPage,
-        /// Answer of the service, or the error in its place.
+        /// The CRM's answer, or the error in its place.
         answer: Box<ApiResult>,
-        /// Moment of the answer, as the sender's clock has it.
+        /// Time of the answer, by the sender's clock.
         at: EventTime,
     },
 }
@@ -116,26 +112,26 @@ impl LeadChange {
 /// Consequences of an answer to a lead request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
-    /// Changes to be committed. They change what is due: a lead request whose operations do not is
-    /// not sent again within a minute.
+    /// Changes to commit. They change what is due. A lead request without changes is not sent again
+    /// within a minute.
     pub changes: Vec<LeadChange>,
-    /// The request did what it was for, or needs nothing more.
+    /// The request was successful, or needs nothing more.
     pub done: bool,
-    /// Message of the service or the transport, where it refused or failed; else empty.
+    /// Message of the CRM or the transport after a refusal or a failure. Empty otherwise.
     pub words: String,
 }
 
-/// Kind of an error, whatever the request was.
+/// Kind of an error of any request.
 enum Sort {
-    /// No grant, or nothing of the kind at this address.
+    /// No grant, or no such endpoint at this address.
     Barred,
-    /// 404 in the service's own envelope, or 409: the lead does not exist (§7.4).
+    /// 404 in the CRM's envelope, or 409: the lead does not exist (§7.4).
     Missing,
-    /// Any other 4xx of the service's own.
+    /// Any other 4xx from the CRM.
     Refused,
-    /// 5xx, no answer, or one that cannot be read.
+    /// 5xx, no answer, or an unreadable one.
     Trouble,
-    /// Token, limit, no connection: nothing to do with the lead request.
+    /// Token, limit, no connection: the lead request does not cause it.
     Stopped,
 }
 
@@ -144,7 +140,7 @@ const fn sort(error: &ApiError) -> Sort {
         ApiError::NotFound { own: true, .. } | ApiError::Rejected { status: 409, .. } => {
             Sort::Missing
         }
-        // what stands in between knows of no lead
+        // a proxy does not know leads
         ApiError::NotFound { .. } | ApiError::Forbidden(..) | ApiError::WrongAddress(..) => {
             Sort::Barred
         }
@@ -160,8 +156,8 @@ const fn sort(error: &ApiError) -> Sort {
     }
 }
 
-/// The words of an answer for a lead request that did not ask for such a one, and the errors of a
-/// write that was not taken, or null: they may name an item (§7.5).
+/// The message for an unexpected answer, and the errors of a refused write, or null. They can name
+/// an item (§7.5).
 fn explained(result: &ApiResult) -> (String, &Value) {
     let with = |words: String, errors: &Value| match errors {
         Value::Null => words,
@@ -188,8 +184,8 @@ fn failed(word: FailureWord, words: &str) -> String {
     }
 }
 
-/// Returns the changes to be committed before a lead request leaves, so that a kill does not hide
-/// it; `write` is of a [`LeadRequest::FieldWrite`].
+/// Returns the changes to commit before a lead request is sent, so that a kill does not hide it.
+/// `write` belongs to a [`LeadRequest::FieldWrite`].
 pub fn launched(
     now: EventTime,
     lead_request: &LeadRequest,
@@ -239,14 +235,14 @@ pub fn settle(
             let (page, answer, at) = (*page, Box::new(result.clone()), now);
             unjudged(result, vec![LeadChange::Backfill { page, answer, at }])
         }
-        // whoever asked hears the answer itself
+        // the command receives the answer itself
         (LeadRequest::Asked(..), _) => unjudged(result, Vec::new()),
         (_, Err(Sort::Stopped)) => open(LeadOutcome::Back(lead_request.clone())),
         (LeadRequest::FieldPoll(poll), answer) => match answer {
             Ok(Status(Success)) => well(LeadOutcome::Written(poll.lead)),
             Ok(Status(Failed(..))) => refused(poll.lead, RefusedPart::ItemOrLead),
             Ok(Status(Pending(_)) | Accepted(_) | Data(_)) => well(LeadOutcome::NotYet(poll.lead)),
-            // neither 5xx nor a missing right says anything of the write: it is asked for again
+            // a 5xx or a missing right says nothing about the write: it is polled again
             Ok(Page(_) | TokenInfo(_)) | Err(Sort::Trouble | Sort::Barred) => {
                 open(LeadOutcome::NotYet(poll.lead))
             }
@@ -278,7 +274,7 @@ pub fn settle(
     }
 }
 
-/// Settles an answer that is for others to read: says only whether it went well.
+/// Settles an answer for another reader: only returns whether it was successful.
 fn unjudged(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
     let (done, words) = match answer {
         Ok(ApiReply::Status(WriteStatus::Pending(word))) => (false, word.clone()),
@@ -293,7 +289,8 @@ fn unjudged(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
     }
 }
 
-/// Reads the record of a lead that was looked up: another one's id is that of the lead it was
+/// Reads the record of a lead that was looked up. If it has another id, the lead was merged into
+/// that one.
 /// merged into.
 fn looked_up(lead: LeadId, envelope: &Value) -> LeadOutcome {
     let row = envelope.get("data");

@@ -10,50 +10,50 @@ use callbridge_model::{LeadId, Phone};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Tries of the catalogue without an answer before values are written unchecked.
+/// Tries of the catalog without an answer before values are written unchecked.
 pub const CATALOGUE_TRIES: u32 = 5;
-/// Refusals (400) of field writes in a row after which the values are not to blame.
+/// After this many refusals (400) of field writes in a row, the values are not the cause.
 const REFUSALS_MAX: u32 = 3;
 
-/// Numbers claimed by several leads that are checked in a day.
+/// Numbers claimed by several leads that are checked per day.
 const NUMBERS_MAX: usize = 1_000;
 /// Leads of one number that are looked up.
 const CLAIMANTS_MAX: usize = 20;
 
-/// A kind of request that rests.
+/// The pause of a kind of request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rest {
-    /// Moment at which the rest ends.
+    /// Time at which the pause ends.
     pub until: EventTime,
-    /// Reason in words, with the service's message.
+    /// Text with the CRM's message.
     pub reason: String,
 }
 
-/// Kept in the spool as JSON: fields may be added, never renamed.
+/// Stored in the spool as JSON: fields can be added, never renamed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestMemory {
-    /// Rest of the lookups of leads.
+    /// Pause of the lookups of leads.
     pub lookups: Option<Rest>,
-    /// Rest of the writes of fields.
+    /// Pause of the writes of fields.
     pub fields: Option<Rest>,
     /// Field writes refused with 400 since one was accepted.
     pub refused: u32,
-    /// Moment at which the catalogue is read next, in microseconds since the epoch.
+    /// Time of the catalog's next read, in microseconds since the epoch.
     catalogue_due: i64,
-    /// Requests of the catalogue since it was last read.
+    /// Requests for the catalog since it was last read.
     pub catalogue_tries: u32,
-    /// Fields that the catalogue was read for.
+    /// Fields that the catalog was read for.
     pub catalogue_for: String,
-    /// Leads that claim a number together, to be looked up.
+    /// Leads that claim a number together and must be looked up.
     #[serde(default)]
     pub claimants: Vec<LeadId>,
-    /// Such numbers whose leads were taken up, and when.
+    /// Numbers whose leads were queued for lookup, and when.
     #[serde(default)]
     claimed: BTreeMap<Phone, EventTime>,
 }
 
 impl RequestMemory {
-    /// Returns the rest that this kind is in now; `None` where it may be sent.
+    /// Returns the current pause of this kind. `None` if it can be sent.
     pub fn resting(&self, kind: RequestKind, now: EventTime) -> Option<&Rest> {
         let rest = match kind {
             RequestKind::LookUps => &self.lookups,
@@ -63,12 +63,12 @@ impl RequestMemory {
         rest.as_ref().filter(is_on)
     }
 
-    /// Returns the moment at which a request of this kind that is due at `due` can go out.
+    /// Returns the time at which a request of this kind that is due at `due` can be sent.
     pub fn after_rest(&self, kind: RequestKind, due: EventTime, now: EventTime) -> EventTime {
         self.resting(kind, now).map_or(due, |it| due.max(it.until))
     }
 
-    /// Begins a rest of this kind, for [`REST`].
+    /// Begins a pause of this kind, for [`REST`].
     pub fn rest(&mut self, kind: RequestKind, reason: String, at: EventTime) {
         let until = at.plus(REST);
         match kind {
@@ -77,7 +77,7 @@ impl RequestMemory {
         }
     }
 
-    /// The leads of this number are looked up, unless they were within a day.
+    /// Queues lookups of this number's leads, unless they were queued within a day.
     pub fn claim(&mut self, number: Phone, leads: Vec<LeadId>, now: EventTime) {
         let recent = |at: &EventTime| now.since(*at) < DAILY && *at <= now.plus(CLOCK_SLACK);
         self.claimed.retain(|_, at| recent(at));
@@ -98,7 +98,7 @@ impl RequestMemory {
         self.claimants.retain(|it| *it != lead);
     }
 
-    /// The service refused one: why all of them should rest, where it was one too many in a row.
+    /// The CRM refused one. Returns why all must be paused, if there were too many in a row.
     pub fn refused(&mut self, reason: &str) -> Option<String> {
         self.refused += 1;
         let too_many = self.refused >= REFUSALS_MAX;
@@ -108,25 +108,25 @@ impl RequestMemory {
         })
     }
 
-    /// Returns `true` when the catalogue is to be read for these fields.
+    /// Returns `true` if the catalog must be read for these fields.
     pub fn wants_catalogue(&self, fields: &str, now: EventTime, queue: &mut DueRequests) -> bool {
         let due = EventTime::from_micros(self.catalogue_due);
         (self.catalogue_for != fields && self.catalogue_tries == 0) || queue.is_due(due, now)
     }
 
-    /// Notes that the catalogue's request leaves: due again if a kill keeps the answer from us.
+    /// Notes that the catalog is requested. It is due again if a kill loses the answer.
     pub fn catalogue_sent(&mut self, at: EventTime) {
         self.catalogue_due = at.plus(LOST).micros();
         self.catalogue_tries += 1;
     }
 
-    /// Notes that the catalogue's request was of no use: due again soon.
+    /// Notes that the request for the catalog failed. It is due again soon.
     pub fn catalogue_back(&mut self, at: EventTime) {
         self.catalogue_due = at.plus(SOON).micros();
     }
 
-    /// Notes that this was read for these fields, and sets the next read: after a day, or an hour
-    /// where it failed.
+    /// Stores the catalog for these fields, and sets the next read: after a day, or an hour if it
+    /// failed.
     pub fn catalogue_read(&mut self, catalogue: &Catalogue, fields: String, at: EventTime) {
         let again = catalogue.unread.as_ref().map_or(DAILY, |_| REST);
         self.catalogue_due = at.plus(again).micros();
