@@ -8,12 +8,12 @@ use callbridge_call::{
 };
 use callbridge_spool::Op;
 
-/// Assembles the second account, and holds what is not decided.
+/// Assembles the second account, and holds calls that are not decided.
 pub(super) struct Second {
     pub(super) assembler: Assembler,
     pub(super) folder: Folder,
     pub(super) reconciler: Reconciler,
-    /// Since when the PBX is listened to: a call that began before is not filled in.
+    /// Start of the first connection to the PBX: a call that began earlier is not filled in.
     pub(super) since: Option<EventTime>,
 }
 
@@ -31,7 +31,7 @@ impl Second {
         }
     }
 
-    /// Takes in what the second account tells.
+    /// Processes an event of the second account.
     pub(super) fn on_event(
         &mut self,
         event: &PbxEvent<'_>,
@@ -50,7 +50,7 @@ impl Second {
         }
     }
 
-    /// Finishes its open calls: the file is read to its present end.
+    /// Finishes its open calls, because the file is read to its current end.
     pub(super) fn at_end(&mut self, now: EventTime) {
         self.assembler.finish_all(now);
         self.folder.at_end(now);
@@ -61,7 +61,7 @@ impl Second {
         self.folder.tick(now);
     }
 
-    /// The calls of the second account that are over.
+    /// The finished calls of the second account.
     pub(super) fn take_finished(&mut self) -> Vec<FinishedCall> {
         let mut calls = self.assembler.take_finished();
         calls.append(&mut self.folder.take_finished());
@@ -77,7 +77,7 @@ impl Second {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Adds the operations that store its open calls and those that are held.
+    /// Adds the operations that store its open and held calls.
     pub(super) fn keep(&mut self, pbx: &str, ops: &mut Vec<Op>) {
         Branch::CatchUpEvents.keep(pbx, self.assembler.take_changes(), ops);
         Branch::CatchUpRecords.keep(pbx, self.folder.take_changes(), ops);

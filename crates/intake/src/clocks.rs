@@ -20,12 +20,12 @@ impl Intake {
         Some(ahead.micros().saturating_sub(self.wall_ahead.micros()) / 1_000)
     }
 
-    /// Sets how far our wall clock is ahead of the clock of arrivals, by which all other times are.
+    /// Sets how far our wall clock is ahead of the arrival clock, which all other times use.
     pub fn set_wall_ahead(&mut self, wall_ahead: ClockDifference) {
         self.wall_ahead = wall_ahead;
     }
 
-    /// The PBX of the source answered a ping that we sent at `asked`; `at` is its time.
+    /// The source's PBX answered a ping that we sent at `asked`. `at` is its time.
     pub fn pong(&mut self, id: SourceId, at: EventTime, asked: EventTime, answered: EventTime) {
         let line = self.current_line(id);
         self.each_pbx(usize::from(id.0), |pbx| {
@@ -33,7 +33,7 @@ impl Intake {
         });
     }
 
-    /// The line of the source is stalled, or no longer is.
+    /// The connection of the source is stalled, or no longer is.
     pub fn stalled(&mut self, id: SourceId, is_stalled: bool) {
         let line = self.current_line(id);
         self.each_pbx(usize::from(id.0), |pbx| {

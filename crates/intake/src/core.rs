@@ -14,17 +14,17 @@ use callbridge_source::{CountsNow, FilePosition, Frame, FrameVerdict, Outage, So
 use callbridge_spool::{Finished, Known, Op};
 use std::{collections::BTreeMap, time::Duration};
 
-/// PBXs on all streams together; a stream that names more of them is not telling the truth.
+/// Maximum PBXs on all streams together. A stream that names more is not plausible.
 const PBXES_MAX: usize = 64;
-/// The loop of the intake comes round once a second: after this long nothing was read meanwhile.
+/// The loop of the intake runs once a second. After this time, nothing was read meanwhile.
 const TICK_MAX: Duration = Duration::from_secs(10);
 
-/// Operations to commit together, and the verdicts to give to the sources after that.
+/// Operations to commit together, and the verdicts for the sources after that.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Operations of one transaction, in order.
     pub ops: Vec<Op>,
-    /// To each source, after the commit.
+    /// Verdicts to send after the commit.
     pub verdicts: Vec<(SourceId, FrameVerdict)>,
 }
 
@@ -39,34 +39,33 @@ enum Clock {
     Right(EventTime),
 }
 
-/// The intake of all sources.
 pub struct Intake {
-    /// Flags that hold for all sources.
+    /// Flags that apply to all sources.
     pub settings: Settings,
     pub(super) sources: Vec<IntakeSource>,
     pub(super) pbxes: BTreeMap<String, Pbx>,
-    /// The first `server_name` on a stream of this PBX: it is the PBX itself, others beside it.
+    /// The first `server_name` on a stream of this PBX. It is the PBX itself, others are separate.
     pub(super) servers: BTreeMap<String, String>,
     clock: Clock,
-    /// How far our wall clock is ahead of the clock of arrivals.
+    /// How far our wall clock is ahead of the arrival clock.
     pub(super) wall_ahead: ClockDifference,
-    /// Since when each PBX is listened to.
+    /// Start of the first connection to each PBX.
     pub(super) since: BTreeMap<String, EventTime>,
     pub(super) gap_log: GapLog,
-    /// Calls that come as whole messages.
+    /// Calls that arrive as whole messages.
     pub(super) whole: WholeCalls,
     /// Channels of no trunk that carried outside numbers.
     pub(super) unmatched: UnmatchedLog,
-    /// Sources found to be written in another format, in words, since the last look.
+    /// Format mismatches that have not been logged yet.
     pub(super) otherwise: Vec<(String, String)>,
     pub(super) ops: Vec<Op>,
 }
 
 impl Intake {
-    /// An intake without open calls, with what an earlier run has stored.
+    /// Makes an intake without open calls, with what an earlier run has stored.
     ///
     /// # Errors
-    /// When two equally long endpoints can match one channel.
+    /// If two equally long endpoints can match one channel.
     pub fn new(
         settings: Settings,
         sources: Vec<SourceSettings>,
@@ -102,12 +101,12 @@ impl Intake {
             let mut settings = self.settings.assembler(id)?;
             let sources = self.sources.iter().map(|source| &source.settings);
             let of_pbx = sources.filter(|it| it.pbx == id);
-            // Its CDRs come by a source of their own.
+            // Its CDRs come from a separate source.
             settings.cdr_apart = of_pbx.clone().any(|it| it.format == Format::CdrAmqp);
-            // A stream below it has no second account: its file tells of the PBX alone.
+            // A stream below it has no second account, because its file is only about the PBX.
             let files = of_pbx.filter(|it| it.catch_up);
             let (cdr, cel): (Vec<_>, Vec<_>) = files.partition(|it| it.format.only_cdrs());
-            // What a file of CDRs tells is an estimate: what events tell for sure is better.
+            // A file of CDRs is an estimate. Events are more exact.
             settings.caught_up = !cel.is_empty();
             let patience = match cdr.is_empty() {
                 true => Patience::CEL,
@@ -123,10 +122,10 @@ impl Intake {
         Ok(self.pbxes.get_mut(id).expect("named above"))
     }
 
-    /// Puts an open call back, as the spool kept it.
+    /// Restores an open call from the spool.
     ///
     /// # Errors
-    /// When the bytes are not a snapshot.
+    /// If the bytes are not a snapshot.
     pub fn restore(&mut self, pbx: &str, key: u64, bytes: &[u8]) -> Result<(), String> {
         let (pbx, branch) = Branch::read(pbx);
         let pbx = self.pbx(pbx).map_err(|conflict| conflict.to_string())?;
@@ -136,7 +135,7 @@ impl Intake {
             (Some(Branch::CatchUpEvents), Some(second)) => second.assembler.restore(key, bytes),
             (Some(Branch::CatchUpRecords), Some(second)) => second.folder.restore(key, bytes),
             (Some(Branch::Held), Some(second)) => second.reconciler.restore(key, bytes),
-            // What it held is known to the spool as an open call, until the file is given again.
+            // The spool keeps its held calls as open calls, until the file is configured again.
             (Some(_), None) | (None, _) => Ok(()),
         };
         restored.map_err(|error| error.to_string())
@@ -152,7 +151,7 @@ impl Intake {
         let status = |(at, source): (usize, &IntakeSource)| {
             let mut status = source.shown();
             status.clock_ahead_ms = self.clock_ahead_ms(at);
-            // What is held is not decided: more may be read.
+            // Held calls are not decided, because more can be read.
             if status.state == SourceState::Done && waits(source) {
                 status.state = SourceState::Reading;
             }
@@ -161,20 +160,19 @@ impl Intake {
         self.sources.iter().enumerate().map(status).collect()
     }
 
-    /// Takes over what each source has counted, in the order of the flags.
+    /// Copies the counters of each source, in the order of the flags.
     pub fn note_counts(&mut self, counts: impl Iterator<Item = CountsNow>) {
         for (source, counts) in self.sources.iter_mut().zip(counts) {
             source.note_counts(counts);
         }
     }
 
-    /// Calls that are open now.
     pub fn open_calls(&self) -> usize {
         let open = |pbx: &Pbx| pbx.assembler.open_calls() + pbx.records.open_calls();
         self.pbxes.values().map(open).sum()
     }
 
-    /// The source's line is up.
+    /// The source's connection is up.
     pub fn up(&mut self, id: SourceId, now: EventTime) {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
@@ -184,7 +182,7 @@ impl Intake {
             source.status.state = SourceState::Connected;
             let since = now.by_clock(self.wall_ahead);
             source.status.connected_since = Some(since.floor_seconds().get());
-            // Nothing is proved of the line yet.
+            // The new connection has proved nothing yet.
             (source.proof.received, source.proof.timed) = (false, false);
             source.proof.missing_rights.clear();
             source.proof.checked = 0;
@@ -210,7 +208,7 @@ impl Intake {
         all
     }
 
-    /// The source's line is down.
+    /// The source's connection is down.
     pub fn down(&mut self, id: SourceId, outage: Outage) {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
@@ -229,40 +227,40 @@ impl Intake {
         }
     }
 
-    /// A file was read to this place, whether it gave a frame or not.
+    /// A file was read to this place, with or without a frame.
     pub fn read_to(&mut self, id: SourceId, position: &FilePosition) {
         let source = &mut self.sources[usize::from(id.0)];
         source.position = Some(position.clone());
     }
 
-    /// Nothing that a call can depend on was read of it so far.
+    /// Nothing that a call can depend on was read from it so far.
     pub fn has_read_nothing(&self, id: SourceId) -> bool {
         let source = &self.sources[usize::from(id.0)];
         source.status.read == 0 && source.other_format.is_none()
     }
 
-    /// Notes that a source is written in another format than the one given, in words for log and
-    /// `status`.
+    /// Notes that a source has another format than the configured one, with a message for the log
+    /// and `status`.
     pub fn is_otherwise(&mut self, id: SourceId, words: String) {
         let source = &mut self.sources[usize::from(id.0)];
         source.other_format = Some(words.clone());
         self.otherwise.push((source.settings.label.clone(), words));
     }
 
-    /// The line of a source has found out what its account lacks.
+    /// The connection of a source has found out which right its account lacks.
     pub fn report_missing_right(&mut self, id: SourceId, right: MissingRight) {
         let source = &mut self.sources[usize::from(id.0)];
         let (kind, message) = describe(right);
         source.proof.report_missing(kind, message);
-        // An event of our own came, and those of calls do not.
+        // Our own event came, but events of calls do not.
         let state = &mut source.status.state;
         if kind == RightKind::Calls && *state == SourceState::Up {
             *state = SourceState::Connected;
         }
     }
 
-    /// An event of our own came back over the line of a source, and births on it are watched: it is
-    /// up, though nobody calls.
+    /// Our own event came back over a source's connection, and channel births on it are watched. It
+    /// is up, although there is no call.
     pub fn events_flow(&mut self, id: SourceId) {
         let source = &mut self.sources[usize::from(id.0)];
         let state = &mut source.status.state;
@@ -271,7 +269,7 @@ impl Intake {
         }
     }
 
-    /// Takes what was found to be lacking since the last call, in words, each with the source's
+    /// Takes the messages about missing rights since the last call, each with the source's label.
     /// label.
     pub fn take_lacks(&mut self) -> Vec<(String, String)> {
         let mut found = Vec::new();
@@ -282,7 +280,7 @@ impl Intake {
         found
     }
 
-    /// The file is read to its present end: nothing that could still come belongs before `now`.
+    /// The file is read to its current end: later records cannot be from before `now`.
     pub fn at_end(&mut self, id: SourceId, now: EventTime) {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
@@ -303,11 +301,10 @@ impl Intake {
         }
     }
 
-    /// Takes a frame in. `finished` says which finished and stored call this PBX's unique id
-    /// belongs to.
+    /// Processes a frame. `finished` finds the finished and stored call of this PBX's unique id.
     ///
     /// # Errors
-    /// When a stream brings a PBX for which two endpoints conflict.
+    /// If a stream contains a PBX for which two endpoints conflict.
     pub fn frame(
         &mut self,
         id: SourceId,
@@ -369,7 +366,7 @@ impl Intake {
             return Ok(());
         }
         source.up_since_frame = false;
-        // An event without a time stands where it does in its file.
+        // An event without a time has its place in its file.
         let order = event.order_after(source.ordered);
         let order = order.filter(|_| source.settings.file);
         source.ordered = order.unwrap_or(source.ordered);
@@ -393,7 +390,8 @@ impl Intake {
         let mut arrived = frame.arrived;
         if arrived < self.settings.clock_right_from {
             match self.clock {
-                // It came while the clock was wrong, and is taken after that: it arrived now.
+                // It came while the clock was wrong, and is processed after that: it counts as
+                // arrived now.
                 Clock::Right(now) => arrived = now,
                 Clock::Unknown | Clock::Wrong => pbx.assembler.hold(),
             }
@@ -411,8 +409,8 @@ impl Intake {
         Ok(())
     }
 
-    /// Makes the open calls incomplete that a frame names which cannot be read. A catch-up file is
-    /// another account: the events of the call itself were all read.
+    /// Makes the open calls of an unreadable frame incomplete. A catch-up file is another account:
+    /// the events of the call itself were all read.
     fn note_unreadable(&mut self, id: SourceId, frame: &Frame) {
         let at = usize::from(id.0);
         if self.sources[at].settings.catch_up {
@@ -423,8 +421,8 @@ impl Intake {
         });
     }
 
-    /// Says what time it is, once a second at least. Where nobody did for longer, as this process
-    /// was suspended or the disk hung, what came meanwhile is read before silence counts.
+    /// Sets the time, at least once a second. After a longer pause (the process was suspended, or
+    /// the disk hung), events from the pause are read before silence counts.
     pub fn tick(&mut self, now: EventTime) {
         if let Clock::Right(last) = self.clock
             && now.since(last) > TICK_MAX
@@ -451,7 +449,7 @@ impl Intake {
         }
     }
 
-    /// Brings what the catch-up files told together with what was received; before each take.
+    /// Combines the calls of the catch-up files with those received. Call it before each take.
     pub fn reconcile(&mut self, now: EventTime, finished: FindFinished<'_>) {
         if self.clock == Clock::Wrong {
             return;
@@ -464,12 +462,12 @@ impl Intake {
         self.fill_gaps(now);
     }
 
-    /// Our clock is wrong: calls are kept, and none is finished.
+    /// Our clock is wrong: calls are kept, but none is finished.
     pub fn is_held(&self) -> bool {
         self.clock == Clock::Wrong
     }
 
-    /// Folds records of calls that no event told of; after each tick. `finished` is that of
+    /// Folds records of calls without events. Call it after each tick. `finished` is that of
     /// [`Intake::frame`].
     pub fn fold(&mut self, now: EventTime, finished: FindFinished<'_>) {
         if self.clock == Clock::Wrong {
@@ -480,8 +478,8 @@ impl Intake {
         }
     }
 
-    /// Moment at which the next call could be finished if no event comes before; `None` without an
-    /// open call, and while our clock is wrong.
+    /// Time at which the next call can be finished if no event comes before. `None` without an open
+    /// call, and while our clock is wrong.
     pub fn next_deadline(&self) -> Option<EventTime> {
         if self.clock == Clock::Wrong {
             return None;
@@ -499,8 +497,8 @@ impl Intake {
         self.sources[at].settings.format.carries_whole_calls()
     }
 
-    /// Finished calls that nobody has taken yet are judged; everything since the last take is
-    /// given out as one batch.
+    /// Judges finished calls that were not taken yet. Returns everything since the last take as one
+    /// batch.
     pub fn take(&mut self, people: &People, now: EventTime) -> Batch {
         let mut ops = std::mem::take(&mut self.ops);
         let (held, rules) = (self.is_held(), &self.settings.rules);
@@ -534,12 +532,12 @@ impl Intake {
         for (at, source) in self.sources.iter_mut().enumerate() {
             let id = SourceId(u16::try_from(at).unwrap_or(u16::MAX));
             ops.extend(source.last_received_op(self.wall_ahead));
-            // Calls that wait for our clock are kept by nobody but their source.
+            // Calls that wait for our clock are only kept by their source.
             if held && source.settings.format.carries_whole_calls() {
                 continue;
             }
             let position = source.position.take().map(serde_json::to_value);
-            // Texts and numbers always serialize.
+            // Strings and numbers always serialize.
             if let Some(Ok(position)) = position {
                 let source = source.settings.shown.clone();
                 ops.push(Op::Position { source, position });
@@ -552,7 +550,7 @@ impl Intake {
         Batch { ops, verdicts }
     }
 
-    /// The last batch is on the disk: the spool remembers its calls from here on.
+    /// The last batch is on the disk: the spool recognizes its calls from now on.
     pub fn committed(&mut self) {
         for pbx in self.pbxes.values_mut() {
             pbx.just_finished.clear();
@@ -560,7 +558,7 @@ impl Intake {
     }
 }
 
-/// Says in words why a frame cannot be read, and which other format it looks like.
+/// Describes why a frame cannot be read, and which other format it looks like.
 fn in_words(why: Unreadable, format: Format, bytes: &[u8]) -> String {
     match Likeness::of(bytes) {
         Some(like) if like.format != Some(format) => {

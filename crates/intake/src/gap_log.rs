@@ -7,30 +7,28 @@ use callbridge_source::url::without_secret_file;
 use callbridge_spool::Op;
 use serde::{Deserialize, Serialize};
 
-/// Gaps kept; the oldest goes first.
+/// Maximum gaps. The oldest is dropped first.
 const KEPT: usize = 50;
-/// Under which name the spool keeps them.
+/// Name of the spool's setting for the gaps.
 pub const KEY: &str = "gaps";
 
 /// A gap that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The last event before it that is stored.
+    /// Time of the last stored event before it.
     pub from: EventTime,
-    /// Moment from which events were received again.
+    /// Time from which events were received again.
     pub until: EventTime,
 }
 
-/// A gap as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Logged {
     #[serde(flatten)]
     gap: SourceGap,
-    /// A catch-up file was followed when it ended, and is going to tell of it.
+    /// A catch-up file was followed when it ended, and will contain its calls.
     awaited: bool,
 }
 
-/// The last gaps, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GapLog {
     gaps: Vec<Logged>,
@@ -38,17 +36,17 @@ pub struct GapLog {
 }
 
 impl GapLog {
-    /// As it was stored; empty where nothing was.
+    /// Restores the stored log. Empty if there is none.
     ///
     /// # Errors
-    /// When it is not what this version stores.
+    /// If it is not in this version's form.
     pub fn stored(text: Option<&str>) -> Result<Self, serde_json::Error> {
         let gaps = text.map(serde_json::from_str).transpose()?;
         let (gaps, changed) = (gaps.unwrap_or_default(), false);
         Ok(Self { gaps, changed })
     }
 
-    /// Adds a gap of the source that is listed so.
+    /// Adds a gap of the source with this URL.
     pub(super) fn add(&mut self, source: &str, gap: &Gap, awaited: bool) {
         self.gaps.push(Logged {
             gap: SourceGap {
@@ -64,13 +62,13 @@ impl GapLog {
         self.changed = true;
     }
 
-    /// A file is still to tell of one of them.
+    /// A file will still contain calls of one of the gaps.
     pub(super) fn is_awaited(&self) -> bool {
         self.gaps.iter().any(|it| it.awaited)
     }
 
-    /// Marks those that are told: `is_reported` says of a source and an end whether the file is
-    /// past it.
+    /// Marks filled gaps. `is_reported` returns whether the file of a source is past the end of a
+    /// gap.
     pub(super) fn fill(&mut self, is_reported: impl Fn(&str, EventTime) -> bool) {
         for it in self.gaps.iter_mut().filter(|it| it.awaited) {
             if is_reported(&it.gap.source, EventTime::from_seconds(it.gap.to + 1)) {
@@ -80,16 +78,16 @@ impl GapLog {
         }
     }
 
-    /// Operation that stores the log; `None` when nothing has changed since the last one.
+    /// Operation that stores the log. `None` if nothing has changed since the last one.
     pub(super) fn take(&mut self) -> Option<Op> {
-        // Texts, numbers and lists of them: that always serializes.
+        // Strings, numbers and lists always serialize.
         let value = || serde_json::to_string(&self.gaps).unwrap_or_default();
         std::mem::take(&mut self.changed).then(|| Op::meta(KEY, value()))
     }
 
-    /// Gaps as `status` lists them, oldest first, without the files of secrets.
+    /// Gaps for `status`, oldest first, without the files of secrets.
     pub fn listed(self) -> Vec<SourceGap> {
-        // They are kept under the URL as it was given.
+        // They are stored under the full URL.
         let shown = |it: Logged| SourceGap {
             source: without_secret_file(&it.gap.source),
             ..it.gap

@@ -12,18 +12,17 @@ use callbridge_source::SourceId;
 use callbridge_spool::Op;
 use std::time::Duration;
 
-/// Two marks of one restart (a login and `FullyBooted`) come this close together.
+/// Maximum time between two marks of one restart (a login and `FullyBooted`).
 const ONE_RESTART: Duration = Duration::from_secs(5);
 
 impl IntakeSource {
-    /// Notes that everything up to now was received.
     fn whole(&mut self, now: EventTime) {
         self.last_received = self.last_received.max(Some(now));
         self.is_unstored = true;
     }
 
-    /// Operation that stores until when nothing of the source is missing, in one commit with its
-    /// events; `None` when that is stored already, and for files and queues, which keep it
+    /// Operation that stores the time up to which nothing of the source is missing, in one commit
+    /// with its events. `None` if it is stored already, and for files and queues, which keep it
     /// themselves.
     pub(super) fn last_received_op(&mut self, wall_ahead: ClockDifference) -> Option<Op> {
         let more = std::mem::take(&mut self.is_unstored) && self.settings.forgets;
@@ -35,8 +34,8 @@ impl IntakeSource {
         Some(Op::meta(key, received.micros().to_string()))
     }
 
-    /// Returns `true` for a source of channel events, which keep calls open: neither of records nor
-    /// of whole calls, nor a catch-up file.
+    /// Returns `true` for a source of channel events, which keep calls open. Sources of records or
+    /// whole calls and catch-up files are not.
     fn reports_events(&self) -> bool {
         let format = self.settings.format;
         !format.only_cdrs() && !format.carries_whole_calls() && !self.settings.catch_up
@@ -44,23 +43,23 @@ impl IntakeSource {
 }
 
 impl Intake {
-    /// Name under which the spool keeps until when nothing of a source is missing.
+    /// Name of the setting for the time up to which nothing of a source is missing.
     pub fn last_received_key(shown: &str) -> String {
         format!("heard:{shown}")
     }
 
-    /// Under which name the spool keeps since when a PBX is listened to.
+    /// Name of the setting for the start of the first connection to a PBX.
     pub fn since_key(pbx: &str) -> String {
         format!("since:{pbx}")
     }
 
-    /// The PBX of this source was listened to before: a catch-up file that is new to us holds what
-    /// was missed since.
+    /// The PBX of this source was connected before: a new catch-up file contains what was missed
+    /// since.
     pub fn was_listening(&self, at: usize) -> bool {
         self.since.contains_key(&self.sources[at].settings.pbx)
     }
 
-    /// Ends the gap of this source that lasts, or one that begins and ends here; counted once.
+    /// Ends the current gap of this source, or one that begins and ends here. It is counted once.
     fn gap_ends(&mut self, at: usize, from: EventTime, until: EventTime) {
         let from = from.by_clock(self.wall_ahead);
         let until = until.by_clock(self.wall_ahead);
@@ -78,7 +77,7 @@ impl Intake {
         self.gap_log.add(&source.shown, &gap, awaited);
     }
 
-    /// Returns how long the file that fills this source's gaps can take; `None` without one.
+    /// Returns how long the file that fills this source's gaps can take. `None` without one.
     fn patience_of(&self, source: &SourceSettings) -> Option<Duration> {
         let files = self.files_of(&source.pbx);
         let is_late = |format: Format| format.only_cdrs() || format.carries_whole_calls();
@@ -94,8 +93,8 @@ impl Intake {
         files.filter(move |file| file.settings.pbx == pbx)
     }
 
-    /// Marks the gaps that a file has told of: it was read to its end, longer after the gap than
-    /// it may take to be written, and nothing of it is undecided.
+    /// Marks the gaps that a file has filled: it was read to its end, longer after the gap than it
+    /// takes to be written, and none of its calls is undecided.
     pub(super) fn fill_gaps(&mut self, now: EventTime) {
         if !self.gap_log.is_awaited() {
             return;
@@ -118,7 +117,7 @@ impl Intake {
         decided && now >= end.plus(patience) && self.files_of(pbx).all(done)
     }
 
-    /// Takes what has become due for the log about the sources' lines, by the sources' labels.
+    /// Takes the log messages that are due about the sources' connections, by the sources' labels.
     pub fn take_news(&mut self, now: EventTime) -> Vec<(String, News)> {
         let news = self.sources.iter_mut().filter_map(|source| {
             let news = source.report.take(now)?;
@@ -127,7 +126,7 @@ impl Intake {
         news.collect()
     }
 
-    /// The process ends in order: a line that is up was listened to until now.
+    /// The process ends cleanly: a connection that is up received everything until now.
     pub fn ends(&mut self, now: EventTime) {
         for source in &mut self.sources {
             let received = source.settings.forgets && source.last_received.is_some();
@@ -138,8 +137,9 @@ impl Intake {
         }
     }
 
-    /// No source is connected yet. An outage of each that forgets begins: calls that were open when
-    /// the process ended may have changed since. Called once, when all that was open is restored.
+    /// No source is connected yet. An outage begins for each source that does not repeat events,
+    /// because calls that were open when the process ended may have changed. Call it once, after
+    /// all open calls are restored.
     pub fn was_away(&mut self) {
         for at in 0..self.sources.len() {
             self.receives(at, None);
@@ -151,15 +151,15 @@ impl Intake {
         }
     }
 
-    /// Nothing was taken of any source, until `now`.
+    /// Nothing was read of any source until `now`.
     pub(super) fn resumes(&mut self, now: EventTime) {
         for at in 0..self.sources.len() {
             self.receives(at, Some(now));
         }
     }
 
-    /// The line of this source has changed: messages of its PBX arrive `since` that moment, if any
-    /// do. `None`: they did before, where any do.
+    /// The connection of this source has changed: messages of its PBX arrive from `since`, if any
+    /// do. `None`: they also did before, if any do.
     pub(super) fn receives(&mut self, at: usize, since: Option<EventTime>) {
         let pbx = &self.sources[at].settings.pbx;
         let of_pbx = |it: &&IntakeSource| it.settings.pbx == *pbx && !it.settings.catch_up;
@@ -185,7 +185,7 @@ impl Intake {
         });
     }
 
-    /// The line of a source that forgets is up.
+    /// The connection of a source that does not repeat events is up.
     pub(super) fn listens(&mut self, at: usize, now: EventTime) {
         if !self.sources[at].settings.forgets {
             return;
@@ -194,7 +194,7 @@ impl Intake {
             self.gap_ends(at, from, now);
         }
         let source = &mut self.sources[at];
-        // The line reports the gap of a reconnect again, and none where it comes up first.
+        // The connection reports the gap of a reconnect again, but none when it first comes up.
         source.gap_is_reported_again = std::mem::replace(&mut source.was_up, true);
         source.whole(now);
         self.each_pbx(at, |pbx| pbx.back(now));
@@ -229,8 +229,8 @@ impl Intake {
         }
     }
 
-    /// Takes in a point in the stream of a source, which a message or the dialogue with a switch
-    /// shows: the gap that it ends, and what that does to the calls of the PBX that `server` is.
+    /// Handles a point in the stream of a source, from a message or the dialog with a switch: the
+    /// gap that it ends, and its effect on the calls of the PBX that `server` is.
     pub(super) fn on_mark(&mut self, id: SourceId, mark: Mark, server: &str, arrived: EventTime) {
         let at = usize::from(id.0);
         let touches = self.mark(at, mark, arrived);
@@ -242,7 +242,7 @@ impl Intake {
         }
     }
 
-    /// A mark in the stream. `false`: the calls are not touched by it.
+    /// Handles a mark in the stream. `false` if it does not affect the calls.
     fn mark(&mut self, at: usize, mark: Mark, arrived: EventTime) -> bool {
         let another_source_receives = self.another_source_receives(at);
         let source = &mut self.sources[at];
@@ -250,7 +250,7 @@ impl Intake {
         match mark {
             Mark::ListEnd | Mark::Restarted { .. } | Mark::Alive { .. } => return true,
             Mark::Shutdown { .. } => {
-                // What comes next is a login, or nothing.
+                // The next event is a login, or nothing.
                 source.gap_since = source.gap_since.or(Some(arrived));
                 return true;
             }
@@ -266,7 +266,7 @@ impl Intake {
         !another_source_receives
     }
 
-    /// Another source of the same PBX tells of its channels, or will.
+    /// Another source of the same PBX reports its channels, or will.
     fn another_source_receives(&self, at: usize) -> bool {
         let pbx = &self.sources[at].settings.pbx;
         let others = self.sources.iter().enumerate();
@@ -287,7 +287,7 @@ impl Intake {
         }
     }
 
-    /// Every PBX that the source tells of.
+    /// Runs `touch` for every PBX of the source.
     pub(super) fn each_pbx(&mut self, at: usize, mut touch: impl FnMut(&mut super::pbx::Pbx)) {
         let pbx = &self.sources[at].settings.pbx;
         let below = format!("{pbx}/");

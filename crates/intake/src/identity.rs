@@ -3,7 +3,7 @@
 
 use callbridge_model::{Code, ExitCode};
 
-/// The meta key under which the state keeps the value of `--pbx-id`.
+/// Name of the setting that keeps the value of `--pbx-id`.
 pub const META_KEY: &str = "pbx-id";
 
 /// `--pbx-id` differs from the id under which the state has logged its calls.

@@ -11,18 +11,18 @@ use callbridge_spool::{Known, Op};
 use std::collections::{BTreeMap, VecDeque};
 use std::{collections::btree_map::Entry, time::Duration};
 
-/// Counts events of calls that were over.
+/// Counter: events of finished calls.
 pub(super) const LATE: &str = "late";
-/// Counts calls that were given the ids of a finished one.
+/// Counter: calls with the ids of a finished one.
 pub(super) const REUSED: &str = "reused_ids";
 
-/// Each round ends an open call of the primary; more are ended the next time.
+/// Maximum rounds. Each ends an open call of the primary. More are ended the next time.
 const ROUNDS_MAX: usize = 64;
-/// Longer than anything is waited for.
+/// Longer than any wait.
 const FOREVER: Duration = Duration::from_secs(86_400 * 365);
-/// Times of a call and of a gap can differ by this much, because one of them is not exact.
+/// A call's times and a gap's times can differ by this much, because one of them is not exact.
 const CLOCKS_APART: Duration = Duration::from_secs(5);
-/// Times remembered of one PBX.
+/// Times remembered per PBX.
 const TIMES_MAX: usize = 64;
 
 /// Finds the finished and stored call that a unique id of the PBX belongs to.
@@ -31,22 +31,22 @@ pub(super) type FindKnown<'a> = &'a mut dyn FnMut(&str) -> Option<Known>;
 /// The open calls of one PBX, and those finished since the last commit.
 pub(super) struct Pbx {
     pub(super) assembler: Assembler,
-    /// Call detail records, folded to calls of their own where no events tell of them.
+    /// Call detail records, folded to separate calls if these have no events.
     ///
-    /// Whether a PBX reports events is not configured but learned: an AMI user with `read = cdr`
-    /// reports records alone. So every record of an unknown call is kept, and is folded when it was
-    /// waited for long enough, nothing has reported its call meanwhile, and the events of the PBX,
-    /// where there are any, have come past its end: a queue of CDRs is read faster than one of
-    /// channel events.
+    /// Whether a PBX reports events is learned, not configured: an AMI user with `read = cdr` only
+    /// reports records. So every record of an unknown call is kept, and folded when it has waited
+    /// long enough. Two more conditions apply: nothing has reported its call meanwhile, and the
+    /// events of the PBX, if there are any, have passed its end. A queue of CDRs is read faster
+    /// than one of channel events.
     pub(super) records: Folder,
-    /// Calls that were known when their records had been waited for, since they were counted last.
+    /// Calls that were known after their records had waited, since the last count.
     known: u64,
     finished: Vec<FinishedCall>,
-    /// By each id of those: the spool does not know them yet.
+    /// Finished calls by each of their ids. The spool does not know them yet.
     pub(super) just_finished: BTreeMap<String, Known>,
-    /// Spans in which nobody listened to it.
+    /// Times without a connection.
     outages: Outages,
-    /// Difference between its clock and our boot clock before the last of them.
+    /// Difference between its clock and our boot clock before the last outage.
     clock_ahead: Option<ClockDifference>,
     /// The second account of its calls (`--catch-up`).
     pub(super) second: Option<Second>,
@@ -79,10 +79,10 @@ impl Pbx {
         self.outages.ends(now);
     }
 
-    /// Takes in what was told; `known` says which stored call a unique id belongs to. Events of a
-    /// finished call change nothing ([`LATE`]). Another call that was given the ids of a finished
-    /// one becomes a call of its own ([`REUSED`]), and the spool makes a letter `uuid_conflict` of
-    /// it. Which of the two it was is to be counted.
+    /// Processes an event. `known` finds the stored call of a unique id. Events of a finished call
+    /// change nothing ([`LATE`]). Another call with the ids of a finished one becomes a separate
+    /// call ([`REUSED`]), and the spool makes a dead letter `uuid_conflict` of it. Returns which of
+    /// the two to count.
     pub(super) fn on_event(
         &mut self,
         event: &PbxEvent<'_>,
@@ -98,7 +98,7 @@ impl Pbx {
             }
         };
         let is_open = self.assembler.knows(uniqueid) || self.assembler.knows(linkedid);
-        // A call may be open still and be finished by the time of this very event.
+        // A call can still be open and be finished by the time of this event.
         if is_open && self.assembler.on_event(event, arrived) {
             return None;
         }
@@ -123,13 +123,13 @@ impl Pbx {
         }
     }
 
-    /// The calls finished since the last time.
     pub(super) fn take_finished(&mut self, now: EventTime) -> Vec<FinishedCall> {
         self.collect(now);
         std::mem::take(&mut self.finished)
     }
 
-    /// Takes what the assembler has finished; what a second account may complete is held back.
+    /// Takes the calls that the assembler has finished. Those that a second account can complete
+    /// are held.
     fn collect(&mut self, now: EventTime) {
         for call in self.assembler.take_finished() {
             let call = match &mut self.second {
@@ -142,13 +142,13 @@ impl Pbx {
         }
     }
 
-    /// The call is over and decided.
+    /// Handles a decided call.
     fn finish(&mut self, call: FinishedCall) {
         for id in call.ids() {
             let new = remembered(&call, id);
             match self.just_finished.entry(id.as_str().to_owned()) {
                 Entry::Vacant(place) => drop(place.insert(new)),
-                // A better account of the same.
+                // A better account of the same call.
                 Entry::Occupied(mut known) if known.get().incomplete => drop(known.insert(new)),
                 Entry::Occupied(_) => {}
             }
@@ -156,9 +156,9 @@ impl Pbx {
         self.finished.push(call);
     }
 
-    /// Adds durable counters of what the assembler ignored or set right since the last call.
+    /// Adds durable counters of what the assembler ignored or repaired since the last call.
     pub(super) fn count(&mut self, ops: &mut Vec<Op>) {
-        // Each counter is named, so that a new one is not forgotten.
+        // Each counter is named, so that no new one is forgotten.
         let AssemblyCounts {
             doubled,
             late,
@@ -187,7 +187,7 @@ impl Pbx {
         ops.extend(counts.map(|(counter, by)| Op::count(counter, by)));
     }
 
-    /// Folds what was waited for long enough; what is known by now is no call of its own.
+    /// Folds records that have waited long enough. Records of a known call make no separate call.
     pub(super) fn fold(&mut self, now: EventTime, known: FindKnown<'_>) {
         let folder = &mut self.records;
         folder.events_until(self.assembler.latest_event());
@@ -206,8 +206,8 @@ impl Pbx {
         }
     }
 
-    /// Brings both accounts together: calls that are decided by now are finished. `all` is over:
-    /// nothing more will be told by either.
+    /// Combines both accounts: calls that are decided by now are finished. `over`: neither account
+    /// will report more.
     pub(super) fn reconcile(&mut self, now: EventTime, over: bool, known: FindKnown<'_>) {
         self.collect(now);
         let Some(second) = &mut self.second else {
@@ -249,13 +249,13 @@ impl Pbx {
         };
         let ahead = self.clock_ahead.unwrap_or_default();
         let covers = |call: &FinishedCall| self.outages.covers(call, ahead);
-        // What the primary knows to be over, the second account may never tell the end of.
+        // The second account may never report the end of calls that the primary knows as finished.
         let goes_on = |id: &str| self.assembler.in_doubt(id).is_some();
         let is_open = |id: &UniqueId| {
             let id = id.as_str();
             !over && second.assembler.knows(id) && goes_on(id)
         };
-        // All that was waited for is over, too.
+        // All waits are over, too.
         let then = if over { now.plus(FOREVER) } else { now };
         let reconciler = &mut second.reconciler;
         let decisions = reconciler.decide(then, &covers, &mut knows, &is_open);
@@ -282,7 +282,7 @@ impl Pbx {
     }
 }
 
-/// Spans in which nobody listened to a PBX, by our own clock: since when, and until when.
+/// Times without a connection to a PBX, by our own clock: start and end.
 #[derive(Debug, Default)]
 struct Outages(VecDeque<(EventTime, Option<EventTime>)>);
 
@@ -328,7 +328,7 @@ pub fn begins_another(event: &PbxEvent<'_>, known: &Known) -> bool {
     }
 }
 
-/// Returns a finished call as the spool will remember it under one of its ids.
+/// Returns a finished call in the form that the spool remembers under one of its ids.
 pub fn remembered(call: &FinishedCall, id: &UniqueId) -> Known {
     let inbound = call.direction == Direction::Inbound;
     let caller = call.number.as_ref().filter(|_| inbound);
@@ -341,14 +341,13 @@ pub fn remembered(call: &FinishedCall, id: &UniqueId) -> Known {
     }
 }
 
-/// Name under which the spool keeps the first `server_name` of this PBX's stream.
+/// Name of the setting for the first `server_name` of this PBX's stream.
 pub fn server_key(pbx: &str) -> String {
     format!("first-server:{pbx}")
 }
 
-/// Id of the PBX that a frame speaks of, by its `server_name`, which may be empty. The first
-/// `server_name` on a PBX's stream is that PBX; another one is another PBX, whose unique ids may be
-/// the same.
+/// Id of a frame's PBX, by its `server_name`, which can be empty. The first `server_name` on a
+/// PBX's stream is that PBX. Any other one is another PBX, which can have the same unique ids.
 pub(super) fn pbx_of(
     source: &mut SourceStatus,
     server: &str,

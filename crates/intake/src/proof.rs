@@ -9,25 +9,26 @@ use callbridge_mapping::{LeadRule, Trunks};
 use callbridge_model::status::{self, RightKind, SourceState};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Channels show a variable in each of their events; after so many without it they do not.
+/// Channels show a variable in each of their events. After this many events without it, they do
+/// not.
 const EVENTS_CHECKED: u32 = 40;
 
-/// Advice shown for a source whose events carry no time.
+/// Message for a source whose events have no timestamp.
 const TIMES: &str = "events carry no time, and that of their arrival is used: set \
                      timestampevents = yes in manager.conf, then `manager reload`";
 
-/// Evidence of one source: that it receives events, and what its account lacks.
+/// Evidence for one source: whether it receives events, and which rights its account lacks.
 #[derive(Debug, Default)]
 pub(super) struct Proof {
-    /// An event has come since the line is up.
+    /// An event has come since the connection is up.
     pub(super) received: bool,
-    /// An event has shown whether they carry times; checked once for each time the line comes up.
+    /// An event has shown whether they have timestamps. Checked once per connection.
     pub(super) timed: bool,
-    /// Variables that leads come from, and that no channel has shown.
+    /// Variables that contain leads and that no channel has shown.
     unseen: BTreeSet<String>,
     pub(super) checked: u32,
     pub(super) missing_rights: BTreeMap<RightKind, String>,
-    /// Told in the log by this process.
+    /// Rights that this process has logged as missing.
     logged: BTreeSet<RightKind>,
     pub(super) unreported: Vec<String>,
 }
@@ -51,19 +52,19 @@ impl Proof {
         self.missing_rights.insert(kind, message);
     }
 
-    /// Returns the missing rights as `status` shows them.
+    /// Returns the missing rights for `status`.
     pub(super) fn shown(&self) -> Vec<status::MissingRight> {
         let shown = |(kind, message)| status::MissingRight { kind, message };
         self.missing_rights.clone().into_iter().map(shown).collect()
     }
 
-    /// Returns `true` when the account is known to receive no events of calls.
+    /// Returns `true` if the account is known to receive no events of calls.
     pub(super) fn is_deaf(&self) -> bool {
         self.missing_rights.contains_key(&RightKind::Calls)
     }
 
-    /// Takes an event as proof that the source receives. A record of a call proves nothing of the
-    /// channels that a manager account should receive, and neither do answers to questions of ours.
+    /// Takes an event as proof that the source receives. A record of a call proves nothing about
+    /// the channels that a manager account should receive, and neither do answers to our actions.
     pub(super) fn on_event(
         &mut self,
         settings: &SourceSettings,
@@ -75,7 +76,7 @@ impl Proof {
         let event = match event {
             PbxEvent::Channel(event) if !matches!(event.kind, Kind::Listed { .. }) => Some(event),
             PbxEvent::Cdr(_) if !channels => None,
-            // Whoever may not read `system` receives nothing of that.
+            // An account without the right `system` does not receive this.
             PbxEvent::Mark(Mark::FullyBooted { .. }) => {
                 self.missing_rights.remove(&RightKind::System);
                 return;
@@ -85,7 +86,7 @@ impl Proof {
         if !self.unseen.is_empty() && event.is_some() {
             self.find_variables(bytes);
         }
-        // CEL has a time of its own in each row.
+        // CEL has a timestamp in each row.
         let plain = event.filter(|event| event.origin == Origin::Channel);
         if let Some(event) = plain.filter(|_| channels && !settings.file) {
             let first = !std::mem::replace(&mut self.timed, true);
@@ -99,7 +100,7 @@ impl Proof {
             return;
         }
         self.received = true;
-        // Whoever receives calls needs no event of its own.
+        // An account that receives calls needs no test event.
         self.missing_rights.remove(&RightKind::Calls);
         self.missing_rights.remove(&RightKind::Echo);
         if *state == SourceState::Connected {
@@ -107,9 +108,8 @@ impl Proof {
         }
     }
 
-    /// Looks for the variables that no channel has shown yet.
     fn find_variables(&mut self, bytes: &[u8]) {
-        // A line of AMI, or a pair of JSON; CEL may tell of the variable's setting, too.
+        // A line of AMI, or a pair of JSON. CEL can also report that the variable was set.
         let parts = bytes.split(|byte| matches!(byte, b'\n' | b','));
         let shown: Vec<&[u8]> = parts.filter(|it| holds(it, b"ChanVariable")).collect();
         let shows = |name: &String| {

@@ -6,29 +6,28 @@ use callbridge_source::SourceUrl;
 pub use callbridge_source::{FilesAgain, RECORD_IN_FILE};
 use callbridge_spool::{Op, UnreadMessage};
 
-/// Beginning of the words with which a message of a newer version is set aside.
+/// Prefix of the message for a payload of a newer version.
 const NEWER: &str = "version: it is ";
 
-/// Versions that are counted each by itself; whoever publishes may name any.
+/// Versions that are counted separately. A publisher can name any number.
 const VERSIONS_MAX: u64 = 99;
 
-/// A message of a newer version is counted by it.
+/// Counts a message of a newer version under that version.
 pub(super) fn count_newer(why: &str) -> Option<Op> {
     let version = why.strip_prefix(NEWER)?.split(',').next()?;
     let version = version.parse::<u64>().ok()?.min(VERSIONS_MAX);
     Some(Op::count(format!("messages_of_version_{version}"), 1))
 }
 
-/// Returns `true` when these words say that a message was set aside for its version: a newer
-/// callbridge may read it.
+/// Returns `true` if this reason says that a message was stored because of its version. A newer
+/// callbridge can perhaps read it.
 pub fn is_newer(why: &str) -> bool {
     why.starts_with(NEWER)
 }
 
-/// The call of a message.
 ///
 /// # Errors
-/// In words, where it is none, or cannot be read.
+/// As a message, if it is not a call, or cannot be read.
 pub fn call(message: &UnreadMessage) -> Result<ReportedCall, String> {
     let url = SourceUrl::parse(&message.source);
     if !url.is_ok_and(|url| url.format().carries_whole_calls()) {

@@ -18,14 +18,14 @@ use std::time::Duration;
 
 /// Longest time a call waits for its lead or employee.
 pub const WAITING_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Rows of one read and one transaction at most.
+/// Maximum rows of one read and one transaction.
 const PAGE: usize = 100;
 
-/// Looks at the waiting letters of these numbers (all of them with `None`) and sends off those that
+/// Checks the waiting calls of these numbers (all of them with `None`), and releases those that
 /// lack nothing any more. Returns how many left.
 ///
 /// # Errors
-/// When the spool cannot be read or written.
+/// If the spool cannot be read or written.
 pub async fn release(
     spool: &Handle,
     phones: Option<&[Phone]>,
@@ -45,11 +45,11 @@ pub async fn release(
     Ok(release_pages(spool, waiting, by).await? + release_pages(spool, torn, by).await?)
 }
 
-/// The same of one number, to which a person has just given a lead: the act is kept with each
-/// call that leaves.
+/// Checks those of one number to which a person has just assigned a lead. The action is stored with
+/// each call that leaves.
 ///
 /// # Errors
-/// When the spool cannot be read or written.
+/// If the spool cannot be read or written.
 pub async fn release_given(
     spool: &Handle,
     phone: &Phone,
@@ -61,8 +61,8 @@ pub async fn release_given(
     release_some(spool, phones, (rules, people, Some(action), action.at)).await
 }
 
-/// What letters are judged anew by; the act of the person who gave the lead, `None` for a release
-/// by itself; and now.
+/// The input for a new verdict, the action of the person who assigned the lead (`None` for an
+/// automatic release), and the current time.
 type By<'a> = (&'a Rules, &'a People, Option<&'a Action>, EventTime);
 
 async fn release_some(spool: &Handle, phones: &[Phone], by: By<'_>) -> Result<u64, Error> {
@@ -81,10 +81,10 @@ async fn release_some(spool: &Handle, phones: &[Phone], by: By<'_>) -> Result<u6
     Ok(left)
 }
 
-/// Reads a page of rows behind the last of the one before.
+/// Reads a page of rows after the last one of the previous page.
 type PageRead<K> = fn(&Store, Option<&(K, RowId)>) -> Result<Vec<(K, RowId)>, Error>;
 
-/// The same of all pages of one kind.
+/// Releases every waiting call that `read` returns, page by page.
 async fn release_pages<K: Clone + Send + 'static>(
     spool: &Handle,
     read: PageRead<K>,
@@ -131,7 +131,7 @@ async fn release_rows(spool: &Handle, rows: &[RowId], by: By<'_>) -> Result<u64,
                 tracing::info!(call = %row.uuid, id = %row.id, lead, "a waiting call is sent");
                 Ok(1)
             }
-            // A person was faster.
+            // A person did it first.
             Ok(_) | Err(Error::Refused { .. }) => Ok(0),
             Err(error) => Err(error),
         }
@@ -139,7 +139,7 @@ async fn release_rows(spool: &Handle, rows: &[RowId], by: By<'_>) -> Result<u64,
     join_all(writes).await.into_iter().sum()
 }
 
-/// Step of a letter that is judged so now; `None` where all stays as it is.
+/// Step of a call with this verdict. `None` if nothing changes.
 fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
     let waits = match row.state {
         State::Waiting => true,
@@ -167,11 +167,11 @@ fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
     }
 }
 
-/// Ends the wait of calls that have waited for [`WAITING_MAX`], a page of them. Returns how many:
-/// none when no more are left.
+/// Ends the wait of calls that have waited for [`WAITING_MAX`], one page of them. Returns how many.
+/// 0 if no more are left.
 ///
 /// # Errors
-/// When the spool cannot be read or written.
+/// If the spool cannot be read or written.
 pub async fn expire(spool: &Handle, now: EventTime) -> Result<u64, Error> {
     let before = now.minus(WAITING_MAX);
     let waiting = spool.read(move |store| tables::waiting::waiting_before(store, before, PAGE));

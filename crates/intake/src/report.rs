@@ -6,30 +6,29 @@ use super::gap_log::Gap;
 use callbridge_call::EventTime;
 use std::time::Duration;
 
-/// So many lines are told of a source one after the other.
+/// Lines that are logged about a source without a pause.
 const ROOM: u32 = 8;
-/// And one more after each of these times.
+/// Time after which one more line is allowed.
 const ONE_MORE_AFTER: Duration = Duration::from_secs(300);
 
-/// Changes of a source's line since they were last logged.
+/// Changes of a source's connection since they were last logged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// New state, up or down; `None` where it has not changed.
+    /// New state, up or down. `None` if it has not changed.
     pub up: Option<bool>,
-    /// Reason for which it is or was down, or events are missing.
+    /// Why it is or was down, or events are missing.
     pub why: Option<String>,
-    /// Span of the gaps: the first beginning and the last end.
+    /// From the start of the first gap to the end of the last one.
     pub gap: Option<(EventTime, EventTime)>,
-    /// The length of all gaps in it.
+    /// The total length of all gaps in it.
     pub missing: Duration,
-    /// Number of gaps in that span.
     pub gaps: u32,
-    /// Times the line came up.
+    /// Number of times the connection came up.
     pub reconnects: u32,
 }
 
 impl News {
-    /// Logs it, with what there is to say.
+    /// Logs the changes.
     pub fn log(&self, source: &str) {
         let reconnects = (self.reconnects > 1).then_some(self.reconnects);
         let words = match (self.up, self.gap) {
@@ -56,20 +55,19 @@ impl News {
     }
 }
 
-/// What the log was told of one source's line, and what is still to be told.
+/// What was logged about one source's connection, and what must still be logged.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// Of the room for lines, so much is taken.
+    /// Number of used lines.
     logged: u32,
-    /// Moment from which the next room for a line is counted.
+    /// Time from which the next allowed line is counted.
     filled: Option<EventTime>,
     unreported: Option<News>,
-    /// Reason for which the line went down; `None` while it is up.
+    /// Why the connection went down. `None` while it is up.
     down: Option<String>,
 }
 
 impl Report {
-    /// The line is up.
     pub(super) fn up(&mut self) {
         let why = self.down.take();
         let news = self.unreported.get_or_insert_default();
@@ -78,8 +76,8 @@ impl Report {
         news.why = why.or(news.why.take());
     }
 
-    /// Notes that the line is down. In one outage another reason is logged with its end, unless it
-    /// is one of `ours`, which somebody has to mend.
+    /// Notes that the connection is down. In one outage another reason is logged with its end,
+    /// unless it is one of `ours`, which a person must fix.
     pub(super) fn down(&mut self, why: String, is_ours: bool) {
         let is_known = self.down.replace(why.clone()).is_some();
         if is_known && !is_ours && self.unreported.is_none() {
@@ -90,12 +88,12 @@ impl Report {
         news.why = Some(why);
     }
 
-    /// Events of it are missing, as the source says.
+    /// Events are missing, according to the source.
     pub(super) fn lost(&mut self, why: String) {
         self.unreported.get_or_insert_default().why = Some(why);
     }
 
-    /// Adds a gap that has ended to what is to be logged.
+    /// Adds a finished gap to the log message.
     pub(super) fn gap(&mut self, gap: &Gap) {
         let news = self.unreported.get_or_insert_default();
         let from = news.gap.map_or(gap.from, |(from, _)| from.min(gap.from));
@@ -104,7 +102,7 @@ impl Report {
         news.gaps += 1;
     }
 
-    /// Takes the changes, once the log has room for them.
+    /// Takes the changes, once the log allows a line.
     pub(super) fn take(&mut self, now: EventTime) -> Option<News> {
         self.unreported.as_ref()?;
         let filled = *self.filled.get_or_insert(now);

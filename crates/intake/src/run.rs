@@ -12,28 +12,28 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::{collections::BTreeMap, time::Duration};
 use tokio::sync::watch;
 
-/// Items of one commit at most.
+/// Maximum items of one commit.
 const GROUP_ITEMS_MAX: usize = 4_096;
-/// Bytes of one commit's frames at most.
+/// Maximum bytes of one commit's frames.
 const GROUP_BYTES_MAX: usize = 8 << 20;
-/// Between two tries of a commit that the disk refuses.
+/// Wait between two tries of a commit that the disk refuses.
 const DISK_RETRY: Duration = Duration::from_secs(2);
 /// The loop wakes at least this often, so a change of the wall clock is soon noticed.
 const IDLE_WAKE: Duration = Duration::from_secs(1);
 
-/// The people in force, replaced as a whole when a list changes.
+/// The current people, replaced as a whole when a list changes.
 pub type SharedPeople = Arc<RwLock<Arc<People>>>;
 
 /// Views of the intake for `status`, metrics and the notice of readiness.
 pub struct ShellViews {
-    /// Status of each source, in the order of the flags; renewed with each turn of the loop.
+    /// In the order of the flags, updated with each pass of the loop.
     pub statuses: watch::Sender<Vec<status::SourceStatus>>,
     /// Sources that have been up at least once.
     pub seen_up: watch::Sender<Vec<bool>>,
 }
 
 impl ShellViews {
-    /// Of these sources, none of which was up yet.
+    /// Makes the views of these sources, none of which was up yet.
     pub fn new(statuses: Vec<status::SourceStatus>) -> Self {
         Self {
             seen_up: watch::Sender::new(vec![false; statuses.len()]),
@@ -42,40 +42,40 @@ impl ShellViews {
     }
 }
 
-/// Parts that the loop of the intake works with.
+/// Parts that the loop of the intake uses.
 pub struct Shell {
-    /// Assembles and judges calls, without clock, socket or file.
+    /// Assembles and judges calls. It uses no clock, socket or file.
     pub intake: Intake,
     /// End of the ring from which the sources' items are taken.
     pub ring: RingEnd,
-    /// The way back to each source, in the order of the flags.
+    /// The channel to each source, in the order of the flags.
     pub verdicts: Vec<Verdicts>,
-    /// Counters of each source, in the order of the flags.
+    /// In the order of the flags.
     pub counts: Vec<Counts>,
-    /// Stores calls and positions; each batch is one transaction.
+    /// Stores calls and positions. Each batch is one transaction.
     pub spool: spool::Handle,
-    /// Asked for ids of calls that are finished already.
+    /// Finds calls that are finished already by their ids.
     pub memory: spool::FinishedCalls,
-    /// Lists of leads and employees in force, shared with whoever renews them.
+    /// Current lists of leads and employees, shared with the code that reloads them.
     pub people: SharedPeople,
-    /// Channels by which others see the state of the sources.
+    /// Publishes the state of the sources.
     pub views: ShellViews,
-    /// The stop was given: nobody waits for a full disk any more.
+    /// The process must stop: do not wait for a full disk any more.
     pub stopped: watch::Receiver<bool>,
-    /// Shows the last digits of phones only.
+    /// Shows only the last digits of phones.
     pub mask_phones: bool,
-    /// Beats while the loop turns.
+    /// Heartbeat of the loop.
     pub pulse: Heartbeat,
-    /// Checks the format of sources that are files, beside the loop.
+    /// Checks the format of sources that are files, in the background.
     pub files: Files,
 }
 
 impl Shell {
-    /// Runs until every source is gone. What was taken is committed by then, and its sources have
-    /// their verdicts.
+    /// Runs until every source is gone. Then everything that was taken is committed, and its
+    /// sources have their verdicts.
     ///
     /// # Errors
-    /// When the spool is gone for good, or two endpoints conflict.
+    /// If the spool is permanently gone, or two endpoints conflict.
     pub async fn run(mut self) -> anyhow::Result<()> {
         loop {
             self.pulse.beat();
@@ -83,7 +83,7 @@ impl Shell {
             let deadline = self.intake.next_deadline();
             let wake = deadline.map_or(IDLE_WAKE, |at| at.since(clock::steady()));
             let wake = wake.clamp(Duration::from_millis(1), IDLE_WAKE);
-            // Nothing where every source is gone; an error where a deadline comes first.
+            // Nothing if every source is gone, an error if a deadline comes first.
             let first = tokio::time::timeout(wake, self.ring.next()).await;
             let over = matches!(first, Ok(None));
             if let Ok(Some((source, item))) = first {
@@ -130,8 +130,8 @@ impl Shell {
         }
     }
 
-    /// Reports to the intake how far the wall clock is from the clock of arrivals, which begins
-    /// again when the wall clock was wrong and has been set.
+    /// Tells the intake how far the wall clock is from the arrival clock. The arrival clock is
+    /// reset when a wrong wall clock has been set.
     fn set_clocks(&mut self) {
         let right_from = self.intake.settings.clock_right_from;
         if clock::steady() < right_from && clock::now().wall >= right_from {
@@ -140,7 +140,7 @@ impl Shell {
         self.intake.set_wall_ahead(clock::wall_ahead());
     }
 
-    /// Whatever else is there already goes into the same commit.
+    /// Adds everything else that is ready to the same commit.
     fn fill(&mut self) -> anyhow::Result<()> {
         let (mut items, mut bytes) = (1, 0);
         while items < GROUP_ITEMS_MAX
@@ -179,8 +179,8 @@ impl Shell {
             Item::Idle { position } => {
                 self.intake.read_to(source, &position);
                 self.intake.at_end(source, clock::steady());
-                // A file of which nothing was read: is it written as it is said to be? Looked at
-                // beside the loop, for the disk may hang.
+                // Nothing was read of this file: check its format. This happens in the background,
+                // because the disk can hang.
                 if self.intake.has_read_nothing(source) {
                     self.files
                         .check_format(source, self.intake.settings.decoding());
@@ -196,7 +196,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Logs what has become known of the sources since the last commit.
+    /// Logs what was found out about the sources since the last commit.
     fn report(&mut self) {
         for (source, words) in self.files.formats_found() {
             if self.intake.has_read_nothing(source) {
@@ -255,8 +255,8 @@ impl Shell {
         Ok(())
     }
 
-    /// Stores the batch, however long the disk is full: consumption is paused meanwhile, and goes
-    /// on by itself.
+    /// Stores the batch, however long the disk is full. Consumption pauses meanwhile, and continues
+    /// automatically.
     async fn store(&mut self, ops: &[Op]) -> anyhow::Result<Vec<Done>> {
         let mut paused = false;
         let done = loop {
@@ -287,9 +287,9 @@ impl Shell {
         Ok(done)
     }
 
-    /// Releases calls that lack nothing any more: a lead may have become known between a call's
-    /// verdict and its commit, when nobody could find the call. From here on the spool has it for
-    /// whoever learns something.
+    /// Releases calls that lack nothing any more. A lead can become known between a call's verdict
+    /// and its commit, when the call cannot be found yet. From now on, later news finds it in the
+    /// spool.
     async fn recheck(&mut self, waiting: &[Finished]) -> anyhow::Result<()> {
         let people = &self.people_in_force();
         let (rules, spool) = (&self.intake.settings.rules, &self.spool);
@@ -307,7 +307,7 @@ impl Shell {
         loop {
             match release(spool, Some(&phones), rules, people, clock::now().wall).await {
                 Ok(_) => return Ok(()),
-                // The next start looks at all of them.
+                // The next start checks all of them.
                 Err(error) if error.is_retryable() && *self.stopped.borrow() => return Ok(()),
                 Err(error) if error.is_retryable() => tokio::time::sleep(DISK_RETRY).await,
                 Err(error) => return Err(error.into()),
@@ -320,7 +320,7 @@ impl Shell {
     }
 
     fn log(&self, ops: &[Op]) {
-        // A file of another format is as many of them as it has lines.
+        // A file of another format has one unreadable message per line.
         let mut unreadable: BTreeMap<(&str, &str), u64> = BTreeMap::new();
         for op in ops {
             match op {
@@ -343,7 +343,7 @@ impl Shell {
     }
 }
 
-/// The calls among them that wait for a lead or an employee.
+/// The calls that wait for a lead or an employee.
 fn waiting(ops: &[Op]) -> Vec<Finished> {
     let finished = ops.iter().filter_map(|op| match op {
         Op::Finish(finished) => Some(finished.as_ref()),
@@ -368,7 +368,7 @@ fn log_call(finished: &spool::Finished, mask: bool) {
         tracing::info!(%call, linkedid = %record.linkedid, remark, "a value was set right");
     }
     let trunk = record.trunk.as_deref().unwrap_or_default();
-    // A waiting call is none that somebody has to look at.
+    // A waiting call needs no person.
     let letter = match judged.reason {
         Some(Reason::NoLead) => "a finished call waits for its lead",
         Some(Reason::NoEmployee) => "a finished call waits for its employee",

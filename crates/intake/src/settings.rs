@@ -7,18 +7,18 @@ use callbridge_mapping::Rules;
 use callbridge_source::{SourceUrl, Transport};
 use std::collections::BTreeMap;
 
-/// Flags of the intake that hold for all sources.
+/// Flags of the intake that apply to all sources.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `--settle`, `--cdr-wait`, `--max-call`, `--max-open-calls`, for the trunks of no PBX yet.
+    /// `--settle`, `--cdr-wait`, `--max-call`, `--max-open-calls`, without the trunks of a PBX.
     pub calls: callbridge_call::Settings,
     /// The value of `--pbx-timezone`, for times without an offset.
     pub zone: Option<jiff::tz::TimeZone>,
     /// The columns of a CSV file without a header (`--columns`).
     pub columns: Option<callbridge_asterisk::CsvColumns>,
-    /// Our own clock is plainly wrong while it shows an earlier time: calls are held then.
+    /// While our clock shows an earlier time, it is wrong, and calls are held.
     pub clock_right_from: EventTime,
-    /// Trunks and what is journaled of them.
+    /// Trunks, and which of their calls are journaled.
     pub rules: Rules,
 }
 
@@ -26,7 +26,7 @@ impl Settings {
     /// Settings of the assembler for this PBX: those of the flags with the endpoints of its trunks.
     ///
     /// # Errors
-    /// When two equally long endpoints can match one channel.
+    /// If two equally long endpoints can match one channel.
     pub fn assembler(&self, pbx: &str) -> Result<callbridge_call::Settings, Conflict> {
         Ok(callbridge_call::Settings {
             endpoints: self.rules.trunks.endpoints(pbx)?,
@@ -34,7 +34,7 @@ impl Settings {
         })
     }
 
-    /// Settings by which messages are decoded: zone, columns, and variables of the lead rules.
+    /// Settings to decode messages: zone, columns, and variables of the lead rules.
     pub fn decoding(&self) -> DecoderSettings {
         DecoderSettings {
             zone: self.zone.clone(),
@@ -47,27 +47,25 @@ impl Settings {
 /// Facts of one source that the intake needs.
 #[derive(Clone, Debug)]
 pub struct SourceSettings {
-    /// Key of its stored position and gaps: its URL as it was given.
+    /// Key of its stored position and gaps: its full URL.
     pub shown: String,
-    /// URL as it was given, without the file of its secret, for JSON.
+    /// URL without the file of its secret, for JSON.
     pub url: String,
     /// Label in logs, status and metrics: `office/ami`.
     pub label: String,
-    /// The id of its PBX.
     pub pbx: String,
-    /// Format in which its frames are written.
     pub format: Format,
-    /// The source is a file, which has a present end.
+    /// The source is a file, which has a current end.
     pub file: bool,
-    /// The source reports each event once and never again (AMI, ESL, WebSocket): events that nobody
-    /// receives are lost.
+    /// The source reports each event only once (AMI, ESL, WebSocket). Events during an outage are
+    /// lost.
     pub forgets: bool,
-    /// `--catch-up`: a second account of the calls that another source tells.
+    /// `--catch-up`: a second account of the calls that another source reports.
     pub catch_up: bool,
 }
 
 impl SourceSettings {
-    /// A source of this URL; each gets a label of its own from [`label_all`].
+    /// Makes a source of this URL. It gets a unique label from [`label_all`].
     pub fn new(url: &SourceUrl, pbx: String, catch_up: bool) -> Self {
         Self {
             shown: url.to_string(),
@@ -85,7 +83,7 @@ impl SourceSettings {
     }
 }
 
-/// Numbers those that are called alike: `office/ami`, `office/ami-2`.
+/// Numbers equal labels: `office/ami`, `office/ami-2`.
 pub fn label_all(sources: &mut [SourceSettings]) {
     let mut met: BTreeMap<String, u32> = BTreeMap::new();
     for source in sources {
@@ -97,14 +95,15 @@ pub fn label_all(sources: &mut [SourceSettings]) {
     }
 }
 
-/// Memory of an earlier run beside its open calls, read from the spool.
+/// What an earlier run stored in the spool, in addition to its open calls.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// The first `server_name` that each PBX reported.
+    /// The first `server_name` of each PBX.
     pub servers: BTreeMap<String, String>,
-    /// Moment up to which nothing of each source, by [`SourceSettings::shown`], is missing.
+    /// Time up to which nothing of each source is missing, by [`SourceSettings::shown`].
     pub last_received: BTreeMap<String, EventTime>,
-    /// Since when each PBX is listened to: what was before is not filled from a catch-up file.
+    /// Start of the first connection to each PBX. Earlier calls are not filled in from a catch-up
+    /// file.
     pub since: BTreeMap<String, EventTime>,
     /// Newest gaps of all sources, up to 50.
     pub gaps: GapLog,

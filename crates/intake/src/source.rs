@@ -7,50 +7,49 @@ use callbridge_model::status::{self, SourceState};
 use callbridge_source::{CountsNow, FilePosition, Frame, SourceId};
 use callbridge_spool::{Op, UnreadableBytes};
 
-/// So many messages of a source are looked at for another format, before the first that is read.
+/// Messages of a source that are checked for another format, before the first that can be read.
 const CHECKED_MAX: u8 = 16;
 
-/// A source as the intake sees it.
+/// A source with the intake's state.
 pub(super) struct IntakeSource {
     pub(super) settings: SourceSettings,
     pub(super) decoder: Decoder,
     pub(super) status: status::SourceStatus,
-    /// It is a file that is not there: nothing that its PBX tells waits in it.
+    /// It is a file that does not exist, so no events of its PBX wait in it.
     pub(super) is_absent: bool,
-    /// Counts its connections.
+    /// Number of its connections.
     pub(super) connection: u64,
     pub(super) last_mark: Option<EventTime>,
     pub(super) up_since_frame: bool,
-    /// Arrival of its newest frame, or a later moment up to which nothing is missing.
+    /// Arrival of its newest frame, or a later time up to which nothing is missing.
     pub(super) last_received: Option<EventTime>,
     /// The value of `last_received` before the newest frame.
     pub(super) received_before: Option<EventTime>,
-    /// `last_received` is newer than the moment stored.
+    /// `last_received` is newer than the stored time.
     pub(super) is_unstored: bool,
-    /// The beginning of the gap that lasts; `None` when there is no gap now.
+    /// The start of the current gap. `None` without a gap.
     pub(super) gap_since: Option<EventTime>,
-    /// The gap that ended last is going to be told once more, by the line itself.
+    /// The connection will report the last ended gap again.
     pub(super) gap_is_reported_again: bool,
-    /// The line was up before in this process.
+    /// The connection was up before in this process.
     pub(super) was_up: bool,
     /// Frames and position to acknowledge with the next commit.
     pub(super) through: Option<u64>,
     pub(super) refused: Vec<u64>,
     pub(super) position: Option<FilePosition>,
-    /// Place of the last event without a time among those of its file, whose arrival says nothing.
+    /// Place of the file's last event without a time, for which the arrival says nothing.
     pub(super) ordered: EventTime,
-    /// Words on the other format that it is written in; `None` where it is the one given, or
-    /// nothing is known.
+    /// Message about its other format. `None` if it has the configured one, or it is not known.
     pub(super) other_format: Option<String>,
     checked: u8,
-    /// Evidence that it receives events, and of what its account lacks.
+    /// Evidence that it receives events, and which rights its account lacks.
     pub(super) proof: Proof,
-    /// Changes of its line that are to be logged.
+    /// Changes of its connection to log.
     pub(super) report: Report,
 }
 
 impl IntakeSource {
-    /// A source that has told nothing yet; of an earlier run it knows until when nothing is
+    /// Makes a source that has read nothing. From an earlier run it knows until when nothing is
     /// missing.
     pub(super) fn new(settings: SourceSettings, flags: &Settings, memory: &Memory) -> Self {
         let shown = &settings.shown;
@@ -85,7 +84,7 @@ impl IntakeSource {
         }
     }
 
-    /// Returns the connection or file of a frame, if the order of events in it shows anything.
+    /// Returns the connection or file of a frame, if its order of events means anything.
     pub(super) fn line(&self, id: SourceId, frame: &Frame) -> Option<Line> {
         let settings = &self.settings;
         let is_ordered = settings.forgets || settings.file;
@@ -102,7 +101,7 @@ impl IntakeSource {
         })
     }
 
-    /// Notes the arrival and position of a frame; our wall clock is `wall_ahead` of arrivals.
+    /// Notes the arrival and position of a frame. Our wall clock is `wall_ahead` of arrivals.
     pub(super) fn note(&mut self, frame: &Frame, wall_ahead: ClockDifference) {
         self.through = Some(frame.seq);
         self.received_before = self.last_received;
@@ -123,7 +122,7 @@ impl IntakeSource {
         self.settings.file && self.status.state == SourceState::Done
     }
 
-    /// A message of it was understood.
+    /// A message of it was read.
     pub(super) fn on_message(&mut self) {
         self.up_since_frame = false;
         if self.status.state == SourceState::Connected {
@@ -131,8 +130,8 @@ impl IntakeSource {
         }
     }
 
-    /// Nothing was made of this message. Before the first that something is made of, it may be of
-    /// another format: in words, once, behind the source's name.
+    /// A message could not be read. Before the first readable one, it can have another format:
+    /// returns a message about it once, with the source's name.
     pub(super) fn other_format_of(&mut self, bytes: &[u8]) -> Option<(String, String)> {
         let first = self.status.read == 0 && self.checked < CHECKED_MAX;
         if !first || self.other_format.is_some() {
@@ -144,8 +143,7 @@ impl IntakeSource {
         Some((self.settings.label.clone(), words))
     }
 
-    /// Takes over what the source itself has counted. Each counter is named, so that a new one is
-    /// not forgotten.
+    /// Copies the source's own counters. Each counter is named, so that no new one is forgotten.
     pub(super) fn note_counts(&mut self, counts: CountsNow) {
         let CountsNow {
             frames: _,
@@ -158,7 +156,7 @@ impl IntakeSource {
         self.status.too_long = too_long;
     }
 
-    /// Status with the faults found so far.
+    /// Status with the problems found so far.
     pub(super) fn shown(&self) -> status::SourceStatus {
         let mut shown = self.status.clone();
         shown.reason = shown.reason.or_else(|| self.other_format.clone());
@@ -166,8 +164,8 @@ impl IntakeSource {
         shown
     }
 
-    /// Returns why nothing can be made of the frame's bytes: its source could not read the record,
-    /// or gives only its beginning.
+    /// Returns why the frame's bytes cannot be read: its source could not read the record, or has
+    /// only its beginning.
     pub(super) fn fault_of(&self, frame: &Frame) -> Option<String> {
         let details = frame.details.as_ref()?;
         let Some(length) = details.cut_from else {
@@ -184,8 +182,8 @@ impl IntakeSource {
         Some(why)
     }
 
-    /// Returns the operation by which earlier letters of the frame's file leave, because a call was
-    /// read from it; `None` of a frame that does not fill a file.
+    /// Returns the operation that removes earlier dead letters of the frame's file, because a call
+    /// was read from it. `None` for a frame that does not fill a file.
     pub(super) fn file_read(&self, frame: &Frame) -> Option<Op> {
         let file = frame.details.as_ref()?.file.as_ref()?;
         Some(Op::FileRead {
@@ -195,7 +193,7 @@ impl IntakeSource {
         })
     }
 
-    /// A frame that cannot be read is kept, and must not come again.
+    /// Stores an unreadable frame, which must not come again.
     pub(super) fn set_aside(&mut self, frame: &Frame, why: String) -> Op {
         self.status.unreadable += 1;
         self.refused.push(frame.seq);

@@ -6,7 +6,7 @@ use callbridge_call::{Assembler, EventTime, FinishedCall, OpenChange};
 use callbridge_spool::Op;
 use std::collections::BTreeMap;
 
-/// An account of a PBX's calls, or what is between two of them.
+/// An account of a PBX's calls, or the calls between two of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Branch {
     Events,
@@ -17,7 +17,8 @@ pub(super) enum Branch {
     Held,
 }
 
-/// The stored ends of names. That of records comes first: it ends a name with any PBX before it.
+/// The stored suffixes of names. The one of records comes first, because any PBX's name can precede
+/// it.
 const SUFFIXES: [(Branch, &str); 5] = [
     (Branch::Records, "?cdr"),
     (Branch::CatchUpEvents, "?second"),
@@ -27,8 +28,8 @@ const SUFFIXES: [(Branch, &str); 5] = [
 ];
 
 impl Branch {
-    /// Reads a stored name into PBX and account: `hq?held` are the held calls of `hq`. The account
-    /// is `None` for a name that no version of ours wrote.
+    /// Splits a stored name into PBX and account: `hq?held` are the held calls of `hq`. The account
+    /// is `None` for a name that no version of callbridge wrote.
     pub(super) fn read(name: &str) -> (&str, Option<Self>) {
         if let Some(pbx) = name.strip_suffix(SUFFIXES[0].1) {
             return (pbx, Some(Self::Records));
@@ -38,7 +39,7 @@ impl Branch {
         (pbx, known.map(|(branch, _)| *branch))
     }
 
-    /// The changes of this account, to be stored.
+    /// Adds the operations that store the changes of this account.
     pub(super) fn keep(self, pbx: &str, changes: Vec<OpenChange>, ops: &mut Vec<Op>) {
         let suffix = SUFFIXES.iter().find(|(branch, _)| *branch == self);
         let suffix = suffix.map_or("", |(_, suffix)| suffix);
@@ -50,9 +51,9 @@ impl Branch {
     }
 }
 
-/// The calls that go on at each PBX, each as if it ended `now`. `open` has the PBX's name, the key,
-/// and the snapshot, as the spool keeps them. Accounts of the same calls from a second source, and
-/// snapshots that cannot be read, are left out.
+/// The calls in progress at each PBX, each as if it ended `now`. `open` has the PBX's name, the
+/// key, and the snapshot from the spool. Second accounts of the same calls, and unreadable
+/// snapshots, are left out.
 pub fn under_way(
     settings: &Settings,
     open: &[(String, u64, Vec<u8>)],
@@ -65,7 +66,7 @@ pub fn under_way(
             continue;
         }
         if !assemblers.contains_key(pbx) {
-            // trunks that contradict each other are refused at the start
+            // contradictory trunks are refused at the start
             let Ok(settings) = settings.assembler(pbx) else {
                 continue;
             };

@@ -5,31 +5,31 @@ use callbridge_call::{EventTime, Extension};
 use callbridge_model::status;
 use callbridge_spool::Op;
 
-/// Prefixes kept; the channels of all others are counted together.
+/// Maximum prefixes. The channels of all others are counted together.
 const KEPT: usize = 32;
 /// Prefix under which the channels of all others are counted.
 pub const OTHERS: &str = "other";
-/// Under which name the spool keeps them.
+/// Name of the spool's setting for the prefixes.
 pub const KEY: &str = "unmatched";
-/// One that has not been seen for so long is forgotten.
+/// Seconds after which an unseen prefix is forgotten.
 const FORGOTTEN_SECONDS: i64 = 30 * 86_400;
 
-/// Prefixes and their counts, in the order in which they were first seen.
+/// Prefixes and their counts, first seen first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnmatchedLog {
     seen: Vec<status::Unmatched>,
-    /// Seen by this process, and so told in the log.
+    /// PBX and prefix of those that this process has logged.
     logged: Vec<(String, String)>,
-    /// PBX and prefix of each that was first seen since the last time.
+    /// PBX and prefix of those first seen since the last report.
     pub(super) unreported: Vec<(String, String)>,
     changed: bool,
 }
 
 impl UnmatchedLog {
-    /// As it was stored; empty where nothing was.
+    /// Restores the stored log. Empty if there is none.
     ///
     /// # Errors
-    /// When it is not what this version stores.
+    /// If it is not in this version's form.
     pub fn stored(text: Option<&str>) -> Result<Self, serde_json::Error> {
         let seen = text.map(serde_json::from_str).transpose()?;
         Ok(Self {
@@ -38,7 +38,7 @@ impl UnmatchedLog {
         })
     }
 
-    /// A call of this PBX went over a channel with this prefix.
+    /// Counts a call of this PBX on a channel with this prefix.
     pub(super) fn note(&mut self, pbx: &str, prefix: &str, at: EventTime) {
         let is = |it: &status::Unmatched, prefix: &str| it.pbx == pbx && it.prefix == prefix;
         let is_kept = self.seen.len() < KEPT || self.seen.iter().any(|it| is(it, prefix));
@@ -61,8 +61,8 @@ impl UnmatchedLog {
         self.changed = true;
     }
 
-    /// Forgets what a flag names by now (`is_named` says so of a PBX and a prefix), and what has
-    /// not been seen for long.
+    /// Forgets prefixes that a flag names by now (`is_named` returns this for a PBX and a prefix),
+    /// and those not seen for a long time.
     pub(super) fn prune(&mut self, now: EventTime, is_named: impl Fn(&str, &str) -> bool) {
         let now = now.floor_seconds().get();
         let kept = self.seen.len();
@@ -71,26 +71,26 @@ impl UnmatchedLog {
             !old && !is_named(&it.pbx, &it.prefix)
         });
         if self.seen.len() < kept {
-            // There is room for some of these now; they are named when they come again.
+            // There is room for some of these now. They are listed when they come again.
             self.seen.retain(|it| it.prefix != OTHERS);
             self.changed = true;
         }
     }
 
-    /// Operation that stores them; `None` when nothing has changed since the last one.
+    /// Operation that stores them. `None` if nothing has changed since the last one.
     pub(super) fn take(&mut self) -> Option<Op> {
-        // Texts, numbers and lists of them: that always serializes.
+        // Strings, numbers and lists always serialize.
         let value = || serde_json::to_string(&self.seen).unwrap_or_default();
         std::mem::take(&mut self.changed).then(|| Op::meta(KEY, value()))
     }
 
-    /// Prefixes as `status` lists them.
+    /// Prefixes for `status`.
     pub fn listed(self) -> Vec<status::Unmatched> {
         self.seen
     }
 }
 
-/// The device of a prefix, as a list of employees would name it.
+/// The device of a prefix, as it would be in a list of employees.
 pub fn device(prefix: &str) -> Extension {
     let device = prefix.split_once('/').map_or(prefix, |(_, device)| device);
     Extension::new(device)
@@ -127,7 +127,7 @@ mod tests {
             std::slice::from_ref(&one)
         );
         let text = stored(&mut log).expect("one prefix");
-        // What is stored stays readable by later versions: this text is never changed.
+        // Later versions must be able to read the stored text, so never change it.
         let golden = r#"[{"prefix":"PJSIP/citty","calls":2,"lastAt":1795151326,"pbx":"hq"}]"#;
         assert_eq!(text, golden);
         assert_eq!(stored(&mut log), None, "nothing has changed");

@@ -13,21 +13,20 @@ use std::time::Duration;
 /// A call whose message arrives this soon after its end is live, and is sent before the backlog.
 const LIVE_WITHIN: Duration = Duration::from_secs(60);
 
-/// A call that is not judged yet.
 #[derive(Debug)]
 pub(super) struct WaitingCall {
     pbx: String,
     call: FinishedCall,
 }
 
-/// Calls of messages, until they are judged.
+/// Calls from messages, until they are judged.
 #[derive(Debug, Default)]
 pub(super) struct WholeCalls {
     pub(super) waiting: Vec<WaitingCall>,
 }
 
 impl WholeCalls {
-    /// Takes one message. Returns the operation that keeps an unreadable one.
+    /// Processes one message. Returns the operation that stores an unreadable one.
     pub(super) fn take(
         &mut self,
         source: &mut IntakeSource,
@@ -54,7 +53,7 @@ impl WholeCalls {
         ops
     }
 
-    /// Decides again which calls are live: our clock was wrong when they arrived.
+    /// Decides again which calls are live, because our clock was wrong when they arrived.
     pub(super) fn clock_is_right(&mut self, now: EventTime) {
         for WaitingCall { call, .. } in &mut self.waiting {
             call.live = now.since(call.ended) <= LIVE_WITHIN;

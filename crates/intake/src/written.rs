@@ -8,10 +8,10 @@ use callbridge_source::{SourceId, SourceUrl, Transport};
 use std::collections::BTreeMap;
 use tokio::task::JoinSet;
 
-/// A file that tells nothing is looked into so often.
+/// Number of times that a file without readable messages is checked.
 const LOOKS_MAX: u8 = 3;
 
-/// Says why nothing of a source can be read; `None` where something can, or nothing is there yet.
+/// Describes why nothing of a source can be read. `None` if something can, or nothing is there yet.
 pub fn otherwise(format: Format, fit: &FormatFit, bytes: &[u8]) -> Option<String> {
     match fit {
         FormatFit::Empty | FormatFit::Reads { .. } | FormatFit::Quiet => None,
@@ -20,7 +20,7 @@ pub fn otherwise(format: Format, fit: &FormatFit, bytes: &[u8]) -> Option<String
     }
 }
 
-/// A message that is of another format altogether.
+/// Describes a message that is of another format.
 pub(super) fn message(format: Format, bytes: &[u8]) -> Option<String> {
     let like = Likeness::of(bytes).filter(|like| like.format != Some(format))?;
     Some(instead(format, &like))
@@ -31,27 +31,27 @@ fn instead(format: Format, like: &Likeness) -> String {
     format!("it has nothing in the format {format}, but looks like {like}")
 }
 
-/// Looks into a file as it would be read from; `None` where all is well, or nothing can be said.
+/// Checks a file's format. `None` if it is right, or it cannot be determined.
 fn of_file(url: &SourceUrl, settings: DecoderSettings) -> Option<String> {
     let Transport::File { path, format, from } = &url.transport else {
         return None;
     };
-    // What cannot be opened is told by the source itself.
+    // The source itself reports a file that cannot be opened.
     let bytes = callbridge_source::sample(path, *format, from).ok()?;
     otherwise(*format, &FormatFit::of(*format, settings, &bytes), &bytes)
 }
 
-/// The sources that are files, looked into where nothing of them can be read. Looks happen beside
-/// the loop, for the disk may hang.
+/// The sources that are files. They are checked if nothing of them can be read. This happens in the
+/// background, because the disk can hang.
 #[derive(Debug, Default)]
 pub struct Files {
-    /// By place, with how often each may still be looked into.
+    /// By source, with the remaining number of checks.
     all: BTreeMap<u16, (SourceUrl, u8)>,
     looks: JoinSet<(SourceId, Option<String>)>,
 }
 
 impl Files {
-    /// Chooses the files among these sources.
+    /// Selects the files among these sources.
     pub fn of<'a>(sources: impl Iterator<Item = &'a SourceUrl>) -> Self {
         let is_file = |url: &SourceUrl| matches!(url.transport, Transport::File { .. });
         let files = (0..).zip(sources).filter(|(_, url)| is_file(url));
@@ -62,7 +62,7 @@ impl Files {
         }
     }
 
-    /// Begins to look into it, unless it was done often enough.
+    /// Starts a check, unless it was made often enough.
     pub fn check_format(&mut self, source: SourceId, settings: DecoderSettings) {
         let Some((url, looks)) = self.all.get_mut(&source.0).filter(|it| it.1 > 0) else {
             return;
@@ -73,8 +73,8 @@ impl Files {
             .spawn_blocking(move || (source, of_file(&url, settings)));
     }
 
-    /// Takes the files that were found to be written otherwise since the last call, with words on
-    /// their format.
+    /// Takes the files with another format found since the last call, with a message about the
+    /// format.
     pub fn formats_found(&mut self) -> Vec<(SourceId, String)> {
         let looks = std::iter::from_fn(|| self.looks.try_join_next()).flatten();
         let found = looks.filter_map(|(source, words)| Some((source, words?)));
@@ -82,7 +82,7 @@ impl Files {
     }
 }
 
-/// Explains what to do with a file that begins with these bytes and is of no known format.
+/// Explains what to do with a file of no known format that begins with these bytes.
 pub fn unknown(format: Format, beginning: &[u8]) -> String {
     columns_seen(format, beginning)
         .or_else(|| first_reason(format, beginning))
@@ -93,7 +93,7 @@ pub fn unknown(format: Format, beginning: &[u8]) -> String {
         })
 }
 
-/// Returns the reason for which the first row under a header cannot be read; `None` without one.
+/// Returns why the first row under a header cannot be read. `None` without one.
 fn first_reason(format: Format, beginning: &[u8]) -> Option<String> {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     let mut has_header = false;
@@ -112,7 +112,7 @@ fn first_reason(format: Format, beginning: &[u8]) -> Option<String> {
     None
 }
 
-/// Shows the columns of a CSV file without a header, and how to name them; `None` if it is none.
+/// Shows the columns of a CSV file without a header, and how to name them. `None` for other files.
 fn columns_seen(format: Format, beginning: &[u8]) -> Option<String> {
     const SHOWN_CHARS_MAX: usize = 24;
     const FIELDS_MIN: usize = 3;
