@@ -18,22 +18,22 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-/// So long it may take.
+/// Maximum run time.
 const WITHIN: Duration = Duration::from_secs(30);
-/// Bytes of its output that are read; a longer one holds no token.
+/// Bytes of its output that are read. Longer output contains no token.
 const OUT_MAX: u64 = 16 * 1024;
-/// Bytes of its words on stderr that are read.
+/// Bytes of its stderr that are read.
 const WORDS_MAX: u64 = 4 * 1024;
 /// Longest wait between two checks of the clock, which may have been set.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// The life of a token whose end nobody told.
+/// Seconds that a token is assumed to live if its expiry is not known.
 const LONG: i64 = 10 * 366 * 86_400;
 
 const NOT_A_TOKEN: &str =
     "--token-command must print the token alone: one line of visible ASCII on stdout";
 
-/// Runs the command once and returns the token that it prints; the environment that it gets holds
-/// none of callbridge's secrets.
+/// Runs the command once and returns the token that it prints. Its environment contains none of
+/// callbridge's secrets.
 ///
 /// # Errors
 /// Why it printed no token.
@@ -83,12 +83,12 @@ fn redacted(words: &str, printed: &str) -> String {
     words.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Runs it when it is due, and tells the sender.
+/// Runs the command when it is due, and updates the sender.
 #[derive(Debug)]
 pub struct Keeper {
     /// The value of `--token-command`, which `/bin/sh -c` runs.
     pub command: String,
-    /// Carries each new token, or the reason for having none, to the sender.
+    /// Sends each new token, or the reason for having none, to the sender.
     pub updates: watch::Sender<TokenUpdate>,
 }
 
@@ -96,7 +96,7 @@ struct Work {
     keeper: Keeper,
     core: Refresher,
     tokens: Option<Tokens>,
-    /// End of the current token, as token/info reports it; `None` until then.
+    /// Expiry of the current token, as token/info reports it. `None` until then.
     end: Option<EpochSeconds>,
 }
 
@@ -127,7 +127,7 @@ impl Keeper {
                 }
                 None
             };
-            // a run that a change in the status breaks off would be lost: it goes before
+            // a change in the status would cancel a run and lose its token, so the run goes first
             let printed = tokio::select! {
                 biased;
                 () = &mut shutdown => return,
@@ -167,7 +167,7 @@ impl Work {
         let current = self.tokens.as_ref().map(|it| it.current.expose_secret());
         let is_current = |token: &Secret| current == Some(token.expose_secret());
         let trouble = match printed {
-            // it has no newer one yet
+            // the command has no newer token yet
             Ok(token) if is_current(&token) => {
                 self.core.ended(now, RefreshOutcome::NotDone);
                 None
@@ -200,7 +200,7 @@ impl Work {
     }
 }
 
-/// A token that was printed now and lives so many seconds.
+/// A token that was printed now and lives this many seconds.
 fn facts(access: TokenFingerprint, now: Now, life: i64) -> Facts {
     let issued_at = now.wall.floor_seconds();
     Facts {
@@ -268,7 +268,7 @@ mod tests {
         assert!(made.expect("mkfifo").success());
         let command = format!("(echo; exec sleep 1000) > '{}' & wait", pipe.display());
         let waiting = tokio::spawn(async move { run(&command).await.map(drop) });
-        // A thread that nobody waits for: a read that never ends fails the test and hangs nothing.
+        // A detached thread: a read that never ends then fails the test instead of blocking it.
         let (reads, mut read) = tokio::sync::mpsc::channel(2);
         std::thread::spawn(move || {
             let mut pipe = std::fs::File::open(pipe).expect("a pipe");

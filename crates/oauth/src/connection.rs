@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// A connection of one company to the application, as it is stored.
+/// A stored connection of one company to the application.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Connection {
-    /// The application, and where everything is.
+    /// The application, and its addresses.
     #[serde(flatten)]
     pub client: Client,
     /// The grants asked for, as a scope.
@@ -25,7 +25,7 @@ pub struct Connection {
     pub access_token: Secret,
     /// Moment of the request that brought the access token.
     pub issued_at: EpochSeconds,
-    /// End of the access token, counted from `issued_at`.
+    /// Expiry of the access token, counted from `issued_at`.
     pub expires_at: EpochSeconds,
     /// `svcrt_…`; another one after each refresh.
     #[serde(serialize_with = "bare")]
@@ -33,12 +33,12 @@ pub struct Connection {
     /// The access token before this one: it works until its end (§5.6.6).
     #[serde(serialize_with = "bare_option")]
     pub previous_token: Option<Secret>,
-    /// End of `previous_token`; set and absent together with it.
+    /// Expiry of `previous_token`. Set and absent together with it.
     pub previous_expires_at: Option<EpochSeconds>,
-    /// Signs this installation's webhooks; shown once (§5.6.8).
+    /// Signs this installation's webhooks. Shown once (§5.6.8).
     #[serde(serialize_with = "bare_option")]
     pub webhook_secret: Option<Secret>,
-    /// Signs embedded pages; shown once.
+    /// Signs embedded pages. Shown once.
     #[serde(serialize_with = "bare_option")]
     pub embedded_secret: Option<Secret>,
     /// The value of `--company`: the `company.id` that token/info must name.
@@ -47,9 +47,9 @@ pub struct Connection {
     pub refresh_began_at: Option<EpochSeconds>,
     /// The last refresh that a 401 asked for.
     pub refused_at: Option<EpochSeconds>,
-    /// Consent has to be given anew: why.
+    /// Why consent must be given again.
     pub over: Option<String>,
-    /// Fields that a later version wrote; they are kept as they are.
+    /// Fields of a later version, kept unchanged.
     #[serde(flatten)]
     pub others: Map<String, Value>,
 }
@@ -58,14 +58,14 @@ pub struct Connection {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Client {
-    /// The value of `--crm-url`; the tokens go to no other CRM without `--rebind`.
+    /// The value of `--crm-url`. The tokens go to no other CRM without `--rebind`.
     pub crm_url: String,
     /// The value of `--auth-url`: the host of the OAuth endpoints.
     pub auth_url: String,
     /// The value of `--consent-url`: the page that asks the company.
     #[serde(default)]
     pub consent_url: String,
-    /// The value of `--redirect-uri`, letter by letter.
+    /// The value of `--redirect-uri`, unchanged.
     #[serde(default)]
     pub redirect_uri: String,
     /// The application's client id, `svc_app_…`.
@@ -82,13 +82,13 @@ pub struct Client {
 }
 
 impl Connection {
-    /// Returns `true` when both hold the same pair: no refresh and no consent lies between them.
+    /// Returns `true` if both have the same pair: no refresh or consent happened between them.
     pub fn is_same_pair(&self, other: &Self) -> bool {
         self.refresh_token.expose_secret() == other.refresh_token.expose_secret()
             && self.access_token.expose_secret() == other.access_token.expose_secret()
     }
 
-    /// The tokens for the sender; the older one only while it lives.
+    /// The tokens for the sender. The previous one only while it is valid.
     pub fn tokens(&self, now: EpochSeconds) -> Tokens {
         Tokens {
             current: self.access_token.clone(),
@@ -97,12 +97,12 @@ impl Connection {
         }
     }
 
-    /// The access token before this one, and its end.
+    /// The previous access token, and its expiry.
     pub fn previous(&self) -> Option<(Secret, EpochSeconds)> {
         self.previous_token.clone().zip(self.previous_expires_at)
     }
 
-    /// The command that connects anew, for a shell.
+    /// The shell command that connects again.
     pub fn command(&self, state: &Path) -> String {
         let client = &self.client;
         let file = client.client_secret_file.as_deref().unwrap_or("FILE");
@@ -126,21 +126,21 @@ impl Connection {
         "callbridge connect".to_owned() + &given.collect::<String>()
     }
 
-    /// Writes the content of `connection.json`, secrets bare, with a newline at its end.
+    /// Returns the content of `connection.json`, with plain secrets and a final newline.
     pub fn to_json(&self) -> Vec<u8> {
         let mut text = serde_json::to_vec_pretty(self).unwrap_or_default();
         text.push(b'\n');
         text
     }
 
-    /// Reads the content of `connection.json`.
+    /// Parses the content of `connection.json`.
     ///
     /// # Errors
-    /// In words what is missing or wrong; never with a value of the file.
+    /// A message about what is missing or wrong. It never contains a value of the file.
     pub fn from_json(text: &[u8]) -> Result<Self, String> {
         let read = serde_json::from_slice::<Self>(text);
         let stored = read.map_err(|error| match error.is_data() {
-            // serde's own words would show the value
+            // serde's message would show the value
             true => format!(
                 "a field is missing or of another kind, in line {}",
                 error.line()
@@ -161,7 +161,7 @@ impl Connection {
     }
 }
 
-/// Quotes a word for a POSIX shell, where it needs that.
+/// Quotes a word for a POSIX shell, if necessary.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
@@ -170,7 +170,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Secrets are written bare into the connection's file, and nowhere else.
+/// Secrets are written in plain text only to the connection's file.
 pub(super) fn bare<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Error> {
     secret.expose_secret().serialize(to)
 }
@@ -184,7 +184,7 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A connection of an hour, begun at second 1,000.
+    /// A connection of one hour, begun at second 1,000.
     pub(crate) fn connection() -> Connection {
         Connection {
             client: Client {

@@ -6,22 +6,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use subtle::ConstantTimeEq as _;
 use url::{Host, Url};
 
-/// Characters kept of what an address says.
+/// Characters kept of a redirect's texts.
 const WORDS_MAX: usize = 200;
 
-/// `--redirect-uri`: letter by letter as it is registered (§5.6.1), and taken apart.
+/// `--redirect-uri`: unchanged as it is registered (§5.6.1), and parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// The address as given: it is sent unchanged.
+    /// The address as given. It is sent unchanged.
     pub text: String,
     url: Url,
 }
 
 impl Redirect {
-    /// Parses an http(s) address without a fragment; port 0 is refused.
+    /// Parses an http(s) address without a fragment. Port 0 is refused.
     ///
     /// # Errors
-    /// In words, for `--redirect-uri`.
+    /// A message for `--redirect-uri`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let url = Url::parse(text).map_err(|error| format!("`{text}` is not a URL ({error})"))?;
         if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
@@ -37,8 +37,8 @@ impl Redirect {
         Ok(Self { text, url })
     }
 
-    /// Loopback addresses on which the redirect can be caught; `None` where it leads to another
-    /// host or wants TLS.
+    /// Loopback addresses on which the redirect can be received. `None` if it goes to another host
+    /// or uses TLS.
     pub fn listen(&self) -> Option<Vec<SocketAddr>> {
         if self.url.scheme() != "http" {
             return None;
@@ -60,7 +60,7 @@ impl Redirect {
         self.url.path()
     }
 
-    /// Returns `true` when `url` is this address in all but its query.
+    /// Returns `true` if `url` is this address, apart from its query.
     fn leads_to(&self, url: &Url) -> bool {
         let own = &self.url;
         own.scheme() == url.scheme()
@@ -85,33 +85,33 @@ pub fn address(
         .append_pair("redirect_uri", &redirect.text)
         .append_pair("scope", scope)
         .append_pair("state", state);
-    // every page reads %20; not every one reads a plus
+    // every page reads %20, but not every one reads a plus
     let query = url.query().map(|query| query.replace('+', "%20"));
     url.set_query(query.as_deref());
     url
 }
 
-/// Meaning of a redirect that came back from the consent page.
+/// Meaning of a redirect from the consent page.
 #[derive(Clone, Debug)]
 pub enum ConsentReply {
     /// Consent was given: a code to exchange for the first pair.
     Code(Secret),
-    /// Declined; that is no error (§4.2).
+    /// Declined, which is no error (§4.2).
     Declined,
-    /// The page refused to ask.
+    /// The page could not ask for consent.
     Failed(String),
-    /// Not an answer to our question: nothing is done with it.
+    /// Not an answer to our request. It is ignored.
     Wrong(&'static str),
 }
 
 impl ConsentReply {
-    /// Returns `true` when the wait for a redirect is over: any answer but `Wrong`.
+    /// Returns `true` if the wait for a redirect is over: any answer except `Wrong`.
     pub fn is_final(&self) -> bool {
         !matches!(self, Self::Wrong(_))
     }
 }
 
-/// Reads the query of a redirect against the state that was sent along (§5.6.3).
+/// Parses the query of a redirect, and compares its state with the one sent (§5.6.3).
 pub fn read(query: &str, state: &Secret) -> ConsentReply {
     let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).collect();
     let all = |name: &str| -> Vec<_> { pairs.iter().filter(|(key, _)| key == name).collect() };
@@ -137,7 +137,7 @@ pub fn read(query: &str, state: &Secret) -> ConsentReply {
     }
 }
 
-/// Reads an address as a person pastes it: whole, or its query alone.
+/// Parses a pasted address, either whole or only its query.
 pub fn pasted(line: &str, redirect: &Redirect, state: &Secret) -> ConsentReply {
     let quotes = |c: char| c.is_whitespace() || "\"'<>".contains(c);
     let line = line.trim_matches(quotes);

@@ -11,26 +11,26 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
-/// The life of an access token where the answer does not say (Limits).
+/// The lifetime of an access token if the answer does not contain it (Limits).
 const LIFE: Duration = Duration::from_secs(3_600);
-/// No life is believed to be longer.
+/// Longer lifetimes are not believed.
 const LIFE_MAX: Duration = Duration::from_secs(366 * 86_400);
 /// Characters kept of a text for people.
 const WORDS_MAX: usize = 300;
 
-/// A request to the OAuth endpoints, with the secret that it brings.
+/// A request to the OAuth endpoints, with its secret.
 #[derive(Clone, Debug)]
 pub enum TokenRequest {
-    /// A code for the first pair.
+    /// Exchanges a code for the first pair.
     Code(Secret),
-    /// A refresh token for the next pair.
+    /// Exchanges a refresh token for the next pair.
     Refresh(Secret),
-    /// The end of a token.
+    /// Revokes a token.
     Revoke(Secret),
 }
 
 impl TokenRequest {
-    /// The endpoint's name: the last part of its path, and in metrics behind `oauth_`.
+    /// The endpoint's name: the last part of its path. In metrics it follows `oauth_`.
     pub const fn endpoint(&self) -> &'static str {
         match self {
             Self::Code(_) | Self::Refresh(_) => "token",
@@ -38,8 +38,7 @@ impl TokenRequest {
         }
     }
 
-    /// Sends it to the endpoints below `--auth-url`. Every way in which that can end is a
-    /// [`TokenReply`].
+    /// Sends it to the endpoints below `--auth-url`. Every result is a [`TokenReply`].
     pub async fn send(&self, host: &crm::Client, client: &Client) -> TokenReply {
         let path = ["v1", "open-api", "oauth", self.endpoint()];
         match host.post_form(&path, self.form(client)).await {
@@ -55,7 +54,7 @@ impl TokenRequest {
         let mut redactor = Redactor::default();
         for secret in [secret, &client.client_secret] {
             redactor.add(secret.expose_secret());
-            // An echo of the whole form can encode it again.
+            // An echo of the whole form can encode the secret again.
             let in_form: String = byte_serialize(secret.expose_secret().as_bytes()).collect();
             redactor.add(&in_form);
         }
@@ -85,15 +84,15 @@ impl TokenRequest {
 pub struct Pair {
     /// `access_token` of the answer: visible ASCII.
     pub access: Secret,
-    /// `refresh_token`; `None` where the old one stays.
+    /// `refresh_token`. `None` if the old one stays valid.
     pub refresh: Option<Secret>,
-    /// `expires_in` of the answer: 1 s to 366 days; an hour where it is missing or none.
+    /// `expires_in` of the answer: 1 s to 366 days. One hour if it is missing or not a number.
     pub life: Duration,
-    /// `scope`; `None` for what was asked for.
+    /// `scope`. `None` if it is the requested one.
     pub scope: Option<String>,
-    /// `webhook_secret`, which the first exchange alone brings (§5.6.8).
+    /// `webhook_secret`, which only the first exchange returns (§5.6.8).
     pub webhook_secret: Option<Secret>,
-    /// `embedded_secret`, which the first exchange alone brings (§5.6.8).
+    /// `embedded_secret`, which only the first exchange returns (§5.6.8).
     pub embedded_secret: Option<Secret>,
 }
 
@@ -101,22 +100,22 @@ pub struct Pair {
 #[derive(Clone, Debug, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum TokenReply {
-    /// A new pair; what was given for it is used up.
+    /// A new pair. The code or token for it is used up.
     #[strum(serialize = "granted")]
     Pair(Box<Pair>),
     /// The token is revoked, or was unknown.
     Revoked,
-    /// 400: what was given is no good (any more).
+    /// 400: the code or token is not valid (any more).
     Refused(String),
-    /// 401: client_id or client_secret are not known.
+    /// 401: client_id or client_secret is not valid.
     WrongClient(String),
-    /// Perhaps done, and the answer is lost: 5xx, no answer in time, a broken one, a gateway's.
+    /// Perhaps done, but the answer is lost: 5xx, a timeout, a broken answer, a proxy's answer.
     Unsure(String),
-    /// Nothing was sent: no connection was made.
+    /// Nothing was sent because no connection was made.
     NotSent(String),
-    /// 429: not done, and too early.
+    /// 429: not done, because it was too early.
     TooMany,
-    /// Not done: the host that answers has no OAuth endpoint there, or refuses before it.
+    /// Not done: the host has no OAuth endpoint there, or refuses the request before it.
     WrongAddress(String),
 }
 
@@ -127,13 +126,13 @@ impl TokenReply {
     }
 }
 
-/// The words of the way there name the flag of another address.
+/// The message of the transport, with the flag for the OAuth address.
 pub(crate) fn own(why: &str) -> String {
     why.replace("--crm-url", "--auth-url")
 }
 
-/// Reads an answer: any status, any bytes. The status decides (§7.6), but a 400 or 401 without the
-/// envelope is a gateway's, which knows nothing of codes, tokens and clients (§7.1).
+/// Reads an answer with any status and any bytes. The status decides (§7.6). A 400 or 401 without
+/// the envelope comes from a proxy, which does not know codes, tokens and clients (§7.1).
 pub fn read(ask: &TokenRequest, status: u16, body: &[u8]) -> TokenReply {
     read_redacted(ask, status, body, &Redactor::default())
 }
@@ -164,7 +163,7 @@ fn read_redacted(ask: &TokenRequest, status: u16, body: &[u8], redactor: &Redact
     }
 }
 
-/// The pair, bare as it should be (§4.1), or inside an envelope all the same.
+/// The pair, either bare as documented (§4.1), or in an envelope.
 fn pair(object: &Map<String, Value>, redactor: &Redactor) -> Option<Pair> {
     let inside = object.get("data").and_then(Value::as_object);
     let bare = Some(object).filter(|it| it.contains_key("access_token"));
@@ -195,7 +194,7 @@ fn pair(object: &Map<String, Value>, redactor: &Redactor) -> Option<Pair> {
     })
 }
 
-/// Returns the text of an error, from the envelope (§7.6) or as RFC 6749 names it.
+/// Returns the text of an error, from the envelope (§7.6) or with the names of RFC 6749.
 fn error_text(object: &Map<String, Value>, redactor: &Redactor) -> String {
     let keys = ["message", "error_description", "error"];
     let texts = keys.iter().filter_map(|key| object.get(*key)?.as_str());

@@ -23,9 +23,9 @@ use tracing::{error, info, warn};
 
 /// Longest wait between two checks of the file for a new version.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Wait before a new pair that the disk could not take is written again.
+/// Wait before a new pair is stored again after a disk error.
 const STORE_AGAIN: Duration = Duration::from_millis(500);
-/// A refused token whose connection works.
+/// Fix for a refused token whose connection works.
 const REFUSED: &str = "the CRM refuses the access token: it is refreshed by itself, once a minute \
                        at most; if that does not help, see whether the company is blocked";
 
@@ -34,20 +34,20 @@ const REFUSED: &str = "the CRM refuses the access token: it is refreshed by itse
 pub struct Keeper {
     /// The state folder, which holds `connection.json`.
     pub dir: PathBuf,
-    /// Address, certificates and proxy of the CRM; the latter two hold for the OAuth endpoints,
-    /// too.
+    /// Address, certificates and proxy of the CRM. The latter two also apply to the OAuth
+    /// endpoints.
     pub setup: Setup,
-    /// `--auth-url`, before the one that was stored.
+    /// `--auth-url`, which replaces the stored one.
     pub auth: Option<Address>,
-    /// `--rebind`: a connection of another CRM address is used.
+    /// `--rebind`: use a connection of another CRM address.
     pub rebind: bool,
-    /// Carries each new token, or the reason for having none, to the sender.
+    /// Sends each new token, or the reason for having none, to the sender.
     pub updates: watch::Sender<TokenUpdate>,
     /// Requests to the OAuth endpoints so far, by endpoint and outcome.
     pub requests: watch::Sender<Requests>,
 }
 
-/// Content of the last update, without secrets: an equal one is not sent.
+/// Content of the last update, without secrets. An equal one is not sent.
 type Shown = (Option<TokenPrints>, Option<Pause>);
 
 struct Work {
@@ -55,15 +55,15 @@ struct Work {
     core: Refresher,
     connection: Option<Connection>,
     version: Option<FileVersion>,
-    /// Reason for which the file cannot be used; `None` when it was read or is not there.
+    /// Why the file cannot be used. `None` if it was read or is missing.
     unread: Option<String>,
-    /// Reason for which the last refresh brought no pair.
+    /// Why the last refresh returned no pair.
     failure: Option<String>,
     shown: Option<Shown>,
 }
 
 impl Keeper {
-    /// Runs until `shutdown`; a refresh that is under way then is finished.
+    /// Runs until `shutdown`. A refresh in flight is finished.
     pub async fn run(
         self,
         mut sender: watch::Receiver<SenderStatus>,
@@ -79,7 +79,7 @@ impl Keeper {
             shown: None,
         };
         if store::is_unfinished(&work.keeper.dir) {
-            // whoever takes the lock finishes it
+            // taking the lock finishes an interrupted write
             if let Err(error) = Lock::take(&work.keeper.dir).await {
                 warn!(%error, "a pair that was being stored is not in its place");
             }
@@ -139,7 +139,7 @@ impl Work {
                 self.unread = None;
                 self.core.gone();
             }
-            // the connection that was read before stays in use
+            // the previous connection stays in use
             Err(why) => {
                 error!(error = %why, "the connection cannot be read");
                 self.unread = Some(why);
@@ -147,7 +147,7 @@ impl Work {
         }
     }
 
-    /// Refuses the connection of another CRM: its token must not go to ours.
+    /// Refuses the connection of another CRM, because its token must not be sent to ours.
     fn fits(&self, found: Option<Connection>) -> Result<Option<Connection>, String> {
         let ours = self.keeper.setup.address.as_str();
         let bound = found.as_ref().map(|it| &it.client.crm_url);
@@ -218,8 +218,8 @@ impl Work {
         self.publish(now);
     }
 
-    /// Sends one refresh, stores what the answer says, and says what it means; `Err` says why
-    /// nothing was sent.
+    /// Sends one refresh, stores the result, and returns its meaning. `Err` says why nothing was
+    /// sent.
     async fn rotate(&mut self, asked: bool) -> Result<RefreshOutcome, String> {
         let connection = self.connection.clone().ok_or("there is no connection")?;
         let said = |error: store::Error| error.to_string();
@@ -236,7 +236,7 @@ impl Work {
         if asked {
             stored.refused_at = stored.refresh_began_at;
         }
-        // a disk that cannot take this cannot take the new pair either
+        // a disk that cannot store this cannot store the new pair either
         self.store(&lock, &stored).await.map_err(said)?;
         let ask = TokenRequest::Refresh(stored.refresh_token.clone());
         let came = ask.send(&host, &stored.client).await;
@@ -280,7 +280,7 @@ impl Work {
                 (RefreshOutcome::WrongClient, words)
             }
             TokenReply::Unsure(why) => {
-                // may have happened: what is stored says so
+                // it may have happened, and the stored connection says so
                 self.failure = Some(format!("a refresh of the token was not answered ({why})"));
                 return Ok(RefreshOutcome::Unsure);
             }
@@ -322,7 +322,7 @@ impl Work {
         stored
     }
 
-    /// Stores a new pair, however long the disk takes: the old one is worth nothing any more.
+    /// Stores a new pair, however long the disk takes, because the old one is no longer valid.
     async fn insist(&mut self, lock: &Lock, connection: &Connection) {
         let mut logged = false;
         while let Err(error) = self.store(lock, connection).await {
@@ -348,7 +348,7 @@ pub fn facts(connection: &Connection) -> Facts {
     }
 }
 
-/// The connection with its new pair. The access token before it works until its end, unless it
+/// The connection with its new pair. The previous access token works until its expiry, unless it
 /// was refused.
 fn renewed(before: &Connection, pair: Pair, sent: EventTime, refused: bool) -> Connection {
     let issued_at = sent.floor_seconds();
@@ -372,8 +372,8 @@ fn renewed(before: &Connection, pair: Pair, sent: EventTime, refused: bool) -> C
     }
 }
 
-/// End of a token of this life, counted from the moment it was asked for: rather too soon than too
-/// late.
+/// Expiry of a token with this lifetime, counted from the time of its request: rather too early
+/// than too late.
 pub fn end_of(asked: EventTime, life: Duration) -> EpochSeconds {
     asked.plus(life).floor_seconds()
 }

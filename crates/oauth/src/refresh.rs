@@ -22,59 +22,57 @@ use callbridge_model::{Now, TokenFingerprint};
 use callbridge_sender::schedule::Jitter;
 use std::time::Duration;
 
-/// So long before its end a token is refreshed (§5.6.6).
+/// Time before its expiry at which a token is refreshed (§5.6.6).
 const EARLY: Duration = Duration::from_secs(300);
-/// Between two refreshes that a 401 asks for; twice as long after each that did not help.
+/// Wait between two refreshes because of a 401. It doubles after each that did not help.
 const BY_401: Duration = Duration::from_secs(60);
-/// Upper limit of the wait between two refreshes that a 401 asks for.
+/// Upper limit of that wait.
 const BY_401_MAX: Duration = Duration::from_secs(900);
-/// Seconds after the first tries that failed or were too many (§7.7: 3 to 5 attempts), and no
-/// sooner than half of what is left of the token.
+/// Seconds after the first failed or rate-limited tries (§7.7: 3 to 5 attempts), but at least half
+/// of the token's remaining time.
 const TRIES: [u64; 4] = [2, 8, 20, 60];
-/// Added to each of these waits, by chance (§7.7).
+/// Random addition to each of these waits (§7.7).
 const JITTER_MAX: Duration = Duration::from_millis(500);
 /// Wait after each further try, and the upper limit of those before.
 const RARELY: Duration = Duration::from_secs(300);
-/// Upper limit of the waits where no connection can be made: 2, 4, 8 … s.
+/// Upper limit of the waits if no connection can be made: 2, 4, 8 … s.
 const MISS_MAX: Duration = Duration::from_secs(60);
-/// A client that is not known may be known again: a company that was blocked and pays.
+/// Wait after a refused client. It can become valid again if a blocked company has paid.
 const CLIENT_AGAIN: Duration = Duration::from_secs(3_600);
 
-/// Facts of a stored pair that decide on its next refresh; without its secrets.
+/// Facts of a stored pair, without its secrets, that decide on its next refresh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Fingerprint of the access token.
     pub access: TokenFingerprint,
-    /// Moment of the request that brought the pair.
+    /// Time of the request that returned the pair.
     pub issued_at: EpochSeconds,
-    /// End of the access token.
+    /// Expiry of the access token.
     pub expires_at: EpochSeconds,
-    /// A refresh of this pair was begun, and its answer is not known.
+    /// A refresh of this pair was begun, and its outcome is not known.
     pub began: bool,
-    /// The last refresh that a 401 asked for.
+    /// Time of the last refresh because of a 401.
     pub refused_at: Option<EpochSeconds>,
-    /// The service has refused this pair's refresh token.
+    /// The CRM has refused this pair's refresh token.
     pub over: bool,
 }
 
-/// Results that a refresh can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefreshOutcome {
-    /// A new pair, and it is stored.
+    /// A new pair, which is stored.
     Rotated(Facts),
-    /// 400: the refresh token is good no more, and consent has to be given anew.
+    /// 400: the refresh token is no longer valid, and consent must be given again.
     Refused,
-    /// 401: client id or secret are not known, or the company is blocked.
+    /// 401: client id or secret is not valid, or the company is blocked.
     WrongClient,
     /// No answer, or an unclear one: the pair may have been replaced.
     Unsure,
-    /// No connection, or no disk to store a new pair on: nothing was sent.
+    /// Nothing was sent: no connection, or no disk to store a new pair on.
     NotSent,
-    /// Not done: 429, or what answered is not the service.
+    /// Not done: 429, or the answer is not from the CRM.
     NotDone,
 }
 
-/// A moment on both clocks: it is reached when one of them says so.
+/// A time on both clocks. It is reached when either clock shows it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moment {
     wall: EventTime,
@@ -96,14 +94,14 @@ impl Moment {
 enum Phase {
     #[default]
     Waiting,
-    /// With `by_401` as it was before this refresh: restored where nothing was done.
+    /// With the value of `by_401` before this refresh. It is restored if nothing was done.
     UnderWay(Option<Duration>),
-    /// Until this moment since boot.
+    /// Until this time since boot.
     ClientRefused(Duration),
     Over,
 }
 
-/// Decides when the held pair is refreshed; holds nothing without a connection.
+/// Decides when the pair is refreshed. It has no pair without a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Refresher {
     /// `None` without a connection.
@@ -112,24 +110,24 @@ pub struct Refresher {
     due: Moment,
     end: Moment,
     phase: Phase,
-    /// The service refused the access token.
+    /// The CRM refused the access token.
     refused: bool,
-    /// The last refresh for that reason, since boot.
+    /// Time since boot of the last refresh for that reason.
     by_401: Option<Duration>,
-    /// Such refreshes since a token was found good.
+    /// Number of such refreshes since a token was valid.
     futile: u32,
     /// A refresh of this pair may have happened.
     unsure: bool,
-    /// Tries in a row that were answered with nothing.
+    /// Unsuccessful tries in a row.
     failures: u32,
     /// Tries in a row that sent nothing.
     misses: u32,
-    /// No try before, since boot.
+    /// Time since boot before which there is no try.
     not_before: Duration,
 }
 
 impl Refresher {
-    /// A connection that was stored by somebody else, or was there at the start.
+    /// Takes a connection that another process stored, or that existed at the start.
     pub fn adopt(&mut self, now: Now, facts: &Facts) {
         *self = Self::holding(now, facts);
         self.by_401 = facts.refused_at.map(|at| {
@@ -160,9 +158,9 @@ impl Refresher {
         *self = Self::default();
     }
 
-    /// The sender has found this token good, or refused. `true` when a client that was not known is
-    /// taken for known again: the token was refused, too, and is good now, so the company was
-    /// blocked (§3.1) and is no more.
+    /// The sender has found this token valid, or refused. Returns `true` if a refused client counts
+    /// as valid again: the token was also refused, and is valid now, so the company was blocked
+    /// (§3.1) and is no longer.
     pub fn on_token_used(&mut self, access: &TokenFingerprint, good: bool) -> bool {
         if self.access.as_ref() != Some(access) {
             return false;
@@ -179,8 +177,8 @@ impl Refresher {
         again
     }
 
-    /// Moment since boot at which a refresh is due, unless the wall clock is set or an event comes;
-    /// one that has passed means now. `None`: not before something else changes.
+    /// Time since boot at which a refresh is due, unless the wall clock is set or an event comes. A
+    /// past time means now. `None`: not before something else changes.
     pub fn next(&self, now: Now) -> Option<Duration> {
         match self.phase {
             Phase::UnderWay(_) | Phase::Over => None,
@@ -189,7 +187,6 @@ impl Refresher {
         }
     }
 
-    /// A refresh is due now.
     pub fn is_due(&self, now: Now) -> bool {
         self.next(now).is_some_and(|at| at <= now.boot)
     }
@@ -199,7 +196,7 @@ impl Refresher {
         (self.next(now)).map_or(most, |at| at.saturating_sub(now.boot).min(most))
     }
 
-    /// The refresh is under way. Whether it is a 401 that asked for it.
+    /// The refresh is in flight. Returns whether it is because of a 401.
     pub fn begin(&mut self, now: Now) -> bool {
         if self.access.is_none() {
             return false;
@@ -212,7 +209,7 @@ impl Refresher {
         asked
     }
 
-    /// Takes in the result of the refresh that was begun, and plans the next one.
+    /// Processes the result of the refresh, and plans the next one.
     pub fn ended(&mut self, now: Now, ended: RefreshOutcome) {
         let Phase::UnderWay(before) = self.phase else {
             return;
@@ -246,15 +243,15 @@ impl Refresher {
         }
     }
 
-    /// The access token can be used: it has not ended, and it is not both refused and beyond
-    /// refreshing. One that is refused together with its client may be a blocked company's: with it
-    /// the sender finds out when that is over.
+    /// The access token can be used: it has not expired, and is not both refused and impossible to
+    /// refresh. If it is refused together with its client, the company may be blocked. The sender
+    /// then uses it to find out when that is over.
     pub fn is_usable(&self, now: Now) -> bool {
         let lives = self.access.is_some() && !self.end.reached(now);
         lives && !(self.is_over() && self.refused)
     }
 
-    /// The service told when the access token ends.
+    /// Sets the expiry of the access token, as the CRM reported it.
     pub fn learn_end(&mut self, now: Now, access: &TokenFingerprint, expires_at: EpochSeconds) {
         if self.access.as_ref() != Some(access) {
             return;
@@ -265,22 +262,19 @@ impl Refresher {
         self.end = Moment::of(end, now);
     }
 
-    /// The service refused the access token.
     pub fn is_refused(&self) -> bool {
         self.refused
     }
 
-    /// Consent has to be given anew.
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over
     }
 
-    /// The service does not take the client's word, and is asked once an hour.
     pub fn is_client_refused(&self) -> bool {
         matches!(self.phase, Phase::ClientRefused(_))
     }
 
-    /// Moment of the next try as time since boot; one that has passed means now.
+    /// Time since boot of the next try. A past time means now.
     fn next_try(&self, now: Now) -> Duration {
         if self.unsure && self.not_before > Duration::ZERO {
             return self.not_before;
@@ -297,7 +291,7 @@ impl Refresher {
         first.max(self.not_before)
     }
 
-    /// A try was answered with nothing: a few soon, the others rarely.
+    /// A try was unsuccessful: a few follow soon, later ones rarely.
     fn failed(&mut self, now: Now) {
         let left = match self.refused {
             true => Duration::ZERO,
@@ -307,7 +301,7 @@ impl Refresher {
         let pause = TRIES.get(self.failures as usize).map_or(RARELY, soon);
         self.failures = self.failures.saturating_add(1);
         self.misses = 0;
-        // others that lost the same service do not come back in the same moment
+        // so that clients of the same CRM do not all come back at the same time
         let digits = self.access.as_ref().map_or("", TokenFingerprint::as_str);
         let seed = u64::from_str_radix(digits, 16).unwrap_or_default();
         let jitter = Jitter::new(seed.wrapping_add(u64::from(self.failures))).up_to(JITTER_MAX);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use url::Url;
 
-/// Tries to revoke; revoking twice does no harm.
+/// Tries to revoke. Revoking twice does no harm.
 const TRIES_MAX: u32 = 3;
 /// Wait between two tries to revoke.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -17,16 +17,16 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// A token that could not be revoked.
 #[derive(Clone, Debug)]
 pub struct Unrevoked {
-    /// Kind of the token in words: `refresh token`, `access token`, `access token before it`.
+    /// Kind of the token: `refresh token`, `access token`, `access token before it`.
     pub token: &'static str,
-    /// Last reply, in place of `Revoked`.
+    /// Last reply instead of `Revoked`.
     pub came: TokenReply,
 }
 
-/// The way to the OAuth endpoints of a stored connection.
+/// A client for the OAuth endpoints of a stored connection.
 ///
 /// # Errors
-/// In words, when its address is none.
+/// A message, if its address is not valid.
 pub fn way(connection: &Connection) -> Result<Client, String> {
     let client = &connection.client;
     let address = Address::parse(&client.auth_url).map_err(|error| own(&error.to_string()))?;
@@ -38,7 +38,7 @@ pub fn way(connection: &Connection) -> Result<Client, String> {
     }))
 }
 
-/// Revokes all that is known; what could not be.
+/// Revokes all known tokens. Returns those that could not be revoked.
 pub async fn all(host: &Client, connection: &Connection) -> Vec<Unrevoked> {
     use TokenReply::{NotSent, TooMany, Unsure};
     let tokens = [
@@ -50,7 +50,7 @@ pub async fn all(host: &Client, connection: &Connection) -> Vec<Unrevoked> {
     for (token, secret) in tokens {
         let Some(secret) = secret else { continue };
         let ask = TokenRequest::Revoke(secret.clone());
-        // where one was tried in vain so often, once is enough for the others
+        // after one token failed this often, one try is enough for the others
         let mut tries = if left.is_empty() { TRIES_MAX } else { 1 };
         let came = loop {
             let came = ask.send(host, &connection.client).await;
@@ -67,7 +67,7 @@ pub async fn all(host: &Client, connection: &Connection) -> Vec<Unrevoked> {
     left
 }
 
-/// Names those tokens, and the reason for which the first of them could not be revoked.
+/// Lists those tokens, and why the first of them could not be revoked.
 pub fn words(left: &[Unrevoked]) -> String {
     let tokens: Vec<&str> = left.iter().map(|it| it.token).collect();
     let why = match left.first().map(|it| &it.came) {

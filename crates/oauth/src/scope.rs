@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 /// Without it nothing can be journaled.
 const NEEDED: Grant = Grant::CallSave;
 
-/// Grants that are needed or useful, and what works less without each.
+/// Needed and useful grants, and what works less without each.
 const USUAL: [(Grant, &str); 4] = [
     (NEEDED, "nothing can be journaled without it"),
     (
@@ -25,7 +25,7 @@ const USUAL: [(Grant, &str); 4] = [
     ),
 ];
 
-/// Default of `--scope`: the grants that are needed and useful.
+/// Default of `--scope`: the needed and useful grants.
 pub fn usual() -> String {
     USUAL.map(|(grant, _)| grant.word()).join(" ")
 }
@@ -33,7 +33,7 @@ pub fn usual() -> String {
 /// Checks a scope from the command line, and returns it with single spaces.
 ///
 /// # Errors
-/// In words, for `--scope`.
+/// A message for `--scope`.
 pub fn checked(text: &str) -> Result<String, String> {
     let grants: Vec<&str> = text.split_whitespace().collect();
     if grants.is_empty() {
@@ -56,17 +56,16 @@ pub fn checked(text: &str) -> Result<String, String> {
     Ok(grants.join(" "))
 }
 
-/// Comparison of the grants given with those needed and asked for.
+/// Comparison of the grants given with those needed and requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantComparison {
-    /// The grant to journal is among it.
+    /// It includes the grant to journal.
     pub enough: bool,
-    /// Grants that were asked for and not given, each as a sentence with what works less without
-    /// it.
+    /// Requested grants that were not given, each as a sentence with what works less without it.
     pub lacks: Vec<String>,
 }
 
-/// Compares what was given with what was asked for and with what is needed.
+/// Compares the grants given with those requested and needed.
 pub fn compare(asked: &str, granted: &str) -> GrantComparison {
     let granted: BTreeSet<&str> = granted.split_whitespace().collect();
     let missing = asked.split_whitespace().filter(|it| !granted.contains(it));

@@ -6,16 +6,15 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// An answer of the scripted host to one request.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     /// Answers with this status and this body.
     Say(u16, String),
-    /// The connection is closed without a word, the request read.
+    /// Closes the connection without an answer, after the request was read.
     Close,
 }
 
-/// The scripted host; clones share its script and its notes.
+/// The scripted host. Clones share its script and its notes.
 #[derive(Clone, Debug)]
 pub(crate) struct Scripted {
     pub(crate) url: String,
@@ -24,7 +23,7 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// Listens on a free port; beyond its script it answers 503.
+    /// Listens on a free port. After its script it answers 503.
     pub(crate) async fn start(script: Vec<Reply>) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -89,7 +88,7 @@ impl Scripted {
     }
 }
 
-/// A pair as the token endpoint gives it.
+/// A pair as in the token endpoint's answer.
 pub(crate) fn pair(name: &str, life: u64) -> Reply {
     let body = serde_json::json!({
         "access_token": format!("svc_at_{name}"), "token_type": "Bearer", "expires_in": life,

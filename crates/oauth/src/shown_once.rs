@@ -9,9 +9,8 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Name of the file in the state folder.
 pub const FILE: &str = "shown-once.json";
-/// No more of it is read.
+/// Maximum bytes that are read of it.
 const FILE_MAX: u64 = 64 * 1024;
 
 /// Secrets that a CRM has shown once to one client.
@@ -29,7 +28,7 @@ pub struct ShownOnce {
 }
 
 impl ShownOnce {
-    /// Of a connection that this client replaces.
+    /// Takes them from a connection that this client replaces.
     pub fn of(connection: &Connection, client: &Client) -> Self {
         let shown = Self {
             crm_url: connection.client.crm_url.clone(),
@@ -41,8 +40,8 @@ impl ShownOnce {
         shown.unwrap_or_default()
     }
 
-    /// Secrets that an earlier connection of this client has left behind; empty, with a warning in
-    /// the log, where the file cannot be read.
+    /// Secrets from an earlier connection of this client. If the file cannot be read, returns none
+    /// and logs a warning.
     pub fn left(dir: &Path, client: &Client) -> Self {
         let stored = stored(dir).unwrap_or_else(|why| {
             tracing::warn!(
@@ -60,7 +59,7 @@ impl ShownOnce {
     }
 }
 
-/// Reads the file; `None` where there is none. An error's text never holds a value of the file.
+/// Reads the file. `None` if there is none. An error never contains a value of the file.
 fn stored(dir: &Path) -> Result<Option<ShownOnce>, String> {
     let path = dir.join(FILE);
     match plain_file::read(&path, FILE_MAX) {
@@ -71,11 +70,11 @@ fn stored(dir: &Path) -> Result<Option<ShownOnce>, String> {
     }
 }
 
-/// Keeps those of a connection that ends, where it has any. A file that cannot be read is put
-/// beside, for it may hold what nobody shows again.
+/// Stores those of a connection that ends, if it has any. An unreadable file is renamed, because
+/// its secrets are not shown again.
 ///
 /// # Errors
-/// When the folder cannot be written.
+/// If the folder cannot be written.
 pub fn keep(dir: &Path, connection: &Connection) -> Result<(), Error> {
     let kept = ShownOnce::of(connection, &connection.client);
     if kept.webhook_secret.is_none() && kept.embedded_secret.is_none() {

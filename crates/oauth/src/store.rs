@@ -16,25 +16,24 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Name of the connection's file in the state folder.
 pub const FILE: &str = "connection.json";
-/// Name of the lock file beside it.
+/// Name of the lock file next to it.
 const LOCK: &str = "connection.lock";
-/// Bytes of the file; a longer one is none of ours.
+/// Maximum bytes of the file.
 const FILE_MAX: u64 = 256 * 1024;
-/// So long the lock is waited for: longer than a request of its holder may take.
+/// Time to wait for the lock. It is longer than a request of its holder.
 const LOCK_WITHIN: Duration = Duration::from_secs(45);
 /// Wait between two tries to take the lock.
 const LOCK_EVERY: Duration = Duration::from_millis(50);
 
-/// Reasons for which the connection cannot be read or written: each with the path that it is about,
-/// and what is wrong there in words, which never hold a value of the file.
+/// Why the connection cannot be read or written, each with its path and a message that never
+/// contains a value of the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The file exists and cannot be read.
+    /// The file exists but cannot be read.
     #[error("{0}: {1}; give callbridge's user the right to read it")]
     Unreadable(PathBuf, String),
-    /// Something else stands in its place.
+    /// Something other than a file is in its place.
     #[error("{0} cannot be used; {1}")]
     NotPlain(PathBuf, String),
     /// The content is not what was written.
@@ -43,10 +42,8 @@ pub enum Error {
          keeps this one beside the new one"
     )]
     Damaged(PathBuf, String),
-    /// The file, its lock or its folder cannot be written.
     #[error("{0} cannot be written: {1}")]
     NotWritable(PathBuf, String),
-    /// Another process kept the lock of this state folder for longer than callbridge waits.
     #[error("another callbridge is busy with {0}; try again in a minute")]
     Locked(PathBuf),
 }
@@ -73,26 +70,26 @@ pub fn path(dir: &Path) -> PathBuf {
     dir.join(FILE)
 }
 
-/// Returns `true` when a connection's file is there, whatever it holds.
+/// Returns `true` if a connection's file exists, with any content.
 pub fn exists(dir: &Path) -> bool {
     path(dir).symlink_metadata().is_ok()
 }
 
-/// The version of the stored connection; `None` when there is none.
+/// The version of the stored connection. `None` if there is none.
 pub fn version(dir: &Path) -> Option<FileVersion> {
     FileVersion::now(&path(dir))
 }
 
-/// The stored connection; `None` when there is none.
+/// The stored connection. `None` if there is none.
 ///
 /// # Errors
-/// When it cannot be read, or is damaged.
+/// If it cannot be read, or is damaged.
 pub fn read(dir: &Path) -> Result<Option<Connection>, Error> {
     let path = path(dir);
     let bytes = match plain_file::read(&path, FILE_MAX + 1) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        // as `plain_file` says it
+        // as `plain_file` reports it
         Err(error) if error.kind() == ErrorKind::InvalidInput => {
             return Err(Error::NotPlain(path, error.to_string()));
         }
@@ -105,7 +102,7 @@ pub fn read(dir: &Path) -> Result<Option<Connection>, Error> {
     Connection::from_json(&bytes).map(Some).map_err(damaged)
 }
 
-/// The right to change the connection; let go when dropped, and with the process.
+/// The right to change the connection. Released when dropped, or when the process ends.
 #[derive(Debug)]
 pub struct Lock {
     dir: PathBuf,
@@ -113,10 +110,10 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Waits up to 45 s for the lock, and puts a pair in its place that a kill has kept from it.
+    /// Waits up to 45 s for the lock, and completes a write that a kill interrupted.
     ///
     /// # Errors
-    /// When it cannot be had in time, or the folder cannot be written.
+    /// If it is not free in time, or the folder cannot be written.
     pub async fn take(dir: &Path) -> Result<Self, Error> {
         Self::within(dir, LOCK_WITHIN).await
     }
@@ -144,24 +141,24 @@ impl Lock {
         }
     }
 
-    /// Replaces the connection; what was there stays until the new one is on the disk.
+    /// Replaces the connection. The old one stays until the new one is on the disk.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub async fn write(&self, connection: &Connection) -> Result<(), Error> {
         let (dir, path, bytes) = (self.dir.clone(), path(&self.dir), connection.to_json());
         let place = path.clone();
-        // a disk that hangs holds up a thread of its own
+        // a disk that hangs only blocks this thread
         let work = move || replace(&dir, &written(&dir), &place, &bytes);
         let written = tokio::task::spawn_blocking(work).await;
         let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
         written.map_err(|error| Error::not_writable(path, error))
     }
 
-    /// Deletes the connection's file; without one nothing is done.
+    /// Deletes the connection's file, if there is one.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// If the folder cannot be written.
     pub fn remove(&self) -> Result<(), Error> {
         let path = path(&self.dir);
         let gone = match std::fs::remove_file(&path) {
@@ -171,10 +168,10 @@ impl Lock {
         gone.map_err(|error| Error::not_writable(path, error))
     }
 
-    /// Puts a file that cannot be read beside, under a name of its own; where it is now.
+    /// Renames an unreadable file. Returns its new path.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// If the folder cannot be written.
     pub fn put_aside(&self, at: i64) -> Result<PathBuf, Error> {
         let path = path(&self.dir);
         let aside = self.dir.join(format!("{FILE}.damaged-{at}"));
@@ -189,13 +186,12 @@ fn written(dir: &Path) -> PathBuf {
     dir.join(format!("{FILE}.new"))
 }
 
-/// A new one was written, and perhaps not put in its place.
+/// A new one was written, and perhaps not renamed into place.
 pub fn is_unfinished(dir: &Path) -> bool {
     matches!(plain_file::check(&written(dir)), Ok(Some(_)))
 }
 
-/// Puts a new pair in its place that a kill has kept from it. Where it is torn, or no other pair
-/// than the one that stands there, it says nothing.
+/// Completes a write that a kill interrupted. A torn file, or one with the same pair, is ignored.
 fn recover(dir: &Path) {
     let new = written(dir);
     let bytes = plain_file::read(&new, FILE_MAX).unwrap_or_default();
@@ -218,9 +214,9 @@ fn recover(dir: &Path) {
     }
 }
 
-/// Writes a file of the folder anew, by way of `new` beside it.
+/// Replaces a file of the folder, via `new` next to it.
 pub(crate) fn replace(dir: &Path, new: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // left behind by a kill, perhaps with other rights
+    // left behind by a kill, perhaps with other permissions
     match std::fs::remove_file(new) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
