@@ -8,33 +8,32 @@ use callbridge_call::{Endpoints, FinishedCall, TrunkEndpoint};
 use callbridge_model::Country;
 use std::collections::BTreeSet;
 
-/// A trunk, checked: `--trunk NAME=ENDPOINT[,key=value…]` over the defaults.
+/// A checked trunk: `--trunk NAME=ENDPOINT[,key=value…]` with the defaults.
 #[derive(Clone, Debug)]
 pub struct Trunk {
-    /// Name given by the administrator, unique within a PBX: `city`.
+    /// The administrator's name, unique within a PBX: `city`.
     pub name: String,
-    /// Part before the suffix in its channels' names: `PJSIP/city`; or a fact that the PBX reports
-    /// of them beside it: `gateway/city`. May hold `*`. Several stand with `|` between them. Empty
-    /// for a trunk that messages name, and that has no channels.
+    /// Part before the suffix in its channels' names (`PJSIP/city`), or another fact that the PBX
+    /// reports about them (`gateway/city`). It can contain `*`. Several are separated by `|`. Empty
+    /// for a trunk that only messages name and that has no channels.
     pub endpoint: String,
-    /// The PBX it belongs to; `None` for every one.
+    /// Its PBX. `None` for every one.
     pub pbx: Option<String>,
-    /// Country of the numbers that have no country's code.
+    /// Country of the numbers without a country code.
     pub country: Option<Country>,
-    /// Prefix that extensions dial to get out: `9`. Digits, `*`, `#` or `+`, never empty.
+    /// Prefix that extensions dial for an outside line: `9`. Digits, `*`, `#` or `+`, never empty.
     pub strip: Option<String>,
-    /// Rules that give a call's lead, in the order in which they are asked.
+    /// Rules for a call's lead, in their order.
     pub leads: Vec<LeadRule>,
-    /// Employees by their extensions; `None` where no flag names any.
+    /// Employees by their extensions. `None` if no flag has any.
     pub employees: Option<EmployeeRule>,
-    /// Calls that nobody answered are journaled.
+    /// Unanswered calls are journaled.
     pub unanswered: bool,
-    /// Calls over it are journaled.
     pub journal: bool,
 }
 
 impl Default for Trunk {
-    /// One of which nothing is said, as messages without a trunk have it.
+    /// A trunk without any settings, for messages without a trunk.
     fn default() -> Self {
         Self {
             name: "default".to_owned(),
@@ -50,13 +49,13 @@ impl Default for Trunk {
     }
 }
 
-/// All trunks, in the order of their flags; no two of one PBX have the same name.
+/// All trunks, in the order of their flags. Names are unique within a PBX.
 #[derive(Clone, Debug, Default)]
 pub struct Trunks(Vec<Trunk>);
 
 impl Trunks {
     /// # Errors
-    /// In words: trunks of one PBX with one name, and endpoints of which neither wins.
+    /// Messages about duplicate names on one PBX, and about endpoints of equal precedence.
     pub fn new(trunks: Vec<Trunk>) -> Result<Self, Vec<String>> {
         let mut faults = Vec::new();
         for (at, trunk) in trunks.iter().enumerate() {
@@ -76,58 +75,56 @@ impl Trunks {
     /// Endpoints by which the assembler of a PBX finds the trunk of a channel.
     ///
     /// # Errors
-    /// Never for trunks of [`Trunks::new`], which looked at all of them.
+    /// Never for trunks of [`Trunks::new`], which checked all of them.
     pub fn endpoints(&self, pbx: &str) -> Result<Endpoints, Conflict> {
         Endpoints::new(self.of_pbx(pbx).flat_map(Trunk::known_by).collect())
     }
 
-    /// Channels named like this belong to a trunk of the PBX.
+    /// Channels with this name belong to a trunk of the PBX.
     pub fn take_in(&self, pbx: &str, channel: &str) -> bool {
         self.of_pbx(pbx).any(|trunk| trunk.takes_in(channel))
     }
 
-    /// The trunk of this name on this PBX.
     pub fn find(&self, pbx: &str, name: &str) -> Option<&Trunk> {
         let mut all = self.0.iter();
         all.find(|trunk| trunk.serves(pbx) && trunk.name == name)
     }
 
-    /// The trunks of a PBX.
     pub fn of_pbx<'a>(&'a self, pbx: &'a str) -> impl Iterator<Item = &'a Trunk> {
         self.0.iter().filter(move |trunk| trunk.serves(pbx))
     }
 
-    /// The channel variables that lead rules name.
+    /// The channel variables that lead rules use.
     pub fn variables(&self) -> BTreeSet<String> {
         let rules = self.0.iter().flat_map(|trunk| &trunk.leads);
         rules.filter_map(LeadRule::variable).cloned().collect()
     }
 
-    /// Iterates over the trunks of all PBXs, in the order of their flags.
+    /// In the order of their flags.
     pub fn iter(&self) -> impl Iterator<Item = &Trunk> {
         self.0.iter()
     }
 
-    /// No trunk: every call looks internal.
+    /// Without a trunk, every call looks internal.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl Trunk {
-    /// `pbx=NAME` is the PBX of that id, or the `server_name` below another one's.
+    /// `pbx=NAME` is the PBX with that id, or with that `server_name` below another PBX.
     fn serves(&self, pbx: &str) -> bool {
         let server = pbx.rsplit_once('/').map(|(_, server)| server);
         (self.pbx.as_deref()).is_none_or(|own| pbx == own || server == Some(own))
     }
 
-    /// Channels named like this are its own.
+    /// Channels with this name belong to it.
     pub fn takes_in(&self, channel: &str) -> bool {
         self.known_by().any(|it| it.matches(channel))
     }
 
-    /// A telephone that this trunk's pattern takes in, too: `PJSIP/101` of `PJSIP/*`. Of
-    /// technologies that telephones log in by alone: the lines of a card may well be one trunk.
+    /// A phone that this trunk's pattern also matches: `PJSIP/101` for `PJSIP/*`. Only for
+    /// technologies with which phones log in, because the lines of a card can really be one trunk.
     pub fn telephone_within(&self) -> Option<String> {
         let listed = match &self.employees {
             Some(EmployeeRule::List(list)) => list.keys().map(ToString::to_string).collect(),
@@ -142,17 +139,17 @@ impl Trunk {
         telephones.next().filter(|_| self.endpoint.contains('*'))
     }
 
-    /// Channels can be its own; otherwise messages alone name it.
+    /// Channels can belong to it. Otherwise only messages name it.
     pub fn has_channels(&self) -> bool {
         self.endpoints().next().is_some()
     }
 
-    /// The endpoints that it has: one, or several with `|` between them.
+    /// Its endpoints: one, or several separated by `|`.
     pub fn endpoints(&self) -> impl Iterator<Item = &str> {
         self.endpoint.split('|').filter(|it| !it.is_empty())
     }
 
-    /// A trunk whose lead stands in the user field waits for the CDR that brings it.
+    /// A trunk whose lead is in the user field waits for the CDR that contains it.
     fn known_by(&self) -> impl Iterator<Item = TrunkEndpoint> {
         let mut rules = self.leads.iter();
         let awaits_cdr = rules.any(|rule| matches!(rule, LeadRule::UserField(_)));
@@ -162,12 +159,12 @@ impl Trunk {
         })
     }
 
-    /// Nobody answered the call, and `unanswered=no` leaves such calls out.
+    /// The call was not answered, and `unanswered=no` leaves such calls out.
     pub(crate) fn keeps_out(&self, call: &FinishedCall) -> bool {
         !self.unanswered && !call.answered
     }
 
-    /// Returns `true` when some PBX has both trunks.
+    /// Returns `true` if some PBX has both trunks.
     fn shares_pbx(&self, other: &Self) -> bool {
         self.pbx.is_none() || other.pbx.is_none() || self.pbx == other.pbx
     }
@@ -176,14 +173,14 @@ impl Trunk {
 /// The keys of a trunk, for messages.
 const KEYS: &str = "pbx, country, strip, lead, employees, unanswered, journal";
 
-/// Reads one `--trunk`; all its faults in words otherwise. What it leaves out is as `defaults` has
-/// it: the flags `--country --strip --lead --employees --unanswered`.
+/// Parses one `--trunk`, or returns all of its errors as messages. Missing keys come from
+/// `defaults`: the flags `--country --strip --lead --employees --unanswered`.
 pub fn parse(text: &str, defaults: &Trunk) -> Result<Trunk, Vec<String>> {
     let mut faults = Vec::new();
     let mut pieces = pieces(text).into_iter();
     let head = pieces.next().unwrap_or_default();
     let (name, endpoint) = head.split_once('=').unwrap_or((&head, ""));
-    // `city=` is the trunk of messages, which name it: it has no channels.
+    // `city=` is a trunk that only messages name: it has no channels.
     let of_messages = head.strip_suffix('=').is_some_and(is_name);
     if name.is_empty() || (endpoint.is_empty() && !of_messages) {
         faults.push("begins with NAME=ENDPOINT, as in `city=PJSIP/city`".to_owned());
@@ -233,7 +230,7 @@ fn set(trunk: &mut Trunk, key: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A comma begins a new key only before `word=`: patterns and file names may hold others.
+/// Splits at commas, but only before `word=`: patterns and file names can contain other commas.
 fn pieces(text: &str) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     for piece in text.split(',') {
@@ -249,7 +246,8 @@ fn pieces(text: &str) -> Vec<String> {
     pieces
 }
 
-/// One endpoint as channels are named, technology, slash, the rest; or `gateway/NAME` and the like.
+/// Checks an endpoint in the form of channel names (technology, slash, the rest) or of
+/// `gateway/NAME`.
 fn endpoint_form(endpoint: &str) -> Result<(), String> {
     let good = endpoint.split_once('/').is_some_and(|(technology, rest)| {
         !technology.is_empty() && !rest.is_empty() && !endpoint.contains(char::is_whitespace)
@@ -265,14 +263,14 @@ fn endpoint_form(endpoint: &str) -> Result<(), String> {
     ))
 }
 
-/// Reads a country of ISO 3166 in two letters: `UZ`.
+/// Parses a two-letter country code of ISO 3166: `UZ`.
 pub fn country(text: &str) -> Result<Country, String> {
     let unknown =
         || format!("`{text}` is not a country code: two letters of ISO 3166 are expected, as `UZ`");
     Country::parse(text).ok_or_else(unknown)
 }
 
-/// Reads a dial prefix: `9`. Up to 16 digits, `*`, `#` or `+`.
+/// Parses a dial prefix: `9`. Up to 16 digits, `*`, `#` or `+`.
 pub fn strip(text: &str) -> Result<String, String> {
     let good = |b: u8| b.is_ascii_digit() || matches!(b, b'*' | b'#' | b'+');
     if !text.is_empty() && text.len() <= 16 && text.bytes().all(good) {
@@ -281,7 +279,7 @@ pub fn strip(text: &str) -> Result<String, String> {
     Err(format!("`{text}` is not a dial prefix: digits, as `9`"))
 }
 
-/// Reads `yes` or `no`; anything else is a fault, in words.
+/// Parses `yes` or `no`, or returns an error message.
 pub fn yes_or_no(text: &str) -> Result<bool, String> {
     match text {
         "yes" => Ok(true),

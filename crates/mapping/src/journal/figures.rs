@@ -5,16 +5,16 @@ use callbridge_model::{CallUuid, Zone};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// The namespace of the calls' uuids. With another one every call would be journaled twice.
+/// The namespace of the calls' uuids. With another one, every call would be journaled twice.
 const NAMESPACE: Uuid = Uuid::from_u128(0x7960_997f_d1f6_4443_b29d_16fa_e6d2_7ae1);
 
-/// 2000-01-01: no call of ours began before.
+/// 2000-01-01. No call can have begun earlier.
 const EARLIEST: EventTime = EventTime::from_seconds(946_684_800);
 
-/// A start may be so far ahead of our clock, and no further.
+/// Maximum time by which a start can be ahead of our clock.
 const AHEAD_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// Two figures rounded apart may differ by so much, and no more.
+/// Maximum difference of two separately rounded figures.
 const ROUNDING_SEC: u32 = 1;
 
 /// The idempotency key of a call (§2.6 `uuid`): UUIDv5 of the PBX's id, a NUL byte and the root
@@ -24,10 +24,10 @@ pub fn uuid(pbx: &str, linkedid: &Linkedid) -> CallUuid {
     CallUuid(Uuid::new_v5(&NAMESPACE, &name))
 }
 
-/// Says in words why no call can have begun at `start`; `None` when one can. The journal takes
+/// Returns a message why no call can have begun at `start`. `None` if one can. The journal takes
 /// epoch seconds (§2.6 `VALID_EPOCH_SEC`).
 pub fn wrong_start(start: EventTime, now: EventTime) -> Option<String> {
-    // Seconds alone are told of a year that cannot be written.
+    // If the year cannot be written, only the seconds are shown.
     let at = || {
         let written = Zone::utc().format(start, "%Y-%m-%dT%H:%M:%SZ");
         written.unwrap_or_else(|| format!("{} s", start.floor_seconds()))
@@ -42,25 +42,25 @@ pub fn wrong_start(start: EventTime, now: EventTime) -> Option<String> {
     })
 }
 
-/// The figures as the journal takes them, and what is wrong with them.
+/// The figures for the journal, and their errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// The start; where the PBX's cannot be, when the call arrived, less its duration.
+    /// The start. If the PBX's is impossible, the call's arrival minus its duration.
     pub started_at: EpochSeconds,
-    /// Whole seconds from the start to the end, half up; at least 1.
+    /// Whole seconds from the start to the end, rounded half up, at least 1.
     pub duration_sec: u32,
-    /// At most `duration_sec`; 0 when not answered.
+    /// At most `duration_sec`. 0 if not answered.
     pub talk_time_sec: u32,
-    /// Words of [`wrong_start`]; `None` where the PBX's start can be true.
+    /// Message of [`wrong_start`]. `None` if the PBX's start is possible.
     pub wrong_start: Option<String>,
-    /// More talk than call, with both figures.
+    /// Message with both figures if the talk is longer than the call.
     pub talk_excess: Option<String>,
-    /// Sentences on the figures that were clamped.
+    /// Sentences about the clamped figures.
     pub remarks: Vec<String>,
 }
 
 impl Figures {
-    /// Whole seconds, half up, from exact intervals.
+    /// Rounds exact intervals to whole seconds, half up.
     pub fn of(call: &FinishedCall, now: EventTime) -> Self {
         let length = call.ended.since(call.started);
         let duration_sec = half_up(length).max(1);
@@ -86,7 +86,7 @@ impl Figures {
     }
 }
 
-/// Whole seconds, half up; the journal's figures end at `u32::MAX - 1`.
+/// Rounds to whole seconds, half up. The journal's figures end at `u32::MAX - 1`.
 fn half_up(exact: Duration) -> u32 {
     let seconds = (exact.as_micros() + 500_000) / 1_000_000;
     u32::try_from(seconds).unwrap_or(u32::MAX).min(u32::MAX - 1)

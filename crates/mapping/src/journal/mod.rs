@@ -22,31 +22,31 @@ use figures::Figures;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The administrator's flags that hold for all calls.
+/// The administrator's flags that apply to all calls.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// All trunks that `--trunk` names.
     pub trunks: Trunks,
-    /// Rules for messages that name no trunk: the flags that hold for all of them.
+    /// Rules for messages without a trunk: the flags that apply to all of them.
     pub without_trunk: Option<Trunk>,
-    /// Calls that began before are skipped (`--not-before`).
+    /// Calls that began earlier are skipped (`--not-before`).
     pub not_before: Option<EventTime>,
     /// The same for single PBXs, by their id (`from=DATE` of a file).
     pub since: BTreeMap<String, EventTime>,
-    /// Country of the numbers without a country's code that the CRM has of leads: `--country`, or
-    /// the one country that the trunks name.
+    /// Country of the CRM's numbers without a country code: `--country`, or the only country of the
+    /// trunks.
     pub country: Option<Country>,
-    /// A call whose extension has no employee is waiting (`--require-employee`).
+    /// A call waits if its extension has no employee (`--require-employee`).
     pub require_employee: bool,
 }
 
 impl Rules {
-    /// Every trunk whose rules may hold for a call, that of messages which name none among them.
+    /// Every trunk whose rules can apply to a call, including the one for messages without a trunk.
     pub fn every_trunk(&self) -> impl Iterator<Item = &Trunk> {
         self.trunks.iter().chain(&self.without_trunk)
     }
 
-    /// Calls of this PBX that began before are skipped.
+    /// Calls of this PBX that began earlier are skipped.
     fn limit(&self, pbx: &str) -> Option<EventTime> {
         // `pbx1/branch` is a second PBX on the stream of `pbx1`.
         let of_source = pbx.split('/').next().and_then(|root| self.since.get(root));
@@ -55,8 +55,8 @@ impl Rules {
     }
 }
 
-/// Judges a finished call of the PBX with this id. `now` is the wall clock's time, or the last
-/// event's time for a recording; it stands for the call's time of arrival.
+/// Judges a finished call of this PBX. `now` is the wall clock's time, or for a recording the time
+/// of the last event. It is used as the call's time of arrival.
 pub fn judge(
     call: &FinishedCall,
     pbx: &str,
@@ -122,8 +122,8 @@ pub fn judge(
     }
 }
 
-/// The trunk whose rules hold for a call. A message may name none, and one may come from a PBX of
-/// which no flag names a trunk: the rules without a trunk hold for these.
+/// The trunk whose rules apply to a call. A message can have no trunk, or come from a PBX without
+/// trunks. The rules without a trunk apply to these.
 fn trunk_of<'a>(call: &FinishedCall, pbx: &str, rules: &'a Rules) -> Option<&'a Trunk> {
     let without = (rules.without_trunk.as_ref()).filter(|_| call.given.is_some());
     let Some(name) = call.trunk.as_deref() else {
@@ -134,8 +134,8 @@ fn trunk_of<'a>(call: &FinishedCall, pbx: &str, rules: &'a Rules) -> Option<&'a 
     found.or_else(|| without.filter(|_| has_none()))
 }
 
-/// The customer's number; else the one that a channel shows which the PBX itself called first. It
-/// may be the company's own: that a lead has it makes it the customer's.
+/// The customer's number. Without one, the number on the first channel that the PBX itself called.
+/// That can be the company's own, but if a lead has it, it is the customer's.
 fn client_phone(call: &FinishedCall, trunk: Option<&Trunk>, people: &People) -> Option<Phone> {
     let country = trunk.and_then(|trunk| trunk.country);
     let strip = trunk.and_then(|trunk| trunk.strip.as_deref());
@@ -150,8 +150,8 @@ fn client_phone(call: &FinishedCall, trunk: Option<&Trunk>, people: &People) -> 
     }
 }
 
-/// Outcome and reason of a call that is not journaled, by a flag or because it is internal; `None`
-/// for any other.
+/// Outcome and reason of a call that is not journaled because of a flag or because it is internal.
+/// `None` for any other.
 fn left_out(
     call: &FinishedCall,
     trunk: Option<&Trunk>,
@@ -171,14 +171,14 @@ fn left_out(
             return skipped(format!("unanswered, and trunk {name} says unanswered=no"));
         }
     }
-    // A start that cannot be true says nothing about before or after.
+    // An impossible start is neither before nor after.
     let limit = limit.filter(|_| figures.wrong_start.is_none())?;
     (call.started < limit).then_some(())?;
     skipped("began before --not-before or a file's from=".to_owned())
 }
 
-/// Faults of the call itself; they come before the question of who it was. Those of a message are
-/// named by the field that says them.
+/// Errors of the call itself, which come before the search for lead and employee. Errors of a
+/// message name its field.
 fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<(Reason, String)> {
     let of_message = call.given.is_some();
     let named = |field: &str, why: &str, may_be: &str| match of_message {
@@ -206,14 +206,14 @@ fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<(Reas
     faults.find_map(|(reason, why)| Some((reason, why?)))
 }
 
-/// Lead and employee of a call as ids of the CRM, or the reasons for which they are missing.
+/// Lead and employee of a call by their CRM ids, or why they are missing.
 #[derive(Default)]
 struct Who {
-    /// The lead, and its origin in words, as `explain` shows it.
+    /// The lead, and text for its origin, as `explain` shows it.
     lead: Option<(LeadId, String)>,
     employee_id: Option<EmployeeId>,
     no_lead: Option<(Reason, String)>,
-    /// The extension has no employee, in words; `None` for a call without an extension, too.
+    /// Message that the extension has no employee. `None` if the call has no extension.
     no_employee: Option<String>,
 }
 
@@ -265,8 +265,7 @@ fn who(call: &FinishedCall, trunk: Option<&Trunk>, people: &People, record: &Cal
     }
 }
 
-/// Adds to `why`, the reason that the rules give for a missing lead, the fault of the message's
-/// phone that caused it.
+/// Adds the error of the message's phone to `why`, the reason for a missing lead.
 fn without_lead(call: &FinishedCall, trunk: &Trunk, record: &CallRecord, why: String) -> String {
     if call.given.is_none() || record.client_phone.is_some() {
         return why;
@@ -282,8 +281,7 @@ fn without_lead(call: &FinishedCall, trunk: &Trunk, record: &CallRecord, why: St
 }
 
 impl Who {
-    /// Reason for which the call cannot be journaled yet: no lead, or no employee where one is
-    /// required.
+    /// Why the call cannot be journaled yet: no lead, or no employee although one is required.
     fn missing(&self, employee: bool) -> Option<(Reason, String)> {
         let no_employee = self.no_employee.as_ref().filter(|_| employee);
         let no_employee = no_employee.map(|why| (Reason::NoEmployee, why.clone()));
@@ -291,14 +289,13 @@ impl Who {
     }
 }
 
-/// Origin, in a record, of a lead that a person gave with a retry.
+/// Origin of a lead that a person set with a retry.
 pub const BY_HAND: &str = "given by hand, with a retry";
 
-/// The employee that a person asks for.
+/// The employee that a person chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EmployeeChoice {
-    /// The employee with this id of the CRM.
     Is(EmployeeId),
     /// The call is journaled without an employee.
     None,
@@ -307,16 +304,16 @@ pub enum EmployeeChoice {
 /// Values that a person sets for a call with a retry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryValues {
-    /// Lead to journal it under; `None` for the one that the rules give now.
+    /// Lead for the call. `None` for the current one of the rules.
     pub lead: Option<LeadId>,
-    /// Employee to journal it under; `None` for the one that the lists give now.
+    /// Employee for the call. `None` for the current one of the lists.
     pub employee: Option<EmployeeChoice>,
-    /// Answer, length of talk, and direction, for dead letters `incomplete`.
+    /// Answer, talk time, and direction, for dead letters `incomplete`.
     pub said: Option<SuppliedFacts>,
 }
 
 impl RetryValues {
-    /// For the letter's acts: `retry with lead 4002, employee 501`.
+    /// Text for the actions: `retry with lead 4002, employee 501`.
     pub fn words(&self) -> String {
         let lead = self.lead.map(|lead| format!("lead {lead}"));
         let employee = self.employee.map(|employee| match employee {
@@ -339,10 +336,10 @@ impl RetryValues {
     }
 }
 
-/// Judges a kept call anew: its uuid, start, duration and talk stay as they were put down, its lead
-/// and employee are asked for again. Without `by` the call only leaves if its lead, and
-/// where one is required its employee, are known now. A person's retry also sends a call that
-/// was dead because of its facts, with the values that were shown.
+/// Judges a stored call again. Its uuid, start, duration and talk stay, and its lead and employee
+/// are looked up again. Without `by`, the call is only released if its lead, and a required
+/// employee, are known now. A person's retry also sends a call that was dead because of its facts,
+/// with the displayed values.
 ///
 /// The outcome is [`Outcome::Journal`], or [`Outcome::DeadLetter`] with what is still missing.
 pub fn remap(
@@ -359,7 +356,7 @@ pub fn remap(
     };
     let mut record = old.clone();
     let mut known = call.clone();
-    // What was put down then is what counts: a later version may tell calls otherwise.
+    // The stored values count, because a later version can interpret calls differently.
     known.employee = old.employee.clone().map(callbridge_call::Extension::new);
     if record.client_phone.is_none() {
         record.client_phone = client_phone(call, trunk, people);

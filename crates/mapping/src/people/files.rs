@@ -14,40 +14,38 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A list larger than this (some ten million rows) is refused.
+/// A list larger than this (about ten million rows) is refused.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// A file written to so shortly before it was read may have been written to since, within the
-/// same tick of its clock: it is read once more.
+/// A file that was written this shortly before it was read may have changed since, within the same
+/// tick of its clock. It is read again.
 const YOUNG: Duration = Duration::from_secs(2);
 
-/// A list that is in force is replaced once its file was the same at two looks in a row: a file
-/// that is being written has rows missing, and a last one that is cut. After so many looks it is
-/// read all the same.
+/// Maximum checks of a changing file. A list is replaced once two checks in a row found the same
+/// file, because a file that is being written lacks rows and can end in the middle of one. After
+/// this many checks it is read anyway.
 const LOOKS_MAX: u32 = 30;
 
 /// A list that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No file of this name exists.
     #[error("{0}: no such file")]
     Missing(PathBuf),
-    /// The file cannot be opened or read.
     #[error("{0}: cannot be read: {1}")]
     Unreadable(PathBuf, io::Error),
-    /// The file is larger than 256 MB, which no list may be.
+    /// The file is larger than 256 MB, the maximum for a list.
     #[error("{0}: larger than 256 MB")]
     TooLarge(PathBuf),
     /// The first line does not name the columns.
     #[error("{0}: {1}")]
     Header(PathBuf, WrongHeader),
-    /// The file has rows, and none of them is good.
+    /// The file has rows, but none is valid.
     #[error("{0}: no row of it can be used; {first}", first = .1.first(ToString::to_string))]
     Useless(PathBuf, ListReport),
 }
 
 impl Error {
-    /// The rows that are wrong, where it is them.
+    /// The invalid rows, if they are the cause.
     pub const fn about(&self) -> Option<&ListReport> {
         match self {
             Self::Useless(_, about) => Some(about),
@@ -55,7 +53,7 @@ impl Error {
         }
     }
 
-    /// For a log: of numbers their last four digits.
+    /// The message for a log. Numbers are reduced to their last four digits.
     pub fn masked(&self) -> String {
         match self {
             Self::Useless(file, about) => {
@@ -67,23 +65,22 @@ impl Error {
     }
 }
 
-/// A list that was read anew, or could not be.
+/// A list that was read again, or could not be.
 #[derive(Debug)]
 pub struct News {
-    /// Path of the list, as the flag names it.
+    /// The path in the flag.
     pub file: PathBuf,
-    /// Kind of its rows: leads or employees.
     pub kind: ListKind,
-    /// Country by which its numbers were read: trunks of two countries may read one file
-    /// differently. `None` for employees.
+    /// Country for its numbers. Trunks of two countries can read one file differently. `None` for
+    /// employees.
     pub country: Option<Country>,
-    /// Changes of its good rows, which are in force. On an error the old list stays in force: one
+    /// Changes of its valid rows, which are now in use. On an error, the old list stays in use. An
     /// error is reported once, until the file changes again.
     pub result: Result<ListChange, Error>,
 }
 
 impl News {
-    /// The file's rows, as far as there are any.
+    /// The report on the file's rows, if it has any.
     pub fn about(&self) -> Option<&ListReport> {
         match &self.result {
             Ok(change) => Some(&change.about),
@@ -92,36 +89,33 @@ impl News {
     }
 }
 
-/// Kinds of lists, by their rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum ListKind {
     /// Rows of phones and leads.
     Leads,
-    /// Rows of extensions and employees.
     Employees,
 }
 
 impl ListKind {
-    /// The kind as logs and JSON have it: `leads`, `employees`.
+    /// The kind in logs and JSON: `leads`, `employees`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 }
 
-/// Changes that a newly read list brings.
+/// Changes in a newly read list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListChange {
-    /// Report on its rows, the bad ones by name.
+    /// Report on its rows, with the invalid ones.
     pub about: ListReport,
-    /// Of these phones a lead list says something else than before, sorted; none for employees.
+    /// Phones whose leads have changed, sorted. Empty for employees.
     pub phones: Vec<Phone>,
 }
 
-/// A list's kind and file; without a country for employees.
+/// A list's kind and file. Without a country for employees.
 type List = (ListKind, LeadFile);
 
-/// State of a file when it was last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Seen {
     #[default]
@@ -137,12 +131,13 @@ enum Seen {
 #[derive(Clone, Copy, Debug, Default)]
 struct FileState {
     seen: Seen,
-    /// A newer version that is not read yet, and at how many looks the file was another.
+    /// A newer version that is not read yet, and the number of checks at which the file had
+    /// changed.
     newer: Option<(FileVersion, u32)>,
 }
 
 impl FileState {
-    /// Returns `true` when the file was the same at the last check, or has changed for too many
+    /// Returns `true` if the file was the same at the last check, or has changed at too many
     /// checks.
     fn rests(&mut self, version: FileVersion) -> bool {
         if matches!(self.seen, Seen::Version { version: old, .. } if old == version) {
@@ -157,7 +152,7 @@ impl FileState {
     }
 }
 
-/// The lists in force, and the files they come from.
+/// The lists in use, and their files.
 #[derive(Debug, Default)]
 pub struct Watched {
     people: People,
@@ -165,7 +160,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// The lists that any of these trunks names; nothing is read yet.
+    /// The lists of these trunks. Nothing is read yet.
     pub fn of<'a>(trunks: impl Iterator<Item = &'a Trunk>) -> Self {
         let mut watched = Self::default();
         for trunk in trunks {
@@ -183,7 +178,7 @@ impl Watched {
         watched
     }
 
-    /// Reads all lists, and gives what is to be said of them.
+    /// Reads all lists, and returns the messages about them.
     ///
     /// # Errors
     /// Every list that cannot be used.
@@ -202,19 +197,19 @@ impl Watched {
         faults.is_empty().then_some((watched, news)).ok_or(faults)
     }
 
-    /// The same with this directory of leads beside them.
+    /// Adds this directory of leads.
     #[must_use]
     pub fn with_directory(mut self, directory: Arc<dyn Directory>) -> Self {
         self.people = self.people.with_directory(directory);
         self
     }
 
-    /// Returns the lists in force, with the directory where there is one.
+    /// Returns the lists in use, with the directory if there is one.
     pub fn people(&self) -> &People {
         &self.people
     }
 
-    /// Reads the lists whose files are others than last time, and at rest. Blocks on the disk.
+    /// Reads the lists whose files have changed and are stable. Blocks on the disk.
     pub fn reload(&mut self, now: EventTime) -> Vec<News> {
         let mut news = Vec::new();
         for (list @ (kind, file), known) in &mut self.known {
@@ -226,7 +221,7 @@ impl Watched {
                 continue;
             };
             let result = bytes.and_then(|bytes| take(&mut self.people, list, &bytes));
-            // Read once more for its youth alone, and the same: no news.
+            // It was read again only because it was young, and is the same: no news.
             let again = matches!((known.seen, seen), (
                 Seen::Version { version: a, settled: false },
                 Seen::Version { version: b, .. },
@@ -246,7 +241,7 @@ impl Watched {
     }
 }
 
-/// Puts the good rows of a list in force; a list of bad rows alone leaves the old one there.
+/// Replaces a list with its valid rows. A list with only invalid rows leaves the old one in use.
 fn take(people: &mut People, (kind, file): &List, bytes: &[u8]) -> Result<ListChange, Error> {
     let (path, mut phones) = (&file.0, Vec::new());
     let wrong = |header| Error::Header(path.clone(), header);
@@ -273,7 +268,7 @@ fn take(people: &mut People, (kind, file): &List, bytes: &[u8]) -> Result<ListCh
     Ok(ListChange { about, phones })
 }
 
-/// What is seen of a file now, and its bytes; `None` when it is as it was, or not at rest.
+/// Reads a file's current version and bytes. `None` if it is unchanged or not stable.
 fn read(
     path: &Path,
     known: &mut FileState,
@@ -302,7 +297,7 @@ fn read(
     } else {
         let (mut bytes, mut limited) = (Vec::new(), file.take(FILE_BYTES_MAX));
         let read = limited.read_to_end(&mut bytes).map_err(failed);
-        // Written to meanwhile: what was read may be torn, so it is read once more.
+        // It was written meanwhile. The bytes can be torn, so it is read again.
         let after = limited.into_inner().metadata();
         let after = after.map(|about| FileVersion::of(&about)).ok();
         settled &= read.is_err() || after == Some(version);

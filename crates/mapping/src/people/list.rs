@@ -17,7 +17,7 @@ use std::ops::Deref;
 const LEADS: [&str; 2] = ["phone", "leadId"];
 const EMPLOYEES: [&str; 2] = ["extension", "employeeId"];
 
-/// Employees by their extensions; and the other way round, the first extension of each.
+/// Employees by their extensions, and the first extension of each employee.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Employees {
     ids: BTreeMap<Extension, EmployeeId>,
@@ -25,13 +25,13 @@ pub struct Employees {
 }
 
 impl Employees {
-    /// The first extension that the list names for this employee.
+    /// The employee's first extension in the list.
     pub fn extension_of(&self, employee: EmployeeId) -> Option<&Extension> {
         self.first.get(&employee)
     }
 }
 
-/// In the order of the list. Of an extension that comes twice the first row counts.
+/// In the order of the list. If an extension occurs twice, the first row counts.
 impl FromIterator<(Extension, EmployeeId)> for Employees {
     fn from_iter<T: IntoIterator<Item = (Extension, EmployeeId)>>(rows: T) -> Self {
         let mut all = Self::default();
@@ -53,19 +53,19 @@ impl Deref for Employees {
     }
 }
 
-/// Phones and their leads, sorted: 16 bytes a row. A phone that stands there with two leads keeps
-/// both.
+/// Phones and their leads, sorted: 16 bytes per row. A phone with two leads keeps both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeadList {
-    /// The digits of E.164 as a number (none begins with 0), and a lead; sorted, no pair twice.
+    /// The digits of E.164 as a number (none begins with 0), and a lead. Sorted, without
+    /// duplicates.
     rows: Vec<(u64, LeadId)>,
 }
 
 impl LeadList {
-    /// Reads the file's bytes. Numbers without a country's code are taken for `country`'s.
+    /// Parses the file's bytes. Numbers without a country code belong to `country`.
     ///
     /// # Errors
-    /// When the header does not name the columns.
+    /// If the header does not name the columns.
     pub fn read(bytes: &[u8], country: Option<Country>) -> Result<(Self, ListReport), WrongHeader> {
         let (mut rows, mut about) = (Vec::new(), ListReport::default());
         each_row(bytes, LEADS, &mut about, |line, phone, lead| {
@@ -81,7 +81,7 @@ impl LeadList {
         rows.shrink_to_fit();
         about.repeated = given - rows.len();
         about.rows = rows.len();
-        // Numbers with two leads stay in the list, and are named: it guesses at neither.
+        // Numbers with two leads stay in the list and are reported. Neither lead is guessed.
         let pairs = rows.windows(2).filter(|pair| pair[0].0 == pair[1].0);
         let mut first: BTreeMap<u64, Option<(LeadId, u64)>> =
             pairs.map(|pair| (pair[0].0, None)).collect();
@@ -110,7 +110,7 @@ impl LeadList {
         Ok((Self { rows }, about))
     }
 
-    /// The leads of a phone: of more than one nobody says which it is.
+    /// The leads of a phone. If there are several, it is not known which is right.
     pub fn find(&self, phone: &Phone) -> impl Iterator<Item = LeadId> {
         let digits = as_number(phone);
         let from = self.rows.partition_point(|(key, _)| Some(*key) < digits);
@@ -119,7 +119,7 @@ impl LeadList {
         of_phone.map(|(_, lead)| *lead)
     }
 
-    /// The phones of which `newer` says something else than this list.
+    /// The phones whose leads differ in `newer`.
     pub fn changed(&self, newer: &Self) -> Vec<Phone> {
         let old = (self.rows.iter()).filter(|row| newer.rows.binary_search(row).is_err());
         let new = (newer.rows.iter()).filter(|row| self.rows.binary_search(row).is_err());
@@ -133,10 +133,10 @@ impl LeadList {
     }
 }
 
-/// Reads a list of extensions and employees. An extension with two employees has none.
+/// Parses a list of extensions and employees. An extension with two employees has none.
 ///
 /// # Errors
-/// When the header does not name the columns.
+/// If the header does not name the columns.
 pub fn employees(bytes: &[u8]) -> Result<(Employees, ListReport), WrongHeader> {
     let mut about = ListReport::default();
     let mut lines: BTreeMap<Extension, (EmployeeId, u64)> = BTreeMap::new();
@@ -167,7 +167,7 @@ pub fn employees(bytes: &[u8]) -> Result<(Employees, ListReport), WrongHeader> {
     Ok((list, about))
 }
 
-/// Says in words why a cell gives no number.
+/// Describes why a cell contains no number.
 fn no_number(cell: &str, country: Option<Country>) -> String {
     if numbers_in(cell) > 1 {
         return "holds several numbers: give each a row of its own, with the same lead".to_owned();
@@ -181,8 +181,8 @@ fn no_number(cell: &str, country: Option<Country>) -> String {
     }
 }
 
-/// Pieces of a cell that may be numbers each. What stands between the digits of one number (blanks,
-/// dashes, brackets) divides none; a plus begins the next.
+/// Counts the parts of a cell that can each be a number. Separators between the digits of one
+/// number (blanks, dashes, brackets) do not count. A plus begins the next number.
 fn numbers_in(cell: &str) -> usize {
     const DIGITS_MIN: usize = 5;
     let marks = [' ', '-', '.', '(', ')', '\u{a0}'];
@@ -192,8 +192,8 @@ fn numbers_in(cell: &str) -> usize {
     pieces.filter(|piece| digits(piece) >= DIGITS_MIN).count()
 }
 
-/// A number that stands there in E.164 is taken as it is: a million rows are read in a second.
-/// None of several numbers in one cell is taken.
+/// Converts a cell to a key. A number in E.164 is used directly, so a million rows are read in a
+/// second. A cell with several numbers has no key.
 fn key(text: &str, country: Option<Country>) -> Option<u64> {
     const DIGITS_MIN: usize = 8;
     let long = |phone: &Phone| phone.as_str().len() > DIGITS_MIN && !text.starts_with("+0");
@@ -336,7 +336,7 @@ mod tests {
         }
         let about = read("phone;leadId\n901110001;1\n").1;
         assert_eq!(about.remarks(), " (separated by `;`)");
-        // The header says how to read; rows written otherwise are named.
+        // The header defines the separator. Rows with another one are reported.
         let (list, about) = read("phone,leadId\n901110001;1\n901110002,2\n");
         assert_eq!((list.rows.len(), about.bad), (1, 1));
     }

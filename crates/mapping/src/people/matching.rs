@@ -6,23 +6,22 @@ use callbridge_call::Extension;
 use callbridge_model::status::{Doubtful, Employees, Unlisted};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The extension of a call, and the trunk it went over.
+/// The extension of a call, with its trunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsedExtension {
-    /// The id of the PBX.
     pub pbx: String,
-    /// Name of the trunk, unique within its PBX.
+    /// Unique within its PBX.
     pub trunk: String,
-    /// Extension of the employee, as the PBX names it.
+    /// As the PBX names it.
     pub extension: Extension,
-    /// Start of the call in epoch seconds.
+    /// Epoch seconds.
     pub started: i64,
 }
 
-/// Letters that are taken for digits when they are typed, Latin and Cyrillic.
+/// Latin and Cyrillic letters that are mistaken for digits.
 const LOOK_ALIKES: [(&str, char); 3] = [("OoОо", '0'), ("IlІ|", '1'), ("Зз", '3')];
 
-/// `101` for `1O1`: what was meant, where only letters that look like digits stand among digits.
+/// `101` for `1O1`: the probable extension, if the only letters among its digits look like digits.
 pub fn meant(extension: &str) -> Option<String> {
     let digit = |c: char| {
         let alike = LOOK_ALIKES.iter().find(|(letters, _)| letters.contains(c));
@@ -34,7 +33,7 @@ pub fn meant(extension: &str) -> Option<String> {
     (all_digits && some_digit && meant != extension).then_some(meant)
 }
 
-/// Holds the lists of the trunks against the extensions of the newest calls.
+/// Compares the lists of the trunks with the extensions of the newest calls.
 pub fn compare(rules: &Rules, people: &People, met: &[UsedExtension]) -> Employees {
     let mut listed = BTreeSet::new();
     for trunk in rules.trunks.iter() {
@@ -135,7 +134,7 @@ mod tests {
             unlisted.last_at,
         );
         assert_eq!(told, ("101", 2, 20));
-        // Over a trunk without a list, too; such a call meets no list.
+        // Also on a trunk without a list. Such a call matches no list.
         let bare = parse("bare=PJSIP/bare", &Trunk::default()).expect("a good flag");
         let rules = Rules {
             trunks: Trunks::new(rules.trunks.iter().cloned().chain([bare]).collect()).expect("two"),
@@ -143,7 +142,7 @@ mod tests {
         };
         let found = compare(&rules, &People::default(), &[met("bare", "109", 10)]);
         assert_eq!((found.calls, found.unlisted.len()), (0, 1));
-        // An extension that is really called so is no mistake.
+        // An extension that really has this name is no mistake.
         let real = compare(&rules, &People::default(), &[met("city", "1O1", 10)]);
         assert!(real.doubtful.is_empty(), "{real:?}");
     }

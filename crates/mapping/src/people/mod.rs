@@ -27,56 +27,56 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Result of the rules for a call's lead, with the reason in words.
+/// Result of the rules for a call's lead, with text for the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeadAnswer {
     /// A rule gives this one lead.
     One(LeadId, String),
     /// No rule gives a lead.
     None(String),
-    /// One rule gives two, and no order between them.
+    /// One rule gives two leads of equal rank.
     Two(LeadId, LeadId, String),
 }
 
-/// A directory of leads as the rule `directory` asks it.
+/// A directory of leads for the rule `directory`.
 pub trait Directory: std::fmt::Debug + Send + Sync {
     /// Looks up the lead of this number among those learned from the CRM.
     ///
     /// # Errors
-    /// In words, when it cannot be looked up now.
+    /// A message, if it cannot be looked up now.
     fn lead_of(&self, phone: &Phone) -> Result<LeadAnswer, String>;
 
-    /// Looks up the lead that a person has given this number (`lead give`), and who did so in
-    /// words; `None` where nobody has.
+    /// Looks up the lead that a person has assigned to this number (`lead give`), with text about
+    /// that person. `None` if there is none.
     ///
     /// # Errors
-    /// In words, when it cannot be looked up now.
+    /// A message, if it cannot be looked up now.
     fn given(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String>;
 }
 
-/// A lead list is read with its trunk's country, so two trunks may read one file differently.
+/// A lead list is read with its trunk's country, so two trunks can read one file differently.
 pub(crate) type LeadFile = (PathBuf, Option<Country>);
 
-/// The lists that are in force.
+/// The lists in use.
 #[derive(Clone, Debug, Default)]
 pub struct People {
     pub(crate) leads: BTreeMap<LeadFile, LeadList>,
     pub(crate) employees: BTreeMap<PathBuf, Employees>,
-    /// The directory of leads, where there is one.
+    /// The directory of leads, if there is one.
     pub(crate) directory: Option<Arc<dyn Directory>>,
 }
 
 impl People {
-    /// The same with this directory.
+    /// Adds this directory.
     #[must_use]
     pub fn with_directory(mut self, directory: Arc<dyn Directory>) -> Self {
         self.directory = Some(directory);
         self
     }
 
-    /// The lead of a call whose customer has this number: the first of the trunk's rules that
-    /// knows one says it. A lead that a person has given the number stands behind all that the
-    /// dialplan says of the call, and before every list.
+    /// The lead of a call whose customer has this number, from the first of the trunk's rules that
+    /// knows one. A lead that a person has assigned to the number comes after all information from
+    /// the dialplan, and before every list.
     pub fn lead_of(&self, call: &FinishedCall, phone: Option<&Phone>, trunk: &Trunk) -> LeadAnswer {
         let by_number = trunk.leads.iter().position(LeadRule::is_by_number);
         let (said, rest) = trunk.leads.split_at(by_number.unwrap_or(trunk.leads.len()));
@@ -87,7 +87,7 @@ impl People {
             LeadRule::Directory => self.learned(phone),
         };
         let is_none = |answer: &LeadAnswer| matches!(answer, LeadAnswer::None(_));
-        // The dialplan itself names a lead, by any rule of the trunk that reads it there.
+        // The dialplan itself can name a lead, for any rule of the trunk that reads it there.
         let mut of_call = trunk.leads.iter().filter(|rule| !rule.is_by_number());
         let named = of_call.any(|rule| !is_none(&ask(rule)));
         let given = if named { None } else { self.given(phone) };
@@ -99,8 +99,8 @@ impl People {
         first_of(answers, unasked)
     }
 
-    /// The lead of a number alone, as `lead check` and a release of a waiting call ask for it:
-    /// rules that need the call give none.
+    /// The lead of only a number, for `lead check` and the release of a waiting call. Rules that
+    /// need the call give none.
     pub fn lead_of_phone(&self, phone: &Phone, trunk: &Trunk) -> LeadAnswer {
         let listed = trunk.leads.iter().filter_map(|rule| match rule {
             LeadRule::Variable(_) | LeadRule::UserField(_) => None,
@@ -115,17 +115,16 @@ impl People {
         first_of(self.given(Some(phone)).into_iter().chain(listed), unasked)
     }
 
-    /// The employee at an extension.
     pub fn employee_of(&self, extension: &Extension, trunk: &Trunk) -> Option<EmployeeId> {
         self.employees_at(trunk)?.get(extension).copied()
     }
 
-    /// The extension at which an employee sits, by the trunk's list: the first that it names.
+    /// An employee's extension, by the trunk's list: the first one in it.
     pub fn extension_of<'a>(&'a self, id: EmployeeId, trunk: &'a Trunk) -> Option<&'a Extension> {
         self.employees_at(trunk)?.extension_of(id)
     }
 
-    /// All employees of a trunk; `None` without a list, or before it could be read.
+    /// All employees of a trunk. `None` without a list, or before it could be read.
     pub fn employees_at<'a>(&'a self, trunk: &'a Trunk) -> Option<&'a Employees> {
         match trunk.employees.as_ref()? {
             EmployeeRule::List(list) => Some(list),
@@ -133,14 +132,14 @@ impl People {
         }
     }
 
-    /// Somebody sits at this extension, by the list of any trunk of the PBX.
+    /// An employee has this extension, by the list of any trunk of the PBX.
     pub fn knows(&self, extension: &Extension, trunks: &Trunks, pbx: &str) -> bool {
         let mut of_pbx = trunks.of_pbx(pbx);
         of_pbx.any(|trunk| self.employee_of(extension, trunk).is_some())
     }
 
-    /// Looks up the lead that a person has given the number; `None` where nobody has, and for a
-    /// hidden caller, who is nobody's key.
+    /// Looks up the lead that a person has assigned to the number. `None` if there is none, and for
+    /// a hidden caller.
     fn given(&self, phone: Option<&Phone>) -> Option<LeadAnswer> {
         match self.directory.as_ref()?.given(phone?) {
             Ok(given) => given.map(|(lead, words)| LeadAnswer::One(lead, words)),
@@ -151,7 +150,7 @@ impl People {
         }
     }
 
-    /// A hidden caller is nobody's key.
+    /// Looks up the number in the directory. A hidden caller has no number to look up.
     fn learned(&self, phone: Option<&Phone>) -> LeadAnswer {
         let Some(phone) = phone else {
             return LeadAnswer::None("no number to look up in the directory".to_owned());
@@ -184,7 +183,8 @@ impl People {
     }
 }
 
-/// The first of these that knows a lead; else why none of them does, or that nobody was asked.
+/// The first of these that knows a lead. Otherwise why none of them does, or `unasked` if there are
+/// none.
 fn first_of(answers: impl Iterator<Item = LeadAnswer>, unasked: String) -> LeadAnswer {
     let mut misses = Vec::new();
     for answer in answers {
@@ -214,7 +214,7 @@ fn user_field(pattern: &Regex, call: &FinishedCall) -> LeadAnswer {
     one_of(&format!("user field by `{pattern}`"), groups)
 }
 
-/// The one lead that these texts give; what is no lead id gives none.
+/// The only lead in these texts. A text that is not a lead id gives none.
 fn one_of<'a>(what: &str, texts: impl Iterator<Item = &'a str>) -> LeadAnswer {
     let (mut leads, mut junk) = (BTreeSet::new(), None);
     for text in texts {

@@ -6,10 +6,10 @@
 use callbridge_model::safe;
 use std::fmt;
 
-/// Bad rows that are kept with their words; of those behind them only the number is known.
+/// Invalid rows that are kept with their messages. Further ones are only counted.
 const NAMED_MAX: usize = 1_000;
-/// Bytes that may separate cells: commas, or the characters that spreadsheets write where the comma
-/// is a decimal mark.
+/// Bytes that can separate cells: commas, or the characters of spreadsheets in locales with a
+/// decimal comma.
 const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
 /// The first line does not name the columns.
@@ -18,18 +18,18 @@ const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 pub struct WrongHeader {
     /// Columns that the header must name: `phone,leadId`.
     pub wants: String,
-    /// First line of the file, at most 60 characters of it.
+    /// First line of the file, at most 60 characters.
     pub says: String,
 }
 
-/// A row that cannot be used as it stands.
+/// A row that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRow {
-    /// Line of the file, the header being 1.
+    /// Line of the file, from 1 for the header.
     pub line: u64,
-    /// The cell, shortened; empty where the words say all.
+    /// The cell, shortened. Empty if the message contains everything.
     pub cell: String,
-    /// Fault of the row, as a predicate of the cell: `is not an employee id`.
+    /// Error of the row, as a predicate of the cell: `is not an employee id`.
     pub words: String,
 }
 
@@ -42,7 +42,7 @@ impl BadRow {
         }
     }
 
-    /// The same for a log: of a number its last four digits.
+    /// The message for a log. A number is reduced to its last four digits.
     pub fn masked(&self) -> String {
         self.describe(&masked(&self.cell))
     }
@@ -54,10 +54,10 @@ impl fmt::Display for BadRow {
     }
 }
 
-/// As many digits as a telephone number has at least; what has fewer is shown.
+/// Minimum digits of a phone number. A shorter cell is shown in full.
 const PHONE_DIGITS_MIN: usize = 7;
 
-/// Every digit but the last four of a long number becomes a dot.
+/// Replaces every digit of a long number by a dot, except the last four.
 fn masked(cell: &str) -> String {
     let digits = cell.chars().filter(char::is_ascii_digit).count();
     if digits < PHONE_DIGITS_MIN {
@@ -78,35 +78,35 @@ fn masked(cell: &str) -> String {
 /// Report on the rows of a list's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListReport {
-    /// Good rows, those told twice alike counted once.
+    /// Valid rows, without duplicates.
     pub rows: usize,
-    /// Rows that say again what another has said.
+    /// Rows that repeat another row.
     pub repeated: usize,
-    /// Character between the cells; `None` for a comma.
+    /// Character between the cells. `None` for a comma.
     pub separator: Option<char>,
-    /// The first bad rows, by their lines.
+    /// The first invalid rows, by line.
     pub named: Vec<BadRow>,
-    /// Count of all bad rows, those in `named` included.
+    /// Number of all invalid rows, including those in `named`.
     pub bad: usize,
 }
 
 impl ListReport {
-    /// Neither good rows nor bad ones.
+    /// Neither valid rows nor invalid ones.
     pub const fn is_empty(&self) -> bool {
         self.rows == 0 && self.bad == 0
     }
 
-    /// Rows were told, and none of them can be used.
+    /// There are rows, but none can be used.
     pub const fn is_useless(&self) -> bool {
         self.rows == 0 && self.bad > 0
     }
 
-    /// Bad rows that are not named.
+    /// Number of invalid rows that are not listed.
     pub fn unnamed(&self) -> usize {
         self.bad - self.named.len()
     }
 
-    /// The first bad row as it is shown; empty without any.
+    /// The first invalid row as it is shown. Empty if there is none.
     pub(super) fn first(&self, shown: fn(&BadRow) -> String) -> String {
         self.named.first().map(shown).unwrap_or_default()
     }
@@ -118,7 +118,7 @@ impl ListReport {
         }
     }
 
-    /// Remarks that call for no action: ` (separated by `;`, 2 given twice)`; empty without any.
+    /// Remarks that need no action: ` (separated by `;`, 2 given twice)`. Empty if there are none.
     pub fn remarks(&self) -> String {
         let separator = self.separator.map(|it| match it {
             '\t' => "separated by tabs".to_owned(),
@@ -133,16 +133,16 @@ impl ListReport {
     }
 }
 
-/// A row with a cell that cannot be used.
+/// A row with an unusable cell.
 pub(super) fn refused(line: u64, cell: &str, words: impl Into<String>) -> BadRow {
     let (cell, words) = (shortened(cell), words.into());
     BadRow { line, cell, words }
 }
 
-/// A row of two columns as the file has it.
+/// A row of two columns in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairRow {
-    /// The line that the row begins in, from 1.
+    /// The line on which the row begins, from 1.
     pub line: u64,
     /// Its cells, neither of them empty.
     pub cells: [String; 2],
@@ -151,7 +151,7 @@ pub struct PairRow {
 /// Reads both cells of each row, and a report on the other rows.
 ///
 /// # Errors
-/// When the header does not name the columns.
+/// If the header does not name the columns.
 pub fn pairs(
     bytes: &[u8],
     columns: [&'static str; 2],
@@ -166,7 +166,8 @@ pub fn pairs(
     Ok((pairs, about))
 }
 
-/// Hands each row's line and two cells to `take`; what it refuses is noted, and all others go on.
+/// Calls `take` with each row's line and two cells. A refused row is reported, and the others
+/// continue.
 pub(super) fn each_row(
     bytes: &[u8],
     columns: [&'static str; 2],
@@ -217,14 +218,14 @@ pub(super) fn each_row(
     }
 }
 
-/// The one that stands most often in the header; commas where none does.
+/// The most frequent separator in the header. A comma if there is none.
 fn separator(header: &[u8]) -> u8 {
     let count = |it: u8| header.iter().filter(|b| **b == it).count();
     let most = SEPARATORS.into_iter().rev().max_by_key(|it| count(*it));
     most.filter(|it| count(*it) > 0).unwrap_or(b',')
 }
 
-/// The line a row begins in: the reader's own count stops before empty lines.
+/// The line on which a row begins. The reader's own count stops before empty lines.
 fn line_of(bytes: &[u8], at: &csv::Position) -> u64 {
     let from = usize::try_from(at.byte()).unwrap_or(bytes.len());
     let rest = bytes.get(from..).unwrap_or_default().iter();
@@ -232,7 +233,7 @@ fn line_of(bytes: &[u8], at: &csv::Position) -> u64 {
     at.line() + breaks.filter(|b| **b == b'\n').count() as u64
 }
 
-/// For messages: cells come from files that may hold anything.
+/// Shortens a cell for messages, because files can contain anything.
 pub(super) fn shortened(text: &str) -> String {
     const CHARACTERS_MAX: usize = 60;
     let mut short: String = text.chars().take(CHARACTERS_MAX).collect();

@@ -8,7 +8,7 @@ use regex::Regex;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// One way to a call's lead.
+/// A source of a call's lead.
 #[derive(Clone, Debug)]
 pub enum LeadRule {
     /// `var:LEAD_ID`: the value of a channel variable.
@@ -17,12 +17,12 @@ pub enum LeadRule {
     UserField(Regex),
     /// `csv:FILE`: a list of phones and leads.
     Csv(PathBuf),
-    /// `directory`: phones and leads learned from what the CRM tells.
+    /// `directory`: phones and leads learned from the CRM.
     Directory,
 }
 
 impl LeadRule {
-    /// The channel variable that it reads, if it reads one.
+    /// The channel variable that it reads, if any.
     pub const fn variable(&self) -> Option<&String> {
         match self {
             Self::Variable(name) => Some(name),
@@ -30,8 +30,8 @@ impl LeadRule {
         }
     }
 
-    /// Returns `true` for a rule that looks the number up, rather than reading what the dialplan
-    /// said of the call.
+    /// Returns `true` for a rule that looks up the number, and does not read information from the
+    /// dialplan.
     pub const fn is_by_number(&self) -> bool {
         match self {
             Self::Variable(_) | Self::UserField(_) => false,
@@ -43,11 +43,11 @@ impl LeadRule {
 /// The forms of a lead rule, for messages.
 const FORMS: &str = "var:NAME, userfield:REGEX, csv:FILE and directory, separated by `;`";
 
-/// A pattern that would compile to more memory than this is refused.
+/// Maximum memory of a compiled pattern.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
-/// Reads `var:LEAD_ID;csv:/etc/leads.csv`; the fault in words otherwise. A `;` that begins no
-/// rule belongs to the pattern before it.
+/// Parses `var:LEAD_ID;csv:/etc/leads.csv`, or returns an error message. A `;` that does not begin
+/// a rule belongs to the pattern before it.
 pub fn lead_rules(text: &str) -> Result<Vec<LeadRule>, String> {
     let mut pieces: Vec<String> = Vec::new();
     for piece in text.split(';') {
@@ -98,7 +98,7 @@ fn pattern(text: &str) -> Result<Regex, String> {
     Ok(pattern)
 }
 
-/// Source of the employees by their extensions.
+/// Where employees come from, by their extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EmployeeRule {
     /// Pairs in the flag itself: `101:501;102:502`.
@@ -107,12 +107,12 @@ pub enum EmployeeRule {
     File(PathBuf),
 }
 
-/// Reads `101:501;102:502` or a file's name; the fault in words otherwise.
+/// Parses `101:501;102:502` or a file name, or returns an error message.
 pub fn employee_rule(text: &str) -> Result<EmployeeRule, String> {
     if text.is_empty() {
         return Err("is empty; give `101:501;102:502` or a file".to_owned());
     }
-    // A list has pairs and no slash; a file whose name looks like one is written `./101:501`.
+    // A list has pairs and no slash. A file name that looks like a list is written `./101:501`.
     if text.contains('/') || !text.contains(':') {
         return Ok(EmployeeRule::File(PathBuf::from(text)));
     }
