@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 use url::{Host, Url};
 
-/// Reason why `--crm-url` cannot be used, in words.
+/// Message with the reason why `--crm-url` cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("--crm-url{0}")]
 pub struct AddressError(String);
 
-/// The base address of the CRM: https, or http on loopback; no user, query or fragment.
+/// The base address of the CRM: https, or http on loopback. Without user, query or fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     base: Url,
@@ -51,19 +51,19 @@ impl Address {
         self.loopback
     }
 
-    /// Returns `true` for plain HTTP: no TLS will be spoken.
+    /// Returns `true` for plain HTTP without TLS.
     pub fn is_plain(&self) -> bool {
         self.base.scheme() == "http"
     }
 
-    /// The address with a path of our own below it, each segment escaped, so that nothing the
-    /// service hands out (a requestId) can lead elsewhere.
+    /// The address with this path below it. Each segment is escaped, so nothing from the CRM (such
+    /// as a requestId) can lead elsewhere.
     pub fn join(&self, segments: &[&str]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty();
             for segment in segments {
-                // `.` and `..` would be folded away by the URL rules
+                // `.` and `..` would be removed by the URL rules
                 match *segment {
                     "." => path.push("%2E"),
                     ".." => path.push("%2E%2E"),
@@ -74,7 +74,7 @@ impl Address {
         url
     }
 
-    /// Host and port, for words about the way there: `crm.example.uz:443`.
+    /// Host and port for messages: `crm.example.uz:443`.
     pub fn place(&self) -> String {
         let host = self.base.host_str().unwrap_or_default();
         match self.base.port_or_known_default() {
@@ -83,31 +83,30 @@ impl Address {
         }
     }
 
-    /// The address as it is bound and shown: `https://crm.example.uz`.
+    /// The address in its stored and displayed form: `https://crm.example.uz`.
     pub fn as_str(&self) -> &str {
         self.base.as_str().trim_end_matches('/')
     }
 }
 
-/// Address of the service, and all that is needed to reach it.
+/// The CRM's address, and everything needed to reach it.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The value of `--crm-url`, checked.
+    /// The checked value of `--crm-url`.
     pub address: Address,
-    /// `--crm-ca-file`: authorities in PEM, the only ones trusted then.
+    /// `--crm-ca-file`: authorities in PEM. If given, no others are trusted.
     pub ca_file: Option<PathBuf>,
-    /// The value of `--crm-proxy`; `None` connects directly.
+    /// The value of `--crm-proxy`. `None` connects directly.
     pub proxy: Option<Url>,
-    /// Limits in time of a connection and of a whole exchange.
     pub timeouts: Timeouts,
 }
 
 /// The limits of one exchange in time.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// Time to make the connection: 5 s by default.
+    /// Time to make the connection. Default: 5 s.
     pub connect: Duration,
-    /// Time for the whole exchange, connection included: 30 s by default.
+    /// Time for the whole exchange, including the connection. Default: 30 s.
     pub total: Duration,
 }
 
@@ -121,7 +120,7 @@ impl Default for Timeouts {
 }
 
 impl Setup {
-    /// The service at this address, without proxy or own authority.
+    /// The CRM at this address, without a proxy or its own authority.
     pub fn new(address: Address) -> Self {
         Self {
             address,

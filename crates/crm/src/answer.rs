@@ -7,10 +7,10 @@ use callbridge_call::redact::Redactor;
 use serde_json::Value;
 use std::fmt;
 
-/// Outcome of an exchange. The HTTP status decides (§7.1); `message` is for people only.
+/// Outcome of an exchange. The HTTP status decides (§7.1). `message` is only for people.
 pub type ApiResult = Result<ApiReply, ApiError>;
 
-/// Success of a request, in the form that each endpoint gives it.
+/// Success of a request, in the form of its endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ApiReply {
     /// Submit and field list: accepted, not yet written (§4.5.2). With the id by which the outcome
@@ -20,100 +20,99 @@ pub enum ApiReply {
     Status(WriteStatus),
     /// Filter: a page of the call journal.
     Page(Page),
-    /// Token/info: the token is alive (§4.3).
+    /// Token/info: the token is valid (§4.3).
     TokenInfo(TokenInfo),
-    /// Leads and fields: the whole envelope, whose payload is not published (§2.8).
+    /// Leads and fields: the whole envelope, because its payload is not published (§2.8).
     Data(Value),
 }
 
 /// The status of an accepted write (§3.2).
 #[derive(Clone, Debug, PartialEq)]
 pub enum WriteStatus {
-    /// The write is carried out.
+    /// The write is done.
     Success,
-    /// The write will not be carried out: the word that says so, the service's text, which may be
-    /// empty, and `errors[]` (§7.5) beside or inside the status, or null.
+    /// The write will not be done: the status word, the CRM's text, which can be empty, and
+    /// `errors[]` (§7.5) next to or inside the status, or null.
     Failed(FailureWord, String, Value),
-    /// The status is neither yet, or one that is not known here: as the service sent it, in
-    /// capitals.
+    /// The status is neither yet, or an unknown one: the CRM's word in capitals.
     Pending(String),
 }
 
-/// Reason why a request did not get what it asked for, by what a client may do next. In words: the
-/// message of the service or the transport.
+/// Why a request failed, by what a client can do next. With the message of the CRM or the
+/// transport.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ApiError {
-    /// 401, 406: no such token, or the company is blocked (§7.2, §7.3). A 401 is not counted by
-    /// the limit.
+    /// 401, 406: no such token, or the company is blocked (§7.2, §7.3). A 401 does not count
+    /// against the limit.
     #[error("{}", said(.status, .message))]
     TokenRefused {
-        /// The HTTP status, 401 or 406.
+        /// 401 or 406.
         status: u16,
-        /// The service's words; none under 401.
+        /// The CRM's message. Empty for a 401.
         message: String,
     },
-    /// 403: the grant is missing. With the service's words, perhaps none at all.
+    /// 403: the grant is missing. With the CRM's message, which can be empty.
     #[error("{}", said(403, .0))]
     Forbidden(String),
     /// 404: for a poll, the requestId is unknown or older than 24 hours (§4.6).
     #[error("{}", said(404, .message))]
     NotFound {
-        /// The answer is in the service's own envelope (§2.1), and not by something in between:
-        /// that knows nothing of requestIds and leads.
+        /// The answer is in the CRM's envelope (§2.1). A proxy's answer says nothing about
+        /// requestIds and leads.
         own: bool,
-        /// The answer's words, perhaps none at all.
+        /// The CRM's message, which can be empty.
         message: String,
     },
-    /// This HTTP status, 405, 415 or any 3xx: this is not the service's address.
+    /// This HTTP status (405, 415 or any 3xx): this is not the CRM's address.
     #[error("{0}")]
     WrongAddress(u16),
     /// 400, 409 and any other 4xx: not to be repeated unchanged (§7.4, §7.7).
     #[error("{}", said(.status, .message))]
     Rejected {
-        /// The HTTP status: 400, 409 or another 4xx.
+        /// 400, 409 or another 4xx.
         status: u16,
-        /// The service's words, perhaps none at all.
+        /// The CRM's message, which can be empty.
         message: String,
-        /// `errors[]` as the service sent it (§7.5), or null.
+        /// The CRM's `errors[]` (§7.5), or null.
         errors: Value,
     },
-    /// 429: the request came too early. `true` where the answer is in the service's own envelope
-    /// (§7.2): the token's limit is used up. What stands in between has limits of its own.
+    /// 429: the request came too early. `true` if the answer is in the CRM's envelope (§7.2): the
+    /// token's limit is used up. Proxies have their own limits.
     #[error("429")]
     TooMany(bool),
-    /// 5xx, a 200 whose envelope says `accept: false`, or a 4xx without an envelope: that is of
-    /// something in between, which knows nothing of tokens, grants and calls (§7.1).
+    /// 5xx, a 200 whose envelope says `accept: false`, or a 4xx without an envelope. The latter is
+    /// from a proxy, which does not know tokens, grants and calls (§7.1).
     #[error("{}", said(of_server(*.status), .message))]
     Server {
-        /// The HTTP status: 5xx, 200 with `accept: false`, or a 4xx of something in between.
+        /// 5xx, 200 with `accept: false`, or a 4xx of a proxy.
         status: u16,
-        /// The answer is in the service's own envelope (§2.1), and not by something in between.
+        /// The answer is in the CRM's envelope (§2.1), so it is not from a proxy.
         own: bool,
-        /// The service's words, perhaps none.
+        /// The CRM's message, which can be empty.
         message: String,
     },
-    /// 2xx that does not hold what it should, or a status that HTTP does not have, in words.
+    /// A 2xx with unusable content, or an invalid HTTP status, as a message.
     #[error("{0}")]
     Unreadable(String),
-    /// No answer in time, or 408; the request may have arrived.
+    /// No answer in time, or 408. The request may have arrived.
     #[error("no answer in time")]
     TimedOut,
-    /// The connection ended in the middle; the request may have arrived. With the transport's
-    /// words, cut to 300 characters.
+    /// The connection broke during the exchange. The request may have arrived. With the transport's
+    /// message, cut to 300 characters.
     #[error("connection lost: {0}")]
     Lost(String),
-    /// No connection was made: nothing was sent. With the transport's words, and host and port
-    /// where they are known.
+    /// No connection was made, so nothing was sent. With the transport's message, and host and port
+    /// if known.
     #[error("no connection: {0}")]
     NotConnected(String),
-    /// The TLS handshake was refused: nothing was sent. With the fault of the certificate or the
-    /// handshake, and the remedy where there is one.
+    /// The TLS handshake failed, so nothing was sent. With the error of the certificate or the
+    /// handshake, and the fix if there is one.
     #[error("TLS refused: {0}")]
     TlsRefused(String),
 }
 
 impl ApiError {
-    /// The error of a 401, which says nothing but itself.
+    /// The error of a 401, which has no message.
     pub const UNAUTHORIZED: Self = Self::TokenRefused {
         status: 401,
         message: String::new(),
@@ -128,7 +127,7 @@ fn said(status: impl fmt::Display, message: &str) -> String {
     }
 }
 
-/// A status of the service, or of something in between.
+/// A status of the CRM, or of a proxy.
 fn of_server(status: u16) -> String {
     match status {
         200..=299 => format!("{status} with accept: false"),
@@ -137,17 +136,17 @@ fn of_server(status: u16) -> String {
     }
 }
 
-/// Result of an exchange, and the warning that came with it.
+/// Result of an exchange, and its warning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiResponse {
-    /// Reply to the request, or the reason why there is none.
+    /// Reply to the request, or why there is none.
     pub answer: ApiResult,
-    /// The token ends in so many days, 0 on the last one (§5.5).
+    /// Days until the token expires, 0 on the last one (§5.5).
     pub token_days_left: Option<u32>,
 }
 
 impl From<ApiResult> for ApiResponse {
-    /// Wraps a result that came without a warning.
+    /// Wraps a result without a warning.
     fn from(answer: ApiResult) -> Self {
         Self {
             answer,
@@ -156,7 +155,7 @@ impl From<ApiResult> for ApiResponse {
     }
 }
 
-/// Reads an answer: any status, any bytes.
+/// Reads an answer with any status and any bytes.
 pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> ApiResponse {
     read_redacted(endpoint, status, body, &Redactor::default())
 }
@@ -205,8 +204,8 @@ pub fn read_redacted(
     .into()
 }
 
-/// Returns `true` when one of the `errors[]` gives the reason `MAX` (§7.5), of `size` where it
-/// names a field.
+/// Returns `true` if one of the `errors[]` has the reason `MAX` (§7.5), and its field, if it has
+/// one, is `size`.
 pub fn names_max(errors: &Value) -> bool {
     let all = errors.as_array().map(Vec::as_slice).unwrap_or_default();
     all.iter().any(|error| {
@@ -231,7 +230,7 @@ fn success(endpoint: Endpoint, envelope: Envelope) -> ApiResponse {
     }
 }
 
-/// Reads what an endpoint answers with; `Err` names what is missing.
+/// Reads an endpoint's answer. `Err` names what is missing.
 fn reply(endpoint: Endpoint, envelope: Envelope) -> Result<ApiReply, &'static str> {
     match endpoint {
         Endpoint::Submit | Endpoint::FieldList => {

@@ -15,21 +15,21 @@ use std::error::Error as StdError;
 use std::fmt::Display;
 use std::sync::OnceLock;
 
-/// The most bytes of an answer to a form that are read.
+/// Maximum bytes that are read of an answer to a form.
 const FORM_BODY_MAX: usize = 256 * 1024;
 
 /// The header of the token (§5.1).
 const TOKEN: &str = "X-Open-Api-Token";
 
-/// Longest text of a transport error that is kept.
+/// Maximum length of a transport error's text.
 const WORDS_MAX: usize = 300;
 
-/// Reason why a form has no answer.
+/// Why a form has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unanswered {
-    /// No connection was made: nothing was sent.
+    /// No connection was made, so nothing was sent.
     NotSent(String),
-    /// The request may have arrived, though no answer came.
+    /// No answer came, but the request may have arrived.
     Perhaps(String),
 }
 
@@ -47,8 +47,8 @@ impl Unanswered {
     }
 }
 
-/// Sends one request at a time; cheap to make, the TLS roots are loaded with the first request
-/// over https.
+/// Sends one request at a time. Cheap to make, because the TLS roots are loaded with the first
+/// request over https.
 #[derive(Debug)]
 pub struct Client {
     setup: Setup,
@@ -56,7 +56,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Makes a client that has read and opened nothing yet.
+    /// Makes a client. Nothing is read or opened yet.
     pub fn new(setup: Setup) -> Self {
         Self {
             setup,
@@ -64,12 +64,12 @@ impl Client {
         }
     }
 
-    /// The service's address, from `--crm-url`.
+    /// The CRM's address, from `--crm-url`.
     pub fn address(&self) -> &Address {
         &self.setup.address
     }
 
-    /// One exchange; every way in which it can end is in what it returns.
+    /// Makes one exchange. Every possible outcome is in the result.
     pub async fn send(&self, request: &Request, token: &Secret) -> ApiResponse {
         let http = match self.http() {
             Ok(http) => http,
@@ -85,7 +85,7 @@ impl Client {
                 None => http.get(url),
             };
             let Ok(mut secret) = HeaderValue::from_str(token.expose_secret()) else {
-                // no header can carry it, so no service can have issued it
+                // no header can contain it, so the CRM cannot have issued it
                 return Ok(Err(ApiError::UNAUTHORIZED).into());
             };
             secret.set_sensitive(true);
@@ -102,7 +102,7 @@ impl Client {
                     let why = format!("status {status}, {why}");
                     Err(ApiError::Unreadable(why)).into()
                 }
-                // the status still says what it says; only a success is worthless without its body
+                // the status is still valid, and only a success is worthless without its body
                 Err(_) => read_redacted(endpoint, status, b"", &redactor),
             })
         };
@@ -110,11 +110,11 @@ impl Client {
         answer.unwrap_or_else(|error| Err(failure(error, &self.setup)).into())
     }
 
-    /// A form to a path below the address, without a token: the OAuth endpoints (§4.1). Status and
-    /// body of what came back.
+    /// Posts a form to a path below the address, without a token, for the OAuth endpoints (§4.1).
+    /// Returns the status and body.
     ///
     /// # Errors
-    /// Why nothing came that can be read.
+    /// Why there is no readable answer.
     pub async fn post_form(
         &self,
         path: &[&str],
@@ -134,7 +134,7 @@ impl Client {
             Ok(Ok(body)) => Ok((status, body)),
             Ok(Err(why)) if success => Err(Unanswered::Perhaps(format!("status {status}, {why}"))),
             Err(error) if success => Err(failed(error)),
-            // the status says what it says, whatever stands below it
+            // the status is valid without its body
             Ok(Err(_)) | Err(_) => Ok((status, Vec::new())),
         }
     }
@@ -148,8 +148,8 @@ impl Client {
     }
 }
 
-/// Reads the body, or returns why it is not read. The limit counts decompressed bytes: a few
-/// compressed bytes can hold gigabytes.
+/// Reads the body, or returns why it is not read. The limit counts decompressed bytes, because a
+/// few compressed bytes can contain gigabytes.
 async fn body(
     response: &mut reqwest::Response,
     most: usize,
@@ -177,8 +177,8 @@ async fn body(
     Ok(Ok(body))
 }
 
-/// Returns why a body cannot be read: it is compressed in a way that is not known. The HTTP library
-/// removes the header of a body that it decompresses.
+/// Returns why a body cannot be read: its compression is unknown. The HTTP library removes the
+/// header of a body that it decompresses.
 fn unknown_encoding(response: &reqwest::Response) -> Option<String> {
     let encoding = response.headers().get(CONTENT_ENCODING)?;
     let encoding = String::from_utf8_lossy(encoding.as_bytes()).to_lowercase();
@@ -195,7 +195,7 @@ fn unknown_encoding(response: &reqwest::Response) -> Option<String> {
     ))
 }
 
-/// Returns `true` if a body came whole and is not what its `Content-Encoding` says.
+/// Returns `true` if a body came whole but does not match its `Content-Encoding`.
 fn is_decompression_error(error: &reqwest::Error) -> bool {
     error.is_decode()
         && !error.is_timeout()
@@ -212,7 +212,7 @@ fn build(setup: &Setup) -> Result<reqwest::Client, String> {
         .pool_max_idle_per_host(0)
         .connect_timeout(setup.timeouts.connect)
         .timeout(setup.timeouts.total)
-        // or the system goes on for minutes to deliver what was written before the time-out
+        // otherwise the system tries for minutes to deliver data from before the timeout
         .tcp_user_timeout(setup.timeouts.total)
         .user_agent(concat!("callbridge/", env!("CARGO_PKG_VERSION")));
     if let Some(path) = &setup.ca_file {
@@ -224,7 +224,7 @@ fn build(setup: &Setup) -> Result<reqwest::Client, String> {
         }
         builder = builder.tls_certs_only(roots);
     } else if setup.address.is_plain() {
-        // no TLS will be spoken: an empty list spares loading the system's, which may not exist
+        // without TLS, an empty list avoids loading the system's, which may not exist
         builder = builder.tls_certs_only([]);
     }
     if let Some(proxy) = &setup.proxy {
@@ -238,11 +238,11 @@ fn build(setup: &Setup) -> Result<reqwest::Client, String> {
     })
 }
 
-/// The error that a failed exchange with the service behind `way` amounts to. The URL is left out
-/// of the words: it may hold a requestId, never a secret, but it says nothing new.
+/// The error for a failed exchange with the CRM behind `way`. The message omits the URL: it can
+/// contain a requestId, never a secret, but nothing new.
 fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
     let error = error.without_url();
-    // the innermost cause is the one that says something
+    // the innermost cause is the informative one
     let innermost = causes(&error)
         .last()
         .map(ToString::to_string)
@@ -269,7 +269,7 @@ fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
         });
     }
     match causes(&error).find_map(|cause| cause.downcast_ref::<hyper::Error>()) {
-        // an answer came, and it is none of HTTP's
+        // an answer came, but it is not valid HTTP
         Some(hyper) if hyper.is_parse_too_large() => {
             ApiError::Unreadable("the head of the answer is too large to be read".to_owned())
         }
@@ -298,7 +298,7 @@ fn tls_words(tls: &rustls::Error) -> String {
             "the certificate is self-signed, or signed by an authority that is not trusted here; \
              if it is your own, give it with --crm-ca-file"
         }
-        // as `openssl req -x509` makes them
+        // like certificates of `openssl req -x509`
         Tls::InvalidCertificate(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
             "the certificate is an authority's (CA:TRUE) and no server's; issue one for the \
              server, signed by that authority, and give the authority's with --crm-ca-file"
@@ -311,8 +311,8 @@ fn tls_words(tls: &rustls::Error) -> String {
     words.to_owned()
 }
 
-/// The error and its causes, those hidden inside `io::Error` included: its `source` steps over the
-/// error that it wraps, and rustls's travel so.
+/// The error and its causes, including those inside `io::Error`. The `source` of an `io::Error`
+/// skips the error that it wraps, and rustls's errors are wrapped in this way.
 fn causes<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {

@@ -7,37 +7,37 @@ use callbridge_model::{CallUuid, Grant, is_hostile};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The status of a write that is carried out (§3.2).
+/// The status of a finished write (§3.2).
 pub(crate) const SUCCESS: &str = "SUCCESS";
 
-/// A word by which the service says that a write will not be carried out (§3.2).
+/// The CRM's word for a write that will not be done (§3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "UPPERCASE")]
 pub enum FailureWord {
-    /// Its lead, its employee or its call is not known.
+    /// Its lead, its employee or its call is unknown.
     Failed,
 }
 
 /// The prefix under which the journal keeps our uuids (§2.6).
 const PREFIX: &str = "oapi-";
 
-/// Characters kept of a text that is for people.
+/// Characters kept of a text for people.
 const WORDS_MAX: usize = 1000;
 
-/// Entries of `errors[]` that are kept, at most.
+/// Maximum entries of `errors[]` that are kept.
 const ERRORS_MAX: usize = 100;
 
-/// Bytes of a requestId; a longer one is no id.
+/// Maximum bytes of a requestId.
 const REQUEST_ID_MAX: usize = 256;
 
-/// Depth inside `data` to which a status is looked for, and inside a row a uuid.
+/// Depth to which `data` is searched for a status, and a row for a uuid.
 const STATUS_DEPTH: u32 = 2;
 const ROW_DEPTH: u32 = 2;
 
-/// Keys that hold a status, the likeliest first.
+/// Keys of a status, the likeliest first.
 const STATUS_KEYS: [&str; 5] = ["status", "requestStatus", "state", "result", "outcome"];
 
-/// Keys that hold a text for people.
+/// Keys of a text for people.
 const SAID_KEYS: [&str; 6] = [
     "message",
     "error",
@@ -47,17 +47,17 @@ const SAID_KEYS: [&str; 6] = [
     "title",
 ];
 
-/// An answer is the service's own: its two envelopes have a boolean `accept` in common (§2.1,
-/// §7.1). Any other was given by something in between.
+/// Returns `true` if an answer is from the CRM: both of its envelopes have a boolean `accept`
+/// (§2.1, §7.1). Any other answer is from a proxy.
 pub fn is_own(answer: &Map<String, Value>) -> bool {
     answer.get("accept").is_some_and(Value::is_boolean)
 }
 
-/// JSON object of an answer, its fields not yet read.
+/// JSON object of an answer. Its fields are not read yet.
 pub(super) struct Envelope(pub(super) Map<String, Value>);
 
 impl Envelope {
-    /// `Err` says why the body is no JSON object.
+    /// `Err` says why the body is not a JSON object.
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
         match lenient::read(body)? {
             Value::Object(map) => Ok(Self(map)),
@@ -65,18 +65,17 @@ impl Envelope {
         }
     }
 
-    /// Returns `true` when `accept` is `false`.
     pub(super) fn refused(&self) -> bool {
         self.0.get("accept") == Some(&Value::Bool(false))
     }
 
-    /// `message` of the envelope, for people; empty where there is none.
+    /// `message` of the envelope, for people. Empty if there is none.
     pub(super) fn message(&self) -> String {
         self.0.get("message").map(words).unwrap_or_default()
     }
 
-    /// Everything that an error says of itself: the text for people, the parser's or validator's
-    /// own in `data` (§7.1), and `error.messageCode` (§7.5) with its arguments.
+    /// All information of an error: the text for people, the parser's or validator's text in `data`
+    /// (§7.1), and `error.messageCode` (§7.5) with its arguments.
     pub(super) fn explained(&self) -> String {
         let text = |name: &str| self.0.get(name).map(words).unwrap_or_default();
         let (message, data) = (text("message"), text("data"));
@@ -100,7 +99,7 @@ impl Envelope {
         said.chars().take(WORDS_MAX).collect()
     }
 
-    /// `errors[]` as the service sent it (§7.5); `Null` when it has none.
+    /// The CRM's `errors[]` (§7.5). `Null` if it has none.
     pub(super) fn errors(&self) -> Value {
         match self.0.get("errors") {
             Some(Value::Array(all)) => all.iter().take(ERRORS_MAX).cloned().collect(),
@@ -108,7 +107,7 @@ impl Envelope {
         }
     }
 
-    /// Reads `errors[]` of a status that says FAILED: of the envelope, or inside `data`.
+    /// Reads `errors[]` of a FAILED status, from the envelope or inside `data`.
     pub(super) fn errors_of_status(&self) -> Value {
         let inside = |value: &Value| listed(value.get("errors")?);
         let data = self.0.get("data").unwrap_or(&Value::Null);
@@ -131,9 +130,9 @@ impl Envelope {
         good.then_some(id)
     }
 
-    /// The status of an asynchronous write: `data` as a bare word, or an object (perhaps one or
-    /// two deeper) with the word under a key that says so; else one of the two words that the
-    /// document names (§3.2), wherever in `data` it stands; else the envelope's own status.
+    /// The status of an asynchronous write. It is `data` as a word, or a word under a known key of
+    /// the object `data`, perhaps one or two levels deeper. Otherwise it is one of the two
+    /// documented words (§3.2) anywhere in `data`, or the envelope's own status.
     pub(super) fn status(&self) -> Option<(String, String)> {
         let data = self.0.get("data").unwrap_or(&Value::Null);
         let found = match alone(data) {
@@ -146,7 +145,7 @@ impl Envelope {
         fits.then_some((word, said))
     }
 
-    /// The record of `token/info` (§2.2); the company's id must be there.
+    /// The record of `token/info` (§2.2). It must contain the company's id.
     pub(super) fn token_info(&self) -> Option<TokenInfo> {
         let data = self.data()?;
         let part = |name: &str| data.get(name).and_then(Value::as_object);
@@ -167,8 +166,8 @@ impl Envelope {
         })
     }
 
-    /// A page of the journal: rows of any kind under whatever key holds the array, in `data` or
-    /// one object deeper; `currentPage` and `totalPages` beside it, above it, or nowhere.
+    /// A page of the journal: rows of any kind under any key, in `data` or one level deeper.
+    /// `currentPage` and `totalPages` are next to it, above it, or missing.
     pub(super) fn page(&self) -> Option<Page> {
         let data = self.0.get("data")?;
         let inside = data.as_object().into_iter();
@@ -195,7 +194,7 @@ impl Envelope {
         })
     }
 
-    /// §5.5: the message of a successful answer may be a warning in English.
+    /// §5.5: the message of a successful answer can be a warning in English.
     pub(super) fn token_days_left(&self) -> Option<u32> {
         let message = self.0.get("message")?.as_str()?;
         let rest = message.strip_prefix("Token ")?;
@@ -211,13 +210,13 @@ impl Envelope {
     }
 }
 
-/// Returns a list that holds something; `None` for any other value.
+/// Returns a nonempty list. `None` for any other value.
 fn listed(value: &Value) -> Option<Value> {
     let all = value.as_array().filter(|all| !all.is_empty())?;
     Some(all.iter().take(ERRORS_MAX).cloned().collect())
 }
 
-/// Takes a list of one for that one.
+/// Replaces a list with one entry by that entry.
 fn alone(value: &Value) -> &Value {
     match value.as_array().map(Vec::as_slice) {
         Some([one]) => one,
@@ -225,7 +224,7 @@ fn alone(value: &Value) -> &Value {
     }
 }
 
-/// A status under its key, in this object or in those inside it; the outermost wins.
+/// A status under its key, in this object or in those inside it. The outermost wins.
 fn keyed(value: &Value, depth: u32) -> Option<(String, String)> {
     let map = alone(value).as_object()?;
     let here = status_of(map);
@@ -234,7 +233,7 @@ fn keyed(value: &Value, depth: u32) -> Option<(String, String)> {
     }
     let mut inside = map.values().filter_map(|value| keyed(value, depth - 1));
     let (word, said) = inside.next()?;
-    // two that differ: nobody can tell whose status is asked for
+    // two that differ: it is not known which one is meant
     let alike = inside.all(|(other, _)| other.eq_ignore_ascii_case(&word));
     alike.then_some((word, said))
 }
@@ -246,14 +245,14 @@ fn status_of(map: &Map<String, Value>) -> Option<(String, String)> {
     Some((word.to_owned(), said(map)))
 }
 
-/// The text for people of an object; empty where it has none.
+/// The object's text for people. Empty if it has none.
 fn said(map: &Map<String, Value>) -> String {
     let mut all = SAID_KEYS.into_iter().filter_map(|key| map.get(key));
     let said = all.find(|value| !value.is_null());
     said.map(words).unwrap_or_default()
 }
 
-/// `"SUCCESS"`, or `{"name": "SUCCESS"}` as enums are sometimes written.
+/// `"SUCCESS"`, or `{"name": "SUCCESS"}`, another common form of enums.
 fn word_of(value: &Value) -> Option<&str> {
     match value {
         Value::String(word) => Some(word),
@@ -264,8 +263,8 @@ fn word_of(value: &Value) -> Option<&str> {
     }
 }
 
-/// A final status (§3.2) under a key of any name, but for those that hold texts for people: a
-/// message `Success` is on every good answer (§2.1).
+/// A final status (§3.2) under any key except those of texts for people, because every good answer
+/// has a message `Success` (§2.1).
 fn named(data: &Value) -> Option<(String, String)> {
     let map = data.as_object()?;
     let deeper = map.values().filter_map(Value::as_object);
@@ -293,13 +292,13 @@ fn grant(value: &Value) -> Option<String> {
     }
 }
 
-/// Returns the array of an object that is most likely the rows.
+/// Returns the object's array that most likely contains the rows.
 fn best_rows(map: &Map<String, Value>) -> Option<&Vec<Value>> {
     let lists = map.values().filter_map(Value::as_array);
     lists.max_by_key(worth)
 }
 
-/// Rates an array as rows: how many of them name a call, then how many there are.
+/// Rates an array as rows: how many of them name a call, then their number.
 fn worth(rows: &&Vec<Value>) -> (usize, usize) {
     let names_a_call = |row: &&Value| {
         let mut found = Vec::new();
@@ -309,9 +308,8 @@ fn worth(rows: &&Vec<Value>) -> (usize, usize) {
     (rows.iter().filter(names_a_call).count(), rows.len())
 }
 
-/// Everything in a row that can be the uuid of a call of ours, under whatever key, with what stands
-/// beside it. A uuid of ours is made from its call alone, so that it can stand in a row of the
-/// journal by no other cause.
+/// Collects everything in a row that can be the uuid of one of our calls, under any key, with the
+/// fields next to it. Our uuids are made only from the call, so a match is never by chance.
 fn collect_calls(row: &Value, depth: u32, found: &mut Vec<ShownCall>) {
     let mut add = |uuid: CallUuid, beside: &Map<String, Value>| {
         if !found.iter().any(|call| call.uuid == uuid) {
@@ -343,7 +341,7 @@ fn uuid_in(text: &str) -> Option<CallUuid> {
 
 fn integer(value: &Value) -> Option<i64> {
     match value {
-        // 3.0 is written by some for 3
+        // some write 3.0 for 3
         Value::Number(number) => number.as_i64().or_else(|| whole(number.as_f64()?)),
         Value::String(text) => text.trim().parse().ok(),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
@@ -351,12 +349,12 @@ fn integer(value: &Value) -> Option<i64> {
 }
 
 fn whole(number: f64) -> Option<i64> {
-    // beyond this a float no longer tells one integer from the next
+    // above this, a float no longer distinguishes consecutive integers
     const EXACT: f64 = 9_007_199_254_740_992.0;
     (number.fract() == 0.0 && number.abs() < EXACT).then_some(number as i64)
 }
 
-/// A text for people: a string as it is, anything else as JSON; cut to a bearable length.
+/// A text for people: a string as it is, anything else as JSON, cut to a readable length.
 fn words(value: &Value) -> String {
     let text = match value {
         Value::Null => String::new(),
@@ -371,37 +369,37 @@ fn words(value: &Value) -> String {
 /// A page of the call journal (§4.5, §4.7).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
-    /// Rows on the page, of everybody's calls.
+    /// Rows on the page, of all providers' calls.
     pub rows: u32,
     /// The uuids that can be ours, without the prefix `oapi-`.
     pub uuids: Vec<CallUuid>,
-    /// The same calls, with what their rows say of them.
+    /// The same calls, with the fields of their rows.
     pub shown: Vec<ShownCall>,
-    /// `currentPage`, counted from 1; `None` where the answer does not say.
+    /// `currentPage`, from 1. `None` if it is missing.
     pub current: Option<u32>,
-    /// `totalPages`; `None` where the answer does not say.
+    /// `totalPages`. `None` if it is missing.
     pub total: Option<u32>,
 }
 
-/// What a row of the journal shows of its call, where it shows more than the uuid. The rows are not
-/// published (§4.7): a field is read where its name is the one of the submission (§2.6) or of the
-/// webhook (§6.8), and its value of the right kind; else it is not known.
+/// What a row of the journal shows of its call, in addition to the uuid. The rows are not published
+/// (§4.7). A field is read if it has the name of the submission (§2.6) or of the webhook (§6.8) and
+/// a value of the right type. Otherwise it is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownCall {
-    /// The call's uuid, without the prefix `oapi-`.
+    /// Without the prefix `oapi-`.
     pub uuid: CallUuid,
-    /// `leadId`, or `leadIds`; none where the row says nothing of leads.
+    /// `leadId` or `leadIds`. Empty if the row has none.
     pub leads: Vec<i64>,
-    /// `durationSec`: length of the call in seconds.
+    /// Seconds.
     pub duration_sec: Option<i64>,
-    /// `answered`; `None` where the row does not say.
+    /// `answered`. `None` if the row has none.
     pub answered: Option<bool>,
-    /// `direction`; `None` where the row does not say.
+    /// `direction`. `None` if the row has none.
     pub direction: Option<Direction>,
 }
 
 impl ShownCall {
-    /// Reads the object that a uuid stands in.
+    /// Reads the object that contains a uuid.
     pub(super) fn read(uuid: CallUuid, row: &Map<String, Value>) -> Self {
         let one = row.get("leadId").and_then(integer);
         let many = row.get("leadIds").and_then(Value::as_array);
@@ -427,26 +425,26 @@ fn direction(value: &Value) -> Option<Direction> {
 /// The record of `token/info` (§2.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenInfo {
-    /// `company.id`, without which the record is not read.
+    /// `company.id`. A record without it is not read.
     pub company: i64,
-    /// `company.name`, empty where the service does not say.
+    /// `company.name`. Empty if it is missing.
     pub company_name: String,
-    /// `application.id`, where the service gives one.
+    /// `application.id`, if it is present.
     pub application: Option<i64>,
-    /// `application.name`, empty where the service does not say.
+    /// `application.name`. Empty if it is missing.
     pub application_name: String,
-    /// `PAT` or `ACCESS`, empty where the service does not say.
+    /// `PAT` or `ACCESS`. Empty if it is missing.
     pub kind: String,
-    /// `expiresAt`; `None` means that the token has no expiry date.
+    /// `expiresAt`. `None` means that the token does not expire.
     pub expires_at: Option<EpochSeconds>,
-    /// `expiresInDays`: days left, as the service counts them.
+    /// `expiresInDays`: days left, as the CRM counts them.
     pub expires_in_days: Option<i64>,
-    /// Grants of the connection, each as `PERMISSION:SCOPE`; `None` when the service does not say.
+    /// Grants of the connection, each as `PERMISSION:SCOPE`. `None` if they are missing.
     pub grants: Option<Vec<String>>,
 }
 
 impl TokenInfo {
-    /// Returns `true` when the token holds this grant, or the service does not say.
+    /// Returns `true` if the token has this grant, or its grants are missing.
     pub fn may(&self, grant: Grant) -> bool {
         let grants = self.grants.as_ref();
         grants.is_none_or(|words| grant.is_among(words))
@@ -461,7 +459,7 @@ mod tests {
 
     const ID: &str = "5f0c2f54-6f2e-5a8b-9d7e-0c4b6f5c1a11";
 
-    /// What a page of this one row shows.
+    /// The calls on a page with only this row.
     fn shown(row: &Value) -> Vec<ShownCall> {
         let body = json!({"data": {"list": [row]}}).to_string();
         match read(Endpoint::Filter, 200, body.as_bytes()).answer {
@@ -484,7 +482,7 @@ mod tests {
             "answered": true, "direction": "INBOUND"});
         assert_eq!(shown(&plain), std::slice::from_ref(&whole));
         assert_eq!(shown(&json!({"id": 7, "call": plain})), [whole]);
-        // What is of another kind than it should be says nothing.
+        // A value of the wrong type is ignored.
         let odd = json!({"uuid": ID, "leadId": {"id": 1}, "durationSec": 61.5,
             "answered": "yes", "direction": "BOTH"});
         assert_eq!(shown(&odd), [ShownCall::read(uuid, &Map::new())]);

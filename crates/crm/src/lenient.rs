@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
 
-/// The keys of an envelope (§2.1) that can matter, those of unpublished shapes included.
+/// The keys of an envelope (§2.1) that can matter, including those of unpublished forms.
 const KEYS: [&str; 11] = [
     "data",
     "message",
@@ -24,20 +24,20 @@ const KEYS: [&str; 11] = [
     "totalPages",
 ];
 
-/// The value of a body, or in words why there is none.
+/// Parses a body, or returns a message why it is not JSON.
 ///
 /// # Errors
-/// The body is not JSON from its first byte to its last.
+/// If the body is not JSON from its first byte to its last.
 pub(super) fn read(body: &[u8]) -> Result<Value, String> {
     read_keys(body, &KEYS)
 }
 
-/// Reads a body; of an object that is broken in places, only the values of these keys.
+/// Parses a body. If an object is partly broken, only the values of these keys are read.
 ///
 /// # Errors
-/// The body is not JSON from its first byte to its last.
+/// If the body is not JSON from its first byte to its last.
 pub fn read_keys(body: &[u8], keys: &[&'static str]) -> Result<Value, String> {
-    // without the mark of UTF-8; bytes that are none of it become the replacement character
+    // without a byte order mark, and with replacement characters for invalid UTF-8
     let bare = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let text = String::from_utf8_lossy(bare);
     if text.trim().is_empty() {
@@ -52,7 +52,7 @@ pub fn read_keys(body: &[u8], keys: &[&'static str]) -> Result<Value, String> {
     }
 }
 
-/// Reads what can be read of a whole object, key by key; `None` when it is no object or not whole.
+/// Reads the readable keys of a whole object. `None` if it is not an object or not whole.
 fn pieces(text: &str, keys: &[&'static str]) -> Option<Map<String, Value>> {
     serde_json::from_str::<IgnoredAny>(text).ok()?;
     let read = |key: &&'static str| {
@@ -62,7 +62,7 @@ fn pieces(text: &str, keys: &[&'static str]) -> Option<Map<String, Value>> {
     Some(keys.iter().filter_map(read).collect())
 }
 
-/// Reads the value of one key and passes over the others unread.
+/// Reads the value of one key and skips the others unread.
 struct One(&'static str);
 
 impl<'de> Visitor<'de> for One {

@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 use url::Url;
 
 impl Endpoint {
-    /// Endpoints on the way of a call; the others are lead requests.
+    /// Endpoints that calls use. The others are lead requests.
     pub const CALLS: [Self; 4] = [Self::Submit, Self::Poll, Self::TokenInfo, Self::Filter];
 
-    /// Returns the label of metrics and logs: `submit`.
+    /// Returns the label for metrics and logs: `submit`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// The most bytes of an answer's body that are read.
+    /// Maximum bytes that are read of an answer's body.
     pub const fn body_max(self) -> usize {
         match self {
             Self::Submit | Self::Poll | Self::TokenInfo | Self::FieldList => 256 * 1024,
@@ -29,11 +29,11 @@ impl Endpoint {
 /// Names of request fields that the document does not publish (§2.8), set by `--field`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldNames {
-    /// Name of the talk time in seconds: `talkTimeSec` by default.
+    /// Name of the talk time in seconds. Default: `talkTimeSec`.
     pub talk: String,
-    /// Name of the customer's number; not sent when `None`.
+    /// Name of the customer's number. Not sent if `None`.
     pub phone: Option<String>,
-    /// Name of the extension that answered or rang; not sent when `None`.
+    /// Name of the extension that answered or rang. Not sent if `None`.
     pub extension: Option<String>,
 }
 
@@ -47,16 +47,16 @@ impl Default for FieldNames {
     }
 }
 
-/// Records a page (§4.7: 30 to 100).
+/// Records per page (§4.7: 30 to 100).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PageSize(u32);
 
 impl PageSize {
-    /// The largest size that the document names.
+    /// The largest size in the document.
     pub const LARGEST: Self = Self(100);
 
-    /// The next smaller maximum that the document names; `None` below the smallest.
+    /// The next smaller maximum in the document. `None` below the smallest.
     pub const fn smaller(self) -> Option<Self> {
         match self.0 {
             51.. => Some(Self(50)),
@@ -65,7 +65,7 @@ impl PageSize {
         }
     }
 
-    /// Records a page, as the request has it.
+    /// Records per page, for the request.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -74,9 +74,9 @@ impl PageSize {
 /// A page of the journal, newest first unless a start is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterPage {
-    /// Number of the page, from 1.
+    /// From 1.
     pub page: u32,
-    /// Records on one page, at most.
+    /// Maximum records on one page.
     pub size: PageSize,
     /// Only records registered since then (§4.7 `registeredTimestampFrom`).
     pub since: Option<EpochSeconds>,
@@ -85,15 +85,15 @@ pub struct FilterPage {
 /// A page of leads, those that changed first at the front (§4.7, §6.1.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeadsPage {
-    /// Number of the page, from 1.
+    /// From 1.
     pub page: u32,
-    /// Leads a page, at most 50 (§4.7).
+    /// Leads per page, at most 50 (§4.7).
     pub size: u32,
     /// Only leads that changed since then.
     pub since: Option<EpochSeconds>,
 }
 
-/// One request, complete but for the token.
+/// One complete request, without the token.
 #[derive(Clone, Debug, PartialEq, Eq, strum::EnumDiscriminants)]
 #[strum_discriminants(
     name(Endpoint),
@@ -103,24 +103,24 @@ pub struct LeadsPage {
     strum(serialize_all = "snake_case")
 )]
 pub enum Request {
-    /// A call for the journal, its body from [`submission`]: `POST /v1/open-api/call-history`
+    /// A call for the journal, with a body of [`submission`]: `POST /v1/open-api/call-history`
     /// (§4.5).
     Submit(Value),
     /// Outcome of an accepted write: `GET /v1/open-api/request/{requestId}` (§4.6).
     Poll {
-        /// RequestId as the service gave it.
+        /// The CRM's unchanged requestId.
         request_id: String,
     },
     /// State, owner and grants of the token: `GET /v1/open-api/token/info` (§4.3).
     TokenInfo,
     /// Calls that the journal holds: `POST /v1/open-api/call-history/filter` (§4.5).
     Filter(FilterPage),
-    /// A lead, if there is such a one: `GET /v1/open-api/lead/{leadId}` (§4.7).
+    /// A lead, if it exists: `GET /v1/open-api/lead/{leadId}` (§4.7).
     Lead(LeadId),
     /// A page of leads: `POST /v1/open-api/lead/filter` (§4.7).
     #[strum_discriminants(strum(serialize = "lead_filter"))]
     Leads(LeadsPage),
-    /// The catalogue of fields: `GET /v1/open-api/crm-field` (§4.7).
+    /// The catalog of fields: `GET /v1/open-api/crm-field` (§4.7).
     #[strum_discriminants(strum(serialize = "crm_field"))]
     CrmFields,
     /// Values for a lead's own fields: `POST /v1/open-api/lead/{leadId}/field/list` (§4.4).
@@ -133,12 +133,11 @@ pub enum Request {
 }
 
 impl Request {
-    /// Returns the endpoint, for labels and limits.
     pub fn endpoint(&self) -> Endpoint {
         self.into()
     }
 
-    /// Returns the URL below the base address, every part of it escaped.
+    /// Returns the URL below the base address, with all parts escaped.
     pub fn url(&self, base: &Address) -> Url {
         let (v1, api) = ("v1", "open-api");
         match self {
@@ -155,13 +154,13 @@ impl Request {
         }
     }
 
-    /// The JSON body of a POST; `None` makes it a GET.
+    /// The JSON body of a POST. `None` for a GET.
     pub fn body(&self) -> Option<Value> {
         let (mut body, from, since) = match self {
             Self::Submit(body) | Self::FieldList { body, .. } => return Some(body.clone()),
             Self::Poll { .. } | Self::TokenInfo | Self::Lead(_) | Self::CrmFields => return None,
-            // The names of key and range are those of the snapshot (§2.5): the document shows the
-            // form of ranges by the other one.
+            // The names of key and range are those of the snapshot (§2.5). The document shows the
+            // form of ranges with another one.
             Self::Leads(LeadsPage { page, size, since }) => {
                 let orders = json!({ "updatedTimestamp": "ASC" });
                 let body = json!({ "page": page, "size": size, "orders": orders });
@@ -179,8 +178,8 @@ impl Request {
     }
 }
 
-/// The body of `POST call-history` (§2.6): nothing derived by the service (end, hang-up cause,
-/// provider, the `oapi-` prefix) is in it. `None` if the call must not be sent: it has no uuid, no
+/// The body of `POST call-history` (§2.6). It contains nothing that the CRM derives (end, hangup
+/// cause, provider, the `oapi-` prefix). `None` if the call must not be sent: it has no uuid, no
 /// lead, or no direction that the CRM knows.
 pub fn submission(call: &CallRecord, names: &FieldNames) -> Option<Value> {
     if let Direction::Internal | Direction::Unknown = call.direction {
