@@ -9,7 +9,7 @@ use callbridge_model::{CallUuid, Country};
 use callbridge_spool::{CallEcho, ForeignCall, WebhookEvent};
 use serde_json::Value;
 
-/// The keys of the envelope that we read.
+/// The keys of the envelope that are read.
 const KEYS: [&str; 8] = [
     "eventId",
     "eventType",
@@ -20,16 +20,16 @@ const KEYS: [&str; 8] = [
     "propertyChanges",
     "call",
 ];
-/// Prefix that the journal puts before the uuid of a call written over the Open API (§2.6).
+/// Prefix in the journal before the uuid of a call written over the Open API (§2.6).
 const PREFIX: &str = "oapi-";
-/// The provider of those (§2.6).
+/// The provider of those calls (§2.6).
 const PROVIDER: &str = "OPEN_API";
 /// Characters of a provider or an extension that are kept.
 const WORD_MAX: usize = 40;
-/// Leads of one conversation that are looked at.
+/// Leads of one conversation that are read.
 const LEADS_MAX: usize = 1_000;
 
-/// Every kind of event that is told apart, as a label: those of the catalogue (§6.2), and the rest.
+/// Every distinguished kind of event as a label: those of the catalog (§6.2), and the rest.
 pub const KINDS: [&str; 8] = [
     "LEAD_CREATED",
     "LEAD_ASSIGNED",
@@ -40,49 +40,48 @@ pub const KINDS: [&str; 8] = [
     "CALL_COMPLETED",
     OTHER,
 ];
-/// Events that are not in the catalogue.
+/// Events that are not in the catalog.
 const OTHER: &str = "other";
 
 /// An event of the CRM, read from the body of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// `eventId` of the body: the same when the event is delivered again.
+    /// `eventId` of the body. It is the same if the event is delivered again.
     pub id: String,
-    /// Kind of the event, one of [`KINDS`].
+    /// One of [`KINDS`].
     pub kind: &'static str,
     /// `companyId` of the body, in digits.
     pub company: String,
-    /// A call that may be ours is in the journal, or something happened to a lead; else why the
+    /// A call that can be ours is in the journal, or there is news of a lead. Otherwise why the
     /// event changes nothing here.
     pub what: Result<WebhookEvent, UnusedReason>,
 }
 
-/// Reasons for which an event is not used.
+/// Why an event is not used.
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum UnusedReason {
-    /// An event that we do not know, or of a group that says nothing of calls and leads.
+    /// An unknown event, or one of a group that is not about calls and leads.
     Unknown,
     /// A meeting instead of a call (§6.8 `conversationKind`).
     Meeting,
-    /// Another provider has journaled a call, which may be one of ours where number and start are
-    /// known.
+    /// Another provider has journaled a call. It can be one of ours if number and start are known.
     Foreign(Option<ForeignCall>),
-    /// The block that its kind has is not there, or has no id.
+    /// The block of its kind is missing, or has no id.
     Incomplete,
 }
 
 impl UnusedReason {
-    /// The reason as metrics and logs have it: `unknown`.
+    /// The reason in metrics and logs: `unknown`.
     pub fn word(&self) -> &'static str {
         self.into()
     }
 }
 
-/// Reads a body. `country` is that of phones without a country's code.
+/// Parses a body. `country` is that of phones without a country code.
 ///
 /// # Errors
-/// In words, when it is no event: not JSON, no object, no id or no company.
+/// A message, if it is not an event: not JSON, no object, no id or no company.
 pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
     let json = lenient::read_keys(body, &KEYS)?;
     if !json.is_object() {
@@ -107,8 +106,8 @@ pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
     })
 }
 
-/// A call that may be ours: of our provider, or of none that is named. A false confirmation would
-/// lose a call and a missed one costs a request, so whatever else it says is foreign.
+/// A call that can be ours: of our provider, or of an unnamed one. A wrong confirmation would lose
+/// a call, and a missed one only costs a request. So a call with any other provider is foreign.
 fn completed(call: &Value, country: Option<Country>) -> Result<WebhookEvent, UnusedReason> {
     let word = |key: &str| match &call[key] {
         Value::Null => Ok(None),
@@ -135,7 +134,7 @@ fn completed(call: &Value, country: Option<Country>) -> Result<WebhookEvent, Unu
     })
 }
 
-/// A call of another provider, where number and start say which it is.
+/// A call of another provider, if number and start identify it.
 fn foreign(provider: &str, call: &Value, country: Option<Country>) -> Option<ForeignCall> {
     let FirstPhone::Is(phone) = FirstPhone::of(call["clientPhone"].as_str(), country) else {
         return None;
@@ -147,12 +146,12 @@ fn foreign(provider: &str, call: &Value, country: Option<Country>) -> Option<For
     })
 }
 
-/// The words of a text; `None` where it has none, or is no text.
+/// A trimmed text. `None` if it is empty, or not a text.
 fn text(value: &Value) -> Option<&str> {
     value.as_str().map(str::trim).filter(|it| !it.is_empty())
 }
 
-/// Fields of a call as the journal shows them; a block that would be null is left out (§6.5).
+/// The call's fields in the journal. A block that would be null is left out (§6.5).
 fn shown(call: &Value) -> CallEcho {
     let word = |key: &str| Some(text(&call[key])?.chars().take(WORD_MAX).collect());
     CallEcho {

@@ -6,41 +6,41 @@ use std::time::Duration;
 
 /// The event's id, as in the body.
 pub const ID: &str = "x-webhook-id";
-/// The connection that it comes for.
+/// The connection that the delivery is for.
 pub const INSTALLATION: &str = "x-webhook-installation-id";
 /// Epoch seconds at which the CRM signed the delivery.
 pub const TIMESTAMP: &str = "x-webhook-timestamp";
 /// Signature over timestamp and body: `sha256=` and 64 hex digits.
 pub const SIGNATURE: &str = "x-webhook-signature";
 
-/// A UUID has 36; more than these is no id.
+/// Maximum bytes of an event id. A UUID has 36.
 const ID_BYTES_MAX: usize = 128;
-/// An installation's id is a number.
+/// Maximum bytes of an installation's id, which is a number.
 const INSTALLATION_BYTES_MAX: usize = 64;
-/// Digits of seconds since the epoch, for some thousand years.
+/// Maximum digits of epoch seconds.
 const TIMESTAMP_BYTES_MAX: usize = 12;
 
-/// The headers of one delivery; nothing of them is proved yet.
+/// The headers of one delivery. They are not verified yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headers {
-    /// Value of [`ID`]: 1 to 128 bytes of visible ASCII.
+    /// 1 to 128 bytes of visible ASCII.
     pub id: String,
-    /// Value of [`INSTALLATION`]: 1 to 64 bytes of visible ASCII.
+    /// 1 to 64 bytes of visible ASCII.
     pub installation: String,
-    /// [`TIMESTAMP`], exactly as it came: it is signed.
+    /// [`TIMESTAMP`], unchanged because it is signed.
     pub timestamp: String,
-    /// The same in seconds since the epoch.
+    /// The same in epoch seconds.
     pub signed_at: i64,
-    /// Value of [`SIGNATURE`], not verified yet.
+    /// Not verified yet.
     pub signature: Signature,
 }
 
 impl Headers {
-    /// From all headers of a request, names in lower case.
+    /// Reads them from all headers of a request, with names in lower case.
     ///
     /// # Errors
-    /// [`Refusal::NoHeaders`] where none of them is there; [`Refusal::Malformed`] where one is
-    /// missing, doubled, or not as the service writes it.
+    /// [`Refusal::NoHeaders`] if all are missing. [`Refusal::Malformed`] if one is missing,
+    /// doubled, or not in the CRM's form.
     pub fn read<'a>(all: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Result<Self, Refusal> {
         let mut found = [None; 4];
         for (name, value) in all {
@@ -71,44 +71,43 @@ impl Headers {
     }
 }
 
-/// Visible ASCII of at most so many bytes, and at least one.
+/// Visible ASCII of at least one and at most `most` bytes.
 fn visible(value: &[u8], most: usize) -> Option<String> {
     let good = (1..=most).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
     good.then(|| String::from_utf8_lossy(value).into_owned())
 }
 
-/// A signature is believed for so long, before and after its time (§6.4.8).
+/// Time before and after its timestamp for which a signature is valid (§6.4.8).
 pub const FRESH: Duration = Duration::from_secs(300);
 
-/// Reasons for which a delivery is not taken.
+/// Why a delivery is refused.
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub enum Refusal {
-    /// None of the headers: nobody's delivery.
+    /// None of the headers, so it is not a delivery.
     NoHeaders,
-    /// Some of them, or not as the service writes them.
+    /// Some of them, or not in the CRM's form.
     Malformed,
-    /// There is no secret that could prove it.
+    /// There is no secret to verify it.
     NoSecret,
     /// None of the secrets made its signature.
     Forged,
-    /// Rightly signed, more than [`FRESH`] ago or ahead.
+    /// Correctly signed, but more than [`FRESH`] ago or ahead.
     Stale,
-    /// Our own clock is plainly wrong.
+    /// Our own clock is wrong.
     Clock,
-    /// Rightly signed, and no event; why, in words.
+    /// Correctly signed, but not an event, with a message.
     Unreadable(String),
     /// The header names another event than the body.
     OtherId,
 }
 
 impl Refusal {
-    /// The word in metrics and logs.
     pub fn word(&self) -> &'static str {
         self.into()
     }
 
-    /// The HTTP status; see [`super`] for why.
+    /// The HTTP status. See [`super`] for the reasons.
     pub const fn status(&self) -> u16 {
         match self {
             Self::NoHeaders | Self::Unreadable(_) => 400,

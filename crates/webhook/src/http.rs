@@ -19,24 +19,23 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Path of the URL that takes events.
+/// Path of the URL that receives events.
 pub const PATH: &str = "/webhooks";
-/// An event has some kilobytes.
+/// Maximum bytes of a body. An event has a few kilobytes.
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
-/// Bytes up to which a longer body is read to its end and dropped, so that the answer reaches
-/// whoever sent it.
+/// A longer body is read and dropped up to this many bytes, so that its sender receives the answer.
 pub const PASSED_OVER_MAX: usize = 16 << 20;
-/// So much of a body belongs to its connection's place. What is beyond it comes out of the budget:
-/// nobody who fills that keeps ordinary events out.
+/// Bytes of a body that belong to its connection's place. Further bytes come from the budget, so a
+/// sender who fills that does not block ordinary events.
 pub const BODY_BYTES_FREE: usize = 16 * 1024;
-/// Of all bodies together, beyond what is free.
+/// Bytes of all bodies together, without those.
 pub const BUDGET_BYTES: usize = 8 << 20;
-/// Connections at a time. The service has 20 deliveries of a company under way; with so many
-/// places each has the time of 512 arrivals before it may be cut, a fifth of a second of a flood
-/// of 2,500 a second.
+/// Maximum connections. The CRM has 20 deliveries of a company in flight. With this many places,
+/// each has the time of 512 arrivals before it can be cut: a fifth of a second in a flood of 2,500
+/// per second.
 pub const CONNECTIONS_MAX: usize = 1024;
 
-/// Limits of the listener with so many connections at a time.
+/// Limits of the listener with this many connections.
 pub fn limits(connections: usize) -> Limits {
     Limits {
         connections,
@@ -45,8 +44,8 @@ pub fn limits(connections: usize) -> Limits {
     }
 }
 
-/// Serves `--webhook-listen` until `stop`, with so many connections at a time, or as many as the
-/// limit on open files leaves room for; at work with [`CONNECTIONS_MAX`].
+/// Serves `--webhook-listen` until `stop`, with this many connections, or as many as the limit on
+/// open files allows. In production it is [`CONNECTIONS_MAX`].
 pub async fn serve(
     listener: TcpListener,
     tls: Option<watch::Receiver<Arc<ServerConfig>>>,
@@ -60,7 +59,7 @@ pub async fn serve(
         tls,
         limits: limits(descriptors::share(connections)),
         site: SiteRules {
-            // Each delivery is proved by its signature, and a proxy passes on its public name.
+            // Each delivery is verified by its signature, and a proxy passes on its public name.
             hosts: HostRule::Any,
             ..SiteRules::STRICT
         },
@@ -70,7 +69,7 @@ pub async fn serve(
     serve::serve(open, Arc::new(gate), stop).await;
 }
 
-/// Reads requests within the budget of bytes, and hands their bodies to the receiver.
+/// Reads requests within the budget of bytes, and passes their bodies to the receiver.
 struct Gate {
     receiver: Arc<Receiver>,
     budget: ByteBudget,
@@ -120,8 +119,8 @@ impl AnswerHttp for Gate {
     }
 }
 
-/// The length that a request gives its body, and the most that it may be: who asks first is told
-/// before he sends it.
+/// The length of a request's body, and the maximum. A client that asks first is refused before it
+/// sends the body.
 fn length(request: &Request<Incoming>) -> Option<(usize, usize)> {
     let length = request.headers().get(header::CONTENT_LENGTH)?;
     let asks_first = request.headers().contains_key(header::EXPECT);
@@ -133,11 +132,11 @@ fn length(request: &Request<Incoming>) -> Option<(usize, usize)> {
     Some((length.to_str().ok()?.parse().ok()?, most))
 }
 
-/// Status and word of the answer to a body that is not there whole.
+/// Status and word of the answer to an incomplete body.
 type BodyFault = (u16, &'static str);
 
-/// Reads a body to its end. One that cannot be held is passed over, as far as it is not beyond all
-/// measure: an answer in the midst of it would be lost with the connection.
+/// Reads a body to its end. One that is too large is dropped, up to a limit, because an answer in
+/// the middle of it would be lost with the connection.
 async fn read(
     body: Incoming,
     proof: &mut Proof,
@@ -155,7 +154,7 @@ async fn read(
         if length > BODY_BYTES_MAX {
             torn = Some(too_large);
         } else if torn.is_none() && !make_room(&mut whole, length, share) {
-            // It is not its sender's fault: it has to come again.
+            // The sender did not cause it, so it must send again.
             torn = Some((503, "no_room"));
         }
         if torn.is_none() {
@@ -169,7 +168,7 @@ async fn read(
     torn.map_or(Ok(whole), Err)
 }
 
-/// Makes a body's memory large enough, doubling it; false where the budget has not so much.
+/// Enlarges a body's memory, doubling it. `false` if the budget is used up.
 fn make_room(whole: &mut Vec<u8>, length: usize, share: &mut ByteShare) -> bool {
     if length <= whole.capacity() {
         return true;

@@ -6,36 +6,36 @@ use callbridge_model::webhook_signature::{Key, Signature, Signing};
 use callbridge_model::{ExposeSecret as _, Secret};
 use std::collections::BTreeMap;
 
-/// The secrets in force. Cheap to clone where there are few, as there are.
+/// The current secrets. Cheap to clone, because there are few.
 #[derive(Clone, Debug, Default)]
 pub struct Keyring {
     /// `--installation-secret ID=F`: current and previous of each.
     pub installations: BTreeMap<String, Vec<Key>>,
-    /// The one that `connect` was given.
+    /// The secret that `connect` received.
     pub connection: Option<Connection>,
     /// Current and previous secret of `--webhook-secret-file`.
     pub application: Vec<Key>,
 }
 
-/// The secret of our own connection. Which installation that is, no token response tells: the
-/// deliveries that it proves do (§6.4.6).
+/// The secret of our own connection. No token response contains its installation. The deliveries
+/// that it verifies do (§6.4.6).
 ///
-/// The header that names an installation is not signed: whoever is on the way can change it. So
-/// what is known of the installation decides only how a delivery is refused that this secret did
-/// not sign (another installation's secret may still be given to us, ours is known). What it signed
-/// is believed under any header, and the newest such event says which installation is ours.
+/// The header that names an installation is not signed, so it can be changed on the way. What is
+/// known of the installation only decides how a delivery with another signature is refused: another
+/// installation's secret may still be configured later, ours is known. A delivery with this
+/// signature is believed under any header, and the newest one shows which installation is ours.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// Key made of the secret.
     pub key: Key,
-    /// A short hash of it.
+    /// A short hash of the secret.
     pub print: String,
     /// The installation that it was found to belong to.
     pub installation: Option<String>,
 }
 
 impl Connection {
-    /// A secret, and what is known of an earlier one: the text of [`Connection::binding`].
+    /// Makes it from a secret, and a stored text of [`Connection::binding`], perhaps for an earlier
+    /// secret.
     pub fn new(secret: &Secret, bound: Option<&str>) -> Self {
         let hash = uuid::Uuid::new_v5(&uuid::Uuid::nil(), secret.expose_secret().as_bytes());
         let print = hash.simple().to_string()[16..].to_owned();
@@ -48,32 +48,32 @@ impl Connection {
         }
     }
 
-    /// Under which text it is remembered that this secret is that installation's.
+    /// Text that is stored when this secret is found to belong to that installation.
     pub fn binding(&self, installation: &str) -> String {
         format!("{} {installation}", self.print)
     }
 }
 
-/// Owner of the secret that has proved a delivery.
+/// Owner of the secret that verified a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// The installation's, by its flag.
+    /// The installation, by its flag.
     Installation,
-    /// Our connection's, known to be this installation's.
+    /// Our connection, which is known to be this installation.
     Connection,
-    /// Our connection's, and so this installation is our own, whatever was known before.
+    /// Our connection, so this installation is ours, whatever was known before.
     Unbound,
     /// The application, by the secret of `--webhook-secret-file`.
     Application,
 }
 
 impl Keyring {
-    /// Returns `true` when no secret is in force, so that no delivery can be proved.
+    /// Returns `true` if there is no secret, so no delivery can be verified.
     pub fn is_empty(&self) -> bool {
         self.installations.is_empty() && self.connection.is_none() && self.application.is_empty()
     }
 
-    /// Begins to prove a delivery, whose body comes in pieces.
+    /// Begins to verify a delivery whose body arrives in pieces.
     pub fn begin(&self, headers: &Headers) -> Proof {
         let own = self.installations.get(&headers.installation);
         let connection = self.connection.as_ref().filter(|_| own.is_none());
@@ -101,27 +101,27 @@ impl Keyring {
     }
 }
 
-/// A delivery that is being proved.
+/// A delivery that is being verified.
 #[derive(Clone, Debug)]
 pub struct Proof {
-    /// The secrets that may have signed it, the likeliest first.
+    /// The secrets that can have signed it, the likeliest first.
     tried: Vec<(Whose, Signing)>,
-    /// One of them is that installation's for all that is known: what none of them has signed is
-    /// forged. Else the right secret may be missing here.
+    /// One of them is known to be that installation's, so another signature is forged. Otherwise
+    /// the right secret may be missing here.
     meant: bool,
     signature: Signature,
 }
 
 impl Proof {
-    /// The next piece of the body.
+    /// Adds the next piece of the body.
     pub fn add(&mut self, piece: &[u8]) {
         for (_, signing) in &mut self.tried {
             signing.add(piece);
         }
     }
 
-    /// Owner of the secret that made the signature. `None` when there is none to try; `Some(None)`
-    /// when it was none of those.
+    /// Owner of the secret that made the signature. `None` if there is no secret to try.
+    /// `Some(None)` if it was none of those.
     pub fn whose(self) -> Option<Option<Whose>> {
         let mut tried = self.tried.into_iter();
         let whose = tried.find_map(|(of, it)| it.makes(&self.signature).then_some(of));

@@ -7,11 +7,11 @@ use callbridge_leads::directory::{ChangeKind, ContactPhones, FirstPhone, LeadNew
 use callbridge_model::{Country, LeadId};
 use serde_json::Value;
 
-/// Entries of an event that are looked at.
+/// Entries of an event that are read.
 const ENTRIES_MAX: usize = 1_000;
 
-/// The news of a lead's event; `None` where its lead or its time is missing, or it is no event of
-/// a lead.
+/// The news in a lead's event. `None` if its lead or its time is missing, or it is not about a
+/// lead.
 pub fn news(
     kind: &str,
     json: &Value,
@@ -44,7 +44,7 @@ fn merged(ids: &Value, survivor: LeadId) -> Vec<LeadId> {
     ids.filter(|id| *id != survivor).collect()
 }
 
-/// The contacts of `propertyChanges` (§6.7); other properties say nothing of phones.
+/// The contacts of `propertyChanges` (§6.7). Other properties do not contain phones.
 fn contacts(changes: &Value, country: Option<Country>) -> Vec<ContactPhones> {
     let changes = changes.as_array().into_iter().flatten().take(ENTRIES_MAX);
     let of_contact = changes.filter(|change| change["type"] == "CONTACT");
@@ -56,12 +56,12 @@ fn contacts(changes: &Value, country: Option<Country>) -> Vec<ContactPhones> {
     contacts.collect()
 }
 
-/// Reads a lead's id from a number or digits; `None` for anything else.
+/// Reads a lead's id from a number or digits. `None` for anything else.
 pub(super) fn lead_id(value: &Value) -> Option<LeadId> {
     id_in(value).and_then(LeadId::new)
 }
 
-/// An id: a whole number, as a number or in digits.
+/// Reads an id: a whole number, as a number or in digits.
 pub(super) fn id_in(value: &Value) -> Option<i64> {
     match value {
         Value::Number(number) => number.as_i64(),
@@ -70,7 +70,7 @@ pub(super) fn id_in(value: &Value) -> Option<i64> {
     }
 }
 
-/// Seconds since the epoch, with or without a fraction; milliseconds and the like are no time.
+/// Reads epoch seconds, with or without a fraction. Milliseconds and other units are no time.
 pub(super) fn seconds(value: &Value) -> Option<EpochSeconds> {
     const YEAR_5138: i64 = 100_000_000_000;
     let whole = value.as_i64().or_else(|| {
@@ -140,7 +140,7 @@ mod tests {
         );
         let names: Vec<_> = news.contacts.into_iter().map(|it| it.name).collect();
         assert_eq!(names, [name("Anna"), FactUpdate::None]);
-        // §6.5: what would be null is left out
+        // §6.5: null fields are left out
         let bare = told("LEAD_ASSIGNED", &json!({"lead": {"id": 4001}})).expect("news");
         let ProfileNews {
             name,

@@ -14,48 +14,45 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
-/// A commit that takes longer is answered with 503. The event may be kept all the same; then it is
-/// known when it comes again.
+/// A slower commit is answered with 503. The event may be stored anyway, and is then recognized
+/// when it comes again.
 const COMMIT_WITHIN: Duration = Duration::from_secs(1);
 // The event is stored, and then the binding.
 const _: () = assert!(
     BODY_WITHIN.as_secs() + 2 * COMMIT_WITHIN.as_secs() < 10,
     "the CRM waits 10 s for an answer (§6.9.2)"
 );
-/// Under which name it is remembered which installation `connect`'s secret belongs to.
+/// Name of the setting for the installation of `connect`'s secret.
 pub const BOUND: &str = "webhook.installation";
 
-/// Verifies deliveries, stores what they report, and chooses the answers.
+/// Verifies deliveries, stores their content, and chooses the answers.
 #[derive(Debug)]
 pub struct Receiver {
-    /// Spool that stores the deliveries.
     pub spool: Handle,
-    /// Secrets in force, by which deliveries are proved.
+    /// Current secrets that verify deliveries.
     pub secrets: Arc<Secrets>,
-    /// Country of the phones that have no country's code.
+    /// Country of phones without a country code.
     pub country: Option<Country>,
-    /// Our own clock is plainly wrong while it shows an earlier time.
+    /// While our clock shows an earlier time, it is wrong.
     pub clock_right_from: EventTime,
-    /// Counts deliveries by kind and result.
     pub tally: Arc<Tally>,
 }
 
-/// Response to one delivery, or to a request that is none.
+/// Response to one delivery, or to a request that is not one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// HTTP status of the response.
     pub status: u16,
-    /// Result as body, log and metrics have it: `confirmed`.
+    /// Result in the body, log and metrics: `confirmed`.
     pub word: &'static str,
 }
 
 impl Receiver {
-    /// Begins to prove a delivery, by the secrets in force.
+    /// Begins to verify a delivery with the current secrets.
     pub fn proof(&self, headers: &Headers) -> Proof {
         self.secrets.current().begin(headers)
     }
 
-    /// Judges a delivery, keeps it, and says what to answer.
+    /// Judges a delivery, stores it, and returns the answer.
     pub async fn take(&self, headers: &Headers, proof: Proof, body: &[u8]) -> Answer {
         let now = clock::now().wall;
         let bench = VerifyContext {
@@ -71,7 +68,7 @@ impl Receiver {
                 if let UnusedReason::Foreign(Some(call)) = why {
                     debug!(event = kind, result = word, "a call of another provider");
                     let op = Op::Foreign { company, call, at };
-                    // It is no news that has to come again.
+                    // It is no news, so it need not come again.
                     let kept = timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await;
                     if let Ok(Err(error)) = kept {
                         debug!(%error, "a call of another provider is not kept");
@@ -94,8 +91,8 @@ impl Receiver {
         }
     }
 
-    /// Stores that this installation is our connection's. Where that fails, the next proof of it is
-    /// stored.
+    /// Stores that this installation is our connection's. If that fails, the next delivery stores
+    /// it.
     async fn bind(&self, installation: &str) {
         let Some(value) = self.secrets.bind(installation) else {
             return;
@@ -108,7 +105,7 @@ impl Receiver {
         }
     }
 
-    /// Counts what is not taken, and tells of it now and then.
+    /// Counts a refusal, and logs it now and then.
     pub fn refuse(&self, refusal: &Refusal) -> Answer {
         let (status, word) = (refusal.status(), refusal.word());
         let words = match refusal {
@@ -119,7 +116,7 @@ impl Receiver {
         Answer { status, word }
     }
 
-    /// The same for what never came to be judged.
+    /// Counts and logs a request that was not judged.
     pub fn turned_away(&self, word: &'static str, status: u16, words: &str) {
         let now = clock::now().wall;
         self.tally.count(None, word, now);
@@ -157,14 +154,14 @@ impl Receiver {
     }
 }
 
-/// Returns `true` for a delivery that was stored for the first time: neither a replay nor another
-/// company's.
+/// Returns `true` for a delivery that was stored for the first time: not a replay, and not of
+/// another company.
 const fn is_new(delivered: &Delivered) -> bool {
     use Delivered::{CompanyUnknown, OtherCompany, Repeat};
     !matches!(delivered, Repeat | CompanyUnknown | OtherCompany)
 }
 
-/// Logs the result of a delivery for whoever took it, and returns the answer to it.
+/// Logs the result of a delivery, and returns the answer to it.
 pub(crate) fn log_and_answer(delivery: &Delivery, delivered: &Delivered) -> Answer {
     let (event, installation) = (&delivery.event, &delivery.installation);
     let (uuid, lead) = match &delivery.news {
@@ -202,7 +199,7 @@ pub(crate) fn log_and_answer(delivery: &Delivery, delivered: &Delivered) -> Answ
     Answer { status, word }
 }
 
-/// The service waits 10 s for an answer (§6.9): what is slower is of no use to it.
+/// Maximum time to read a body. The CRM waits 10 s for an answer (§6.9).
 pub(crate) const BODY_WITHIN: Duration = Duration::from_secs(4);
 
 #[cfg(test)]

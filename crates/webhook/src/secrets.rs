@@ -17,15 +17,14 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Places from which secrets are read.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    /// Place of the application's secrets: `--webhook-secret-file`.
+    /// `--webhook-secret-file`.
     pub application: Option<SecretPlace>,
     /// Places of `--installation-secret`, by the installation's id.
     pub installations: BTreeMap<String, SecretPlace>,
-    /// The state folder, in which `connect` keeps what it was given.
+    /// The state folder, in which `connect` stores its secret.
     pub state: Option<PathBuf>,
 }
 
-/// The secrets as they were read.
 #[derive(Clone, Debug, Default)]
 struct Texts {
     application: Vec<Secret>,
@@ -34,8 +33,8 @@ struct Texts {
 }
 
 impl Places {
-    /// Reads all of them. A file that cannot be read has no secrets in force: who was removed from
-    /// it must not get in because of another fault.
+    /// Reads all of them. An unreadable file has no valid secrets: a removed secret must not stay
+    /// valid because of another error.
     fn read(&self) -> (Texts, Vec<Error>) {
         let mut faults = Vec::new();
         let mut texts = Texts::default();
@@ -53,7 +52,7 @@ impl Places {
                 Err(error) => faults.push(error),
             }
         }
-        // The part that works with the connection reports a file that cannot be read.
+        // The part that uses the connection reports an unreadable file.
         if let Some(Ok(Some(connection))) = self.state.as_deref().map(store::read) {
             texts.connection = connection.webhook_secret;
         }
@@ -62,7 +61,7 @@ impl Places {
 }
 
 impl Texts {
-    /// Tells one set from another without holding it.
+    /// Identifies a set without holding it.
     fn print(&self) -> uuid::Uuid {
         let application = self.application.iter().map(|it| ("application", it));
         let installations = self.installations.iter();
@@ -85,20 +84,20 @@ impl Texts {
     }
 }
 
-/// The secrets in force, and what keeps them so.
+/// The current secrets, with what is needed to reload them.
 #[derive(Debug)]
 pub struct Secrets {
     places: Places,
     current: RwLock<Arc<Keyring>>,
-    /// The text of [`Connection::binding`] as it is remembered.
+    /// The stored text of [`Connection::binding`].
     bound: RwLock<Option<String>>,
-    /// Faults of the files as they are in force. No secret is in them.
+    /// Current errors of the files. They contain no secret.
     faults: RwLock<Vec<String>>,
 }
 
 impl Secrets {
-    /// Reads them for the first time. `bound` says which installation `connect`'s was found to
-    /// belong to.
+    /// Reads them for the first time. `bound` shows the installation that `connect`'s secret was
+    /// found to belong to.
     pub fn new(places: Places, bound: Option<String>) -> (Arc<Self>, Vec<Error>) {
         let (texts, faults) = places.read();
         let keyring = texts.keyring(bound.as_deref());
@@ -111,13 +110,13 @@ impl Secrets {
         (Arc::new(secrets), faults)
     }
 
-    /// Returns the secrets in force now; a change of the files does not alter them.
+    /// Returns the current secrets. A later change of the files does not alter them.
     pub fn current(&self) -> Arc<Keyring> {
         let current = self.current.read();
         Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the faults of the files as they are in force.
+    /// Returns the current errors of the files.
     pub fn faults(&self) -> Vec<String> {
         let faults = self.faults.read();
         faults.unwrap_or_else(PoisonError::into_inner).clone()
@@ -132,8 +131,7 @@ impl Secrets {
         *current = Arc::new(keyring);
     }
 
-    /// `connect`'s secret was found to belong to this installation: under which text that is
-    /// remembered.
+    /// Notes that `connect`'s secret belongs to this installation. Returns the text to store.
     pub fn bind(&self, installation: &str) -> Option<String> {
         let mut keyring = Keyring::clone(&self.current());
         let connection = keyring.connection.as_mut()?;
@@ -146,7 +144,7 @@ impl Secrets {
         Some(binding)
     }
 
-    /// Reads the files every second until it is dropped. A change counts when two reads in a row
+    /// Reads the files every second until it is dropped. A change counts if two reads in a row
     /// agree, because a file can be read while it is written.
     pub async fn keep(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(CHECK_EVERY);

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Events by kind ([`super::event::KINDS`], or `none` where nothing was proved) and result.
+/// Events by kind ([`super::event::KINDS`], or `none` if nothing was verified) and result.
 pub type Events = BTreeMap<(&'static str, &'static str), u64>;
 
-/// A refusal of one kind is told no more often.
+/// Minimum time between two log lines about a refusal of one kind.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// Counts, since the start of the process.
+/// Counts since the start of the process.
 #[derive(Debug, Default)]
 pub struct Tally(Mutex<Counts>);
 
@@ -23,7 +23,6 @@ struct Counts {
 }
 
 impl Tally {
-    /// Starts with no event counted.
     pub fn new() -> Self {
         Self::default()
     }
@@ -32,7 +31,7 @@ impl Tally {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Once more. What is of a kind was proved, and is the last event.
+    /// Counts an event. One with a kind was verified, and becomes the last event.
     pub fn count(&self, kind: Option<&'static str>, result: &'static str, now: EventTime) {
         let mut counts = self.lock();
         let key = (kind.unwrap_or("none"), result);
@@ -42,7 +41,7 @@ impl Tally {
         }
     }
 
-    /// Occurrences of this result since it was last logged, this one included; `None` while it is
+    /// Occurrences of this result since it was last logged, including this one. `None` while it is
     /// too early to log it again.
     pub fn due(&self, result: &'static str, now: EventTime) -> Option<u64> {
         let mut counts = self.lock();
@@ -59,12 +58,11 @@ impl Tally {
         Some(std::mem::take(since))
     }
 
-    /// Counts of all events so far.
     pub fn events(&self) -> Events {
         self.lock().events.clone()
     }
 
-    /// Arrival of the newest proved event; `None` before the first.
+    /// Arrival of the newest verified event. `None` before the first.
     pub fn last(&self) -> Option<EventTime> {
         self.lock().last
     }

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 /// Between two looks at the files.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Bytes of a certificate's or a key's file.
+/// Maximum bytes of a certificate's or a key's file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The files of a certificate.
@@ -20,7 +20,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub struct Certificate {
     /// The certificate and its chain.
     pub chain: PathBuf,
-    /// Private key of the certificate, PEM without a password.
+    /// PEM without a password.
     pub key: PathBuf,
 }
 
@@ -79,22 +79,22 @@ impl Files {
     }
 }
 
-/// The certificates of the chain, the server's own first, after a check whether they and the key
-/// serve.
+/// The certificates of the chain, the server's own first, after a check that they and the key are
+/// usable.
 ///
 /// # Errors
-/// Why they do not, in words.
+/// A message why they are not usable.
 pub fn check(certificate: &Certificate) -> Result<Vec<CertificateDer<'static>>, String> {
     let files = Files::read(certificate)?;
     files.server(certificate)?;
     files.chain(certificate)
 }
 
-/// The TLS settings in force, and what keeps them so until it is dropped.
+/// The current TLS settings, which are reloaded until it is dropped.
 ///
 /// # Errors
-/// When the files do not serve at the start. Later they are tried again each second, and those
-/// that served last stay in use.
+/// If the files are not usable at the start. Later they are tried again each second, and the last
+/// usable ones stay in use.
 pub fn keep(
     certificate: Certificate,
 ) -> Result<(watch::Receiver<Arc<ServerConfig>>, impl Future<Output = ()>), String> {
@@ -110,8 +110,8 @@ pub fn keep(
             let Ok(read) = reading.await else {
                 continue;
             };
-            // Of a pair that is being written only one may be new: it does not fit, and the next
-            // check finds both.
+            // Only one file of a pair may be new yet. It does not fit, and the next check finds
+            // both.
             let anew = read.and_then(|files| match files == used {
                 true => Ok(None),
                 false => Ok(Some((files.server(&certificate)?, files))),

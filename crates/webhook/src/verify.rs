@@ -7,43 +7,42 @@ use callbridge_call::EventTime;
 use callbridge_model::Country;
 use callbridge_spool::{Delivery, WebhookEvent};
 
-/// Verdict on a delivery that is proved.
+/// Result for a verified delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verified {
-    /// The delivery is to be stored.
+    /// The delivery must be stored.
     Keep {
         /// Content to store, without the body itself.
         delivery: Box<Delivery>,
-        /// The installation is our own connection, which was not known: the secret of that has
-        /// proved the delivery. The header alone says which it is, so only what is new may bind.
+        /// The installation is our own connection, which was not known: its secret verified the
+        /// delivery. Only the header names the installation, so only a new delivery can bind it.
         binds: bool,
     },
-    /// The delivery is proved, and nothing of it is used but the call of another provider.
+    /// The delivery is verified, but only the call of another provider is used.
     Drop {
-        /// Kind of the event, one of [`event::KINDS`].
+        /// One of [`event::KINDS`].
         kind: &'static str,
-        /// Company that it comes from (§6.5 `companyId`).
+        /// Its company (§6.5 `companyId`).
         company: String,
-        /// Reason for which it is not used.
         why: UnusedReason,
     },
 }
 
-/// Facts by which a delivery is judged, beside its secrets.
+/// Facts for the verdict on a delivery, in addition to its secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerifyContext {
     /// Time of the delivery's arrival by our clock.
     pub now: EventTime,
-    /// A clock before this is wrong: the program was built then.
+    /// A clock before this time is wrong, because the program was built then.
     pub right_from: EventTime,
-    /// Country of the phones that have no country's code.
+    /// Country of phones without a country code.
     pub country: Option<Country>,
 }
 
-/// Judges a delivery by what was proved while its body came.
+/// Judges a delivery by the result of the verification.
 ///
 /// # Errors
-/// When it is not to be taken.
+/// If it must not be stored.
 pub fn judge(
     headers: &Headers,
     body: &[u8],
@@ -55,7 +54,7 @@ pub fn judge(
         return Err(Refusal::Clock);
     }
     let signed_at = EventTime::from_seconds(headers.signed_at);
-    // Whole seconds were signed: the second itself is no difference.
+    // The signed time has whole seconds, so fractions do not count.
     let (now, fresh) = (bench.now.floor_seconds().get(), FRESH.as_secs());
     if now.abs_diff(signed_at.floor_seconds().get()) > fresh {
         return Err(Refusal::Stale);
@@ -70,7 +69,7 @@ pub fn judge(
         Err(why) => return Ok(Verified::Drop { kind, company, why }),
     };
     if let WebhookEvent::Learn(news) = &mut news {
-        // What is dated ahead would be the newest for ever.
+        // News dated ahead would stay the newest forever.
         news.at = news.at.min(bench.now.floor_seconds());
     }
     Ok(Verified::Keep {
