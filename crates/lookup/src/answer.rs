@@ -10,8 +10,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use url::form_urlencoded;
 
-/// Characters to be percent-encoded: all but those that RFC 3986 leaves as they are. A space is
-/// `%20`: Asterisk's `hashcompat=yes` leaves a plus.
+/// Characters to percent-encode: all except the unreserved ones of RFC 3986. A space is `%20`,
+/// because Asterisk's `hashcompat=yes` does not decode a plus.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -21,15 +21,14 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
 /// Query of a dialplan: the caller's number, and the trunk of the call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// The caller's number as the PBX shows it.
+    /// As the PBX shows it.
     pub phone: String,
-    /// The trunk's name; empty where there is one alone.
+    /// The trunk's name. Empty if there is only one.
     pub trunk: String,
-    /// The trunk's PBX, where several have a trunk of that name; else empty.
+    /// The trunk's PBX, if several have a trunk of that name. Otherwise empty.
     pub pbx: String,
 }
 
-/// Form in which an answer is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// An object, for FreeSWITCH and people.
@@ -40,8 +39,8 @@ pub enum Format {
 }
 
 impl Question {
-    /// Reads a query, with the form of the answer. What it lacks is empty; what it has twice counts
-    /// once, the first time.
+    /// Parses a query, and the format of the answer. A missing parameter is empty. If one occurs
+    /// twice, the first counts.
     pub fn read(query: &str) -> (Self, Format) {
         let (mut question, mut format) = (Self::default(), None);
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -60,14 +59,14 @@ impl Question {
                 *field = value.into_owned();
             }
         }
-        // A plus that was not encoded came as a space.
+        // A plus that was not encoded arrives as a space.
         if let Some(digits) = question.phone.strip_prefix(' ') {
             question.phone = format!("+{digits}");
         }
         (question, format.unwrap_or_default())
     }
 
-    /// The trunk that is meant: the first of that name, or the only one where none is named.
+    /// The trunk of the question: the first with that name, or the only one if none is named.
     fn trunk<'a>(&self, trunks: &'a Trunks) -> Option<&'a Trunk> {
         let mut all = trunks.iter();
         if self.trunk.is_empty() {
@@ -79,27 +78,27 @@ impl Question {
     }
 }
 
-/// Verdict on the caller: `yes`, `several` or `no`.
+/// Whether the caller is known: `yes`, `several` or `no`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Known {
     /// One lead has the number.
     Yes,
-    /// Several have it; which of them calls nobody knows.
+    /// Several have it. It is not known which of them calls.
     Several,
     /// No lead is known.
     No,
 }
 
-/// Reason why no lead is known.
+/// Why no lead is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum UnknownReason {
     /// No lead has the number.
     NoLead,
-    /// The text is no number of a customer: hidden, an extension, or no number at all.
+    /// The text is not a customer's number: hidden, an extension, or not a number at all.
     NoNumber,
     /// No trunk has that name, or none was named and there are several.
     NoTrunk,
@@ -113,30 +112,28 @@ pub enum UnknownReason {
     BadRequest,
 }
 
-/// Answer to a question. Nothing in it can mean anything to a dialplan.
+/// Answer to a question. It contains nothing that a dialplan could interpret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
-    /// Verdict on the caller: one lead has the number, several have it, or none.
+    /// Whether one lead, several, or none has the number.
     pub known: Known,
-    /// The lead, as the call will be journaled if the dialplan says nothing else.
+    /// The lead with which the call will be journaled, if the dialplan sets no other.
     pub lead: Option<LeadId>,
-    /// Name of the lead, cleaned by `harmless`; `None` where it is not known.
+    /// Name of the lead, cleaned by `harmless`. `None` if it is not known.
     pub name: Option<String>,
-    /// The extension of the responsible employee on this trunk's list.
+    /// The extension of the responsible employee, on this trunk's list.
     pub extension: Option<String>,
-    /// The employee responsible for the lead.
     pub employee: Option<EmployeeId>,
     /// Name of the responsible employee, cleaned by `harmless`.
     pub employee_name: Option<String>,
     /// The stage of the pipeline.
     pub stage: Option<String>,
-    /// Reason why no lead is known: `no_lead`; `None` for one or several leads.
+    /// Why no lead is known: `no_lead`. `None` for one or several leads.
     pub reason: Option<UnknownReason>,
 }
 
 impl Answer {
-    /// Makes an answer that knows no lead, for this reason.
     pub fn no(reason: UnknownReason) -> Self {
         Self {
             reason: Some(reason),
@@ -157,7 +154,7 @@ impl Answer {
         }
     }
 
-    /// Looks up who calls. `profile` says what is known of a lead, and which it is now.
+    /// Looks up a caller. `profile` returns a lead's current id and its displayed values.
     pub fn find(
         question: &Question,
         trunks: &Trunks,
@@ -195,7 +192,7 @@ impl Answer {
         }
     }
 
-    /// Returns the label under which the answer is counted.
+    /// Returns the label of its counter.
     pub(crate) fn label(&self) -> &'static str {
         match self.reason {
             None
@@ -209,11 +206,11 @@ impl Answer {
         }
     }
 
-    /// Writes the answer in the form that was asked for. Every field is there, empty (`null`) where
-    /// nothing is known: a dialplan must not see what an earlier answer left.
+    /// Formats the answer. Every field is present, empty (`null`) if not known, so that a dialplan
+    /// does not see values of an earlier answer.
     pub fn text(&self, format: Format) -> String {
         match format {
-            // Texts and numbers always serialize.
+            // Strings and numbers always serialize.
             Format::Json => serde_json::to_string(self).unwrap_or_default() + "\n",
             Format::Hash => self.hash(),
         }
@@ -242,7 +239,7 @@ fn text(value: &Option<impl ToString>) -> String {
     value.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-/// The extension of an employee on a trunk, where it is one that a dialplan may dial.
+/// The extension of an employee on a trunk, if a dialplan can dial it safely.
 pub fn extension<'a>(id: EmployeeId, people: &'a People, trunk: &'a Trunk) -> Option<&'a str> {
     let extension = people.extension_of(id, trunk)?;
     harmless::extension(extension.as_str())

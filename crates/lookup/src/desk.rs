@@ -7,19 +7,19 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::{fmt, io, thread, time::Duration};
 use tokio::{sync::oneshot, time::timeout};
 
-/// Waiting for the thread. At the tenth of a millisecond that a lookup takes they are through
-/// long before their time is over.
+/// Questions that wait for the thread. A lookup takes a tenth of a millisecond, so they are
+/// answered long before their time is over.
 const WAITING_MAX: usize = 64;
-/// An answer that takes longer is `no`: a telephone that rings without a name rings.
+/// A slower answer is `no`, because a phone must ring even without a name.
 pub const ANSWER_WITHIN: Duration = Duration::from_millis(50);
 
 /// The lookup itself, which reads the disk and so blocks.
 pub type LookUp = Box<dyn Fn(&Question) -> Answer + Send>;
 
-/// A question, and where its answer goes.
+/// A question, and the channel for its answer.
 type Asked = (Question, oneshot::Sender<Answer>);
 
-/// Handle of the thread that looks up: questions go in, answers come back. The thread ends with it.
+/// Handle of the thread that looks up callers. The thread ends with it.
 #[derive(Clone)]
 pub struct Desk {
     asked: SyncSender<Asked>,
@@ -33,21 +33,21 @@ impl fmt::Debug for Desk {
 }
 
 impl Desk {
-    /// Starts the thread, and waits until it is ready. Each answer is there within this time.
+    /// Starts the thread, and waits until it is ready. Each answer arrives within this time.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// If the system cannot start a thread.
     pub async fn open(look_up: LookUp, within: Duration) -> io::Result<Self> {
         let (asked, questions) = sync_channel::<Asked>(WAITING_MAX);
         let (ready, is_ready) = oneshot::channel();
         let work = thread::Builder::new().name("lookup".to_owned());
         work.spawn(move || {
-            // The first number loads the tables of numbering plans, which takes as long as a
-            // caller waits.
+            // The first number loads the tables of numbering plans, which takes as long as a caller
+            // waits.
             number::e164("+998901110001", None);
             ready.send(()).ok();
             while let Ok((question, answer)) = questions.recv() {
-                // Whoever waits no more is not looked up for: those behind it have their time left.
+                // A client that no longer waits is skipped, so that the others have enough time.
                 if !answer.is_closed() {
                     answer.send(look_up(&question)).ok();
                 }
@@ -57,7 +57,7 @@ impl Desk {
         Ok(Self { asked, within })
     }
 
-    /// The answer, or `no` where the queue is full or the time is over.
+    /// The answer, or `no` if the queue is full or the time is over.
     pub async fn ask(&self, question: Question) -> Answer {
         let (answer, answered) = oneshot::channel();
         if self.asked.try_send((question, answer)).is_err() {
@@ -99,7 +99,7 @@ mod tests {
         let desk = Desk::open(Box::new(stands), ANSWER_WITHIN)
             .await
             .expect("a thread");
-        // Without a limit of time it would wait for as long as the disk.
+        // Without a time limit it would wait as long as the disk.
         let patience = Duration::from_secs(60);
         let first = tokio::spawn({
             let desk = desk.clone();
@@ -121,7 +121,7 @@ mod tests {
                 Answer::no(UnknownReason::Late)
             );
         }
-        // The queue holds all of them still: nobody waits behind it.
+        // The queue still holds all of them, so further questions are refused.
         assert_eq!(
             desk.ask(Question::default()).await,
             Answer::no(UnknownReason::Full)

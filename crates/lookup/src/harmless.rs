@@ -5,16 +5,16 @@
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// Characters of a name at most: more than any telephone shows.
+/// Maximum characters of a name, more than any phone shows.
 const CHARACTERS_MAX: usize = 64;
-/// Names of endpoints are shorter than this everywhere.
+/// Maximum bytes of an extension. Names of endpoints are always shorter.
 const EXTENSION_BYTES_MAX: usize = 64;
 
-/// All that is no letter, mark, digit, space, point, apostrophe or hyphen.
+/// Everything except letters, marks, digits, spaces, periods, apostrophes and hyphens.
 static OTHERS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"[^\p{L}\p{M}\p{Nd} .'-]+").expect("a good pattern"));
 
-/// A name for a display: letters, marks, digits, space and `.-'` alone, the rest as one space.
+/// A name for a display: only letters, marks, digits, spaces and `.-'`. Others become one space.
 pub fn name(text: &str) -> String {
     let apostrophes = ['\u{2018}', '\u{2019}', '\u{b4}', '`'];
     let text = text.replace(apostrophes, "'");
@@ -24,8 +24,8 @@ pub fn name(text: &str) -> String {
     name.trim_end().to_owned()
 }
 
-/// An extension that a dialplan may dial: letters and digits of ASCII, `_` and `-`. One that has
-/// anything else is none: with that taken off it would be somebody else's.
+/// An extension that a dialplan can dial safely: ASCII letters and digits, `_` and `-`. With any
+/// other character it is refused, because without it, it would be another extension.
 pub fn extension(text: &str) -> Option<&str> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let is_one = (1..=EXTENSION_BYTES_MAX).contains(&text.len()) && text.bytes().all(good);

@@ -14,28 +14,26 @@ use std::{sync::Arc, time::Duration};
 use subtle::ConstantTimeEq as _;
 use tokio::{net::TcpListener, sync::watch};
 
-/// The path that is asked for.
 pub const PATH: &str = "/caller";
-/// Calls that begin at a moment, each for some milliseconds.
+/// Maximum connections: calls that begin at the same time, each for some milliseconds.
 pub const CONNECTIONS_MAX: usize = 256;
 
 /// Addresses and secrets from which questions are accepted.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// `--lookup-allow`; none for everybody who reaches the address, which is loopback then.
+    /// `--lookup-allow`. Empty if all clients that reach the address are allowed, which is then
+    /// loopback.
     pub networks: Vec<Network>,
-    /// `--lookup-secret-file`: the current secret and those before it; none where it needs none.
+    /// `--lookup-secret-file`: the current secret and previous ones. `None` if none is required.
     pub secrets: Option<watch::Receiver<Vec<Secret>>>,
 }
 
 /// Parts that answer a request.
 #[derive(Clone, Debug)]
 pub struct Gate {
-    /// The thread that answers questions.
     pub desk: Desk,
-    /// Addresses and secrets from which questions are accepted.
     pub access: Access,
-    /// Counts of the answers, refusals included.
+    /// Counts of the answers, including refusals.
     pub tally: Arc<Tally>,
 }
 
@@ -43,7 +41,7 @@ pub struct Gate {
 pub async fn serve(listener: TcpListener, gate: Gate, stop: impl Future<Output = ()>) {
     let limits = Limits {
         connections: descriptors::share(CONNECTIONS_MAX),
-        // A PBX gives up within a second: what is slower is of no use to it.
+        // A PBX gives up within a second, so a slower answer is useless.
         head_within: Duration::from_secs(2),
         answer_within: Duration::from_secs(1),
         ..Limits::FEW
@@ -73,8 +71,7 @@ impl AnswerHttp for Gate {
 }
 
 impl Gate {
-    /// Returns status and reason of a request that is refused unread; `None` for one to be
-    /// answered.
+    /// Returns status and reason of a request that is refused unread. `None` for one to answer.
     fn refusal(
         &self,
         place: &ConnectionPlace,
@@ -100,8 +97,7 @@ impl Gate {
     }
 }
 
-/// The secret in `Bearer SECRET`, or the password in `Basic …` (`CURLOPT(userpwd)`), whatever the
-/// user is called.
+/// The secret in `Bearer SECRET`, or the password in `Basic …` (`CURLOPT(userpwd)`) of any user.
 fn secret_in(header: &HeaderValue) -> Option<Vec<u8>> {
     let (scheme, rest) = header.to_str().ok()?.split_once(' ')?;
     if scheme.eq_ignore_ascii_case("bearer") {
@@ -115,7 +111,7 @@ fn secret_in(header: &HeaderValue) -> Option<Vec<u8>> {
     Some(pair[colon + 1..].to_vec())
 }
 
-/// Compares all of them, in a time that gives nothing away of any.
+/// Compares with all of them, in a time that reveals nothing about them.
 fn is_among(given: &[u8], secrets: &[Secret]) -> bool {
     secrets.iter().fold(false, |known, secret| {
         known | bool::from(secret.expose_secret().as_bytes().ct_eq(given))

@@ -3,7 +3,7 @@
 use callbridge_listener::places::PeerGroup;
 use std::net::IpAddr;
 
-/// Addresses with a common prefix, as CIDR writes them.
+/// Addresses with a common prefix, in CIDR notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -11,10 +11,10 @@ pub struct Network {
 }
 
 impl Network {
-    /// Reads `192.168.1.0/24`, `2001:db8::/64` or one address.
+    /// Parses `192.168.1.0/24`, `2001:db8::/64` or one address.
     ///
     /// # Errors
-    /// In words.
+    /// A message with the correct form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not a network, as 192.168.1.0/24");
         let parts = text.split_once('/');
@@ -23,7 +23,7 @@ impl Network {
         let most = if address.is_ipv4() { 32 } else { 64 };
         let bits = bits.map_or(Ok(most), str::parse).map_err(|_| wrong())?;
         match bits {
-            // Past the first half of an address its owner chooses the rest as he likes.
+            // The owner of an address can freely choose its second half.
             65..=128 if address.is_ipv6() => {
                 Err(format!("`{text}`: an IPv6 network has 64 bits at most"))
             }

@@ -6,22 +6,20 @@ use prometheus_client::metrics::histogram::Histogram;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Outcomes of lookups as labels of the metrics, in the order in which they are shown: one lead
-/// or several have the number; `no` where none is known, no answer came in time, more were waiting
-/// than there is room for, the client's address or secret is not allowed, or the request had
-/// another path or method.
+/// Outcomes of lookups as labels of the metrics, in their order. `yes` and `several`: one or
+/// several leads have the number. `no`: none is known. The others are: no answer in time, a full
+/// queue, a client whose address or secret is not allowed, or another path or method.
 const LABELS: [&str; 7] = ["yes", "several", "no", "late", "full", "refused", "bad"];
 
 /// Counts lookups and their time.
 #[derive(Debug)]
 pub struct Tally {
     counts: [(&'static str, AtomicU64); LABELS.len()],
-    /// Time from a whole request to its answer, in seconds.
+    /// Seconds from a whole request to its answer.
     duration: Histogram,
 }
 
 impl Tally {
-    /// Makes a tally with this histogram of times.
     pub fn new(duration: Histogram) -> Self {
         Self {
             counts: LABELS.map(|label| (label, AtomicU64::new(0))),
@@ -38,7 +36,7 @@ impl Tally {
         self.duration.observe(took.as_secs_f64());
     }
 
-    /// Returns the count of each outcome, under its label.
+    /// Returns the count of each outcome by its label.
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let counts = self.counts.iter();
         let counts = counts.map(|(label, count)| (*label, count.load(Ordering::Relaxed)));
