@@ -5,22 +5,22 @@ use askama::Template;
 use callbridge_listener::body::{self, Body};
 use hyper::{Response, StatusCode, header::HeaderValue};
 
-/// Nothing of elsewhere, nothing inline, framed by nobody.
+/// No external resources, no inline code, no framing.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
                       connect-src 'self'; form-action 'self'; frame-ancestors 'none'; \
                       base-uri 'none'";
-/// Of a drawing: its own style, and no more.
+/// For a drawing: only its own style.
 const DRAWING: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
-/// Nothing of it is used.
+/// Disables browser features that the page does not use.
 const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";
 
-/// A failure while an answer is made, shown on a page of its own.
+/// A failure of a request, shown as a separate page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     /// The key of its title: `problem.host`.
     pub(crate) title: &'static str,
-    /// The fault and its remedy, translated or in the daemon's words.
+    /// The problem and its fix, translated or in the daemon's text.
     pub(crate) words: String,
 }
 
@@ -34,18 +34,18 @@ impl Problem {
         }
     }
 
-    /// In the words that the page has for it.
+    /// Makes a problem with the page's texts.
     pub(crate) fn known(status: StatusCode, shell: &PageShell, title: &'static str) -> Self {
         Self::new(status, title, shell.t(&format!("{title}.words")))
     }
 
-    /// Returns the problem of a path whose call, letter or job does not exist (404).
+    /// Returns the problem of a path whose call, dead letter or job does not exist (404).
     pub(crate) fn missing(shell: &PageShell, title: &'static str) -> Self {
         Self::known(StatusCode::NOT_FOUND, shell, title)
     }
 }
 
-/// The end of a request: an answer, or a problem to be shown.
+/// The result of a request: an answer, or a problem to show.
 pub(crate) type Handled = Result<Response<Body>, Problem>;
 
 #[derive(Template)]
@@ -56,7 +56,7 @@ struct ProblemSheet<'a> {
     words: &'a str,
 }
 
-/// A page that says what is wrong.
+/// A page that shows the problem.
 pub(crate) fn problem(shell: &PageShell, problem: &Problem) -> Response<Body> {
     let (c, title, words) = (shell, shell.t(problem.title), &problem.words);
     let view = ProblemSheet { c, title, words };
@@ -65,7 +65,7 @@ pub(crate) fn problem(shell: &PageShell, problem: &Problem) -> Response<Body> {
     response
 }
 
-/// A drawing that brings its own style; nothing else of it is let do anything.
+/// A drawing with its own style. Everything else in it is forbidden.
 pub(crate) fn svg(text: String) -> Response<Body> {
     let kind = "image/svg+xml; charset=utf-8";
     let drawing = body::response(StatusCode::OK, kind, body::whole(text));
@@ -77,7 +77,7 @@ pub(crate) fn html(view: &impl Template) -> Handled {
     html_as(StatusCode::OK, view)
 }
 
-/// Renders a template as a page with this status; one that cannot be rendered is a problem (500).
+/// Renders a template as a page with this status. A rendering error is a problem (500).
 pub(crate) fn html_as(status: StatusCode, view: &impl Template) -> Handled {
     let text = view.render().map_err(|error| {
         tracing::error!(%error, "a page cannot be made");
@@ -88,20 +88,20 @@ pub(crate) fn html_as(status: StatusCode, view: &impl Template) -> Handled {
     Ok(body::response(status, kind, body::whole(text)))
 }
 
-/// A view with a form, in which what is wrong with what was typed is said.
+/// A view with a form, with messages about invalid input.
 pub(crate) fn form(view: &impl Template, is_wrong: bool) -> Handled {
     let wrong = is_wrong.then_some(StatusCode::UNPROCESSABLE_ENTITY);
     html_as(wrong.unwrap_or(StatusCode::OK), view)
 }
 
-/// A file to be kept.
+/// A file to save.
 pub(crate) fn download(body: Body, content_type: &'static str, name: &str) -> Response<Body> {
     let file = body::response(StatusCode::OK, content_type, body);
     let as_file = format!("attachment; filename=\"{name}\"");
     with(file, "content-disposition", &as_file)
 }
 
-/// The answer with one more header, where its value is one.
+/// Adds a header to the answer, if the value is valid.
 pub(crate) fn with(mut to: Response<Body>, name: &'static str, value: &str) -> Response<Body> {
     if let Ok(value) = HeaderValue::from_str(value) {
         to.headers_mut().insert(name, value);
@@ -109,21 +109,21 @@ pub(crate) fn with(mut to: Response<Body>, name: &'static str, value: &str) -> R
     to
 }
 
-/// To be looked at there.
+/// Redirects to this path.
 pub(crate) fn see(path: &str) -> Response<Body> {
     let mut response = Response::new(body::whole(""));
     *response.status_mut() = StatusCode::SEE_OTHER;
-    // A path that no header can hold leads to the first view.
+    // A path that is not a valid header value leads to the first view.
     with(with(response, "location", "/"), "location", path)
 }
 
-/// Puts the headers on that all answers carry.
+/// Adds the headers of all answers.
 pub(crate) fn harden(response: &mut Response<Body>) {
     let headers = response.headers_mut();
     let fixed = [
         ("x-content-type-options", "nosniff"),
         ("x-frame-options", "DENY"),
-        // With `no-referrer` browsers hide the origin of our own forms from us.
+        // With `no-referrer`, browsers hide the origin of our own forms from us.
         ("referrer-policy", "same-origin"),
         ("cross-origin-opener-policy", "same-origin"),
         ("cross-origin-resource-policy", "same-origin"),

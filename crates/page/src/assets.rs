@@ -6,12 +6,11 @@ use hyper::{Response, StatusCode, header::HeaderValue};
 use ring::digest::{SHA256, digest};
 use std::sync::LazyLock;
 
-/// The frame and its parts, then what single views have of their own.
+/// The frame and its parts, then the styles of single views.
 pub(crate) const STYLE: &str = concat!(
     include_str!("../static/page.css"),
     include_str!("../static/views.css")
 );
-/// The path of each, its media type and its text.
 static ASSETS: LazyLock<[(String, &str, &str); 3]> = LazyLock::new(|| {
     let sign = include_str!("../static/sign.svg");
     let script = include_str!("../static/page.js");
@@ -26,12 +25,12 @@ static ASSETS: LazyLock<[(String, &str, &str); 3]> = LazyLock::new(|| {
     })
 });
 
-/// The paths of style, script and sign.
+/// The paths of style, script and icon.
 pub(crate) fn paths() -> [&'static str; 3] {
     ASSETS.each_ref().map(|(path, ..)| path.as_str())
 }
 
-/// Returns the asset at this path, to be cached for good; `None` for any other path.
+/// Returns the asset at this path, to be cached permanently. `None` for any other path.
 pub(crate) fn find(path: &str) -> Option<Response<Body>> {
     let (_, content_type, text) = ASSETS.iter().find(|(known, ..)| known == path)?;
     let mut asset = body::response(StatusCode::OK, content_type, body::whole(*text));

@@ -16,30 +16,28 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What the daemon answers, or why it refuses.
+/// The daemon's answer, or why it refuses.
 pub type Answer<T> = Result<T, Refusal>;
 
-/// The daemon's side of the page: all that a view reads or does.
+/// The daemon's side of the page: everything that a view reads or does.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
-    /// Returns the status as `callbridge status --json` has it, with the findings that wait for a
-    /// person (`problems`).
+    /// Returns the status as in `callbridge status --json`, with the problems that need a person.
     async fn status(&self) -> Answer<Status>;
-    /// The figures of today and of the last seven days.
     async fn today(&self) -> Answer<Figures>;
-    /// The calls that go on now, longest first, 200 at most.
+    /// The calls in progress, longest first, at most 200.
     async fn under_way(&self) -> Answer<Vec<OpenCallView>>;
-    /// A page of kept calls, newest first.
+    /// A page of stored calls, newest first.
     async fn calls(&self, query: CallQuery) -> Answer<CallPage>;
-    /// One call by its uuid; `None` when none is kept.
+    /// One call by its uuid. `None` if it is not stored.
     async fn call(&self, uuid: String) -> Answer<Option<CallView>>;
     /// A page of dead letters, newest first.
     async fn letters(&self, query: LetterQuery) -> Answer<LetterPage>;
-    /// The causes of letters, most letters first; of the newest 5,000 letters.
+    /// The causes of dead letters, most frequent first, for the newest 5,000.
     async fn causes(&self) -> Answer<Vec<CauseGroup>>;
-    /// The ids of all letters that a query finds, for an action on all of them.
+    /// The ids of all dead letters that match a query, for an action on all of them.
     async fn letter_ids(&self, query: LetterQuery) -> Answer<Vec<RowId>>;
-    /// Does something with letters, 100 at most at once, and says for each what became of it.
+    /// Applies an action to at most 100 dead letters, and returns the result for each.
     async fn act(
         &self,
         change: LetterChange,
@@ -48,52 +46,48 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Answer<Vec<LetterOutcome>>;
     /// Numbers that called and have no lead, most calls first.
     async fn numbers(&self) -> Answer<Vec<WaitingPhone>>;
-    /// Gives a number its lead; its waiting calls leave. The count of those.
+    /// Assigns a lead to a number, and releases its waiting calls. Returns their count.
     async fn give_lead(&self, phone: &str, lead: LeadId, who: &str) -> Answer<u64>;
-    /// Takes the lead that was given by hand from the number; sent calls stay as they are.
+    /// Removes the number's assigned lead. Sent calls stay as they are.
     async fn take_lead(&self, phone: &str) -> Answer<()>;
-    /// Leads that were given on the page or by `lead give`.
+    /// Leads that were assigned on the page or by `lead give`.
     async fn given_leads(&self) -> Answer<Vec<LeadByHand>>;
-    /// Reads the names and fields that the directory has of these leads.
+    /// Reads the directory's names and fields of these leads.
     async fn profiles(&self, leads: BTreeSet<LeadId>) -> Answer<Profiles>;
-    /// Customers who wait for a call back, longest waiting first, each with what was tried.
+    /// Customers who wait for a callback, longest wait first, each with the attempts to call them.
     async fn missed(&self) -> Answer<Vec<WaitingCustomer>>;
-    /// Counts the customers who wait for a call back.
     async fn missed_count(&self) -> Answer<u64>;
-    /// Returns the figures of employees by extension, of so many days with today; calls that
-    /// reached nobody stand without an extension.
+    /// Returns the figures of employees by extension, for this many days including today. Calls
+    /// that reached no one have no extension.
     async fn employees(&self, days: i64) -> Answer<EmployeeTable>;
-    /// The trunks; `day_calls` are those that each took today.
+    /// The trunks. `day_calls` are those of today.
     async fn trunks(&self) -> Answer<Vec<TrunkStatus>>;
-    /// Runs `callbridge check`, which asks PBX and CRM and takes its time.
+    /// Runs `callbridge check`, which asks PBX and CRM and takes some time.
     async fn check(&self) -> Answer<Vec<CheckFinding>>;
-    /// The sessions as [`Backend::keep_sessions`] left them.
+    /// The sessions that [`Backend::keep_sessions`] stored.
     async fn kept_sessions(&self) -> Answer<Option<String>>;
-    /// Keeps sessions over restarts: JSON without any secret.
+    /// Stores sessions over restarts: JSON without secrets.
     async fn keep_sessions(&self, sessions: String) -> Answer<()>;
-    /// Counts up whenever a call, a letter or a source changes; the live parts look again then.
+    /// Increases when a call, a dead letter or a source changes. The live parts then reload.
     fn changes(&self) -> tokio::sync::watch::Receiver<u64>;
-    /// The PBX that it stands beside, or those, as people name them.
+    /// The names of its PBXs for people.
     fn pbx(&self) -> String;
 }
 
-/// Calls by what became of them.
+/// Calls by their outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
-    /// Calls that stand in the CRM's journal.
+    /// Calls in the CRM's journal.
     pub journaled: u64,
     /// Calls on their way to the CRM.
     pub queued: u64,
     /// Calls that wait for a lead or employee.
     pub waiting: u64,
-    /// Dead letters.
     pub letters: u64,
-    /// Calls that a person discarded.
     pub discarded: u64,
 }
 
 impl Outcomes {
-    /// Returns the sum of all outcomes.
     pub const fn total(&self) -> u64 {
         self.journaled + self.queued + self.waiting + self.letters + self.discarded
     }
@@ -102,134 +96,132 @@ impl Outcomes {
 /// Calls that began in one hour or on one day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bar {
-    /// The beginning of the hour or day.
+    /// The start of the hour or day.
     pub from: i64,
-    /// The outcomes of its calls so far.
     pub outcomes: Outcomes,
 }
 
-/// The figures of the page Today.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// Customers' calls that began today, in the PBX's zone.
+    /// Customer calls that began today, in the PBX's zone.
     pub today: Outcomes,
     /// The last 24 hours, oldest first.
     pub hours: Vec<Bar>,
     /// The last 7 days, oldest first.
     pub days: Vec<Bar>,
-    /// Seconds from hang-up to confirmed, of today's calls: the median; `None` without any.
+    /// Median seconds from hangup to confirmation, for today's calls. `None` if there are none.
     pub confirmed_median_sec: Option<f64>,
     /// The 95th percentile of the same.
     pub confirmed_p95_sec: Option<f64>,
 }
 
-/// A call that goes on.
+/// A call in progress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenCallView {
     /// The time at which the call began.
     pub since: i64,
-    /// The time at which somebody answered; `None` while nobody has.
+    /// The time at which an employee answered. `None` if no one has.
     pub answered_at: Option<i64>,
-    /// The trunk's name; `None` between extensions or where it is not known yet.
+    /// The trunk's name. `None` between extensions or if it is not known yet.
     pub trunk: Option<String>,
-    /// The customer's number, as far as it is known.
+    /// The customer's number, if known.
     pub phone: Option<String>,
     /// The extensions that ring or talk.
     pub extensions: Vec<String>,
 }
 
-/// A filter of calls; without any rule all pass.
+/// A filter of calls. Without a condition, all match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallQuery {
     /// A number as a person types it, a uuid, a linkedid or an extension.
     pub text: Option<String>,
-    /// A day in the PBX's zone: `2026-11-21`.
+    /// A date in the PBX's zone: `2026-11-21`.
     pub day: Option<String>,
-    /// The name of a trunk: calls over others are left out.
+    /// Calls on other trunks are left out.
     pub trunk: Option<String>,
     /// A state's word: `journaled`, `dead`…
     pub state: Option<String>,
-    /// The page's key as [`CallPage::next`] gave it.
+    /// The page's key from [`CallPage::next`].
     pub before: Option<String>,
 }
 
 /// A page of a list of calls, newest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallPage {
-    /// The calls of the page, 50 at most.
+    /// At most 50.
     pub calls: Vec<Listed>,
-    /// The key of the next page; `None` at the end.
+    /// The key of the next page. `None` at the end.
     pub next: Option<String>,
-    /// On the first page: how many calls the query finds, as far as they were counted.
+    /// On the first page: how many calls match, as far as they were counted.
     pub count: Option<u64>,
-    /// There are more than that.
+    /// More calls match than were counted.
     pub more: bool,
 }
 
-/// A call with all that is known of it.
+/// A call with everything known about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallView {
-    /// The call as lists show it.
+    /// The call as in lists.
     pub line: Listed,
-    /// The picture of `explain --picture` without its values, as SVG; empty where there is none.
+    /// The picture of `explain --picture` without its values, as SVG. Empty if there is none.
     pub picture: String,
-    /// The values with the reason for each, as `explain` writes them.
+    /// The values with their reasons, as in `explain`.
     pub values: String,
-    /// Each event that matters: when (seconds since the beginning), what.
+    /// Each relevant event: its time (seconds since the start) and its description.
     pub events: Vec<(String, String)>,
-    /// Seconds that the call rang before somebody answered; `None` where nobody did or no event
+    /// Seconds that the call rang before it was answered. `None` if it was not answered or no event
     /// reported it.
     pub wait_sec: Option<u64>,
-    /// Since when it stands in its state.
+    /// Time since which it is in its state.
     pub since: i64,
-    /// The request to the CRM that carried or would carry the call.
+    /// The request to the CRM with the call.
     pub request: RequestView,
-    /// Attempts beside that request: tries that failed, and why the call was sent again.
+    /// Attempts in addition to that request: failed tries, and why the call was sent again.
     pub attempts: Vec<Attempt>,
-    /// The letter that it is, if it is one.
+    /// Its dead letter or waiting entry, if it is one.
     pub letter: Option<Letter>,
 }
 
-/// The request of a call, and what the CRM answered.
+/// The request of a call, and the CRM's answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestView {
-    /// The request's body, as it left or would leave; `None` where none can be made: a lead is
+    /// The request's body as it was or would be sent. `None` if there can be none because a lead is
     /// missing.
     pub body: Option<Value>,
-    /// The time at which it first left with these values; `None` where it has not.
+    /// The time at which it was first sent with these values. `None` if it was not sent.
     pub sent_at: Option<i64>,
-    /// The CRM's id of the last one that it took.
+    /// The CRM's id of the last accepted one.
     pub id: Option<String>,
     /// The time at which the CRM accepted the request of `id`.
     pub accepted_at: Option<i64>,
 }
 
-/// A filter of dead letters; without any rule all pass.
+/// A filter of dead letters and waiting calls. Without a condition, all match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LetterQuery {
-    /// The word of a reason, such as `no_lead`: letters of others are left out.
+    /// The word of a reason, such as `no_lead`. Others are left out.
     pub reason: Option<String>,
     /// The subject of a [`Cause`] of that reason, as it displays: `lead:9001`.
     pub cause: Option<String>,
-    /// Letters with smaller ids than this.
+    /// Only ids below this one.
     pub before: Option<RowId>,
 }
 
 impl LetterQuery {
-    /// Is this letter of the cause that is asked for?
+    /// Returns `true` if the dead letter has the requested cause.
     pub fn takes_cause(&self, letter: &Letter) -> bool {
         let wanted = self.cause.as_deref();
         wanted.is_none_or(|wanted| Cause::of(letter).to_string() == wanted)
     }
 }
 
-/// The kind of subject that a cause has; its words stand in links: never change one.
+/// The kind of subject of a cause. The words are in links. Never change one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum About {
-    /// A lead that the CRM does not know or take.
+    /// A lead that the CRM does not know or refuses.
     Lead,
-    /// An employee that it does not know.
+    /// An employee that the CRM does not know.
     Employee,
     /// A number that has no lead, or two.
     Phone,
@@ -237,17 +229,17 @@ pub enum About {
     Extension,
 }
 
-/// The cause of letters: their reason, and the subject that is mended once for all of them.
+/// The cause of dead letters: their reason, and the subject whose fix applies to all of them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cause {
-    /// The reason that all letters of the cause have.
+    /// The reason of all dead letters with this cause.
     pub reason: Reason,
-    /// The lead, number or extension; `None` where each letter is a case of its own.
+    /// The lead, number or extension. `None` if each dead letter must be handled separately.
     pub about: Option<(About, String)>,
 }
 
 impl Cause {
-    /// Returns the cause that the letter shares with others.
+    /// Returns the cause that the dead letter shares with others.
     pub fn of(letter: &Letter) -> Self {
         let lead = || Some((About::Lead, letter.lead()?.to_string()));
         let phone = || Some((About::Phone, letter.phone()?.to_owned()));
@@ -267,7 +259,7 @@ impl Cause {
     }
 }
 
-/// As a link has it: `lead:9001`; empty where it is about nothing.
+/// As in a link: `lead:9001`. Empty without a subject.
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.about {
@@ -277,19 +269,17 @@ impl fmt::Display for Cause {
     }
 }
 
-/// The letters of one cause, as a count.
+/// The number of dead letters with one cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CauseGroup {
-    /// The reason and subject that the letters have in common.
     pub cause: Cause,
-    /// The count of the letters.
     pub letters: u64,
-    /// Since when the first of them lies there.
+    /// Time since which the first of them exists.
     pub since: i64,
 }
 
 impl CauseGroup {
-    /// Groups these letters by their causes, most letters first.
+    /// Groups these dead letters by their causes, most frequent first.
     pub fn of<'a>(letters: impl Iterator<Item = &'a Letter>) -> Vec<Self> {
         let mut groups = BTreeMap::<Cause, (u64, i64)>::new();
         for letter in letters {
@@ -311,46 +301,46 @@ impl CauseGroup {
 /// A page of a list of dead letters, newest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LetterPage {
-    /// The letters of the page, 50 at most.
+    /// At most 50.
     pub letters: Vec<Letter>,
-    /// The key of the next page; `None` at the end.
+    /// The key of the next page. `None` at the end.
     pub next: Option<RowId>,
-    /// Each reason with the count of its letters.
+    /// Each reason with its number of dead letters.
     pub reasons: BTreeMap<Reason, u64>,
 }
 
-/// A customer who waits for a call back.
+/// A customer who waits for a callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingCustomer {
     /// The number that called, with its missed calls.
     pub customer: MissedCustomer,
-    /// Calls to them since, which they did not answer.
+    /// Later calls to them that they did not answer.
     pub tried: u64,
     /// The time at which the last of those calls began.
     pub tried_at: Option<i64>,
 }
 
-/// The names and fields of leads, as the directory has them.
+/// The directory's names and fields of leads.
 pub type Profiles = BTreeMap<LeadId, LeadProfile>;
 
-/// The figures of employees by extension; under `None` the calls that reached nobody.
+/// The figures of employees by extension. `None` has the calls that reached no one.
 pub type EmployeeTable = BTreeMap<Option<String>, EmployeeWork>;
 
-/// One finding of `check`, as a line of `check --json` has it.
+/// One finding of `check`, as in a line of `check --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct CheckFinding {
     /// The subject of the check: `token`, or a flag.
     pub name: String,
-    /// The check passed; with a `fix` it is a doubt.
+    /// The check passed. With a `fix` it is a doubt.
     pub ok: bool,
-    /// The finding in words, in English.
+    /// English text of the finding.
     pub message: String,
-    /// The remedy in words; empty where there is nothing to do.
+    /// Text of the fix. Empty if there is nothing to do.
     pub fix: String,
 }
 
-/// Names of findings whose texts stand under the key of another (`tried.version`, `mend.version`);
-/// those of all others stand under the first word of the name.
+/// Names of findings whose texts have the key of another one (`tried.version`, `mend.version`). The
+/// texts of all others have the first word of the name as their key.
 const SHARED_TEXTS: [(&str, &str); 8] = [
     ("dead letters", "dead_letters"),
     ("delivery-mode", "mod_amqp"),
@@ -363,7 +353,7 @@ const SHARED_TEXTS: [(&str, &str); 8] = [
 ];
 
 impl CheckFinding {
-    /// The key of its texts: what it is and how it is mended, in the language of whoever reads.
+    /// The key of its texts, which describe it and its fix in the reader's language.
     pub fn kind(&self) -> Option<&str> {
         let name = self.name.as_str();
         if name.starts_with("--") || name.starts_with("CALLBRIDGE_") {
@@ -377,7 +367,6 @@ impl CheckFinding {
         is_known.then_some(key)
     }
 
-    /// Returns the class of the finding: `ok`, `doubt` or `failed`.
     pub fn result(&self) -> &'static str {
         match (self.ok, self.fix.is_empty()) {
             (true, true) => "ok",

@@ -9,26 +9,26 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::{sync::watch, task::JoinSet};
 
-/// Letters that a job changes in one call of the backend.
+/// Dead letters that a job changes in one call of the backend.
 pub(crate) const CHUNK: usize = 100;
-/// Jobs that are remembered; the oldest that have ended go first.
+/// Maximum jobs that are remembered. The oldest finished ones are dropped first.
 const JOBS_MAX: usize = 20;
-/// Jobs that work at a time.
+/// Maximum jobs that run at the same time.
 const WORKING_MAX: usize = 4;
-/// Outcomes of letters that a job lists one by one; the rest is counted.
+/// Results that a job lists one by one. Further ones are only counted.
 const LINES_MAX: usize = 200;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JobState {
     Working,
     Done,
-    /// The daemon refused to go on.
+    /// The daemon refused to continue.
     Refused(String),
     /// The daemon stopped before the job was done.
     Stopped,
 }
 
-/// A change to many letters, with its progress.
+/// A change to many dead letters, with its progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) who: String,
@@ -37,14 +37,14 @@ pub(crate) struct Job {
     pub(crate) done: u64,
     pub(crate) began: i64,
     pub(crate) state: JobState,
-    /// Letters by what became of them.
+    /// Dead letters by their result.
     pub(crate) results: BTreeMap<&'static str, u64>,
-    /// The outcomes of its first letters, at most `LINES_MAX`.
+    /// The first results, at most `LINES_MAX`.
     pub(crate) lines: Vec<LetterOutcome>,
 }
 
 impl Job {
-    /// Returns a job of which nothing is done yet.
+    /// Returns a job that has not started.
     pub(crate) fn new(change: LetterChange, who: &str, total: usize, began: i64) -> Self {
         Self {
             who: who.to_owned(),
@@ -80,7 +80,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// All of them stop between two hundreds when `closing` turns true.
+    /// All of them stop between two chunks when `closing` becomes true.
     pub(crate) fn new(closing: watch::Receiver<bool>) -> Self {
         Self {
             all: Arc::default(),
@@ -89,7 +89,6 @@ impl Jobs {
         }
     }
 
-    /// One of them as it stands.
     pub(crate) fn find(&self, id: u64) -> Option<Job> {
         lock(&self.all).get(&id).cloned()
     }
@@ -100,14 +99,14 @@ impl Jobs {
         Vec::from_iter(all.iter().rev().map(|(id, job)| (*id, job.clone())))
     }
 
-    /// Returns `true` while fewer jobs work than may at a time.
+    /// Returns `true` while fewer jobs run than the maximum.
     pub(crate) fn has_room(&self) -> bool {
         let all = lock(&self.all);
         let working = all.values().filter(|job| job.state == JobState::Working);
         working.count() < WORKING_MAX
     }
 
-    /// Goes on with a job in the background; its number.
+    /// Runs a job in the background. Returns its number.
     pub(crate) fn begin(&self, mut job: Job, left: Vec<RowId>, backend: Arc<dyn Backend>) -> u64 {
         if left.is_empty() {
             job.state = JobState::Done;
@@ -117,7 +116,7 @@ impl Jobs {
             let mut all = lock(&self.all);
             let id = all.last_key_value().map_or(1, |(last, _)| last + 1);
             all.insert(id, job);
-            // Those that work are never forgotten.
+            // Running jobs are never dropped.
             while all.len() > JOBS_MAX {
                 let mut ended = all.iter().filter(|(_, it)| it.state != JobState::Working);
                 let Some(oldest) = ended.next().map(|(id, _)| *id) else {
@@ -147,7 +146,7 @@ impl Jobs {
                         break;
                     }
                 }
-                // Whatever else the daemon does goes first.
+                // Other work of the daemon has priority.
                 tokio::task::yield_now().await;
             }
             if let Some(job) = lock(&all).get_mut(&id) {
@@ -157,21 +156,21 @@ impl Jobs {
         id
     }
 
-    /// Waits for those that work; they have been told to end.
+    /// Waits for the running jobs, which have received the signal to end.
     pub(crate) async fn end(&self) {
         let mut tasks = self.tasks.take();
         while tasks.join_next().await.is_some() {}
     }
 }
 
-/// The last run of `check`, or the one under way.
+/// The last run of `check`, or the current one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastCheck {
     pub(crate) running: bool,
-    /// Epoch seconds at which the run ended; `None` before the first has.
+    /// Epoch seconds at which the run ended. `None` before the first has.
     pub(crate) at: Option<i64>,
     pub(crate) findings: Vec<CheckFinding>,
-    /// The daemon's words where the run itself failed; `findings` is empty then.
+    /// The daemon's message if the run itself failed. `findings` is empty then.
     pub(crate) refused: Option<String>,
 }
 
@@ -187,7 +186,7 @@ impl CheckRun {
         lock(&self.last).clone()
     }
 
-    /// Begins one, where none runs.
+    /// Starts a run, if none is running.
     pub(crate) fn begin(&self, backend: Arc<dyn Backend>) {
         if std::mem::replace(&mut lock(&self.last).running, true) {
             return;
@@ -207,13 +206,12 @@ impl CheckRun {
         });
     }
 
-    /// Ends one that runs: it changes nothing.
+    /// Cancels a running check, which changes nothing.
     pub(crate) async fn end(&self) {
         self.tasks.take().shutdown().await;
     }
 }
 
-/// The tasks under way.
 #[derive(Default)]
 struct Tasks(Mutex<JoinSet<()>>);
 

@@ -3,7 +3,7 @@
 
 use crate::backend::{Bar, Outcomes};
 
-/// The height of the drawing, and below it the distance of two columns, in units of the drawing.
+/// The height of the drawing, then the distance of two columns, in units of the drawing.
 const HEIGHT: u64 = 1000;
 const STEP: usize = 10;
 
@@ -16,7 +16,6 @@ pub(crate) struct Piece {
     pub(crate) height: u64,
 }
 
-/// The calls of an hour or a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
     pub(crate) x: usize,
@@ -25,11 +24,11 @@ pub(crate) struct Column {
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// The columns, with the scale that they share.
+/// The columns, with their common scale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chart {
     pub(crate) columns: Vec<Column>,
-    /// Calls that the whole height stands for.
+    /// Number of calls at the full height.
     pub(crate) top: u64,
     pub(crate) width: usize,
     pub(crate) total: u64,
@@ -67,7 +66,7 @@ fn pieces(outcomes: &Outcomes, top: u64) -> Vec<Piece> {
     for (class, calls) in parts.into_iter().filter(|(_, calls)| *calls > 0) {
         let below = level(sum);
         sum += calls;
-        // What is there is seen, however little it is.
+        // Even small values must be visible.
         let y = level(sum).min(below.saturating_sub(HEIGHT / 100));
         let height = below - y;
         pieces.push(Piece { class, y, height });

@@ -6,19 +6,19 @@ use callbridge_listener::body::{self, Body};
 use callbridge_model::safe_cell;
 use hyper::Response;
 
-/// Of a cell: spreadsheets bear no more than twice as much.
+/// Maximum characters of a cell. Spreadsheets accept at most twice as many.
 const CELL_CHARS: usize = 16_000;
 
-/// Rows of CSV with a head (RFC 4180). It begins with a byte order mark, without which Excel takes
-/// its letters for others.
+/// Rows of CSV with a header (RFC 4180). It begins with a byte order mark, without which Excel
+/// misreads its letters.
 #[derive(Debug, Default)]
 pub(crate) struct CsvText(String);
 
-/// The columns of a file of such rows: the head of each, and what stands in it.
+/// The columns of a file of such rows: the header of each, and its content.
 pub(crate) type Columns<T> = [(&'static str, fn(&T, &PageShell) -> String)];
 
 impl CsvText {
-    /// Begins a file with the byte order mark and the head.
+    /// Begins a file with the byte order mark and the header.
     pub(crate) fn new<T>(columns: &Columns<T>) -> Self {
         let mut text = Self("\u{feff}".to_owned());
         text.cells(columns.iter().map(|(head, _)| (*head).to_owned()));
@@ -46,13 +46,13 @@ impl CsvText {
 
     pub(crate) const KIND: &str = "text/csv; charset=utf-8";
 
-    /// A piece of a file; one without a head goes on where another ended.
+    /// A part of a file. One without a header continues where another ended.
     pub(crate) fn bytes(self) -> Bytes {
         Bytes::from(self.0)
     }
 }
 
-/// Answers with these rows as a file of this name, to be saved.
+/// Answers with these rows as a file of this name, to save.
 pub(crate) fn download<T>(
     columns: &Columns<T>,
     rows: impl IntoIterator<Item = T>,
@@ -66,7 +66,6 @@ pub(crate) fn download<T>(
     answer::download(body::whole(csv.0), CsvText::KIND, name)
 }
 
-/// A value, or an empty cell.
 pub(crate) fn cell(value: &Option<impl ToString>) -> String {
     value.as_ref().map(ToString::to_string).unwrap_or_default()
 }

@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use std::{collections::BTreeMap, sync::LazyLock};
 
-/// The cookie in which a browser keeps the language it was switched to.
+/// The cookie with the language that a browser was switched to.
 pub(crate) const LANGUAGE_COOKIE: &str = "callbridge-language";
 
 /// A language of the page.
@@ -25,7 +25,7 @@ enum TextEntry {
     Forms(Forms),
 }
 
-/// A text by count; `few` and `many` where the language has them.
+/// A text by count, with `few` and `many` if the language has them.
 #[derive(Debug, Deserialize)]
 struct Forms {
     one: String,
@@ -47,7 +47,7 @@ fn read(json: &str) -> TextTable {
 impl Language {
     pub(crate) const ALL: [Self; 3] = [Self::English, Self::Russian, Self::Uzbek];
 
-    /// Returns the code of ISO 639, as texts and cookies have it: `en`.
+    /// Returns the ISO 639 code, for texts and cookies: `en`.
     pub(crate) const fn code(self) -> &'static str {
         match self {
             Self::English => "en",
@@ -56,7 +56,7 @@ impl Language {
         }
     }
 
-    /// As its speakers call it.
+    /// In the language itself.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::English => "English",
@@ -69,8 +69,8 @@ impl Language {
         Self::ALL.into_iter().find(|it| it.code() == code)
     }
 
-    /// Returns the language that the browser weights highest among those there are
-    /// (`Accept-Language`), else English.
+    /// Returns the available language with the browser's highest weight (`Accept-Language`).
+    /// English if there is none.
     pub(crate) fn wished(accept: &str) -> Self {
         let mut best = (0.0, Self::default());
         for wish in accept.split(',').take(20) {
@@ -96,7 +96,7 @@ impl Language {
         }
     }
 
-    /// The text of this key; the key itself where there is none, which a test rules out.
+    /// The text of this key. The key itself if there is none, which a test rules out.
     pub(crate) fn text(self, key: &str) -> &str {
         match self.texts().get(key) {
             Some(TextEntry::One(text)) => text,
@@ -105,12 +105,11 @@ impl Language {
         }
     }
 
-    /// Is there a text of this key?
     pub(crate) fn has(self, key: &str) -> bool {
         self.texts().contains_key(key)
     }
 
-    /// The text of this key for so many, with the count in it.
+    /// The text of this key for this count, including the count.
     pub(crate) fn counted(self, key: &str, count: u64) -> String {
         let text = match self.texts().get(key) {
             Some(TextEntry::Forms(forms)) => self.form(forms, count),
@@ -120,7 +119,7 @@ impl Language {
         text.replace("{n}", &self.number(count))
     }
 
-    /// Returns the count with its thousands parted, from five digits on: `12,345`.
+    /// Formats the count with thousands separators, from five digits on: `12,345`.
     pub(crate) fn number(self, count: u64) -> String {
         let separator = match self {
             Self::English => ',',
@@ -129,7 +128,7 @@ impl Language {
         let digits = count.to_string();
         let mut text = String::with_capacity(digits.len() + digits.len() / 3);
         for (at, digit) in digits.chars().enumerate() {
-            // Four digits are read as well without.
+            // Four digits need no separator.
             if at > 0 && (digits.len() - at).is_multiple_of(3) && digits.len() > 4 {
                 text.push(separator);
             }
@@ -138,7 +137,7 @@ impl Language {
         text
     }
 
-    /// Returns the number to a tenth: `2.4`, or with a comma.
+    /// Formats the number to a tenth: `2.4`, or with a comma.
     pub(crate) fn tenths(self, number: f64) -> String {
         let text = format!("{number:.1}");
         match self {
@@ -147,7 +146,6 @@ impl Language {
         }
     }
 
-    /// The form for so many.
     fn form(self, forms: &Forms, count: u64) -> &str {
         let form = match (self, count % 10, count % 100) {
             (Self::English | Self::Uzbek, ..) if count == 1 => None,

@@ -10,13 +10,14 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// Streams at a time; whoever comes beyond them asks again from time to time.
+/// Maximum streams. Further clients poll from time to time.
 pub const STREAMS_MAX: usize = 64;
-/// Between two words, however much happens.
+/// Minimum time between two events of a stream.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Without news a word is sent all the same: times go on, and whoever is gone is noticed.
+/// An event is sent after this time even without news, to update times and to detect closed
+/// clients.
 const QUIET_MAX: Duration = Duration::from_secs(10);
-/// A stream lives so long; the browser opens another, which asks for its session anew.
+/// Lifetime of a stream. The browser opens another, which checks its session again.
 const STREAM_LIVES: Duration = Duration::from_secs(300);
 
 /// The shared parts of all streams: the counter of changes and the limit of streams.
@@ -26,7 +27,6 @@ pub(crate) struct Live {
     closing: watch::Receiver<bool>,
 }
 
-/// The state of one stream of server-sent events.
 struct ChangeStream {
     changes: watch::Receiver<u64>,
     closing: watch::Receiver<bool>,
@@ -36,7 +36,7 @@ struct ChangeStream {
 }
 
 impl Live {
-    /// All streams end when `closing` turns true.
+    /// All streams end when `closing` becomes true.
     pub(crate) fn new(changes: watch::Receiver<u64>, closing: watch::Receiver<bool>) -> Self {
         Self {
             changes,
@@ -65,7 +65,7 @@ impl Live {
         });
         let events = body::in_pieces(events);
         let response = body::response(StatusCode::OK, "text/event-stream", events);
-        // Proxies that gather answers would keep the words.
+        // Proxies that buffer answers would delay the events.
         answer::with(response, "x-accel-buffering", "no")
     }
 }
@@ -84,7 +84,7 @@ impl ChangeStream {
         } = self;
         let news = async {
             sleep(PAUSE).await;
-            // A daemon that says no more is one that stops: the closing tells it.
+            // A daemon that reports nothing any more is stopping, which `closing` reports.
             let quiet = async {
                 if changes.changed().await.is_err() {
                     std::future::pending::<()>().await;
@@ -95,7 +95,7 @@ impl ChangeStream {
         tokio::select! {
             () = news => Some(Bytes::from_static(b"event: changed\ndata:\n\n")),
             () = sleep_until(*until) => None,
-            // Whoever could close it is gone: so is what is told here.
+            // The owner is gone, so the stream ends.
             _ = closing.wait_for(|closing| *closing) => None,
         }
     }

@@ -17,9 +17,9 @@ use hyper::{Response, StatusCode, header, header::HeaderValue};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// The memory of hashing that nobody has used for so long is given back.
+/// Memory for hashing is released after this time without use.
 const MEMORY_KEPT: Duration = Duration::from_secs(60);
-/// Names of fields that carry what was typed when a session ended.
+/// Name of the field that carries the input of an expired session.
 const CARRIED: &str = "carried";
 
 #[derive(Template)]
@@ -27,12 +27,12 @@ const CARRIED: &str = "carried";
 struct LoginSheet<'a> {
     c: &'a PageShell,
     name: &'a str,
-    /// The path to go on to after the login.
+    /// The path to open after the login.
     next: &'a str,
-    /// The encoded fields of a form that was sent when its session had ended.
+    /// The encoded fields of a form that was sent after its session had ended.
     carried: &'a str,
     wrong: Option<&'a str>,
-    /// Is there anybody in the password file?
+    /// The password file has users.
     by_name: bool,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn whose<'a>(page: &Page, asked: &'a Asked) -> Option<(&'a str, Logge
     tokens.find_map(|token| Some((token, page.sessions.find(now, token, &people)?)))
 }
 
-/// Somebody asks who is not logged in.
+/// Handles a request without a login.
 pub(crate) fn outside(page: &Page, shell: &PageShell, asked: &Asked, path: &[&str]) -> Handled {
     if path == ["live"] {
         let words = shell.t("login.ended");
@@ -74,7 +74,7 @@ pub(crate) fn outside(page: &Page, shell: &PageShell, asked: &Asked, path: &[&st
         let next = Some(asked.target()).filter(|it| *it != "/");
         return Ok(see(&link("/login", &[("next", next)])));
     }
-    // A form of a session that has ended: what was typed is carried through the login.
+    // A form of an expired session: its input is carried through the login.
     let view = LoginSheet {
         carried: &asked.form.without("token").encoded(),
         wrong: Some(shell.t("login.ended")),
@@ -84,7 +84,7 @@ pub(crate) fn outside(page: &Page, shell: &PageShell, asked: &Asked, path: &[&st
 }
 
 impl<'a> LoginSheet<'a> {
-    /// The form as it first comes: nothing typed, nothing wrong.
+    /// The initial form, without input and errors.
     fn new(page: &Page, shell: &'a PageShell, next: &'a str) -> Self {
         Self {
             c: shell,
@@ -102,7 +102,7 @@ impl<'a> LoginSheet<'a> {
     }
 }
 
-/// The fields of a form by the names that people know them by; what they never typed is left out.
+/// The fields of a form by their names for people. Fields that they did not type are left out.
 fn for_people(shell: &PageShell, fields: &FormFields) -> Vec<(String, String)> {
     let named = fields.iter().filter_map(|(name, value)| {
         let known = shell.knows("field", name) && !value.trim().is_empty();
@@ -116,7 +116,7 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
     if !asked.is_post() {
         let next = local_path(asked.query.get("next").unwrap_or("/"));
         return match whose(page, asked) {
-            // The way on for whoever is inside already.
+            // A person who is logged in already is redirected.
             Some(_) => Ok(see(next)),
             None => answer::html(&LoginSheet::new(page, shell, next)),
         };
@@ -188,7 +188,6 @@ impl<'a> LoginTurn<'a> {
         Some(Self { page, admitted })
     }
 
-    /// Waits until the password can be hashed.
     async fn wait(&self) {
         if !self.admitted.wait.is_zero() {
             tokio::time::sleep(self.admitted.wait).await;
@@ -216,7 +215,7 @@ impl<'a> LoginTurn<'a> {
         self.page.login_left.notify_waiters();
     }
 
-    /// Ends a try whose password was right. The try does not count as a wrong one.
+    /// Ends a try with the right password. The try does not count as a wrong one.
     fn succeed(self) {
         self.leave(true);
     }
@@ -276,7 +275,7 @@ fn hand_over(page: &Page, response: &mut Response<Body>, token: &str) {
     set_cookie(page, response, cookie);
 }
 
-/// Over TLS alone, where the page is reached so.
+/// Only over TLS, if the page is served that way.
 fn set_cookie(page: &Page, response: &mut Response<Body>, mut cookie: String) {
     if page.settings.is_secure() {
         cookie.push_str("; Secure");
@@ -286,7 +285,7 @@ fn set_cookie(page: &Page, response: &mut Response<Body>, mut cookie: String) {
     }
 }
 
-/// `GET /open/TOKEN` shows a button and burns nothing; `POST` opens a session, once.
+/// `GET /open/TOKEN` shows a button and does not use up the token. `POST` opens a session, once.
 pub(crate) async fn open(page: &Page, shell: &PageShell, asked: &Asked, token: &str) -> Handled {
     let (links, now) = (&page.settings.links, clock::now().boot);
     if asked.is_post()
@@ -312,7 +311,7 @@ pub(crate) async fn logout(page: &Page, token: &str) -> Handled {
     let kept = keep(page).await;
     let mut response = see("/login");
     hand_over(page, &mut response, "");
-    // It is over here in any case; that a restart would open it again has to be known.
+    // The session is over here in any case, but a restart could open it again, so this is reported.
     if let Err(problem) = kept {
         let error = &problem.words;
         tracing::error!(error, "a session that ended stays in the state");
