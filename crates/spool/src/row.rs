@@ -381,6 +381,7 @@ pub struct TrunkCalls {
 
 /// A lead that a person has assigned to a number, as in `lead given --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct LeadByHand {
     pub phone: Phone,
     /// Lead that the number was given.

@@ -82,7 +82,7 @@ async fn every_look_at_the_letters_is_the_same_with_a_daemon_and_without() {
             .iter()
             .all(|letter| letter["reason"] == json!("no_lead"))
     );
-    for word in ["letter ", "fix", &calls[2].phone(), "attempt"] {
+    for word in ["letter ", "fix", &calls[1].phone(), "attempt"] {
         assert!(without[3].contains(word), "{word}: {}", without[3]);
     }
     assert!(without[7].contains(&calls[2].phone()), "{}", without[7]);
