@@ -3,8 +3,8 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`typed`] | the way from [`Flags`] to a [`Config`] |
-//! | `sources` | `--source` and its secrets; `--catch-up`; the id of the PBX that nothing names |
+//! | [`typed`] | the way from `Flags` to a [`Config`] |
+//! | `sources` | `--source` and its secrets; `--catch-up`; which PBX each source belongs to |
 //! | `trunks` | `--trunk` over its defaults, against each other and the sources |
 //! | [`connect`](mod@connect) | the flags of `connect` |
 //! | [`crm`] | `--crm-url`, its rate and field names, and where its token comes from |
