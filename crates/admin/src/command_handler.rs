@@ -275,7 +275,7 @@ impl CommandHandler {
                 if whole && letter.bytes.is_some() {
                     let id = letter.id;
                     let read = move |store: &Store| tables::letters::letter(store, id);
-                    // It was discarded meanwhile: the listed values are all there is.
+                    // If it was discarded after the list was read, only the listed values are left.
                     letter = self.spool.read(read).await?.unwrap_or(letter);
                 }
                 line.item(letter.to_json()).await?;

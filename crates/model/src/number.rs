@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn what_is_valid_and_how_it_is_written_is_as_the_library_says() {
         let (mut valid, mut wrong) = (0, 0);
-        // some countries, including Uzbekistan: patterns are slow to compile
+        // Only some countries, Uzbekistan among them, because the patterns compile slowly.
         for plan in DATABASE.iter().filter(|plan| plan.country_code() % 12 == 2) {
             let kinds = plan.descriptors();
             let examples = [Some(kinds.general()), kinds.fixed_line(), kinds.mobile()];

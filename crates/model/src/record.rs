@@ -126,7 +126,7 @@ pub struct CallRecord {
     pub employee: Option<String>,
     /// The CRM's employee at that extension, by the trunk's list. `None` if no list names one.
     pub employee_id: Option<EmployeeId>,
-    /// Extensions that talked with the customer, in that order.
+    /// Extensions in the order in which they talked with the customer.
     pub employees_in_order: Vec<String>,
     /// Epoch seconds (§2.6).
     pub started_at: EpochSeconds,

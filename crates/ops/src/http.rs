@@ -10,7 +10,7 @@ use hyper::{Method, Request, Response, StatusCode, body::Incoming, header, heade
 use std::{future::Future, sync::Arc};
 use tokio::net::TcpListener;
 
-/// Maximum number of open connections, before the share of descriptors.
+/// Maximum number of open connections. The limit on open files can lower it.
 pub const CONNECTIONS_MAX: usize = Limits::FEW.connections;
 
 /// The running program, as the listener sees it at a request.

@@ -117,7 +117,7 @@ pub(crate) fn see(path: &str) -> Response<Body> {
     with(with(response, "location", "/"), "location", path)
 }
 
-/// Adds the headers of all answers.
+/// Adds the security headers that every HTTP response has.
 pub(crate) fn harden(response: &mut Response<Body>) {
     let headers = response.headers_mut();
     let fixed = [

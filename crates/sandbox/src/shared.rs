@@ -108,7 +108,7 @@ impl StateFile {
         };
         let core = core.map_err(|error| {
             let (path, line) = (path.display(), error.line());
-            let fix = "correct it, or name another file with --state";
+            let fix = "correct the file, or name another one with --state";
             let words = format!("state file {path}, line {line}: {error}; {fix}");
             Error::new(Code::Configuration, words)
         })?;

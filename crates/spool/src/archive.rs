@@ -307,7 +307,7 @@ impl<'a, R: Read> Expected<'a, R> {
             return Err(no_archive(self.path, message));
         }
         if entry.header().entry_type() != EntryType::Regular {
-            let message = format!("{name} in it is not a regular file");
+            let message = format!("the entry {name} is not a regular file");
             return Err(no_archive(self.path, message));
         }
         Ok(entry)

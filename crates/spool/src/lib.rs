@@ -191,7 +191,7 @@ impl Default for Settings {
 #[cfg(test)]
 mod tests;
 
-/// The names of the books as they are stored, in their order.
+/// Names under which the counts of calls (the books) are stored, in the order of [`tally::Book`].
 #[cfg(any(test, feature = "testing"))]
 pub fn book_words() -> Vec<String> {
     let words = tally::Book::ALL.iter().map(|book| book.word());

@@ -44,8 +44,8 @@ pub fn limits(connections: usize) -> Limits {
     }
 }
 
-/// Serves `--webhook-listen` until `stop`, with this many connections, or as many as the limit on
-/// open files allows. In production it is [`CONNECTIONS_MAX`].
+/// Serves `--webhook-listen` until `stop`. At most `connections` are open at once, and fewer if the
+/// limit on open files is low. The daemon uses [`CONNECTIONS_MAX`].
 pub async fn serve(
     listener: TcpListener,
     tls: Option<watch::Receiver<Arc<ServerConfig>>>,

@@ -33,7 +33,7 @@ pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec
     let secret = match lookup.secret.as_ref().map(|it| it.read()).transpose() {
         Ok(secret) => secret,
         Err(error) => {
-            let fix = "its first line is the password that the dialplan gives";
+            let fix = "the first line of the file must be the password that the dialplan sends";
             return vec![fault(Code::Configuration, "lookup", error, fix)];
         }
     };
@@ -139,7 +139,7 @@ fn unanswered(at: SocketAddr, answered: Answered) -> CheckFinding {
         }
         // Whoever may ask is another machine.
         Ok((403, ..)) => {
-            let message = "answers, and lets no dialplan of this machine ask (--lookup-allow)";
+            let message = "runs, but --lookup-allow refuses requests from this machine's dialplan";
             well("lookup", format!("{at} {message}"))
         }
         Ok((status, ..)) => {

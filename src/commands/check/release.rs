@@ -85,7 +85,7 @@ fn settings(generation: Generation, cel: bool, variables: &[&str]) -> Vec<Settin
     // A list with one name that the release does not know turns CEL off, from Asterisk 12 on.
     all.push(setting("cel.conf", "events = ALL", reason));
     if generation.has_quiet_queues() {
-        let reason = "which telephones a queue rings, by AMI; in each queue";
+        let reason = "which phones a queue rings, according to AMI; in each queue";
         all.push(setting("queues.conf", "eventwhencalled = yes", reason));
     }
     all

@@ -20,7 +20,7 @@ pub use field::MessageField;
 pub use read::read;
 pub use write::{ResolvedIds, write};
 
-/// The version of messages that is read and written.
+/// Version of the message format that is read and written.
 const VERSION: u64 = 1;
 
 /// The media type of a message, without parameters.

@@ -31,7 +31,7 @@ use callbridge_spool::{AuditedCall, AuditedFate, AuditedValues, CallFate, State}
 use std::time::Duration;
 use values::ValueDifference;
 
-/// A call in the file, as today's flags judge it.
+/// A call of the file, with the outcome that the current flags give it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileCall {
     /// The ids and the PBX by which its fate is looked up in the state.

@@ -68,15 +68,15 @@ impl CommandHandler {
                 JournalAnswer::Page { page, ours }
             }
             ProxyReply::Answer(Ok(_), _) => JournalAnswer::Failed {
-                reason: "the answer is not a page of it".to_owned(),
+                reason: "the CRM's answer is not a page of the journal".to_owned(),
             },
             ProxyReply::Answer(Err(error), _) => JournalAnswer::of(&error),
             ProxyReply::Paused(Pause { reason, fix }) => JournalAnswer::Barred {
-                reason: format!("nothing is asked of the CRM ({reason}): {fix}"),
+                reason: format!("no request is sent to the CRM ({reason}): {fix}"),
                 asked: false,
             },
             ProxyReply::Busy => JournalAnswer::Failed {
-                reason: "too much is asked of the CRM at once, or the daemon ends".to_owned(),
+                reason: "too many requests, or the daemon is stopping; try again".to_owned(),
             },
         };
         line.item(answer).await

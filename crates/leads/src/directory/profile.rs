@@ -99,7 +99,7 @@ impl fmt::Debug for LeadProfile {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Known<T> {
     pub at: EpochSeconds,
-    /// Stored rank among the reports of one second.
+    /// Order of this report among the reports with the same `at`.
     pub rank: u8,
     /// `None` if the report says that there is none.
     pub fact: Option<T>,

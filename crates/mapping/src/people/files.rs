@@ -241,7 +241,7 @@ impl Watched {
     }
 }
 
-/// Replaces a list with its valid rows. A list with only invalid rows leaves the old one in use.
+/// Replaces a list with the valid rows of its file. If no row is valid, the old list stays in use.
 fn take(people: &mut People, (kind, file): &List, bytes: &[u8]) -> Result<ListChange, Error> {
     let (path, mut phones) = (&file.0, Vec::new());
     let wrong = |header| Error::Header(path.clone(), header);

@@ -99,8 +99,8 @@ impl People {
         first_of(answers, unasked)
     }
 
-    /// The lead of only a number, for `lead check` and the release of a waiting call. Rules that
-    /// need the call give none.
+    /// Finds the lead by the number only, for `lead check` and the release of a waiting call. Rules
+    /// that need other facts of the call find none.
     pub fn lead_of_phone(&self, phone: &Phone, trunk: &Trunk) -> LeadAnswer {
         let listed = trunk.leads.iter().filter_map(|rule| match rule {
             LeadRule::Variable(_) | LeadRule::UserField(_) => None,

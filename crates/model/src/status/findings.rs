@@ -311,7 +311,7 @@ fn directory(status: &Status, found: &mut Vec<Problem>) {
             ("leads_barred", message.to_owned(), vec![])
         }
         Some("left") => {
-            let message = format!("leads are not read any more: {reason}");
+            let message = format!("reading leads has stopped: {reason}");
             ("leads_unread", message, vec![reason.to_owned()])
         }
         Some(_) | None => return,

@@ -72,7 +72,7 @@ pub struct JournalField {
     pub last: Echo,
 }
 
-/// Calls of ours that another provider has also journaled in the last 24 hours.
+/// Calls of the last 24 hours that callbridge and another provider have both journaled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForeignCalls {

@@ -13,7 +13,7 @@ const SILENT_SECONDS: i64 = 24 * 3600;
 pub struct TrunkStatus {
     /// The trunk's name from its flag.
     pub name: String,
-    /// The trunk's PBX. `null` for a trunk of every PBX.
+    /// The trunk's PBX. `None` if the trunk applies to all PBXs.
     pub pbx: Option<String>,
     /// Calls of the last 24 hours.
     pub day_calls: u64,
