@@ -16,7 +16,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 /// Maximum PBXs on all streams together. A stream that names more is not plausible.
 const PBXES_MAX: usize = 64;
-/// The loop of the intake runs once a second. After this time, nothing was read meanwhile.
+/// The loop of the intake runs once a second. If two ticks are further apart than this, nothing
+/// was read in between.
 const TICK_MAX: Duration = Duration::from_secs(10);
 
 /// Operations to commit together, and the verdicts for the sources after that.
@@ -44,7 +45,8 @@ pub struct Intake {
     pub settings: Settings,
     pub(super) sources: Vec<IntakeSource>,
     pub(super) pbxes: BTreeMap<String, Pbx>,
-    /// The first `server_name` on a stream of this PBX. It is the PBX itself, others are separate.
+    /// The first `server_name` on a stream of this PBX, by PBX. It is the PBX itself. Each other
+    /// `server_name` is a separate PBX.
     pub(super) servers: BTreeMap<String, String>,
     clock: Clock,
     /// How far our wall clock is ahead of the arrival clock.
@@ -270,7 +272,6 @@ impl Intake {
     }
 
     /// Takes the messages about missing rights since the last call, each with the source's label.
-    /// label.
     pub fn take_lacks(&mut self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for source in &mut self.sources {
@@ -366,7 +367,7 @@ impl Intake {
             return Ok(());
         }
         source.up_since_frame = false;
-        // An event without a time has its place in its file.
+        // An event without a time is ordered by its place in its file.
         let order = event.order_after(source.ordered);
         let order = order.filter(|_| source.settings.file);
         source.ordered = order.unwrap_or(source.ordered);
@@ -409,8 +410,8 @@ impl Intake {
         Ok(())
     }
 
-    /// Makes the open calls of an unreadable frame incomplete. A catch-up file is another account:
-    /// the events of the call itself were all read.
+    /// Makes the open calls that an unreadable frame names incomplete. A catch-up file is another
+    /// account: the events of the call itself were all read.
     fn note_unreadable(&mut self, id: SourceId, frame: &Frame) {
         let at = usize::from(id.0);
         if self.sources[at].settings.catch_up {

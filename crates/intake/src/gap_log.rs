@@ -29,6 +29,7 @@ struct Logged {
     awaited: bool,
 }
 
+/// The newest gaps of all sources, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GapLog {
     gaps: Vec<Logged>,

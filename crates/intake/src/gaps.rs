@@ -16,6 +16,7 @@ use std::time::Duration;
 const ONE_RESTART: Duration = Duration::from_secs(5);
 
 impl IntakeSource {
+    /// Notes that nothing of the source is missing up to `now`.
     fn whole(&mut self, now: EventTime) {
         self.last_received = self.last_received.max(Some(now));
         self.is_unstored = true;

@@ -22,7 +22,7 @@ const ROUNDS_MAX: usize = 64;
 const FOREVER: Duration = Duration::from_secs(86_400 * 365);
 /// A call's times and a gap's times can differ by this much, because one of them is not exact.
 const CLOCKS_APART: Duration = Duration::from_secs(5);
-/// Times remembered per PBX.
+/// Maximum outages remembered per PBX. The oldest is dropped first.
 const TIMES_MAX: usize = 64;
 
 /// Finds the finished and stored call that a unique id of the PBX belongs to.
@@ -39,7 +39,7 @@ pub(super) struct Pbx {
     /// events of the PBX, if there are any, have passed its end. A queue of CDRs is read faster
     /// than one of channel events.
     pub(super) records: Folder,
-    /// Calls that were known after their records had waited, since the last count.
+    /// Number of calls that were known after their records had waited, since the last count.
     known: u64,
     finished: Vec<FinishedCall>,
     /// Finished calls by each of their ids. The spool does not know them yet.

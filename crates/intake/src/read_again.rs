@@ -9,7 +9,8 @@ use callbridge_spool::{Op, UnreadMessage};
 /// Prefix of the message for a payload of a newer version.
 const NEWER: &str = "version: it is ";
 
-/// Versions that are counted separately. A publisher can name any number.
+/// Highest version with its own counter. Higher versions count as this one, because a publisher
+/// can name any number.
 const VERSIONS_MAX: u64 = 99;
 
 /// Counts a message of a newer version under that version.
@@ -25,9 +26,10 @@ pub fn is_newer(why: &str) -> bool {
     why.starts_with(NEWER)
 }
 
+/// Decodes the call of a stored message.
 ///
 /// # Errors
-/// As a message, if it is not a call, or cannot be read.
+/// A message, if it is not a call, or cannot be read.
 pub fn call(message: &UnreadMessage) -> Result<ReportedCall, String> {
     let url = SourceUrl::parse(&message.source);
     if !url.is_ok_and(|url| url.format().carries_whole_calls()) {

@@ -22,7 +22,7 @@ pub const WAITING_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 const PAGE: usize = 100;
 
 /// Checks the waiting calls of these numbers (all of them with `None`), and releases those that
-/// lack nothing any more. Returns how many left.
+/// lack nothing any more. Returns how many were released.
 ///
 /// # Errors
 /// If the spool cannot be read or written.
@@ -45,8 +45,8 @@ pub async fn release(
     Ok(release_pages(spool, waiting, by).await? + release_pages(spool, torn, by).await?)
 }
 
-/// Checks those of one number to which a person has just assigned a lead. The action is stored with
-/// each call that leaves.
+/// Checks the waiting calls of a number to which a person has just assigned a lead, and releases
+/// those that lack nothing any more. The action is stored with each released call.
 ///
 /// # Errors
 /// If the spool cannot be read or written.

@@ -58,7 +58,7 @@ impl News {
 /// What was logged about one source's connection, and what must still be logged.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// Number of used lines.
+    /// Number of used lines of [`ROOM`].
     logged: u32,
     /// Time from which the next allowed line is counted.
     filled: Option<EventTime>,
@@ -76,8 +76,8 @@ impl Report {
         news.why = why.or(news.why.take());
     }
 
-    /// Notes that the connection is down. In one outage another reason is logged with its end,
-    /// unless it is one of `ours`, which a person must fix.
+    /// Notes that the connection is down. In one outage another reason is logged with its end. With
+    /// `is_ours` it is logged before that, because a person must fix it.
     pub(super) fn down(&mut self, why: String, is_ours: bool) {
         let is_known = self.down.replace(why.clone()).is_some();
         if is_known && !is_ours && self.unreported.is_none() {

@@ -368,7 +368,7 @@ fn log_call(finished: &spool::Finished, mask: bool) {
         tracing::info!(%call, linkedid = %record.linkedid, remark, "a value was set right");
     }
     let trunk = record.trunk.as_deref().unwrap_or_default();
-    // A waiting call needs no person.
+    // A waiting call needs no action by a person.
     let letter = match judged.reason {
         Some(Reason::NoLead) => "a finished call waits for its lead",
         Some(Reason::NoEmployee) => "a finished call waits for its employee",

@@ -17,13 +17,13 @@ pub struct Trunk {
     /// reports about them (`gateway/city`). It can contain `*`. Several are separated by `|`. Empty
     /// for a trunk that only messages name and that has no channels.
     pub endpoint: String,
-    /// Its PBX. `None` for every one.
+    /// The id of its PBX. `None` if the trunk applies to every PBX.
     pub pbx: Option<String>,
     /// Country of the numbers without a country code.
     pub country: Option<Country>,
     /// Prefix that extensions dial for an outside line: `9`. Digits, `*`, `#` or `+`, never empty.
     pub strip: Option<String>,
-    /// Rules for a call's lead, in their order.
+    /// Rules for a call's lead, in the order in which they are tried.
     pub leads: Vec<LeadRule>,
     /// Employees by their extensions. `None` if no flag has any.
     pub employees: Option<EmployeeRule>,
@@ -54,6 +54,8 @@ impl Default for Trunk {
 pub struct Trunks(Vec<Trunk>);
 
 impl Trunks {
+    /// Checks the trunks together.
+    ///
     /// # Errors
     /// Messages about duplicate names on one PBX, and about endpoints of equal precedence.
     pub fn new(trunks: Vec<Trunk>) -> Result<Self, Vec<String>> {
@@ -105,7 +107,7 @@ impl Trunks {
         self.0.iter()
     }
 
-    /// Without a trunk, every call looks internal.
+    /// Returns `true` without any trunk. Every call then looks internal.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

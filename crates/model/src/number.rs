@@ -46,7 +46,7 @@ pub fn normalise(
         .or_else(|| e164(rest?, country))
 }
 
-/// Parses a number without its country's code.
+/// Normalizes a number to E.164. `None` if the result is not a number of `country`.
 fn at_home(text: &str, country: Option<Country>) -> Option<Phone> {
     let code = DATABASE.by_id(country?.code())?.country_code();
     e164(text, country).filter(|phone| phone.as_str()[1..].starts_with(&code.to_string()))

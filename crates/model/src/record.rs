@@ -314,7 +314,7 @@ pub struct Judged {
     pub reason: Option<Reason>,
     /// Text for the reason, with the figures that decided it. Empty otherwise.
     pub message: String,
-    /// The call is happening now, so it is sent before the backlog.
+    /// The call was received live and not from a backlog, so it is sent before the backlog.
     pub live: bool,
     /// Messages about values that were clamped, converted or left out. Each is logged and counted.
     pub remarks: Vec<String>,

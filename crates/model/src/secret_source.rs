@@ -183,7 +183,7 @@ impl SecretPlace {
         secrets.iter().any(|secret| quoted(secret.expose_secret()))
     }
 
-    /// The whole text, for a file with more than one secret per line.
+    /// The whole text, for a file whose lines contain more than the secret.
     pub fn text(&self) -> Result<Secret, Error> {
         match self {
             Self::Variable(text) => Ok(text.clone()),

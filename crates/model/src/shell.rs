@@ -49,7 +49,7 @@ pub fn command(text: &str) -> Command {
 /// closed it. At most this many bytes of stdout and stderr are kept.
 ///
 /// # Errors
-/// If it takes longer than `within`, or cannot be run.
+/// [`Elapsed`] if it takes longer than `within`. The inner error if it cannot be run.
 pub async fn run(
     mut command: Command,
     stdin: &[u8],

@@ -11,6 +11,7 @@ pub(crate) const STYLE: &str = concat!(
     include_str!("../static/page.css"),
     include_str!("../static/views.css")
 );
+/// Path, media type and text of each asset.
 static ASSETS: LazyLock<[(String, &str, &str); 3]> = LazyLock::new(|| {
     let sign = include_str!("../static/sign.svg");
     let script = include_str!("../static/page.js");

@@ -24,6 +24,7 @@ pub type Answer<T> = Result<T, Refusal>;
 pub trait Backend: Send + Sync + 'static {
     /// Returns the status as in `callbridge status --json`, with the problems that need a person.
     async fn status(&self) -> Answer<Status>;
+    /// The figures of today, of the last 24 hours, and of the last 7 days.
     async fn today(&self) -> Answer<Figures>;
     /// The calls in progress, longest first, at most 200.
     async fn under_way(&self) -> Answer<Vec<OpenCallView>>;
@@ -196,7 +197,7 @@ pub struct RequestView {
     pub accepted_at: Option<i64>,
 }
 
-/// A filter of dead letters and waiting calls. Without a condition, all match.
+/// A filter of dead letters. Without a condition, all match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LetterQuery {
     /// The word of a reason, such as `no_lead`. Others are left out.
@@ -219,7 +220,7 @@ impl LetterQuery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum About {
-    /// A lead that the CRM does not know or refuses.
+    /// A lead that the CRM does not know, or that it refuses.
     Lead,
     /// An employee that the CRM does not know.
     Employee,
@@ -367,6 +368,7 @@ impl CheckFinding {
         is_known.then_some(key)
     }
 
+    /// Returns `ok`, `doubt` or `failed`.
     pub fn result(&self) -> &'static str {
         match (self.ok, self.fix.is_empty()) {
             (true, true) => "ok",

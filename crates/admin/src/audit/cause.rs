@@ -36,7 +36,6 @@ impl Listening {
 
 /// Returns the cause for a call that is journaled here since `since` but missing from the CRM's
 /// journal.
-/// not have it.
 pub(crate) fn lost_there(since: Option<EventTime>, zone: &Zone) -> String {
     let when = match since {
         Some(since) => format!("at {}", zone.second(since.floor_seconds().get())),

@@ -56,7 +56,6 @@ pub struct FileCall {
 impl FileCall {
     /// The call as it was read and judged. `is_known` returns whether a flag or a list names a
     /// prefix.
-    /// names it.
     pub fn new(call: &FinishedCall, judged: &Judged, is_known: impl Fn(&str) -> bool) -> Self {
         let record = &judged.record;
         let others = call.also_known_as.iter().filter(|id| **id != call.linkedid);

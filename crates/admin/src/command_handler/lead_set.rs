@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 
 /// An older catalog is read again.
 const CATALOGUE_OLD: Duration = Duration::from_secs(24 * 3600);
-/// So is one that lacks a field, unless it is newer than this.
+/// A catalog that lacks a field is also read again, unless it is newer than this.
 const CATALOGUE_NEW: Duration = Duration::from_secs(60);
 /// The longest wait for the outcome of a write.
 const WITHIN: Duration = Duration::from_secs(120);

@@ -76,7 +76,8 @@ impl CommandHandler {
         }
     }
 
-    /// Assigns a lead to a number, and releases its waiting calls at once. Returns how many left.
+    /// Assigns a lead to a number, and releases its waiting calls at once. Returns how many were
+    /// released.
     ///
     /// # Errors
     /// If it is not a number, or the spool fails.

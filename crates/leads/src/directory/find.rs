@@ -32,6 +32,7 @@ pub struct Holder {
     pub now: LeadId,
     /// Second since which it is known to have the number.
     pub since: EpochSeconds,
+    /// Source of the report at `since`.
     pub source: ChangeKind,
     /// Whether the number is held, given up, or ended with the lead.
     pub standing: Standing,
@@ -120,8 +121,8 @@ pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
             let Some((since, source)) = row.held else {
                 continue;
             };
-            // No contact gave it up later, and the survivor's contacts, if all were reported after
-            // the merge, include it: a living lead still has the number.
+            // The lead gave the number up if the contact did so later, or if all contacts of the
+            // survivor were reported later, after the merge. Only the survivor's rows count then.
             let others = family.iter().map(|(_, other)| other);
             let others = others.filter(|it| !row.slot.is_contact() || it.slot == row.slot);
             let gone = others.filter_map(|other| other.gone).max();

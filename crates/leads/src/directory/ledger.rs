@@ -91,7 +91,8 @@ pub fn learn<L: Ledger>(ledger: &L, news: &LeadNews) -> Result<Learned, L::Error
 struct Changed {
     any: bool,
     phones: BTreeSet<Phone>,
-    /// Leads whose whole tree has changed, including every phone of a lead merged into them.
+    /// Leads whose state has changed, so lookups of all phones of leads merged into them can have
+    /// changed too.
     roots: Vec<LeadId>,
 }
 

@@ -37,7 +37,7 @@ pub fn root<E>(
         let oldest = (begins..path.len()).min_by_key(|at| (path[*at].1, path[*at].0));
         if let Some(cut) = oldest {
             here = path[cut].0;
-            // The lead after the cut still exists.
+            // The merge at the cut and those after it do not count.
             path.truncate(cut);
         }
         break;

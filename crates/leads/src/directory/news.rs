@@ -15,8 +15,9 @@ pub struct LeadNews {
     /// The lead. For a merge, the surviving one (§6.6).
     pub lead: LeadId,
     /// Second of the report: an event's `occurredAt` (§6.5), a row's `updatedTimestamp` (§2.5), or
-    /// its `createdTimestamp`.
+    /// without one its `createdTimestamp`.
     pub at: EpochSeconds,
+    /// Kind of the event or answer that reported it.
     pub what: ChangeKind,
     /// Leads that no longer exist because they were merged into this one.
     pub merged: Vec<LeadId>,

@@ -167,7 +167,7 @@ fn one_each(contacts: Vec<ContactPhones>) -> Vec<ContactPhones> {
     each
 }
 
-/// Reads a number's digits from any kind of value.
+/// Reads a phone as text from a string, a number, or an object that contains one.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

@@ -46,7 +46,8 @@ pub struct Catalogue {
 pub enum Fit {
     /// A lead-level field (`infoType` `LED`), which can be written.
     Led,
-    /// The catalog does not show it, for this reason. The field is written anyway.
+    /// The catalog does not show whether the field can be written, for this reason. It is written
+    /// anyway.
     Unsure(String),
     /// The field is not a lead-level one: the CRM would ignore it silently (§4.4.2).
     Other(String),

@@ -116,7 +116,7 @@ pub enum Kind {
     Text,
     /// A whole number. Times are in epoch seconds.
     Number,
-    /// Whether there is a value.
+    /// Yes or no: `false` for a count of 0, `true` for any other value.
     Boolean,
     /// A date in the PBX's zone, `2026-11-20`.
     Date,
@@ -206,8 +206,9 @@ pub fn time(at: EpochSeconds, zone: &TimeZone) -> String {
     text.unwrap_or_else(|_| at.to_string())
 }
 
-/// Returns the values of a journaled call for the fields of its lead. The customer waits for a
-/// callback after this many tries. `None` clears a field.
+/// Returns the values of a journaled call for the fields of its lead. A value of `None` clears a
+/// field. `tries` is the number of calls for which the customer waits for a callback. `None`
+/// without a phone number.
 pub fn says(
     call: &CallRecord,
     settings: &Settings,

@@ -104,14 +104,15 @@ pub struct LeadFieldState {
     pub tries: u32,
     /// Time before which nothing is done, in microseconds.
     pub due: i64,
-    /// A request of several values was refused without a cause, so each is sent separately.
+    /// A request of several values was refused, and the CRM did not say which value caused it. So
+    /// each is sent separately.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
 }
 
 impl LeadFieldState {
-    /// Sets the value of a journaled call, or its end (`None`). `false` if there is one of a newer
-    /// call. A field without a known value is not cleared.
+    /// Sets the value of a journaled call, or clears it (`None`). `false` if there is a value of
+    /// this call or a newer one. A field without a known value is not cleared.
     pub fn learn(&mut self, name: Name, text: Option<String>, of: Order) -> bool {
         let state = match self.values.get(&name) {
             None if text.is_none() => WriteState::Written,
@@ -329,7 +330,7 @@ fn given(kind: Kind, value: &Shown) -> Given {
     };
     match kind {
         Kind::Text => Given::Text(text),
-        // A time begins with its date.
+        // A time begins with its date. It is not a number, so the call's start is sent instead.
         Kind::Date => Given::Text(text.chars().take(10).collect()),
         Kind::Number => Given::Number(text.parse().unwrap_or(value.of.started.get()).into()),
         Kind::Boolean => Given::Flag(text != "0"),

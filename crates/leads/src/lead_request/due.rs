@@ -25,6 +25,7 @@ pub enum LeadRequest {
     Asked(RequestId, CommandRequest),
 }
 
+/// Id of a client that waits for an answer. It is not the CRM's requestId.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 

@@ -291,7 +291,6 @@ fn unjudged(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
 
 /// Reads the record of a lead that was looked up. If it has another id, the lead was merged into
 /// that one.
-/// merged into.
 fn looked_up(lead: LeadId, envelope: &Value) -> LeadOutcome {
     let row = envelope.get("data");
     let outcome = row.and_then(|row| rows::read(row, ChangeKind::Read, None).lead);

@@ -46,7 +46,7 @@ impl Rules {
         self.trunks.iter().chain(&self.without_trunk)
     }
 
-    /// Calls of this PBX that began earlier are skipped.
+    /// The earliest start of journaled calls of this PBX. `None` without a limit.
     fn limit(&self, pbx: &str) -> Option<EventTime> {
         // `pbx1/branch` is a second PBX on the stream of `pbx1`.
         let of_source = pbx.split('/').next().and_then(|root| self.since.get(root));
@@ -213,7 +213,8 @@ struct Who {
     lead: Option<(LeadId, String)>,
     employee_id: Option<EmployeeId>,
     no_lead: Option<(Reason, String)>,
-    /// Message that the extension has no employee. `None` if the call has no extension.
+    /// Message that the extension has no employee. `None` if an employee is known, and if the call
+    /// has no extension.
     no_employee: Option<String>,
 }
 

@@ -10,7 +10,7 @@ pub enum Effect {
     /// Each receives a part of the queue's messages, so neither has whole calls.
     Torn,
     /// Calls of a trunk that both have are journaled twice. It is not known here which trunks the
-    /// other has.
+    /// other has. Values from other releases that are not known here are read as this one.
     #[default]
     #[serde(other)]
     Unknown,

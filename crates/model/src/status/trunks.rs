@@ -78,7 +78,8 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Problem>) {
     }
 }
 
-/// Reports trunks whose calls name no employee because they have no list of employees.
+/// Reports trunks whose calls name no employee because they have no list of employees. Without
+/// [`Status::employees`] it reports nothing.
 pub(super) fn without_employees(status: &Status, found: &mut Vec<Problem>) {
     let without = |it: &&TrunkStatus| {
         let nobody = it.day_extensions > 0 && it.day_employees == 0;

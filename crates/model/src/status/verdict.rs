@@ -75,7 +75,8 @@ pub enum FindingKind {
     SecretFiles,
     /// A list of leads or employees, or rows of it, cannot be used.
     Lists,
-    /// An employee list matches no calls, or the CRM does not know an employee.
+    /// Employee lists match no calls, a listed extension seems mistyped, or the CRM does not know
+    /// an employee.
     Employees,
     /// Webhooks cannot be verified because no signing secret is known.
     Webhooks,

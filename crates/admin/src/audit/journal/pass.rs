@@ -15,7 +15,7 @@ pub(super) struct JournalPass {
     pub(super) total: Option<u32>,
     /// Rows of the first page. All others except the last have as many.
     rows: Option<u32>,
-    /// The uuids on the last page, by which a repeated page is recognized.
+    /// The uuids on the page read last, by which a repeated page is recognized.
     last: Vec<CallUuid>,
 }
 
