@@ -135,7 +135,7 @@ fn pacer(rate: Rate, known: &Known, memory: &Memory, now: Now) -> Pacer {
         pacer.silence(now.boot + STRAGGLER + longer + longer / 2000);
     }
     if let Some(it) = &memory.silence {
-        // no silence was ever longer than from the longest window until now
+        // no silence is longer than `SILENCE_MAX`, so a later end is wrong
         let is_known = it.until <= now.boot + SILENCE_MAX;
         match is_known && Some(&it.boot_id) == known.boot_id.as_ref() {
             true => pacer.silence(it.until),

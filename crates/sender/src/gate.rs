@@ -109,6 +109,7 @@ pub struct Streak {
     count: u32,
 }
 
+/// The answer to a request, which shows that the CRM works.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed {
     /// Time since boot at which the answer came.
@@ -169,7 +170,8 @@ impl Gate {
         }
     }
 
-    /// Handles a request that is sent. `part` if it concerns a call.
+    /// Handles a request that is sent: a probe, a trial, or another one. `part` is `None` for a
+    /// lead request.
     pub fn sent(&mut self, now: Duration, part: Option<Part>) {
         if let Some(part) = part {
             self.troubles.sent(now, part);
@@ -188,8 +190,8 @@ impl Gate {
         }
     }
 
-    /// Handles another token, or none. Everything known about the old one is forgotten. One that
-    /// was refused before is asked about again at this time since boot.
+    /// Handles another token, or none. Everything known about the old one is forgotten. If the new
+    /// one was refused before, it is asked about again at `refused_until`, a time since boot.
     pub fn token(&mut self, present: bool, refused_until: Option<Duration>) {
         let (missing, refused) = (PauseCause::TokenMissing, StopReason::TokenRefused);
         let refused = PauseCause::StopReason(refused);
@@ -283,8 +285,8 @@ impl Gate {
         }
     }
 
-    /// Time until the next submission that can show that an outage is over. `None` without an
-    /// outage.
+    /// Time until the next submission that can show that a pause or an outage is over. `None` if
+    /// there is neither.
     pub fn until_probe(&self, now: Duration) -> Option<Duration> {
         let next = match &self.state {
             State::HalfOpen { .. } => Some(now + PROBE),

@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
+/// Name of the spool's setting that holds the memory.
 pub const KEY: &str = "sender.memory";
 
+/// The windows that a rate can have.
 const WINDOWS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(3600);
 
@@ -39,6 +41,7 @@ pub struct Memory {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     pub token: TokenFingerprint,
+    /// The last time it was refused.
     pub at: EventTime,
 }
 
@@ -105,8 +108,8 @@ impl Memory {
     }
 }
 
-/// Reads one field. If it is missing or unreadable, it has its default value. This is doubted, but
-/// says nothing against the other fields.
+/// Reads one field. If it is missing or unreadable, returns its default value. An unreadable field
+/// is added to `doubts`, and says nothing against the other fields.
 fn take<T: DeserializeOwned + Default>(
     fields: &mut Map<String, Value>,
     name: &str,

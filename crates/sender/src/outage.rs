@@ -60,7 +60,7 @@ pub struct Failure<'a> {
     pub call: Option<RowId>,
     /// Time since boot at which it was sent.
     pub sent: Duration,
-    /// Some kinds count at once.
+    /// Kind of the failure. One [`Fault::Unreached`] is enough for an outage.
     pub fault: Fault,
     /// Message of the CRM or the transport.
     pub why: &'a str,
@@ -87,10 +87,11 @@ pub struct Failures {
     pub why: String,
     /// Time since boot since which an outage is suspected.
     pub suspected: Option<Duration>,
+    /// The failures are certain to be an outage.
     pub outage: bool,
     /// The newest request did not get through: no connection, no DNS name, no valid certificate.
     pub unreached: bool,
-    /// The calls that failed, and whether it was their first failure.
+    /// The calls that failed. `true` if a call had not failed before while others passed.
     pub calls: Vec<(RowId, bool)>,
     /// Number of failed requests, including those that are not about calls.
     pub count: u32,
@@ -140,9 +141,8 @@ impl Failures {
 }
 
 /// The last tries of one part of the CRM, and whether each failed. Tries during an outage do not
-/// count. For a call that failed while others passed, only the first failure counts, because
-/// further ones are not by chance.
-/// call is no chance.
+/// count. Once a call has failed while others passed, its later tries do not count either, because
+/// the call itself can be the cause, not chance.
 #[derive(Clone, Debug, Default)]
 pub struct Share(VecDeque<(Option<RowId>, bool)>);
 

@@ -30,8 +30,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Number of windows with a lower rate after a 429, and after a repeated 429. Then another program
-/// keeps using the token, and each test of the full rate costs a request.
+/// Number of windows with a lower rate: after a first 429, and after a 429 that follows another.
+/// In the second case, another program keeps using the token, and each test of the full rate costs
+/// a request.
 const SHARED_WINDOWS: u32 = 9;
 const SHARED_AGAIN_WINDOWS: u32 = 60;
 
@@ -65,7 +66,7 @@ pub struct Use {
 pub struct Pacer {
     pub(super) rate: Rate,
     uses: BTreeMap<u32, Use>,
-    /// Nothing is sent before this time.
+    /// Nothing is sent before this time since boot.
     pub(super) silent_until: Option<Duration>,
     shape: Shape,
     shared: Option<Shared>,
@@ -146,9 +147,9 @@ impl Pacer {
         self.uses.remove(&slot);
     }
 
-    /// Handles a 429 within the cap. Halves the rate once per window, and restores it after nine
-    /// windows without another 429. Returns `true` if one came in a recent window: another program
-    /// uses the token permanently.
+    /// Handles a 429 within the cap. Halves the rate, at most once per window. The full rate
+    /// returns after 9 windows without another 429, or after 60 if one of the 120 windows before
+    /// also had one. Returns `true` in the second case: another program uses the token permanently.
     pub fn refused(&mut self, now: Duration) -> bool {
         let window = self.shared_window();
         let since = |it: &Shared| now.saturating_sub(it.since);
@@ -175,7 +176,8 @@ impl Pacer {
         self.silent_until = self.silent_until.max(Some(until));
     }
 
-    /// Since when the token has been shared, and the requests per window that are left.
+    /// Requests per window that are left for us, and the time since boot of the 429 that showed
+    /// that the token is shared.
     pub fn shared(&self) -> Option<(u32, Duration)> {
         self.shared.map(|it| (it.allowed, it.since))
     }

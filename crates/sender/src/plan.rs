@@ -147,6 +147,7 @@ impl Plan {
 pub struct About {
     /// Call to submit. `None` if it is gone, and for other requests.
     pub row: Option<Row>,
+    /// Calls that a new reconciliation looks for. Empty for other requests.
     pub unconfirmed: Vec<Unconfirmed>,
     /// The same call with the lead that its own was merged into.
     pub onward: Option<Reroute>,

@@ -35,10 +35,11 @@ pub const PROBE: Duration = Duration::from_secs(60);
 /// then takes another call.
 const OTHERS_FIRST: Duration = Duration::from_secs(1);
 
-/// A call waits long if its failures are less likely than this, at the share that fails normally.
+/// A call has the longest backoff after this many failures, but not before its failures in a row
+/// are about this improbable at the share that fails normally.
 const UNLIKELY: (f64, f64) = (5.0, 1e-6);
 
-/// A share above this is not chance.
+/// The backoff counts a larger share as this one. More failures are not chance.
 const SHARE_MAX: f64 = 0.7;
 
 /// Time between two questions on an idle line: a call is known to be journaled within 5 s.
@@ -64,7 +65,7 @@ pub const SHORTER: (u32, u32) = (20, 60);
 /// Calls whose failures are remembered.
 const BLAMED_MAX: usize = 10_000;
 
-/// During an outage, one in this many tries of a call is a probe.
+/// During an outage, a call waits for at most this many probes, so others can be probes before it.
 const PROBES_MAX: u32 = 4;
 
 /// Time at which a submitted call is polled: 2, 5, 15, then 60 s after its submission or last poll.
@@ -233,9 +234,10 @@ impl Retry {
         }
     }
 
-    /// During an outage a call waits until the next probe. If there is another call, that one is
-    /// the probe, and this one waits a little longer. Otherwise the wait grows with the
-    /// unlikelihood of its failures.
+    /// Returns how long a call waits after a failure. During an outage (`until_probe` is set), the
+    /// only unsent call waits until the next probe. If there are others, it waits for one probe per
+    /// failure since others last passed, at most one per other call, and a little longer, so the
+    /// probes take other calls. Without an outage, the wait grows as its failures get less likely.
     pub(super) fn wait(
         &mut self,
         row: RowId,

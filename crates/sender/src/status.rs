@@ -219,7 +219,6 @@ pub struct TokenPlace {
     pub name: String,
     /// The step that must follow if the token is only read once. `None` if it is read again
     /// automatically.
-    /// itself.
     pub then: Option<String>,
 }
 

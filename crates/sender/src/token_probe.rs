@@ -47,6 +47,7 @@ pub async fn token_info(
 /// Asks one question after the other.
 pub struct TokenProbe<'a> {
     core: Core,
+    /// Operations of the start, committed with the first request.
     ops: Vec<Op>,
     client: Client,
     spool: &'a Handle,

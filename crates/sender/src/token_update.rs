@@ -42,6 +42,7 @@ impl Tokens {
     }
 }
 
+/// Message from the tokens' keeper to the sender.
 #[derive(Clone, Debug, Default)]
 pub struct TokenUpdate {
     /// `None` while no token is usable.

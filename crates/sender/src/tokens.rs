@@ -207,8 +207,8 @@ impl KnownTokens {
     }
 }
 
-/// Time at which the token was last refused. If a kill interrupted a request with it, that can have
-/// arrived until now.
+/// Time at which the token was last refused. If a kill interrupted a request with it, that request
+/// counts as refused now, plus [`STRAGGLER`], even if it was planned long ago.
 fn refused_at(last: Option<Refused>, slots: &[SlotRow], now: Now) -> Option<(Refused, Duration)> {
     let mut last = last?;
     let cut = |row: &SlotRow| row.answered.is_none() && row.token == last.token;

@@ -18,11 +18,13 @@ pub const SLOW: Duration = Duration::from_secs(5);
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum Part {
+    /// Reading of the token's record.
     Token,
     /// Submissions of calls.
     Submissions,
     /// Answers about the outcome of single calls.
     Polls,
+    /// Pages of the journal.
     #[strum(serialize = "reconciliations")]
     Reconciliation,
 }

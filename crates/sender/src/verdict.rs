@@ -73,6 +73,7 @@ pub enum Bar {
     Barred,
 }
 
+/// Obstacles that stop all requests except probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopReason {
     /// The token is invalid (401, 406).
@@ -171,8 +172,8 @@ fn granted(reply: ApiReply) -> Verdict {
     }
 }
 
-/// A missing grant or a wrong address stops everything. The filter and polls are exceptions,
-/// because each can replace the other.
+/// A missing grant or a wrong address stops everything. Exceptions are the filter, and polls
+/// without their grant, because each can replace the other.
 fn stop(endpoint: Endpoint, stop: StopReason, why: String) -> Verdict {
     match endpoint {
         Endpoint::Filter => Verdict::PageRefused(Bar::Barred, why),

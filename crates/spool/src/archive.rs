@@ -26,6 +26,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use tar::{Archive, Builder, Entries, Entry, EntryType, Header};
 
+/// Name of the first entry.
 pub const MANIFEST: &str = "manifest.json";
 const MANIFEST_BYTES_MAX: u64 = 64 * 1024;
 /// Tar pads each entry to whole blocks and ends with two blocks of zeros.
@@ -37,7 +38,9 @@ const MODE: u32 = 0o600;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
+    /// Version of the program that exported the state.
     pub program: String,
+    /// Version of the database schema.
     pub schema: i64,
     /// Epoch seconds.
     pub exported_at: i64,

@@ -19,7 +19,7 @@ impl Store {
     /// Stores all of `ops` in one transaction, or nothing.
     ///
     /// # Errors
-    /// As each [`Op`] says. [`Error::Full`] and [`Error::Disk`] can pass without a change.
+    /// As each [`Op`] says. [`Error::Full`] and [`Error::Disk`] can be temporary.
     pub fn write(&mut self, ops: Vec<Op>) -> Result<Vec<Done>, Error> {
         let request = prepare(ops)?;
         let mut answers = self.write_group(std::slice::from_ref(&request));

@@ -18,6 +18,7 @@ pub struct CallEcho {
     /// Seconds.
     pub duration_sec: Option<i64>,
     pub talk_time_sec: Option<i64>,
+    /// `true` if the journal shows a phone number, whichever it is.
     pub has_phone: bool,
     pub extension: Option<String>,
     /// The employee's id in the CRM.

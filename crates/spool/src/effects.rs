@@ -14,13 +14,13 @@ impl Progress {
                 self.first_sent = self.first_sent.or(Some(at));
             }
             Step::Journaled(OutcomeSource::Confirmation) | Step::Discard | Step::Expire => {}
+            // The journal holds it, whatever it waited for here.
             Step::Journaled(OutcomeSource::Webhook) => {
                 self.settled_externally = true;
                 self.is_no_letter();
             }
-            // Another instance has sent it, whatever it waited for here.
-            // It goes out with the backlog, as it was journaled. Its earlier requests are not
-            // reported.
+            // It goes out with the backlog, with the values that were journaled. News about its
+            // earlier requests no longer counts.
             Step::SendAgain { why } => {
                 self.attempted(at, why);
                 self.begins_anew();
@@ -135,7 +135,7 @@ impl Progress {
     }
 
     /// Sends a dead letter or waiting call with the backlog. If its outcome is unknown, it can
-    /// already be in the journal.
+    /// already be in the journal, so `first_sent` stays.
     fn goes_out_again(&mut self) {
         let perhaps_written =
             matches!(self.reason, Some(Reason::ServerError | Reason::Unconfirmed));
@@ -145,7 +145,7 @@ impl Progress {
     }
 
     /// Makes the call unresolved: its requestId cannot be polled. If it is not known when it was
-    /// accepted, the time at which it was sent counts.
+    /// accepted, the time at which it was first sent counts, or else the start of the call.
     fn is_unresolved(&mut self, next: EventTime, if_absent: IfAbsent, why: &str) {
         if self.state != State::Submitted {
             let started = EventTime::from_seconds(self.started.get());

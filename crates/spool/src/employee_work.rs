@@ -39,6 +39,7 @@ pub struct CustomerCall {
 pub struct EmployeeWork {
     /// The employee's id in the CRM, from the last call that had one.
     pub employee_id: Option<i64>,
+    /// Inbound calls that were answered there.
     pub answered: u64,
     /// Inbound calls that rang there and that no one answered.
     pub missed: u64,

@@ -45,6 +45,7 @@ struct TimedForeignCall {
     call: ForeignCall,
 }
 
+/// Calls of other providers that are remembered, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForeignLog {
     waiting: Vec<TimedForeignCall>,

@@ -127,7 +127,7 @@ pub const ACTIONS_MAX: usize = 50;
 pub const INTERNAL_KEPT: i64 = 1_000;
 /// Age after their start beyond which calls between extensions are not kept.
 pub const INTERNAL_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Dead letters on a page, unless the filter sets another limit.
+/// Dead letters and waiting calls on a page, unless the filter sets another limit.
 pub const LETTERS_PAGE: usize = 500;
 /// Calls due for a poll in one [`WorkQueue`].
 pub const DUE_POLLS_MAX: usize = 8;

@@ -72,6 +72,7 @@ pub enum Op {
         source: String,
         /// Path of the file, as [`UnreadableBytes::file`] has it.
         file: String,
+        /// Time at which it was read.
         at: EventTime,
     },
     /// A step of a stored call ([`super::state::next`]). Books: one less in the old state, one more
@@ -124,9 +125,12 @@ pub enum Op {
         rebind: bool,
     },
     /// Binds the state to the token's company and application (§2.2). The first ones are kept.
-    /// Another company's token is answered [`Done::WrongCompany`] and changes nothing.
+    /// A token of another company or application is answered [`Done::WrongCompany`] and changes
+    /// nothing.
     BindCompany {
+        /// Id of the token's company, as text.
         company: String,
+        /// Id of the token's application, as text.
         application: String,
     },
     /// A verified event from the CRM. Its content is applied. The pair of installation and event
@@ -140,19 +144,21 @@ pub enum Op {
         company: String,
         /// The other provider's call as the event shows it.
         call: ForeignCall,
+        /// Time at which the event came.
         at: EventTime,
     },
     /// Step or answer of a request about leads. A lookup that finds the lead can send its dead
     /// letters `failed` without their employee: dead - 1, ready + 1 each.
     Lead(LeadChange),
-    /// Forgets expired deliveries, a bounded part at a time. Also forgets seen_calls, and calls
-    /// journaled or discarded, that are older than [`super::Settings::retention`] at this moment.
-    /// The books keep counting them.
+    /// Forgets expired deliveries. Also forgets seen_calls, and journaled or discarded calls, that
+    /// are older than [`super::Settings::retention`] at this time. Each purge forgets a bounded
+    /// number. The books keep counting the calls.
     Purge(EventTime),
     /// A page of the journal shows these calls. Those that were sent from here with an unknown
     /// outcome have arrived. Books: as the steps of those calls.
     Shown {
         calls: Vec<ShownCall>,
+        /// Time at which the page was read.
         at: EventTime,
     },
     /// News of a lead for the directory, of any age, any number of times. Find the calls that it
@@ -197,6 +203,7 @@ pub struct UnreadableBytes {
     pub file: Option<String>,
     /// Reason for people why the bytes cannot be read.
     pub why: String,
+    /// Time at which the bytes came.
     pub at: EventTime,
     /// AMQP property `content_type` of the message. `None` for other sources.
     pub content_type: Option<String>,
@@ -226,6 +233,7 @@ pub struct Delivery {
     pub signature: [u8; 32],
     /// Company of the event (§6.5 `companyId`). Events of another company are not applied.
     pub company: String,
+    /// Time at which the event came.
     pub at: EventTime,
     pub news: WebhookEvent,
 }
@@ -337,6 +345,7 @@ pub enum Done {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PurgeCounts {
+    /// Journaled and discarded calls that were forgotten.
     pub calls: u64,
     /// Seen-call rows that were forgotten.
     pub seen_calls: u64,

@@ -21,6 +21,7 @@ use std::sync::{Mutex, PoisonError};
 pub struct FinishedCalls(Db);
 
 impl FinishedCalls {
+    /// Opens a read-only connection to the file of this folder, in addition to the spool's own.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -98,6 +99,7 @@ pub struct LeadDirectory {
 }
 
 impl LeadDirectory {
+    /// Opens a read-only connection to the file of this folder, in addition to the spool's own.
     ///
     /// # Errors
     /// If the file cannot be read.

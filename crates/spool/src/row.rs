@@ -24,7 +24,9 @@ impl fmt::Display for RowId {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
+    /// Time at which the attempt ended.
     pub at: EventTime,
+    /// The outcome as a short text.
     pub message: String,
 }
 
@@ -122,19 +124,20 @@ pub struct Due {
     /// The call's row. [`row`](crate::tables::calls::row) has the rest.
     pub row: RowId,
     pub uuid: CallUuid,
+    /// Time since which it is ready.
     pub since: EventTime,
 }
 
 /// A call that waits to be confirmed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Unconfirmed {
-    /// `None` if not known.
+    /// Id of the call in the spool.
     pub row: RowId,
     /// Uuid under which the call was sent.
     pub uuid: CallUuid,
     /// The PBX's id of the call.
     pub linkedid: String,
-    /// `None` if not known.
+    /// Name of the call's trunk. `None` if not known.
     pub trunk: Option<String>,
     /// By the PBX's clock.
     pub started: EpochSeconds,
@@ -223,7 +226,7 @@ pub struct WorkQueue {
     /// Submitted calls of these tokens due for a poll, longest due first. At most
     /// [`super::DUE_POLLS_MAX`].
     pub polls: Vec<Unconfirmed>,
-    /// Time at which the next other or unresolved call is due.
+    /// Earliest later time at which a submitted call is due for a poll or another check.
     pub next_poll: Option<EventTime>,
     /// The submitted call of each of these tokens that was accepted first. Its requestId expires
     /// first.
@@ -233,6 +236,7 @@ pub struct WorkQueue {
     /// A submitted call of these tokens that two reconciliations have missed and that is due for a
     /// poll.
     pub alone: Option<Unconfirmed>,
+    /// An unresolved call that is due.
     pub unresolved: Option<Unconfirmed>,
     /// Requests about leads that are due in addition to the calls.
     pub lead_requests: DueRequests,
@@ -350,13 +354,16 @@ pub struct WaitingPhone {
 #[serde(rename_all = "camelCase")]
 pub struct MissedCustomer {
     pub phone: Phone,
+    /// PBX of their last try.
     #[serde(skip)]
     pub pbx: String,
+    /// Trunk of their last try.
     pub trunk: String,
     /// Lead of the customer, where it is known: in the spool that of the last try.
     pub lead_id: Option<LeadId>,
     /// Start of their first try, since which they wait.
     pub first_at: EpochSeconds,
+    /// Start of their last try.
     pub last_at: EpochSeconds,
     /// Missed calls since an employee last talked with them.
     pub tries: u64,
@@ -429,6 +436,7 @@ impl Left {
 /// Notice for RabbitMQ that a dead letter or a waiting call appeared, or how it left.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Notice {
+    /// Id of the notice in the outbox.
     pub notice: i64,
     /// `ID:ATTEMPT`: its id, and how often that call has become a dead letter or a waiting call.
     /// `:STATE` follows if it left.

@@ -193,8 +193,8 @@ pub enum Step {
         /// Text of the values it was sent with before.
         before: String,
     },
-    /// waiting or dead → waiting or dead: the reason has changed. For example, a call without a
-    /// lead now has two. Only for calls that were never requested.
+    /// waiting or dead → waiting or dead: the reason has changed. For example, the number of a call
+    /// without a lead now has two. Only for calls that were never sent.
     Rejudged {
         /// Reason why it waits. It is waiting if the reason can pass automatically.
         reason: Reason,

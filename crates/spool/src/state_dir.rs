@@ -18,13 +18,16 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 
+/// Name of the database in the state folder.
 pub const FILE: &str = "spool.db";
+/// Name of the lock in the state folder.
 pub const LOCK: &str = "spool.lock";
 
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
+/// The files of an open state.
 pub(super) struct StateDir {
     pub(super) file: PathBuf,
     /// The database, held open to check that its name still leads to it. Closed after SQLite has

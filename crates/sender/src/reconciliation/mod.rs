@@ -31,14 +31,13 @@ const PAGES_MAX: usize = 12;
 /// that it looks for.
 const FRUITLESS_MAX: usize = 4;
 
-/// After this many answers in a row that are not pages, reconciliations are paused.
+/// After this many answers in a row that are not pages, reconciliations are off for an hour.
 const FAULTS_MAX: u32 = 3;
 
 /// Pages over which the yield is measured, and the calls that each page must show at least.
 const YIELD: (u32, u32) = (4, 2);
 
-/// After reconciliations missed this many calls that the journal held, another range is tried.
-/// tried.
+/// After two reconciliations missed this many calls that the journal held, another range is tried.
 const MISSED_MAX: u32 = 2;
 
 /// A call that was accepted this long after it was first sent was sent more than once. The journal
@@ -69,12 +68,14 @@ struct ReconcileTarget {
     unresolved: bool,
 }
 
-/// Results of one page, or of the whole reconciliation after its last page.
+/// Results of one page. After the last page, also those of the whole reconciliation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
+    /// Calls that this page shows, so the journal holds them.
     pub found: Vec<Unconfirmed>,
     /// Calls that no page showed before the reconciliation ended.
     pub absent: Vec<Unconfirmed>,
+    /// Every page of the range was read.
     pub complete: bool,
     /// Absence counts: most of the targets were found, or the whole journal was read.
     pub conclusive: bool,
@@ -387,6 +388,7 @@ impl JournalReconciliation {
         }
     }
 
+    /// A poll found this call in the journal.
     pub fn polled(&mut self, now: EventTime, call: &Unconfirmed) {
         if !sent_once(call) {
             return;

@@ -145,7 +145,7 @@ impl PageStrategy {
     /// reconciliations are off for an hour.
     pub fn no_range(&mut self, now: EventTime) {
         if self.range != Range::Whole {
-            // the last one but one
+            // the one before the last, so `next_range` takes `Whole`
             self.range = Range::Started;
         }
         self.next_range(now);

@@ -23,6 +23,7 @@ pub struct AuditedCall {
     pub pbx: String,
     /// Id of the call itself first, then those of its channels.
     pub ids: Vec<String>,
+    /// The uuid that the call has by its own id.
     pub uuid: CallUuid,
 }
 
@@ -89,6 +90,7 @@ impl AuditedValues {
 /// A call that is journaled here, as the CRM's journal should show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournaledCall {
+    /// Uuid that the call was sent under.
     pub uuid: CallUuid,
     /// By the PBX's clock.
     pub started: EpochSeconds,
@@ -107,7 +109,7 @@ pub struct SentValues {
     pub duration_sec: u32,
     /// An employee talked with the customer.
     pub answered: bool,
-    /// Direction as the customer saw it.
+    /// Seen from the company.
     pub direction: Direction,
 }
 

@@ -17,6 +17,7 @@ const COLUMNS: &str = "true AS place, id, started, state, reason, phone, trunk, 
 pub struct Listed {
     /// Id of the call. Calls between extensions have their own numbers.
     pub id: RowId,
+    /// State of the call. `None` for a call between extensions.
     pub state: Option<State>,
     /// Reason why it is a dead letter or a waiting call. `None` otherwise.
     pub reason: Option<Reason>,
@@ -25,6 +26,7 @@ pub struct Listed {
 }
 
 impl Listed {
+    /// Returns the word of its state, or `internal` for a call between extensions.
     pub fn state_word(&self) -> &'static str {
         self.state.map_or("internal", State::word)
     }

@@ -23,7 +23,7 @@ const WAITING_MAX: i64 = 10_000;
 /// Tries of one lookup (§7.7: 3 to 5).
 const TRIES_MAX: u32 = 4;
 
-/// A call that was sent and FAILED, as it is now. `None` if it ended meanwhile.
+/// A call that was sent and FAILED, as it is now. `None` if it was settled meanwhile.
 fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<FailedCall>, Error> {
     let sent = "SELECT 1 FROM calls WHERE id = ?1 AND state IN ('ready', 'sending', 'submitted')";
     if !store.exists(sent, [row.0])? {
@@ -188,7 +188,7 @@ pub(crate) fn looked_up(
     let text = "UPDATE lead_lookups SET due = NULL, finding = ?2, answered = ?3 WHERE lead = ?1
          RETURNING asked";
     let asked = store.query_first(text, values)?;
-    // A lead in the directory does not exist any more: its numbers lead to no lead.
+    // The directory still has a lead that the CRM no longer has: mark it as deleted.
     if found == Finding::LeadMissing && store.life(lead)?.living.is_some() {
         let (deleted, at) = (ChangeKind::Deleted, at.floor_seconds());
         let news = LeadNews::new(lead, at, deleted, FirstPhone::Unchanged);

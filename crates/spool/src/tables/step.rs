@@ -163,7 +163,8 @@ fn mended(db: &Db, row: RowId, record: &CallRecord, at: EventTime) -> Result<(),
         return Err(Error::UuidTaken(row, uuid));
     }
     set_record(db, row, record)?;
-    // A person said whether they talked. Other customers can now wait for a callback.
+    // A person corrected whether they talked, so check again whether the customer waits for a
+    // callback.
     match &record.client_phone {
         Some(phone) if answered != Some(record.answered) => missed::recount(db, phone.as_str(), at),
         Some(_) | None => Ok(()),

@@ -24,7 +24,7 @@ pub struct UnknownEmployee {
     pub extension: Option<String>,
     /// Calls that FAILED because of it.
     pub calls: u64,
-    /// Epoch seconds at which the first of them FAILED.
+    /// Epoch seconds at which it was first found that the CRM does not know the employee.
     pub since: i64,
 }
 
@@ -79,6 +79,7 @@ pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
     }
 }
 
+/// The extensions of the newest 500 calls, as far as they have one.
 pub fn extensions_met(db: &Db) -> Result<Vec<UsedExtension>, Error> {
     let text = "SELECT pbx, trunk, extension, started
          FROM calls ORDER BY id DESC LIMIT ?1";

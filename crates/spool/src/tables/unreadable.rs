@@ -10,8 +10,8 @@ use callbridge_call::EventTime;
 /// Counter: messages that were only counted because the limit is reached.
 const NOT_KEPT: &str = "unreadable_not_kept";
 
-/// Stores bytes of a source, with the reason why they cannot be read. `by` is `None` for a line of
-/// the PBX itself.
+/// Stores bytes of a source, with the reason why they cannot be read. Beyond the limits, they are
+/// only counted.
 pub(crate) fn keep_unreadable(store: &mut Store, unread: &UnreadableBytes) -> Result<Done, Error> {
     let bytes = &unread.bytes;
     let first = &bytes[..bytes.len().min(UNREADABLE_BYTES_MAX)];
