@@ -272,13 +272,13 @@ pub(crate) struct DemoFlags {
 pub(crate) enum DeadVerb {
     /// List dead letters, or with --waiting the waiting calls, oldest first
     List(LetterFlags),
-    /// Show letters with every attempt, the answers of the CRM and what to do
+    /// Show dead letters with every attempt, the CRM's answers, and what to do
     Show(LetterFlags),
-    /// Send letters again, under their own uuids
+    /// Send dead letters again, under their own uuids
     Retry(RetryFlags),
-    /// Discard letters: they are never sent, and stay in the books as discarded
+    /// Discard dead letters: they are never sent, and are counted as discarded
     Discard(LetterFlags),
-    /// Write letters as csv or jsonl
+    /// Write dead letters as csv or jsonl
     Export {
         #[command(flatten)]
         which: SelectFlags,
@@ -288,7 +288,7 @@ pub(crate) enum DeadVerb {
         #[command(flatten)]
         state: StateFlags,
     },
-    /// Show new letters as they arrive, until interrupted
+    /// Show new dead letters as they arrive, until interrupted
     Watch(StateFlags),
 }
 
@@ -303,10 +303,10 @@ pub(crate) struct RetryFlags {
     /// Send them with this employee, or without one
     #[arg(long, value_name = "ID|none")]
     pub employee: Option<String>,
-    /// Of letters `incomplete`: whether customer and company talked
+    /// Of dead letters `incomplete`: whether customer and company talked
     #[arg(long, value_name = "yes|no")]
     pub answered: Option<String>,
-    /// Of letters `incomplete`: how long they talked, as 80 (seconds) or 1m20s
+    /// Of dead letters `incomplete`: how long they talked, as 80 (seconds) or 1m20s
     #[arg(long, value_name = "SECONDS")]
     pub talk: Option<String>,
     /// Of dead letters whose direction is unknown: inbound if the customer called
