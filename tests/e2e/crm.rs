@@ -138,7 +138,7 @@ pub fn compare(crm: &Server, letters: &[Value], expected: &[Expected]) -> Vec<St
 pub fn judge(crm: &Server, letters: &[Value], expected: &[Expected]) {
     let mut wrong = compare(crm, letters, expected);
     wrong.extend(conduct(crm, |_| false));
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "{}\n{letters:#?}", wrong.join("\n"));
 }
 
 /// Requests under way beside one that is refused: they may come after its answer, on a busy machine
