@@ -120,6 +120,6 @@ fn converse(mut dialogue: Dialogue, bytes: &[u8]) {
     }
     let trunks = [("city".to_owned(), vec!["gateway/city".to_owned()])];
     for finding in survey.facts().judge(&trunks, true) {
-        assert!(!finding.what.is_empty());
+        assert!(!finding.message.is_empty());
     }
 }
