@@ -8,7 +8,7 @@ use crate::{Failure, OrFail as _, Result, print};
 use callbridge_admin::audit::records::{self, UnreadRecord};
 use callbridge_admin::audit::{FileCall, JournalAnswer, JournalFindings, JournalSearch, Listening};
 use callbridge_admin::audit::{Report, UnreadCall, account, add_unread, journal::progress};
-use callbridge_admin::letters::Selection;
+use callbridge_admin::dead_letters::Selection;
 use callbridge_admin::{ControlRequest, explain::reading::Reading, state_access};
 use callbridge_call::{EventTime, FinishedCall, ReportedCall};
 use callbridge_formats::Format;

@@ -27,9 +27,12 @@ pub(crate) fn command() -> Command {
     for name in GROUPS {
         command = command.mut_subcommand(name, |group| {
             group.mut_subcommands(|verb| {
-                verb.mut_args(|arg| match has_variable(name, &arg) {
-                    true => with_variable(arg),
-                    false => arg,
+                verb.mut_args(|arg| {
+                    if has_variable(name, &arg) {
+                        with_variable(arg)
+                    } else {
+                        arg
+                    }
                 })
             })
         });

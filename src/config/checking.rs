@@ -14,7 +14,7 @@ use super::options::{
 };
 use crate::config::{Checking, checked as config};
 use crate::values;
-use callbridge_admin::{ControlRequest, PageRole, letters::Selection, protocol::CallsQuery};
+use callbridge_admin::{ControlRequest, PageRole, dead_letters::Selection, protocol::CallsQuery};
 use callbridge_call::Direction;
 use callbridge_formats::Format;
 use callbridge_leads::{lead_field::Item, lead_field::item::ITEMS_MAX};

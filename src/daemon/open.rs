@@ -55,7 +55,7 @@ fn spool_settings(config: &Config, durations: &Durations) -> spool::Settings {
         waiting_notices: config
             .dead_letters
             .as_ref()
-            .is_some_and(|it| it.url.waiting),
+            .is_some_and(|queue| queue.url.waiting),
         lead_directory: config.lead_directory.then_some(ReadLeads {
             country: config.rules.country,
             every: match config.webhooks {

@@ -16,11 +16,11 @@
 
 mod check;
 mod cli;
+mod dead_letters;
 mod demo_stay;
 mod deploy;
 mod deploy_files;
 mod init;
-mod letters;
 mod owner;
 mod page;
 mod pages;

@@ -4,7 +4,7 @@
 use super::protocol::{ControlReply, ControlRequest, PageRole};
 use super::refusal::Refusal;
 use super::socket::AnswerRequest;
-use crate::letters::{Letters, Selection, plan_retry};
+use crate::dead_letters::{Letters, Selection, plan_retry};
 use callbridge_call::Direction;
 use callbridge_intake::read_again::FilesAgain;
 use callbridge_mapping::{People, RetryValues, Rules};

@@ -4,7 +4,7 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`letters`] | dead letters: chosen, sent again, shown |
+//! | [`dead_letters`] | dead letters: chosen, sent again, shown |
 //! | [`explain`] | a call as people read it |
 //! | [`audit`] | a file of the PBX against what became of its calls |
 //! | [`protocol`] | what can be asked |
@@ -17,9 +17,9 @@
 
 pub mod audit;
 pub mod command_handler;
+pub mod dead_letters;
 pub mod explain;
 mod kept_call;
-pub mod letters;
 pub mod protocol;
 mod refusal;
 pub mod socket;

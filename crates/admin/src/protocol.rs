@@ -1,7 +1,7 @@
 //! What a command asks the daemon, and what it answers: one JSON line a question, one or more
 //! JSON lines back, the last of them `{"end":…}` or `{"error":…}`.
 
-use crate::letters::Selection;
+use crate::dead_letters::Selection;
 use callbridge_call::FinishedCall;
 use callbridge_crm::FilterPage;
 use callbridge_leads::lead_field::Item;

@@ -70,10 +70,13 @@ async fn release_some(spool: &Handle, phones: &[Phone], by: By<'_>) -> Result<u6
     for some in phones.chunks(PAGE) {
         let some = some.to_vec();
         let rows = spool.read(move |store| {
-            let waiting = |phone: &Phone| tables::waiting::waiting_by_phone(store, phone);
-            some.iter().map(waiting).collect::<Result<Vec<_>, _>>()
+            let mut rows = Vec::new();
+            for phone in &some {
+                rows.extend(tables::waiting::waiting_by_phone(store, phone)?);
+            }
+            Ok(rows)
         });
-        let rows = rows.await?.concat();
+        let rows = rows.await?;
         for page in rows.chunks(PAGE) {
             left += release_rows(spool, page, by).await?;
         }
@@ -121,12 +124,18 @@ async fn release_rows(spool: &Handle, rows: &[RowId], by: By<'_>) -> Result<u64,
             _ => None,
         };
         let op = Op::step(row.id, step, now);
-        let action = action.filter(|_| leaves).cloned();
-        let action = action.map(|action| Op::Action {
-            row: row.id,
-            action,
-        });
-        match spool.write(action.into_iter().chain([op]).collect()).await {
+        let mut ops = Vec::new();
+        if let Some(action) = action
+            && leaves
+        {
+            let action = action.clone();
+            ops.push(Op::Action {
+                row: row.id,
+                action,
+            });
+        }
+        ops.push(op);
+        match spool.write(ops).await {
             Ok(_) if leaves => {
                 tracing::info!(call = %row.uuid, id = %row.id, lead, "a waiting call is sent");
                 Ok(1)

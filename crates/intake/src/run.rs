@@ -351,7 +351,7 @@ fn waiting(ops: &[Op]) -> Vec<Finished> {
     });
     let waits = |finished: &&Finished| {
         let reason = finished.judged.reason;
-        reason.is_some_and(|it| it.is_waiting() || it == Reason::AmbiguousLead)
+        reason.is_some_and(|reason| reason.is_waiting() || reason == Reason::AmbiguousLead)
     };
     finished.filter(waits).cloned().collect()
 }

@@ -66,7 +66,9 @@ fn while_nothing_can_be_stored_a_queue_is_down_and_a_line_that_goes_on_is_up() {
     let mut intake = Intake::new(settings(), sources, Memory::default()).expect("an intake");
     intake.up(SourceId(0), now(""));
     intake.up(SourceId(1), now(""));
-    let states = |all: Vec<status::SourceStatus>| all.into_iter().map(|it| (it.state, it.reason));
+    let states = |all: Vec<status::SourceStatus>| {
+        all.into_iter().map(|source| (source.state, source.reason))
+    };
     let up = || (status::SourceState::Connected, None);
     assert!(states(intake.statuses()).eq([up(), up()]));
     let why = "paused: there is no room to keep what would be read".to_owned();

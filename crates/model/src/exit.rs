@@ -6,7 +6,7 @@
 )]
 #[repr(u8)]
 pub enum Code {
-    /// An error without a code of its own, or the books of `demo` do not balance.
+    /// An error that has no other code, or counts of calls in `demo` that do not add up.
     Failed = 1,
     /// `status --exit-code`: nothing reaches the CRM, or no source is up.
     Down = 2,

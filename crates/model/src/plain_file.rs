@@ -96,7 +96,10 @@ pub fn is_open_to_all(file: &Path) -> bool {
     let Ok(file) = file.canonicalize() else {
         return false;
     };
-    let has = |path: &Path, bit: u32| path.metadata().is_ok_and(|it| it.mode() & bit != 0);
+    let has = |path: &Path, bit: u32| {
+        path.metadata()
+            .is_ok_and(|metadata| metadata.mode() & bit != 0)
+    };
     has(&file, 0o004) && file.ancestors().skip(1).all(|above| has(above, 0o001))
 }
 

@@ -352,9 +352,10 @@ pub fn facts(connection: &Connection) -> Facts {
 /// was refused.
 fn renewed(before: &Connection, pair: Pair, sent: EventTime, refused: bool) -> Connection {
     let issued_at = sent.floor_seconds();
-    let previous = match refused {
-        false => Some((before.access_token.clone(), before.expires_at)),
-        true => before.previous(),
+    let previous = if refused {
+        before.previous()
+    } else {
+        Some((before.access_token.clone(), before.expires_at))
     };
     let previous = previous.filter(|(_, end)| *end > issued_at);
     let (previous_token, previous_expires_at) = previous.unzip();

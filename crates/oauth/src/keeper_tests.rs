@@ -220,7 +220,8 @@ async fn answers_that_are_lost_or_a_gateway_s_end_no_connection() {
     let mut stage = Stage::start(&host, &aged(3_600, 3_600)).await;
     let lost = |updates: &TokenUpdate| {
         let trouble = updates.trouble.as_ref();
-        trouble.is_some_and(|it| it.reason == "outage" && it.fix.contains("not by the CRM"))
+        trouble
+            .is_some_and(|pause| pause.reason == "outage" && pause.fix.contains("not by the CRM"))
     };
     stage.updates("the trouble", lost).await;
     let stored = stage.stored();

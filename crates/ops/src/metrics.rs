@@ -192,7 +192,11 @@ fn budget(all: &mut Registry, seen: &Observed) {
     let paused = paused.map(|(reason, now)| (label("reason", reason), now));
     gauges(all, "paused", "1 while nothing is sent, by reason", paused);
     let failing = DEGRADED_PARTS.iter().map(|part| {
-        let fails = seen.status.degraded.iter().any(|it| it.part == *part);
+        let fails = seen
+            .status
+            .degraded
+            .iter()
+            .any(|degraded| degraded.part == *part);
         (label("part", part), i64::from(fails))
     });
     let help = "1 while a part of the CRM fails and others do its work";

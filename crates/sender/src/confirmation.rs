@@ -134,8 +134,8 @@ impl WebhookExpectation {
             !ahead && now.since(it.at) < SILENT && self.missed < MISSED_MAX
         };
         let (least, most) = LEFT;
-        let webhook_pace = self.webhook_pace.as_ref().filter(|it| flows(it));
-        webhook_pace.map_or(Duration::ZERO, |it| (it.usual * 2).clamp(least, most))
+        let webhook_pace = self.webhook_pace.as_ref().filter(|pace| flows(pace));
+        webhook_pace.map_or(Duration::ZERO, |pace| (pace.usual * 2).clamp(least, most))
     }
 
     /// A call of this age had to be polled, and was in the journal.
@@ -194,9 +194,9 @@ mod tests {
             expectation.asked_for(after(121), Duration::from_secs(120));
         }
         assert!(expectation.left(after(121)).is_zero());
-        let webhook_pace = expectation.webhook_pace.map(|it| WebhookPace {
+        let webhook_pace = expectation.webhook_pace.map(|pace| WebhookPace {
             at: after(130),
-            ..it
+            ..pace
         });
         expectation.seen(webhook_pace);
         assert!(!expectation.left(after(131)).is_zero());

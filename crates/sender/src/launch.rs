@@ -117,7 +117,7 @@ impl Core {
         let body = request::submission(&row.record, &self.settings.fields);
         let step = match body {
             Some(_) => Step::Send,
-            // no rule of ours makes such a call ready, but it must not stop the queue
+            // Our rules never make such a call ready. If one is there, it must not stop the queue.
             None => unresolved::died(Reason::NoLead, "the call has no lead or no uuid".to_owned()),
         };
         ops.push(Op::step(id, step, now.wall));

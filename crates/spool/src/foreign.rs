@@ -90,7 +90,7 @@ impl ForeignLog {
         }
     }
 
-    /// Returns the providers that have journaled calls of ours in the last 24 hours.
+    /// Returns the providers that journaled our calls in the last 24 hours.
     pub(crate) fn providers(&self, now: EventTime) -> Vec<ForeignCalls> {
         let mut providers = BTreeMap::<&str, Vec<i64>>::new();
         for timed in self.doubles.iter().filter(|it| is_within(it, now, KEPT)) {

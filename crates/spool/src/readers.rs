@@ -172,7 +172,7 @@ impl Directory for LeadDirectory {
 
     fn given(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String> {
         let given = self.ask("the given leads", |db| given(db, phone))?;
-        Ok(given.map(|it| (it.lead_id, it.words())))
+        Ok(given.map(|assigned| (assigned.lead_id, assigned.words())))
     }
 }
 

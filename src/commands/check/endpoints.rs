@@ -236,7 +236,7 @@ fn letters_apart(one: &str, other: &str) -> usize {
     let mut rest: Vec<char> = other.chars().collect();
     let mut missing = 0;
     for letter in one.chars() {
-        match rest.iter().position(|it| *it == letter) {
+        match rest.iter().position(|other| *other == letter) {
             Some(at) => drop(rest.swap_remove(at)),
             None => missing += 1,
         }

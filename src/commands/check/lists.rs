@@ -63,9 +63,10 @@ fn findings(news: &News) -> Vec<CheckFinding> {
         Ok(change) => {
             let about = &change.about;
             let message = format!("{}: {}{}", news.kind.word(), about.rows, about.remarks());
-            match about.is_empty() {
-                true => advice(&name, message, "the file has a header and no row: fill it"),
-                false => well(&name, message),
+            if about.is_empty() {
+                advice(&name, message, "the file has a header and no row: fill it")
+            } else {
+                well(&name, message)
             }
         }
         Err(error @ Error::Missing(_)) => {

@@ -64,7 +64,10 @@ pub(crate) async fn unusable_address(
     addr: SocketAddr,
     daemon: bool,
 ) -> Option<CheckFinding> {
-    let error = TcpListener::bind(addr).await.err().filter(|_| !daemon)?;
+    if daemon {
+        return None;
+    }
+    let error = TcpListener::bind(addr).await.err()?;
     let todo = format!("give --{flag} an address of this machine that nobody else uses");
     Some(fault(Code::Usage, flag, format!("{addr}: {error}"), todo))
 }

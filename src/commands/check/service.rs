@@ -378,14 +378,22 @@ fn fields_of_daemon(fields: &LeadFields) -> Vec<CheckFinding> {
         let todo = "grant it to the application in the CRM, or leave --lead-field out";
         found.push(advice("lead-field", format!("off: {reason}"), todo));
     }
-    let each = fields.fields.iter().map(|field| {
-        let flag = format!("lead-field {}={}", field.name, field.id);
-        match field.ok {
-            true => well(flag, field.message.clone()),
-            false => fault(Code::Configuration, flag, field.message.clone(), FIELD_TODO),
+    for field in &fields.fields {
+        let (flag, message) = (
+            format!("lead-field {}={}", field.name, field.id),
+            &field.message,
+        );
+        if field.ok {
+            found.push(well(flag, message.clone()));
+        } else {
+            found.push(fault(
+                Code::Configuration,
+                flag,
+                message.clone(),
+                FIELD_TODO,
+            ));
         }
-    });
-    found.extend(each);
+    }
     found
 }
 

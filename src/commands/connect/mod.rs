@@ -58,7 +58,7 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
     if let Some(file) = connect
         .secret
         .file()
-        .filter(|it| plain_file::is_open_to_all(it))
+        .filter(|file| plain_file::is_open_to_all(file))
     {
         say(&format!(
             "every user of this machine can read {}, and act as the application with it: chmod \
@@ -166,7 +166,7 @@ impl Connect {
             expires_at: end_of(sent, pair.life),
             access_token: pair.access,
             refresh_token: refresh,
-            previous_token: previous.map(|it| it.access_token.clone()),
+            previous_token: previous.map(|connection| connection.access_token.clone()),
             previous_expires_at: previous.map(|it| it.expires_at),
             webhook_secret: pair.webhook_secret.or(shown.webhook_secret),
             embedded_secret: pair.embedded_secret.or(shown.embedded_secret),
@@ -325,7 +325,9 @@ async fn taken_back(
     let stored = store::read(&connect.state).ok().flatten();
     let mut stored = stored.unwrap_or_else(|| new.clone());
     // the token before it is that of the connection that stands there again
-    let theirs = before.as_ref().map(|it| it.access_token.expose_secret());
+    let theirs = before
+        .as_ref()
+        .map(|connection| connection.access_token.expose_secret());
     let previous = &mut stored.previous_token;
     previous.take_if(|token| Some(token.expose_secret()) == theirs);
     match &before {

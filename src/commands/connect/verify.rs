@@ -105,7 +105,7 @@ fn unknown(address: &Address, answer: ApiResult, binding: &Binding) -> TokenOwne
     }
     let mut findings = judge(address, answer, binding, &TokenPlace::default()).into_iter();
     let fault = findings.find(|it| it.fault.is_some());
-    TokenOwner::Unknown(fault.map(|it| it.message).unwrap_or_default())
+    TokenOwner::Unknown(fault.map(|fault| fault.message).unwrap_or_default())
 }
 
 /// Compares the token's company with the state's, and binds an unbound state once that is agreed
@@ -179,7 +179,7 @@ fn shown(status: &Status) -> Option<TokenOwner> {
             Some(TokenOwner::Ours(whose, grants))
         }
         "wrong_company" => {
-            let fix = status.pause.as_ref().map(|it| it.fix.clone());
+            let fix = status.pause.as_ref().map(|pause| pause.fix.clone());
             Some(TokenOwner::Another(fix.unwrap_or_default()))
         }
         "refused" => Some(TokenOwner::Unknown(REFUSED.to_owned())),

@@ -6,7 +6,7 @@ use super::conversation::{
 use crate::config::Asking;
 use crate::terminal::width;
 use crate::{Failure, Result, nobody_reads, print};
-use callbridge_admin::{ControlRequest, letters::text};
+use callbridge_admin::{ControlRequest, dead_letters::text};
 use callbridge_model::{Code, Zone, safe};
 use serde_json::Value;
 

@@ -42,8 +42,10 @@ fn show(kept: &KeptCall, explain: &Explain, zone: &Zone, paint: story::Paint) ->
     }
     let others = kept.others.as_deref().unwrap_or_default();
     let mut text = super::render(&of, explain.json, zone, paint, others);
-    let actions = kept.actions.iter().flatten();
-    for Action { at, who, action } in actions.filter(|_| !explain.json) {
+    if explain.json {
+        return Ok(text);
+    }
+    for Action { at, who, action } in kept.actions.iter().flatten() {
         let (at, who, action) = (zone.moment(*at), safe(who), safe(action));
         text.push_str(&format!("  by hand           {at}  {who}: {action}\n"));
     }

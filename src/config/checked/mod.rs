@@ -174,11 +174,11 @@ impl Config {
         let passwords = self.page.iter().flat_map(|it| &it.passwords);
         all.extend(passwords.map(|it| ("the page".to_owned(), it)));
         let lookup = self.lookup.iter().flat_map(|it| &it.secret);
-        all.extend(lookup.map(|it| ("the lookup".to_owned(), it)));
+        all.extend(lookup.map(|secret| ("the lookup".to_owned(), secret)));
         all.extend(
             self.dead_letters
                 .iter()
-                .map(|it| (it.url.public(), &it.secret)),
+                .map(|queue| (queue.url.public(), &queue.secret)),
         );
         all
     }

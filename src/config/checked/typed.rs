@@ -178,7 +178,7 @@ pub(crate) fn state_of_daemon(usual: PathBuf, services: &Path) -> PathBuf {
     let listens = |dir: &Path| {
         let socket = dir.join(socket::NAME);
         let found = socket.symlink_metadata();
-        if !found.is_ok_and(|it| it.file_type().is_socket()) {
+        if !found.is_ok_and(|metadata| metadata.file_type().is_socket()) {
             return false;
         }
         // Another user's socket is not connected to. The command refuses that folder afterward.

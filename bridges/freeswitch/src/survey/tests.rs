@@ -42,7 +42,12 @@ fn trunks(all: &[(&str, &str)]) -> Vec<(String, Vec<String>)> {
 fn faults(found: &[SwitchFinding]) -> Vec<String> {
     let wrong = found.iter().filter(|it| it.weight != Severity::Well);
     wrong
-        .map(|it| format!("{:?} {}: {}; {}", it.weight, it.about, it.message, it.fix))
+        .map(|finding| {
+            format!(
+                "{:?} {}: {}; {}",
+                finding.weight, finding.about, finding.message, finding.fix
+            )
+        })
         .collect()
 }
 

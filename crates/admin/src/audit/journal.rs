@@ -7,7 +7,7 @@
 //!  second look, from the oldest of them on: pages move while records come and go
 //!       │ some were not
 //!       ▼
-//!  has any page shown a call of ours? ── no ──▶ do the pages without a range? ── no ─▶ unread
+//!  does any page show our calls?     ── no ──▶ do the pages without a range? ── no ─▶ unread
 //!       │ yes                                        │ yes
 //!       └────────────── they are missing ◀───────────┘
 //! ```
@@ -356,7 +356,7 @@ impl JournalSearch {
         }
     }
 
-    /// No page of the range has shown a call of ours. Checks whether the journal shows any at all.
+    /// No page of the range shows any of our calls. Checks whether any other page does.
     fn proof(&mut self, page: &Page, was_last: bool) {
         let mut shown = page.shown.iter();
         if shown.any(|call| self.missing.contains_key(&call.uuid)) {

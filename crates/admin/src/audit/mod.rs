@@ -184,11 +184,11 @@ pub fn add_unread(report: &mut Report, unread: &UnreadCall, now: EventTime) {
 fn place(call: &FileCall, fate: CallFate) -> Option<fn(&mut Report) -> &mut u64> {
     match fate {
         CallFate::Stands(state) => Some(match state {
-            State::Ready | State::Sending | State::Submitted => |it| &mut it.under_way,
-            State::Journaled => |it| &mut it.journaled,
-            State::Dead => |it| &mut it.dead,
-            State::Waiting => |it| &mut it.waiting,
-            State::Discarded => |it| &mut it.discarded,
+            State::Ready | State::Sending | State::Submitted => |counts| &mut counts.under_way,
+            State::Journaled => |counts| &mut counts.journaled,
+            State::Dead => |counts| &mut counts.dead,
+            State::Waiting => |counts| &mut counts.waiting,
+            State::Discarded => |counts| &mut counts.discarded,
         }),
         CallFate::Open => Some(|it| &mut it.under_way),
         CallFate::RowGone => None,

@@ -169,7 +169,7 @@ impl CommandHandler {
                 let page = tables::missed::missed_waiting(store, since, from, PHONES_PAGE)?;
                 let given = page.into_iter().map(|customer| {
                     let given = tables::given::given(store, &customer.phone)?;
-                    Ok((customer, given.map(|it| it.lead_id)))
+                    Ok((customer, given.map(|assigned| assigned.lead_id)))
                 });
                 given.collect::<Result<Vec<_>, _>>()
             });

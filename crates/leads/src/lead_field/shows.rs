@@ -144,12 +144,12 @@ impl LeadFieldState {
     }
 
     fn has(&self, state: WriteState) -> bool {
-        self.values.values().any(|it| it.state == state)
+        self.values.values().any(|value| value.state == state)
     }
 
     fn all(&mut self, from: WriteState, to: WriteState) -> u64 {
-        let found = self.values.values_mut().filter(|it| it.state == from);
-        found.map(|it| it.state = to).count() as u64
+        let found = self.values.values_mut().filter(|value| value.state == from);
+        found.map(|value| value.state = to).count() as u64
     }
 
     /// Makes the write that is due now: waiting values, and those of a lost request, for fields

@@ -63,9 +63,10 @@ fn paused(reason: &str) -> Status {
 fn letters(reason: &str, count: u64) -> Status {
     with(|status| {
         let waits = Reason::from_word(reason).is_some_and(Reason::is_waiting);
-        let counts = match waits {
-            true => &mut status.waiting,
-            false => &mut status.dead_letters,
+        let counts = if waits {
+            &mut status.waiting
+        } else {
+            &mut status.dead_letters
         };
         counts.insert(reason.to_owned(), count);
     })
@@ -327,7 +328,10 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (secret_file(), &[K::SecretFiles]),
         (list(|it| it.bad = 1), &[K::Lists]),
         (list(|it| it.rows = 0), &[K::Lists]),
-        (list(|it| it.reason = Some("gone".to_owned())), &[K::Lists]),
+        (
+            list(|list| list.reason = Some("gone".to_owned())),
+            &[K::Lists],
+        ),
         (gap(600, 60, false), &[K::Gap]),
         (gap(600, 60, true), &[]),
         (gap(5, 60, false), &[]),
@@ -406,12 +410,12 @@ fn a_list_says_which_rows_are_wrong_and_what_is_in_force() {
         it.faults = vec!["line 4: a".to_owned(), "line 7: b".to_owned()];
     });
     let gone = |read_at| {
-        message(list(|it| {
-            it.reason = Some("/etc/l: no such file".to_owned());
-            it.read_at = read_at;
+        message(list(|list| {
+            list.reason = Some("/etc/l: no such file".to_owned());
+            list.read_at = read_at;
         }))
     };
-    let empty = message(list(|it| it.rows = 0));
+    let empty = message(list(|list| list.rows = 0));
     let said = [message(two), gone(Some(NOW)), gone(None), empty];
     insta::assert_snapshot!(said.join("\n"), @r"
     3 rows of the list /etc/l cannot be used: line 4: a; line 7: b; and 1 more
@@ -438,7 +442,7 @@ fn commands_can_be_run_as_they_stand() {
         .judged()
         .problems
         .into_iter()
-        .map(|it| it.message)
+        .map(|problem| problem.message)
         .collect();
     let all = "3 dead letters: 2 failed, 1 conflict";
     assert_eq!(told, [all, "28 calls wait for a lead"]);

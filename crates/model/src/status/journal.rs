@@ -136,7 +136,10 @@ mod tests {
                 FindingKind::FieldNotShown | FindingKind::ForeignCalls
             )
         };
-        problem.filter(mine).map(|it| it.message).collect()
+        problem
+            .filter(mine)
+            .map(|problem| problem.message)
+            .collect()
     }
 
     fn field(field: SentField, name: &str, last: Echo) -> JournalField {

@@ -74,7 +74,7 @@ pub struct Status {
     /// Comparison of the CRM's events with the values that were sent. Left out before the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub journal_fields: Vec<JournalField>,
-    /// Other providers that have journaled calls of ours in the last 24 hours. Left out if there
+    /// Other providers that journaled our calls in the last 24 hours. Left out if there
     /// are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreign_calls: Vec<ForeignCalls>,

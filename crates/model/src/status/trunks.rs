@@ -166,7 +166,10 @@ mod tests {
         let mut found = Vec::new();
         silent(&status, &mut found);
         without_employees(&status, &mut found);
-        found.into_iter().map(|it| (it.kind, it.message)).collect()
+        found
+            .into_iter()
+            .map(|problem| (problem.kind, problem.message))
+            .collect()
     }
 
     #[test]

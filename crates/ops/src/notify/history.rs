@@ -114,9 +114,12 @@ impl Problems {
                 notified: false,
             });
             history.last = boot;
-            let messages: Vec<&str> = all.iter().map(|it| it.message.as_str()).collect();
+            let messages: Vec<&str> = all.iter().map(|problem| problem.message.as_str()).collect();
             history.report.message = messages.join("; ");
-            history.report.command = all.first().map(|it| it.command.clone()).unwrap_or_default();
+            history.report.command = all
+                .first()
+                .map(|problem| problem.command.clone())
+                .unwrap_or_default();
         }
         let mut notifications = Vec::new();
         let runs = &mut self.runs;
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_that_outlives_a_restart_is_not_told_twice_and_its_end_is() {
+    fn problem_over_a_restart_is_reported_once_with_its_end() {
         let found = [problem(FindingKind::DeadLetters, "2 letters")];
         let mut before = Problems::default();
         assert_eq!(Problems::default().stored(), "{}");

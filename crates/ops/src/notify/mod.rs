@@ -1,6 +1,6 @@
-//! `--notify-command`: a command that is run when kinds of problems begin or end, and when
-//! customers have waited too long for a call back, for whoever has no monitor. It runs through
-//! `/bin/sh -c`: lines of JSON on its stdin, some seconds of time, and none of our secrets.
+//! `--notify-command`: a command for companies without monitoring. It runs when a kind of problem
+//! begins or ends, and when customers have waited too long for a callback. `/bin/sh -c` runs it. It
+//! reads lines of JSON from stdin, has a time limit, and receives none of our secrets.
 //!
 //! | module | what lives there |
 //! |---|---|

@@ -131,7 +131,7 @@ mod tests {
     ) -> Option<(Turn, String)> {
         let boot = Duration::from_secs(at.unsigned_abs());
         let found = notified.update(waiting, LIMIT, (at, boot), "callbridge missed");
-        found.map(|it| (it.state, it.message))
+        found.map(|line| (line.state, line.message))
     }
 
     #[test]

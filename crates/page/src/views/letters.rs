@@ -59,7 +59,7 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, wrong: Option<Stri
     let page = backend.letters(query.clone()).await?;
     let mut causes = backend.causes().await?;
     let reason = query.reason.as_deref();
-    causes.retain(|it| reason.is_none_or(|reason| it.cause.reason.word() == reason));
+    causes.retain(|group| reason.is_none_or(|reason| group.cause.reason.word() == reason));
     let sheet = LettersSheet {
         c: &visit.shell,
         next: page.next.map(|_| link_to("/letters", &query, page.next)),

@@ -42,7 +42,7 @@ async fn profiles(
     visit: &AuthenticatedRequest<'_>,
     missed: &[WaitingCustomer],
 ) -> Result<Profiles, Problem> {
-    let leads = missed.iter().filter_map(|it| it.customer.lead_id);
+    let leads = missed.iter().filter_map(|waiting| waiting.customer.lead_id);
     Ok(visit.page.backend.profiles(leads.collect()).await?)
 }
 

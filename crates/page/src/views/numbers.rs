@@ -44,7 +44,7 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, typed: Vec<TypedLe
     let backend = &visit.page.backend;
     let mut numbers = backend.numbers().await?;
     let given = backend.given_leads().await?;
-    let leads = given.iter().map(|it| it.lead_id).collect();
+    let leads = given.iter().map(|assigned| assigned.lead_id).collect();
     let profiles = backend.profiles(leads).await?;
     let all = numbers.len() as u64;
     numbers.truncate(SHOWN_MAX);

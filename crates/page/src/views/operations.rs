@@ -81,7 +81,7 @@ pub(crate) async fn check(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let _ = visit.refresh_badges().await;
     let mut last = visit.page.checks.last();
     // What needs somebody stands first: what failed, then doubts.
-    (last.findings).sort_by_key(|it| (it.ok, it.ok && it.fix.is_empty()));
+    (last.findings).sort_by_key(|finding| (finding.ok, finding.ok && finding.fix.is_empty()));
     let c = &visit.shell;
     answer::html(&CheckSheet { c, last })
 }

@@ -174,7 +174,7 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
         F::FieldNotShown | F::ForeignCalls | F::LeadDirectory | F::Webhooks => {
             (Some("/check"), None)
         }
-        F::CrmDegraded => (None, status.degraded.iter().map(|it| it.since).min()),
+        F::CrmDegraded => (None, status.degraded.iter().map(|part| part.since).min()),
         F::NoDaemon | F::Paused | F::OtherDaemon | F::TokenEnds | F::Books => (None, None),
     }
 }

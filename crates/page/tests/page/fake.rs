@@ -72,15 +72,20 @@ impl Backend for Fake {
     async fn status(&self) -> Answer<Status> {
         let known = self.known();
         let mut status = known.status.clone();
-        let waiting = known.letters.values().filter(|it| it.waiting).count() as u64;
+        let waiting = known
+            .letters
+            .values()
+            .filter(|letter| letter.waiting)
+            .count() as u64;
         status.books.waiting = waiting;
         status.books.dead = known.letters.len() as u64 - waiting;
         status.dead_letters.clear();
         status.waiting.clear();
         for letter in known.letters.values() {
-            let counts = match letter.waiting {
-                true => &mut status.waiting,
-                false => &mut status.dead_letters,
+            let counts = if letter.waiting {
+                &mut status.waiting
+            } else {
+                &mut status.dead_letters
             };
             *counts.entry(letter.reason.word().to_owned()).or_default() += 1;
         }

@@ -310,7 +310,7 @@ fn missed(name: &str, now: i64) -> Vec<WaitingCustomer> {
         customer: MissedCustomer {
             phone: phone_of(phone),
             pbx: String::new(),
-            lead_id: LeadId::new(4001).filter(|_| tries > 1),
+            lead_id: if tries > 1 { LeadId::new(4001) } else { None },
             trunk: trunk.to_owned(),
             first_at: EpochSeconds::new(now - ago),
             last_at: EpochSeconds::new(now - ago / 3),

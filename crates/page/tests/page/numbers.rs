@@ -110,7 +110,12 @@ async fn the_file_of_the_page_comes_back_with_its_leads() {
     ] {
         assert!(taken.body.contains(said), "{said}: {}", taken.body);
     }
-    let given: Vec<i64> = (fake.known().given.iter().map(|it| it.lead_id.get())).collect();
+    let given: Vec<i64> = (fake
+        .known()
+        .given
+        .iter()
+        .map(|assigned| assigned.lead_id.get()))
+    .collect();
     assert_eq!(given, [4001, 4001, 4002]);
     served.stop().await;
 }

@@ -32,7 +32,7 @@ pub fn directory_status(store: &Store) -> Result<Option<Directory>, Error> {
         leads: size.leads,
         learned,
         read_to: known.and_then(Backfill::read_to).map(EpochSeconds::get),
-        reason: known.and_then(|it| it.left.clone()),
+        reason: known.and_then(|backfill| backfill.left.clone()),
         backfill: backfill.map(|it| it.state().to_owned()),
     }))
 }

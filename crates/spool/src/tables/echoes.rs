@@ -66,7 +66,7 @@ fn log(db: &Db) -> Result<ForeignLog, Error> {
     Ok(meta::remembered(db, FOREIGN)?.unwrap_or_default())
 }
 
-/// Returns the other providers that have journaled calls of ours, as of this second.
+/// Returns the other providers that journaled our calls in the last 24 hours before `at` (seconds).
 pub fn foreign_calls(db: &Db, at: i64) -> Result<Vec<ForeignCalls>, Error> {
     Ok(log(db)?.providers(EventTime::from_seconds(at)))
 }

@@ -152,7 +152,9 @@ pub(crate) fn apply(
         }
         LeadOutcome::Back(lead_request) => lead_request_back(store, lead_request, at)?,
         LeadOutcome::Granted => {
-            change_memory(store, |it| (it.lookups, it.fields) = (None, None))?;
+            change_memory(store, |memory| {
+                (memory.lookups, memory.fields) = (None, None)
+            })?;
             backfill::backfill_granted(store)?;
         }
         LeadOutcome::Rest(kind, lead_request, reason) => {

@@ -1,7 +1,7 @@
 //! Dead, waiting and unreadable letters, and what people did with them.
 
 use crate::{
-    ACTIONS_MAX, Action, Book, Db, Error, Json, LETTERS_PAGE, LISTED_BYTES_MAX, Letter,
+    ACTIONS_MAX, Action, Attempt, Book, Db, Error, Json, LETTERS_PAGE, LISTED_BYTES_MAX, Letter,
     LetterFilter, RowId, State, Store, UNREADABLE_BYTES_MAX, count,
 };
 use callbridge_model::{EmployeeId, LeadId, Reason};
@@ -194,9 +194,10 @@ impl Letter {
 
     /// Returns `Dead` or `Waiting`.
     pub const fn state(&self) -> State {
-        match self.waiting {
-            true => State::Waiting,
-            false => State::Dead,
+        if self.waiting {
+            State::Waiting
+        } else {
+            State::Dead
         }
     }
 
@@ -205,12 +206,14 @@ impl Letter {
     /// are `{at, message}`, and actions are `{at, who, action}`. `call` is as in `explain --json`.
     /// Unreadable bytes also have `source`, `pbx`, `text` and `length`.
     pub fn to_json(&self) -> serde_json::Value {
-        let attempts = self.attempts.iter();
-        let attempts =
-            attempts.map(|it| json!({"at": it.at.floor_seconds(), "message": it.message}));
-        let acts = self.actions.iter();
-        let acts =
-            acts.map(|it| json!({"at": it.at.floor_seconds(), "who": it.who, "action": it.action}));
+        let mut attempts = Vec::new();
+        for Attempt { at, message } in &self.attempts {
+            attempts.push(json!({"at": at.floor_seconds(), "message": message}));
+        }
+        let mut actions = Vec::new();
+        for Action { at, who, action } in &self.actions {
+            actions.push(json!({"at": at.floor_seconds(), "who": who, "action": action}));
+        }
         let mut line = json!({
             "id": self.id,
             "uuid": self.uuid,
@@ -219,8 +222,8 @@ impl Letter {
             "since": self.since.floor_seconds(),
             "message": self.message,
             "errors": self.errors,
-            "attempts": attempts.collect::<Vec<_>>(),
-            "actions": acts.collect::<Vec<_>>(),
+            "attempts": attempts,
+            "actions": actions,
             "call": self.call,
             "fix": self.fix(),
             "state": self.state(),

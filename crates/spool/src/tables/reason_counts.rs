@@ -5,9 +5,12 @@ use callbridge_model::Reason;
 
 /// Adds `by` calls of this state and reason. Calls in other states have no reason to count.
 pub(super) fn change(db: &Db, state: State, reason: Option<Reason>, by: i64) -> Result<(), Error> {
-    let Some(reason) = reason.filter(|_| state.is_letter()) else {
+    let Some(reason) = reason else {
         return Ok(());
     };
+    if !state.is_letter() {
+        return Ok(());
+    }
     let text = "INSERT INTO reason_counts (state, reason, count) VALUES (?1, ?2, ?3)
          ON CONFLICT (state, reason) DO UPDATE SET count = count + excluded.count";
     db.run(text, (state.word(), reason.word(), by))

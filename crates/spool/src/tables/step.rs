@@ -80,7 +80,7 @@ pub(crate) fn step(
 
 pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(), Error> {
     let history = progress.reroute_history.as_ref();
-    let history = history.map(|it| json("the leads a call had", it));
+    let history = history.map(|history| json("the leads a call had", history));
     let text = "UPDATE calls SET state = ?2, since = ?3, live = ?4, not_before = ?5,
                 settled_externally = ?6,
                 request_id = ?7, token = ?8, submitted_at = ?9, first_sent = ?10, next_poll = ?11,

@@ -35,7 +35,7 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
         let waits = live.as_ref().filter(had_its).is_some();
         let other = backlog.as_ref().filter(|it| waits && !had_its(it));
         head.live = other.or(live.as_ref()).map(|it| it.due);
-        head.backlog = backlog.map(|it| it.due);
+        head.backlog = backlog.map(|call| call.due);
         head.next_not_before = next_held(store, ask.now)?;
     }
     if books.submitted > 0 {

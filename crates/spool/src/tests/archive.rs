@@ -148,7 +148,7 @@ async fn cut_or_changed_archive_is_refused() {
     refused(folder, "twice", &twice, "more bytes at its end");
     refused(folder, "sqlite", b"SQLite format 3\0", "not a complete tar");
 
-    let at = whole.windows(8).position(|it| it == b"{\"pair\":");
+    let at = whole.windows(8).position(|bytes| bytes == b"{\"pair\":");
     let mut content = whole.clone();
     content[at.expect("the connection")] ^= 1;
     refused(folder, "content", &content, "not as it was exported");

@@ -213,7 +213,10 @@ fn what_the_crm_has_lost_goes_out_again_under_its_uuid_and_the_books_balance() {
         (State::Ready, call.judged.record.uuid.expect("one"))
     );
     assert_eq!((&row.request_id, row.live), (&None, false));
-    assert_eq!(row.attempts.last().map(|it| it.message.clone()), Some(why));
+    assert_eq!(
+        row.attempts.last().map(|attempt| attempt.message.clone()),
+        Some(why)
+    );
     let books = store.books();
     assert!(
         books.balance() && books.ready == 1 && books.journaled == 0,

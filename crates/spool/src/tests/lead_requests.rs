@@ -159,7 +159,7 @@ fn where_the_lead_is_there_the_letter_names_the_employee() {
     let attempts: Vec<_> = letter
         .attempts
         .iter()
-        .map(|it| it.message.as_str())
+        .map(|attempt| attempt.message.as_str())
         .collect();
     assert_eq!(attempts, ["FAILED", words]);
     let fix = letter.to_json()["fix"].to_string();

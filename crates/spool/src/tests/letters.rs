@@ -561,7 +561,7 @@ fn without_a_queue_no_notices_pile_up() {
 }
 
 #[test]
-fn waiting_calls_are_found_by_their_number_and_end_when_nobody_names_its_lead() {
+fn waiting_calls_are_found_by_number_and_expire() {
     let mut store = store();
     for n in [1, 2, 3] {
         let mut call = dead(n, Reason::NoLead);

@@ -55,10 +55,12 @@ impl Letters {
             id.trim().parse().map(RowId).map_err(wrong)
         });
         let ids = ids.collect::<Result<Vec<_>, _>>().map_err(Refusal::usage)?;
-        let state = match which.waiting {
-            _ if !ids.is_empty() => None,
-            true => Some(State::Waiting),
-            false => Some(State::Dead),
+        let state = if !ids.is_empty() {
+            None
+        } else if which.waiting {
+            Some(State::Waiting)
+        } else {
+            Some(State::Dead)
         };
         Ok(Self::new(
             (!ids.is_empty()).then_some(ids),
