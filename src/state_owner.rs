@@ -10,7 +10,6 @@ use callbridge_call::shell::quoted;
 use callbridge_model::Code;
 use rustix::process::geteuid;
 use std::ffi::OsString;
-use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -48,19 +47,21 @@ pub(crate) fn other_owner(state: &Path) -> Option<u32> {
         return None;
     }
     let state = std::path::absolute(state).ok()?;
-    let is_other = |found: &Metadata| found.uid() != 0;
     for place in state.ancestors() {
         let found = place.symlink_metadata();
         if let Ok(link) = found
             && link.is_symlink()
-            && is_other(&link)
+            && link.uid() != 0
         {
             return Some(link.uid());
         }
     }
     let mut places = state.ancestors();
     let nearest = places.find_map(|place| place.metadata().ok())?;
-    is_other(&nearest).then(|| nearest.uid())
+    if nearest.uid() == 0 {
+        return None;
+    }
+    Some(nearest.uid())
 }
 
 /// The user as a message shows it: `user callbridge`, or `uid 1001` if the user has no name.

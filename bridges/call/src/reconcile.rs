@@ -356,7 +356,7 @@ mod stored {
     use super::*;
 
     #[test]
-    fn is_read_and_written_as_released_versions_have_it() {
+    fn stored_form_is_unchanged() {
         callbridge_testkit::golden::keeps::<HeldCall>("held-call");
         callbridge_testkit::golden::keeps::<HeldCall>("held-call-of-the-primary");
     }

@@ -96,11 +96,12 @@ pub fn is_open_to_all(file: &Path) -> bool {
     let Ok(file) = file.canonicalize() else {
         return false;
     };
-    let has = |path: &Path, bit: u32| {
-        path.metadata()
-            .is_ok_and(|metadata| metadata.mode() & bit != 0)
-    };
-    has(&file, 0o004) && file.ancestors().skip(1).all(|above| has(above, 0o001))
+    has_mode(&file, 0o004) && file.ancestors().skip(1).all(|above| has_mode(above, 0o001))
+}
+
+fn has_mode(path: &Path, bit: u32) -> bool {
+    path.metadata()
+        .is_ok_and(|metadata| metadata.mode() & bit != 0)
 }
 
 fn judged(found: &Metadata) -> io::Result<()> {

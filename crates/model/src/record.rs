@@ -110,8 +110,7 @@ pub struct CallRecord {
     pub answered: bool,
     /// The lead that the call is attributed to.
     pub lead_id: Option<LeadId>,
-    /// The rule or variable that gave the lead, as text: `variable LEAD_ID`. `None` without a lead,
-    /// and in records of an older version.
+    /// The rule or variable that gave the lead, as text: `variable LEAD_ID`. `None` without a lead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lead_from: Option<String>,
     /// The customer's trunk, by its flag's name.
@@ -119,7 +118,7 @@ pub struct CallRecord {
     /// The customer's number. `None` if it was hidden or is not valid.
     pub client_phone: Option<Phone>,
     /// The number that the customer of an inbound call dialed, as the PBX wrote it. Absent if it is
-    /// not known, and in records of an older version.
+    /// not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub did: Option<String>,
     /// The extension that the call is attributed to.

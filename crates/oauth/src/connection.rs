@@ -15,10 +15,8 @@ pub struct Connection {
     #[serde(flatten)]
     pub client: Client,
     /// The grants asked for, as a scope.
-    #[serde(default)]
     pub asked_scope: String,
     /// The grants given (§4.1.1); they may be fewer.
-    #[serde(default)]
     pub scope: String,
     /// The access token in use, `svc_at_…`.
     #[serde(serialize_with = "bare")]
@@ -63,10 +61,8 @@ pub struct Client {
     /// The value of `--auth-url`: the host of the OAuth endpoints.
     pub auth_url: String,
     /// The value of `--consent-url`: the page that asks the company.
-    #[serde(default)]
     pub consent_url: String,
     /// The value of `--redirect-uri`, unchanged.
-    #[serde(default)]
     pub redirect_uri: String,
     /// The application's client id, `svc_app_…`.
     pub client_id: String,

@@ -133,7 +133,7 @@ mod stored {
     use super::*;
 
     #[test]
-    fn is_read_and_written_as_released_versions_have_it() {
+    fn stored_form_is_unchanged() {
         callbridge_testkit::golden::keeps::<ShownOnce>("shown-once");
     }
 }

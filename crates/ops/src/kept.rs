@@ -12,12 +12,6 @@ use std::collections::BTreeMap;
 /// # Errors
 /// If the spool cannot be read.
 pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Status, Error> {
-    let by_word = |counts: BTreeMap<Reason, u64>| {
-        let counts = counts.into_iter();
-        counts
-            .map(|(reason, count)| (reason.word().to_owned(), count))
-            .collect()
-    };
     // At the daemon's start, an unreadable value is logged and reset.
     let gaps =
         GapLog::stored(tables::meta::meta(store, gap_log::KEY)?.as_deref()).unwrap_or_default();
@@ -45,6 +39,13 @@ pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Sta
     };
     status.note_losses(&store.counters());
     Ok(status)
+}
+
+fn by_word(counts: BTreeMap<Reason, u64>) -> BTreeMap<String, u64> {
+    let counts = counts.into_iter();
+    counts
+        .map(|(reason, count)| (reason.word().to_owned(), count))
+        .collect()
 }
 
 /// Reads the stored employees whom the CRM does not know.

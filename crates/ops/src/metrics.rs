@@ -130,22 +130,18 @@ fn calls(all: &mut Registry, seen: &Observed) {
     let books = seen.status.books;
     let rows = (books.named().into_iter()).map(|(book, it)| (label("book", book), signed(it)));
     gauges(all, "calls", "Calls by where they stand", rows);
-    let of = |counts: &BTreeMap<String, u64>, reason: &Reason| {
-        let count = counts.get(reason.word()).copied();
-        (label("reason", reason.word()), signed(count.unwrap_or(0)))
-    };
-    let dead = Reason::ALL
-        .iter()
-        .map(|reason| of(&seen.status.dead_letters, reason));
+    let (mut dead, mut waiting) = (Vec::new(), Vec::new());
+    for &reason in Reason::ALL {
+        let count = seen.status.dead_letters.get(reason.word()).copied();
+        dead.push((label("reason", reason.word()), signed(count.unwrap_or(0))));
+        if reason.is_waiting() {
+            let count = seen.status.waiting_count(reason);
+            waiting.push((label("reason", reason.word()), signed(count)));
+        }
+    }
     gauges(all, "dead_letters", "Dead letters by reason", dead);
-    let waiting = Reason::ALL.iter().filter(|reason| reason.is_waiting());
-    let waiting = waiting.map(|reason| of(&seen.status.waiting, reason));
-    gauges(
-        all,
-        "waiting_calls",
-        "Calls that wait for a lead or employee, by reason",
-        waiting,
-    );
+    let help = "Calls that wait for a lead or employee, by reason";
+    gauges(all, "waiting_calls", help, waiting);
     outboxes(all, seen);
     let (commit, help) = (&seen.durations.commit, "Spool commits, with their sync");
     all.register("commit_duration_seconds", help, commit.clone());

@@ -7,7 +7,7 @@ use crate::{
     sessions::Sessions, settings::Settings, throttle::LoginThrottle,
 };
 use callbridge_admin::Refusal;
-use callbridge_model::{Code, Status};
+use callbridge_model::{Code, Reason, Status};
 use hyper::StatusCode;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -104,7 +104,7 @@ impl AuthenticatedRequest<'_> {
             self.shell.badges = Badges {
                 missed,
                 letters: status.dead_letter_count(),
-                waiting: status.waiting.get("no_lead").copied().unwrap_or(0),
+                waiting: status.waiting_count(Reason::NoLead),
             };
         }
         Ok(status)

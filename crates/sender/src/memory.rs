@@ -67,8 +67,8 @@ impl Memory {
     /// Reads all readable parts of a stored text. Without a text, returns the memory of a fresh
     /// state.
     ///
-    /// Every version has written the window, the silence and the shared rate, even if `null`. If
-    /// one is missing, its key was corrupted. Other keys come from a later version.
+    /// The window, the silence and the shared rate are always written, even if `null`. If one is
+    /// missing, its key was corrupted.
     pub fn read(text: Option<&str>) -> Self {
         let Some(text) = text else {
             return Self::default();

@@ -6,7 +6,7 @@
 
 use crate::Known;
 use callbridge_model::{TokenFingerprint, clock};
-use callbridge_spool::{Error, Handle, Op, SlotRow, Store};
+use callbridge_spool::{Error, Handle, Op, SlotRow};
 
 /// `check` sends at most this many requests.
 pub const CHECK_REQUESTS_MAX: u32 = 3;
@@ -16,8 +16,8 @@ pub const CHECK_REQUESTS_MAX: u32 = 3;
 /// # Errors
 /// The spool's.
 pub async fn take_slots(spool: &Handle) -> Result<(), Error> {
-    let read = |store: &Store| Known::read(store, clock::boot_id());
-    let known = spool.read(read).await?;
+    let known = spool.read(|store| Known::read(store, clock::boot_id()));
+    let known = known.await?;
     if known.restored || known.memory.is_some() || !known.slots.is_empty() {
         return Ok(());
     }

@@ -95,9 +95,8 @@ pub enum IfAbsent {
     /// Send the call with other values than before. If the journal does hold it, they came too
     /// late.
     Changed,
-    /// Send the call again. Also for an unknown word.
+    /// Send the call again.
     #[default]
-    #[serde(other)]
     Resubmit,
 }
 
@@ -318,13 +317,21 @@ pub struct Refused {
     pub step: &'static str,
 }
 
+/// Returns the state of a call that is not sent for this reason.
+fn not_sent(reason: Reason) -> State {
+    if reason.is_waiting() {
+        State::Waiting
+    } else {
+        State::Dead
+    }
+}
+
 /// Returns the state after a step. Refuses a step that the state does not have.
 ///
 /// # Errors
 /// [`Refused`]. The call stays as it is.
 pub fn next(state: State, step: &Step) -> Result<State, Refused> {
     use State::{Dead, Discarded, Journaled, Ready, Sending, Submitted, Waiting};
-    let letter = |reason: Reason| if reason.is_waiting() { Waiting } else { Dead };
     let to = match step {
         Step::Send => (state == Ready).then_some(Sending),
         Step::Accepted { .. } => (state == Sending).then_some(Submitted),
@@ -340,13 +347,13 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         Step::Unresolved { .. } => matches!(state, Sending | Submitted).then_some(Submitted),
         Step::Resubmit { .. } => (state == Submitted).then_some(Ready),
         Step::Died { reason, .. } => {
-            matches!(state, Ready | Sending | Submitted).then(|| letter(*reason))
+            matches!(state, Ready | Sending | Submitted).then(|| not_sent(*reason))
         }
         Step::Retry { by_itself, .. } => {
             (state == Waiting || state == Dead && !by_itself).then_some(Ready)
         }
         Step::Recheck { .. } => (state == Dead).then_some(Submitted),
-        Step::Rejudged { reason, .. } => state.is_letter().then(|| letter(*reason)),
+        Step::Rejudged { reason, .. } => state.is_letter().then(|| not_sent(*reason)),
         Step::Moved { .. } => matches!(state, Ready | Submitted | Dead).then_some(Ready),
         Step::Expire => (state == Waiting).then_some(Dead),
         Step::Discard => state.is_letter().then_some(Discarded),

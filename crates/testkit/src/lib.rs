@@ -2,7 +2,7 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`golden`] | what is stored, held to files that released versions wrote |
+//! | [`golden`] | compares stored values with golden files |
 //! | [`sample`] | made-up calls |
 //! | [`wait`] | futures waited for without a runtime |
 

@@ -13,10 +13,6 @@ use std::{fmt::Display, os::unix::fs::PermissionsExt as _, path::Path};
 pub(crate) async fn check(crm: &Crm, dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
     let fix = "give --token-file, the credential `token` or CALLBRIDGE_TOKEN, or run `callbridge \
                 connect`";
-    let refused = |message: &dyn Display, fix: &str| {
-        let finding = fault(Code::NoPermission, "token", message, fix);
-        (vec![finding], None)
-    };
     match &crm.token {
         None => refused(&"there is none", fix),
         Some(TokenFrom::Connection) => connection(dir),
@@ -33,6 +29,11 @@ pub(crate) async fn check(crm: &Crm, dir: &Path) -> (Vec<CheckFinding>, Option<S
             Err(error) => refused(&error, "put the token into its file, on a line by itself"),
         },
     }
+}
+
+fn refused(message: &dyn Display, fix: &str) -> (Vec<CheckFinding>, Option<Secret>) {
+    let finding = fault(Code::NoPermission, "token", message, fix);
+    (vec![finding], None)
 }
 
 fn connection(dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {

@@ -165,23 +165,12 @@ impl OpenCalls {
         holder.filter(|holder| holder != id)
     }
 
-    /// Learns who has which name in a call that was put back: an earlier release kept the renamings
-    /// alone, and not the names that changed places with them.
+    /// Learns which channels of a restored call have which names.
     pub(super) fn know_names(&mut self, key: u64, names: Renamings) {
-        let Some(call) = self.calls.get(&key) else {
-            return;
-        };
-        let renamed = call.legs.values().flat_map(|leg| {
-            let renamings = leg.renamings();
-            renamings.map(|(at, to)| (at, leg.id.clone(), SmolStr::from(to)))
-        });
-        let mut changes: Vec<(EventTime, UniqueId, SmolStr)> = renamed.collect();
-        changes.sort_by_key(|&(at, ..)| at);
         for (name, known) in names.named {
-            changes.extend(known.into_iter().map(|(at, id)| (at, id, name.clone())));
-        }
-        for (at, id, to) in changes {
-            self.renamed(key, &id, (at, &to));
+            for (at, id) in known {
+                self.renamed(key, &id, (at, &name));
+            }
         }
     }
 }

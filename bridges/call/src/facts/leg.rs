@@ -33,7 +33,6 @@ pub(crate) struct Leg {
     pub(crate) last: EventTime,
     /// Place of the channel's first event among all events, which decides between channels that
     /// were seen at the same time.
-    #[serde(default)]
     pub(crate) place: u64,
     pub(crate) names: TextHistory,
     pub(crate) linkedids: TextHistory,
@@ -49,7 +48,6 @@ pub(crate) struct Leg {
     pub(crate) applications: Applications,
     pub(crate) facts: Vec<Fact>,
     /// Number of the channel's facts that were known at each gap.
-    #[serde(default)]
     pub(crate) blinds: Vec<usize>,
     /// The bridges that the channel left until this moment were forgotten with the calls that they
     /// belonged to.

@@ -38,7 +38,6 @@ pub(crate) struct OpenCall {
     #[serde(flatten)]
     pub(crate) gaps: Gaps,
     /// Set when the call was in a conference, which anybody may join.
-    #[serde(default)]
     pub(crate) conference: bool,
     /// The conferences that its channels were in.
     #[serde(default, skip_serializing_if = "Texts::is_empty")]
@@ -70,13 +69,11 @@ pub(crate) struct Size {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Parts {
     /// Parts of it were given out already.
-    #[serde(default)]
     pub(crate) relieved: bool,
     /// Set on a part that was given out.
     #[serde(skip)]
     pub(crate) past: bool,
     /// Channels still in it by whose id such a part is known.
-    #[serde(default)]
     pub(crate) given: BTreeSet<UniqueId>,
     /// Channels of calls that were given out. They are kept while others may have met them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -85,7 +82,6 @@ pub(crate) struct Parts {
     #[serde(skip)]
     pub(crate) only: BTreeSet<UniqueId>,
     /// The facts it held when it was last looked through for what is past.
-    #[serde(default)]
     pub(crate) checked_facts: usize,
 }
 
@@ -437,7 +433,7 @@ mod stored {
     use crate::facts::FactKind;
 
     #[test]
-    fn is_read_and_written_as_released_versions_have_it() {
+    fn stored_form_is_unchanged() {
         callbridge_testkit::golden::keeps::<OpenCall>("open-call");
     }
 
@@ -561,7 +557,6 @@ const CHANGES_MAX: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Renamings {
     /// Names that its channels took on later.
-    #[serde(default)]
     pub(crate) renamed_to: BTreeSet<SmolStr>,
     /// The channels that had each of these names, with the time from which on, in the order of
     /// time; without the one that was met with it first.

@@ -20,32 +20,24 @@ pub(crate) struct Times {
     pub(crate) latest_arrived: EventTime,
     pub(crate) latest: EventTime,
     /// The last event heard was older than one before it.
-    #[serde(default)]
     pub(crate) backwards: bool,
     /// Time at which the last channel hung up or came, in both clocks.
     pub(crate) quiet: EventTime,
     pub(crate) quiet_arrived: EventTime,
     /// Difference between the PBX's clock and our boot clock. The event with the smallest delay
     /// decides.
-    #[serde(default)]
     pub(crate) clock_ahead: ClockDifference,
     /// How far our wall clock was ahead of the clock of arrivals when the call was opened.
-    #[serde(default)]
     pub(crate) wall_ahead: ClockDifference,
     /// Set when an event had no time, and its arrival was used.
-    #[serde(default)]
     pub(crate) by_arrival: bool,
     /// Set when such an event arrived over a line that was stalled, or the line stalled later.
-    #[serde(default)]
     pub(crate) stalled: bool,
     /// Set when the PBX's clock was set while the call was open.
-    #[serde(default)]
     pub(crate) clock_set: bool,
     /// Time of the last `LINKEDID_END`, by which no channel of the linkedid is left.
-    #[serde(default)]
     pub(crate) linkedid_ended: Option<EventTime>,
     /// Events whose time is that of no clock.
-    #[serde(default)]
     pub(crate) untimed: u32,
 }
 
@@ -139,17 +131,13 @@ impl UnobservedTime {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Gaps {
     /// Times in which nobody listened while it was open.
-    #[serde(default)]
     pub(crate) blinds: Vec<UnobservedTime>,
     /// Moment at which reception had begun anew, if one of the call's channels was first met after
     /// that.
-    #[serde(default)]
     pub(crate) late: Option<EventTime>,
     /// Set once the call was given out as far as it is known, though its end was not received.
-    #[serde(default)]
     pub(crate) overdue: bool,
     /// The channel of its linkedid, never heard of, is not up any more.
-    #[serde(default)]
     pub(crate) rootless: bool,
     /// Set when the process's last count of its live channels left none for the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -27,7 +27,6 @@ const PLUMBING: [&str; 5] = ["loopback", "null", "pickup", "tone_stream", "local
 pub struct LineTraits {
     /// Set when the channel came in; else it was dialled, and has the context of whoever dialled
     /// it.
-    #[serde(default)]
     pub inbound: bool,
     /// Name of the gateway that it was dialled over, or came in from.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]

@@ -1,6 +1,6 @@
 //! What is kept of a call to tell and draw what happened in it.
 
-use crate::story::{Channel, Story, answered_by_101, channel, customer, moment};
+use crate::story::{Channel, Story, channel, customer, moment};
 use callbridge_call::ChannelState::{Down, Ring, Ringing, Up};
 use callbridge_call::timeline::{CHANNELS_MAX, ENTRIES_MAX};
 use callbridge_call::{EventTime, FinishedCall, Kind, Origin, PbxEvent, Role, Timeline};
@@ -103,19 +103,6 @@ fn what_is_told_twice_or_by_both_vocabularies_stands_once() {
     story.events.extend(again);
     story.events.sort_by_key(|(at, _)| *at);
     assert_eq!(told(timeline(&story.call())), once);
-}
-
-#[test]
-fn a_call_kept_by_an_earlier_release_has_no_timeline() {
-    let (mut story, city, phone) = answered_by_101();
-    story.at(5.0).hangups(&[&phone, &city]);
-    let call = story.call();
-    let mut kept = serde_json::to_value(&call).expect("JSON");
-    let whole: FinishedCall = serde_json::from_value(kept.clone()).expect("a call");
-    assert_eq!(whole, call);
-    kept.as_object_mut().expect("an object").remove("timeline");
-    let old: FinishedCall = serde_json::from_value(kept).expect("an older call");
-    assert_eq!(old.timeline, None);
 }
 
 #[test]

@@ -231,15 +231,10 @@ impl Explained<'_> {
         let lead_of = |trunk| self.people.lead_of(self.call, phone, trunk);
         let answer = self.trunk().map(lead_of);
         let (value, words) = match (record.lead_id, answer) {
-            (Some(kept), answer) => {
-                // An older version stored the lead without its origin.
-                let rules = answer.and_then(|answer| match answer {
-                    LeadAnswer::One(lead, why) if lead == kept => Some(why),
-                    LeadAnswer::One(..) | LeadAnswer::Two(..) | LeadAnswer::None(_) => None,
-                });
-                let from = record.lead_from.clone().or(rules);
-                (kept.to_string(), from.unwrap_or_default())
-            }
+            (Some(kept), _) => (
+                kept.to_string(),
+                record.lead_from.clone().unwrap_or_default(),
+            ),
             (None, Some(LeadAnswer::Two(a, b, why))) => (format!("{a} or {b}"), why),
             (None, Some(LeadAnswer::None(why))) => ("none".to_owned(), why),
             (None, Some(LeadAnswer::One(..)) | None) => ("none".to_owned(), String::new()),

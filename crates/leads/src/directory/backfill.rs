@@ -64,27 +64,10 @@ pub struct Backfill {
     not_before: i64,
     /// A row had a place for phones.
     phones_seen: bool,
-    /// Progress of the round that reads every lead with its name. Older versions did not read
-    /// names.
-    #[serde(default)]
-    profiles: ProfilesRead,
     /// The token has no right to read leads.
     pub no_grant: bool,
     /// Why the backfill is paused until the next start. `None` while it runs.
     pub left: Option<String>,
-}
-
-/// An older version read leads without names, so all of them are read again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum ProfilesRead {
-    /// No round that reads all has begun since.
-    #[default]
-    Not,
-    /// Such a round is under way.
-    Begun,
-    /// One such round is done.
-    Whole,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,13 +103,10 @@ impl Backfill {
     }
 
     /// Second from which changes are read again: [`OVERLAP`] before the newest one read. `None`
-    /// until a whole round has also read names.
+    /// until a whole round is done.
     fn read_from(&self) -> Option<i64> {
         let back = i64::try_from(OVERLAP.as_secs()).unwrap_or(0);
-        let known_to = self
-            .read_to
-            .filter(|_| self.profiles == ProfilesRead::Whole);
-        known_to.map(|at| at.saturating_sub(back))
+        Some(self.read_to?.saturating_sub(back))
     }
 
     /// Processes the answer for the page `asked`: moves on to the next page, and returns the news
@@ -217,9 +197,6 @@ impl Backfill {
             self.leave(why);
             return Vec::new();
         }
-        if !self.reading && self.profiles == ProfilesRead::Not {
-            self.profiles = ProfilesRead::Begun;
-        }
         self.rows += rows.len() as u64;
         let seconds = || (rows.iter()).filter_map(|row| row.updated.map(EpochSeconds::get));
         let (oldest, newest) = (seconds().min(), seconds().max());
@@ -273,9 +250,6 @@ impl Backfill {
     fn end(&mut self) {
         self.read_to = self.read_to.max(self.newest);
         self.rounds += 1;
-        if self.profiles == ProfilesRead::Begun {
-            self.profiles = ProfilesRead::Whole;
-        }
         self.begin_anew();
     }
 

@@ -258,30 +258,3 @@ proptest! {
         }
     }
 }
-
-#[test]
-fn what_an_older_version_read_without_names_is_read_once_more() {
-    let leads: Vec<(i64, i64)> = (1..=120).map(|id| (id, 1_000 * id)).collect();
-    for range in [Range::Taken, Range::Refused, Range::Ignored] {
-        let mut service = Service::new(leads.clone(), range);
-        let older = r#"{"readTo":120000,"newest":null,"byPage":false,"page":null,"reading":false,
-            "rounds":4,"rows":120,"failures":0,"notBefore":0,"phonesSeen":true,"noGrant":false,
-            "left":null}"#;
-        let mut reader = Reader {
-            backfill: serde_json::from_str(older).expect("of that version"),
-            ..Reader::default()
-        };
-        reader.round(&mut service, at(0), |_| ());
-        assert!((1..=120).all(|id| reader.knows(id)), "{range:?}");
-        assert_eq!(
-            reader.backfill.read_to().map(EpochSeconds::get),
-            Some(120_000)
-        );
-        // And once only.
-        reader.known = Remembered::default();
-        for round in 1..3 {
-            reader.round(&mut service, at(round * 600), |_| ());
-        }
-        assert!(!reader.knows(60), "{range:?}");
-    }
-}

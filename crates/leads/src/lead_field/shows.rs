@@ -74,8 +74,7 @@ pub struct Write {
     pub accepted: Option<(String, TokenFingerprint)>,
     /// Number of polls that found the write unfinished.
     pub polls: u32,
-    /// In the order of the request's list. Empty for a request of an older version.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// In the order of the request's list.
     pub items: Vec<(Name, Item)>,
 }
 
@@ -279,11 +278,10 @@ impl LeadFieldState {
             blamed = items.to_vec();
         }
         self.alone |= blamed.is_empty();
-        let of_older_version = items.is_empty();
         let mut given_up = 0;
         for (name, value) in &mut self.values {
-            let mine = of_older_version || blamed.iter().any(|(blamed, _)| blamed == name);
-            if mine && value.state == WriteState::Sent {
+            let is_blamed = blamed.iter().any(|(blamed, _)| blamed == name);
+            if is_blamed && value.state == WriteState::Sent {
                 value.state = WriteState::GivenUp;
                 given_up += 1;
             }

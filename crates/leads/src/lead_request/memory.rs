@@ -45,10 +45,8 @@ pub struct RequestMemory {
     /// Fields that the catalog was read for.
     pub catalogue_for: String,
     /// Leads that claim a number together and must be looked up.
-    #[serde(default)]
     pub claimants: Vec<LeadId>,
     /// Numbers whose leads were queued for lookup, and when.
-    #[serde(default)]
     claimed: BTreeMap<Phone, EventTime>,
 }
 

@@ -357,7 +357,7 @@ pub fn remap(
     };
     let mut record = old.clone();
     let mut known = call.clone();
-    // The stored values count, because a later version can interpret calls differently.
+    // The stored values count, even if the current rules would give others.
     known.employee = old.employee.clone().map(callbridge_call::Extension::new);
     if record.client_phone.is_none() {
         record.client_phone = client_phone(call, trunk, people);

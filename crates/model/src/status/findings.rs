@@ -80,6 +80,11 @@ impl Status {
         }
     }
 
+    /// Number of calls that wait for this reason.
+    pub fn waiting_count(&self, reason: Reason) -> u64 {
+        self.waiting.get(reason.word()).copied().unwrap_or(0)
+    }
+
     /// Number of dead letters as in `dead list`: calls that need a decision, and unreadable
     /// messages.
     pub fn dead_letter_count(&self) -> u64 {
@@ -269,8 +274,8 @@ fn letters(status: &Status, found: &mut Vec<Problem>) {
             Problem::new(FindingKind::DeadLetters, message, command).with([count.to_string()]),
         );
     }
-    let of = |reason: Reason| status.waiting.get(reason.word()).copied().unwrap_or(0);
-    let (no_lead, no_employee) = (of(Reason::NoLead), of(Reason::NoEmployee));
+    let no_lead = status.waiting_count(Reason::NoLead);
+    let no_employee = status.waiting_count(Reason::NoEmployee);
     if no_lead > 0 {
         let calls = counted(no_lead, "call waits", "calls wait");
         let message = format!("{calls} for a lead");

@@ -259,7 +259,7 @@ fn trunks() -> Vec<(Status, &'static [FindingKind])> {
     let met = Some(Employees::default());
     vec![
         (unlisted(0, met.clone()), &[K::NoEmployees]),
-        // A message has said its employee; a collector has nobody to say.
+        // The source names the employees itself, or there is no list of employees.
         (unlisted(1, met), &[]),
         (unlisted(0, None), &[]),
         (trunk_of(0, 0), &[K::SilentTrunk]),

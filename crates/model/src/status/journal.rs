@@ -129,17 +129,14 @@ mod tests {
     use super::*;
 
     fn whats(status: Status) -> Vec<String> {
-        let problem = status.judged().problems.into_iter();
-        let mine = |it: &Problem| {
-            matches!(
-                it.kind,
-                FindingKind::FieldNotShown | FindingKind::ForeignCalls
-            )
-        };
-        problem
-            .filter(mine)
-            .map(|problem| problem.message)
-            .collect()
+        let mut messages = Vec::new();
+        for problem in status.judged().problems {
+            let kinds = [FindingKind::FieldNotShown, FindingKind::ForeignCalls];
+            if kinds.contains(&problem.kind) {
+                messages.push(problem.message);
+            }
+        }
+        messages
     }
 
     fn field(field: SentField, name: &str, last: Echo) -> JournalField {

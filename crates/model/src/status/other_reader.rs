@@ -10,9 +10,8 @@ pub enum Effect {
     /// Each receives a part of the queue's messages, so neither has whole calls.
     Torn,
     /// Calls of a trunk that both have are journaled twice. It is not known here which trunks the
-    /// other has. Values from other releases that are not known here are read as this one.
+    /// other has.
     #[default]
-    #[serde(other)]
     Unknown,
 }
 
@@ -41,19 +40,5 @@ impl fmt::Display for OtherReader {
                 " reads it, too: each has a part of the queue's messages; stop one of them"
             }
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_an_earlier_release_tells_of_another_daemon_is_read() {
-        for (effect, is) in [("sent_twice", Effect::Unknown), ("torn", Effect::Torn)] {
-            let told = serde_json::json!({"pid": 7, "state": "/s", "pbx": "a", "effect": effect});
-            let read: OtherReader = serde_json::from_value(told).expect("read");
-            assert_eq!((read.pid, read.effect), (Some(7), is));
-        }
     }
 }

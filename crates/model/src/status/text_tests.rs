@@ -212,7 +212,7 @@ fn said_everywhere(status: &Status, text: &str) -> Status {
 
 #[test]
 fn nothing_that_came_from_outside_gives_orders_or_makes_a_line() {
-    let other = serde_json::json!({"pid": null, "state": "s", "pbx": "p", "effect": "none"});
+    let other = serde_json::json!({"pid": null, "state": "s", "pbx": "p", "effect": "unknown"});
     let source = crate::status::SourceStatus {
         reason: Some("refused".to_owned()),
         state: SourceState::Down,

@@ -87,7 +87,6 @@ pub struct PageStrategy {
     pub off_until: Option<EventTime>,
     /// The journal can be read while reconciliations are off, but only for calls that nothing else
     /// can find.
-    #[serde(default)]
     pub poor: bool,
     /// Estimated time that the CRM takes to persist an accepted call: 2 to 120 s.
     pub persisting: Duration,

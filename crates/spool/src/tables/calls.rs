@@ -120,7 +120,7 @@ pub fn oldest(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
 
 /// Calls that wait to be sent, oldest first, at most `limit`.
 pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
-    // The index of fresh calls is by liveness: a forwarder's calls are all fresh.
+    // The index of calls that were never held back begins with `live`.
     let text = calls(
         "WHERE id IN (
              SELECT id FROM (SELECT id FROM calls

@@ -9,7 +9,7 @@ use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
 use callbridge_leads::lead_field::shows::{LOST, NextAction, SOON};
 use callbridge_leads::lead_field::{Catalogue, LeadFieldState, Refusal, RefusedPart};
 use callbridge_leads::lead_request::due::{DueRequests, LeadRequest, Urgency};
-use callbridge_leads::lead_request::memory::{CATALOGUE_TRIES, RequestMemory};
+use callbridge_leads::lead_request::memory::CATALOGUE_TRIES;
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
 use callbridge_model::{LeadId, Phone};
 
@@ -196,10 +196,9 @@ fn fields_refused(
     // FAILED comes after an acceptance, and an answer that names an item has read the others. So
     // the request itself was right.
     let named = matches!(refusal.blames, RefusedPart::Items(_));
-    let rests = |memory: &mut RequestMemory| memory.refused(&refusal.reason);
     if !polled
         && !named
-        && let Some(reason) = change_memory(store, rests)?
+        && let Some(reason) = change_memory(store, |memory| memory.refused(&refusal.reason))?
     {
         rest(store, RequestKind::Fields, &reason, at)?;
     }
@@ -284,10 +283,10 @@ pub fn lead_requests_waiting(store: &Store, now: EventTime) -> Result<(u64, u64)
 
 #[cfg(test)]
 mod stored {
-    use super::*;
+    use callbridge_leads::lead_request::memory::RequestMemory;
 
     #[test]
-    fn is_read_and_written_as_released_versions_have_it() {
+    fn stored_form_is_unchanged() {
         callbridge_testkit::golden::keeps::<RequestMemory>("lead-request-memory");
     }
 }

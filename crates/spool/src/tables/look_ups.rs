@@ -199,9 +199,9 @@ pub(crate) fn looked_up(
     for (row, _) in failed_letters(store, lead, asked.unwrap_or(at))? {
         let (record, history) = record_and_history(store, row)?;
         unknown_employees::note_unknown_employee(store, &record, found, at)?;
-        let drops = store.settings.drop_employee;
-        let without = || failed::without_employee(&record, found, &history);
-        if let Some(on) = drops.then(without).flatten() {
+        if store.settings.drop_employee
+            && let Some(on) = failed::without_employee(&record, found, &history)
+        {
             store.tally.count(DROPPED, 1);
             step::step(store, row, &Step::moved(on, ""), at)?;
             left += 1;
