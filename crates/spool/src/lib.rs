@@ -192,7 +192,6 @@ impl Default for Settings {
 mod tests;
 
 /// Names under which the counts of calls (the books) are stored, in the order of [`tally::Book`].
-#[cfg(any(test, feature = "testing"))]
 pub fn book_words() -> Vec<String> {
     let words = tally::Book::ALL.iter().map(|book| book.word());
     words.map(str::to_owned).collect()

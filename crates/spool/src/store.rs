@@ -63,7 +63,6 @@ impl Store {
     ///
     /// # Errors
     /// If there is no memory.
-    #[cfg(any(test, feature = "testing"))]
     pub fn in_memory(settings: Settings) -> Result<Self, Error> {
         let path = Path::new(":memory:");
         let db = Connection::open_in_memory().map_err(|error| Error::sqlite(path, &error))?;

@@ -26,7 +26,6 @@ pub mod entry;
 pub mod fact;
 pub mod find;
 pub mod ledger;
-#[cfg(any(test, feature = "testing"))]
 pub mod memory;
 pub mod merges;
 pub mod news;

@@ -6,7 +6,6 @@
 
 pub mod audited;
 pub mod backfill;
-#[cfg(any(test, feature = "testing"))]
 pub mod books;
 pub mod calls;
 pub mod deliveries;
