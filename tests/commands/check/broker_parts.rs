@@ -1,9 +1,9 @@
 //! Queues, virtual hosts and rights of a real RabbitMQ node.
 
 use super::findings::check;
-use crate::sidecar::{Place, crm};
+use crate::commands::sidecar::{Place, crm};
 use callbridge_sandbox::Server;
-use callbridge_testbed::broker::{ADMINISTRATOR, Broker, VHOST};
+use callbridge_testbed::broker::{ADMINISTRATOR, Broker};
 
 async fn stage(more: &str) -> (Place, Server, Vec<String>) {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
@@ -47,7 +47,7 @@ async fn a_queue_that_the_daemon_consumes_is_no_fault() {
         let status = place.status().await?;
         (status["sources"][1]["state"] == "connected").then_some(())
     };
-    crate::sidecar::until("the queue consumed", up).await;
+    crate::commands::sidecar::until("the queue consumed", up).await;
     check(&place, &flags).await.is_clean();
     let status = place.status().await.expect("a status");
     assert_eq!(
@@ -59,10 +59,11 @@ async fn a_queue_that_the_daemon_consumes_is_no_fault() {
 
 #[tokio::test]
 async fn a_missing_queue_is_named_with_the_command_that_makes_it() {
-    let url = Broker::shared().url(ADMINISTRATOR);
+    let broker = Broker::shared();
+    let (url, vhost) = (broker.url(ADMINISTRATOR), broker.vhost());
     let (place, _crm, flags) = stage(&source(&url, "not_there")).await;
     let checked = check(&place, &flags).await;
-    let command = format!("rabbitmqadmin --vhost={VHOST} declare queue name=not_there");
+    let command = format!("rabbitmqadmin --vhost={vhost} declare queue name=not_there");
     checked.fails(
         69,
         "source amqp://",
@@ -78,9 +79,8 @@ async fn a_missing_queue_is_named_with_the_command_that_makes_it() {
 
 #[tokio::test]
 async fn a_missing_virtual_host_is_77_with_the_commands_that_make_it() {
-    let url = Broker::shared()
-        .url(ADMINISTRATOR)
-        .replace(VHOST, "nowhere");
+    let broker = Broker::shared();
+    let url = broker.url(ADMINISTRATOR).replace(broker.vhost(), "nowhere");
     let fix = "rabbitmqctl add_vhost nowhere";
     let (place, _crm, flags) = stage(&source(&url, "cel")).await;
     let checked = check(&place, &flags).await;

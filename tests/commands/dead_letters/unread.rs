@@ -1,10 +1,10 @@
 //! What a source says and nobody can read: counted, kept, and never the end of the line.
 
 use super::seed;
-use crate::sidecar::{PBX, Place, Running, crm, until};
+use crate::commands::sidecar::{PBX, Place, Running, crm, until};
 use callbridge_model::Reason;
 use callbridge_spool::fix;
-use callbridge_testbed::broker::{ADMINISTRATOR, Broker, VHOST};
+use callbridge_testbed::broker::{ADMINISTRATOR, Broker};
 use callbridge_testbed::calls::{Call, recording};
 use callbridge_testbed::pbx::FakePbx;
 use callbridge_testbed::proxy::Proxy;
@@ -32,7 +32,7 @@ fn times(daemon: &Running, words: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_lines_of_a_file_are_letters_and_the_calls_around_them_are_journaled() {
+async fn unreadable_file_lines_are_kept_and_calls_are_journaled() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     let calls = [Call::new(1, 4001), Call::new(2, 4002)];
     let long = "x".repeat(128 * 1024);
@@ -159,7 +159,7 @@ async fn a_wrong_secret_is_said_once_tried_again_and_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_connection_and_an_unknown_host_are_said_once_and_shown() {
+async fn source_connection_error_is_logged_once_and_in_status() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     let mut flags = place.flags(&crm.url());
     flags.push("--source=ami://bridge@127.0.0.1:9".to_owned());
@@ -184,7 +184,7 @@ async fn a_refused_connection_and_an_unknown_host_are_said_once_and_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_that_cannot_be_read_are_kept_and_reach_the_brokers_own_dead_letters() {
+async fn unreadable_messages_are_kept_and_dead_lettered_by_broker() {
     let broker = Broker::shared();
     broker
         .declare_with_refused("cel_unread", "cel_refused")
@@ -238,7 +238,7 @@ async fn a_letter_of_bytes_goes_to_rabbitmq_without_a_uuid() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_letter_that_waits_for_its_confirm_at_a_stop_is_published_once() {
+async fn unconfirmed_dead_letter_at_stop_is_published_once() {
     let broker = Broker::shared();
     broker.declare("stopped_letters").await;
     let (place, crm) = (Place::new(), crm(|_| ()).await);
@@ -246,8 +246,9 @@ async fn a_letter_that_waits_for_its_confirm_at_a_stop_is_published_once() {
     place.write("calls.ami", "no event\r\n\r\n");
     let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
     flags.push(format!(
-        "--dead-letter-queue=amqp://callbridge@127.0.0.1:{}/{VHOST}?queue=stopped_letters",
-        line.port()
+        "--dead-letter-queue=amqp://callbridge@127.0.0.1:{}/{}?queue=stopped_letters",
+        line.port(),
+        broker.vhost()
     ));
     let daemon = place.run(&flags).await;
     let there = async |letters: u32| {

@@ -13,8 +13,9 @@ fn bodies(range: std::ops::Range<u32>) -> Vec<String> {
         .collect()
 }
 
+/// Promise: A source's message is acknowledged after its call is committed.
 #[tokio::test]
-async fn nothing_is_acknowledged_before_the_commit_and_all_of_it_after() {
+async fn messages_are_acknowledged_after_commit_and_not_before() {
     let broker = Broker::shared();
     broker.declare("commit").await;
     broker.publish("commit", &bodies(0..20)).await;
@@ -71,7 +72,7 @@ async fn what_a_crash_left_unacknowledged_comes_again() {
 }
 
 #[tokio::test]
-async fn refused_messages_go_to_the_dead_letter_exchange_and_no_others() {
+async fn dead_letter_exchange_gets_only_refused_messages() {
     let broker = Broker::shared();
     broker.declare_with_refused("refused", "refused_dead").await;
     broker
@@ -93,13 +94,14 @@ async fn refused_messages_go_to_the_dead_letter_exchange_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_missing_queue_is_named_with_the_command_that_makes_it_and_had_when_made() {
+async fn missing_queue_is_named_with_command_and_consumed_once_made() {
     let broker = Broker::shared();
     let mut stage = Stage::consume(broker, "missing", settings());
     let why = stage.down().await;
-    let command = "rabbitmqadmin --vhost=pbx declare queue name=missing durable=true";
+    let vhost = broker.vhost();
+    let command = format!("rabbitmqadmin --vhost={vhost} declare queue name=missing durable=true");
     assert!(
-        why.contains("no queue missing") && why.contains(command),
+        why.contains("no queue missing") && why.contains(&command),
         "{why}"
     );
     broker.declare("missing").await;
@@ -138,7 +140,7 @@ async fn declare_yes_makes_a_durable_queue_bound_to_the_exchange() {
 
 /// `wazo-headers`, as Wazo makes it, and a user's event on it.
 #[tokio::test]
-async fn several_bindings_to_the_headers_exchange_of_wazo_bring_each_event_once() {
+async fn several_wazo_header_bindings_deliver_each_event_once() {
     let broker = Broker::shared();
     let (_connection, channel) = broker.channel().await;
     let options = lapin::options::ExchangeDeclareOptions {
@@ -186,7 +188,7 @@ async fn several_bindings_to_the_headers_exchange_of_wazo_bring_each_event_once(
 }
 
 #[tokio::test]
-async fn a_second_consumer_is_refused_in_words_and_takes_over_when_the_first_ends() {
+async fn second_consumer_is_refused_and_takes_over_after_first() {
     let broker = Broker::shared();
     broker.declare("exclusive").await;
     let mut first = Stage::consume(broker, "exclusive", settings());
@@ -241,7 +243,7 @@ async fn a_deleted_queue_is_told_and_had_again() {
 }
 
 #[tokio::test]
-async fn a_pause_gives_everything_uncommitted_back_and_resume_takes_it_again() {
+async fn pause_requeues_uncommitted_messages_until_resume() {
     let broker = Broker::shared();
     broker.declare("pause").await;
     broker.publish("pause", &bodies(0..4)).await;
@@ -280,7 +282,7 @@ async fn no_more_is_under_way_than_the_prefetch() {
 }
 
 #[tokio::test]
-async fn a_wrong_secret_an_unknown_virtual_host_and_a_missing_right_are_named() {
+async fn wrong_secret_vhost_or_missing_right_is_named() {
     let broker = Broker::shared();
     let folder = tempfile::tempdir().expect("a folder");
     let wrong = folder.path().join("secret");
@@ -291,7 +293,7 @@ async fn a_wrong_secret_an_unknown_virtual_host_and_a_missing_right_are_named() 
     let secret = format!("&secret-file={}", wrong.display());
     let why = Stage::start(&with(&base, &secret), settings()).down().await;
     assert!(why.contains("login refused"), "{why}");
-    let why = Stage::start(&with(&base.replace("/pbx", "/none"), ""), settings())
+    let why = Stage::start(&with(&base.replace(broker.vhost(), "none"), ""), settings())
         .down()
         .await;
     assert!(why.contains("rabbitmqctl add_vhost none"), "{why}");
@@ -325,8 +327,9 @@ async fn a_silent_line_is_given_up_by_the_heartbeat() {
     broker.declare("silent").await;
     let proxy = Proxy::start(broker.port()).await;
     let url = format!(
-        "amqp://{ADMINISTRATOR}@127.0.0.1:{}/pbx?queue=silent&format=asterisk-cel&heartbeat=2",
-        proxy.port()
+        "amqp://{ADMINISTRATOR}@127.0.0.1:{}/{}?queue=silent&format=asterisk-cel&heartbeat=2",
+        proxy.port(),
+        broker.vhost()
     );
     let mut stage = Stage::start(&url, settings());
     stage.up().await;

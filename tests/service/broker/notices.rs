@@ -120,7 +120,7 @@ pub fn first_ids(many: u32) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_letter_is_published_as_a_persistent_message_that_says_what_it_is() {
+async fn published_dead_letter_is_persistent_and_carries_reason() {
     let broker = Broker::shared();
     broker.declare("dead").await;
     let state = State::new();
@@ -154,15 +154,17 @@ async fn a_queue_that_is_missing_is_no_success() {
         .await
         .expect_err("there is none")
         .to_string();
-    let command = "rabbitmqadmin --vhost=pbx declare queue name=dead_missing durable=true";
-    assert!(why.contains(command), "{why}");
+    let vhost = broker.vhost();
+    let command =
+        format!("rabbitmqadmin --vhost={vhost} declare queue name=dead_missing durable=true");
+    assert!(why.contains(&command), "{why}");
     let (stop, task) = publish(&state, missing.clone());
     let mut problem = missing.problem();
     let refused = problem.wait_for(Option::is_some);
     let refused = soon("the problem", refused).await.expect("it runs").clone();
     let refused = refused.expect("a problem");
     assert_eq!(refused.reason, "NO_ROUTE");
-    assert!(refused.message.contains(command), "{refused:?}");
+    assert!(refused.message.contains(&command), "{refused:?}");
     // Told to stop it tries once more, and still keeps what nobody took.
     stop.send(()).expect("it runs");
     soon("the end", task).await.expect("no panic");
@@ -221,8 +223,9 @@ async fn what_is_left_at_the_end_is_published_before_it() {
     assert_eq!(ids(&broker.take("dead_end").await), first_ids(101));
 }
 
+/// Promise: Dead letters reach RabbitMQ, and a broker outage loses none.
 #[tokio::test]
-async fn a_broker_killed_while_they_go_out_and_down_for_a_while_loses_none() {
+async fn broker_killed_during_publishing_loses_no_dead_letter() {
     let broker = Broker::start().declare_for_good("dead_outage").await;
     let state = State::new();
     let (_stop, _task) = publish(&state, queue(&broker, "dead_outage"));

@@ -7,7 +7,10 @@
 //! The shell ends both, and removes the folder, when the pipe closes: at an orderly drop, after a
 //! panic, and after a `kill -9` alike. A static is never dropped, so no destructor would do.
 
-use crate::authority::{Authority, Flaw};
+mod configuration;
+
+use self::configuration::{configure, definitions, deployed, post};
+use crate::authority::Authority;
 use crate::port::free_port;
 use lapin::options::{
     BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions,
@@ -15,6 +18,7 @@ use lapin::options::{
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
+use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -30,8 +34,10 @@ pub const SECRET_HASH: &str = "AQIDBGObpnBu1ic8YwtmZ+9wVNlaSLjbEFSljfGqA65XU+Cd"
 pub const ADMINISTRATOR: &str = "administrator";
 /// A user who may read everything in the virtual host, and nothing else.
 pub const READER: &str = "reader";
-/// The virtual host of all tests.
-pub const VHOST: &str = "pbx";
+/// The virtual host of the deployed definitions.
+const VHOST: &str = "pbx";
+/// The environment variable with the place of the node that all tests of a run share.
+pub const SHARED: &str = "CALLBRIDGE_TEST_BROKER";
 
 const PROGRAMS: &str = "/usr/lib/rabbitmq/bin";
 const START_DEADLINE: Duration = Duration::from_secs(120);
@@ -58,12 +64,24 @@ rm -rf "$FOLDER"
 
 /// A running node.
 pub struct Broker {
+    place: Place,
+    vhost: String,
+    /// `None` for a node that another process started.
+    keeper: Option<Mutex<BrokerKeeper>>,
+    /// Its files live as long as it does.
+    _authority: Option<Authority>,
+}
+
+/// Where a node is.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Place {
     port: u16,
     tls_port: u16,
     epmd_port: u16,
+    /// The port of its HTTP API, if it has one.
+    http_port: Option<u16>,
     folder: PathBuf,
-    authority: Authority,
-    keeper: Mutex<BrokerKeeper>,
+    ca_file: PathBuf,
 }
 
 struct BrokerKeeper {
@@ -95,30 +113,60 @@ impl Taken {
 }
 
 impl Broker {
-    /// The node that all tests of a binary share. Each test has queues of its own.
+    /// The node that all tests of a run share (`crates/testbed/src/bin/services.rs`), with a
+    /// virtual host for this process. Without such a node, this process starts one.
     pub fn shared() -> &'static Self {
         static NODE: OnceLock<Broker> = OnceLock::new();
-        NODE.get_or_init(Self::start)
+        NODE.get_or_init(|| match std::env::var(SHARED) {
+            Ok(place) => Self::attach(serde_json::from_str(&place).expect("a place")),
+            Err(_) => Self::start_managed(),
+        })
+    }
+
+    /// Uses a node that another process started, with a new virtual host.
+    fn attach(place: Place) -> Self {
+        let vhost = format!("test-{}", std::process::id());
+        let broker = Self {
+            place,
+            vhost,
+            keeper: None,
+            _authority: None,
+        };
+        let definitions = definitions(&broker.vhost).to_string();
+        post(broker.http_port(), "/api/definitions", &definitions);
+        broker
+    }
+
+    /// Where the node is, for other processes.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The virtual host of this process.
+    pub fn vhost(&self) -> &str {
+        &self.vhost
     }
 
     /// A node of its own, for a test that stops or kills it.
     pub fn start() -> Self {
-        Self::start_with("")
+        Self::start_with(None)
     }
 
-    /// A node of its own that takes messages over HTTP, and the port where it does.
-    pub fn start_managed() -> (Self, u16) {
-        let port = free_port();
-        let management = format!("management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {port}\n");
-        (Self::start_with(&management), port)
+    /// A node with an HTTP API.
+    pub fn start_managed() -> Self {
+        Self::start_with(Some(free_port()))
     }
 
-    /// `management`: how that plugin is configured, where it is wanted.
-    fn start_with(management: &str) -> Self {
+    /// The port of its HTTP API.
+    pub fn http_port(&self) -> u16 {
+        self.place.http_port.expect("a node with an HTTP API")
+    }
+
+    fn start_with(http_port: Option<u16>) -> Self {
         let server = format!("{PROGRAMS}/rabbitmq-server");
         assert!(
             std::path::Path::new(&server).exists(),
-            "RabbitMQ is missing: apt-get install rabbitmq-server (tests/run does it)"
+            "RabbitMQ is missing: apt-get install rabbitmq-server (tests/setup does it)"
         );
         let folder = tempfile::Builder::new()
             .prefix("callbridge-broker-")
@@ -127,10 +175,11 @@ impl Broker {
         let (port, tls_port, epmd_port) = (free_port(), free_port(), free_port());
         let authority = Authority::new();
         configure(&folder, port, tls_port, &authority);
-        if !management.is_empty() {
+        if let Some(port) = http_port {
             let path = folder.join("rabbitmq.conf");
             let before = std::fs::read_to_string(&path).expect("readable");
-            std::fs::write(path, before + management).expect("written");
+            let api = format!("management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {port}\n");
+            std::fs::write(path, before + &api).expect("written");
             std::fs::write(folder.join("plugins"), "[rabbitmq_management].\n").expect("written");
         }
         let mut process = Command::new("sh")
@@ -156,20 +205,27 @@ impl Broker {
             answers: process.stdout.take().expect("piped"),
             process,
         };
-        let broker = Self {
+        let place = Place {
             port,
             tls_port,
             epmd_port,
+            http_port,
             folder,
-            authority,
-            keeper: Mutex::new(keeper),
+            ca_file: authority.ca_file(),
+        };
+        let broker = Self {
+            place,
+            vhost: VHOST.to_owned(),
+            keeper: Some(Mutex::new(keeper)),
+            _authority: Some(authority),
         };
         broker.start_again();
         broker
     }
 
     fn tell(&self, word: &str) {
-        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let keeper = self.keeper.as_ref().expect("only a test's own node ends");
+        let mut keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
         let words = keeper.words.as_mut().expect("it lives");
         writeln!(words, "{word}").expect("the shell listens");
         let mut answer = [0; 5];
@@ -185,7 +241,7 @@ impl Broker {
     pub fn start_again(&self) {
         let begun = Instant::now();
         // A killed node is gone some time after it was killed.
-        for port in [self.port, self.tls_port] {
+        for port in [self.place.port, self.place.tls_port] {
             while TcpListener::bind(("127.0.0.1", port)).is_err() {
                 assert!(begun.elapsed() < START_DEADLINE, "port {port} is taken");
                 std::thread::park_timeout(Duration::from_millis(50));
@@ -193,7 +249,7 @@ impl Broker {
         }
         self.tell("start");
         while !self.answers() {
-            let log = || std::fs::read_to_string(self.folder.join("node.log"));
+            let log = || std::fs::read_to_string(self.place.folder.join("node.log"));
             assert!(begun.elapsed() < START_DEADLINE, "no broker: {:?}", log());
             std::thread::park_timeout(Duration::from_millis(50));
         }
@@ -201,7 +257,7 @@ impl Broker {
 
     /// Whether the node greets on its port: it does when all of it has started.
     fn answers(&self) -> bool {
-        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.place.port)) else {
             return false;
         };
         let mut first = [0];
@@ -232,8 +288,8 @@ impl Broker {
 
     /// A Raft log whose name does not stand in the registry beside it.
     fn log_without_a_name(&self) -> Option<PathBuf> {
-        let node = format!("callbridge-{}@localhost", self.port);
-        let data = self.folder.join("data").join(&node);
+        let node = format!("callbridge-{}@localhost", self.place.port);
+        let data = self.place.folder.join("data").join(&node);
         let systems = ["coordination", "quorum"].map(|system| data.join(system).join(&node));
         let mut unnamed = systems.iter().flat_map(|system| {
             let names = std::fs::read(system.join("names.dets")).unwrap_or_default();
@@ -249,22 +305,22 @@ impl Broker {
 
     /// Where it speaks AMQP in the clear.
     pub fn port(&self) -> u16 {
-        self.port
+        self.place.port
     }
 
     /// Where it speaks AMQP over TLS, with a certificate for `localhost`.
     pub fn tls_port(&self) -> u16 {
-        self.tls_port
+        self.place.tls_port
     }
 
     /// The authority of its certificate.
     pub fn ca_file(&self) -> PathBuf {
-        self.authority.ca_file()
+        self.place.ca_file.clone()
     }
 
     /// `amqp://` URL of the virtual host, for one of its users.
     pub fn url(&self, user: &str) -> String {
-        format!("amqp://{user}@127.0.0.1:{}/{VHOST}", self.port)
+        format!("amqp://{user}@127.0.0.1:{}/{}", self.place.port, self.vhost)
     }
 
     /// Imports an administrator's definitions of `deploy/rabbitmq`, with a secret for each user,
@@ -274,7 +330,7 @@ impl Broker {
         for user in all["users"].as_array_mut().into_iter().flatten() {
             user["password_hash"] = SECRET_HASH.into();
         }
-        let path = self.folder.join(file);
+        let path = self.place.folder.join(file);
         std::fs::write(&path, all.to_string()).expect("written");
         self.ctl(&["import_definitions", &path.display().to_string()]);
         // It says that it has begun.
@@ -302,7 +358,15 @@ impl Broker {
 
     /// Gives a user other rights: to configure, write and read what these match.
     pub fn permit(&self, user: &str, [configure, write, read]: [&str; 3]) {
-        self.ctl(&["set_permissions", "-p", VHOST, user, configure, write, read]);
+        self.ctl(&[
+            "set_permissions",
+            "-p",
+            &self.vhost,
+            user,
+            configure,
+            write,
+            read,
+        ]);
     }
 
     /// Raises the node's memory alarm. It reads nothing from connections that publish until
@@ -333,11 +397,14 @@ impl Broker {
     /// What the node's own tool says.
     fn ctl(&self, arguments: &[&str]) -> String {
         let output = Command::new(format!("{PROGRAMS}/rabbitmqctl"))
-            .args(["--node", &format!("callbridge-{}@localhost", self.port)])
+            .args([
+                "--node",
+                &format!("callbridge-{}@localhost", self.place.port),
+            ])
             .args(arguments)
-            .env("HOME", &self.folder)
-            .env("ERL_EPMD_PORT", self.epmd_port.to_string())
-            .env("RABBITMQ_CONF_ENV_FILE", self.folder.join("env.conf"))
+            .env("HOME", &self.place.folder)
+            .env("ERL_EPMD_PORT", self.place.epmd_port.to_string())
+            .env("RABBITMQ_CONF_ENV_FILE", self.place.folder.join("env.conf"))
             .output();
         let output = output.expect("rabbitmqctl runs");
         let told = String::from_utf8_lossy(&output.stderr);
@@ -352,7 +419,10 @@ impl Broker {
 
     async fn channel_of(&self, user: &str) -> (Connection, Channel) {
         let secret = SECRET.replace(' ', "%20");
-        let url = format!("amqp://{user}:{secret}@127.0.0.1:{}/{VHOST}", self.port);
+        let url = format!(
+            "amqp://{user}:{secret}@127.0.0.1:{}/{}",
+            self.place.port, self.vhost
+        );
         let connection = Connection::connect(&url, ConnectionProperties::default()).await;
         let connection = connection.expect("a connection");
         let channel = connection.create_channel().await.expect("a channel");
@@ -509,74 +579,10 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
-        let keeper = self
-            .keeper
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        keeper.words = None;
-        let _ = keeper.process.wait();
+        if let Some(keeper) = &mut self.keeper {
+            let keeper = keeper.get_mut().unwrap_or_else(PoisonError::into_inner);
+            keeper.words = None;
+            let _ = keeper.process.wait();
+        }
     }
-}
-
-fn configure(folder: &std::path::Path, port: u16, tls_port: u16, authority: &Authority) {
-    let write = |name: &str, text: &str| {
-        let path = folder.join(name);
-        std::fs::write(&path, text).expect("written");
-        path.display().to_string()
-    };
-    let identity = authority.identity(Flaw::None);
-    let certificate = write("server.pem", &identity.certificate);
-    let key = write("server.key", &identity.key);
-    let definitions = write("definitions.json", &definitions().to_string());
-    write("env.conf", "");
-    write("plugins", "[].\n");
-    write(
-        "rabbitmq.conf",
-        &format!(
-            "handshake_timeout = 120000\n\
-             listeners.tcp.1 = 127.0.0.1:{port}\n\
-             listeners.ssl.1 = 127.0.0.1:{tls_port}\n\
-             ssl_options.cacertfile = {}\n\
-             ssl_options.certfile = {certificate}\n\
-             ssl_options.keyfile = {key}\n\
-             load_definitions = {definitions}\n\
-             log.console = true\n\
-             log.console.level = warning\n\
-             log.file = false\n\
-             disk_free_limit.absolute = 1MB\n",
-            authority.ca_file().display()
-        ),
-    );
-}
-
-fn deployed(file: &str) -> serde_json::Value {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/rabbitmq");
-    let text = std::fs::read_to_string(std::path::Path::new(folder).join(file));
-    serde_json::from_str(&text.expect("the definitions")).expect("JSON")
-}
-
-/// What an administrator imports, with a secret for each user, and a user for the tests.
-fn definitions() -> serde_json::Value {
-    let mut all = deployed("definitions.json");
-    let user = |name: &str, tags: &[&str]| {
-        serde_json::json!({
-            "name": name, "password_hash": "", "tags": tags,
-            "hashing_algorithm": "rabbit_password_hashing_sha256"
-        })
-    };
-    let users = all["users"].as_array_mut().expect("users");
-    users.push(user(ADMINISTRATOR, &["administrator"]));
-    users.push(user(READER, &[]));
-    for user in users {
-        user["password_hash"] = SECRET_HASH.into();
-    }
-    let right = |user: &str, all: &str| {
-        serde_json::json!({
-            "user": user, "vhost": VHOST, "configure": all, "write": all, "read": ".*"
-        })
-    };
-    let rights = all["permissions"].as_array_mut().expect("permissions");
-    rights.push(right(ADMINISTRATOR, ".*"));
-    rights.push(right(READER, "^$"));
-    all
 }
