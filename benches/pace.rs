@@ -9,44 +9,16 @@
 
 #[path = "pace/backlog.rs"]
 mod backlog;
-#[path = "../tests/simulation/calls.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod calls;
-#[path = "../tests/simulation/disk.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod disk;
-#[path = "../tests/simulation/drain.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod drain;
-#[path = "../tests/simulation/hooks.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod hooks;
-#[path = "../tests/simulation/log.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod log;
-#[path = "../tests/simulation/paths.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod paths;
-#[path = "../tests/simulation/scenario.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod scenario;
-#[path = "../tests/simulation/strikes.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod strikes;
+#[path = "../tests/simulation/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the tests use more of it")]
+mod simulation;
+mod support {
+    #[path = "../../tests/support/simulated_calls.rs"]
+    #[allow(dead_code, reason = "the tests use more of it")]
+    pub mod simulated_calls;
+}
 #[path = "support/table.rs"]
 mod table;
-#[path = "../tests/simulation/way.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod way;
-#[path = "../tests/simulation/weather.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod weather;
-#[path = "../tests/simulation/witness.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod witness;
-#[path = "../tests/simulation/world.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod world;
 
 use callbridge_call::EventTime;
 use callbridge_sandbox::token::TokenKey;

@@ -1,10 +1,10 @@
 //! What a call costs in requests, and how quick the simulation is: the sender, the spool and the
 //! CRM of `tests/simulation`, under its virtual clock.
 
-use crate::calls::call;
-use crate::scenario::{Length, Run};
+use crate::simulation::scenario::{Length, Run};
+use crate::simulation::world::World;
+use crate::support::simulated_calls::call;
 use crate::table;
-use crate::world::World;
 use callbridge_sandbox as sandbox;
 use callbridge_sender::Settings;
 use std::time::{Duration, Instant};

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_to_other_machines_without_tls_are_named_and_those_on_this_one_are_not() {
+    fn only_remote_connections_without_tls_are_named() {
         let found = doubts(&[
             "--source=ami://a@127.0.0.1?secret-file=/run/hidden",
             "--source=ami://a@pbx.example?secret-file=/run/hidden&pbx=b",

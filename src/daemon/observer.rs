@@ -242,7 +242,7 @@ mod tests {
     use callbridge_leads::lead_field::{FieldId, Fit, Name};
 
     #[test]
-    fn a_field_that_cannot_be_written_is_said_and_so_is_a_missing_grant() {
+    fn unwritable_lead_field_and_missing_grant_are_shown() {
         let id = |id| FieldId::new(id).expect("an id");
         let fields = spool::LeadFields {
             fields: vec![

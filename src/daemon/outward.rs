@@ -186,7 +186,7 @@ mod tests {
     use callbridge_model::Secret;
 
     #[test]
-    fn a_new_token_goes_where_it_is_read_from_and_counts_after_a_restart_where_it_is_a_copy() {
+    fn token_place_names_source_and_needed_restart() {
         let secret = || Secret::from("t".to_owned());
         let credentials = "/run/credentials/callbridge@hq.service";
         let copied = |name: &str| match name {

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trunk_is_known_since_its_first_start_until_no_flag_names_it() {
+    fn trunk_is_known_from_first_start_until_flag_is_removed() {
         let both = trunks(&["city=PJSIP/city", "gsm=PJSIP/gsm,pbx=hq"]);
         let first = known(&both, None, 100);
         assert_eq!(
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_each_pbx_add_up_and_those_of_no_trunk_count_in_the_day_alone() {
+    fn trunk_sums_calls_of_each_pbx_and_day_counts_all_calls() {
         let all = trunks(&["city=PJSIP/city", "gsm=PJSIP/gsm,pbx=hq"]);
         let since = known(&all, None, 100);
         let known = KnownTrunks { trunks: all, since };

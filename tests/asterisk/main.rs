@@ -175,7 +175,6 @@ async fn play_all(options: &Options, chosen: Vec<Scenario>) -> Result<bool> {
     stage.bridge.stops().await?;
     stage.pbx.ends().await?;
     left.iter().for_each(|words| println!("{words}"));
-    // The form that tests/run counts.
     println!(
         "\ntest result: {}. {right} passed; {wrong} failed; {} s",
         if wrong == 0 { "ok" } else { "FAILED" },

@@ -1,13 +1,13 @@
 //! A connection by consent whose token endpoint fails over the end of an access token: nothing that
 //! it does then says anything of the refresh token, so calls wait, and nobody has to consent anew.
 
-use crate::connecting::Connecting;
-use crate::judge::fault::{Fault, TOKEN_TROUBLE};
-use crate::judge::seen::{Purpose, Seen};
-use crate::stage::{Scene, scale};
-use crate::wait::{pass, until};
+use crate::chaos::stage::{Scene, scale};
+use crate::support::connecting::Connecting;
+use crate::support::judge::fault::{Fault, TOKEN_TROUBLE};
+use crate::support::judge::seen::{Purpose, Seen};
 use callbridge_model::Status;
 use callbridge_testbed::port::free_addr;
+use callbridge_testbed::wait::{pass, until};
 use std::time::{Duration, Instant};
 use tokio::process::Command;
 
@@ -87,13 +87,13 @@ async fn in_trouble(scene: &Scene, kinds: &[Fault], kills: usize) {
 }
 
 #[tokio::test]
-async fn a_token_endpoint_that_answers_503_over_the_end_of_a_token_costs_no_consent() {
+async fn token_endpoint_503_past_token_expiry_needs_no_consent() {
     let scene = connected("token endpoint 503").await;
     in_trouble(&scene, &[Fault::Status(503)], 0).await;
 }
 
 #[tokio::test]
-async fn a_token_endpoint_that_fails_hangs_and_tears_amid_kills_costs_no_consent_and_no_call() {
+async fn failing_token_endpoint_and_kills_lose_no_consent_or_call() {
     let scene = connected("token endpoint and kills").await;
     in_trouble(&scene, &TOKEN_TROUBLE, scene.scale.kills).await;
 }

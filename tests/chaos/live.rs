@@ -1,10 +1,10 @@
 //! Calls that end while older ones wait.
 
-use crate::judge::seen::Seen;
-use crate::pbx::{self, FakePbx};
-use crate::recordings::{self, Recording};
-use crate::stage::Scene;
+use crate::chaos::stage::Scene;
+use crate::support::judge::seen::Seen;
+use crate::support::recordings::{self, Recording};
 use callbridge_model::Status;
+use callbridge_testbed::pbx::{self, FakePbx};
 
 /// A customer's call that has just taken place.
 fn just_now() -> Recording {

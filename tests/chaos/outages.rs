@@ -1,8 +1,8 @@
 //! The CRM is gone, is silent, or sends us elsewhere.
 
-use crate::judge::Port;
-use crate::judge::fault::Fault;
-use crate::stage::Scene;
+use crate::chaos::stage::Scene;
+use crate::support::judge::Port;
+use crate::support::judge::fault::Fault;
 
 /// The CRM ends, and comes back at another address behind the judge's.
 async fn gone(scene: &Scene, kills: usize) {
@@ -36,7 +36,7 @@ async fn an_outage_is_told_with_its_cure_and_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_open_and_silent_for_a_while_loses_doubles_and_breaks_nothing() {
+async fn silent_open_port_loses_and_doubles_no_call() {
     let scene = Scene::set("CRM silent", &[]).await;
     scene.bad_weather();
     let story = async {
@@ -50,7 +50,7 @@ async fn a_port_that_is_open_and_silent_for_a_while_loses_doubles_and_breaks_not
 }
 
 #[tokio::test]
-async fn a_redirect_to_another_host_is_not_followed_and_named_as_a_wrong_address() {
+async fn redirect_to_other_host_is_reported_as_wrong_address() {
     let scene = Scene::set("redirected", &[]).await;
     let story = async {
         scene.under_way().await;

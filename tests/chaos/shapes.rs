@@ -1,6 +1,6 @@
 //! What the document leaves open, in shapes that are not the usual ones.
 
-use crate::stage::Scene;
+use crate::chaos::stage::Scene;
 
 /// Records of other telephony in the journal, more than a page.
 const OTHERS: &str = "{\"count\": 130}";
@@ -23,13 +23,13 @@ async fn through(name: &'static str, shape: &str, refused_pages: usize) {
 }
 
 #[tokio::test]
-async fn statuses_as_bare_words_rows_as_strings_and_flat_pages_are_read() {
+async fn bare_statuses_string_rows_and_flat_pages_are_read() {
     let shape = "shape status bare; shape rows strings; shape page beside";
     through("other shapes", shape, 0).await;
 }
 
 #[tokio::test]
-async fn rows_under_another_key_and_an_unknown_status_while_pending_are_read() {
+async fn rows_under_other_key_and_unknown_pending_status_are_read() {
     let shape = "shape rows-key items; shape pending QUEUED";
     through("other words", shape, 0).await;
 }
@@ -45,7 +45,7 @@ async fn a_journal_that_ignores_a_range_is_read_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_journal_whose_range_is_of_the_calls_beginnings_is_read_all_the_same() {
+async fn journal_with_range_by_call_start_is_read() {
     through("range of beginnings", "shape registered started", 0).await;
 }
 
@@ -56,7 +56,7 @@ async fn a_journal_with_pages_of_thirty_is_read_all_the_same() {
 
 #[tokio::test]
 async fn a_crm_that_writes_long_after_accepting_is_waited_for() {
-    let persist = if crate::stage::scale().calls > 100 {
+    let persist = if crate::chaos::stage::scale().calls > 100 {
         "--persist-after=30s"
     } else {
         "--persist-after=6s"

@@ -1,16 +1,16 @@
 //! One scenario: callbridge, the judge, the CRM behind it, and the calls to be journaled.
 
-use crate::crm::Crm;
-use crate::expected::Expected;
-use crate::judge::fault::{Dice, WEATHER};
-use crate::judge::rules::{self, Law};
-use crate::judge::seen::Seen;
-use crate::judge::{Judge, purposes, truth};
-use crate::program::{Place, Program, TOKEN};
-use crate::recordings::{self, Recording, TRUNKS};
-use crate::spool;
-use crate::wait::{pass, until_within};
+use crate::support::crm_process::Crm;
+use crate::support::judge::fault::{Dice, WEATHER};
+use crate::support::judge::rules::{self, Law};
+use crate::support::judge::seen::Seen;
+use crate::support::judge::{Judge, purposes, truth};
+use crate::support::program::{Place, Program, TOKEN};
+use crate::support::recordings::{self, Recording, TRUNKS};
+use crate::support::stored;
 use callbridge_model::Status;
+use callbridge_testbed::expected::Expected;
+use callbridge_testbed::wait::{pass, until_within};
 use serde_json::Value;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -195,7 +195,7 @@ impl Scene {
     /// `kill -9`, and what it left is looked at.
     pub async fn kill(&self, program: Program) {
         program.kill().await;
-        let left = spool::left(&self.place.at("state"));
+        let left = stored::left(&self.place.at("state"));
         self.judge.killed(left).await;
     }
 
@@ -312,7 +312,7 @@ impl Scene {
         wrong.extend(truth::submitted(&seen, &expected));
         wrong.extend(truth::journal(&self.crm.look("journal").await, &expected));
         wrong.extend(self.complaints().await);
-        spool::assert_whole(&self.place.at("state"));
+        stored::assert_whole(&self.place.at("state"));
         let each = seen.len() as f64 / expected.len() as f64;
         println!(
             "{}: {} calls in {:.0?}, {} kills, {}, {each:.2} a call\n  faults: {}",

@@ -1,9 +1,9 @@
 //! The token is replaced, is another company's for a while, or may not do what it could before.
 
-use crate::judge::seen::{Purpose, Seen};
-use crate::program::TOKEN;
-use crate::stage::Scene;
-use crate::wait::until;
+use crate::chaos::stage::Scene;
+use crate::support::judge::seen::{Purpose, Seen};
+use crate::support::program::TOKEN;
+use callbridge_testbed::wait::until;
 
 /// A token that is not the first one.
 const OTHER: &str = "svc_pat_after_it";
@@ -20,7 +20,7 @@ async fn replaced(scene: &Scene, kills: usize) {
 }
 
 #[tokio::test]
-async fn a_pat_replaced_amid_faults_and_kills_loses_doubles_and_breaks_nothing() {
+async fn pat_replaced_during_faults_and_kills_loses_no_call() {
     let scene = Scene::set("token replaced", &[]).await;
     scene.bad_weather();
     replaced(&scene, scene.scale.kills).await;
@@ -57,7 +57,7 @@ async fn a_grant_taken_for_a_while_keeps_every_call() {
 }
 
 #[tokio::test]
-async fn a_grant_taken_for_a_while_amid_faults_and_kills_keeps_every_call() {
+async fn temporary_grant_loss_under_faults_and_kills_keeps_calls() {
     let scene = Scene::set("grant taken, kills", &[]).await;
     scene.bad_weather();
     forbidden(&scene, scene.scale.kills).await;
@@ -89,7 +89,7 @@ fn assert_untouched(seen: &[Seen]) {
 }
 
 #[tokio::test]
-async fn with_another_companys_token_for_a_while_none_of_its_leads_is_touched() {
+async fn other_company_token_is_checked_and_never_used() {
     let scene = Scene::set("another company", &[]).await;
     of_another_company(&scene, 0).await;
     let fix = scene.fix("wrong_company");
@@ -98,7 +98,7 @@ async fn with_another_companys_token_for_a_while_none_of_its_leads_is_touched() 
 }
 
 #[tokio::test]
-async fn with_another_companys_token_amid_faults_and_kills_none_of_its_leads_is_touched() {
+async fn other_company_token_under_faults_and_kills_is_never_used() {
     let scene = Scene::set("another company, kills", &[]).await;
     scene.bad_weather();
     of_another_company(&scene, scene.scale.kills).await;
@@ -106,7 +106,7 @@ async fn with_another_companys_token_amid_faults_and_kills_none_of_its_leads_is_
 }
 
 #[tokio::test]
-async fn without_the_grant_to_read_the_journal_every_call_is_confirmed_all_the_same() {
+async fn calls_without_journal_read_grant_are_all_confirmed() {
     let grants = "--grants=PERMISSION_OPEN_API_CALL:SAVE";
     let mut scene = Scene::set("filter not granted", &[grants]).await;
     // where the journal cannot be read, sending again is the one way to know

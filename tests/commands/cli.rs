@@ -40,6 +40,7 @@ const GOOD: [&str; 9] = [
     "--pbx-id=test",
 ];
 
+/// Promise: All errors of the flags are reported at once.
 #[test]
 fn every_fault_of_the_flags_is_told_in_one_message() {
     let words = refused(
@@ -147,7 +148,7 @@ fn more_than_60_requests_a_minute_are_for_loopback_alone() {
 }
 
 #[test]
-fn flags_come_from_the_environment_and_a_repeated_one_has_a_value_a_line() {
+fn flags_are_read_from_environment_one_value_per_line() {
     let words = refused(
         &["run"],
         &[
@@ -174,6 +175,7 @@ fn flags_come_from_the_environment_and_a_repeated_one_has_a_value_a_line() {
     assert!(!words.contains("svc_pat_x"));
 }
 
+/// Promise: An unknown `CALLBRIDGE_*` variable is an error that lists the known ones.
 #[test]
 fn unknown_variable_is_refused_with_the_known_ones_and_no_value() {
     let variables = [
@@ -332,7 +334,7 @@ fn a_reader_who_left_is_no_failure() {
 }
 
 #[test]
-fn two_managers_without_names_are_refused_and_with_names_are_two_pbxs_or_one() {
+fn two_managers_are_refused_unless_pbx_id_is_given() {
     let said = |first: &str, second: &str| {
         let sources = [
             format!("--source=ami://bridge@10.0.0.5:5038?secret-file=/s{first}"),

@@ -1,6 +1,6 @@
 //! `demo --stay`, run as a program.
 
-use crate::sidecar::{Place, json_lines, until};
+use crate::commands::sidecar::{Place, json_lines, until};
 use rustix::process::Signal;
 use serde_json::json;
 

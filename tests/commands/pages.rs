@@ -202,7 +202,7 @@ fn run(line: &[String], folder: &Path) {
 }
 
 #[test]
-fn every_line_of_every_page_has_flags_without_a_fault_and_explains_what_it_says() {
+fn documented_command_lines_parse_and_explain_runs() {
     for (page, least) in PAGES {
         let text = fs::read_to_string(root(page)).expect("a page");
         let folder = folder(&text);

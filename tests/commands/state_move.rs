@@ -1,6 +1,6 @@
 //! `state export` and `state import`: a state moves with its calls, and nothing is written over.
 
-use crate::sidecar::{Place, crm};
+use crate::commands::sidecar::{Place, crm};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
@@ -18,8 +18,9 @@ fn tar(place: &Place, arguments: &[&str]) -> String {
 /// A finished call, told by the manager.
 const CALLS: &str = include_str!("../recordings/deployed_inbound/ami.raw");
 
+/// Promise: An exported state continues on another machine with all its calls.
 #[tokio::test]
-async fn a_state_exported_while_the_daemon_runs_goes_on_elsewhere_with_its_calls() {
+async fn state_exported_from_running_daemon_imports_with_its_calls() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     place.write("calls.ami", CALLS);
     let flags = place.flags_of_file(&crm.url(), "calls.ami");

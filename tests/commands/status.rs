@@ -1,11 +1,11 @@
 //! `status` for those who stay on SSH, and for supervisors.
 
-use crate::sidecar::{Place, crm};
-use crate::terminal::{CTRL_C, Terminal};
+use crate::commands::sidecar::{Place, crm};
+use crate::commands::terminal::{CTRL_C, Terminal};
 use rustix::process::Signal;
 
 #[tokio::test]
-async fn healthy_says_nothing_of_a_daemon_that_works_and_69_without_one() {
+async fn status_healthy_is_silent_with_daemon_and_exits_69_without() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     let said = place.ask("status --healthy").await;
     assert_eq!((said.code, said.out.as_str()), (69, ""), "{said:?}");
@@ -24,7 +24,7 @@ async fn healthy_says_nothing_of_a_daemon_that_works_and_69_without_one() {
 }
 
 #[tokio::test]
-async fn a_watch_draws_anew_in_place_follows_a_restart_and_leaves_what_was_last() {
+async fn status_watch_redraws_in_place_and_follows_daemon_restart() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     place.write("calls.ami", "");
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
@@ -55,7 +55,7 @@ async fn a_watch_draws_anew_in_place_follows_a_restart_and_leaves_what_was_last(
 }
 
 #[tokio::test]
-async fn a_watch_without_a_terminal_is_64_and_with_json_a_line_each_time() {
+async fn status_watch_without_terminal_exits_64_unless_json() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     place.write("calls.ami", "");
     let daemon = place
@@ -72,12 +72,14 @@ async fn a_watch_without_a_terminal_is_64_and_with_json_a_line_each_time() {
     for _ in 0..2 {
         let mut line = String::new();
         let read = tokio::io::AsyncBufReadExt::read_line(&mut out, &mut line);
-        crate::sidecar::soon("a line", read).await.expect("read");
+        crate::commands::sidecar::soon("a line", read)
+            .await
+            .expect("read");
         let status: serde_json::Value = serde_json::from_str(&line).expect("JSON");
         assert!(status["books"]["finished"].is_u64(), "{line}");
     }
     drop(out);
-    let ended = crate::sidecar::soon("its end", watching.wait()).await;
+    let ended = crate::commands::sidecar::soon("its end", watching.wait()).await;
     assert_eq!(ended.expect("a status").code(), Some(0));
     daemon.stop().await;
 }

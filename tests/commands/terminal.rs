@@ -1,6 +1,6 @@
 //! A command in a terminal of its own: what it shows is one text, keys are typed into it.
 
-use crate::sidecar::{Place, soon};
+use crate::commands::sidecar::{Place, soon};
 use std::process::Stdio;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};

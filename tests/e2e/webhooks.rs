@@ -1,18 +1,18 @@
 //! Events of the CRM reach the real program over HTTPS of its own, from a CRM that sends them as
 //! its document says, and from others who would like to be it.
 
-use crate::authority::{Authority, Flaw};
-use crate::calls::{Call, recording};
-use crate::crm::{self, RATE_FLAG};
-use crate::operations;
-use crate::program::{Place, Program};
-use crate::wait::{soon, until};
+use crate::e2e::operations::monitoring;
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::{Place, Program};
 use callbridge_call::EventTime;
 use callbridge_model::Secret;
 use callbridge_model::webhook_signature::Key;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::{Server, faults};
+use callbridge_testbed::authority::{Authority, Flaw};
+use callbridge_testbed::calls::{Call, recording};
 use callbridge_testbed::port::free_addr;
+use callbridge_testbed::wait::{soon, until};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -250,7 +250,7 @@ pub async fn start(
 
 /// Requests that the program has made so far.
 async fn requests(program: &Program) -> f64 {
-    let metrics = operations::metrics(program).await;
+    let metrics = monitoring::metrics(program).await;
     let counts = metrics
         .lines()
         .filter(|line| line.starts_with("callbridge_requests_total{"));
@@ -261,7 +261,7 @@ async fn requests(program: &Program) -> f64 {
 }
 
 #[tokio::test]
-async fn three_hundred_calls_are_confirmed_by_webhooks_at_one_request_each() {
+async fn webhooks_confirm_300_calls_at_about_one_request_each() {
     let place = Place::new();
     let calls: Vec<Call> = (0..300).map(|n| Call::new(n, 4001)).collect();
     place.append("recorded", b"");
@@ -289,8 +289,9 @@ async fn three_hundred_calls_are_confirmed_by_webhooks_at_one_request_each() {
     program.terminate().await;
 }
 
+/// Promise: A webhook counts only with the CRM's signature, and once.
 #[tokio::test]
-async fn forged_stale_and_doubled_events_confirm_nothing_and_the_true_one_is_taken_once() {
+async fn forged_webhooks_confirm_no_call_and_true_event_counts_once() {
     let place = Place::new();
     let call = Call::new(1, 4001);
     place.append(

@@ -1,15 +1,15 @@
 //! A disk that is really full, while calls come.
 
-use crate::broker::{self, Broker};
-use crate::crm::{self, RATE_FLAG};
-use crate::mounts::{SmallDisk, inside};
-use crate::pbx::{self, FakePbx};
-use crate::program::{Place, Program};
-use crate::recordings::{self, LEADS, Recording, TRUNKS, in_a_row};
-use crate::wait::until;
+use crate::kill::mounts::{SmallDisk, inside};
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::{Place, Program};
+use crate::support::recordings::{self, LEADS, Recording, TRUNKS, in_a_row};
 use callbridge_model::Status;
 use callbridge_model::status::SourceState;
 use callbridge_sandbox::Server;
+use callbridge_testbed::broker::{self, Broker};
+use callbridge_testbed::pbx::{self, FakePbx};
+use callbridge_testbed::wait::until;
 
 /// More than may wait in a PBX of the tests to be written to its line.
 const SAYINGS: usize = 1_030;
@@ -38,16 +38,17 @@ async fn judge(place: &Place, crm: &Server, calls: &[Recording]) {
     crm::judge(crm, &place.letters().await, &recordings::expected(calls));
 }
 
+/// Promise: A full disk costs no call, is reported, and is recovered from automatically.
 #[test]
 fn a_disk_that_fills_under_load_is_told_and_costs_no_call() {
     inside(
-        "disk::a_disk_that_fills_under_load_is_told_and_costs_no_call",
+        "kill::disk::a_disk_that_fills_under_load_is_told_and_costs_no_call",
         fills_under_load(),
     );
 }
 
 async fn fills_under_load() {
-    let (place, crm, calls) = (Place::new(), crm::start().await, in_a_row(300));
+    let (place, crm, calls) = (Place::on_disk(), crm::start().await, in_a_row(300));
     let disk = SmallDisk::at(place.at("state"), 64 << 10);
     disk.fill_but(2 << 10);
     let (broker, queue) = (Broker::shared(), "full");
@@ -99,7 +100,7 @@ struct Line {
 
 impl Line {
     async fn in_use(calls: usize) -> Self {
-        let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
+        let (place, crm, pbx) = (Place::on_disk(), crm::start().await, FakePbx::ami().await);
         let disk = SmallDisk::at(place.at("state"), 32 << 10);
         let secret = place.write("secret", pbx::SECRET);
         let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
@@ -139,7 +140,7 @@ impl Line {
 #[test]
 fn what_a_pbx_tells_to_a_full_disk_is_kept_until_there_is_room() {
     inside(
-        "disk::what_a_pbx_tells_to_a_full_disk_is_kept_until_there_is_room",
+        "kill::disk::what_a_pbx_tells_to_a_full_disk_is_kept_until_there_is_room",
         kept_in_the_ring(),
     );
 }
@@ -160,9 +161,9 @@ async fn kept_in_the_ring() {
 }
 
 #[test]
-fn what_a_pbx_tells_beyond_all_room_is_a_gap_and_what_was_taken_is_kept() {
+fn events_beyond_ring_on_full_disk_are_gap_and_calls_are_kept() {
     inside(
-        "disk::what_a_pbx_tells_beyond_all_room_is_a_gap_and_what_was_taken_is_kept",
+        "kill::disk::events_beyond_ring_on_full_disk_are_gap_and_calls_are_kept",
         beyond_the_ring(),
     );
 }
@@ -192,13 +193,13 @@ async fn beyond_the_ring() {
 #[test]
 fn a_state_that_cannot_be_written_at_the_start_ends_it_with_73() {
     inside(
-        "disk::a_state_that_cannot_be_written_at_the_start_ends_it_with_73",
+        "kill::disk::a_state_that_cannot_be_written_at_the_start_ends_it_with_73",
         read_only(),
     );
 }
 
 async fn read_only() {
-    let (place, crm) = (Place::new(), crm::start().await);
+    let (place, crm) = (Place::on_disk(), crm::start().await);
     let calls = in_a_row(1);
     place.append("recorded", &calls[0].ami);
     let source = place.file("recorded", "ami");

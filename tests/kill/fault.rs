@@ -142,7 +142,7 @@ fn library() -> &'static Path {
             ])
             .args([&made, &source])
             .output()
-            .expect("cc is there: tests/run installs it");
+            .expect("cc is there: tests/setup installs it");
         let words = String::from_utf8_lossy(&compiled.stderr);
         assert!(compiled.status.success(), "{words}");
         let library = folder.join("fault.so");

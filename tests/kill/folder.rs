@@ -1,8 +1,8 @@
 //! A state folder that somebody has laid hands on.
 
-use crate::crm::{self, RATE_FLAG};
-use crate::program::Place;
-use crate::recordings::{self, TRUNKS};
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::Place;
+use crate::support::recordings::{self, TRUNKS};
 use callbridge_spool::folder::FILE;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -33,7 +33,7 @@ async fn a_file_damaged_while_nobody_ran_ends_it_with_78_and_is_kept() {
     ];
     for killed in [false, true] {
         for (words, harm) in harms {
-            let (place, crm) = (Place::new(), crm::start().await);
+            let (place, crm) = (Place::on_disk(), crm::start().await);
             place.append("recorded", &recordings::one("inbound_answered").ami);
             let source = place.file("recorded", "ami");
             let flags = [&source, TRUNKS[0], RATE_FLAG];

@@ -1,14 +1,14 @@
 //! Ten calls from a file into a CRM that judges, with a supervisor that starts the program again.
 
-use crate::crm::{self, RATE_FLAG};
-use crate::fault::{Action, Fault, Plan};
-use crate::program::{Place, Program};
-use crate::recordings::{self, Recording, TRUNKS, in_a_row};
-use crate::wait::soon;
+use crate::kill::fault::{Action, Fault, Plan};
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::{Place, Program};
+use crate::support::recordings::{self, Recording, TRUNKS, in_a_row};
 use callbridge_model::Status;
 use callbridge_sandbox::Server;
 use callbridge_spool as spool;
 use callbridge_spool::tables;
+use callbridge_testbed::wait::soon;
 use rustix::process::Signal;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -43,7 +43,7 @@ pub struct Scenario {
 
 impl Scenario {
     async fn new() -> Self {
-        let place = Place::new();
+        let place = Place::on_disk();
         place.append("recorded", b"");
         Self {
             place,
@@ -90,7 +90,7 @@ impl Scenario {
                 last = Some(status);
             }
         };
-        match tokio::time::timeout(crate::wait::DEADLINE, watching).await {
+        match tokio::time::timeout(callbridge_testbed::wait::DEADLINE, watching).await {
             Ok(seen) => seen,
             Err(_) => panic!("{what} did not come: {last:?}\n{}", program.log()),
         }

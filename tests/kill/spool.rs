@@ -135,12 +135,13 @@ fn kill_after(child: &mut Child, answers: usize) -> BTreeSet<u32> {
     answered
 }
 
+/// Promise: An acknowledged write is on the disk.
 #[test]
-fn what_was_answered_survives_kill_9_and_nothing_is_there_by_half() {
+fn acknowledged_writes_survive_sigkill_and_none_is_partial() {
     if let Some((first, dir)) = told() {
         return write_for_ever(first, &dir);
     }
-    let test = "spool::what_was_answered_survives_kill_9_and_nothing_is_there_by_half";
+    let test = "kill::spool::acknowledged_writes_survive_sigkill_and_none_is_partial";
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let mut all = BTreeSet::new();
     for (round, answers) in (1..=24).chain([55, 144, 377, 987]).enumerate() {
@@ -255,11 +256,11 @@ fn write_into_a_limit(dir: &str) {
 }
 
 #[test]
-fn a_disk_that_refuses_a_write_refuses_a_whole_request_and_work_goes_on_after() {
+fn refused_disk_write_rejects_whole_request_and_work_resumes() {
     if let Some((_, dir)) = told() {
         return write_into_a_limit(&dir);
     }
-    let test = "spool::a_disk_that_refuses_a_write_refuses_a_whole_request_and_work_goes_on_after";
+    let test = "kill::spool::refused_disk_write_rejects_whole_request_and_work_resumes";
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let output = child(test, dir.path(), 0)
         .wait_with_output()

@@ -1,7 +1,7 @@
 //! `callbridge explain`, run as a program: every recording comes out as its `expected.json` says,
 //! and what cannot be read ends with the code that scripts rely on.
 
-use crate::told;
+use crate::replay::told;
 use callbridge::{Command as Checked, read};
 use callbridge_model::Environment;
 use serde_json::Value;
@@ -141,7 +141,7 @@ fn every_recording_comes_out_as_expected_in_both_formats() {
 /// As `timestampevents=no` tells it, neither is there a time in CEL's fields: how long things
 /// lasted is lost with it, who talked with whom is not.
 #[test]
-fn recordings_without_times_tell_direction_answer_and_people_and_are_incomplete() {
+fn untimed_calls_are_incomplete_but_keep_direction_and_answer() {
     const KEPT: [&str; 6] = [
         "linkedid",
         "direction",
@@ -211,7 +211,7 @@ fn a_recording_of_cel_takes_its_leads_from_a_list() {
 
 /// An Asterisk is killed in a conversation, and the next one's first channel comes 45 s later.
 #[test]
-fn what_may_be_missed_of_a_call_is_named_by_the_recordings_own_times() {
+fn incomplete_call_names_missing_span_by_recording_times() {
     let rows = fs::read_to_string(recording("cel-custom/epoch.csv")).expect("readable");
     let heard: Vec<&str> = rows.lines().take(7).collect();
     let next = rows.lines().next().expect("a row");
@@ -337,7 +337,7 @@ fn a_bad_list_is_named_with_its_row() {
 }
 
 #[test]
-fn the_text_has_no_escapes_unless_on_a_terminal_and_counts_go_to_stderr() {
+fn piped_explain_text_has_no_escapes_and_counts_go_to_stderr() {
     let path = recording("hostile_name_control/ami.raw");
     let path = path.to_str().expect("UTF-8");
     let output = explain(&[&["--format=ami", path], &TRUNKS[..]].concat());

@@ -117,7 +117,7 @@ fn what_no_format_reads_is_unknown_under_every_flag() {
 }
 
 #[test]
-fn a_message_on_a_source_of_the_wrong_format_is_refused_and_named() {
+fn message_of_wrong_format_is_refused_and_format_is_named() {
     for (name, written, looks) in FILES {
         let bytes = std::fs::read(at(name)).expect("a file");
         let of = written.parse::<Format>().expect("a format");

@@ -3,7 +3,7 @@
 //! release does not tell at all is listed by name: there a call is `incomplete`, or the value is
 //! left empty. It is never wrong.
 
-use crate::told;
+use crate::replay::told;
 use callbridge::{Command, read};
 use callbridge_model::Environment;
 use callbridge_testbed::agents;
@@ -279,7 +279,7 @@ fn cel_beside_the_events_of_ami_tells_no_other_call() {
 }
 
 #[test]
-fn cel_that_tells_of_no_bridge_makes_no_answered_call_a_missed_one_and_names_the_cure() {
+fn cel_without_bridges_is_incomplete_not_missed_and_names_fix() {
     check(&["11-shipped-cel-conf"], "cel", 3);
     for scene in names(&folder().join("11-shipped-cel-conf")) {
         let file = folder().join("11-shipped-cel-conf").join(scene);

@@ -2,7 +2,7 @@
 //! written from the story: from AMI text and AMI as JSON; whole, doubled and shuffled; told by
 //! channel events alone, and by CEL alone.
 
-use crate::recorded::{
+use crate::replay::recorded::{
     Hear, all_again, as_it_is, check_all, expected, finished, late_by_chance, messages, twice_each,
     wrong,
 };
@@ -11,6 +11,7 @@ use callbridge_formats::Format;
 use std::fs;
 use std::path::Path;
 
+/// Promise: Every recorded call is logged as it happened, over every transport.
 #[test]
 fn ami_text_tells_what_happened() {
     check_all(Format::Ami, "ami.raw", Hear::Both, as_it_is);
@@ -67,7 +68,7 @@ fn events_out_of_order_within_the_settling_time_change_nothing() {
 }
 
 #[test]
-fn rows_of_cel_custom_tell_what_happened_whatever_form_their_times_have() {
+fn cel_custom_rows_give_right_calls_with_epoch_or_local_time() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/cel-custom");
     let mut all_wrong = String::new();
     for name in ["epoch", "local-time"] {

@@ -242,7 +242,7 @@ fn a_call_told_by_cdrs_alone_is_told_and_drawn_too() {
 }
 
 #[test]
-fn every_story_stands_within_the_width_of_a_page_and_has_no_control_characters() {
+fn call_story_fits_120_columns_and_has_no_control_characters() {
     for path in every_recording() {
         for id in calls(&path) {
             let flags = [&["--call", &id, words(&path)], &TRUNKS[..]].concat();
@@ -349,7 +349,7 @@ fn explain(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn several_calls_are_named_and_a_picture_that_cannot_be_written_is_73() {
+fn picture_exits_1_for_several_calls_and_73_if_unwritable() {
     let two = recording("two_customers_conference/ami.raw");
     let one = recording("pickup/ami.raw");
     let folder = tempfile::tempdir().expect("a folder");

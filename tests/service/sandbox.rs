@@ -92,7 +92,7 @@ async fn a_call_goes_in_is_confirmed_and_stands_in_the_journal() {
 }
 
 #[tokio::test]
-async fn the_request_above_the_limit_is_answered_429_in_the_fixed_words() {
+async fn request_above_limit_is_answered_429_with_fixed_message() {
     let server = server(|config| config.settings.rate.requests = 3).await;
     for _ in 0..3 {
         assert_eq!(get(&server, "/v1/open-api/token/info").await.0, 200);
@@ -275,7 +275,7 @@ async fn no_answer_of_any_status_has_a_header_about_limits_or_retries() {
 }
 
 #[tokio::test]
-async fn an_administrator_adds_leads_replaces_the_token_and_blocks_the_company() {
+async fn admin_adds_leads_replaces_token_and_blocks_company() {
     let server = server(|_| ()).await;
     let admin = |path: &'static str, body: Value| {
         let request = client()
@@ -452,7 +452,7 @@ async fn approved(server: &Server) -> String {
 }
 
 #[tokio::test]
-async fn consent_code_token_and_revocation_work_over_their_own_addresses() {
+async fn consent_token_and_revocation_work_at_auth_address() {
     let server = server(|config| {
         config.auth_listen = Some(config.listen);
         config.settings.application = Some(public_application());

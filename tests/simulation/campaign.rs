@@ -10,8 +10,8 @@
 //!
 //! `tests/run simulate` sets them.
 
-use crate::paths::Met;
-use crate::scenario::{Length, Run};
+use crate::simulation::paths::Met;
+use crate::simulation::scenario::{Length, Run};
 use std::io::{IsTerminal as _, Write as _};
 use std::panic::AssertUnwindSafe;
 use std::process::Command;
@@ -148,8 +148,10 @@ fn work(shared: &Mutex<Shared>, all: u64, length: Length) {
     }
 }
 
+/// Promise: Every finished call is journaled once or becomes a dead letter, whatever fails.
+/// Promise: No 60 seconds hold more than 60 requests.
 #[test]
-fn whatever_happens_every_call_is_journaled_once_and_no_window_is_too_full() {
+fn every_seed_journals_each_call_once_within_rate_limit() {
     let length = length();
     let seeds = match only() {
         Some(seed) => seed..seed + 1,
@@ -220,7 +222,10 @@ fn the_same_seed_is_the_same_run_in_another_process() {
     let child = |seed: u64| {
         let me = std::env::current_exe().expect("this test");
         let output = Command::new(me)
-            .args(["--exact", "campaign::a_child_prints_the_hash_of_its_seed"])
+            .args([
+                "--exact",
+                "simulation::campaign::a_child_prints_the_hash_of_its_seed",
+            ])
             .arg("--nocapture")
             .env("CALLBRIDGE_SIM_CHILD", seed.to_string())
             .env_remove("CALLBRIDGE_SIM_SEED")

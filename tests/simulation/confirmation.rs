@@ -1,9 +1,9 @@
 //! What confirming costs, and how soon it comes, in every shape that the document leaves open.
 
-use crate::calls::call;
-use crate::trouble::{MINUTE, faults, others, shaped, world};
-use crate::way::Network;
-use crate::world::World;
+use crate::simulation::trouble::{MINUTE, faults, others, shaped, world};
+use crate::simulation::way::Network;
+use crate::simulation::world::World;
+use crate::support::simulated_calls::call;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::ViolationKind;
 use callbridge_sender::Settings;
@@ -90,7 +90,7 @@ fn in_a_company_s_long_journal_the_newest_are_found() {
 }
 
 #[test]
-fn on_an_idle_day_each_call_is_known_to_be_journaled_within_five_seconds() {
+fn call_on_idle_day_is_confirmed_within_five_seconds() {
     for (hold, most) in [
         ("", 5),
         ("call-history hold 7s", 5),
@@ -127,7 +127,7 @@ fn on_an_idle_day_each_call_is_known_to_be_journaled_within_five_seconds() {
 }
 
 #[test]
-fn three_calls_at_once_on_an_idle_line_are_confirmed_by_one_page() {
+fn three_calls_on_idle_line_are_confirmed_by_one_page() {
     let crm = sandbox::Settings {
         persist_after: Duration::from_secs(1),
         ..sandbox::Settings::default()

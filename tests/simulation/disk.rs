@@ -1,6 +1,6 @@
 //! The spool on a disk that can fail, and what it must hold.
 
-use crate::paths::{Met, Path, steps};
+use crate::simulation::paths::{Met, Path, steps};
 use callbridge_model::{CallUuid, Outcome, Reason};
 use callbridge_spool as spool;
 use callbridge_spool::{

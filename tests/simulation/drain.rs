@@ -1,6 +1,6 @@
 //! Faults off: everything drains, and nothing is lost, doubled, changed or invented.
 
-use crate::scenario::{Mend, Run};
+use crate::simulation::scenario::{Mend, Run};
 use callbridge_call::Direction;
 use callbridge_crm::FieldNames;
 use callbridge_model::{CallRecord, CallUuid, LeadId};

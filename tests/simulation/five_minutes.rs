@@ -1,9 +1,9 @@
 //! Each way in which the CRM can be out of work, for five virtual minutes: nothing is lost, what
 //! is wrong and its fix are shown, few probes go out, and it goes on by itself.
 
-use crate::trouble::{ALLOWED, MINUTE, calls_for, faults, world};
-use crate::way::Network;
-use crate::world::World;
+use crate::simulation::trouble::{ALLOWED, MINUTE, calls_for, faults, world};
+use crate::simulation::way::Network;
+use crate::simulation::world::World;
 use callbridge_model::status::Books;
 use callbridge_sandbox::faults::{Action, parse};
 use callbridge_sandbox::token::TokenKind;
@@ -136,7 +136,7 @@ fn under_403_the_missing_grant_is_named_and_looked_for() {
 }
 
 #[test]
-fn a_403_that_token_info_does_not_explain_is_tried_once_a_minute() {
+fn unexplained_403_is_retried_once_a_minute() {
     trouble(
         |world| faults(world, "call-history status 403"),
         |world| faults(world, ""),

@@ -1,8 +1,8 @@
 //! A line that is never empty: how much of the budget is used.
 
-use crate::calls::call;
-use crate::way::Network;
-use crate::world::World;
+use crate::simulation::way::Network;
+use crate::simulation::world::World;
+use crate::support::simulated_calls::call;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::ViolationKind;
 use callbridge_sender::Settings;
@@ -10,7 +10,7 @@ use callbridge_spool::tables;
 use std::time::Duration;
 
 #[test]
-fn a_saturated_hour_uses_the_whole_budget_but_for_one_round_trip_a_minute() {
+fn saturated_hour_uses_budget_except_one_round_trip_a_minute() {
     let mut world = World::new(1, Settings::default(), sandbox::Settings::default());
     // half a second there and back
     world.network = Network {
@@ -39,6 +39,7 @@ fn a_saturated_hour_uses_the_whole_budget_but_for_one_round_trip_a_minute() {
     world.assert_never_wrong(&[] as &[ViolationKind]);
 }
 
+/// Promise: Calls that just ended are sent before the backlog.
 #[test]
 fn a_live_call_does_not_wait_behind_a_backlog() {
     let mut world = World::new(1, Settings::default(), sandbox::Settings::default());

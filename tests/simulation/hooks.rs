@@ -1,8 +1,8 @@
 //! The way of the CRM's deliveries (§6) to the receiver: they are late, lost, doubled.
 
-use crate::calls::Dice;
-use crate::way::Event;
-use crate::world::World;
+use crate::simulation::way::Event;
+use crate::simulation::world::World;
+use crate::support::simulated_calls::Dice;
 use callbridge_call::EventTime;
 use callbridge_model::Secret;
 use callbridge_sandbox::webhook::{AttemptOutcome, Config, Dispatch};

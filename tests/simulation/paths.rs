@@ -3,7 +3,7 @@
 //! A new variant does not compile until it is named here, and is then to be met, unless
 //! [`Path::impossible`] has a rule that says why it cannot be.
 
-use crate::strikes::Moment;
+use crate::simulation::strikes::Moment;
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Endpoint, WriteStatus};
 use callbridge_model::status::PAUSES;
@@ -171,7 +171,11 @@ const fn place(answer: &ApiResult) -> usize {
 /// One step of each name; a new one does not compile until it stands here.
 pub fn steps() -> Vec<Step> {
     let (at, words) = (EventTime::from_seconds(0), String::new);
-    let record = || crate::calls::call(0, at, 4001, false).judged.record;
+    let record = || {
+        crate::support::simulated_calls::call(0, at, 4001, false)
+            .judged
+            .record
+    };
     let all = vec![
         Step::Send,
         Step::Accepted {

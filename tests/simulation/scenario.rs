@@ -1,12 +1,12 @@
 //! What one seed makes of an hour: calls, weather, blows, and what people do.
 
-use crate::calls::{Dice, call, epoch};
-use crate::disk::Health;
-use crate::paths::Hardship;
-use crate::strikes::{Blow, Moment, Trap};
-use crate::way::Network;
-use crate::weather;
-use crate::world::World;
+use crate::simulation::disk::Health;
+use crate::simulation::paths::Hardship;
+use crate::simulation::strikes::{Blow, Moment, Trap};
+use crate::simulation::way::Network;
+use crate::simulation::weather;
+use crate::simulation::world::World;
+use crate::support::simulated_calls::{Dice, call, epoch};
 use callbridge_call::EventTime;
 use callbridge_model::{Outcome, Reason};
 use callbridge_sandbox as sandbox;

@@ -1,9 +1,9 @@
 //! Calls that the CRM refuses or fails on one by one: each ends as a letter that tells why, and
 //! stops no other.
 
-use crate::calls::call;
-use crate::trouble::{ALLOWED, MINUTE, faults, world};
-use crate::world::World;
+use crate::simulation::trouble::{ALLOWED, MINUTE, faults, world};
+use crate::simulation::world::World;
+use crate::support::simulated_calls::call;
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Reason};
 use callbridge_sandbox as sandbox;
@@ -28,7 +28,7 @@ fn submissions(world: &World) -> Vec<u64> {
 }
 
 #[test]
-fn one_call_that_the_service_fails_on_is_a_server_error_and_stops_no_other() {
+fn call_failing_with_500_is_dead_letter_and_stops_no_other() {
     let mut world = world();
     faults(&mut world, "call-history with \"leadId\":9999 status 500");
     for n in 0..2 {
@@ -53,7 +53,7 @@ fn one_call_that_the_service_fails_on_is_a_server_error_and_stops_no_other() {
 }
 
 #[test]
-fn five_refusals_in_a_row_stop_the_line_and_one_call_a_minute_tries_it() {
+fn five_refusals_in_a_row_pause_and_probe_once_a_minute() {
     let mut world = world();
     world.run_for(Duration::from_secs(1));
     for n in 0..20 {
@@ -86,7 +86,7 @@ fn five_refusals_in_a_row_stop_the_line_and_one_call_a_minute_tries_it() {
 }
 
 #[test]
-fn a_400_is_a_letter_with_the_service_s_words_and_is_never_repeated() {
+fn status_400_makes_dead_letter_with_crm_errors_and_no_retry() {
     let mut world = world();
     world.run_for(Duration::from_secs(1));
     let mut bad = call(0, world.now.wall, 4001, true);
@@ -116,6 +116,7 @@ fn a_400_is_a_letter_with_the_service_s_words_and_is_never_repeated() {
     world.assert_never_wrong(&[ViolationKind::Invalid]);
 }
 
+/// Promise: If another program uses the token, callbridge halves its rate.
 #[test]
 fn a_429_that_is_not_ours_is_waited_out_and_halves_the_pace() {
     let mut world = world();
@@ -150,7 +151,7 @@ fn refused(world: &World) -> u64 {
 }
 
 #[test]
-fn one_429_of_another_s_making_slows_the_calls_for_ten_minutes_at_most() {
+fn single_429_halves_budget_for_ten_minutes_at_most() {
     let mut world = world();
     world.run_for(Duration::from_secs(1));
     faults(&mut world, "call-history times 1 status 429");
@@ -163,7 +164,7 @@ fn one_429_of_another_s_making_slows_the_calls_for_ten_minutes_at_most() {
 }
 
 #[test]
-fn beside_a_steady_second_user_there_are_at_most_six_429_an_hour() {
+fn steady_second_user_causes_at_most_six_429_an_hour() {
     for theirs_a_minute in [20, 30, 45] {
         let mut world = world();
         let (mut n, mut theirs_refused, mut by_hour) = (0, 0, Vec::new());
@@ -192,7 +193,7 @@ fn beside_a_steady_second_user_there_are_at_most_six_429_an_hour() {
 }
 
 #[test]
-fn a_failed_write_is_a_dead_letter_and_its_retry_with_another_lead_is_journaled() {
+fn failed_write_is_dead_letter_until_retried_with_other_lead() {
     let rate = "60/6s";
     let settings = Settings {
         rate: rate.parse().expect("a rate"),
@@ -238,7 +239,7 @@ fn a_failed_write_is_a_dead_letter_and_its_retry_with_another_lead_is_journaled(
 }
 
 #[test]
-fn a_requestid_that_cannot_be_read_is_made_up_for_by_the_journal() {
+fn call_with_unreadable_request_id_is_confirmed_by_journal() {
     let mut world = world();
     faults(&mut world, "request status 404");
     world.finish(call(0, world.now.wall, 4001, true));
@@ -249,7 +250,7 @@ fn a_requestid_that_cannot_be_read_is_made_up_for_by_the_journal() {
 }
 
 #[test]
-fn where_the_journal_cannot_be_read_the_call_is_sent_again_three_times_at_most() {
+fn unreadable_journal_resends_call_at_most_three_times() {
     let mut world = world();
     faults(&mut world, "request status 404; filter status 403");
     world.finish(call(0, world.now.wall, 4001, true));
@@ -266,7 +267,7 @@ fn where_the_journal_cannot_be_read_the_call_is_sent_again_three_times_at_most()
 }
 
 #[test]
-fn a_call_that_was_written_although_the_service_failed_is_no_dead_letter() {
+fn call_written_despite_crm_error_is_no_dead_letter() {
     let mut world = world();
     faults(
         &mut world,

@@ -1,9 +1,9 @@
 //! What befalls the process and its machine: kills at the worst moments, stalls, reboots, an
 //! orderly stop, a clock that is set, a snapshot restored.
 
-use crate::paths::Hardship;
-use crate::way::Event;
-use crate::world::World;
+use crate::simulation::paths::Hardship;
+use crate::simulation::way::Event;
+use crate::simulation::world::World;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::Now;
 use callbridge_sender::core::Core;

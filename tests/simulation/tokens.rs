@@ -2,7 +2,7 @@
 //! whatever the endpoint does wrong, and however long, it needs no consent as long as the refresh
 //! token lives.
 
-use crate::calls::{Dice, epoch};
+use crate::support::simulated_calls::{Dice, epoch};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{ExposeSecret as _, Now, Secret, TokenFingerprint};
 use callbridge_oauth::exchange::{TokenReply, TokenRequest, read};
@@ -184,7 +184,7 @@ fn facts(access: &str, from: EventTime) -> Facts {
 }
 
 #[test]
-fn an_endpoint_that_fails_for_however_long_ends_no_connection_whose_pair_was_not_given_away() {
+fn failing_token_endpoint_ends_no_connection_unless_pair_lost() {
     let mut given_away = 0;
     for seed in 1..=200 {
         let mut dice = Dice::new(seed);
@@ -213,7 +213,7 @@ fn an_endpoint_that_fails_for_however_long_ends_no_connection_whose_pair_was_not
 }
 
 #[test]
-fn a_company_that_is_blocked_for_hours_is_let_in_again_without_a_consent() {
+fn company_unblocked_after_hours_needs_no_new_consent() {
     for (seed, hours) in [(1, 1), (2, 3), (3, 30)] {
         let mut kept = Kept::new(seed);
         kept.run_for(Duration::from_secs(60));

@@ -1,7 +1,7 @@
 //! A world with live calls, and rules by which its CRM fails.
 
-use crate::calls::call;
-use crate::world::World;
+use crate::simulation::world::World;
+use crate::support::simulated_calls::call;
 use callbridge_crm::FieldNames;
 use callbridge_crm::request::submission;
 use callbridge_sandbox as sandbox;

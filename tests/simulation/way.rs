@@ -1,8 +1,8 @@
 //! The way between the sender and the CRM, and what becomes of time on it.
 
-use crate::calls::Dice;
-use crate::paths::Hardship;
-use crate::world::World;
+use crate::simulation::paths::Hardship;
+use crate::simulation::world::World;
+use crate::support::simulated_calls::Dice;
 use callbridge_call::EventTime;
 use callbridge_crm::{Address, ApiError, ApiResponse, Endpoint, Request, read};
 use callbridge_model::Now;

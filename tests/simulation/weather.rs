@@ -1,9 +1,9 @@
 //! What goes wrong at the CRM and on the way to it, and what people do about it.
 
-use crate::calls::Dice;
-use crate::paths::Hardship;
-use crate::scenario::{Mend, Run, UNKNOWN_LEAD};
-use crate::way::Network;
+use crate::simulation::paths::Hardship;
+use crate::simulation::scenario::{Mend, Run, UNKNOWN_LEAD};
+use crate::simulation::way::Network;
+use crate::support::simulated_calls::Dice;
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Reason};
 use callbridge_sandbox as sandbox;

@@ -1,8 +1,8 @@
 //! What webhooks save, and what it costs when they fail.
 
-use crate::calls::call;
-use crate::trouble::MINUTE;
-use crate::world::World;
+use crate::simulation::trouble::MINUTE;
+use crate::simulation::world::World;
+use crate::support::simulated_calls::call;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::ViolationKind;
 use callbridge_sender::Settings;
@@ -72,7 +72,7 @@ fn when_webhooks_end_the_sweep_takes_over() {
 }
 
 #[test]
-fn a_call_on_an_idle_line_is_known_as_soon_as_its_webhook_comes_and_soon_after_a_lost_one() {
+fn call_is_confirmed_by_webhook_or_soon_after_lost_webhook() {
     let mut world = with_webhooks();
     for n in 0..20 {
         let lost = n % 5 == 4;

@@ -1,7 +1,7 @@
 //! The judge outside: counts arrivals, and asks of every breach whether it was ours.
 
-use crate::scenario::UNKNOWN_LEAD;
-use crate::way::Waits;
+use crate::simulation::scenario::UNKNOWN_LEAD;
+use crate::simulation::way::Waits;
 use callbridge_call::EventTime;
 use callbridge_model::CallRecord;
 use callbridge_sandbox as sandbox;

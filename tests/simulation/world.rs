@@ -3,14 +3,14 @@
 //! What `callbridge run` does around the core is done here alike: `turn`, `send`, `land` and
 //! `write_back` are those of the sender's shell, with time and trouble from the dice.
 
-use crate::calls::{self, Dice};
-use crate::disk::Disk;
-use crate::hooks::Hooks;
-use crate::log::Log;
-use crate::paths::{Hardship, Met, Path};
-use crate::strikes::{Moment, Trap};
-use crate::way::{Event, Network, Waits};
-use crate::witness::OutcomeSource;
+use crate::simulation::disk::Disk;
+use crate::simulation::hooks::Hooks;
+use crate::simulation::log::Log;
+use crate::simulation::paths::{Hardship, Met, Path};
+use crate::simulation::strikes::{Moment, Trap};
+use crate::simulation::way::{Event, Network, Waits};
+use crate::simulation::witness::OutcomeSource;
+use crate::support::simulated_calls::{self, Dice};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{Address, ApiReply, ApiResponse, Request};
 use callbridge_model::{Now, TokenFingerprint};
@@ -78,7 +78,7 @@ impl World {
     /// A fresh state and a CRM with one token.
     pub fn new(seed: u64, settings: Settings, sandbox: sandbox::Settings) -> Self {
         let now = Now {
-            wall: calls::epoch(),
+            wall: simulated_calls::epoch(),
             boot: Duration::from_secs(1000),
         };
         let witness = OutcomeSource::new(&sandbox);

@@ -1,12 +1,12 @@
 //! The load, the kills and the restarts of the broker.
 
-use crate::broker::Broker;
-use crate::calls::{self, Call};
 use crate::gauge::Windows;
-use crate::judge::fault::Dice;
-use crate::recordings;
 use crate::side::Side;
-use crate::wait::pass;
+use crate::support::judge::fault::Dice;
+use crate::support::recordings;
+use callbridge_testbed::broker::Broker;
+use callbridge_testbed::calls::{self, Call};
+use callbridge_testbed::wait::pass;
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval};
 

@@ -8,25 +8,12 @@
 //!  a file ─────┘
 //! ```
 
-#[path = "../chaos/crm.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod crm;
 mod gauge;
-#[path = "../chaos/judge/mod.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod judge;
 mod load;
-#[path = "../e2e/program.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod program;
-#[path = "../e2e/recordings.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod recordings;
 mod side;
-#[path = "../chaos/spool.rs"]
-mod spool;
-
-use callbridge_testbed::{broker, calls, cel_rows, expected, pbx, wait};
+#[path = "../support/mod.rs"]
+#[allow(dead_code, reason = "this program uses a part of it")]
+mod support;
 
 use self::gauge::Windows;
 use self::load::Soak;

@@ -1,19 +1,19 @@
 //! One callbridge with its CRM, the judge between them, and the calls it was told of.
 
-use crate::broker::{self, Broker};
-use crate::calls::Call;
-use crate::crm::Crm;
-use crate::expected::{self, Expected};
 use crate::gauge::{self, Sample, Size, Windows};
-use crate::judge::fault::WEATHER;
-use crate::judge::rules::{self, Law};
-use crate::judge::{Judge, purposes, truth};
-use crate::pbx::{self, FakePbx};
-use crate::program::{Place, Program, TOKEN};
-use crate::recordings::{self, Recording, TRUNKS};
-use crate::spool;
-use crate::wait::until_within;
+use crate::support::crm_process::Crm;
+use crate::support::judge::fault::WEATHER;
+use crate::support::judge::rules::{self, Law};
+use crate::support::judge::{Judge, purposes, truth};
+use crate::support::program::{Place, Program, TOKEN};
+use crate::support::recordings::{self, Recording, TRUNKS};
+use crate::support::stored;
 use callbridge_model::status::Books;
+use callbridge_testbed::broker::{self, Broker};
+use callbridge_testbed::calls::Call;
+use callbridge_testbed::expected::{self, Expected};
+use callbridge_testbed::pbx::{self, FakePbx};
+use callbridge_testbed::wait::until_within;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -118,7 +118,7 @@ impl Side {
         if let Some((program, _)) = self.running.lock().await.take() {
             program.kill().await;
             self.judge
-                .killed(spool::left(&self.place.at("state")))
+                .killed(stored::left(&self.place.at("state")))
                 .await;
         }
         self.told().kills += 1;
@@ -239,7 +239,7 @@ impl Side {
         if !size.is_bounded() {
             wrong.push(format!("{size:?}: more than twice what lives in it"));
         }
-        spool::assert_whole(&state);
+        stored::assert_whole(&state);
         let Size { file, live, log } = size;
         let each = seen.len() as f64 / told.expected.len().max(1) as f64;
         table.push_str(&format!(

@@ -1,105 +1,110 @@
-//! `tests/PROMISES.md`: every promise names the tests that fail when it is broken, and every test
-//! that it names exists. A renamed test takes its row along, or is found here.
+//! `tests/PROMISES.md` lists what callbridge promises, each with the tests that fail when the
+//! promise is broken. The page is generated from the lines `/// Promise: …` above tests.
 
-use callbridge_model::Reason;
-use callbridge_spool::State;
-use std::collections::BTreeSet;
+use super::rust_files;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// `FILE.rs: TEST` between backticks.
-fn named(cell: &str) -> Vec<(&str, &str)> {
-    let quoted = cell.split('`').skip(1).step_by(2);
-    quoted
-        .filter_map(|text| text.split_once(": "))
-        .filter(|(file, _)| file.ends_with(".rs"))
-        .collect()
+const PAGE: &str = "tests/PROMISES.md";
+/// Two screens.
+const LINES_MAX: usize = 100;
+const HEAD: &str = "# Promises and their tests
+
+Generated from the lines `/// Promise: …` above tests. To write this page again:
+`CALLBRIDGE_WRITE_PROMISES=1 cargo test --test models promises`
+
+| promise | tests |
+|---|---|
+";
+
+/// Each promise with its tests, in the order of the tests' files.
+#[derive(Default)]
+struct Promises {
+    tests: BTreeMap<String, Vec<String>>,
+    order: Vec<String>,
 }
 
-/// The names of a file's tests: `fn`s that bear the attribute, alone or with others between.
-fn tests_of(text: &str) -> BTreeSet<&str> {
-    let mut found = BTreeSet::new();
-    let mut is_test = false;
-    for line in text.lines().map(str::trim) {
-        if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
-            is_test = true;
-        }
-        let words = line.strip_prefix("async ").unwrap_or(line);
-        if let Some(rest) = words.strip_prefix("fn ") {
-            if is_test {
-                found.extend(rest.split('(').next());
+impl Promises {
+    /// Adds the promises of one file.
+    fn read(&mut self, file: &str, text: &str) {
+        let mut open = Vec::new();
+        for line in text.lines().map(str::trim) {
+            if let Some(promise) = line.strip_prefix("/// Promise: ") {
+                open.push(promise.to_owned());
             }
-            is_test = false;
-        }
-    }
-    found
-}
-
-/// What is wrong with the page, a line each; `read` gives a file of the tree.
-fn faults(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
-    let mut faults = Vec::new();
-    for line in page.lines().filter(|line| line.starts_with("| ")) {
-        let cells: Vec<&str> = line.trim_matches('|').split(" | ").collect();
-        let (promise, tests) = match cells.as_slice() {
-            [promise, tests] => (promise.trim(), named(tests)),
-            _ => {
-                faults.push(format!("{line}: not two cells"));
+            let Some(name) = super::function(line) else {
                 continue;
-            }
-        };
-        if tests.is_empty() && !promise.ends_with("promise") && !promise.ends_with("answer") {
-            faults.push(format!("{promise}: no test"));
-        }
-        for (file, test) in tests {
-            match read(file) {
-                None => faults.push(format!("{promise}: there is no {file}")),
-                Some(text) if !tests_of(&text).contains(test) => {
-                    faults.push(format!("{promise}: {file} has no test {test}"));
+            };
+            for promise in open.drain(..) {
+                if !self.tests.contains_key(&promise) {
+                    self.order.push(promise.clone());
                 }
-                Some(_) => {}
+                let tests = self.tests.entry(promise).or_default();
+                tests.push(format!("`{file}: {name}`"));
             }
         }
     }
-    faults
+
+    fn page(&self) -> String {
+        let mut page = HEAD.to_owned();
+        for promise in &self.order {
+            let tests = self.tests[promise].join("<br>");
+            page += &format!("| {promise} | {tests} |\n");
+        }
+        page
+    }
 }
 
 #[test]
-fn every_test_that_a_promise_names_exists() {
+fn promises_page_is_generated_from_the_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = fs::read_to_string(root.join("tests/PROMISES.md")).expect("the page");
-    let rows = page.lines().filter(|line| line.starts_with("| ")).count();
-    assert!(rows > 60, "only {rows} rows");
-    let faults = faults(&page, |file| fs::read_to_string(root.join(file)).ok());
-    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+    let mut files = Vec::new();
+    rust_files(root, &mut files);
+    files.sort();
+    let mut promises = Promises::default();
+    for path in files {
+        let name = path.strip_prefix(root).expect("below the root");
+        if name != Path::new(file!()) {
+            let text = fs::read_to_string(&path).expect("readable text");
+            promises.read(&name.display().to_string(), &text);
+        }
+    }
+    let page = promises.page();
+    assert!(
+        promises.order.len() > 50,
+        "{} promises",
+        promises.order.len()
+    );
+    let lines = page.lines().count();
+    assert!(
+        lines <= LINES_MAX,
+        "{lines} lines do not fit on two screens"
+    );
+    if std::env::var_os("CALLBRIDGE_WRITE_PROMISES").is_some() {
+        fs::write(root.join(PAGE), &page).expect("written");
+    }
+    let written = fs::read_to_string(root.join(PAGE)).expect("the page");
+    assert!(
+        written == page,
+        "{PAGE} is not up to date: its head says how to write it again"
+    );
 }
 
 #[test]
-fn every_state_and_every_reason_of_a_dead_letter_stands_on_the_page() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = fs::read_to_string(root.join("tests/PROMISES.md")).expect("the page");
-    let states = State::ALL.iter().map(|state| state.word());
-    let words = Reason::ALL.iter().map(|reason| reason.word()).chain(states);
-    let missing: Vec<&str> = words
-        .filter(|word| !page.contains(&format!("`{word}`")))
-        .collect();
-    assert!(missing.is_empty(), "{missing:?}");
-}
-
-#[test]
-fn a_row_without_a_test_and_one_whose_test_was_renamed_are_found() {
-    let page = "| promise | test |\n|---|---|\n\
-                | kept | `a.rs: one` `a.rs: two` |\n\
-                | forgotten | by nobody |\n\
-                | renamed | `a.rs: no_test` |\n\
-                | moved | `b.rs: one` |\n";
-    let text = "#[test]\nfn one() {}\n#[tokio::test(flavor = \"x\")]\n#[y]\nasync fn two() {}\n\
-                fn no_test() {}\n";
-    let read = |file: &str| (file == "a.rs").then(|| text.to_owned());
-    let found = faults(page, read);
-    let wanted = [
-        "forgotten: no test",
-        "renamed: a.rs has no test no_test",
-        "moved: there is no b.rs",
-    ];
-    assert_eq!(found, wanted);
+fn promise_with_two_tests_is_one_row() {
+    let mut promises = Promises::default();
+    promises.read(
+        "a.rs",
+        "/// Promise: A.\n#[test]\nfn one() {}\nfn two() {}\n",
+    );
+    promises.read(
+        "b.rs",
+        "/// Promise: A.\n/// Promise: B.\nasync fn three() {}\n",
+    );
+    let rows = promises.page().replace(HEAD, "");
+    assert_eq!(
+        rows,
+        "| A. | `a.rs: one`<br>`b.rs: three` |\n| B. | `b.rs: three` |\n"
+    );
 }

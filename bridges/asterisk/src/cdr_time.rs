@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_that_exists_twice_is_settled_by_the_unique_id_and_the_duration() {
+    fn repeated_hour_is_resolved_by_unique_id_and_duration() {
         let zone = TimeZone::get("Europe/Berlin").expect("a zone");
         let mut clock = CdrClock::new(Some(zone));
         // 2026-10-25 02:30 in Berlin is 00:30 UTC and again 01:30 UTC.
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_changed_in_mid_call_are_seen_by_the_duration_without_a_zone() {
+    fn clock_change_without_zone_is_detected_by_duration() {
         let mut clock = CdrClock::default();
         let id = "1792889700.2";
         let over = placed(
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_before_its_own_channel_is_not_of_the_zone_that_was_given() {
+    fn record_before_channel_birth_ignores_configured_zone() {
         let zone = TimeZone::get("Asia/Tashkent").expect("a zone");
         let mut clock = CdrClock::new(Some(zone));
         // usegmtime=yes: the PBX writes UTC.

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_never_heard_of_whole_keeps_one_stand_in_until_it_hangs_up() {
+    fn channel_with_only_cut_events_keeps_one_id_until_hangup() {
         let mut names = Names::default();
         let hear = |names: &mut Names, kind, at| {
             let mut cut = event(kind, "");

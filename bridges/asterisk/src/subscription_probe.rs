@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_that_was_born_and_not_heard_proves_that_calls_are_not_heard() {
+    fn new_channel_without_events_proves_missing_call_right() {
         let (mut probe, mut login) = line(BANNER, true);
         assert_eq!(
             probe.ask(&mut login),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_of_a_channel_ends_the_asking_and_a_record_of_a_call_does_not() {
+    fn channel_event_ends_probe_and_cdr_event_does_not() {
         let (mut probe, mut login) = line(BANNER, true);
         listed(&mut probe, 1, &[]);
         probe.on_frame(b"Event: Cdr\r\nUniqueID: 17.1\r\n");
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_of_our_own_that_does_not_come_back_is_missed_and_a_refused_one_is_not() {
+    fn own_event_without_echo_is_missed_unless_refused() {
         let sent =
             |n: u32, words: &str| format!("Response: {words}\r\nActionID: callbridge-{n}\r\n");
         let echo = b"Event: UserEvent\r\nUserEvent: CallbridgeHears\r\nActionID: callbridge-2\r\n";
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_of_our_own_shows_that_events_come_where_births_are_watched() {
+    fn own_event_echo_proves_event_flow_only_with_channel_list() {
         let echo = b"Event: UserEvent\r\nUserEvent: CallbridgeHears\r\nActionID: callbridge-2\r\n";
         let (mut probe, mut login) = line(BANNER, true);
         let _ = probe.event(&mut login);

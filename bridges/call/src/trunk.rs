@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equally_long_endpoints_that_end_at_two_places_of_a_name_the_later_one_wins() {
+    fn equally_long_endpoints_prefer_later_match_in_name() {
         let a = TrunkEndpoint::new("a", "PJSIP/*-a");
         let b = TrunkEndpoint::new("b", "PJSIP/*-b");
         for both in [[a.clone(), b.clone()], [b, a]] {
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn two_equally_long_endpoints_that_can_match_one_channel_are_refused() {
+    fn overlapping_endpoints_of_equal_length_are_refused() {
         let pair = |a: &str, b: &str| {
             Endpoints::new(vec![TrunkEndpoint::new("a", a), TrunkEndpoint::new("b", b)]).is_err()
         };

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carries_an_outside_number_is_named_by_what_its_channels_have_in_common() {
+    fn unmatched_channel_with_outside_number_is_named_by_prefix() {
         for (channel, prefix) in [
             ("PJSIP/citty-0000004f", "PJSIP/citty"),
             ("SIP/998712000000-0000004f", "SIP/998712000000"),

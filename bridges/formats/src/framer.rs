@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_end_in_quotes_ends_no_record_whatever_stands_between_its_fields() {
+    fn quoted_line_end_stays_in_record_with_any_delimiter() {
         for delimiter in [",", ";", "\t", "|"] {
             let first = ["\"1\"", "two", "\"a\nb\"", "\"\""].join(delimiter);
             let body = format!("{first}\n\"2\"{delimiter}\n");

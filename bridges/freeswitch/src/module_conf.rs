@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_filter_as_shipped_lacks_the_bridge_and_messages_are_not_kept() {
+    fn shipped_filter_is_reported_for_bridge_and_delivery_mode() {
         let shipped = "<!-- <param name=\"event_filter\" value=\"SWITCH_EVENT_ALL\"/> -->
             <param name=\"event_filter\" value=\"SWITCH_EVENT_CHANNEL_CREATE,\
             SWITCH_EVENT_CHANNEL_DESTROY,SWITCH_EVENT_HEARTBEAT,SWITCH_EVENT_DTMF\"/>";

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn two_heartbeats_with_another_number_ask_for_the_list_and_it_decides() {
+    fn two_session_count_mismatches_request_channel_list() {
         let mut sessions = LiveSessions::default();
         sessions.ask();
         listed(&mut sessions, &["a", "b"]);

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pbx_that_refuses_connections_is_tried_soon_and_on_this_machine_every_five_seconds() {
+    fn refused_connection_is_retried_soon_on_loopback_every_5s() {
         let soon = [500, 600, 1_100, 2_100, 4_100, 5_100, 7_100, 11_100];
         for url in ["ami://u@127.0.0.1", "ami://u@localhost", "esl://[::1]"] {
             let tries = tries(url, refused);

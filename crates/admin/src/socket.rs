@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_question_is_answered_through_a_folder_with_a_very_long_path() {
+    async fn socket_in_folder_with_very_long_path_answers_requests() {
         let folder = tempfile::tempdir().expect("a folder");
         let deep = folder.path().join("d".repeat(120)).join("e".repeat(120));
         std::fs::create_dir_all(&deep).expect("a folder");

@@ -110,7 +110,7 @@ fn the_errors_of_a_failed_status_are_kept_wherever_they_stand() {
 }
 
 #[test]
-fn a_page_is_read_under_any_key_with_its_numbers_in_either_place() {
+fn journal_page_is_read_under_any_key_and_number_location() {
     let id = "5f0c2f54-6f2e-5a8b-9d7e-0c4b6f5c1a11";
     let uuid = CallUuid(uuid::Uuid::try_parse(id).expect("a uuid"));
     let prefixed = format!("oapi-{id}");
@@ -152,7 +152,7 @@ fn the_token_s_record_is_read_and_its_grants_can_be_asked_for() {
 }
 
 #[test]
-fn what_the_service_says_of_a_refusal_beside_its_message_is_kept() {
+fn rejection_message_includes_data_and_message_code() {
     let message = |body| match answer(Endpoint::Submit, 400, body) {
         Err(ApiError::Rejected {
             status: 400,
@@ -175,7 +175,7 @@ fn what_the_service_says_of_a_refusal_beside_its_message_is_kept() {
 }
 
 #[test]
-fn a_404_is_the_service_s_own_only_in_its_envelope_and_a_408_is_a_time_out() {
+fn crm_404_requires_envelope_and_408_is_a_timeout() {
     let of = |body: &str| read(Endpoint::Lead, 404, body.as_bytes()).answer;
     let not_found = |own, message: &str| {
         Err(ApiError::NotFound {
@@ -276,7 +276,7 @@ fn an_expiry_warning_is_a_fact_beside_the_answer() {
 }
 
 #[test]
-fn a_status_is_found_under_other_keys_one_or_two_levels_deep_and_in_lower_case() {
+fn status_is_read_under_other_keys_nested_or_lower_case() {
     for data in [
         json!({"request": {"requestStatus": "success"}}),
         json!({"requestId": "r1", "request": {"result": {"outcome": " Success "}}}),
@@ -363,7 +363,7 @@ fn a_row_names_its_call_under_any_key() {
 }
 
 #[test]
-fn a_page_is_read_with_its_rows_and_numbers_at_any_depth_or_without_numbers() {
+fn page_rows_are_read_at_any_depth_and_without_page_numbers() {
     let row = json!({"uuid": "oapi-5f0c2f54-6f2e-5a8b-9d7e-0c4b6f5c1a11"});
     for (body, numbers) in [
         (
@@ -416,7 +416,7 @@ fn a_page_is_read_with_its_rows_and_numbers_at_any_depth_or_without_numbers() {
 }
 
 #[test]
-fn a_status_that_http_does_not_have_is_a_broken_answer_and_one_of_its_classes_is_read_as_that() {
+fn unusual_http_status_is_read_by_class_or_is_unreadable() {
     let body = json!({"data": null, "accept": true, "requestId": "r1", "message": "Success"});
     for status in [0, 100, 101, 199, 600, 700, 999, u16::MAX] {
         let answer = answer(Endpoint::Submit, status, body.clone());
@@ -468,7 +468,7 @@ fn a_refusal_is_a_refusal_whatever_its_body_claims() {
 }
 
 #[test]
-fn words_and_errors_of_any_size_and_kind_are_kept_within_a_bearable_length() {
+fn rejection_message_and_errors_of_any_type_are_bounded() {
     let errors: Vec<Value> = (0..1000).map(|n| json!({"field": n})).collect();
     let body = json!({"message": "ў".repeat(200_000), "errors": errors, "accept": false});
     let Err(ApiError::Rejected {

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn unpublished_names_are_set_and_an_unknown_employee_is_left_out() {
+    fn configured_fields_are_sent_and_unknown_employee_omitted() {
         let names = FieldNames {
             talk: "billsec".to_owned(),
             phone: Some("clientPhone".to_owned()),

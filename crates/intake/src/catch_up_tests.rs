@@ -196,7 +196,7 @@ fn talk(call: &FinishedCall) -> (bool, Option<String>, Vec<String>, u128) {
 }
 
 #[test]
-fn records_that_fill_a_gap_stand_whole_whatever_was_heard_before_it() {
+fn call_filled_from_records_ignores_events_before_gap() {
     let mut filled = 0;
     for folder in recordings() {
         let end = EventTime::from_seconds(1_795_400_000);

@@ -130,7 +130,7 @@ fn a_call_through_the_setting_of_the_clock_is_whole() {
 
 /// A file may tell of calls that took place before this program was made: they have times.
 #[test]
-fn a_call_from_before_the_programs_making_keeps_its_times_under_a_wrong_clock() {
+fn call_older_than_program_keeps_times_under_wrong_clock() {
     let made = 1_795_151_317 + 40 * 86_400;
     let mut intake = intake_right_from(made);
     tell(&mut intake, &frames(), 100);
@@ -144,7 +144,7 @@ fn a_call_from_before_the_programs_making_keeps_its_times_under_a_wrong_clock() 
 }
 
 #[test]
-fn events_without_a_time_that_came_while_the_clock_was_wrong_make_no_record() {
+fn events_without_time_under_wrong_clock_make_dead_letter() {
     let mut intake = intake();
     let timeless = frames().into_iter().map(|line| {
         let (before, after) = line.split_once("\"Timestamp\"").unwrap_or((&line, ""));

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_read_again_and_only_what_has_changed_is_stored() {
+    fn gap_log_is_restored_and_stored_only_when_changed() {
         let mut log = GapLog::default();
         assert_eq!(stored(&mut log), None);
         log.add(URL, &gap(10, 20), true);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_filled_once_a_file_that_was_followed_is_past_its_end() {
+    fn awaited_gap_is_filled_once_file_is_past_gap_end() {
         let mut log = GapLog::default();
         log.add(URL, &gap(10, 20), true);
         log.add(URL, &gap(30, 40), true);

@@ -111,7 +111,7 @@ fn a_switch_where_nobody_calls_is_not_taken_for_another_format() {
 }
 
 #[test]
-fn the_switches_of_one_queue_are_named_with_the_pbxs_that_they_are() {
+fn switches_of_one_queue_are_listed_with_pbx_ids() {
     let source = SourceSettings {
         format: Format::Freeswitch,
         ..source(false)

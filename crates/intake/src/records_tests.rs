@@ -115,7 +115,7 @@ fn finished(batch: &Batch) -> Vec<&Finished> {
 }
 
 #[test]
-fn records_of_the_only_source_become_one_call_and_are_committed_before() {
+fn cdr_records_are_committed_before_becoming_one_call() {
     let mut intake = intake(&[Format::CdrAmqp]);
     for (seq, body) in (1..).zip(bodies()) {
         tell(&mut intake, SOURCE, seq, &body, BEGAN + 70);

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn each_outage_has_two_lines_whatever_reasons_follow_one_another_in_it() {
+    fn outage_with_several_reasons_logs_two_lines() {
         let mut report = Report::default();
         let mut lines = Vec::new();
         for outage in 0..4 {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_comes_and_goes_is_told_of_seldom_and_nothing_of_it_is_left_out() {
+    fn flapping_source_logs_rarely_and_counts_every_gap() {
         let mut report = Report::default();
         let (mut lines, mut gaps, mut missing, mut ups) = (0, 0, Duration::ZERO, 0);
         let mut last = None;

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_are_known_by_pbx_and_scheme_and_their_places_by_their_urls() {
+    fn source_label_has_pbx_and_scheme_and_key_has_full_url() {
         let given = [
             ("ami://a@127.0.0.1?secret-file=/s", "hq", false),
             ("ami://a@127.0.0.2?pbx=hq", "hq", false),

@@ -51,7 +51,7 @@ pub(super) fn intake() -> Intake {
 }
 
 #[test]
-fn while_nothing_can_be_stored_a_queue_is_down_and_a_line_that_goes_on_is_up() {
+fn storage_pause_shows_queue_down_and_ami_source_connected() {
     let source = |shown: &str, forgets| SourceSettings {
         shown: shown.to_owned(),
         url: "of the source".to_owned(),
@@ -77,7 +77,7 @@ fn while_nothing_can_be_stored_a_queue_is_down_and_a_line_that_goes_on_is_up() {
 }
 
 #[test]
-fn a_gap_is_listed_and_marked_when_the_file_that_is_followed_has_told_of_it() {
+fn gap_is_listed_then_marked_filled_by_catch_up_file() {
     let line = SourceSettings {
         shown: "ami://pbx/".to_owned(),
         url: "of the source".to_owned(),
@@ -180,7 +180,7 @@ pub(super) fn end(intake: &mut Intake) -> Batch {
 }
 
 #[test]
-fn a_recording_becomes_one_judged_call_and_its_frames_are_committed() {
+fn recorded_frames_become_one_call_and_are_committed() {
     let mut intake = intake();
     let lines: Vec<&str> = FRAMES.lines().collect();
     for (seq, line) in (1..).zip(&lines) {
@@ -203,7 +203,7 @@ fn a_recording_becomes_one_judged_call_and_its_frames_are_committed() {
 }
 
 #[test]
-fn of_a_file_without_times_no_time_of_reading_is_taken_for_that_of_the_call() {
+fn call_without_event_times_starts_at_time_of_unique_id() {
     let mut intake = intake();
     for (seq, line) in (1..).zip(FRAMES.lines()) {
         let timeless = line.replace("\"Timestamp\"", "\"NoTime\"");
@@ -255,8 +255,9 @@ fn the_same_ids_of_two_pbxs_on_one_stream_are_two_calls() {
     assert!(batch.ops.contains(&first), "the first one's name is kept");
 }
 
+/// Promise: An unreadable message is kept and hides no other call.
 #[test]
-fn a_frame_that_cannot_be_read_is_kept_and_refused_and_hides_nothing() {
+fn unreadable_frame_is_kept_refused_and_hides_no_call() {
     let mut intake = intake();
     tell(&mut intake, 1, "{ neither JSON nor an event");
     for (seq, line) in (2..).zip(FRAMES.lines()) {
@@ -284,7 +285,7 @@ fn told_before(id: &str) -> Option<Known> {
 }
 
 #[test]
-fn another_call_with_the_ids_of_a_finished_one_is_told_to_the_spool() {
+fn different_call_with_ids_of_finished_call_reaches_spool() {
     let mut intake = intake();
     for (seq, line) in (1..).zip(FRAMES.lines()) {
         let other = line.replace("998901110001", "998935550000");
@@ -308,7 +309,7 @@ fn another_call_with_the_ids_of_a_finished_one_is_told_to_the_spool() {
 }
 
 #[test]
-fn two_calls_with_the_same_ids_in_one_batch_are_a_call_and_a_conflict() {
+fn same_ids_twice_in_batch_store_one_call_and_one_conflict() {
     let mut intake = intake();
     let later = FRAMES.replace("998901110001", "998935550000");
     // An hour later by their times; the ids stay.
@@ -344,8 +345,9 @@ fn events_of_a_call_that_is_over_raise_no_ghost() {
     assert!(batch.ops.iter().filter(late).count() > 10);
 }
 
+/// Promise: Open calls survive a restart.
 #[test]
-fn a_call_that_was_open_when_the_process_ended_is_one_whole_call() {
+fn open_call_restored_at_any_frame_is_one_whole_call() {
     let lines: Vec<&str> = FRAMES.lines().collect();
     for cut in 1..lines.len() - 1 {
         let mut before = intake();
@@ -430,7 +432,7 @@ fn a_call_that_goes_on_is_shown_with_what_is_known_of_it() {
 }
 
 #[test]
-fn a_call_that_ends_while_nobody_runs_was_listened_to_until_the_stop() {
+fn call_ended_during_downtime_has_talk_time_until_stop() {
     let line = SourceSettings {
         shown: "ws://pbx/".to_owned(),
         url: "of the source".to_owned(),
@@ -487,7 +489,7 @@ fn a_call_that_ends_while_nobody_runs_was_listened_to_until_the_stop() {
 }
 
 #[test]
-fn a_silent_line_is_up_by_an_event_of_its_own_until_a_birth_is_not_heard() {
+fn source_with_events_is_up_until_call_rights_are_missing() {
     let line = SourceSettings {
         shown: "ami://pbx/".to_owned(),
         url: "of the source".to_owned(),

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn each_prefix_is_counted_told_once_a_run_and_read_again_as_it_was_stored() {
+    fn prefix_is_counted_logged_once_per_run_and_restored() {
         let mut log = UnmatchedLog::default();
         assert_eq!(stored(&mut log), None);
         log.note("hq", "PJSIP/citty", at(0));

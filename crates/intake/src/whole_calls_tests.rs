@@ -102,7 +102,7 @@ fn message_is_a_call_that_is_acknowledged_after_its_commit() {
 }
 
 #[test]
-fn wrong_messages_and_newer_versions_are_letters_that_name_the_field() {
+fn invalid_or_newer_message_is_dead_letter_naming_field() {
     let mut intake = intake(QUEUE, Memory::default());
     let wrong = message("a", "1").replace("\"durationSec\":5", "\"durationSec\":-5");
     on_event(&mut intake, &frame(1, &wrong));
@@ -132,7 +132,7 @@ fn wrong_messages_and_newer_versions_are_letters_that_name_the_field() {
 }
 
 #[test]
-fn while_our_clock_is_wrong_calls_wait_and_their_source_hears_nothing() {
+fn wrong_clock_holds_calls_and_their_frame_verdicts() {
     let mut intake = intake(QUEUE, Memory::default());
     intake.tick(EventTime::from_seconds(5));
     on_event(&mut intake, &frame(1, &message("a", "1")));

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_accept_that_fails_waits_before_the_next_and_the_peers_failures_do_not() {
+    async fn accept_pauses_after_own_error_but_not_after_peer_abort() {
         let gone = || Err(ErrorKind::ConnectionAborted.into());
         let listener = Told::new([
             gone(),

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_takes_what_is_left_and_no_more_and_gives_it_back_at_its_end() {
+    fn byte_share_grows_within_budget_and_returns_all_on_drop() {
         let budget = ByteBudget::new(100);
         let (mut one, mut other) = (budget.share(), budget.share());
         assert!(one.grow_to(60) && one.grow_to(50) && other.grow_to(40));

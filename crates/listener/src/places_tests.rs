@@ -15,7 +15,7 @@ fn cut(places: &Places, roll: impl FnMut(usize) -> usize) -> Option<(PeerGroup, 
 }
 
 #[test]
-fn whoever_holds_most_places_makes_room_and_the_one_connection_of_another_stays() {
+fn group_with_most_connections_is_cut_and_single_peer_stays() {
     let places = Places::default();
     let service = places.enter(origin(1));
     let flood: Vec<ConnectionPlace> = (0..200).map(|_| places.enter(origin(2))).collect();
@@ -30,7 +30,7 @@ fn whoever_holds_most_places_makes_room_and_the_one_connection_of_another_stays(
 }
 
 #[test]
-fn where_all_come_by_one_address_a_newcomer_has_half_the_places_of_time() {
+fn newest_half_of_connections_from_one_address_is_not_cut() {
     let places = Places::default();
     let mut all: BTreeMap<u64, ConnectionPlace> = BTreeMap::new();
     for _ in 0..100 {
@@ -87,7 +87,7 @@ fn the_second_half_of_an_ipv6_address_makes_no_other_origin() {
 }
 
 #[tokio::test]
-async fn nobody_who_is_being_answered_makes_room_and_whoever_does_is_cut() {
+async fn answering_connection_is_kept_and_waiting_one_is_cut() {
     let places = Places::default();
     let (first, second) = (places.enter(origin(1)), places.enter(origin(2)));
     let tasks: Vec<_> = [&first, &second]

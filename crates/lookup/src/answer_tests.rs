@@ -61,7 +61,7 @@ fn ask(query: &str, known: LeadProfile) -> Answer {
 }
 
 #[test]
-fn a_known_lead_is_answered_with_the_first_extension_of_whoever_is_responsible() {
+fn known_lead_has_first_extension_of_responsible_employee() {
     let anna = profile("Anna Petrova", 501);
     let answer = ask("phone=%2B998901110001&trunk=city", anna.clone());
     assert_eq!(
@@ -86,7 +86,7 @@ fn a_known_lead_is_answered_with_the_first_extension_of_whoever_is_responsible()
 }
 
 #[test]
-fn an_extension_of_another_trunk_is_none_and_so_is_one_that_no_dialplan_may_dial() {
+fn undialable_or_other_trunk_extension_is_omitted() {
     let over = |trunk: &str, responsible| {
         let query = format!("phone=%2B998901110001&trunk={trunk}");
         ask(&query, profile("Anna", responsible)).extension
@@ -127,7 +127,7 @@ fn what_cannot_be_known_is_answered_all_the_same() {
 }
 
 #[test]
-fn a_given_lead_is_the_one_and_a_lead_of_which_nothing_is_told_has_no_name() {
+fn assigned_lead_without_profile_is_answered_without_name() {
     let answer = ask("phone=901110003&trunk=city", LeadProfile::default());
     let wanted = Answer {
         lead: Some(lead(77)),
@@ -139,7 +139,7 @@ fn a_given_lead_is_the_one_and_a_lead_of_which_nothing_is_told_has_no_name() {
 }
 
 #[test]
-fn the_trunk_may_be_left_out_where_it_is_the_only_one_and_its_pbx_tells_two_apart() {
+fn single_trunk_is_optional_and_pbx_selects_equal_names() {
     let people = People::default().with_directory(Arc::new(Leads));
     let find = |query: &str, trunks: &Trunks| {
         let (question, _) = Question::read(query);
@@ -160,6 +160,8 @@ fn the_trunk_may_be_left_out_where_it_is_the_only_one_and_its_pbx_tells_two_apar
 
 proptest! {
     /// What a dialplan would read never leaves, whatever the CRM tells and in whatever form.
+    ///
+    /// Promise: A lead's name never becomes a dialplan instruction.
     #[test]
     fn no_answer_holds_anything_that_a_dialplan_would_read(
         texts in prop::array::uniform3(any::<String>()),

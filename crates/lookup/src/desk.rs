@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_disk_that_stands_still_costs_the_time_once_and_then_nothing() {
+    async fn desk_with_stalled_disk_keeps_deadline_and_skips_expired() {
         let (begun, begins) = mpsc::sync_channel(0);
         let (go_on, going) = mpsc::sync_channel::<()>(0);
         let looked_up = Arc::new(AtomicUsize::new(0));

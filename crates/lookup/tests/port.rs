@@ -139,7 +139,7 @@ async fn each_request_has_its_answer_in_the_form_that_it_asks_for() {
 }
 
 #[tokio::test]
-async fn garbage_half_lines_and_ten_megabytes_are_cut_and_others_are_answered() {
+async fn garbage_and_partial_requests_are_cut_and_others_answered() {
     let served = Served::new(open(), nobody()).await;
     let huge = format!(
         "GET /caller?phone={} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n",

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loop_that_stops_beating_is_named_and_beats_again_when_it_turns() {
+    fn stalled_loop_is_named_until_next_beat() {
         let second = Duration::from_secs(1);
         let (sender, intake) = (Heartbeat::new("sender"), Heartbeat::new("intake"));
         let all = [sender.vital(), intake.vital()];

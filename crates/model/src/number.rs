@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dial_prefix_is_taken_off_only_where_the_number_is_not_valid_with_it() {
+    fn dial_prefix_is_kept_if_number_is_valid_and_else_removed() {
         let out = |text| uz(text, true, Some("9"));
         assert_eq!(out("998901110001").as_deref(), Some("+998901110001"));
         assert_eq!(out("9998901110001").as_deref(), Some("+998901110001"));

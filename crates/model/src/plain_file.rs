@@ -125,7 +125,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     #[test]
-    fn what_is_no_plain_file_is_refused_untouched_and_never_waited_on() {
+    fn non_plain_file_is_refused_unchanged_without_blocking() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("victim"), "kept").expect("written");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_shared_where_others_may_write_unless_it_is_roots_and_sticky() {
+    fn folder_writable_by_others_is_shared_unless_root_sticky() {
         let folder = tempfile::tempdir().expect("a folder");
         let about = |mode| {
             let mode = std::fs::Permissions::from_mode(mode);

@@ -156,6 +156,7 @@ mod tests {
     }
 
     proptest! {
+        /// Promise: Text from outside controls no terminal, forges no log line, and is no formula.
         #[test]
         fn whatever_comes_in_nothing_hostile_comes_out(text in any::<String>()) {
             prop_assert!(!safe(&text).chars().any(is_hostile));

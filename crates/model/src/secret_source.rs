@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_comes_before_the_credential_and_that_before_the_variable() {
+    fn secret_is_read_from_file_then_credential_then_variable() {
         let folder = tempfile::tempdir().expect("a folder");
         let own = folder.path().join("own");
         std::fs::write(&own, " from-file \nsecond line\n").expect("written");

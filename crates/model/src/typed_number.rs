@@ -175,7 +175,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_typed_is_read_without_a_panic_and_a_number_ends_as_it_does(
+        fn typed_number_never_panics_and_keeps_last_four_digits(
             typed in "[ +0-9()-]{0,20}",
         ) {
             if let Some(read) = TypedNumber::read(&typed, Country::parse("UZ")) {

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn only_lowercase_hex_of_the_right_length_under_the_right_name_is_a_signature() {
+    fn signature_needs_prefix_lowercase_hex_and_exact_length() {
         let good = key(SECRET).sign("1", b"x");
         assert!(Signature::parse(good.as_bytes()).is_some());
         for wrong in [

@@ -125,7 +125,7 @@ fn reason(updates: &TokenUpdate) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn a_token_near_its_end_is_refreshed_and_the_new_pair_is_stored_before_it_is_told() {
+async fn expiring_token_is_refreshed_and_stored_before_published() {
     let host = Scripted::start(vec![pair("second", 3_600)]).await;
     let mut stage = Stage::start(&host, &aged(3_500, 3_600)).await;
     let updates = stage
@@ -172,7 +172,7 @@ async fn a_token_that_the_crm_refuses_is_refreshed_once() {
 }
 
 #[tokio::test]
-async fn a_refresh_token_that_is_refused_ends_the_connection_and_connecting_anew_mends_it() {
+async fn refused_refresh_token_ends_connection_until_reconnect() {
     let no = serde_json::json!({"message": "eskirgan", "accept": false, "error": null});
     let host = Scripted::start(vec![Reply::Say(400, no.to_string())]).await;
     let mut stage = Stage::start(&host, &aged(3_500, 3_600)).await;
@@ -253,7 +253,7 @@ async fn what_began_before_a_kill_is_asked_for_once_more_at_the_start() {
 }
 
 #[tokio::test]
-async fn a_host_that_cannot_be_reached_is_an_outage_only_without_a_token() {
+async fn unreachable_host_without_live_token_is_an_outage() {
     let host = Scripted::start(Vec::new()).await;
     let mut nobody = host.clone();
     nobody.url = "http://127.0.0.1:9".to_owned();
@@ -283,7 +283,7 @@ async fn a_client_that_is_not_known_says_what_is_wrong_with_it() {
 }
 
 #[tokio::test]
-async fn a_blocked_company_s_token_is_tried_on_and_all_is_well_once_it_is_good_again() {
+async fn blocked_company_keeps_token_and_recovers_when_accepted() {
     let host = Scripted::start(vec![unauthorized()]).await;
     let mut stage = Stage::start(&host, &aged(0, 3_600)).await;
     stage.updates("the first token", has("svc_at_first")).await;
@@ -342,8 +342,9 @@ async fn a_connection_of_another_crm_is_not_used() {
     stage.end().await;
 }
 
+/// Promise: A new pair of tokens is on the disk before it is used.
 #[tokio::test]
-async fn a_new_pair_that_the_disk_cannot_take_is_not_used_before_it_can() {
+async fn token_is_not_refreshed_until_new_pair_can_be_stored() {
     let host = Scripted::start(Vec::new()).await;
     let stage = Stage::start(&host, &aged(0, 3_600)).await;
     let dir = stage.folder.path().to_owned();

@@ -45,7 +45,7 @@ fn refused(core: &mut Refresher, name: &str) {
 }
 
 #[test]
-fn an_hour_s_token_is_refreshed_five_minutes_early_and_a_short_one_at_half_of_its_life() {
+fn token_refresh_is_five_minutes_early_or_at_half_life() {
     assert_eq!(holding(3_600).next(at(0)), boot(3_300));
     assert_eq!(holding(20).next(at(0)), boot(10));
     assert_eq!(holding(600).next(at(0)), boot(300));
@@ -55,7 +55,7 @@ fn an_hour_s_token_is_refreshed_five_minutes_early_and_a_short_one_at_half_of_it
 }
 
 #[test]
-fn a_wall_clock_that_is_set_back_does_not_keep_a_token_beyond_its_life() {
+fn clock_set_back_does_not_extend_token_life() {
     let core = holding(3_600);
     let back = Now {
         wall: EventTime::from_seconds(0),
@@ -80,7 +80,7 @@ fn one_refresh_is_under_way_at_a_time() {
 }
 
 #[test]
-fn a_401_asks_for_one_refresh_at_once_and_for_the_next_after_a_minute() {
+fn refresh_after_401_is_immediate_and_next_after_a_minute() {
     let mut core = holding(3_600);
     refused(&mut core, "a");
     assert!(core.is_due(at(7)));
@@ -116,7 +116,7 @@ fn a_minute_between_refreshes_by_401_is_kept_over_a_restart() {
 }
 
 #[test]
-fn a_short_life_is_refreshed_in_its_time_whatever_a_401_asked_for() {
+fn short_lived_token_is_refreshed_on_time_despite_401() {
     let mut core = holding(20);
     refused(&mut core, "a");
     core.begin(at(1));
@@ -126,7 +126,7 @@ fn a_short_life_is_refreshed_in_its_time_whatever_a_401_asked_for() {
 }
 
 #[test]
-fn a_refresh_token_that_is_refused_is_over_and_never_tried_again() {
+fn refused_refresh_token_is_final_and_never_retried() {
     let mut core = holding(20);
     core.begin(at(10));
     core.ended(at(10), RefreshOutcome::Refused);
@@ -164,7 +164,7 @@ fn unanswered(core: &mut Refresher, mut now: u32, tries: u32) -> Vec<u64> {
 }
 
 #[test]
-fn a_lost_answer_is_asked_for_in_the_middle_of_what_is_left_and_then_every_five_minutes() {
+fn lost_answer_retry_halves_time_left_then_waits_5_minutes() {
     let mut core = holding(3_600);
     let waits = unanswered(&mut core, 3_300, 7);
     assert_eq!(waits, [150, 74, 37, 60, 300, 300, 300]);
@@ -176,7 +176,7 @@ fn a_lost_answer_is_asked_for_in_the_middle_of_what_is_left_and_then_every_five_
 }
 
 #[test]
-fn a_lost_answer_for_a_token_that_is_refused_or_has_ended_is_asked_for_again_soon() {
+fn lost_answer_is_retried_soon_if_token_is_unusable() {
     let mut core = holding(3_600);
     refused(&mut core, "a");
     assert_eq!(unanswered(&mut core, 5, 5), [2, 8, 20, 60, 300]);
@@ -184,7 +184,7 @@ fn a_lost_answer_for_a_token_that_is_refused_or_has_ended_is_asked_for_again_soo
 }
 
 #[test]
-fn a_kill_in_the_middle_of_a_refresh_is_followed_by_one_more_at_once() {
+fn killed_refresh_is_retried_at_once_after_restart() {
     let mut core = Refresher::default();
     let began = true;
     let facts = Facts {
@@ -241,7 +241,7 @@ fn a_client_that_is_not_known_is_tried_once_an_hour() {
 }
 
 #[test]
-fn the_token_of_a_blocked_company_stays_in_use_and_is_refreshed_again_once_it_is_good() {
+fn blocked_company_token_stays_and_resumes_normal_refresh() {
     let mut core = holding(3_600);
     refused(&mut core, "a");
     core.begin(at(10));
@@ -260,7 +260,7 @@ fn the_token_of_a_blocked_company_stays_in_use_and_is_refreshed_again_once_it_is
 }
 
 #[test]
-fn a_client_that_is_refused_while_its_token_is_good_is_not_asked_for_again_at_once() {
+fn refused_client_with_good_token_is_not_retried_at_once() {
     let mut core = holding(20);
     core.begin(at(10));
     core.ended(at(10), RefreshOutcome::WrongClient);
@@ -288,7 +288,7 @@ fn event() -> impl Strategy<Value = Event> {
 
 proptest! {
     #[test]
-    fn whatever_happens_refreshes_are_single_and_those_by_401_a_minute_apart(
+    fn refreshes_are_single_and_a_minute_apart_after_401(
         life in 1i64..4_000, events in prop::collection::vec(event(), 1..80),
     ) {
         let mut core = Refresher::default();

@@ -99,7 +99,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn what_was_shown_once_outlives_its_connection_for_the_same_client_alone() {
+    fn shown_secrets_outlive_connection_only_for_same_client() {
         let folder = tempfile::tempdir().expect("a folder");
         let dir = folder.path();
         let ours = connection();

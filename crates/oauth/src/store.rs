@@ -239,7 +239,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[tokio::test]
-    async fn a_connection_is_stored_for_its_owner_alone_and_replaced_in_one_step() {
+    async fn connection_file_is_private_and_replaced_atomically() {
         let folder = tempfile::tempdir().expect("a folder");
         let dir = folder.path();
         assert!(read(dir).expect("readable").is_none());

@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_without_an_expiry_date_expires_never_and_an_unknown_one_says_nothing() {
+    fn token_expiry_is_inf_without_date_and_absent_if_unknown() {
         let mut seen = Observed::default();
         assert!(!render(&seen, Format::Open).contains("token_expiry"));
         seen.status.token.state = "ok".into();
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_ask_for_openmetrics_gets_the_same_in_the_older_format() {
+    fn classic_format_is_default_and_has_same_samples() {
         let prometheus =
             "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
         assert_eq!(Format::of(prometheus), Format::Open);

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn one_piece_of_memory_serves_all_and_is_given_back_where_nobody_uses_it() {
+    fn hash_memory_is_reused_and_freed_unless_used_since() {
         let good = hash_password("anna", PageRole::Admin, "correct horse").expect("a line");
         let file = Passwords::parse(&good).expect("a file");
         let mut memory = HashMemory::default();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_stands_in_the_file_comes_in_with_the_right_password_alone() {
+    fn user_role_needs_listed_name_and_matching_password() {
         let text = format!(
             "# people\n\n{}\n{}\n",
             line("anna", "admin", "correct horse"),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn another_password_or_role_is_seen_and_the_same_line_is_the_same() {
+    fn line_fingerprint_changes_with_role_or_hash() {
         let read = |text: &str| Passwords::parse(text).expect("a file").print("anna");
         let one = line("anna", "admin", "correct horse");
         assert_eq!(read(&one), read(&one));

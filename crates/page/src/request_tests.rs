@@ -73,7 +73,7 @@ fn a_post_says_that_it_is_our_own_or_is_refused() {
 }
 
 #[test]
-fn behind_a_proxy_the_port_may_be_lost_on_the_way_and_nothing_else() {
+fn origin_check_behind_proxy_allows_only_port_mismatch() {
     let of = |said: &[(&'static str, &str)]| check_origin(&asked(said), &settings(true));
     let host = ("host", "calls.example.uz");
     let same = ("sec-fetch-site", "same-origin");

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_lives_twelve_hours_over_restarts_and_its_token_is_not_kept() {
+    fn session_survives_restart_for_12_hours_without_stored_token() {
         let before = kept(None, 0);
         let token = before
             .open(100, "anna", PageRole::Admin, None)

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_is_believed_from_loopback_and_from_where_it_was_named_alone() {
+    fn proxy_is_trusted_only_from_loopback_and_named_address() {
         let at = |text: &str| PeerGroup::from(text.parse::<IpAddr>().expect("an address"));
         let address = "127.0.0.1:9000".parse().expect("an address");
         let proxy = ["10.0.0.5".parse().expect("an address")];

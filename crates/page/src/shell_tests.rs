@@ -15,7 +15,7 @@ fn shell(language: Language) -> PageShell {
 }
 
 #[test]
-fn a_moment_is_as_short_as_it_can_be_understood_and_in_the_zone_of_the_pbx() {
+fn moment_is_shortened_and_shown_in_pbx_time_zone() {
     let (english, uzbek) = (shell(Language::English), shell(Language::Uzbek));
     let russian = shell(Language::Russian);
     assert_eq!(english.moment(1_795_157_000), "11:43");
@@ -68,7 +68,7 @@ fn a_value_that_looks_like_a_mark_stays_a_value() {
 }
 
 #[test]
-fn the_view_where_one_is_is_marked_and_the_switch_comes_back_to_it() {
+fn nav_marks_current_view_and_language_switch_keeps_view() {
     let english = shell(Language::English);
     let here: Vec<_> = english.nav().into_iter().filter(|it| it.here).collect();
     assert_eq!(here.len(), 1);

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_left_to_webhooks_for_twice_their_usual_time_within_bounds() {
+    fn webhook_wait_is_twice_usual_time_within_bounds() {
         let left = |usual| expectation(usual).left(after(5)).as_secs();
         assert_eq!([left(2), left(75), left(2000)], [120, 150, 300]);
         assert_eq!(WebhookExpectation::default().left(T0), Duration::ZERO);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn three_calls_that_had_to_be_asked_for_end_it_until_the_next_webhook() {
+    fn webhook_wait_ends_after_three_late_polls_until_webhook() {
         let mut expectation = expectation(2);
         for _ in 0..5 {
             expectation.asked_for(after(30), Duration::from_secs(119)); // a deadline's poll

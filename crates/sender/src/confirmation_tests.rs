@@ -33,7 +33,7 @@ fn times(step: Step) -> u32 {
 }
 
 #[test]
-fn a_second_sweep_counts_a_minute_after_the_first_and_where_silence_says_something() {
+fn second_absence_counts_only_a_minute_later_if_conclusive() {
     let core = ready(Settings::default());
     let missed_at = |seconds| Unconfirmed {
         absent: 1,
@@ -51,7 +51,7 @@ fn a_second_sweep_counts_a_minute_after_the_first_and_where_silence_says_somethi
 }
 
 #[test]
-fn an_orphan_that_the_whole_journal_does_not_show_in_time_is_sent_again() {
+fn unresolved_call_absent_from_full_journal_is_sent_again() {
     let core = ready(Settings::default());
     let unresolved = Unconfirmed {
         token: TokenFingerprint::none(),
@@ -135,7 +135,7 @@ fn stopped_by_failures(core: &mut Core, accepted: u64) -> bool {
 }
 
 #[test]
-fn failures_of_calls_before_one_that_a_poll_found_journaled_are_their_own() {
+fn failed_calls_before_polled_journaled_call_do_not_pause() {
     for (accepted, stops) in [(40, false), (50, true), (60, true)] {
         let mut core = ready(Settings::default());
         let journaled = submitted(1, at(50));
@@ -154,7 +154,7 @@ fn failures_of_calls_before_one_that_a_poll_found_journaled_are_their_own() {
 }
 
 #[test]
-fn failures_of_calls_before_one_that_a_sweep_found_are_their_own() {
+fn failed_calls_before_reconciled_call_do_not_pause() {
     for (accepted, stops) in [(40, false), (60, true)] {
         let mut core = ready(Settings::default());
         let (now, call) = (at(200), submitted(1, at(50)));
@@ -203,7 +203,7 @@ fn under_load_ninety_ripe_calls_are_worth_a_page_of_a_hundred() {
 }
 
 #[test]
-fn after_five_minutes_calls_are_confirmed_though_live_ones_never_end() {
+fn confirmation_precedes_live_calls_after_five_minutes() {
     let mut core = ready(Settings::default());
     let head = WorkQueue {
         live: Some(due(1)),
@@ -232,7 +232,7 @@ fn after_five_minutes_calls_are_confirmed_though_live_ones_never_end() {
 }
 
 #[test]
-fn a_token_that_is_another_one_may_read_what_the_one_before_could_not() {
+fn page_reading_resumes_only_with_different_token() {
     let mut core = ready(Settings::default());
     core.token(Some(print()));
     core.confirmation
@@ -250,7 +250,7 @@ fn a_token_that_is_another_one_may_read_what_the_one_before_could_not() {
 }
 
 #[test]
-fn what_a_launch_that_could_not_be_committed_remembered_is_stored_with_the_next() {
+fn memory_of_aborted_launch_is_stored_with_next_launch() {
     let refused = memory::Refused {
         token: print(),
         at: at(0).wall,

@@ -237,7 +237,7 @@ fn a_dry_run_submits_nothing_and_says_so() {
 }
 
 #[test]
-fn a_requestid_of_another_token_is_swept_for_and_sent_again_where_no_sweep_will_do() {
+fn call_of_other_token_is_reconciled_or_resubmitted() {
     let mut core = ready(Settings::default());
     let foreign = Unconfirmed {
         token: TokenFingerprint::of("svc_pat_old"),
@@ -316,7 +316,7 @@ fn what_goes_wrong_between_slot_and_request_gives_the_slot_back() {
 }
 
 #[test]
-fn the_drain_time_counts_a_submission_for_each_call_and_a_sweep_for_many() {
+fn drain_time_includes_pages_or_one_poll_per_call() {
     let mut core = ready(Settings::default());
     let head = WorkQueue {
         ready: 100,
@@ -386,6 +386,7 @@ fn a_poll_goes_before_everything_when_its_token_ends_soon() {
     assert_eq!(lane(&mut core, at(3600), &head), Some(Lane::Live));
 }
 
+/// Promise: A new token brings no new budget.
 #[test]
 fn another_token_has_no_fresh_budget() {
     let settings = Settings {

@@ -8,7 +8,7 @@ use callbridge_spool::WorkQueue;
 
 /// A rollback, a renamed word, a torn text: 60 requests may have left just now.
 #[test]
-fn a_memory_that_cannot_be_read_begins_with_a_window_of_silence_that_outlives_a_restart() {
+fn unreadable_memory_starts_silence_that_survives_restart() {
     let known = |memory: &str| Known {
         boot_id: Some("now".to_owned()),
         memory: Some(memory.to_owned()),

@@ -54,7 +54,7 @@ fn cause(gate: &Gate) -> Option<PauseCause> {
 }
 
 #[test]
-fn an_outage_pauses_nothing_but_goes_one_by_one_and_is_over_with_the_first_success() {
+fn outage_allows_single_probes_until_first_success() {
     let mut gate = open();
     fails(&mut gate, 5 * S, Endpoint::Submit, Fault::Unreached);
     assert_eq!(admission(&gate, 5 * S), Admission::Probe);
@@ -66,7 +66,7 @@ fn an_outage_pauses_nothing_but_goes_one_by_one_and_is_over_with_the_first_succe
 }
 
 #[test]
-fn a_start_into_an_outage_asks_about_the_token_as_often_as_about_calls() {
+fn startup_in_outage_probes_token_at_outage_pace() {
     let mut gate = Gate::new([Streak::default(); 2]);
     gate.token(true, None);
     let (mut asked, mut at) = (0, S);
@@ -85,7 +85,7 @@ fn a_start_into_an_outage_asks_about_the_token_as_often_as_about_calls() {
 }
 
 #[test]
-fn a_straggler_s_401_in_an_outage_is_followed_by_a_minute_without_that_token() {
+fn late_401_in_outage_pauses_token_for_a_minute() {
     let mut gate = open();
     fails(&mut gate, 5 * S, Endpoint::Submit, Fault::Unreached);
     gate.stopped(6 * S, StopReason::TokenRefused, "401");
@@ -97,7 +97,7 @@ fn a_straggler_s_401_in_an_outage_is_followed_by_a_minute_without_that_token() {
 }
 
 #[test]
-fn a_probe_that_fails_while_the_token_is_dead_is_followed_by_another_after_a_minute() {
+fn failed_probe_of_refused_token_is_repeated_after_a_minute() {
     let mut gate = open();
     gate.stopped(5 * S, StopReason::TokenRefused, "401");
     assert_eq!(admission(&gate, 65 * S), Admission::Ask);
@@ -110,7 +110,7 @@ fn a_probe_that_fails_while_the_token_is_dead_is_followed_by_another_after_a_min
 }
 
 #[test]
-fn a_trial_that_fails_by_no_fault_of_its_call_says_nothing_of_what_is_tried() {
+fn trial_server_error_keeps_no_grant_pause() {
     let mut gate = open();
     gate.stopped(5 * S, StopReason::NoGrant(Endpoint::Submit), "403");
     assert_eq!(admission(&gate, 7 * S), Admission::Ask);
@@ -137,7 +137,7 @@ fn an_outage_within_another_pause_is_what_is_shown() {
 }
 
 #[test]
-fn a_trial_after_a_429_that_fails_opens_the_line_to_what_a_trouble_allows() {
+fn failed_trial_after_429_ends_pause_and_allows_probe() {
     let mut gate = open();
     gate.too_many(5 * S, |times| Jitter::new(7).after_429(times, 60 * S));
     assert_eq!(

@@ -69,7 +69,7 @@ fn forbidden() -> ApiResult {
 }
 
 #[test]
-fn an_errand_goes_after_live_calls_and_one_in_ten_seconds_before_others() {
+fn lead_request_precedes_backlog_once_in_ten_seconds() {
     let mut core = ready(Settings::default());
     let live = WorkQueue {
         live: Some(due(1)),
@@ -92,7 +92,7 @@ fn an_errand_goes_after_live_calls_and_one_in_ten_seconds_before_others() {
 }
 
 #[test]
-fn what_can_wait_takes_no_more_than_half_of_the_budget_and_goes_when_nothing_else_does() {
+fn spare_lead_requests_use_at_most_half_of_budget() {
     let mut core = ready(Settings::default());
     let backlog = WorkQueue {
         backlog: Some(due(1)),
@@ -188,7 +188,7 @@ fn a_dead_token_and_a_429_stop_the_line_whoever_meets_them() {
 }
 
 #[test]
-fn an_errand_is_not_sent_again_at_once_unless_its_answer_changed_what_is_due() {
+fn lead_request_with_unchanged_result_waits_a_minute() {
     let mut core = ready(Settings::default());
     answered(&mut core, at(2), &look_up(), Err(ApiError::TimedOut));
     assert_eq!(lane(&mut core, at(12), &look_up()), Some(Lane::LeadRequest));
@@ -262,7 +262,7 @@ fn a_write_that_is_no_longer_to_be_made_costs_nothing() {
 }
 
 #[test]
-fn whoever_asks_is_answered_after_live_calls_and_before_all_others() {
+fn command_request_goes_after_live_calls_before_backlog() {
     let mut core = ready(Settings::default());
     assert!(
         core.lead_requests
@@ -299,7 +299,7 @@ fn whoever_asks_is_answered_after_live_calls_and_before_all_others() {
 }
 
 #[test]
-fn a_page_for_the_audit_goes_after_calls_and_other_commands_and_leaves_them_half_the_budget() {
+fn audit_pages_yield_to_calls_and_leave_half_of_budget() {
     let page = FilterPage {
         page: 1,
         size: PageSize::LARGEST,

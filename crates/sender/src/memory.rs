@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_read_back_also_beside_the_words_of_a_later_version() {
+    fn memory_round_trip_ignores_unknown_fields() {
         let whole = full();
         let mut fields = stored(&whole);
         assert_eq!(read(&fields), whole);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_cannot_be_read_is_doubted_and_the_others_are_kept() {
+    fn unreadable_field_adds_one_doubt_and_keeps_other_fields() {
         let whole = full();
         let names: Vec<String> = stored(&whole).keys().cloned().collect();
         assert_eq!(names.len(), 7);

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_seconds_of_nothing_else_over_five_calls_or_all_that_wait_tell() {
+    fn outage_needs_ten_seconds_and_five_or_all_waiting_calls() {
         assert_eq!(found(Fault::Request, 9, 300, 0.01), Some(10));
         assert_eq!(found(Fault::Request, 1, 1, 0.01), Some(10), "one call");
         assert_eq!(found(Fault::Request, 2, 2, 0.01), Some(10), "both");
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn little_known_is_taken_for_good_where_an_outage_is_at_stake_and_for_bad_where_a_call_is() {
+    fn fresh_share_has_low_expected_and_high_feared_value() {
         let fresh = Share::default();
         assert!(fresh.expected() <= 0.05);
         assert!(by_chance(fresh.feared(RowId(1), 0), 1000) > 0.5);

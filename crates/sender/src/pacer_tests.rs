@@ -38,7 +38,7 @@ fn burst(pacer: &mut Pacer, now: Duration) -> u32 {
 }
 
 #[test]
-fn a_fresh_state_sends_its_whole_limit_at_once_and_then_nothing_for_a_window() {
+fn fresh_pacer_sends_whole_limit_then_waits_one_window() {
     let mut pacer = fresh("60/60s");
     assert_eq!(burst(&mut pacer, S), 60);
     assert_eq!(used(&pacer, S), 60);
@@ -49,7 +49,7 @@ fn a_fresh_state_sends_its_whole_limit_at_once_and_then_nothing_for_a_window() {
 }
 
 #[test]
-fn a_slot_is_free_a_window_after_its_answer_not_after_its_sending() {
+fn slot_frees_one_window_after_its_answer() {
     let mut pacer = fresh("1/60s");
     let slot = pacer.take(S, Pace::AtOnce).expect("free");
     assert_eq!(pacer.take(100 * S, Pace::AtOnce), Err(None));
@@ -85,7 +85,7 @@ fn a_backlog_goes_evenly_and_a_live_call_does_not_wait_for_it() {
 }
 
 #[test]
-fn a_restart_in_the_same_boot_forgets_nothing_and_waits_for_nothing_else() {
+fn restart_in_same_boot_keeps_slots_and_adds_no_wait() {
     let mut pacer = fresh("3/60s");
     let first = pacer.take(S, Pace::AtOnce).expect("free");
     pacer.ended(first, 2 * S);
@@ -102,6 +102,7 @@ fn a_restart_in_the_same_boot_forgets_nothing_and_waits_for_nothing_else() {
     );
 }
 
+/// Promise: After a reboot, callbridge sends nothing for 60 seconds.
 #[test]
 fn a_reboot_is_followed_by_a_window_of_silence() {
     let mut pacer = doubtful(rate("60/60s"), [0, 7], S);
@@ -133,7 +134,7 @@ fn a_429_a_whole_window_after_another_halves_the_pace_again() {
 }
 
 #[test]
-fn a_doubt_is_a_window_of_silence_and_a_share_is_taken_over_as_it_was_told() {
+fn doubt_starts_silence_and_restored_share_limits_pace() {
     let mut pacer = fresh("60/60s");
     assert_eq!(pacer.shared(), None);
     pacer.doubt(S);
@@ -146,7 +147,7 @@ fn a_doubt_is_a_window_of_silence_and_a_share_is_taken_over_as_it_was_told() {
 }
 
 #[test]
-fn a_lower_limit_after_a_restart_counts_what_the_higher_one_sent() {
+fn lower_limit_after_restart_counts_earlier_requests() {
     let mut pacer = fresh("60/60s");
     assert_eq!(burst(&mut pacer, S), 60);
     let kept = pacer.uses(S).collect();
@@ -156,7 +157,7 @@ fn a_lower_limit_after_a_restart_counts_what_the_higher_one_sent() {
 }
 
 #[test]
-fn a_429_halves_the_pace_for_nine_windows_and_one_upon_another_for_sixty() {
+fn first_429_halves_pace_for_nine_windows_next_for_sixty() {
     let mut pacer = fresh("60/60s");
     assert!(!pacer.refused(S));
     assert!(!pacer.refused(2 * S), "the same window");
@@ -184,7 +185,7 @@ fn a_429_follows_upon_another_for_two_hours() {
 }
 
 #[test]
-fn a_shorter_window_before_a_restart_is_counted_in_the_service_s_after_it() {
+fn shorter_window_before_restart_counts_in_crm_window() {
     let mut pacer = fresh("30/30s");
     assert_eq!(burst(&mut pacer, S), 30);
     assert_eq!(
@@ -199,7 +200,7 @@ fn a_shorter_window_before_a_restart_is_counted_in_the_service_s_after_it() {
 }
 
 #[test]
-fn a_shorter_window_after_a_restart_is_not_a_fresh_one_of_the_service() {
+fn shorter_window_after_restart_keeps_crm_window_limit() {
     let mut pacer = fresh("60/60s");
     assert_eq!(burst(&mut pacer, S), 60);
     let kept = pacer.uses(31 * S).collect();
@@ -405,6 +406,7 @@ fn fullest(arrived: &[u64], window: u64, per_million: u64) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
+    /// Promise: No 60 seconds hold more than 60 requests.
     #[test]
     fn no_window_of_any_origin_holds_more_than_the_limit(
         limit in 1..6_u32, events in prop::collection::vec(event(), 1..120),
@@ -424,7 +426,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_rates_follow_one_another_the_service_counts_no_sixty_first(
+    fn rate_changes_never_exceed_sixty_requests_per_window(
         first in rates(), events in events(), theirs in 999_500..1_000_500_u64,
     ) {
         let mut played = Played::new(first);

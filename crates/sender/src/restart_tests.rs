@@ -10,7 +10,7 @@ use callbridge_spool::{Op, SlotRow, WorkQueue};
 use std::time::Duration;
 
 #[test]
-fn slots_of_another_boot_are_stored_as_this_boot_s_and_silence_follows() {
+fn slots_of_another_boot_move_to_this_boot_with_silence() {
     let row = SlotRow {
         slot: 4,
         token: print(),
@@ -152,7 +152,7 @@ fn probed() -> Vec<Op> {
 }
 
 #[test]
-fn a_refused_token_is_asked_about_once_a_minute_over_restarts_and_another_one_at_once() {
+fn refused_token_waits_across_restart_but_new_token_does_not() {
     let (mut core, _) = restarted(&refused_at(0), Vec::new(), 3);
     let head = WorkQueue::default();
     let pause = core.status(at(3), &head).pause.expect("a pause");
@@ -173,7 +173,7 @@ fn a_probe_of_a_refused_token_is_remembered_before_it_leaves() {
 }
 
 #[test]
-fn a_probe_cut_short_by_a_kill_counts_from_when_it_can_no_longer_arrive() {
+fn killed_probe_counts_from_its_latest_possible_arrival() {
     let ops = probed();
     // The machine stood still before it left, and the process was killed as it did.
     let slots = ops.iter().filter_map(|op| match op {
@@ -192,7 +192,7 @@ fn a_probe_cut_short_by_a_kill_counts_from_when_it_can_no_longer_arrive() {
 }
 
 #[test]
-fn a_journal_that_may_not_be_read_is_left_alone_for_an_hour_over_restarts() {
+fn reconciliation_pause_of_an_hour_survives_restart() {
     let (mut core, _) = Core::start(Settings::default(), Known::default(), at(0));
     core.token(Some(print()));
     core.confirmation

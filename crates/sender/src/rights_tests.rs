@@ -165,7 +165,7 @@ fn a_record_that_cannot_be_read_again_stops_no_call() {
 }
 
 #[test]
-fn without_the_right_to_poll_pages_confirm_calls_and_all_goes_on() {
+fn missing_poll_grant_falls_back_to_journal_pages() {
     let mut core = ready(Settings::default());
     let call = submitted(3, at(10));
     let (request, outcome) = answered(&mut core, at(20), &waits(&call), forbidden());
@@ -202,7 +202,7 @@ fn without_the_right_to_poll_pages_confirm_calls_and_all_goes_on() {
 }
 
 #[test]
-fn where_no_page_ever_shows_a_call_that_cannot_be_polled_it_is_sent_again() {
+fn unpollable_call_absent_from_all_pages_is_resubmitted() {
     let mut core = ready(Settings::default());
     let mut call = submitted(3, at(10));
     answered(&mut core, at(20), &waits(&call), forbidden());
@@ -234,7 +234,7 @@ fn where_no_page_ever_shows_a_call_that_cannot_be_polled_it_is_sent_again() {
 }
 
 #[test]
-fn with_no_way_left_calls_go_out_and_after_a_day_they_are_listed() {
+fn unconfirmable_call_becomes_dead_letter_after_23_hours() {
     let mut core = ready(Settings::default());
     let call = submitted(3, at(10));
     answered(&mut core, at(20), &waits(&call), forbidden());

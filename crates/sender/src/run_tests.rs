@@ -154,7 +154,7 @@ fn journaled() -> Finished {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_whose_task_panics_has_lost_its_answer_and_its_call_is_journaled_all_the_same() {
+async fn panicked_request_loses_answer_but_call_is_journaled() {
     let mut stage = Stage::begin().await;
     stage.until(|work| !work.core.gate.is_probing()).await;
     let (row, slot, _) = stage.launched().await;

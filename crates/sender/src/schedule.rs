@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn where_many_requests_fail_a_few_failures_of_one_call_say_little() {
+    fn backoff_grows_slower_if_many_requests_fail() {
         let waits = |share| {
             [1, 2, 3, 5, 7, 9, 12].map(|tries| {
                 let wait = Jitter::new(7).backoff(tries, share).as_secs();
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn outages_of_any_length_are_over_soon_after_their_end_and_cost_little() {
+    fn outage_end_is_found_soon_with_few_probes() {
         let (least, most) = SHORTER;
         for shorter in [0, least, 40, most, 1024] {
             let sent = schedule(3600 * S, shorter);
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_fails_by_itself_waits_longer_each_time_until_it_passes() {
+    fn failing_call_backs_off_longer_until_success() {
         let mut retry = Retry::new(7);
         assert_eq!([(); 3].map(|()| retry.alone(ONE)), [2, 15, 60]);
         assert_eq!(retry.alone(OTHER), 2, "each call for itself");
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_before_a_start_count_on_and_never_over_those_after_it() {
+    fn recalled_failures_continue_count_without_overwrite() {
         let mut retry = Retry::new(7);
         retry.recall(ONE, 0);
         assert!(retry.blamed.is_empty());
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_trouble_a_call_waits_for_a_probe_and_then_for_one_of_other_calls() {
+    fn failed_call_in_outage_waits_for_probes_of_other_calls() {
         let mut retry = Retry::new(7);
         let mut wait = |unsent| retry.wait(ONE, Some(10 * S), 0.9, unsent).as_secs();
         assert_eq!([wait(0), wait(1)], [10, 10], "it is the only one");
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn the_failures_of_so_many_calls_are_remembered_and_the_oldest_forgotten() {
+    fn failure_counts_beyond_limit_evict_oldest_call() {
         let mut retry = Retry::new(7);
         let most = i64::try_from(BLAMED_MAX).expect("a number");
         let rows = |retry: &Retry| {

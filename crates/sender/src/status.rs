@@ -246,6 +246,7 @@ mod tests {
     use callbridge_model::Reason;
     use callbridge_model::status::PAUSES;
 
+    /// Promise: Each pause says how to end it.
     #[test]
     fn every_pause_says_what_mends_it() {
         let all = [

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ways_in_which_editors_and_systems_write_a_line_are_one_token() {
+    fn token_file_is_trimmed_and_invalid_content_is_refused() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("token");
         for bytes in [

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_is_over_is_what_stops_a_sender_without_a_good_token() {
+    fn reconnect_is_pause_reason_without_valid_token() {
         let told = TokenUpdate {
             trouble: Some(Pause::new(RECONNECT, "callbridge connect")),
             ..TokenUpdate::default()
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_out_of_reach_is_no_reason_while_the_token_is_refused() {
+    fn authority_outage_keeps_token_refused_pause_reason() {
         let told = TokenUpdate {
             trouble: Some(Pause::new("outage", "no way there")),
             fix: "it is being refreshed".to_owned(),

@@ -62,7 +62,7 @@ fn waits(accepted: Now) -> WorkQueue {
 }
 
 #[test]
-fn a_poll_goes_with_the_token_that_made_the_request_while_that_lives() {
+fn poll_uses_submitting_token_until_token_expires() {
     let mut core = refreshed();
     assert_eq!(core.ask(at(101)).tokens, [second(), print()]);
     let (request, token) = sent(
@@ -78,7 +78,7 @@ fn a_poll_goes_with_the_token_that_made_the_request_while_that_lives() {
 }
 
 #[test]
-fn what_the_older_token_made_is_asked_for_before_all_else_in_its_last_minute() {
+fn previous_token_polls_go_first_in_last_minute() {
     let mut core = refreshed();
     let head = WorkQueue {
         live: Some(due(1)),
@@ -155,7 +155,7 @@ fn a_new_token_without_the_older_one_reads_nothing_of_it() {
 }
 
 #[test]
-fn a_call_whose_token_ends_while_it_is_polled_is_not_sent_again_before_the_answer() {
+fn expired_token_call_is_not_resubmitted_before_poll_answer() {
     let mut core = refreshed();
     core.confirmation
         .reconciliation
@@ -178,7 +178,7 @@ fn a_call_whose_token_ends_while_it_is_polled_is_not_sent_again_before_the_answe
 }
 
 #[test]
-fn a_token_of_another_company_than_was_named_is_foreign_and_nothing_is_bound() {
+fn token_of_unexpected_company_is_foreign_and_not_bound() {
     let own = super::tests::info();
     for (named, foreign) in [(None, false), (Some(own.company), false), (Some(13), true)] {
         let mut tokens = KnownTokens::new(&Known::default(), &Memory::default(), at(0));

@@ -56,7 +56,7 @@ impl Troubles {
 }
 
 #[test]
-fn one_failure_among_successes_slows_one_second_down_and_is_nothing_to_tell() {
+fn single_failure_delays_one_second_and_is_not_reported() {
     let mut troubles = good(0);
     troubles.request_fails(10, Part::Submissions, 1);
     let waits = PartAdmission::From(at(11).boot);
@@ -114,7 +114,7 @@ fn from_the_first_failure_on_one_request_at_a_time_goes_out() {
 }
 
 #[test]
-fn submissions_that_fail_while_polls_work_are_an_outage_of_submissions() {
+fn submissions_failing_while_polls_work_are_partial_outage() {
     let mut troubles = good(0);
     for second in 1..=12 {
         troubles.request_fails(
@@ -139,7 +139,7 @@ fn submissions_that_fail_while_polls_work_are_an_outage_of_submissions() {
 }
 
 #[test]
-fn polls_or_sweeps_that_fail_while_calls_are_taken_are_told_beside() {
+fn failing_polls_or_pages_are_degraded_parts_not_outage() {
     for part in [Part::Polls, Part::Reconciliation] {
         let mut troubles = good(0);
         for second in 1..=12 {
@@ -181,7 +181,7 @@ fn what_others_do_meanwhile_is_tried_ever_more_seldom() {
 }
 
 #[test]
-fn while_nothing_passes_all_is_one_trouble_and_who_did_not_fail_yet_is_asked_next() {
+fn total_outage_probes_parts_without_failure_first() {
     let mut troubles = good(0);
     for second in 1..=12 {
         troubles.request_fails(
@@ -227,7 +227,7 @@ fn when_something_passes_all_that_failed_is_asked_at_once() {
 }
 
 #[test]
-fn an_hour_in_which_all_fails_costs_fewer_than_ninety_requests_whatever_is_asked() {
+fn total_outage_costs_at_most_ninety_requests_per_hour() {
     let mut troubles = good(0);
     let mut sent = 0;
     for second in 1..=3600 {
@@ -245,7 +245,7 @@ fn an_hour_in_which_all_fails_costs_fewer_than_ninety_requests_whatever_is_asked
 }
 
 #[test]
-fn a_call_that_fails_alone_time_and_again_says_nothing_of_the_service() {
+fn call_failing_while_others_pass_is_no_outage_evidence() {
     let mut troubles = good(0);
     let alone = |fault| Failure {
         call: Some(RowId(7)),

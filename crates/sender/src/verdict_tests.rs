@@ -66,7 +66,7 @@ fn a_200_without_one_or_accept_false_or_a_broken_body_is_as_5xx() {
 }
 
 #[test]
-fn a_400_is_a_dead_letter_rejected_with_the_service_s_message_and_errors() {
+fn submit_400_is_dead_letter_with_crm_message_and_errors() {
     let errors = json!([{"field": "startedAt", "reason": "VALID_EPOCH_SEC"}]);
     let answer = Err(ApiError::Rejected {
         status: 400,
@@ -197,7 +197,7 @@ fn a_409_is_a_dead_letter_conflict_and_any_other_4xx_rejected() {
 }
 
 #[test]
-fn a_status_or_body_that_nobody_knows_is_as_5xx_on_every_endpoint() {
+fn unknown_status_or_body_is_retried_on_every_endpoint() {
     for (status, body) in [
         (101, "{}"),
         (200, ""),
@@ -217,8 +217,9 @@ fn a_status_or_body_that_nobody_knows_is_as_5xx_on_every_endpoint() {
     }
 }
 
+/// Promise: Each answer of the CRM has one consequence.
 #[test]
-fn each_status_of_the_table_has_its_verdict_from_the_bytes_to_the_end() {
+fn each_http_status_gives_verdict_of_table() {
     let body = json!({"message": "xato", "accept": false, "data": null}).to_string();
     for (statuses, submit, token_info) in [
         (
@@ -317,7 +318,7 @@ fn no_connection_or_refused_tls_is_nobody_s_own_failure() {
 }
 
 #[test]
-fn five_failures_of_one_call_while_others_pass_are_a_server_error() {
+fn fifth_failure_while_others_pass_is_server_error() {
     let answer = Err(ApiError::Server {
         status: 500,
         own: true,
@@ -348,7 +349,7 @@ fn five_failures_of_one_call_while_others_pass_are_a_server_error() {
 }
 
 #[test]
-fn no_call_is_given_up_for_failures_that_chance_or_a_trouble_of_all_brings_about() {
+fn call_failing_by_chance_or_outage_is_not_given_up() {
     let given_up = |failures, share, trouble| {
         let answer = Err(ApiError::TimedOut);
         let context = Context {

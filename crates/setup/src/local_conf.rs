@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trunk_called_x7_and_a_telephone_called_trunk_9_are_told_apart() {
+    fn pjsip_endpoint_kind_follows_settings_not_name() {
         let text = "[phone](!)\ntype=endpoint\ncontext=from-internal\n\
             [trunk-9](phone)\nauth=trunk-9\naors=trunk-9\n\
             [trunk-9]\ntype=auth\npassword=hunter2\n[trunk-9]\ntype=aor\nmax_contacts=1\n\
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_of_chan_sip_and_hints_are_read_and_no_secret_of_a_registration() {
+    fn chan_sip_peers_and_hints_are_read_without_secrets() {
         let text = "[general]\nregister => user:hunter2@sip.provider.uz/100\n\
             [x7]\ntype=peer\nhost=sip.provider.uz\nsecret=hunter2\n\
             [trunk-9]\ntype=friend\nhost=dynamic\nmailbox=109@default\n\

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn gateways_are_trunks_with_their_addresses_where_they_do_not_log_in() {
+    fn unregistered_gateway_is_proposed_with_ip_address() {
         let gateway = |address: &str, registers| SwitchGateway {
             profile: "external".to_owned(),
             address: address.to_owned(),

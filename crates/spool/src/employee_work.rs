@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_before_the_time_asked_for_counts_for_the_call_back_alone() {
+    fn missed_call_before_period_counts_only_for_callback() {
         let mut silent = call(100, true, false);
         silent.rang.clear();
         let sums = sums(&[silent.clone(), call(1_000, false, true)], 500);

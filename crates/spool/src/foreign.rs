@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_is_forgotten_after_an_hour_and_a_double_after_a_day() {
+    fn unmatched_foreign_call_expires_in_hour_matched_in_day() {
         let mut log = ForeignLog::default();
         log.foreign(call(1, 0), false, at(0));
         log.foreign(call(2, 0), true, at(0));

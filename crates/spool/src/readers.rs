@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn another_call_under_known_ids_is_told_apart_by_start_or_caller() {
+    fn known_ids_are_another_call_if_start_or_caller_differs() {
         let at = EpochSeconds::new;
         let known = |own| Known {
             own,

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_journal_shows_is_read_and_what_is_null_or_absent_is_nothing() {
+    fn call_echo_reads_valid_fields_and_ignores_invalid_values() {
         let told = json!({
             "durationSec": 5, "talkTimeSec": "4", "operatorExtension": " 101 ",
             "employeeId": 501, "clientPhone": "", "direction": null, "answered": "yes",

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn without_any_of_them_it_is_nobodys_delivery_and_with_some_a_broken_one() {
+    fn partial_headers_are_malformed_and_none_is_no_headers() {
         assert_eq!(read(&[]), Err(Refusal::NoHeaders));
         let json = ("content-type", "application/json".to_owned());
         assert_eq!(read(&[json]), Err(Refusal::NoHeaders));

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_installations_secrets_come_before_the_applications_and_each_current_and_previous() {
+    fn current_or_previous_secret_signature_shows_owner() {
         let keyring = Keyring {
             installations: [("9".to_owned(), keys(&["own", "own before"]))].into(),
             application: keys(&["app", "app before"]),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_connections_secret_signed_is_believed_under_any_header_and_says_whose_it_is() {
+    fn connection_secret_verifies_any_unlisted_installation() {
         let mut keyring = Keyring {
             installations: [("9".to_owned(), keys(&["own"]))].into(),
             connection: Some(Connection::new(&secret("mine"), None)),

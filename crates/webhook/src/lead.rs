@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn each_event_of_a_lead_is_news_of_its_kind_with_the_snapshots_phone() {
+    fn lead_event_gives_change_kind_and_snapshot_phone() {
         let event = json!({"lead": {"id": 4001, "phone": "901110001", "attributions": [{}]}});
         for (kind, what) in [
             ("LEAD_CREATED", ChangeKind::Created),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn name_responsible_and_stage_of_the_snapshot_and_names_of_contacts_are_read() {
+    fn lead_event_profile_and_contact_names_are_read() {
         let event = json!({
             "lead": {"id": 4001, "name": "Deal", "responsibleId": 15, "responsibleName": "Olga",
                      "statusId": 2, "statusName": "In work"},

@@ -98,7 +98,7 @@ async fn with_company(receiver: &Receiver) {
 }
 
 #[tokio::test]
-async fn a_replay_under_another_header_counts_nothing_and_binds_nothing() {
+async fn replay_under_other_header_counts_and_binds_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let (receiver, guard) = receiver(folder.path()).await;
     let early = signed("e-0", 77);
@@ -124,7 +124,7 @@ async fn a_replay_under_another_header_counts_nothing_and_binds_nothing() {
 }
 
 #[tokio::test]
-async fn a_wrong_binding_keeps_nothing_out_and_the_next_proof_heals_it() {
+async fn wrong_binding_is_corrected_by_next_verified_delivery() {
     let folder = tempfile::tempdir().expect("a folder");
     let (receiver, guard) = receiver(folder.path()).await;
     with_company(&receiver).await;

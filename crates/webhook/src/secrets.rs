@@ -232,7 +232,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_connections_secret_is_known_by_itself_and_another_one_is_bound_anew() {
+    fn connection_secret_is_read_and_new_secret_is_unbound() {
         let folder = tempfile::tempdir().expect("a folder");
         let places = Places {
             state: Some(folder.path().to_owned()),

@@ -93,7 +93,7 @@ fn five_minutes_either_way_are_fresh_and_a_second_more_is_stale() {
 }
 
 #[test]
-fn a_wrong_clock_of_our_own_is_no_judge_of_times_but_of_signatures() {
+fn wrong_local_clock_is_reported_after_signature_check() {
     let (body, early) = (body(), bench(NOW - 90_000));
     let judged = |secret| judge_whole(&headers(NOW, &body, secret), &body, &keyring(), early);
     assert_eq!(judged(SECRET), Err(Refusal::Clock));
@@ -118,7 +118,7 @@ fn a_body_that_was_written_anew_is_forged() {
 }
 
 #[test]
-fn another_event_in_the_header_and_no_event_in_the_body_are_refused() {
+fn mismatched_event_id_and_unreadable_body_are_refused() {
     let body = body();
     let mut other = headers(NOW, &body, SECRET);
     other.id = "7d0c5bb4-5d3f-4a57-9f0b-3a1c2f1d8e11".into();
@@ -134,7 +134,7 @@ fn another_event_in_the_header_and_no_event_in_the_body_are_refused() {
 }
 
 #[test]
-fn the_first_delivery_that_the_connections_secret_proves_tells_its_installation() {
+fn first_delivery_with_connection_secret_binds_installation() {
     let (body, secret) = (body(), Secret::from(SECRET));
     let mut keyring = Keyring {
         connection: Some(Connection::new(&secret, None)),

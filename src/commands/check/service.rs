@@ -406,7 +406,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn each_field_is_judged_by_its_id_and_none_where_they_cannot_be_read() {
+    fn lead_field_is_judged_by_id_if_catalogue_can_be_read() {
         let fields = parse("last_call=11,last_missed=21,last_employee=99").expect("fields");
         let told = Ok(ApiReply::Data(json!({"data": [
             {"id": 11, "infoType": "LED"}, {"id": 21, "infoType": "CONTACT"}

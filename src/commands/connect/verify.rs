@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_person_is_asked_a_script_is_told_and_a_flag_decides_for_both() {
+    async fn binding_asks_only_on_terminal_and_flags_override() {
         for (line, yes) in [("y", true), (" YES ", true), ("n", false), ("", false)] {
             assert_eq!(answered(true, &[line], None, false).await, yes, "{line}");
         }

@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_of_csv_brings_no_formula_in_any_locale_and_numbers_as_they_are() {
+    fn csv_row_escapes_formulas_and_keeps_numbers() {
         let row = [
             "+998901110001",
             "=1+1",

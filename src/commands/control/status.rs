@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_replaces_the_one_before_and_what_has_no_room_is_said() {
+    fn watch_screen_overwrites_lines_and_reports_cut_rows() {
         let all = drawn("one\ntwo\n", 24);
         assert_eq!(all, "\x1b[Hone\x1b[K\r\ntwo\x1b[K\r\n\x1b[K\x1b[J");
         let some = drawn("one\ntwo\nthree\n", 3);

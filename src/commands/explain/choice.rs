@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_id_the_only_call_is_meant_and_of_several_each_is_named() {
+    fn missing_call_id_picks_only_call_or_lists_choices() {
         assert_eq!(chosen(None, &TWO[..1]), Ok(vec!["1795151317.1".to_owned()]));
         let words = chosen(None, &TWO).expect_err("two calls");
         assert!(
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_number_the_newest_call_is_meant_and_the_others_are_named() {
+    fn explain_by_number_picks_newest_call_and_lists_others() {
         let number = |text: &str| TypedNumber::read(text, []);
         let mut choice = Choice::new(Some("901110001"), number("901110001"));
         for (n, started) in [(1, 10), (2, 30), (3, 20)] {

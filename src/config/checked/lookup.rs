@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loopback_an_address_is_enough_and_elsewhere_it_needs_network_and_password() {
+    fn lookup_off_loopback_needs_network_and_password() {
         for loopback in ["127.0.0.1:4573", "[::1]:4573", "[::ffff:127.0.0.1]:4573"] {
             let (lookup, faults) = checked(loopback, None, false);
             assert!(

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_a_lead_is_of_the_web_and_says_once_where_the_id_stands() {
+    fn lead_url_must_be_web_address_with_one_id() {
         for good in [
             "https://crm.uz/lead/{id}",
             "http://10.0.0.5:8080/?lead={id}&tab=1",

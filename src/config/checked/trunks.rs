@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_the_crm_are_of_the_one_country_that_the_trunks_name() {
+    fn crm_country_is_flag_or_only_country_of_trunks() {
         let of = |all: Option<&str>, texts: &[&str]| {
             let parse = |text: &&str| trunk::parse(text, &Trunk::default()).expect("a trunk");
             let trunks = Trunks::new(texts.iter().map(parse).collect()).expect("no conflict");

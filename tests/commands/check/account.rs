@@ -2,7 +2,7 @@
 //! the endpoints that the PBX has.
 
 use super::findings::{Checked, check, with};
-use crate::sidecar::{Place, crm};
+use crate::commands::sidecar::{Place, crm};
 use callbridge_sandbox::Server;
 use callbridge_testbed::pbx::{FakePbx, Release};
 use std::collections::BTreeSet;
@@ -105,7 +105,7 @@ fn what<'a>(checked: &'a Checked, name: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn the_recommended_account_is_well_and_what_no_call_has_shown_is_said_to_be_unknown() {
+async fn recommended_account_passes_and_unseen_data_is_unknown() {
     let stage = Stage::new().await;
     stage.pbx.answers("ListCommands", &[RECOMMENDED]);
     stage.pbx.answers("UserEvent", &[ECHO]);
@@ -144,7 +144,7 @@ async fn the_recommended_account_is_well_and_what_no_call_has_shown_is_said_to_b
 }
 
 #[tokio::test]
-async fn an_account_that_may_read_the_pbxs_secrets_is_told_what_is_enough() {
+async fn account_with_access_to_secrets_gets_advice_on_rights() {
     let stage = Stage::new().await;
     let checked = stage.check().await;
     checked.is_clean();
@@ -220,7 +220,7 @@ async fn an_account_without_rights_is_77_though_it_is_let_in() {
 }
 
 #[tokio::test]
-async fn an_account_that_hears_nothing_of_a_channel_that_is_born_is_77() {
+async fn account_without_events_of_new_channel_is_77() {
     let words = "read = call,cdr,system,agent,user";
     let stage = Stage::new().await;
     let shown = "ChanVariable: LEAD_ID=";
@@ -240,7 +240,7 @@ async fn an_account_that_hears_nothing_of_a_channel_that_is_born_is_77() {
 }
 
 #[tokio::test]
-async fn an_event_of_a_channel_proves_that_calls_are_heard_and_shows_times_and_variables() {
+async fn channel_event_shows_access_times_and_variables() {
     let stage = Stage::new().await;
     let hangup = |more: &str| {
         let event = format!(
@@ -290,7 +290,7 @@ async fn a_variable_that_several_trunks_take_leads_from_is_named_once() {
 }
 
 #[tokio::test]
-async fn a_trunk_that_no_endpoint_is_meant_by_is_78_with_the_one_that_is() {
+async fn trunk_without_matching_endpoint_is_78_with_suggestion() {
     let stage = Stage::new().await;
     for misspelt in ["PJSIP/citty", "pjsip/City", "PJSIP/ciyt", "SIP/city"] {
         let checked = stage.check_trunk(misspelt).await;
@@ -341,7 +341,7 @@ async fn phone_given_as_trunk_is_78() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_no_trunk_takes_is_a_note_unless_it_is_a_telephone() {
+async fn endpoint_without_trunk_is_noted_unless_phone() {
     let mut stage = Stage::new().await;
     let checked = stage.check_trunk("PJSIP/city").await;
     checked.is_clean();
@@ -370,7 +370,7 @@ async fn an_endpoint_that_no_trunk_takes_is_a_note_unless_it_is_a_telephone() {
 }
 
 #[tokio::test]
-async fn what_an_account_may_not_ask_is_said_to_be_unknown_or_read_from_the_devices() {
+async fn forbidden_endpoint_list_falls_back_to_devices_or_unknown() {
     let stage = Stage::new().await;
     let reporting = "Response: Success\nActionID: {id}\n\
         CoreShowChannels: List.  (Priv: system,reporting,all)\n\
@@ -398,7 +398,7 @@ const OLD: &str = "Response: Success\nActionID: {id}\n\
     UserEvent: Send an arbitrary event.  (Priv: user,all)\n\n";
 
 #[tokio::test]
-async fn the_release_is_named_with_what_each_source_tells_of_it_and_what_it_wants_for_that() {
+async fn release_shows_source_capabilities_and_needed_settings() {
     let stage = Stage::new().await;
     stage.pbx.is_of(Release::V11);
     stage.pbx.answers("ListCommands", &[OLD]);
@@ -446,7 +446,7 @@ async fn the_release_is_named_with_what_each_source_tells_of_it_and_what_it_want
 }
 
 #[tokio::test]
-async fn of_a_later_release_no_queue_is_asked_for_and_its_manager_names_it() {
+async fn newer_release_skips_queues_and_is_named_by_manager() {
     let stage = Stage::new().await;
     let checked = stage.check().await;
     checked.is_clean();

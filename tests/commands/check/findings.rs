@@ -1,6 +1,6 @@
 //! What `check` found, as JSON lines and as text.
 
-use crate::sidecar::{Place, json_lines};
+use crate::commands::sidecar::{Place, json_lines};
 use callbridge_page::backend::CheckFinding;
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Sources and trunks.
 
 use super::findings::{check, with};
-use crate::sidecar::{Place, crm};
+use crate::commands::sidecar::{Place, crm};
 use callbridge_sandbox::Server;
 use callbridge_testbed::authority::{Authority, Flaw};
 use callbridge_testbed::pbx::FakePbx;
@@ -94,7 +94,7 @@ async fn a_port_where_something_else_answers_is_69() {
 }
 
 #[tokio::test]
-async fn a_line_whose_certificate_cannot_be_trusted_is_refused_by_name() {
+async fn source_with_untrusted_certificate_fails_with_reason() {
     let (place, _crm, flags) = stage().await;
     let authority = Authority::new();
     let ca_file = authority.ca_file().display().to_string();
@@ -185,7 +185,7 @@ async fn a_file_of_another_format_than_said_is_65_and_named() {
 }
 
 #[tokio::test]
-async fn a_file_of_cel_that_tells_of_no_bridge_is_named_with_the_line_to_add() {
+async fn cel_file_without_bridge_events_is_named_with_fix() {
     let (place, _crm, flags) = stage().await;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/asterisk-old");
     let file = folder.join("11-shipped-cel-conf/inbound_answered/cel.csv");

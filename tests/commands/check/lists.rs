@@ -2,7 +2,7 @@
 
 use super::findings::{Checked, check, with};
 use super::inward::stage;
-use crate::sidecar::Place;
+use crate::commands::sidecar::Place;
 
 /// Flags whose trunk finds leads in this list.
 fn listed(flags: Vec<String>, place: &Place) -> Vec<String> {
@@ -38,7 +38,7 @@ async fn a_missing_list_is_66_and_one_without_its_columns_65() {
 }
 
 #[tokio::test]
-async fn every_bad_row_is_named_with_its_line_and_reason_and_ends_with_65() {
+async fn bad_list_rows_are_65_and_named_by_line_and_reason() {
     let text = "phone,leadId\n+998901110001,4001\n+998901110002,none\n101,4003\n\
         \"+998901110004, +998901110005\",4004\n+998901110001,4009\n";
     let checked = of_leads(text).await;
@@ -62,7 +62,7 @@ async fn every_bad_row_is_named_with_its_line_and_reason_and_ends_with_65() {
 }
 
 #[tokio::test]
-async fn trunks_whose_calls_will_name_no_employee_are_said_and_are_no_fault() {
+async fn trunk_without_employees_is_noted_and_passes() {
     let (place, _crm, flags) = stage().await;
     let checked = check(&place, &flags).await;
     checked.is_clean();
@@ -77,7 +77,7 @@ async fn trunks_whose_calls_will_name_no_employee_are_said_and_are_no_fault() {
 }
 
 #[tokio::test]
-async fn semicolons_and_repeats_are_said_and_are_no_fault_and_so_is_a_list_without_rows() {
+async fn list_with_semicolons_repeats_or_no_rows_passes_with_note() {
     let checked = of_leads("phone;leadId\n+998901110001;4001\n998901110001;4001\n").await;
     checked.is_clean();
     let what = "leads: 1 (separated by `;`, 1 given twice)";
@@ -111,7 +111,7 @@ async fn bad_rows_of_employees_are_named_like_those_of_leads() {
 }
 
 #[tokio::test]
-async fn an_employee_at_what_no_extension_is_is_65_with_what_may_be_meant() {
+async fn employee_at_mistyped_extension_is_65_with_suggestion() {
     let (place, _crm, mut flags) = stage().await;
     flags.push("--employees=1O1:501;10B:502".to_owned());
     let checked = check(&place, &flags).await;

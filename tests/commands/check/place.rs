@@ -1,7 +1,7 @@
 //! The state folder, what it is bound to, and the listener.
 
 use super::findings::{check, with};
-use crate::sidecar::{Place, crm};
+use crate::commands::sidecar::{Place, crm};
 use callbridge_leads::directory::{ChangeKind, rows};
 use callbridge_sandbox::Server;
 use callbridge_spool as spool;
@@ -67,7 +67,7 @@ async fn check_leaves_nothing_where_no_state_exists() {
 }
 
 #[tokio::test]
-async fn a_state_folder_that_cannot_be_written_is_73_and_the_crm_is_not_asked() {
+async fn unwritable_state_is_73_and_sends_no_crm_request() {
     let (place, crm, flags) = stage().await;
     place.write("in-the-way", "");
     // Of these two not even root can make a folder.
@@ -90,7 +90,7 @@ async fn a_state_folder_that_cannot_be_written_is_73_and_the_crm_is_not_asked() 
 }
 
 #[tokio::test]
-async fn a_state_that_another_process_holds_is_75_where_no_daemon_answers() {
+async fn state_held_by_other_process_without_daemon_is_75() {
     let (place, _crm, flags) = stage().await;
     let opened = spool::open(&place.path("state"), spool::Settings::default());
     let (handle, guard) = opened.expect("the state");
@@ -140,7 +140,7 @@ async fn a_newer_and_a_foreign_state_are_78_and_left_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_state_bound_to_another_address_is_78_until_it_is_bound_anew() {
+async fn state_bound_to_other_address_is_78_until_rebind() {
     let (place, first, flags) = stage().await;
     place.run_until_idle(&flags).await;
     let second = crm(|_| ()).await;
@@ -178,7 +178,7 @@ async fn an_address_that_is_taken_is_64_unless_the_daemon_has_it() {
 }
 
 #[tokio::test]
-async fn with_a_copy_of_a_state_nothing_is_asked_before_the_daemon_has_waited() {
+async fn copied_state_is_69_on_every_check_before_daemon_runs() {
     let (place, _crm, flags) = stage().await;
     begun(&place).await;
     check(&place, &flags).await.is_clean();
@@ -192,7 +192,7 @@ async fn with_a_copy_of_a_state_nothing_is_asked_before_the_daemon_has_waited() 
 }
 
 #[tokio::test]
-async fn who_calls_is_tried_over_each_trunk_and_what_is_missing_is_named() {
+async fn lookup_check_tries_each_trunk_and_names_problems() {
     let (place, _crm, flags) = stage().await;
     let addr = free_addr().to_string();
     let flags = with(flags, "--lookup", &addr);
@@ -228,7 +228,7 @@ async fn who_calls_is_tried_over_each_trunk_and_what_is_missing_is_named() {
 }
 
 #[tokio::test]
-async fn responsible_employees_without_an_extension_are_named_by_id_for_each_trunk() {
+async fn responsible_employees_without_extension_are_named_by_trunk() {
     let (place, _crm, flags) = stage().await;
     let addr = free_addr().to_string();
     let mut flags = with(flags, "--lookup", &addr);

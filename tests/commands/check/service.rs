@@ -1,7 +1,7 @@
 //! The CRM: its address, the token, the grant, the company, and what the question costs.
 
 use super::findings::{check, with};
-use crate::sidecar::{Place, TOKEN, crm, grant_leads};
+use crate::commands::sidecar::{Place, TOKEN, crm, grant_leads};
 use callbridge_sandbox::token::TokenKind;
 use callbridge_sandbox::window::Rate;
 use callbridge_sandbox::{Action, Endpoint, Rule, Server};
@@ -158,7 +158,7 @@ async fn a_missing_token_is_77() {
 }
 
 #[tokio::test]
-async fn another_companys_token_is_77_where_the_state_is_bound_to_the_first() {
+async fn other_company_token_for_bound_state_is_77() {
     let (place, crm, flags) = stage().await;
     place.run_until_idle(&flags).await;
     crm.admin(|core, now| core.issue(now, "svc_pat_other", TokenKind::Pat, 2, None));
@@ -171,7 +171,7 @@ async fn another_companys_token_is_77_where_the_state_is_bound_to_the_first() {
         let status = place.status().await?;
         status["pause"]["reason"].as_str().map(str::to_owned)
     };
-    let reason = crate::sidecar::until("a pause", paused).await;
+    let reason = crate::commands::sidecar::until("a pause", paused).await;
     assert_eq!(reason, "wrong_company");
     let checked = check(&place, &flags).await;
     checked.fails(
@@ -229,6 +229,7 @@ async fn the_checks_own_request_takes_a_slot_that_run_knows_of() {
     assert_eq!(crm.violations(), []);
 }
 
+/// Promise: `check` followed by `run` stays within the limit.
 #[tokio::test]
 async fn check_then_run_never_exceeds_the_budget() {
     // The CRM's rate, ten times as fast.

@@ -1,7 +1,7 @@
 //! A FreeSWITCH: whether it lets us in, and whether its gateways are those of the trunks.
 
 use super::findings::{Checked, check, with};
-use crate::sidecar::{Place, crm};
+use crate::commands::sidecar::{Place, crm};
 use callbridge_sandbox::Server;
 use callbridge_testbed::switch::{FakeSwitch, PASSWORD};
 
@@ -68,7 +68,7 @@ async fn a_switch_whose_gateways_are_those_of_the_trunks_is_well() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_no_trunk_takes_and_one_that_does_not_register_are_named() {
+async fn gateways_without_trunk_or_registration_are_named() {
     let stage = Stage::new().await;
     let checked = stage.check("gateway/city").await;
     checked.is_clean();

@@ -1,6 +1,6 @@
 //! A RabbitMQ alarm while dead letters are due: `status` names it, and the stop is not delayed.
 
-use crate::sidecar::{Place, crm, until};
+use crate::commands::sidecar::{Place, crm, until};
 use callbridge_testbed::broker::Broker;
 use std::time::{Duration, Instant};
 

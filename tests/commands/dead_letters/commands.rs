@@ -1,6 +1,6 @@
 //! `dead list`, `show`, `retry`, `discard`, `export`: the same with a daemon and without.
 
-use crate::sidecar::{PBX, Place, crm, json_lines};
+use crate::commands::sidecar::{PBX, Place, crm, json_lines};
 use callbridge_sandbox::Server;
 use callbridge_testbed::calls::{Call, recording};
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ fn results(lines: &[Value]) -> Vec<(u64, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_look_at_the_letters_is_the_same_with_a_daemon_and_without() {
+async fn dead_letter_views_are_same_with_and_without_daemon() {
     let (place, crm, calls) = stage().await;
     let looks = [
         "dead list",
@@ -218,7 +218,7 @@ async fn a_dry_run_says_what_would_be_sent_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_puts_the_call_down_to_the_lead_and_employee_asked_for() {
+async fn retry_journals_call_with_given_lead_and_employee() {
     let (place, crm, calls) = stage().await;
     let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
     flags.push("--employees=101:507".to_owned());

@@ -1,6 +1,6 @@
 //! `lead give`, `lead take`, `lead given`, and who did what with letters.
 
-use crate::sidecar::{Place, crm, until};
+use crate::commands::sidecar::{Place, crm, until};
 use callbridge_testbed::calls::{Call, recording};
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn own_name() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lead_given_by_hand_lets_the_numbers_calls_go_at_once_and_later_ones_too() {
+async fn assigned_lead_releases_waiting_calls_now_or_at_next_start() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     let calls = [Call::without_lead(1), Call::without_lead(2)];
     place.write("calls.ami", recording(&calls));

@@ -1,6 +1,6 @@
 //! `calls` and `explain --call PHONE`: what is kept, and what comes.
 
-use crate::sidecar::{Place, Running, crm, json_lines, until};
+use crate::commands::sidecar::{Place, Running, crm, json_lines, until};
 use callbridge_testbed::calls::Call;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -30,7 +30,7 @@ fn phones(calls: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_are_listed_by_number_state_and_day_with_a_daemon_and_without() {
+async fn calls_list_filters_work_with_and_without_daemon() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     let (known, unknown) = (Call::new(1, 4001), Call::without_lead(2));
     let recording = [INTERNAL, &known.ami(), &unknown.ami()].concat();
@@ -88,7 +88,7 @@ async fn calls_are_listed_by_number_state_and_day_with_a_daemon_and_without() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_newest_call_of_a_number_is_explained_and_the_others_are_named() {
+async fn explain_by_number_shows_newest_call_and_lists_others() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     let (older, mut newer) = (Call::new(1, 4001), Call::new(1, 4001));
     newer.begins += 600;
@@ -110,7 +110,7 @@ async fn the_newest_call_of_a_number_is_explained_and_the_others_are_named() {
         "{text}"
     );
     let file = place.path("calls.ami").display().to_string();
-    let flag = format!("--trunk={}", crate::sidecar::TRUNK);
+    let flag = format!("--trunk={}", crate::commands::sidecar::TRUNK);
     let phone = older.phone();
     let arguments = [
         "explain",
@@ -129,7 +129,7 @@ async fn the_newest_call_of_a_number_is_explained_and_the_others_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_follows_sees_each_call_come_and_end_and_outlives_a_restart() {
+async fn calls_follow_shows_new_calls_across_daemon_restarts() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     place.write("calls.ami", Call::new(1, 4001).ami());
     let flags = place.flags_of_file(&crm.url(), "calls.ami");

@@ -1,7 +1,7 @@
 //! 90 calls of which every third has a lead that the CRM does not know: the rest is journaled,
 //! the 30 are dead letters, and after a retry with another lead they are journaled, too.
 
-use crate::sidecar::{PBX, Place, crm, until};
+use crate::commands::sidecar::{PBX, Place, crm, until};
 use callbridge_sandbox::Server;
 use callbridge_sandbox::window::Rate;
 use callbridge_testbed::broker::{Broker, Taken};
@@ -156,7 +156,7 @@ fn are_closed(letters: &[Value], notices: &[Taken]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn thirty_of_ninety_calls_die_reach_rabbitmq_and_are_journaled_after_a_retry() {
+async fn dead_letters_survive_broker_outage_and_retry_journals_them() {
     let broker = Broker::start();
     broker.declare("callbridge_dead_letters").await;
     let (place, crm, calls) = (Place::new(), strict_crm().await, calls());

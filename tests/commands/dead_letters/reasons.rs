@@ -1,7 +1,7 @@
 //! Each reason comes to be, says its fix, and leaves or stays as its fix promises.
 
 use super::seed;
-use crate::sidecar::{PBX, Place, Running, crm};
+use crate::commands::sidecar::{PBX, Place, Running, crm};
 use callbridge_model::Reason;
 use callbridge_sandbox::{Action, Endpoint, Rule, Server};
 use callbridge_spool::fix;
@@ -104,8 +104,9 @@ async fn no_lead_waits_and_leaves_when_the_list_learns_the_number() {
     assert_eq!(crm.journal()[0].call.lead_id, 4005);
 }
 
+/// Promise: If a number has two leads, callbridge chooses none of them.
 #[tokio::test(flavor = "multi_thread")]
-async fn ambiguous_lead_is_not_guessed_and_leaves_with_the_lead_chosen() {
+async fn ambiguous_lead_call_is_sent_only_with_chosen_lead() {
     let (place, crm, call) = (Place::new(), crm(|_| ()).await, Call::without_lead(1));
     let rows = format!("phone,leadId\n{0},4001\n{0},4002\n", call.phone());
     let leads = place.write("leads.csv", rows);
@@ -164,7 +165,7 @@ async fn conflict_is_a_letter_and_can_be_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_call_under_one_id_is_a_letter_that_no_retry_can_send() {
+async fn second_call_with_same_uuid_is_refused_by_every_retry() {
     let (place, crm, first) = (Place::new(), crm(|_| ()).await, Call::new(1, 4001));
     run_calls(&place, &crm, std::slice::from_ref(&first), &[]).await;
     seed::twin(&place, &first).await;
@@ -185,7 +186,7 @@ async fn a_second_call_under_one_id_is_a_letter_that_no_retry_can_send() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_error_is_sent_with_another_lead_when_the_journal_does_not_show_it() {
+async fn server_error_retry_uses_new_lead_if_journal_lacks_call() {
     let (place, crm, call) = (Place::new(), crm(|_| ()).await, Call::new(1, 4001));
     run_calls(&place, &crm, std::slice::from_ref(&call), &[]).await;
     let id = seed::server_error(&place, &call).await;
@@ -262,7 +263,7 @@ async fn a_retried_call_has_all_its_chances_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_end_nobody_heard_is_incomplete_and_can_be_sent_as_it_is() {
+async fn call_without_hangup_is_incomplete_and_can_be_retried() {
     let CutCall {
         place,
         crm,
@@ -370,7 +371,7 @@ async fn unknown_direction_is_shown_and_sent_only_once_it_is_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_crm_refused_is_named_and_only_missed_facts_are_told_by_hand() {
+async fn rejected_call_shows_employee_and_refuses_answered_flag() {
     let rules = callbridge_sandbox::faults::parse("call-history times 1 status 400");
     let rules = rules.expect("rules").0;
     let (place, crm) = (Place::new(), crm(|config| config.rules = rules).await);

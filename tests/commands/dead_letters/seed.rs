@@ -1,7 +1,7 @@
 //! Letters that no source brings about in a test's time, put into the state as intake and sender
 //! would.
 
-use crate::sidecar::{PBX, Place};
+use crate::commands::sidecar::{PBX, Place};
 use callbridge_call::{EpochSeconds, Linkedid};
 use callbridge_mapping::journal::figures;
 use callbridge_model::{Judged, Outcome, Reason, clock};

@@ -1,6 +1,6 @@
 //! `dead watch`: letters as they come to be.
 
-use crate::sidecar::{PBX, Place, Running, crm, json_lines, until};
+use crate::commands::sidecar::{PBX, Place, Running, crm, json_lines, until};
 use callbridge_testbed::calls::Call;
 use rustix::process::Signal;
 use std::io::Write;
@@ -34,7 +34,7 @@ async fn prints(watch: &Running, lines: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_letter_is_told_when_it_comes_to_be_and_again_when_it_dies_again() {
+async fn dead_watch_reports_new_dead_letter_and_its_next_failure() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     place.write("calls.ami", Call::new(1, 9001).ami());
     let daemon = place

@@ -1,12 +1,12 @@
 //! Every answer is a flag: what is written, and what takes it.
 
 use super::stage::Stage;
-use crate::sidecar::grant_leads;
-use crate::sidecar::{TOKEN, until};
+use crate::commands::sidecar::grant_leads;
+use crate::commands::sidecar::{TOKEN, until};
 use std::os::unix::fs::PermissionsExt as _;
 
 #[tokio::test]
-async fn trunks_are_told_by_kind_and_check_and_run_take_what_is_written() {
+async fn init_detects_trunks_and_check_and_run_accept_its_files() {
     let stage = Stage::new().await;
     let said = stage.init(&[]).await;
     assert_eq!(said.code, 0, "{said:?}");

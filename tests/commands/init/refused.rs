@@ -29,7 +29,7 @@ async fn answers_that_are_missing_are_named_at_once_with_their_flags() {
 }
 
 #[tokio::test]
-async fn a_pbx_that_is_not_there_refuses_or_gives_no_rights_is_named_with_the_cure() {
+async fn init_shows_fix_for_pbx_down_wrong_secret_or_missing_right() {
     let stage = Stage::new().await;
     let nobody = format!("--source=ami://bridge@127.0.0.1:{}", free_port());
     let said = stage.init(&["--source=", &nobody]).await;
@@ -90,7 +90,7 @@ async fn a_pbx_that_shows_no_trunk_wants_its_flag_and_takes_it() {
 }
 
 #[tokio::test]
-async fn a_crm_that_answers_a_page_or_refuses_the_token_is_named_with_the_cure() {
+async fn init_reports_crm_html_page_and_refused_token() {
     let stage = Stage::new().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let addr = listener.local_addr().expect("bound");

@@ -1,6 +1,6 @@
 //! A PBX with a trunk called `x7` and a telephone called `trunk-9`, and a CRM.
 
-use crate::sidecar::{Place, Said, crm};
+use crate::commands::sidecar::{Place, Said, crm};
 use callbridge_sandbox::Server;
 use callbridge_testbed::pbx::FakePbx;
 use std::path::PathBuf;

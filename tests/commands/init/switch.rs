@@ -1,7 +1,7 @@
 //! A FreeSWITCH: is it asked for its gateways and telephones, and taken by `check` afterwards?
 
-use crate::sidecar::{Place, Said, TOKEN, crm};
-use crate::terminal::Terminal;
+use crate::commands::sidecar::{Place, Said, TOKEN, crm};
+use crate::commands::terminal::Terminal;
 use callbridge_sandbox::Server;
 use callbridge_testbed::switch::{FakeSwitch, PASSWORD};
 
@@ -63,7 +63,7 @@ impl SwitchStage {
 }
 
 #[tokio::test]
-async fn gateways_become_trunks_and_the_password_a_credential_that_check_takes() {
+async fn init_writes_gateways_as_trunks_and_password_as_credential() {
     let stage = SwitchStage::new().await;
     let said = stage.init(PASSWORD).await;
     assert_eq!(said.code, 0, "{said:?}");
@@ -100,7 +100,7 @@ async fn gateways_become_trunks_and_the_password_a_credential_that_check_takes()
 }
 
 #[tokio::test]
-async fn a_telephone_that_registers_with_a_line_break_in_its_name_writes_no_flag() {
+async fn registration_name_with_control_character_adds_no_flag() {
     let stage = SwitchStage::new().await;
     let hostile: Vec<String> = (0..0x20)
         .chain([0x7f, 0x85])

@@ -1,8 +1,8 @@
 //! A person at a terminal.
 
 use super::stage::Stage;
-use crate::sidecar::{TOKEN, grant_leads};
-use crate::terminal::{CTRL_C, Terminal};
+use crate::commands::sidecar::{TOKEN, grant_leads};
+use crate::commands::terminal::{CTRL_C, Terminal};
 use callbridge_testbed::messengers::Messenger;
 
 impl Stage {
@@ -164,7 +164,7 @@ async fn ctrl_c_at_any_question_writes_nothing_and_is_130() {
 }
 
 #[tokio::test]
-async fn a_trunk_that_only_its_name_is_known_of_is_told_by_a_call_that_is_watched() {
+async fn trunk_known_only_by_name_is_confirmed_by_watched_call() {
     let stage = Stage::new().await;
     let list = |rows: &str| {
         let row = "Response: Success\nActionID: {id}\nEventList: start\n\n";
@@ -197,7 +197,7 @@ async fn a_trunk_that_only_its_name_is_known_of_is_told_by_a_call_that_is_watche
 }
 
 #[tokio::test]
-async fn a_dialplan_may_ask_who_calls_where_leads_are_found_by_number_and_only_by_a_yes() {
+async fn lookup_flag_is_written_only_if_answer_is_yes() {
     for (answer, is_written) in [("\n", false), ("y\n", true)] {
         let stage = Stage::new().await;
         grant_leads(&stage.crm);

@@ -162,6 +162,7 @@ async fn all_are_refused(stage: &Stage, state: &Path, watched: &[&Path], what: &
     assert!(!stage.place.path("archive").exists(), "{what}");
 }
 
+/// Promise: Root never opens files in another user's state.
 #[tokio::test]
 async fn planted_files_are_never_opened_by_root() {
     if !is_root("links and FIFOs planted in a folder of another user") {

@@ -1,7 +1,7 @@
 //! The error for root: the command that it names works, and root's own state is not affected.
 
 use super::stage::{SUDO, Stage, UID, as_the_user, is_root, is_the_users, own, set_mode};
-use crate::sidecar::json_lines;
+use crate::commands::sidecar::json_lines;
 use std::os::unix::fs::{chown, symlink};
 use std::path::Path;
 

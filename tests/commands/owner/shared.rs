@@ -1,7 +1,7 @@
 //! Folders that others than their owner may write, and secrets that everybody can read.
 
 use super::stage::{Stage, set_mode};
-use crate::sidecar::json_lines;
+use crate::commands::sidecar::json_lines;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -67,7 +67,7 @@ async fn an_empty_folder_that_others_may_write_is_made_private() {
 }
 
 #[tokio::test]
-async fn a_secret_that_everybody_can_read_is_named_by_check_and_warned_of_by_run() {
+async fn world_readable_secret_is_reported_by_check_and_run() {
     let (stage, state) = begun().await;
     let token = stage.place.path("token");
     let flags = stage.token_flags(&state);

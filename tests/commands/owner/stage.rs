@@ -1,6 +1,6 @@
 //! A state folder of another user, a CRM, and commands as root and as that user.
 
-use crate::sidecar::{PBX, Place, TRUNK, crm, soon};
+use crate::commands::sidecar::{PBX, Place, TRUNK, crm, soon};
 use callbridge_sandbox::Server;
 use callbridge_sandbox::oauth::Application;
 use callbridge_sandbox::token::TokenKey;

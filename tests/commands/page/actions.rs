@@ -2,7 +2,7 @@
 //! leads, customers who wait are seen and go.
 
 use super::browser::Browser;
-use crate::sidecar::{Place, Running, crm, until};
+use crate::commands::sidecar::{Place, Running, crm, until};
 use callbridge_sandbox::Server;
 use callbridge_testbed::calls::{Call, recording};
 use reqwest::StatusCode;
@@ -20,7 +20,7 @@ async fn stage(place: &Place, calls: &[Call]) -> (Server, Running, Browser) {
 }
 
 #[tokio::test]
-async fn letters_are_tried_then_retried_with_the_right_lead_and_all_are_journaled() {
+async fn dry_run_keeps_dead_letters_and_retry_with_lead_sends_them() {
     let place = Place::new();
     let lead = |n: u32| match n.is_multiple_of(3) {
         true => UNKNOWN_LEAD,
@@ -65,7 +65,7 @@ async fn letters_are_tried_then_retried_with_the_right_lead_and_all_are_journale
 }
 
 #[tokio::test]
-async fn a_number_is_given_its_lead_and_its_calls_go_at_once_and_it_can_be_taken_again() {
+async fn assigned_lead_sends_waiting_calls_and_can_be_unassigned() {
     let place = Place::new();
     let one = |n: u32| Call {
         n: 7,

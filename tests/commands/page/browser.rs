@@ -1,6 +1,6 @@
 //! A browser without scripts: it keeps a cookie, follows forms, and says where it comes from.
 
-use crate::sidecar::{Place, soon};
+use crate::commands::sidecar::{Place, soon};
 use regex::Regex;
 use reqwest::{Client, Method, RequestBuilder, StatusCode, redirect};
 

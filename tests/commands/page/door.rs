@@ -1,7 +1,7 @@
 //! Who comes in at the page of a running daemon, and who does not?
 
 use super::browser::Browser;
-use crate::sidecar::{Place, Running, crm, until};
+use crate::commands::sidecar::{Place, Running, crm, until};
 use callbridge_sandbox::Server;
 use callbridge_testbed::port::free_addr;
 use reqwest::{Method, StatusCode};
@@ -45,8 +45,9 @@ async fn a_link_opens_one_session_and_looking_at_it_burns_nothing() {
     running.stop().await;
 }
 
+/// Promise: A forged request changes nothing on the page.
 #[tokio::test]
-async fn a_form_counts_only_with_its_token_from_its_own_page_and_within_its_session() {
+async fn form_is_accepted_only_with_token_same_origin_and_session() {
     let place = Place::new();
     let (_crm, running) = daemon(&place, &[]).await;
     let browser = Browser::inside(&place).await;
@@ -103,7 +104,7 @@ async fn a_form_counts_only_with_its_token_from_its_own_page_and_within_its_sess
 }
 
 #[tokio::test]
-async fn a_password_opens_it_also_after_wrong_ones_and_a_session_outlives_a_kill() {
+async fn login_works_after_wrong_passwords_and_session_survives_kill() {
     let place = Place::new();
     let lines = [line_of("anna", "admin"), line_of("bek", "view")];
     let file = place.write("people", lines.concat());
@@ -146,7 +147,7 @@ async fn a_password_opens_it_also_after_wrong_ones_and_a_session_outlives_a_kill
 }
 
 #[tokio::test]
-async fn many_wrong_passwords_at_once_take_the_memory_of_one_and_keep_nobody_out() {
+async fn wrong_password_flood_needs_under_40_mib_and_admin_logs_in() {
     let place = Place::new();
     let file = place.write("people", line_of("anna", "admin"));
     let file = format!("--page-password-file={}", file.display());

@@ -29,7 +29,7 @@ fn refused(arguments: &[&str], typed: &str, code: i32) -> String {
 }
 
 #[test]
-fn a_line_of_the_password_file_is_printed_and_the_password_is_not() {
+fn page_password_prints_hash_line_without_password() {
     let typed = "correct horse battery\n";
     let said = password(&["anna", "admin"], typed);
     let line = String::from_utf8(said.stdout).expect("UTF-8");

@@ -2,7 +2,7 @@
 
 use super::browser::Browser;
 use super::door::{PASSWORD, line_of};
-use crate::sidecar::{Place, Running, crm, until};
+use crate::commands::sidecar::{Place, Running, crm, until};
 use callbridge_sandbox::Server;
 use callbridge_testbed::calls::{Call, moved_to, now, recording};
 use reqwest::{Method, StatusCode};
@@ -33,7 +33,7 @@ async fn shows(browser: &Browser, path: &str, words: &str) -> String {
 }
 
 #[tokio::test]
-async fn who_called_in_vain_stands_on_missed_until_called_back_and_with_who_did_what() {
+async fn missed_customer_is_listed_until_called_back_by_employee() {
     let place = Place::new();
     let begins = now() - 3_000;
     let missed = moved_to(MISSED, begins);
@@ -84,7 +84,7 @@ async fn who_called_in_vain_stands_on_missed_until_called_back_and_with_who_did_
 }
 
 #[tokio::test]
-async fn check_is_run_from_the_page_and_its_findings_stand_there_with_their_cures() {
+async fn check_run_from_page_shows_each_finding_of_command() {
     let place = Place::new();
     let (crm, running) = daemon(&place, "", &[]).await;
     let browser = Browser::inside(&place).await;
@@ -106,8 +106,9 @@ async fn check_is_run_from_the_page_and_its_findings_stand_there_with_their_cure
     running.stop().await;
 }
 
+/// Promise: A user who is removed from the password file is logged out at once.
 #[tokio::test]
-async fn who_is_taken_out_of_the_password_file_is_out_at_once_and_nobody_else() {
+async fn user_removed_from_password_file_is_logged_out_others_stay() {
     let place = Place::new();
     let (anna, bek) = (line_of("anna", "admin"), line_of("bek", "view"));
     let file = place.write("people", format!("{anna}{bek}"));
@@ -136,7 +137,7 @@ async fn who_is_taken_out_of_the_password_file_is_out_at_once_and_nobody_else() 
 }
 
 #[tokio::test]
-async fn what_waits_and_what_cures_it_is_said_in_the_language_of_the_browser() {
+async fn problems_and_fixes_are_shown_in_browser_language() {
     let place = Place::new();
     let (_crm, running) = daemon(&place, &recording(&[Call::new(1, 9_001)]), &[]).await;
     place.reaches("/books/dead", 1).await;
@@ -184,7 +185,7 @@ fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn the_number_of_letters_is_one_in_menu_tile_books_list_and_status() {
+async fn dead_letter_count_is_equal_on_page_and_in_status() {
     let place = Place::new();
     let old = 3 * 86_400;
     let calls = (1..=4).map(|n| match n {

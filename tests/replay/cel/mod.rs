@@ -2,7 +2,7 @@
 
 mod carriers;
 
-use crate::recorded::{Arrival, Hear, as_it_is, check_each, kept_from, late_by_chance};
+use crate::replay::recorded::{Arrival, Hear, as_it_is, check_each, kept_from, late_by_chance};
 use callbridge_call::Origin;
 use callbridge_formats::Format;
 use callbridge_testbed::cel_rows::COLUMNS;
@@ -128,7 +128,7 @@ fn bridges_without_ids_and_peers_are_known_by_who_enters_when() {
 
 /// Asterisk 11 and older, without `Peer`, where the call is a dialling and a bridge and no more.
 #[test]
-fn bridges_told_by_the_dialling_side_alone_are_talk_with_who_answered() {
+fn cel_bridge_rows_of_dialing_side_only_give_same_calls() {
     check_changed(|rows| {
         let simple = ["Dial", ""];
         let dials = |row: &&Message| value(row, "EventName") == "APP_START";

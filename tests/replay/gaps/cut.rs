@@ -112,8 +112,9 @@ fn faults(
     faults
 }
 
+/// Promise: A call that overlaps an unfilled gap is right or `incomplete`.
 #[test]
-fn without_a_catch_up_a_call_is_told_right_or_as_incomplete_and_never_lost() {
+fn call_with_cut_events_is_right_or_incomplete_and_never_lost() {
     let (mut wrong, mut right, mut incomplete) = (Vec::new(), 0, 0);
     for recording in all() {
         let whole = recording.calls(channel_events, None);

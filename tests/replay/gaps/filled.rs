@@ -191,8 +191,9 @@ fn same(a: &CallRecord, b: &CallRecord) -> bool {
     a == b && a_sec.iter().zip(b_sec).all(|(a, b)| (a - b).abs() <= 1)
 }
 
+/// Promise: A gap is filled once from the catch-up file.
 #[test]
-fn with_a_file_of_cel_every_call_is_told_once_and_right_whatever_was_cut() {
+fn cel_catch_up_file_completes_every_cut_call_exactly_once() {
     let (mut wrong, mut tried) = (Vec::new(), 0);
     for recording in all() {
         let whole = run(&recording, true, false, None).calls;

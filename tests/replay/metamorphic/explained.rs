@@ -2,7 +2,7 @@
 
 use super::change::Chance;
 use super::recording::{self, Message, Recording};
-use crate::told;
+use crate::replay::told;
 use callbridge::{Command, read};
 use callbridge_formats::Format;
 use callbridge_model::Environment;

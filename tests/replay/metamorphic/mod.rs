@@ -77,6 +77,7 @@ fn all_messages_told_again_change_nothing() {
     });
 }
 
+/// Promise: Duplicate, late, and reordered events change nothing.
 #[test]
 fn arriving_up_to_400_ms_out_of_order_changes_nothing() {
     for (seed, late) in [(1, false), (2, true)] {
@@ -166,7 +167,7 @@ fn two_recordings_at_once_are_the_calls_of_both() {
 }
 
 #[test]
-fn calls_that_have_nothing_to_do_with_each_other_may_come_in_any_order() {
+fn unrelated_calls_in_any_order_give_same_result() {
     let all = recording::all();
     let hearing = Hearing {
         late: true,

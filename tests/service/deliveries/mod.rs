@@ -180,7 +180,7 @@ async fn a_moved_clock_brings_a_retry_forward_with_a_fresh_signature() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_hangs_is_a_timeout_and_one_that_is_not_there_an_error() {
+async fn hanging_receiver_is_timeout_and_absent_receiver_is_error() {
     let authority = Authority::new();
     let receiver = Receiver::start(&authority).await;
     let server = sandbox(&authority, |_| ()).await;

@@ -329,6 +329,7 @@ async fn statuses_that_nobody_knows_are_faults() {
 
 #[tokio::test]
 async fn interim_answers_or_a_trickle_without_end_are_timed_out() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let continues = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(64);
     let (addr, flooding) = flood("", continues, usize::MAX).await;
     let client = hasty(&format!("http://{addr}"), Duration::from_secs(2));
@@ -375,7 +376,7 @@ async fn another_protocol_behind_the_port_is_named() {
 }
 
 #[tokio::test]
-async fn a_certificate_not_yet_valid_or_of_an_authority_is_refused_by_name() {
+async fn not_yet_valid_or_ca_certificate_is_refused_with_reason() {
     let early = identity("localhost", |params| {
         params.not_before = rcgen::date_time_ymd(2999, 1, 1);
     });

@@ -24,7 +24,7 @@ fn user_timeout(to: SocketAddr) -> Option<u32> {
 }
 
 #[tokio::test]
-async fn what_was_written_is_given_up_by_the_system_when_its_request_is() {
+async fn tcp_user_timeout_equals_request_timeout() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let addr = listener.local_addr().expect("its address");

@@ -1,6 +1,6 @@
 //! The sender's loop: spool on disk, sandbox behind a socket, token in a file.
 
-use crate::simulated_calls::call;
+use crate::support::simulated_calls::call;
 use callbridge_crm::{Address, Client, Setup};
 use callbridge_model::clock;
 use callbridge_model::status::Books;
@@ -161,7 +161,7 @@ async fn every_call_of_a_burst_is_journaled_once_within_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_that_comes_later_is_taken_up_and_one_that_dies_is_replaced() {
+async fn late_token_is_used_and_refused_token_is_replaced() {
     let (crm, dir) = (crm().await, tempfile::tempdir().expect("a folder"));
     let mut work = Work::start(dir.path(), &crm);
     work.finish(0..2).await;
@@ -182,7 +182,7 @@ async fn a_token_that_comes_later_is_taken_up_and_one_that_dies_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shutdown_finishes_the_request_under_way_and_commits_its_answer() {
+async fn shutdown_finishes_pending_request_and_commits_answer() {
     let (crm, dir) = (crm().await, tempfile::tempdir().expect("a folder"));
     let (rules, _) = parse("call-history delay 700ms").expect("a rule");
     crm.admin(|core, _| core.set_faults(rules));
@@ -199,7 +199,7 @@ async fn a_shutdown_finishes_the_request_under_way_and_commits_its_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_under_way_at_a_kill_is_found_in_the_journal_and_not_sent_again() {
+async fn request_cut_by_kill_is_found_in_journal_and_not_resent() {
     let (crm, dir) = (crm().await, tempfile::tempdir().expect("a folder"));
     let (rules, _) = parse("call-history times 1 delay 20s").expect("a rule");
     crm.admin(|core, _| core.set_faults(rules));

@@ -14,8 +14,9 @@ async fn state(place: &Place, n: u32) -> State {
     read.await.expect("readable")
 }
 
+/// Promise: A webhook is committed before it is answered.
 #[tokio::test]
-async fn a_call_is_journaled_before_the_answer_and_the_same_event_again_changes_nothing() {
+async fn webhook_journals_call_before_answer_and_repeat_is_ignored() {
     let place = Place::start().await;
     place.sent(1).await;
     assert_eq!(place.post(&Delivery::of(1)).await, 200);
@@ -176,7 +177,7 @@ async fn what_happens_to_a_lead_is_learned_once() {
 }
 
 #[tokio::test]
-async fn before_anybody_knows_whose_events_are_ours_they_are_asked_to_come_again() {
+async fn webhook_before_company_is_known_is_answered_503() {
     let place = Place::start_unbound(None).await;
     place.sent(1).await;
     assert_eq!(place.post(&Delivery::of(1)).await, 503);

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 const ELSEWHERE: [u8; 4] = [127, 0, 0, 2];
 
 #[tokio::test]
-async fn a_huge_body_is_refused_before_it_is_read_and_one_that_hides_its_length_soon_after() {
+async fn huge_body_is_refused_with_or_without_content_length() {
     let place = Place::start().await;
     let mut line = place.line().await;
     line.send(&Delivery::of(1).head(PASSED_OVER_MAX + 1)).await;
@@ -95,7 +95,7 @@ async fn a_head_without_end_and_one_that_is_too_long_end_the_line() {
 }
 
 #[tokio::test]
-async fn more_silent_lines_than_there_are_places_do_not_keep_a_delivery_out() {
+async fn silent_connections_beyond_limit_do_not_block_delivery() {
     let place = Place::start().await;
     place.sent(1).await;
     let mut silent = Vec::new();
@@ -112,7 +112,7 @@ async fn more_silent_lines_than_there_are_places_do_not_keep_a_delivery_out() {
 }
 
 #[tokio::test]
-async fn a_flood_from_elsewhere_cuts_no_delivery_however_long_it_takes_to_come() {
+async fn flood_from_other_address_cuts_no_slow_delivery() {
     let place = Place::start().await;
     place.sent(1).await;
     let mut slow = place.line().await;
@@ -133,7 +133,7 @@ async fn a_flood_from_elsewhere_cuts_no_delivery_however_long_it_takes_to_come()
 }
 
 #[tokio::test]
-async fn a_flood_by_the_same_address_leaves_a_delivery_the_time_of_half_the_places() {
+async fn delivery_survives_same_address_flood_of_half_the_limit() {
     let place = Place::start().await;
     let mut flood = Vec::new();
     for _ in 0..2 * PLACES {
@@ -160,7 +160,7 @@ fn unsigned(bytes: usize) -> Delivery {
 }
 
 #[tokio::test]
-async fn bodies_beyond_the_budget_come_again_and_ordinary_events_are_taken_meanwhile() {
+async fn bodies_over_budget_do_not_block_ordinary_events() {
     let place = Place::start().await;
     let most = BUDGET_BYTES / (BODY_BYTES_MAX - BODY_BYTES_FREE);
     let many = most + 10;

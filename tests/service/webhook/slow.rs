@@ -5,7 +5,7 @@ use super::place::{Delivery, Place};
 use std::sync::mpsc;
 
 #[tokio::test]
-async fn a_disk_that_takes_its_time_is_answered_503_in_time_and_the_event_is_kept_once() {
+async fn event_during_disk_hang_gets_503_and_retry_counts_once() {
     let place = Place::start().await;
     place.sent(1).await;
     let books = place.books().await;

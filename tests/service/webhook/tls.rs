@@ -52,7 +52,7 @@ async fn post(addr: SocketAddr, trusted: &CertificateDer<'static>, request: &[u8
 }
 
 #[tokio::test]
-async fn a_renewed_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() {
+async fn certificate_is_renewed_without_restart_unless_broken() {
     let folder = tempfile::tempdir().expect("a folder");
     let first = renew(folder.path());
     let files = Certificate {

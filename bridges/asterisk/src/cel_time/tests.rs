@@ -96,7 +96,7 @@ fn an_hour_that_exists_twice_is_settled_by_the_unique_id() {
 }
 
 #[test]
-fn a_call_through_the_hour_that_exists_twice_goes_on_in_its_second_time() {
+fn call_through_repeated_hour_gets_increasing_times() {
     let zone = TimeZone::get("Europe/Berlin").expect("a zone");
     for zone in [Some(zone), None] {
         let given = zone.is_some();

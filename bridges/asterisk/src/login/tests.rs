@@ -101,7 +101,7 @@ fn answers(login: &mut Login, actions: &[String], denied: impl Fn(usize) -> bool
 }
 
 #[test]
-fn each_event_has_a_filter_of_its_own_and_calls_come_once_all_are_sent() {
+fn login_sends_one_filter_per_event_then_subscribes() {
     let mut login = login(true, true);
     let actions = asked_for(&mut login);
     assert_eq!(actions.len(), DECODED.split(' ').count() + 2);
@@ -122,7 +122,7 @@ fn each_event_has_a_filter_of_its_own_and_calls_come_once_all_are_sent() {
 }
 
 #[test]
-fn a_filter_that_is_denied_is_done_without_and_one_that_is_torn_ends_the_login() {
+fn denied_filters_are_skipped_and_partial_filters_fail_login() {
     let mut denied = login(true, true);
     let actions = asked_for(&mut denied);
     let events = actions.len() - 1;

@@ -40,7 +40,7 @@ const ALL: &str = "CoreShowChannels: List active channels.  (Priv: system,report
     UserEvent: Send an arbitrary event.  (Priv: user,all)\n";
 
 #[test]
-fn only_what_the_account_may_do_is_asked_and_no_configuration_ever() {
+fn survey_sends_permitted_actions_and_never_reads_config() {
     let (_, _, asked) = with(ALL);
     let all = [
         "UserEvent",
@@ -128,7 +128,7 @@ fn list(survey: &mut Survey, id: &str, channels: &[&str]) {
 }
 
 #[test]
-fn a_channel_that_is_new_in_the_second_list_and_was_not_heard_proves_that_none_is() {
+fn channel_new_in_second_list_proves_unheard_calls() {
     let (mut survey, mut login, _) = with("CoreShowChannels: List.\n");
     list(&mut survey, "callbridge-2", &["17.1"]);
     assert!(survey.may_receive_more() && !survey.is_settled());

@@ -123,7 +123,7 @@ fn states_and_numbers_are_read_in_the_words_of_1_4() {
 }
 
 #[test]
-fn a_variable_belongs_to_the_channel_whose_name_stands_beside_it() {
+fn variable_belongs_to_channel_named_in_parentheses() {
     let message = "Event: Bridge\nBridgestate: Link\nChannel1: SIP/a-1\nChannel2: SIP/b-2\n\
         Uniqueid1: 17.1\nUniqueid2: 17.2\nChanVariable(SIP/a-1): LEAD_ID=4001\n\
         ChanVariable(SIP/b-2): LEAD_ID=4002\n";
@@ -137,7 +137,7 @@ fn a_variable_belongs_to_the_channel_whose_name_stands_beside_it() {
 }
 
 #[test]
-fn rooms_agents_and_originated_calls_are_told_of_the_right_channel() {
+fn room_agent_and_transfer_events_get_right_channels() {
     let room = "Event: MeetmeJoin\nChannel: SIP/101-1\nUniqueid: 17.1\nMeetme: 600\nUsernum: 1\n";
     channel(room, |event| {
         let (bridge, technology) = ("room 600".into(), "softmix".into());
@@ -177,7 +177,7 @@ fn rooms_agents_and_originated_calls_are_told_of_the_right_channel() {
 }
 
 #[test]
-fn an_originated_call_that_failed_names_no_channel_and_is_skipped() {
+fn failed_originate_is_skipped_and_success_begins_dial() {
     let failed = b"Event: OriginateResponse\r\nResponse: Failure\r\n\
         Channel: SIP/city/998901110001\r\nUniqueid: <null>\r\n";
     let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());

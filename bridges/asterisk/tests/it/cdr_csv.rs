@@ -64,7 +64,7 @@ fn one(text: &str) -> Cdr<'static> {
 }
 
 #[test]
-fn rows_of_sixteen_to_twenty_one_columns_are_read_by_how_many_they_are() {
+fn cdr_row_of_16_to_22_columns_yields_ids_and_userfield() {
     let ids = |more: &str| {
         let cdr = one(&format!("{SIXTEEN}{more}\n"));
         assert_eq!(cdr.channel, "PJSIP/city-0000000a", "{more}");
@@ -115,7 +115,7 @@ fn line_ends_in_a_quoted_field_belong_to_it() {
 }
 
 #[test]
-fn rows_of_the_sample_of_cdr_custom_are_known_by_where_their_times_stand() {
+fn cdr_custom_row_is_recognized_by_positions_of_times() {
     let row = concat!(
         r#"""Ann" <101>","101","998901110001","internal","PJSIP/101-0000000b","#,
         r#""PJSIP/city-0000000a","Dial","PJSIP/998901110001@city","#,

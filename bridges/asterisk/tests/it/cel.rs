@@ -331,7 +331,7 @@ fn a_bridge_before_asterisk_12_is_told_by_the_peer() {
 /// A bridge entered, in the layouts of several writers (FreePBX's `asteriskcdrdb.cel`, Wazo's and
 /// cel_odbc's tables, Asterisk's sample), each with what that writer does of its own.
 #[test]
-fn the_layouts_of_several_writers_are_recognised_with_and_without_a_header() {
+fn cel_layouts_are_recognized_with_and_without_header() {
     let (time, channel, ids) = (
         "2026-11-20 10:08:38",
         "PJSIP/city-0000004f",
@@ -446,7 +446,7 @@ fn header_decides_the_delimiter_of_a_cel_file() {
 /// Rows of Asterisk 16 with `cel_custom.conf` as ours is: a channel that ARI had made as `recorder`
 /// was unreadable, each of its rows a dead letter.
 #[test]
-fn a_row_of_a_channel_whose_id_somebody_chose_is_read_in_the_layout_of_the_others() {
+fn cel_row_with_custom_channel_id_is_read_like_other_rows() {
     let row = |event: &str, channel: &str, id: &str| {
         let what = format!("{event},1795251588.226360,,,,,,s,default");
         format!("{what},{channel},Stasis,live,3,,{id},{id},,,,")

@@ -251,7 +251,7 @@ fn the_beginning_and_the_end_of_the_stream_are_marked() {
 }
 
 #[test]
-fn what_no_rule_needs_is_skipped_and_what_says_nothing_is_unreadable() {
+fn unneeded_message_is_skipped_and_malformed_is_unreadable() {
     for skipped in [
         "Event: VarSet\nUniqueid: 5.1\nVariable: LEAD_ID\nValue: 4001\n",
         "Event: Newexten\nUniqueid: 5.1\n",

@@ -102,6 +102,7 @@ fn formats() -> impl Strategy<Value = Format> {
 }
 
 proptest! {
+    /// Promise: No input makes a decoder panic.
     #[test]
     fn no_bytes_make_a_decoder_panic(format in formats(), bytes in torn_bytes()) {
         let mut decoder = Decoder::new(format, DecoderSettings::default());
@@ -254,7 +255,7 @@ fn a_long_message_of_many_lines_is_read_to_the_limit() {
 }
 
 #[test]
-fn a_banner_is_a_message_of_its_own_though_no_empty_line_follows() {
+fn banner_without_empty_line_is_separate_message() {
     let mut framer = Framer::new(Format::Ami);
     framer.push(b"Asterisk Call Manager/11.0.0\r\n");
     assert_eq!(
@@ -288,7 +289,7 @@ fn an_id_that_ends_a_line_or_a_name_without_end_is_no_id() {
 }
 
 #[test]
-fn variables_are_kept_if_a_rule_names_them_and_their_names_are_short() {
+fn variable_is_kept_if_selected_and_name_is_short() {
     let long = "V".repeat(81);
     let message = format!(
         "Event: DialBegin\r\nChannel: a\r\nUniqueid: 5.1\r\nChanVariable: LEAD_ID=4001\r\n\
@@ -378,7 +379,7 @@ fn several_servers_are_told_apart() {
 }
 
 #[test]
-fn an_accepted_login_of_the_gateway_is_marked_and_other_answers_are_not() {
+fn gateway_response_is_marked_only_for_accepted_login() {
     let mut decoder = Decoder::new(Format::AmiJson, DecoderSettings::default());
     let mut decode = |data: &str| {
         let frame = format!(r#"{{"type":4,"server_id":1,"server_name":"a","data":{data}}}"#);

@@ -39,7 +39,7 @@ fn an_event_is_read_with_its_variables_and_whose_it_is() {
 }
 
 #[test]
-fn the_envelope_names_the_event_where_the_data_does_not_and_gives_its_time() {
+fn wazo_envelope_supplies_missing_event_name_and_time() {
     let body = r#"{"data": {"EventName": "CHAN_START", "Channel": "PJSIP/dev_7-0000001c",
         "UniqueID": "1795151317.28", "LinkedID": "1795151317.28", "Extra": ""},
         "timestamp": "2026-11-20T10:08:37.831530", "name": "CEL"}"#;
@@ -54,7 +54,7 @@ fn the_envelope_names_the_event_where_the_data_does_not_and_gives_its_time() {
 }
 
 #[test]
-fn other_messages_of_the_bus_are_stepped_over_and_what_has_no_envelope_is_none_of_it() {
+fn unused_wazo_message_is_skipped_and_other_json_is_unreadable() {
     let mut decoder = Decoder::new(Format::Wazo, DecoderSettings::default());
     for other in [
         r#"{"name": "call_log_created", "data": {"id": 5, "recordings": [{"a": {}}]}}"#,

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gateway_says_more_than_the_address_the_context_and_the_profile() {
+    fn gateway_outranks_address_context_and_profile() {
         let all = [
             ("profile", "profile/external"),
             ("context", "context/public"),

@@ -38,7 +38,7 @@ fn call_and_cdr() -> (Story, Story) {
 }
 
 #[test]
-fn a_cdr_that_comes_before_its_call_waits_for_it_also_over_a_restart() {
+fn early_cdr_waits_for_call_across_restart() {
     let (call, cdr) = call_and_cdr();
     let mut first = assembler();
     tell_at(&mut first, HOUR, &cdr);
@@ -104,7 +104,7 @@ fn a_cdr_of_a_finished_call_is_not_kept() {
 }
 
 #[test]
-fn cdrs_without_a_call_make_room_for_others_and_end_with_the_longest_call() {
+fn unmatched_cdrs_are_limited_and_expire_after_max_call() {
     let mut assembler = assembler();
     for number in 0..10_010 {
         let cdr = Cdr {

@@ -69,6 +69,7 @@ fn talk_of_four_seconds() -> Story {
     story
 }
 
+/// Promise: A stalled connection changes no value of a call.
 #[test]
 fn stalled_line_changes_no_value_of_a_call() {
     let story = talk_of_four_seconds();

@@ -5,7 +5,7 @@ use callbridge_call::ChannelState::{Down, PreRing, Ring, Ringing, Unknown, Up};
 use callbridge_call::Direction::{Inbound, Internal, Outbound};
 
 #[test]
-fn a_chan_sip_trunk_born_down_tells_its_direction_in_its_first_state() {
+fn chan_sip_trunk_born_down_gets_direction_from_first_state() {
     for (state, direction) in [(Ring, Inbound), (Ringing, Outbound)] {
         let trunk = channel("SIP/carrier-00000001", 1).caller("998901110001");
         let mut story = Story::new();
@@ -38,7 +38,7 @@ fn a_dahdi_channel_in_pre_ring_came_in() {
 }
 
 #[test]
-fn the_destination_of_a_dialling_was_dialled_though_it_tells_no_state() {
+fn dial_destination_without_state_counts_as_dialed() {
     let phone = channel("SIP/101-00000001", 1);
     let trunk = channel("SIP/carrier-00000002", 2).of(&phone);
     let mut story = Story::new();
@@ -54,7 +54,7 @@ fn the_destination_of_a_dialling_was_dialled_though_it_tells_no_state() {
 }
 
 #[test]
-fn click_to_call_is_outbound_by_the_extension_that_was_rung_first() {
+fn click_to_call_is_outbound_by_first_rung_extension() {
     let phone = channel("PJSIP/101-00000001", 1);
     let trunk = channel("PJSIP/city-00000002", 2).of(&phone);
     let mut story = Story::new();
@@ -120,7 +120,7 @@ fn an_unanswered_campaign_call_was_placed_by_nobody() {
 }
 
 #[test]
-fn a_call_forwarded_out_is_inbound_and_answered_if_the_far_end_talked() {
+fn call_forwarded_out_is_inbound_and_answered_by_talk() {
     for talks in [true, false] {
         let city = customer(1);
         let mobile = channel("PJSIP/gsm-00000002", 2).of(&city);
@@ -176,7 +176,7 @@ fn plumbing_alone_is_no_call() {
 }
 
 #[test]
-fn cel_without_states_tells_the_direction_by_extension_and_birth() {
+fn cel_direction_without_states_uses_extension_and_birth() {
     let city = customer(1);
     let phone = channel("PJSIP/101-00000002", 2)
         .of(&city)
@@ -250,7 +250,7 @@ fn in_and_out(name: &str, string: &str) -> [Vec<String>; 2] {
 }
 
 #[test]
-fn a_channel_of_no_trunk_that_carried_an_outside_number_is_named() {
+fn channel_without_trunk_with_outside_number_is_unmatched() {
     let both = in_and_out("PJSIP/citty-00000002", "998901110001@citty");
     assert_eq!(both, [["PJSIP/citty"], ["PJSIP/citty"]]);
     let both = in_and_out("DAHDI/i7/998901110001-2", "i7/998901110001");
@@ -265,7 +265,7 @@ fn a_channel_of_no_trunk_that_carried_an_outside_number_is_named() {
 }
 
 #[test]
-fn a_telephone_that_shows_an_outside_number_and_dials_out_over_a_trunk_is_no_trunk() {
+fn phone_with_outside_number_dialing_trunk_is_not_unmatched() {
     let phone = channel("PJSIP/reception-00000001", 1).caller("+998712000000");
     let trunk = channel("PJSIP/city-00000002", 2).of(&phone);
     let mut story = Story::new();
@@ -276,7 +276,7 @@ fn a_telephone_that_shows_an_outside_number_and_dials_out_over_a_trunk_is_no_tru
 }
 
 #[test]
-fn a_call_that_is_forwarded_over_a_line_of_no_trunk_names_that_line() {
+fn forwarded_call_over_unmatched_channel_names_channel() {
     let customer = customer(1);
     let line = channel("PJSIP/gsm2-00000002", 2).of(&customer);
     let mut story = Story::new();

@@ -27,7 +27,7 @@ fn missed(names: &[&str]) -> Story {
 }
 
 #[test]
-fn a_missed_call_is_put_down_to_the_one_extension_that_was_dialled() {
+fn missed_call_belongs_to_single_dialed_extension() {
     assert_eq!(
         employee(&missed(&["PJSIP/101-00000002"]).call()),
         Some("101")
@@ -72,7 +72,7 @@ fn an_unanswered_call_out_is_put_down_to_who_placed_it() {
 
 /// Asterisk 13.1, a transfer by the telephone (REFER with Replaces): 101 was named.
 #[test]
-fn whose_place_the_customer_took_in_the_bridge_is_not_the_last_to_talk_with_him() {
+fn employee_replaced_by_customer_is_not_last_talker() {
     let city = customer(1);
     let agent = channel("SIP/101-00000002", 2).of(&city);
     let asks = channel("SIP/101-00000003", 3);

@@ -72,7 +72,7 @@ const ANNA: &str = "PJSIP/101-0000000b";
 const BORIS: &str = "PJSIP/102-0000000c";
 
 #[test]
-fn a_local_channel_that_optimised_itself_away_leaves_one_call_in_two_records() {
+fn records_of_optimized_local_channel_fold_into_one_call() {
     let call = one(&[
         Row(
             ANNA,
@@ -132,7 +132,7 @@ fn an_announcement_that_answered_is_no_answer() {
 }
 
 #[test]
-fn a_mailbox_that_answered_after_an_unanswered_dial_is_no_answer() {
+fn voicemail_after_unanswered_dial_is_no_answer() {
     // Asterisk before 12 keeps the destination channel of the Dial in the one record of the call.
     for app in ["VoiceMail", "Hangup", "Congestion"] {
         let trunk = "SIP/carrier-0000000a";
@@ -175,7 +175,7 @@ fn a_call_of_an_unknown_zone_is_incomplete() {
 }
 
 #[test]
-fn records_without_any_id_are_known_by_channel_start_and_destination() {
+fn record_without_id_gets_channel_start_and_destination_id() {
     let bare = |row: Row| Cdr {
         uniqueid: "".into(),
         ..cdr(&row)
@@ -290,7 +290,7 @@ fn a_live_call_is_folded_when_no_record_came_for_the_wait() {
 }
 
 #[test]
-fn records_of_a_pbx_that_posts_in_batches_wait_for_the_next_batch() {
+fn records_of_batching_pbx_wait_for_next_batch() {
     let mut folder = folder();
     let other = |n: u32, end: i64| {
         let mut row = cdr(&Row(
@@ -345,7 +345,7 @@ fn a_backlog_is_folded_when_no_record_came_for_the_wait() {
 }
 
 #[test]
-fn an_id_that_was_given_again_to_another_channel_is_another_call() {
+fn record_id_reused_by_other_channel_is_separate_call() {
     let again = Cdr {
         channel: "PJSIP/city-0000000e".into(),
         ..cdr(&Row(CITY, BORIS, "Dial", 1_900, 1_945, Some(38), (0, 1)))

@@ -22,7 +22,7 @@ fn finished(assembler: &mut Assembler, at: f64) -> Vec<FinishedCall> {
 }
 
 #[test]
-fn a_call_that_the_pbx_ended_by_stopping_ends_at_that_moment_and_is_complete() {
+fn pbx_shutdown_ends_call_complete_at_shutdown_time() {
     let (story, _, _) = answered_by_101();
     let mut assembler = assembler();
     tell(&mut assembler, &story);
@@ -35,7 +35,7 @@ fn a_call_that_the_pbx_ended_by_stopping_ends_at_that_moment_and_is_complete() {
 /// A caller who waited in a queue before we listened, and was connected: only the colleague's
 /// channel was ever heard of.
 #[test]
-fn a_call_whose_first_channel_was_never_heard_of_ends_with_the_pbx() {
+fn pbx_shutdown_ends_call_with_unseen_first_channel() {
     let phone = channel("PJSIP/101-00000002", 2).of(&customer(1));
     let mut story = Story::new();
     story.at(0.0).born(&phone, Down);
@@ -66,7 +66,7 @@ fn a_pbx_that_has_booted_since_has_none_of_its_calls_any_more() {
 }
 
 #[test]
-fn a_channel_that_is_listed_no_more_has_ended_and_one_that_is_lives_on() {
+fn call_after_gap_ends_unless_channels_are_listed() {
     let (story, city, phone) = answered_by_101();
     for listed in [true, false] {
         let mut assembler = assembler();
@@ -146,7 +146,7 @@ fn a_cut_is_told_by_the_clock_of_the_events() {
 }
 
 #[test]
-fn a_call_that_nothing_more_is_heard_of_is_given_out_after_a_minute_and_again_at_its_end() {
+fn silent_call_after_gap_finishes_after_minute_and_at_end() {
     let (mut story, city, phone) = answered_by_101();
     let mut assembler = assembler();
     tell(&mut assembler, &story);
@@ -166,7 +166,7 @@ fn a_call_that_nothing_more_is_heard_of_is_given_out_after_a_minute_and_again_at
 }
 
 #[test]
-fn where_another_account_tells_what_was_missed_a_talk_over_a_long_gap_waits_for_it() {
+fn talk_over_long_gap_is_incomplete_with_catch_up() {
     for (until, whole) in [(3.0, true), (30.0, false)] {
         let (mut story, city, phone) = answered_by_101();
         let mut assembler = Assembler::new(Settings {
@@ -186,7 +186,7 @@ fn where_another_account_tells_what_was_missed_a_talk_over_a_long_gap_waits_for_
 }
 
 #[test]
-fn a_second_without_anybody_listening_is_nothing_to_a_conversation() {
+fn one_second_gap_keeps_talk_complete() {
     let (mut story, city, phone) = answered_by_101();
     let mut assembler = assembler();
     tell(&mut assembler, &story);
@@ -204,7 +204,7 @@ fn a_second_without_anybody_listening_is_nothing_to_a_conversation() {
 }
 
 #[test]
-fn a_call_that_rang_before_a_gap_and_is_answered_after_it_is_complete() {
+fn call_ringing_before_gap_and_answered_after_is_complete() {
     let (city, phone) = (customer(1), channel("PJSIP/101-00000002", 2));
     for (rang, whole) in [(true, true), (false, false)] {
         let phone = phone.clone().of(&city);
@@ -228,7 +228,7 @@ fn a_call_that_rang_before_a_gap_and_is_answered_after_it_is_complete() {
 }
 
 #[test]
-fn a_missed_call_that_rang_through_a_gap_is_complete_if_the_dialling_is_heard_to_end() {
+fn missed_call_over_gap_is_complete_if_dial_end_is_received() {
     for received in [true, false] {
         let city = customer(1);
         let phone = channel("PJSIP/101-00000002", 2).of(&city);
@@ -254,7 +254,7 @@ fn a_missed_call_that_rang_through_a_gap_is_complete_if_the_dialling_is_heard_to
 }
 
 #[test]
-fn a_call_that_hung_up_after_a_gap_waits_for_its_cdr_however_long() {
+fn call_hung_up_after_gap_waits_full_time_for_cdr() {
     let city = TrunkEndpoint::new("city", "PJSIP/city");
     let endpoints = vec![TrunkEndpoint {
         awaits_cdr: true,

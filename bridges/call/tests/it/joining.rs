@@ -16,7 +16,7 @@ fn assert_two_that_never_met(story: &Story) {
 }
 
 #[test]
-fn calls_that_meet_in_a_bridge_are_one_under_the_oldest_linkedid_compared_as_integers() {
+fn bridged_calls_join_under_numerically_oldest_linkedid() {
     // 9 is older than 10, though "10" sorts before "9".
     let city = customer(9);
     let phone = channel("PJSIP/101-00000002", 10).of(&city);
@@ -130,7 +130,7 @@ fn a_bridge_used_by_one_call_after_the_other_joins_nobody() {
 }
 
 #[test]
-fn a_linkedid_that_changes_with_the_last_event_joins_all_the_same() {
+fn linkedid_changed_by_last_event_still_joins_calls() {
     let (mut story, city, phone) = answered_by_101();
     let colleague = channel("PJSIP/102-00000003", 3);
     story.at(2.0).born(&colleague, Ring);
@@ -187,7 +187,7 @@ fn the_end_of_a_linkedid_is_no_end_of_a_call() {
 /// A FreePBX table of which only the customer's own hang-up was kept, not that of a queue's Local
 /// channels; `LINKEDID_END` is its last row.
 #[test]
-fn where_a_recording_ends_the_end_of_a_linkedid_is_that_of_those_who_left_their_bridges() {
+fn linkedid_end_ends_recorded_call_if_bridges_are_empty() {
     for (leaves, cut) in [(true, false), (false, false), (true, true)] {
         let (mut story, city, phone) = answered_by_101();
         if leaves {
@@ -216,7 +216,7 @@ fn where_a_recording_ends_the_end_of_a_linkedid_is_that_of_those_who_left_their_
 }
 
 #[test]
-fn colleagues_in_a_room_before_the_customer_do_not_begin_his_call() {
+fn early_colleague_in_room_does_not_start_customer_call() {
     let colleague = channel("PJSIP/101-00000001", 1).exten("600");
     let city = customer(2);
     let mut story = Story::new();

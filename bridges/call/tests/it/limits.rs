@@ -91,7 +91,7 @@ fn a_call_of_ten_thousand_channels_is_bounded_and_says_so() {
 }
 
 #[test]
-fn a_linkedid_that_a_hundred_thousand_channels_share_does_not_grow_without_limit() {
+fn linkedid_shared_by_100000_channels_stays_bounded() {
     let city = customer(1);
     let mut assembler = assembler();
     let mut story = Story::new();
@@ -167,7 +167,7 @@ fn a_call_that_is_flooded_is_ended_and_says_so_and_others_go_on() {
 }
 
 #[test]
-fn of_many_calls_that_are_flooded_the_largest_go_and_a_silent_one_stays() {
+fn flooded_calls_evict_largest_and_keep_silent_call() {
     let most = 8 << 20;
     let mut assembler = Assembler::new(Settings {
         max_open_bytes: Some(most),
@@ -271,7 +271,7 @@ fn customers_who_overlap_without_end_wait_for_the_last_of_them() {
 }
 
 #[test]
-fn nobody_of_a_room_is_given_out_under_an_id_that_another_bears_later() {
+fn room_call_is_not_finished_under_id_of_later_call() {
     let room = channel("PJSIP/101-00000001", 1);
     let later = customer(20);
     let (early, visitor) = (customer(30).of(&later), customer(10));

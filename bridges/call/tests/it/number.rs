@@ -45,7 +45,7 @@ fn did(name: &str, extens: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn the_number_that_a_customer_dialled_is_the_extension_that_the_channel_was_born_on() {
+fn did_is_extension_at_channel_birth() {
     let city = |extens: &[&str]| did("PJSIP/city-00000001", extens);
     for number in ["7001", "+998712001122", "71"] {
         assert_eq!(city(&[number, "s", "101", "600"]).as_deref(), Some(number));
@@ -60,7 +60,7 @@ fn the_number_that_a_customer_dialled_is_the_extension_that_the_channel_was_born
 
 /// The rows of a broker come in any order, and their milliseconds hold several.
 #[test]
-fn a_step_of_the_dialplan_in_the_moment_of_the_birth_is_not_what_was_dialled() {
+fn dialplan_step_in_moment_of_birth_is_not_did() {
     for step in ["s", "101"] {
         let (born, later) = (customer(1).exten("7001"), customer(1).exten(step));
         let mut story = Story::cel();
@@ -91,7 +91,7 @@ fn the_number_of_a_call_out_is_read_in_the_dial_string() {
 }
 
 #[test]
-fn without_a_dial_string_the_dialled_channels_number_may_carry_a_prefix() {
+fn dialed_number_without_dial_string_keeps_prefix() {
     let (story, _) = dialled(&[("PJSIP/city-00000002", "city", 3.0)]);
     assert_eq!(number(&story.call()), Some(("9998901110001", false)));
 }
@@ -118,7 +118,7 @@ fn cel_has_the_dial_string_in_the_data_of_dial() {
 }
 
 #[test]
-fn of_two_dials_in_a_row_each_channel_has_its_own_though_cel_tells_one_start() {
+fn consecutive_cel_dials_give_each_leg_own_number() {
     // CEL tells an application's start only when its name changes; every row names its data.
     let phone = channel("PJSIP/101-00000001", 1)
         .exten("9998901110003")
@@ -195,7 +195,7 @@ fn the_callers_first_number_counts() {
 }
 
 #[test]
-fn the_second_carrier_answers_where_the_first_refused_and_it_is_one_call() {
+fn second_carrier_after_refusal_answers_same_call() {
     let (story, phone) = dialled(&[
         ("PJSIP/city-00000002", "998901110001@city", 0.0),
         ("PJSIP/gsm-00000003", "998901110001@gsm", 3.0),

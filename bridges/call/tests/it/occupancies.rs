@@ -94,7 +94,7 @@ fn a_link_is_talk_and_its_end_the_end_of_it() {
 }
 
 #[test]
-fn an_attended_transfer_takes_the_customer_along_to_the_colleague() {
+fn attended_transfer_moves_customer_to_colleague() {
     let (mut story, city, agent) = answered();
     let asks = old("SIP/101-00000003", 3).exten("102");
     let colleague = old("SIP/102-00000004", 4);
@@ -138,7 +138,7 @@ fn whoever_picks_up_is_the_employee_not_who_rang() {
 }
 
 #[test]
-fn a_local_channel_that_optimises_itself_away_interrupts_nothing() {
+fn optimized_local_channel_does_not_interrupt_talk() {
     let city = old("SIP/carrier-00000001", 1).caller("998901110001");
     let near = old("Local/101@agents-0001;1", 2);
     let far = old("Local/101@agents-0001;2", 3);

@@ -53,7 +53,7 @@ fn three_beats(assembler: &mut Assembler) {
 }
 
 #[test]
-fn a_process_that_says_no_more_that_it_lives_has_its_calls_given_out_until_then() {
+fn calls_of_silent_process_end_at_last_heartbeat() {
     let mut assembler = assembler();
     let [city, phone] = talk(&mut assembler);
     three_beats(&mut assembler);
@@ -163,7 +163,7 @@ fn why(assembler: &mut Assembler, at: f64) -> Vec<Option<String>> {
 }
 
 #[test]
-fn a_clock_set_back_in_silence_is_told_by_the_time_that_the_process_is_up() {
+fn clock_set_back_in_silence_is_detected_by_uptime() {
     let cut = [Some(
         "the PBX's clock was set back during the call".to_owned(),
     )];
@@ -196,7 +196,7 @@ fn a_clock_set_back_in_silence_is_told_by_the_time_that_the_process_is_up() {
 }
 
 #[test]
-fn a_clock_set_back_is_told_by_numbers_over_a_restart_and_by_those_of_other_calls() {
+fn clock_set_back_across_restart_shows_in_event_numbers() {
     let cut = [Some(
         "the PBX's clock was set back during the call".to_owned(),
     )];

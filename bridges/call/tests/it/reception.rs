@@ -38,7 +38,7 @@ fn ends_while_nobody_runs() -> (Assembler, Story) {
 }
 
 #[test]
-fn a_call_whose_end_a_queue_keeps_is_not_given_out_before_that_is_read() {
+fn call_with_end_in_queue_finishes_after_queue_is_read() {
     let (mut assembler, end) = ends_while_nobody_runs();
     assert_eq!(assembler.next_deadline(), None);
     assembler.tick(moment(HOUR));
@@ -77,7 +77,7 @@ fn a_clock_that_is_set_back_holds_no_call() {
 }
 
 #[test]
-fn what_hung_up_waits_for_what_a_queue_keeps_and_not_for_what_is_lost() {
+fn hung_up_call_waits_for_kept_but_not_lost_messages() {
     let (mut story, city, phone) = answered_by_101();
     story.at(5.0).leave(&phone, "b1").leave(&city, "b1");
     story.hangups(&[&phone, &city]);

@@ -126,7 +126,7 @@ fn the_number_that_was_dialled_is_known_by_either_account() {
 }
 
 #[test]
-fn a_talk_that_was_heard_is_not_overruled_by_an_account_that_knows_of_none() {
+fn received_talk_is_not_overruled_by_records_without_talk() {
     let told = FinishedCall {
         estimate: false,
         ..by_records(None, 0)
@@ -146,7 +146,7 @@ fn a_talk_that_was_heard_is_not_overruled_by_an_account_that_knows_of_none() {
 
 proptest! {
     #[test]
-    fn a_second_account_takes_nothing_away_and_no_talk_outlasts_its_call(
+    fn second_account_removes_nothing_and_talk_fits_in_call(
         names in prop::collection::btree_map("[A-Z]{1,3}", "[0-9]{1,4}", 0..4),
         heard_by in prop::option::of(0..3_u8), told_by in prop::option::of(0..3_u8),
         heard_talk in 0..60_u64, told_talk in 0..20_u64, letter: bool,

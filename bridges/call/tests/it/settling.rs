@@ -49,7 +49,7 @@ fn a_new_channel_within_the_settling_time_goes_on_with_the_call() {
 }
 
 #[test]
-fn a_channel_that_comes_after_the_settling_time_is_late_though_no_tick_came_between() {
+fn channel_after_settling_time_is_late_without_tick() {
     let (mut story, city, phone) = answered_by_101();
     let later = channel("PJSIP/102-00000003", 3).of(&city);
     story.at(5.0).hangups(&[&phone, &city]);
@@ -205,7 +205,7 @@ fn what_a_stand_in_leaves_after_its_call_is_no_call() {
 }
 
 #[test]
-fn a_call_without_a_hangup_ends_incomplete_after_the_longest_time() {
+fn call_without_hangup_ends_incomplete_after_max_call() {
     let (story, _, _) = answered_by_101();
     let mut assembler = Assembler::new(Settings {
         max_call: Duration::from_secs(60),
@@ -229,7 +229,7 @@ fn a_call_without_a_hangup_ends_incomplete_after_the_longest_time() {
 /// A room goes on beyond the longest time, and whoever waits in a bridge is one: who has left it
 /// waits no more, in whichever order that is told.
 #[test]
-fn whoever_left_a_bridge_makes_no_room_of_it_though_the_entry_is_told_last() {
+fn bridge_entry_received_after_leave_does_not_make_room() {
     let (mut in_order, city, phone) = answered_by_101();
     in_order.at(4.0).leave(&phone, "b1").hangup(&city);
     let mut entry_last = in_order.clone();
@@ -323,7 +323,7 @@ fn through_a_local(at: f64, first: u32) -> Story {
 }
 
 #[test]
-fn a_local_whose_name_a_restarted_pbx_gives_again_is_no_part_of_a_call_that_waits_for_its_cdr() {
+fn reused_local_channel_name_joins_no_call_awaiting_cdr() {
     let city = TrunkEndpoint::new("city", "PJSIP/city");
     let endpoints = vec![TrunkEndpoint {
         awaits_cdr: true,
@@ -421,7 +421,7 @@ fn a_batch_told_backwards_and_with_a_pause_is_one_whole_call() {
 /// The colleague whom a customer was handed on by hung up before the rest of it: her hang-up comes
 /// first, and the machine has other things to do before it reads on.
 #[test]
-fn a_hangup_that_comes_before_its_channel_is_kept_however_slow_the_machine_is() {
+fn hangup_before_channel_is_kept_through_processing_delay() {
     let (mut story, city, phone) = answered_by_101();
     let (asking, asked) = (
         channel("PJSIP/101-00000003", 3),
@@ -457,7 +457,7 @@ fn a_hangup_that_comes_before_its_channel_is_kept_however_slow_the_machine_is() 
 
 /// A hang-up that was not heard, and whoever it was hears nobody.
 #[test]
-fn a_call_that_all_customers_have_left_is_told_of_within_minutes() {
+fn call_left_by_all_customers_finishes_in_five_minutes() {
     let (mut story, city, phone) = answered_by_101();
     story.at(5.0).leave(&phone, "b1").leave(&city, "b1");
     story.hangup(&city);

@@ -52,7 +52,7 @@ fn the_halves_of_a_local_channel_connect_their_bridges() {
 }
 
 #[test]
-fn recorders_and_announcers_in_the_customers_bridge_are_no_answer() {
+fn recorder_or_announcer_in_bridge_is_no_answer() {
     for name in [
         "Snoop/1795000000.1-00000001",
         "Recorder/ARI-00000001;2",
@@ -74,7 +74,7 @@ fn recorders_and_announcers_in_the_customers_bridge_are_no_answer() {
 }
 
 #[test]
-fn a_mobile_that_has_answered_but_not_pressed_its_key_is_no_talk() {
+fn mobile_answered_before_key_press_has_no_talk() {
     let city = customer(1);
     let mobile = channel("PJSIP/gsm-00000002", 2).of(&city);
     let mut story = Story::new();
@@ -119,7 +119,7 @@ fn the_time_of_two_colleagues_at_once_counts_once() {
 }
 
 #[test]
-fn an_extension_that_comes_back_gains_a_second_entry_only_after_another() {
+fn returning_extension_repeats_only_after_other_extension() {
     let (mut story, city, phone) = answered_by_101();
     let colleague = channel("PJSIP/102-00000003", 3).of(&city);
     story
@@ -142,7 +142,7 @@ fn an_extension_that_comes_back_gains_a_second_entry_only_after_another() {
 }
 
 #[test]
-fn a_stay_whose_end_was_not_heard_ends_with_the_next_bridge_or_the_hangup() {
+fn bridge_stay_without_end_ends_at_next_bridge_or_hangup() {
     let (mut story, city, phone) = answered_by_101();
     // The phone leaves b1 unheard, for a bridge of its own.
     story.at(3.0).enter(&phone, "b2");

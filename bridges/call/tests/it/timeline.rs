@@ -106,7 +106,7 @@ fn what_is_told_twice_or_by_both_vocabularies_stands_once() {
 }
 
 #[test]
-fn a_huge_conference_keeps_the_customer_and_a_bounded_number_of_entries() {
+fn huge_conference_timeline_is_bounded_and_keeps_customer() {
     let city = customer(1);
     let mut story = Story::new();
     story.at(0.0).born(&city, Ring).enter(&city, "b1");

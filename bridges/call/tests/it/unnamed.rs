@@ -8,7 +8,7 @@ use callbridge_call::Origin;
 /// A Local channel that dialled a mobile over a trunk, then the user's phone, and optimised itself
 /// away: the shape of CEL tables in wazo-call-logd's tests, which have neither `extra` nor `peer`.
 #[test]
-fn a_phone_that_takes_the_place_of_a_local_channel_talks_with_who_waits_there() {
+fn phone_replacing_local_channel_talks_with_waiting_party() {
     let one = channel("Local/mobile@out-00000005;1", 20);
     let two = channel("Local/mobile@out-00000005;2", 21).of(&one);
     let city = channel("SIP/carrier-00000008", 22).of(&one);
@@ -36,7 +36,7 @@ fn a_phone_that_takes_the_place_of_a_local_channel_talks_with_who_waits_there() 
 }
 
 #[test]
-fn a_customer_who_waits_while_others_consult_does_not_talk_with_them() {
+fn waiting_customer_does_not_talk_during_consultation() {
     for told in [true, false] {
         let (city, first) = (customer(1), channel("PJSIP/101-00000002", 2));
         let (first, second) = (first.of(&city), channel("PJSIP/102-00000003", 3).of(&city));
@@ -70,7 +70,7 @@ fn a_customer_who_waits_while_others_consult_does_not_talk_with_them() {
 
 /// CEL of Asterisk 11 without `Peer`: the shape of the tables in XiVO's acceptance tests.
 #[test]
-fn a_bridge_told_by_one_side_alone_is_with_whoever_answered_last() {
+fn one_sided_bridge_connects_last_answered_channel() {
     let city = customer(1).caller("998901110001").exten("7001");
     let busy = channel("SIP/102-00000002", 2).of(&city);
     let phone = channel("SIP/101-00000003", 3).of(&city);
@@ -96,7 +96,7 @@ fn a_bridge_told_by_one_side_alone_is_with_whoever_answered_last() {
 
 /// CEL of Asterisk 11 without `Peer`, and without fractions of a second.
 #[test]
-fn bridges_of_which_one_side_is_told_join_through_a_local_channel() {
+fn one_sided_bridges_join_through_local_channel() {
     let city = channel("SIP/carrier-0000000a", 10).caller("901112233");
     let one = channel("Local/202@ring-0001;1", 11).of(&city);
     let two = channel("Local/202@ring-0001;2", 12).of(&city);
@@ -121,7 +121,7 @@ fn bridges_of_which_one_side_is_told_join_through_a_local_channel() {
 
 /// A second colleague is asked, one after the other: each bridge is with who was there then.
 #[test]
-fn two_bridges_in_turn_of_which_one_side_is_told_are_with_two_people() {
+fn consecutive_one_sided_bridges_both_count_as_talk() {
     let phone = channel("SIP/201-0000000a", 10).caller("201").exten("0");
     let first = channel("SIP/carrier-0000000b", 11).of(&phone);
     let second = channel("SIP/carrier-0000000c", 12).of(&phone);
@@ -147,7 +147,7 @@ fn two_bridges_in_turn_of_which_one_side_is_told_are_with_two_people() {
 /// `SELECT eventtype, eventtime, channame, uniqueid, linkedid`: neither extensions nor numbers
 /// are in the file, so a call that begins on a trunk came in, as most do.
 #[test]
-fn a_file_without_extensions_and_numbers_says_nothing_of_the_extension_s() {
+fn trunk_call_without_extensions_or_numbers_is_inbound() {
     let city = channel("PJSIP/city-00000001", 1);
     let phone = channel("PJSIP/101-00000002", 2).of(&city);
     let mut story = Story::cel();

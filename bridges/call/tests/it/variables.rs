@@ -68,7 +68,7 @@ fn two_legs_of_equal_rank_that_disagree_keep_both_values() {
 }
 
 #[test]
-fn of_one_channels_values_the_last_counts_whatever_the_order_of_arrival() {
+fn last_value_of_channel_variable_wins_in_any_order() {
     let city = customer(1);
     let mut story = Story::new();
     story.at(0.0).born(&city, Ring);

@@ -19,7 +19,7 @@ fn names<'a>(all: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_schema_has_the_fields_that_are_read_and_needs_those_that_are_needed() {
+fn schema_fields_and_required_fields_match_reader() {
     let schema = schema();
     let properties = schema["properties"].as_object().expect("properties");
     let fields = || MessageField::ALL.iter().map(|field| field.name());
@@ -115,7 +115,7 @@ fn every_example_of_the_schema_is_read() {
 
 /// JSON objects that stand in the page by themselves.
 #[test]
-fn every_message_on_the_page_is_read_and_every_field_stands_in_its_table() {
+fn page_examples_are_readable_and_table_lists_all_fields() {
     let page = document("call-message.md");
     let blocks = page.split("```json\n").skip(1);
     let blocks: Vec<&str> = blocks.filter_map(|it| it.split("```").next()).collect();

@@ -109,7 +109,7 @@ fn what_is_found_out_of_a_call_goes_before_what_was_heard() {
 }
 
 #[test]
-fn what_was_dialled_goes_out_where_it_is_known_and_is_read_of_a_customer_who_called_in() {
+fn did_is_written_if_known_and_read_only_if_inbound() {
     let mut call = call();
     let settled = ResolvedIds::default();
     assert_eq!(read_back("a", &call, settled).did, call.did);

@@ -157,7 +157,7 @@ fn a_call_that_was_not_answered_has_no_talk() {
 }
 
 #[test]
-fn a_customer_without_a_number_needs_a_lead_and_a_hidden_number_is_null() {
+fn missing_customer_phone_needs_lead_and_hidden_is_null() {
     assert_eq!(
         without(&["phone", "leadId"]),
         "phone: it is missing, and no leadId is given; it may be the customer's \
@@ -206,7 +206,7 @@ fn what_is_no_json_names_the_field_at_which_it_breaks_off() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once_and_what_names_the_call_is_kept() {
+fn error_lists_all_invalid_fields_and_keeps_call_id() {
     let mut message = good();
     (message["durationSec"], message["answered"]) = (json!(-1), json!("yes"));
     let wrong = read(message.to_string().as_bytes(), None).expect_err("wrong");

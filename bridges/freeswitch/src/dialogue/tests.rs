@@ -162,7 +162,7 @@ fn echoed_password_is_not_in_the_refusal() {
 }
 
 #[test]
-fn the_live_channels_are_told_a_few_at_a_time_with_those_born_meanwhile() {
+fn live_channels_are_dumped_a_few_at_a_time_with_new_ones() {
     let mut line = Line::new();
     line.logged_in().answers("1");
     let rows: Vec<String> = (0..10).map(|it| format!(r#"{{"uuid":"u{it}"}}"#)).collect();
@@ -278,7 +278,7 @@ fn a_farewell_ends_the_line_with_its_words() {
 }
 
 #[test]
-fn no_id_of_a_channel_becomes_a_command_and_no_secret_is_printed() {
+fn unsafe_channel_id_is_dropped_and_password_is_not_printed() {
     let rows =
         r#"{"row_count":3,"rows":[{"uuid":"a\n\napi fsctl shutdown"},{"uuid":"b c"},{"uuid":""}]}"#;
     assert_eq!(listed(rows.as_bytes()), Some(Vec::new()));

@@ -52,7 +52,7 @@ fn faults(found: &[SwitchFinding]) -> Vec<String> {
 }
 
 #[test]
-fn the_table_of_sofia_tells_gateways_with_profile_address_and_registration() {
+fn sofia_table_gives_gateway_profile_address_and_registration() {
     let facts = well();
     assert_eq!(facts.release.as_deref(), Some("1.10.12-release~64bit"));
     assert!(facts.lists_channels && facts.publishes == Some(false));
@@ -88,7 +88,7 @@ fn trunks_that_fit_are_well() {
 }
 
 #[test]
-fn an_address_that_is_none_or_another_than_the_gateways_and_a_line_of_asterisk_are_named() {
+fn wrong_gateway_address_and_asterisk_endpoint_are_named() {
     let told = |endpoint: &str| {
         let trunks = trunks(&[("city", endpoint), ("gsm", "gateway/gsm")]);
         faults(&well().judge(&trunks, false))
@@ -119,7 +119,7 @@ fn an_address_that_is_none_or_another_than_the_gateways_and_a_line_of_asterisk_a
 }
 
 #[test]
-fn a_trunk_without_its_gateway_and_a_gateway_without_a_trunk_are_named() {
+fn trunk_without_gateway_and_gateway_without_trunk_are_named() {
     let told = faults(&well().judge(&trunks(&[("city", "gateway/town|profile/outside")]), false));
     assert_eq!(told.len(), 3, "{told:?}");
     let none = "the switch has none of this name: calls over trunk city would be internal; it has";
@@ -131,7 +131,7 @@ fn a_trunk_without_its_gateway_and_a_gateway_without_a_trunk_are_named() {
 }
 
 #[test]
-fn a_gateway_that_does_not_register_is_told_to_be_known_by_its_address_too() {
+fn unregistered_gateway_advises_adding_address_to_trunk() {
     let told = faults(&well().judge(
         &trunks(&[("a", "gateway/city"), ("b", "gateway/gsm")]),
         false,
@@ -147,7 +147,7 @@ fn a_gateway_that_does_not_register_is_told_to_be_known_by_its_address_too() {
 }
 
 #[test]
-fn missing_modules_and_the_password_that_everybody_knows_are_named_with_their_lines() {
+fn missing_modules_and_default_password_name_config_lines() {
     let mut bare = surveyed([
         "-ERR no",
         "-ERR show Command not found!\n",

@@ -38,7 +38,7 @@ fn each_recording_is_told_by_its_files_alone() {
 }
 
 #[test]
-fn the_order_of_the_files_and_one_that_comes_twice_make_no_difference() {
+fn cdr_file_order_and_duplicates_make_no_difference() {
     all_are_told(|files| files.reverse());
     all_are_told(|files| {
         let twice = files.clone();
@@ -59,7 +59,7 @@ fn values_may_stand_there_without_an_encoding() {
 }
 
 #[test]
-fn of_the_customers_own_file_alone_the_talk_and_the_other_side_are_known() {
+fn customer_leg_cdr_suffices_for_talk_and_other_party() {
     let of_customer = |files: &mut Vec<&[u8]>| {
         files.retain(|file| String::from_utf8_lossy(file).contains("sofia/external/"));
         files.retain(|file| {
@@ -103,7 +103,7 @@ fn what_is_no_file_of_a_leg_is_refused_by_name() {
 
 /// `log-b-leg` is off: legs that the switch dialled write no file.
 #[test]
-fn of_an_outbound_call_the_file_of_who_dialled_says_that_it_was_one() {
+fn outbound_call_is_recognized_without_b_leg_cdr() {
     let mut told_of = 0;
     for recording in recordings() {
         let mut expected = recording.expected();

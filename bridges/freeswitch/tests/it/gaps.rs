@@ -40,7 +40,7 @@ fn nothing_that_was_missed_makes_a_wrong_call() {
 }
 
 #[test]
-fn whoever_begins_to_listen_at_any_moment_hears_what_is_right_or_says_what_is_missing() {
+fn listener_starting_late_gets_correct_or_incomplete_calls() {
     let (mut right, mut incomplete) = (0, 0);
     for recording in recordings() {
         let messages = split(&recording.read("esl.jsonl"));

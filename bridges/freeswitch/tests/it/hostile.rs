@@ -45,7 +45,7 @@ fn an_event_that_names_no_channel_or_no_event_is_told_as_such() {
 }
 
 #[test]
-fn what_no_rule_reads_is_left_after_its_name_however_torn_the_rest_is() {
+fn unused_event_is_skipped_by_name_despite_torn_rest() {
     for message in [
         r#"{"Event-Name":"CODEC","Unique-ID":"#,
         r#"{"Event-Subclass":"sofia::register","Event-Name":"#,
@@ -65,7 +65,7 @@ fn what_no_rule_reads_is_left_after_its_name_however_torn_the_rest_is() {
 }
 
 #[test]
-fn the_envelope_is_not_overwritten_by_a_repeated_key_or_a_variable_that_is_called_as_one() {
+fn envelope_survives_repeated_keys_and_same_named_variables() {
     let message = r#"{"Event-Name":"CHANNEL_HANGUP","Event-Date-Timestamp":"1795211858000000",
         "Event-Sequence":"7","Unique-ID":"a","Event-Name":"CHANNEL_CREATE",
         "Hangup-Cause":"USER_BUSY",
@@ -121,7 +121,7 @@ fn times_of_nought_are_none() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_set_right_and_a_line_end_in_a_name_stays_in_it() {
+fn invalid_utf8_is_repaired_and_newline_in_name_is_kept() {
     let head = b"{\"Event-Name\":\"CHANNEL_ANSWER\",\"Unique-ID\":\"a\",\"Channel-Name\":";
     let json = &[head.as_slice(), b"\"sofia/x/\xff\"}"].concat();
     assert!(

@@ -31,7 +31,7 @@ fn calling(switch: &mut Switch) {
 }
 
 #[test]
-fn a_telephone_that_diverts_to_a_mobile_leaves_an_inbound_call_that_was_answered_outside() {
+fn phone_diverted_to_mobile_leaves_answered_inbound_call() {
     let mut it = Switch::default();
     let call = ("cust", "cust");
     it.at(0)
@@ -48,7 +48,7 @@ fn a_telephone_that_diverts_to_a_mobile_leaves_an_inbound_call_that_was_answered
 }
 
 #[test]
-fn a_transfer_to_somebody_outside_is_talk_of_the_one_inbound_call() {
+fn transfer_to_outside_number_is_talk_of_inbound_call() {
     let mut it = Switch::default();
     talking(&mut it);
     it.at(4000).hangs_up("p101").unbridges("cust", "p101");
@@ -61,7 +61,7 @@ fn a_transfer_to_somebody_outside_is_talk_of_the_one_inbound_call() {
 }
 
 #[test]
-fn a_transfer_by_refer_while_the_other_telephone_rings_joins_the_two_calls() {
+fn refer_transfer_during_ringing_joins_both_calls() {
     let mut it = Switch::default();
     talking(&mut it);
     it.at(4000).dials("p101b", "101");
@@ -75,7 +75,7 @@ fn a_transfer_by_refer_while_the_other_telephone_rings_joins_the_two_calls() {
 }
 
 #[test]
-fn whoever_is_called_out_may_be_handed_on_by_feature_code_and_the_consultation_is_no_talk() {
+fn transferred_outbound_call_excludes_consultation_from_talk() {
     let mut it = Switch::default();
     calling(&mut it);
     it.at(4000).consults("p101", true);
@@ -105,7 +105,7 @@ fn the_second_carrier_takes_the_call_that_the_first_refused() {
 }
 
 #[test]
-fn of_two_carriers_that_are_tried_at_once_the_one_that_answers_carries_the_call() {
+fn call_tried_over_two_trunks_belongs_to_answering_trunk() {
     let mut it = Switch::default();
     let call = ("p101", "p101");
     it.at(0).dials("p101", "101");
@@ -119,7 +119,7 @@ fn of_two_carriers_that_are_tried_at_once_the_one_that_answers_carries_the_call(
 }
 
 #[test]
-fn a_group_of_a_telephone_and_a_mobile_is_answered_by_the_mobile() {
+fn ring_group_answered_by_mobile_names_no_employee() {
     let mut it = Switch::default();
     let call = ("cust", "cust");
     it.at(0)
@@ -148,7 +148,7 @@ fn a_mobile_that_pressed_the_key_talks_from_then_on() {
 }
 
 #[test]
-fn who_rings_on_two_telephones_of_one_extension_is_one_extension() {
+fn missed_call_on_two_phones_names_extension_once() {
     let mut it = Switch::default();
     let call = ("cust", "cust");
     it.at(0).comes_in("cust", CUSTOMER);
@@ -201,7 +201,7 @@ fn two_parked_customers_share_a_lot_and_nothing_else() {
 }
 
 #[test]
-fn an_agent_whom_the_queue_calls_is_tied_to_the_customer_by_the_bridge_alone() {
+fn queue_agent_is_tied_to_customer_by_bridge() {
     let mut it = Switch::default();
     it.at(0).comes_in("cust", CUSTOMER).answers("cust");
     it.rings("p101", "101", ("", "")).at(3000);
@@ -214,7 +214,7 @@ fn an_agent_whom_the_queue_calls_is_tied_to_the_customer_by_the_bridge_alone() {
 }
 
 #[test]
-fn a_customer_who_is_called_first_may_wait_in_a_queue_for_an_agent() {
+fn dialed_customer_waiting_in_queue_is_one_outbound_call() {
     let mut it = Switch::default();
     let member = [("variable_cc_member_session_uuid", "far")];
     it.at(0).dials_out("far", ("city", CUSTOMER), ("", ""));
@@ -284,7 +284,7 @@ fn two_loopbacks_of_a_group_ring_and_one_of_them_wins() {
 }
 
 #[test]
-fn a_colleague_who_picks_the_call_up_has_a_call_of_her_own_and_is_not_its_root() {
+fn pickup_by_colleague_with_older_leg_keeps_customer_as_root() {
     let mut it = Switch::default();
     // Her telephone was off the hook before the customer called.
     it.at(0).dials("p103", "103");
@@ -300,7 +300,7 @@ fn a_colleague_who_picks_the_call_up_has_a_call_of_her_own_and_is_not_its_root()
 }
 
 #[test]
-fn a_conference_that_the_customer_is_called_into_and_a_colleague_is_called_into() {
+fn conference_with_customer_and_colleague_is_one_call() {
     let mut it = Switch::default();
     talking(&mut it);
     it.at(3000).unbridges("cust", "p101");

@@ -159,7 +159,7 @@ fn beheaded(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
 
 /// No line begins over a broker, so nothing says from when on it was listened.
 #[test]
-fn of_an_unanswered_call_whose_beginning_nobody_kept_its_end_makes_a_letter() {
+fn unanswered_call_with_lost_start_is_still_reported() {
     let mut letters = 0;
     for recording in recordings() {
         let messages = bodies(&recording.read("amqp.jsonl"));

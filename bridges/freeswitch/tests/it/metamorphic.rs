@@ -76,7 +76,7 @@ fn the_order_of_arrival_makes_no_difference() {
 }
 
 #[test]
-fn events_that_are_told_twice_and_out_of_order_make_no_difference() {
+fn duplicate_and_reordered_events_make_no_difference() {
     let both = |messages: &[Vec<u8>], chance: &mut Chance| shuffled(&doubled(messages), chance);
     all_are_told(both, SEEDS / 4);
 }
@@ -124,7 +124,7 @@ fn reworded(text: &str, word: &str, other: &str) -> String {
 }
 
 #[test]
-fn other_names_of_profiles_gateways_ports_and_extensions_make_the_same_calls() {
+fn renamed_profiles_gateways_and_extensions_give_same_calls() {
     // FusionPBX gives its gateways such names, and a profile may be called as a telephone.
     let names = [
         ("external", "carriers"),

@@ -30,7 +30,7 @@ fn teller(message: &[u8]) -> (String, u64) {
 }
 
 #[test]
-fn a_call_that_was_heard_whole_is_whole_whatever_else_is_subscribed() {
+fn fully_heard_call_with_narrow_subscription_is_whole() {
     let wanted = [
         "2dd14324-4c8e-44fe-9321-d223f4141da6 in city 998901110005 [102] 102 talk 3.0 of \
                    4.1, whole",
@@ -39,7 +39,7 @@ fn a_call_that_was_heard_whole_is_whole_whatever_else_is_subscribed() {
 }
 
 #[test]
-fn who_listens_late_knows_what_the_end_tells_which_is_all_of_a_call_with_one_bridge() {
+fn late_listener_reports_whole_call_with_one_bridge() {
     let wanted = [
         "8998fa96-1749-49af-a889-9b67451b0625 in city 998901110001 [101] 101 talk 4.0 of \
                    5.1, whole",
@@ -76,7 +76,7 @@ fn a_switch_that_stops_in_order_ends_its_calls() {
 
 /// Neither of its interfaces tells that it was killed; over AMQP its heart-beats just end.
 #[test]
-fn calls_of_a_switch_that_was_killed_end_at_its_last_heart_beat_when_another_process_lives() {
+fn calls_of_killed_switch_end_at_last_heartbeat() {
     for messages in [
         split(&moment("switch_killed/esl.jsonl")),
         bodies(&moment("switch_killed/amqp.jsonl")),
@@ -107,7 +107,7 @@ fn calls_of_a_switch_that_was_killed_end_at_its_last_heart_beat_when_another_pro
 }
 
 #[test]
-fn a_call_of_the_new_process_is_untouched_by_its_first_heart_beat() {
+fn call_of_new_process_is_whole_after_first_heartbeat() {
     let mut messages = split(&moment("narrow_listener/esl.jsonl"));
     let (_, at) = teller(&messages[0]);
     messages.insert(messages.len() / 2, beat("another", at + 2_000_000));

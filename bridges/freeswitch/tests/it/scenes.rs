@@ -35,7 +35,7 @@ fn an_agent_who_waits_in_a_queue_is_not_the_root_of_the_call() {
 }
 
 #[test]
-fn an_agent_who_serves_two_customers_one_after_the_other_is_in_two_calls() {
+fn agent_serving_two_customers_in_turn_is_in_two_calls() {
     let mut it = Switch::default();
     it.at(0).dials("agent", "101").answers("agent");
     it.at(1000).comes_in("one", CUSTOMER).answers("one");
@@ -124,7 +124,7 @@ fn employee_dials_the_next_customer_after_a_transfer() {
 /// The clock of a switch steps by 20 ms: the halves and whom they dial may be born at one moment,
 /// and then nothing but their names tells which half is whose.
 #[test]
-fn a_loopback_leads_to_a_telephone_and_bows_out_in_whatever_order_it_is_told() {
+fn loopback_to_phone_is_one_call_in_any_event_order() {
     let mut it = Switch::default();
     let call = ("cust", "cust");
     it.at(0).comes_in("cust", CUSTOMER);
@@ -203,7 +203,7 @@ fn two_loopbacks_to_one_telephone_lead_to_two_calls() {
 }
 
 #[test]
-fn an_attended_transfer_by_refer_joins_a_call_that_nothing_tied_before() {
+fn attended_refer_transfer_joins_unrelated_call() {
     let mut it = Switch::default();
     talking(&mut it);
     it.at(4000).dials("p101b", "101");
@@ -221,7 +221,7 @@ fn an_attended_transfer_by_refer_joins_a_call_that_nothing_tied_before() {
 }
 
 #[test]
-fn who_is_consulted_by_feature_code_and_does_not_answer_gives_the_customer_back() {
+fn unanswered_consultation_returns_customer_to_agent() {
     let mut it = Switch::default();
     talking(&mut it);
     it.at(3000).consults("p101", true);
@@ -233,7 +233,7 @@ fn who_is_consulted_by_feature_code_and_does_not_answer_gives_the_customer_back(
 }
 
 #[test]
-fn a_consultation_that_is_broken_off_drops_the_customer_and_leaves_an_answered_call() {
+fn abandoned_consultation_leaves_call_answered() {
     let mut it = Switch::default();
     talking(&mut it);
     it.at(4000).consults("p101", true);
@@ -319,7 +319,7 @@ fn a_supervisor_who_listens_is_nobody_in_the_call() {
 }
 
 #[test]
-fn an_agent_of_a_callcenter_belongs_to_the_customer_whom_she_is_called_for() {
+fn ringing_callcenter_agent_belongs_to_customer_call() {
     let mut it = Switch::default();
     let member = [("variable_cc_member_session_uuid", "cust")];
     it.at(0).comes_in("cust", CUSTOMER).answers("cust");
@@ -331,7 +331,7 @@ fn an_agent_of_a_callcenter_belongs_to_the_customer_whom_she_is_called_for() {
 }
 
 #[test]
-fn two_customers_in_one_room_are_two_calls_and_the_colleague_who_was_there_is_of_neither() {
+fn two_customers_in_one_room_are_two_calls() {
     let mut it = Switch::default();
     it.at(0).dials("p101", "101").answers("p101");
     it.in_room("p101", "room", true);

@@ -152,7 +152,7 @@ fn span(events: &[Value]) -> Range<u64> {
 }
 
 #[test]
-fn a_call_whose_clock_was_set_back_is_never_told_with_wrong_figures() {
+fn clock_set_back_during_call_never_yields_wrong_figures() {
     let mut faults = Vec::new();
     let mut cut = 0;
     for recording in recordings() {
@@ -184,7 +184,7 @@ fn a_call_whose_clock_was_set_back_is_never_told_with_wrong_figures() {
 }
 
 #[test]
-fn late_shuffled_and_doubled_messages_are_not_taken_for_a_clock_that_was_set_back() {
+fn late_and_duplicate_messages_are_not_a_clock_set_back() {
     let mut wrong = Vec::new();
     for recording in recordings() {
         let events = told(&bodies(&recording.read("amqp.jsonl")), BEAT_MICROS);

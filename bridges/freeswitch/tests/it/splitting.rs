@@ -82,7 +82,7 @@ fn texts(stream: &str) -> Vec<String> {
 }
 
 #[test]
-fn replies_stand_between_events_and_no_empty_line_is_needed_after_a_body() {
+fn replies_between_events_are_split_without_blank_lines() {
     let event = "Event-Name: HEARTBEAT\n\n";
     let json = r#"{"Event-Name":"HEARTBEAT"}"#;
     let stream = [

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn while_as_much_is_held_as_may_be_the_line_waits_and_goes_on_when_some_is_taken() {
+    fn full_buffer_pauses_line_until_bodies_are_taken() {
         let bodies = bodies();
         let mut cutter = Cutter::new(bodies.clone());
         let mut stays = Vec::new();

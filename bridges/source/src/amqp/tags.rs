@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_one_is_rejected_before_those_around_it_are_acknowledged() {
+    fn refused_deliveries_are_rejected_and_others_acknowledged() {
         let mut tags = tags(1, 5);
         let answers = tags.judged(&judged(5, &[2, 5]));
         assert_eq!(answers, (vec![2, 5], Some(4)));

@@ -58,7 +58,7 @@ fn opened(path: &Path, from: From, resume: Option<FilePosition>) -> RecordFolder
 }
 
 #[test]
-fn files_are_given_once_in_the_order_of_their_times_and_hidden_ones_never() {
+fn files_are_read_once_by_time_and_hidden_files_skipped() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "b.json", "{\"n\":1}\n", 2_000);
     put(dir.path(), "a.json", "{\"n\":2}", 3_000);
@@ -113,7 +113,7 @@ fn folders_of_rotate_are_read_also_those_that_come_later() {
 }
 
 #[test]
-fn one_bad_file_keeps_no_other_back_and_is_given_when_its_rights_are_mended() {
+fn unreadable_file_blocks_no_other_and_is_read_when_fixed() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "a.json", "{\"n\":1}", 1_000);
     put(dir.path(), "b.json", "{\"n\":2}", 1_001);
@@ -136,7 +136,7 @@ fn one_bad_file_keeps_no_other_back_and_is_given_when_its_rights_are_mended() {
 }
 
 #[test]
-fn a_file_that_is_written_to_while_it_waits_is_given_once_and_whole() {
+fn file_rewritten_while_waiting_is_read_once_and_complete() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut folder = opened(dir.path(), From::Start, None);
     assert_eq!(given(&mut folder).0, [""; 0]);

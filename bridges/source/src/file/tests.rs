@@ -119,7 +119,7 @@ fn a_line_completed_later_is_given_once_and_whole() {
 }
 
 #[test]
-fn from_end_leaves_out_what_is_there_but_not_what_is_being_written() {
+fn from_end_skips_old_lines_but_keeps_unfinished_line() {
     let mut desk = Desk::new(From::End);
     desk.write("old\nhal");
     assert!(desk.read().is_empty());
@@ -158,7 +158,7 @@ fn a_renamed_file_is_read_to_its_end_then_the_new_one() {
 }
 
 #[test]
-fn a_file_that_got_its_name_back_is_waited_for_anew_when_it_is_renamed() {
+fn second_rotation_after_rename_back_is_waited_for() {
     let mut desk = Desk::new(From::Start);
     let rotate = |desk: &Desk| {
         fs::rename(desk.path(), desk.beside("cel.csv.1")).expect("renames");
@@ -287,7 +287,7 @@ fn a_restart_goes_on_after_the_last_committed_line() {
 }
 
 #[test]
-fn what_is_written_between_two_runs_is_read_even_if_the_first_run_read_nothing() {
+fn restart_reads_new_lines_even_if_first_run_read_none() {
     let mut desk = Desk::new(From::End);
     desk.write("old\n");
     assert!(desk.read().is_empty());
@@ -337,7 +337,7 @@ fn a_rotation_while_old_files_are_read_skips_none_of_them() {
 }
 
 #[test]
-fn what_was_rotated_after_a_file_that_is_gone_is_read_and_nothing_older() {
+fn missing_file_at_restart_reads_only_newer_rotated_files() {
     let mut desk = Desk::new(From::Start);
     desk.write(&lines(0..50));
     later(&desk.path(), 2);

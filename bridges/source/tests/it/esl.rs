@@ -43,7 +43,7 @@ async fn up(stage: &mut Stage) {
 }
 
 #[tokio::test]
-async fn it_logs_in_subscribes_and_gives_every_event_however_it_is_cut() {
+async fn esl_source_subscribes_and_reads_events_sent_in_pieces() {
     let switch = FakeSwitch::start().await;
     let mut stage = Stage::start(&url(switch.addr().port()), settings());
     up(&mut stage).await;
@@ -95,7 +95,7 @@ async fn what_goes_on_at_the_login_is_told_channel_by_channel() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_named_with_whose_hand_mends_it_and_mended_in_place() {
+async fn wrong_password_names_fix_and_recovers_after_correction() {
     let switch = FakeSwitch::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("secret");
@@ -120,7 +120,7 @@ async fn a_wrong_password_is_named_with_whose_hand_mends_it_and_mended_in_place(
 }
 
 #[tokio::test]
-async fn an_address_that_is_not_let_in_is_named_with_the_line_that_mends_it() {
+async fn address_blocked_by_acl_names_apply_inbound_acl() {
     let switch = FakeSwitch::start().await;
     switch.lets_nobody_in();
     let mut stage = Stage::start(&url(switch.addr().port()), settings());
@@ -209,7 +209,7 @@ async fn too_long_event_is_a_gap_and_an_orderly_stop_is_told() {
 }
 
 #[tokio::test]
-async fn a_number_of_channels_that_is_another_twice_has_them_listed_with_a_gap() {
+async fn two_session_count_mismatches_list_channels_with_a_gap() {
     let switch = FakeSwitch::start().await;
     let mut stage = Stage::start(&url(switch.addr().port()), settings());
     up(&mut stage).await;
@@ -232,7 +232,7 @@ async fn a_number_of_channels_that_is_another_twice_has_them_listed_with_a_gap()
 }
 
 #[test]
-fn a_password_crosses_a_network_only_where_that_is_said_to_be_well() {
+fn esl_password_over_network_requires_clear_yes() {
     let faults = |text: &str| match SourceUrl::parse(text) {
         Ok(_) => String::new(),
         Err(faults) => faults.iter().map(|it| format!("{it}\n")).collect(),

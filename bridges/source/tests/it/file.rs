@@ -82,7 +82,7 @@ async fn a_missing_file_is_waited_for_and_told_once() {
 }
 
 #[tokio::test]
-async fn a_file_that_has_another_name_for_a_while_is_read_on_and_up_again() {
+async fn renamed_file_is_still_read_and_up_when_renamed_back() {
     let log = Log::new();
     log.write("a\n");
     let mut stage = Stage::start(&log.url("start"), settings());

@@ -44,7 +44,7 @@ async fn lack(stage: &mut Stage) -> (MissingRight, Vec<String>) {
 }
 
 #[tokio::test]
-async fn a_channel_that_was_born_and_not_heard_is_told_and_our_own_questions_are_no_frames() {
+async fn channels_without_events_report_missing_right_once() {
     let listener = Listener::plain().await;
     let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
     let mut stage = Stage::start(&url, often());
@@ -66,7 +66,7 @@ async fn a_channel_that_was_born_and_not_heard_is_told_and_our_own_questions_are
 }
 
 #[tokio::test]
-async fn what_does_not_come_after_the_login_and_what_is_refused_is_told() {
+async fn missing_fullybooted_or_denied_list_reports_missing_right() {
     let listener = Listener::plain().await;
     let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
     let mut stage = Stage::start(&url, often());
@@ -102,7 +102,7 @@ async fn unfiltered(stage: &mut Stage) -> Vec<Item> {
 }
 
 #[tokio::test]
-async fn a_filter_that_lets_nothing_through_is_noticed_by_a_birth_and_done_without() {
+async fn filter_blocking_new_channel_reopens_line_without_filter() {
     let listener = Listener::plain().await;
     let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
     let mut stage = Stage::start(&url, often());
@@ -130,7 +130,7 @@ async fn a_filter_that_lets_nothing_through_is_noticed_by_a_birth_and_done_witho
 }
 
 #[tokio::test]
-async fn a_filter_that_lets_nothing_through_is_noticed_without_a_call_by_an_event_of_our_own() {
+async fn filter_blocking_echo_event_reopens_line_without_filter() {
     let listener = Listener::plain().await;
     let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
     let mut stage = Stage::start(&url, often());
@@ -158,7 +158,7 @@ async fn a_filter_that_lets_nothing_through_is_noticed_without_a_call_by_an_even
 }
 
 #[tokio::test]
-async fn filters_that_are_taken_by_half_end_the_line_and_the_next_asks_for_none() {
+async fn partly_accepted_filters_reopen_line_without_filters() {
     let listener = Listener::plain().await;
     let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
     let mut stage = Stage::start(&url, often());
@@ -202,7 +202,7 @@ async fn sends(line: &mut Line) -> String {
 }
 
 #[tokio::test]
-async fn an_event_of_our_own_is_told_of_when_it_does_not_come_back_and_when_it_does() {
+async fn echo_event_result_reports_missing_right_or_events_flow() {
     let listener = Listener::plain().await;
     let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
     let mut stage = Stage::start(&url, often());

@@ -53,17 +53,17 @@ async fn refused(scheme: &str) {
 }
 
 #[tokio::test]
-async fn amis_refuses_a_wrong_name_an_expired_and_a_self_signed_certificate_by_name() {
+async fn amis_flawed_certificate_is_refused_and_flaw_named() {
     refused("amis").await;
 }
 
 #[tokio::test]
-async fn wss_refuses_a_wrong_name_an_expired_and_a_self_signed_certificate_by_name() {
+async fn wss_flawed_certificate_is_refused_and_flaw_named() {
     refused("wss").await;
 }
 
 #[tokio::test]
-async fn a_ca_that_is_not_given_is_not_trusted_even_if_it_bears_the_same_name() {
+async fn ca_missing_from_ca_file_is_refused_despite_same_name() {
     let authority = Authority::new();
     let listener = Listener::tls(&authority.identity(Flaw::None)).await;
     let other = Authority::new();

@@ -64,7 +64,7 @@ async fn bad_bytes_and_cut_frames_come_as_they_are_and_the_line_lives() {
 }
 
 #[tokio::test]
-async fn headers_split_anywhere_and_an_answer_with_the_first_frame_behind_it_are_read() {
+async fn websocket_frames_are_read_split_or_behind_the_upgrade() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.accept().await;

@@ -124,7 +124,7 @@ fn reason(findings: &JournalFindings) -> &str {
 }
 
 #[test]
-fn two_hundred_and_fifty_calls_take_three_requests_where_all_are_shown() {
+fn journal_with_all_250_calls_takes_three_requests() {
     let mut journal = Journal::of(0..250);
     let findings = read(search(250), &mut journal);
     assert!(missing(&findings).is_empty());
@@ -166,7 +166,7 @@ fn what_no_page_shows_in_two_looks_is_missing() {
 }
 
 #[test]
-fn one_page_is_one_look_and_a_full_one_is_only_believed_to_be_the_last_when_it_is() {
+fn full_last_page_is_last_only_if_next_page_is_empty() {
     let mut few = Journal::of([0, 2]);
     assert_eq!(missing(&read(search(3), &mut few)), [1]);
     assert_eq!(few.asked.len(), 1);
@@ -191,7 +191,7 @@ fn one_page_is_one_look_and_a_full_one_is_only_believed_to_be_the_last_when_it_i
 }
 
 #[test]
-fn a_page_that_moved_while_it_was_read_hides_nothing_in_the_second_look() {
+fn call_moved_between_pages_is_found_on_second_read() {
     let mut journal = Journal::of(0..250);
     let mut search = search(250);
     let first = journal.answer(search.next().expect("a page"));
@@ -410,7 +410,7 @@ fn how_long_it_takes_is_told_by_half_of_the_budget() {
 }
 
 #[test]
-fn what_the_crm_answers_is_told_apart_by_what_can_be_done_about_it() {
+fn crm_error_becomes_too_large_refused_barred_or_failed() {
     use callbridge_crm::ApiError;
     let message = String::new;
     let rejected = |errors| ApiError::Rejected {

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_a_line_a_record_in_the_order_of_their_ends_and_rotated_ones_belong_to_it() {
+    fn folder_records_become_lines_by_end_with_rotated_included() {
         let place = tempfile::tempdir().expect("a folder");
         let rotated = place.path().join("json_cdr.2026-11-20");
         fs::create_dir(&rotated).expect("a folder");

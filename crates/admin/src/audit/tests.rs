@@ -134,7 +134,7 @@ fn cause(call: FileCall, fate: CallFate, listening: &Listening) -> String {
 }
 
 #[test]
-fn a_call_whose_end_the_file_does_not_tell_is_under_way_until_the_state_says_otherwise() {
+fn call_open_in_file_is_under_way_unless_stored_as_finished() {
     let open = FileCall {
         is_open: true,
         ..call(1, Outcome::DeadLetter)
@@ -190,7 +190,7 @@ fn each_call_of_the_file_stands_once() {
 }
 
 #[test]
-fn a_call_over_a_trunk_that_no_flag_names_is_not_taken_for_internal() {
+fn unmatched_channel_of_internal_call_is_named_as_cause() {
     let mut over = call(1, Outcome::Internal);
     over.unmatched.push("PJSIP/citty".to_owned());
     for fate in [CallFate::Counted, CallFate::Unknown] {
@@ -298,7 +298,7 @@ fn the_report_reads_for_scripts_and_for_people() {
 }
 
 #[test]
-fn what_the_crm_has_lost_is_unexplained_and_what_it_has_otherwise_is_listed() {
+fn call_lost_by_crm_is_unexplained_and_changed_call_listed() {
     let calls: Vec<FileCall> = (0..3).map(|n| call(n, Outcome::Journal)).collect();
     let fates = [CallFate::Stands(State::Journaled); 3];
     let lost = callbridge_spool::JournaledCall {

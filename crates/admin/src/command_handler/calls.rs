@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_told_when_it_is_new_and_when_it_ends_and_not_in_between() {
+    fn followed_call_is_reported_when_new_and_when_finished() {
         let call = callbridge_testkit::sample::call();
         let rules = callbridge_mapping::Rules::default();
         let people = callbridge_mapping::People::default();

@@ -303,7 +303,7 @@ mod tests {
     use callbridge_testkit::sample::call;
 
     #[test]
-    fn a_line_of_json_gives_the_terminal_no_orders_and_its_reader_the_same() {
+    fn json_line_escapes_terminal_controls_and_keeps_value() {
         let call = call();
         let people = People::default();
         let mut judged = judge(&call, "pbx1", &Rules::default(), &people, call.ended);

@@ -120,7 +120,7 @@ async fn a_waiting_call_leaves_for_the_lead_that_its_number_gets() {
 }
 
 #[tokio::test]
-async fn a_call_whose_number_gets_two_leads_says_so_and_leaves_for_the_one_that_is_left() {
+async fn waiting_call_with_two_leads_is_dead_until_one_is_deleted() {
     let place = Place::new();
     place.finish().await;
     place.learn(7, 10, ChangeKind::Created).await;
@@ -137,7 +137,7 @@ async fn a_call_whose_number_gets_two_leads_says_so_and_leaves_for_the_one_that_
 }
 
 #[tokio::test]
-async fn an_ambiguous_call_leaves_for_the_survivor_when_its_leads_are_merged() {
+async fn ambiguous_call_goes_to_surviving_lead_after_merge() {
     let place = Place::new();
     place.learn(7, 10, ChangeKind::Created).await;
     place.learn(8, 10, ChangeKind::Created).await;
@@ -197,7 +197,7 @@ async fn an_ambiguous_letter_older_than_a_month_is_left_to_people() {
 }
 
 #[tokio::test]
-async fn a_lead_that_is_given_lets_its_waiting_call_go_and_the_act_is_kept() {
+async fn assigned_lead_releases_waiting_call_and_records_action() {
     let place = Place::new();
     place.finish().await;
     assert_eq!(place.books().await.waiting, 1);

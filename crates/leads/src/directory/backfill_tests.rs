@@ -123,7 +123,7 @@ fn read(service: &mut Service) -> Reader {
 }
 
 #[test]
-fn a_thousand_leads_are_read_in_as_many_pages_as_they_fill_whatever_becomes_of_the_range() {
+fn backfill_of_1000_leads_takes_at_most_24_requests() {
     for range in [Range::Taken, Range::Refused, Range::Ignored] {
         let mut service = Service::new((1..=1_000).map(|id| (id, id * 10)).collect(), range);
         let reader = read(&mut service);
@@ -134,7 +134,7 @@ fn a_thousand_leads_are_read_in_as_many_pages_as_they_fill_whatever_becomes_of_t
 }
 
 #[test]
-fn a_second_in_which_more_leads_changed_than_a_page_holds_is_read_whole() {
+fn leads_changed_in_same_second_beyond_page_are_all_read() {
     for range in [Range::Taken, Range::Refused, Range::Ignored] {
         let leads = (1..=333)
             .map(|id| (id, if id < 300 { 7 } else { 8 }))
@@ -174,7 +174,7 @@ fn each_start_begins_a_round_at_once() {
 }
 
 #[test]
-fn without_the_grant_it_is_tried_again_in_an_hour_and_what_is_no_list_is_left() {
+fn backfill_without_grant_waits_hour_and_without_list_stops() {
     let mut backfill = Backfill::default();
     let Next::Read(page) = backfill.next(at(0), false) else {
         panic!("a page")

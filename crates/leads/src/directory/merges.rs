@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_end_at_the_last_survivor_and_loops_are_cut_at_their_oldest_merge() {
+    fn merge_chain_ends_at_survivor_and_loop_at_oldest_merge() {
         let merges: Merges = [(1, (30, 2)), (2, (20, 3)), (7, (5, 7)), (8, (9, 7))].into();
         assert_eq!(ends(&merges, 1), (3, Some(30)));
         assert_eq!(ends(&merges, 3), (3, None));

@@ -56,7 +56,7 @@ fn shown(history: &[LeadNews], id: i64) -> String {
 }
 
 #[test]
-fn a_name_is_one_line_of_at_most_200_bytes_without_what_is_hostile() {
+fn name_is_one_safe_line_of_at_most_200_bytes() {
     let name = |text: &str| Name::new(text).map(String::from);
     assert_eq!(
         name(" Anna\r\n  Karimova\t").as_deref(),
@@ -119,7 +119,7 @@ fn each_fact_is_the_newest_that_was_told() {
 }
 
 #[test]
-fn of_one_second_the_event_of_the_very_fact_holds_and_what_was_read_over_it() {
+fn same_second_events_set_their_own_fact_and_read_overrides() {
     let mut history = vec![
         event(1, 10, ChangeKind::Created, snapshot("Z", 99, "Z")),
         event(
@@ -191,7 +191,7 @@ fn the_name_is_the_main_contacts_where_one_was_told() {
 }
 
 #[test]
-fn a_name_from_before_all_contacts_were_told_counts_no_more_in_any_order() {
+fn contact_names_with_full_list_do_not_depend_on_order() {
     let phone = "A [+998901110001]";
     let update = event(1, 10, ChangeKind::Created, snapshot("Deal", 15, "New"));
     let whole = contact(event(1, 30, ChangeKind::Filter, json!({})), 8, Some(phone));

@@ -205,7 +205,7 @@ fn a_whole_row_takes_the_place_of_all_that_is_older() {
 }
 
 #[test]
-fn what_was_learned_names_the_phones_whose_answer_may_be_another() {
+fn lead_news_lists_phones_whose_answer_can_change() {
     let first = [
         created(1, 10, 1),
         created(2, 11, 2),
@@ -332,7 +332,7 @@ proptest! {
 }
 
 #[test]
-fn a_merge_of_a_lead_that_had_taken_in_one_which_gave_a_number_up_names_that_number() {
+fn chained_merge_lists_phones_of_leads_merged_earlier() {
     let directory = Remembered::default();
     directory.learn(&news(3, 0, ChangeKind::PropertiesUpdated, Some(6)));
     directory.learn(&merged(2, 0, None, &[4]));

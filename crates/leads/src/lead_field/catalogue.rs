@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_judged_by_what_the_catalogue_says_and_by_nothing_else() {
+    fn field_id_is_writable_unless_excluded_by_catalog() {
         let at = EventTime::from_seconds(1);
         let fields = vec![
             field(11, Some("LED")),

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_to_blame_at_once_where_no_lead_can_be_and_else_of_the_second_lead() {
+    fn refused_field_is_blamed_at_once_or_at_second_lead() {
         let mut refused = RefusedFields::default();
         let count = field("missed_count=15");
         assert!(!refused.note(count, of(4_001), &refusal(RefusedPart::ItemOrLead), at(0)));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_field_rests_for_an_hour_until_it_is_taken_or_the_flag_has_another_kind() {
+    fn refused_field_rests_an_hour_and_clears_when_accepted() {
         let mut refused = RefusedFields::default();
         let (name, text) = field("missed_count=15");
         refused.note(

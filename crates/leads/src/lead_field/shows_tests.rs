@@ -57,7 +57,7 @@ fn token() -> TokenFingerprint {
 }
 
 #[test]
-fn an_older_call_takes_no_newer_ones_place_and_three_make_one_request() {
+fn older_call_keeps_newer_value_and_three_need_one_write() {
     let mut shows = LeadFieldState::default();
     assert!(shows.learn(Name::LastCall, Some("2".into()), of(2)));
     assert!(shows.learn(Name::LastCall, Some("3".into()), of(3)));
@@ -101,7 +101,7 @@ fn what_comes_while_a_request_is_under_way_waits_for_its_end() {
 }
 
 #[test]
-fn what_the_crm_would_pass_over_is_left_out_and_asked_for_no_more() {
+fn unwritable_fields_are_left_out_and_cause_no_retry() {
     let mut shows = LeadFieldState::default();
     for (name, text) in [
         (Name::LastCall, "t"),
@@ -160,7 +160,7 @@ fn a_kill_between_request_and_answer_is_a_lost_answer() {
 }
 
 #[test]
-fn a_request_that_is_never_carried_out_is_given_up_before_its_id_ends() {
+fn unfinished_request_is_rewritten_before_its_id_expires() {
     let mut shows = LeadFieldState::default();
     shows.learn(Name::LastCall, Some("1".into()), of(1));
     sent(&mut shows, at(0));
@@ -205,7 +205,7 @@ fn act() -> impl Strategy<Value = Act> {
 
 proptest! {
     #[test]
-    fn no_order_of_calls_answers_and_losses_lets_an_older_call_stand(
+    fn any_order_of_events_never_writes_an_older_call(
         acts in prop::collection::vec(act(), 1..60)
     ) {
         let all = catalogue(&[(11, "LED")]);
@@ -281,7 +281,7 @@ fn a_value_is_written_as_the_kind_that_its_field_takes() {
 }
 
 #[test]
-fn a_missed_call_is_cleared_by_a_newer_talk_alone_and_what_is_not_known_is_left() {
+fn missed_call_field_is_cleared_only_by_a_newer_talk() {
     let all = catalogue(&[(11, "LED"), (12, "LED"), (13, "LED")]);
     let mut shows = LeadFieldState::default();
     assert!(shows.learn(Name::LastMissed, None, of(5)), "remembered");
@@ -302,7 +302,7 @@ fn a_missed_call_is_cleared_by_a_newer_talk_alone_and_what_is_not_known_is_left(
 }
 
 #[test]
-fn the_item_that_is_to_blame_is_given_up_and_the_others_are_written() {
+fn refused_item_is_dropped_and_other_items_are_written() {
     let all = catalogue(&[(11, "LED"), (12, "LED"), (13, "LED")]);
     let three = || {
         let mut shows = LeadFieldState::default();
@@ -338,7 +338,7 @@ fn the_item_that_is_to_blame_is_given_up_and_the_others_are_written() {
 }
 
 #[test]
-fn what_was_refused_before_is_tried_alone_when_all_else_is_written() {
+fn refused_field_is_tried_separately_after_other_fields() {
     let all = catalogue(&[(11, "LED"), (12, "LED")]);
     let settings = settings("last_call=11,last_missed=12");
     let mut shows = LeadFieldState::default();

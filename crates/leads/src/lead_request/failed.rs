@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_call_goes_on_where_it_can_and_else_is_a_letter_that_says_what_is_known() {
+    fn failed_call_is_looked_up_rerouted_or_made_dead_letter() {
         let new = failed(call(1, Some(7)));
         assert_eq!(new.decide("no"), FailedCallDecision::LookUp(lead(1)));
         let nobody_asks = FailedCall {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_employee_is_left_out_once_and_only_where_the_lead_is_there() {
+    fn employee_is_dropped_only_once_and_only_if_lead_exists() {
         let history = RerouteHistory::default();
         let on = without_employee(&call(1, Some(501)), Finding::LeadExists, &history).expect("on");
         assert_eq!(on.record.employee_id, None);

@@ -96,7 +96,7 @@ fn table(lead_request: &LeadRequest) -> String {
 }
 
 #[test]
-fn a_look_up_is_answered_by_a_missing_lead_and_stops_for_nothing_else() {
+fn lookup_with_404_or_409_from_crm_reports_missing_lead() {
     insta::assert_snapshot!(table(&LeadRequest::LookUp(lead())), @r"
         unclear
         unclear
@@ -148,7 +148,7 @@ fn a_catalogue_that_cannot_be_read_says_why() {
 }
 
 #[test]
-fn a_look_up_that_is_answered_with_another_lead_tells_the_survivor() {
+fn lookup_answered_with_another_lead_reports_a_merge() {
     let look_up = LeadRequest::LookUp(lead());
     let outcome = |id| {
         let body = serde_json::json!({"data": {"id": id, "name": "N"}, "accept": true});

@@ -105,6 +105,7 @@ mod tests {
         Figures::of(&call, call.ended)
     }
 
+    /// Promise: The same call always has the same uuid.
     #[test]
     fn uuids_are_those_of_the_recipe() {
         // By Python: uuid.uuid5(NAMESPACE, "pbx1\0" + "1795151317.146")
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_of_rounding_is_clamped_and_more_is_told_with_both_figures() {
+    fn talk_beyond_duration_is_clamped_and_real_excess_reported() {
         let clamped = figures(4_400, 4_600, true);
         assert_eq!((clamped.duration_sec, clamped.talk_time_sec), (4, 4));
         assert_eq!(clamped.talk_excess, None);

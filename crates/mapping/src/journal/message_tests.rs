@@ -70,7 +70,7 @@ fn judged(call: &FinishedCall, flags: &[&str]) -> Judged {
 const CITY: &str = "city=,lead=var:LEAD_ID,employees=101:501";
 
 #[test]
-fn what_a_message_says_of_lead_and_employee_goes_before_the_rules() {
+fn lead_and_employee_of_message_override_rules() {
     let all = judged(&told(), &[CITY]);
     assert_eq!(all.outcome, Outcome::Journal);
     assert_eq!(all.record.lead_id, LeadId::new(7));
@@ -96,7 +96,7 @@ fn what_a_message_says_of_lead_and_employee_goes_before_the_rules() {
 }
 
 #[test]
-fn a_trunk_that_no_flag_names_is_told_where_the_pbx_has_trunks_and_needless_where_not() {
+fn unknown_trunk_is_reported_only_if_pbx_has_trunks() {
     let mut elsewhere = told();
     elsewhere.trunk = Some("nowhere".to_owned());
     let wrong = judged(&elsewhere, &[CITY]);
@@ -170,7 +170,7 @@ fn figures_that_cannot_be_are_told_by_their_fields() {
 }
 
 #[test]
-fn a_number_that_is_none_is_told_by_its_field_where_no_lead_is_given() {
+fn invalid_number_without_lead_is_reported_by_phone_field() {
     let words = |number: Option<&str>| {
         let mut call = told();
         call.given = Some(GivenIds::default());

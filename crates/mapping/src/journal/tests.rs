@@ -164,8 +164,9 @@ fn two_leads_in_one_variable_are_ambiguous_and_junk_is_no_lead() {
     );
 }
 
+/// Promise: No value is guessed.
 #[test]
-fn facts_that_cannot_be_sent_are_dead_with_their_best_values_ready() {
+fn call_with_unsendable_facts_is_dead_with_best_values() {
     let mut incomplete = call();
     incomplete.incomplete = Some("the hang-up of PJSIP/city-0000004f was missed".to_owned());
     let (reason, why) = dead(&incomplete);
@@ -237,7 +238,7 @@ fn an_extension_without_an_employee_sends_none_or_waits() {
 }
 
 #[test]
-fn a_person_may_send_a_dead_call_with_another_lead_under_its_own_uuid() {
+fn dead_call_retried_with_another_lead_keeps_its_uuid() {
     let mut call = call();
     call.incomplete = Some("the end was missed".to_owned());
     let old = judged(&call).record;
@@ -317,7 +318,7 @@ fn a_waiting_call_leaves_when_a_list_learns_its_number() {
 
 /// A campaign shows the company's own number, a callback that of the customer: a lead tells which.
 #[test]
-fn a_number_that_a_called_channel_shows_is_the_customers_only_where_a_lead_has_it() {
+fn shown_number_is_customer_number_only_with_a_lead() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("leads.csv");
     std::fs::write(&file, "phone,leadId\n998901110005,4005\n").expect("written");

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phone_told_twice_alike_is_one_and_told_twice_otherwise_is_two_and_named() {
+    fn phone_listed_twice_has_one_lead_or_reports_both_leads() {
         let (list, about) = read(
             "phone,leadId\n901110001,1\n+998901110001,1\n901110002,2\n901110002,3\n901110003,4\n",
         );
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_the_columns_is_refused_and_one_without_rows_is_empty() {
+    fn file_without_columns_is_refused_and_without_rows_is_empty() {
         let wrong = |text: &str| {
             LeadList::read(text.as_bytes(), None)
                 .expect_err("wrong")
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn employees_are_read_and_an_extension_with_two_of_them_has_none() {
+    fn employee_list_is_read_and_ambiguous_extension_has_none() {
         let read = |text: &str| employees(text.as_bytes()).expect("a header");
         let (list, about) = read("extension,employeeId\n101,501\n102,502\n102,502\n");
         let id = EmployeeId::new(502);

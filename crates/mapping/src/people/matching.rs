@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_no_call_had_and_extensions_that_no_list_has_are_told() {
+    fn unused_entries_and_unlisted_extensions_are_reported() {
         let flag = "city=PJSIP/city,employees=1O1:501;102:502;103:503";
         let trunks = vec![parse(flag, &Trunk::default()).expect("a good flag")];
         let rules = Rules {

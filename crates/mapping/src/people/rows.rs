@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_shows_the_last_four_digits_of_a_number_and_all_of_what_is_none() {
+    fn log_masks_number_to_last_four_digits_and_nothing_else() {
         let row = |cell: &str| BadRow {
             line: 3,
             cell: cell.to_owned(),

@@ -83,7 +83,7 @@ fn only(mut news: Vec<News>) -> Result<ListChange, Error> {
 }
 
 #[test]
-fn rules_are_asked_in_their_order_and_the_first_that_knows_answers() {
+fn lead_rules_are_applied_in_order_until_one_answers() {
     let mut call = call();
     let trunk = trunk(r"city=PJSIP/city,lead=var:CRM;userfield:lead=(\d+);var:LEAD_ID");
     let people = People::default();
@@ -142,7 +142,7 @@ fn a_changed_list_is_read_and_tells_which_phones_changed() {
 }
 
 #[test]
-fn the_good_rows_of_a_changed_list_are_in_force_and_its_bad_ones_are_told_once() {
+fn changed_list_uses_good_rows_and_reports_bad_rows_once() {
     let file = File::new("phone,leadId\n901110001,1\n901110002,2\n");
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
     let mut watched = load(&trunks);
@@ -204,7 +204,7 @@ fn a_file_that_gives_no_row_at_all_leaves_the_old_list_in_force() {
 }
 
 #[test]
-fn a_list_that_is_being_written_is_read_when_it_rests_or_never_does() {
+fn list_being_written_is_read_once_stable_or_after_limit() {
     let file = File::new("phone,leadId\n901110001,4001\n");
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
     let mut watched = load(&trunks);
@@ -300,7 +300,7 @@ impl Directory for GivenOne {
 }
 
 #[test]
-fn a_given_lead_stands_behind_the_dialplans_word_and_before_every_list() {
+fn assigned_lead_comes_after_dialplan_and_before_lists() {
     let mut call = call();
     let number = phone("+998901110001");
     let given = GivenOne(Ok(number.clone()));
@@ -340,7 +340,7 @@ fn a_given_lead_stands_behind_the_dialplans_word_and_before_every_list() {
 }
 
 #[test]
-fn given_leads_that_cannot_be_read_are_said_and_lists_still_answer() {
+fn unreadable_assigned_leads_are_reported_and_lists_answer() {
     let call = call();
     let broken = GivenOne(Err("the disk".to_owned()));
     let people = People::default().with_directory(Arc::new(broken));

@@ -123,7 +123,7 @@ fn daemon() -> Status {
 }
 
 #[test]
-fn a_daemon_with_which_all_is_well_says_so_first_and_times_stand_in_the_zone_of_its_pbx() {
+fn healthy_status_starts_with_verdict_and_uses_zone_of_pbx() {
     insta::assert_snapshot!(daemon().judged().to_text(&style("Asia/Tashkent")), @r"
     no problem found
     books    4 finished

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trunk_that_takes_nothing_for_a_day_is_said_with_the_channels_that_came_by() {
+    fn silent_trunk_is_reported_with_unmatched_channels() {
         let found = told(trunk(), 7);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].0, FindingKind::SilentTrunk);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_a_quiet_day_a_new_trunk_or_one_that_takes_calls() {
+    fn quiet_day_new_trunk_or_trunk_with_calls_is_not_reported() {
         assert_eq!(told(trunk(), 0), [], "no call came by");
         let new = TrunkStatus {
             since: Some(NOW - SILENT_SECONDS + 1),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_employees_that_matches_nobody_is_said_with_the_extensions() {
+    fn unmatched_employee_list_is_reported_with_extensions() {
         let unlisted = TrunkStatus {
             day_calls: 3,
             day_extensions: 2,

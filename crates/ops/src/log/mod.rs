@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_our_own_code_tells_more_than_debug_and_brokers_libraries_nothing() {
+    fn trace_level_is_own_code_only_and_broker_crates_are_off() {
         for level in [Level::ERROR, Level::INFO, Level::DEBUG, Level::TRACE] {
             let filter = filter(level);
             for silent in ["lapin::channel", "amq_protocol::frame", "tcp_stream::sys"] {

@@ -95,7 +95,7 @@ fn a_reader_that_is_gone_costs_its_lines_and_nothing_else() {
 }
 
 #[test]
-fn a_reader_that_has_stopped_holds_nobody_up_and_is_told_what_it_missed() {
+fn stopped_reader_blocks_no_writer_and_gets_loss_counts() {
     const SAID: u64 = 100_000;
     let (read, write) = io::pipe().expect("a pipe");
     let log = LogWriter::start(write, said).expect("a thread");

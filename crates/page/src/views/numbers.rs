@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leads_are_read_as_the_file_of_this_page_or_a_spreadsheet_has_them() {
+    fn lead_file_is_read_from_page_export_or_spreadsheet() {
         let filled = "\u{feff}phone,calls,firstAt,lastAt,lead\r\n+998935550101,7,a,b,4001\r\n\
                       +998935550102,1,a,b,\r\n";
         let read = |csv: &str| {

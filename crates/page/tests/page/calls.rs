@@ -20,7 +20,7 @@ fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn a_call_tells_its_request_as_it_left_and_what_the_crm_answered() {
+async fn call_page_shows_sent_request_and_crm_answer() {
     let fake = Fake::new(morning("Savdo", NOW));
     let served = Served::new(Arc::clone(&fake), Manner::default()).await;
     let anna = served.visitor(PageRole::Admin).await;
@@ -84,7 +84,7 @@ async fn two_lines_say_what_happened_and_what_became_of_it() {
 }
 
 #[tokio::test]
-async fn a_list_has_whole_numbers_for_whoever_acts_with_leads_under_days_and_counted() {
+async fn call_list_groups_by_day_and_masks_numbers_for_viewers() {
     let fake = Fake::new(morning("Savdo", NOW));
     let served = Served::new(fake, Manner::default()).await;
     let (anna, boss) = (
@@ -113,7 +113,7 @@ async fn a_list_has_whole_numbers_for_whoever_acts_with_leads_under_days_and_cou
 }
 
 #[tokio::test]
-async fn all_calls_that_are_found_go_into_a_file_and_numbers_are_masked_as_on_the_page() {
+async fn calls_csv_has_all_matches_and_masks_numbers_for_viewers() {
     let fake = Fake::new(morning("=cmd", NOW));
     let served = Served::new(Arc::clone(&fake), Manner::default()).await;
     let (anna, boss) = (

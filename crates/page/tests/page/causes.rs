@@ -31,7 +31,7 @@ async fn served() -> (Arc<Fake>, Served, Browser) {
 }
 
 #[tokio::test]
-async fn fifty_one_letters_of_six_leads_are_six_causes_and_one_that_is_mended_leaves_whole() {
+async fn dead_letters_group_by_cause_and_fixed_cause_disappears() {
     let (fake, served, mut anna) = served().await;
     let page = anna.get("/letters").await.body;
     let causes = page.split("class=\"causes\"").nth(1).expect("causes");
@@ -63,7 +63,7 @@ async fn fifty_one_letters_of_six_leads_are_six_causes_and_one_that_is_mended_le
 }
 
 #[tokio::test]
-async fn a_cause_lists_its_letters_alone_and_what_is_done_to_all_is_done_to_those() {
+async fn cause_filter_limits_dead_letter_list_and_bulk_action() {
     let (fake, served, mut anna) = served().await;
     let page = anna
         .get("/letters?reason=failed&cause=lead%3A9003")
@@ -125,7 +125,7 @@ async fn what_is_typed_for_one_letter_may_go_for_all_of_its_cause() {
 }
 
 #[tokio::test]
-async fn what_was_found_of_a_letter_decides_what_to_do_in_the_readers_language() {
+async fn dead_letter_advice_follows_finding_in_reader_language() {
     let mut known = morning("Savdo", NOW);
     let mut letters = [failed(1), failed(2), failed(3), failed(4)];
     letters[0].finding = Some(Finding::LeadMissing);

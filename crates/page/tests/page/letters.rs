@@ -73,7 +73,7 @@ async fn some_are_chosen_and_go_out_with_the_lead_that_was_typed() {
 }
 
 #[tokio::test]
-async fn an_incomplete_letter_shows_its_values_and_takes_corrected_ones() {
+async fn incomplete_dead_letter_shows_values_and_takes_corrections() {
     let (fake, served, mut anna) = served(2).await;
     let plain = anna.get("/letters/2").await.body;
     assert!(!plain.contains("name=\"talk\""), "its facts are known");
@@ -174,7 +174,7 @@ async fn menu_tile_books_and_list_have_one_number_of_letters() {
 }
 
 #[tokio::test]
-async fn ten_thousand_go_in_hundreds_and_their_progress_can_be_left_and_come_back_to() {
+async fn bulk_retry_runs_in_batches_of_100_with_linked_progress() {
     let (fake, served, mut anna) = served(10_000).await;
     fake.turns.forget_permits(usize::MAX);
     fake.turns.add_permits(3);

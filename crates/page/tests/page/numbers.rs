@@ -11,7 +11,7 @@ fn now() -> i64 {
 }
 
 #[tokio::test]
-async fn a_lead_is_given_and_taken_and_what_cannot_be_is_said_beside_it() {
+async fn lead_form_assigns_unassigns_and_explains_refusals() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
     let mut anna = served.visitor(PageRole::Admin).await;
@@ -121,7 +121,7 @@ async fn the_file_of_the_page_comes_back_with_its_leads() {
 }
 
 #[tokio::test]
-async fn what_a_file_says_in_two_ways_or_not_at_all_is_given_to_nobody() {
+async fn lead_file_with_conflict_or_bad_row_assigns_no_lead() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
     let mut anna = served.visitor(PageRole::Admin).await;

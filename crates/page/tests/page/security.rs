@@ -224,7 +224,7 @@ async fn nobody_sees_anything_without_a_login() {
 }
 
 #[tokio::test]
-async fn the_cookie_is_the_instances_own_and_worth_nothing_after_the_logout() {
+async fn session_cookie_is_per_instance_and_invalid_after_logout() {
     let (fake, served) = served(with_anna()).await;
     let mut browser = Browser::new(served.address);
     let fields = [
@@ -290,7 +290,7 @@ async fn behind_a_proxy_the_cookie_is_secure() {
 }
 
 #[tokio::test]
-async fn after_five_wrong_passwords_a_right_one_is_let_in_and_what_was_typed_is_kept() {
+async fn login_works_after_five_failures_and_form_keeps_name() {
     let (_, served) = served(with_anna()).await;
     let mut browser = Browser::new(served.address);
     for name in ["anna", "nobody", "anna", "bek", "anna"] {
@@ -504,7 +504,7 @@ async fn a_body_that_no_form_of_ours_sends_is_refused() {
 }
 
 #[tokio::test]
-async fn a_session_that_ended_in_mid_form_loses_nothing_of_what_was_typed() {
+async fn form_values_survive_expired_session_and_new_login() {
     let manner = with_anna();
     let (fake, served) = served(manner.clone()).await;
     let mut browser = Browser::new(served.address);

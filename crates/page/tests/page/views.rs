@@ -126,7 +126,7 @@ async fn a_trunk_that_has_matched_nothing_for_a_day_is_said_loudly() {
 }
 
 #[tokio::test]
-async fn that_every_extension_has_its_employee_is_said_only_where_calls_have_shown_it() {
+async fn full_employee_match_is_shown_only_after_calls() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
     let anna = served.visitor(PageRole::View).await;
@@ -243,7 +243,7 @@ async fn the_switch_of_languages_is_kept_and_leads_back_here_alone() {
 }
 
 #[tokio::test]
-async fn a_lead_is_told_by_name_stage_and_who_is_responsible_and_linked_to_the_crm() {
+async fn lead_shows_name_stage_employee_and_crm_link() {
     const HOSTILE: &str = "=cmd|'/c'!<b>\u{202e}";
     let manner = Manner {
         lead_url: Some("https://crm.example.com/lead/{id}?tab=1&x=2"),

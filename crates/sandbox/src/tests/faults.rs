@@ -175,7 +175,7 @@ fn shapes_left_open_can_be_chosen() {
 }
 
 #[test]
-fn a_right_left_open_can_be_demanded_of_pages_and_of_single_polls() {
+fn required_grant_is_configurable_for_pages_and_polls() {
     let lead_read = "PERMISSION_OPEN_API_LEAD:READ";
     let all = [CALL_SAVE, CALL_READ, lead_read].map(|grant| Grant::parse(grant).expect("a grant"));
     let page = filter(&json!({ "page": 1, "size": 10 }));

@@ -128,7 +128,7 @@ fn a_save_that_changes_nothing_is_told_as_nothing() {
 }
 
 #[test]
-fn a_merge_names_the_ids_that_are_gone_and_a_deletion_shows_the_lead_as_it_was() {
+fn merge_event_lists_merged_ids_and_delete_event_shows_lead() {
     let (mut core, mut seen) = (listening(), BTreeSet::new());
     admin(
         &mut core,

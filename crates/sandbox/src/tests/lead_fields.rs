@@ -66,7 +66,7 @@ fn only_the_listed_fields_change_and_a_null_clears_one() {
 }
 
 #[test]
-fn a_list_replaces_the_selection_and_each_value_is_its_own_entry() {
+fn field_list_replaces_values_and_stores_separate_entries() {
     let mut core = with_leads();
     let first = json!([{ "id": 14, "valueList": ["a", "b"] }]);
     done(&mut core, "lead/4001/field/list", &first);
@@ -86,7 +86,7 @@ fn a_list_replaces_the_selection_and_each_value_is_its_own_entry() {
 }
 
 #[test]
-fn contact_fields_and_unknown_ones_are_skipped_and_the_request_succeeds() {
+fn contact_and_unknown_fields_are_skipped_with_success() {
     let mut core = with_leads();
     let body = json!([
         { "id": 21, "value": "a contact's" }, { "id": 999, "value": "nobody's" },
@@ -99,7 +99,7 @@ fn contact_fields_and_unknown_ones_are_skipped_and_the_request_succeeds() {
 }
 
 #[test]
-fn an_item_without_an_id_is_refused_and_nothing_of_the_list_is_written() {
+fn field_list_item_without_id_refuses_whole_list() {
     let mut core = with_leads();
     let body = json!([{ "id": 11, "value": "x" }, { "value": "y" }, { "id": null, "value": 1 }]);
     let answer = core.handle(NOW, &post("lead/4001/field/list", &body));
@@ -114,7 +114,7 @@ fn an_item_without_an_id_is_refused_and_nothing_of_the_list_is_written() {
 }
 
 #[test]
-fn an_unknown_lead_is_accepted_and_told_as_failed_on_the_request_id() {
+fn field_write_for_unknown_lead_is_accepted_then_fails() {
     let mut core = with_leads();
     let body = json!([{ "id": 11, "value": "x" }]);
     assert_eq!(done(&mut core, "lead/777/field/list", &body), "FAILED");

@@ -15,7 +15,7 @@ fn ids(answer: &Value) -> Vec<i64> {
 }
 
 #[test]
-fn a_lead_is_its_snapshot_with_the_first_phone_of_its_main_contact() {
+fn lead_snapshot_shows_first_phone_of_main_contact() {
     let mut core = with_leads();
     let attribution = json!({ "channelId": 1, "source": "WEBSITE", "channelValue": "example.com",
         "attachedTimestamp": 1_795_151_000 });
@@ -56,7 +56,7 @@ fn a_lead_of_the_flags_exists_and_nothing_is_known_of_it() {
 }
 
 #[test]
-fn a_missing_deleted_merged_or_foreign_lead_is_the_same_409_with_a_message_only() {
+fn missing_deleted_merged_or_foreign_lead_gets_same_409() {
     let mut core = with_leads();
     admin(&mut core, "lead/delete", &json!({ "id": 4002 }));
     admin(
@@ -105,7 +105,7 @@ fn a_deleted_lead_is_gone_for_calls_too() {
 }
 
 #[test]
-fn a_call_accepted_before_its_lead_was_merged_fails_and_those_written_are_the_survivors() {
+fn lead_merge_fails_pending_call_and_moves_written_call() {
     let mut core = with_leads();
     assert_eq!(
         done(&mut core, "call-history", &call_with("leadId", json!(4002))),
@@ -131,7 +131,7 @@ fn a_call_accepted_before_its_lead_was_merged_fails_and_those_written_are_the_su
 }
 
 #[test]
-fn a_merge_keeps_the_survivors_own_and_adds_contacts_and_missing_fields() {
+fn lead_merge_adds_contacts_and_only_missing_fields() {
     let mut core = with_leads();
     let ali =
         json!({ "id": 5001, "name": "Ali", "phone": "+998901112233", "fields": { "11": "a" } });
@@ -193,7 +193,7 @@ fn what_a_person_cannot_save_is_refused_in_words() {
 }
 
 #[test]
-fn an_employee_is_taken_off_a_lead_and_another_phone_is_the_same_contacts() {
+fn lead_update_clears_employee_and_keeps_contact_id() {
     let mut core = with_leads();
     let made = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233", "statusId": 11,
         "responsibleId": 501 });
@@ -267,7 +267,7 @@ fn leads_come_in_the_order_asked_for_and_within_the_range() {
 }
 
 #[test]
-fn an_order_can_be_passed_over_or_refused_and_a_wrong_one_is_refused_all_the_same() {
+fn order_follows_shape_and_invalid_order_is_refused() {
     let page = json!({ "page": 1, "size": 3, "orders": { "updatedTimestamp": "ASC" } });
     let wrong = json!({ "page": 1, "size": 3, "orders": { "updatedTimestamp": "UP" } });
     let none = json!({ "page": 1, "size": 3, "orders": {} });
@@ -333,7 +333,7 @@ fn each_endpoint_needs_the_grant_of_its_domain() {
 }
 
 #[test]
-fn a_missing_record_asked_for_again_at_once_is_a_breach_and_a_minute_later_none() {
+fn missing_record_repeat_is_violation_only_if_immediate() {
     let mut core = with_leads();
     for (second, breaches) in [(0, 0), (3, 1), (120, 1)] {
         let answer = core.handle(after(second), &get("lead/777").with("x", "y"));

@@ -109,7 +109,7 @@ fn every_flag_has_help() {
 }
 
 #[tokio::test]
-async fn the_command_ends_with_its_shutdown_and_refuses_a_taken_address() {
+async fn command_ends_on_shutdown_and_refuses_taken_address() {
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
         .expect("a port");
@@ -166,7 +166,7 @@ fn leads_of_a_file_have_their_phones_and_a_bad_line_is_named() {
 }
 
 #[test]
-fn a_token_expires_after_a_year_without_any_flag_and_never_only_when_told_so() {
+fn token_expiry_defaults_to_a_year_and_can_be_never() {
     let year = 365 * 86_400;
     let begun = callbridge_model::clock::now().wall.floor_seconds().get();
     for (flags, seconds) in [

@@ -26,7 +26,7 @@ fn struck(core: &mut Sandbox, at: EventTime, request: &Request, action: Action) 
 const SERVER_ERROR: Action = Action::Status(500);
 
 #[test]
-fn a_write_within_a_second_of_its_5xx_is_counted_though_others_pass_in_between() {
+fn write_repeated_within_second_of_5xx_is_violation() {
     let at = |ms: u64| NOW.plus(Duration::from_millis(ms));
     for (request, action) in [
         (write("u-1"), SERVER_ERROR),
@@ -67,7 +67,7 @@ fn failing(times: u64, action: Action, between: Option<Action>) -> Sandbox {
 }
 
 #[test]
-fn a_sixth_attempt_of_a_write_that_fails_while_others_pass_is_counted() {
+fn sixth_attempt_of_failing_write_is_violation_if_others_pass() {
     for action in [SERVER_ERROR, Action::Gateway(504), Action::Cut] {
         let mut core = failing(5, action, None);
         assert_eq!(kinds(&core), [], "{action:?}: five attempts");
@@ -80,7 +80,7 @@ fn a_sixth_attempt_of_a_write_that_fails_while_others_pass_is_counted() {
 }
 
 #[test]
-fn a_write_that_fails_with_all_others_may_come_until_the_service_works() {
+fn write_repeats_during_full_outage_are_no_violation() {
     let mut core = failing(30, SERVER_ERROR, Some(SERVER_ERROR));
     let at = NOW.plus(Duration::from_secs(300));
     assert_eq!(core.handle(at, &write("u-1")).status, 200);
@@ -88,7 +88,7 @@ fn a_write_that_fails_with_all_others_may_come_until_the_service_works() {
 }
 
 #[test]
-fn a_write_that_is_sent_again_by_somebody_an_hour_later_begins_anew() {
+fn write_repeated_an_hour_later_restarts_attempt_count() {
     let mut core = failing(5, SERVER_ERROR, None);
     let later = NOW.plus(Duration::from_secs(40 + 3_600));
     struck(&mut core, later, &write("u-1"), SERVER_ERROR);
@@ -99,7 +99,7 @@ fn a_write_that_is_sent_again_by_somebody_an_hour_later_begins_anew() {
 }
 
 #[test]
-fn a_question_that_fails_may_be_asked_as_soon_and_as_often_as_something_is_to_be_known() {
+fn failed_page_read_repeats_are_no_violation() {
     let page = filter(&json!({ "page": 1, "size": 10 }));
     let mut core = sandbox();
     for nth in 0..20 {

@@ -119,7 +119,7 @@ fn a_state_without_its_token_takes_no_other_for_it() {
 }
 
 #[test]
-fn a_record_that_a_person_deletes_is_written_anew_by_the_same_uuid_and_that_breaks_no_rule() {
+fn deleted_record_can_be_written_again_with_same_uuid() {
     let mut core = sandbox();
     for (second, uuid) in [(0, "u-1"), (1, "u-2"), (2, "u-3")] {
         let at = NOW.plus(Duration::from_secs(second));

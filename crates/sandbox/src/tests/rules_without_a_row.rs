@@ -126,7 +126,7 @@ fn a_pat_is_shown_when_it_is_issued_and_nowhere_else() {
 }
 
 #[test]
-fn a_contact_field_is_told_through_the_contact_and_as_no_custom_field() {
+fn contact_field_change_is_reported_as_contact_change() {
     let (mut core, mut seen) = (listening(), BTreeSet::new());
     let contact = |value: &str| {
         json!({ "id": 5001, "contacts": [{ "id": 1, "name": "Ali", "phones": ["+998901112233"],

@@ -69,7 +69,7 @@ fn each_event_has_the_envelope_and_only_the_blocks_of_its_own() {
 }
 
 #[test]
-fn a_snapshot_has_every_field_of_the_document_and_shows_null_for_what_it_lacks() {
+fn lead_snapshot_has_all_fields_with_null_where_unknown() {
     let body = told(created(4001));
     let expected = json!({
         "id": 4001, "name": "Ali", "statusId": null, "statusName": null, "pipeId": null,
@@ -102,7 +102,7 @@ fn a_journaled_call_is_told_as_the_journal_has_it() {
 }
 
 #[test]
-fn a_missed_call_is_told_with_false_and_talk_without_it_is_an_answer() {
+fn missed_call_event_is_answered_only_with_talk_time() {
     let mut core = subscribed(&["CALL"]);
     let mut missed = call_with("answered", json!(false));
     missed["talkTimeSec"] = json!(0);
@@ -171,7 +171,7 @@ fn the_payload_is_the_lead_as_it_was_when_it_happened() {
 }
 
 #[test]
-fn a_field_of_another_name_and_one_that_the_journal_has_not_are_shown_as_null() {
+fn misnamed_or_unjournaled_call_field_is_null_in_event() {
     let told = |shapes: &str| {
         let mut core = subscribed(&["CALL"]);
         core.settings.shapes = faults::parse(shapes).expect("shapes").1;

@@ -68,7 +68,7 @@ fn events_are_not_empty_and_known() {
 }
 
 #[test]
-fn the_blocks_of_the_document_are_private_and_their_neighbours_are_not() {
+fn documented_address_blocks_are_private_and_others_public() {
     let private = [
         "10.0.0.0",
         "10.255.255.255",
@@ -140,7 +140,7 @@ fn the_blocks_of_the_document_are_private_and_their_neighbours_are_not() {
 }
 
 #[test]
-fn a_secret_is_64_lowercase_hex_and_shown_on_creation_and_when_regenerated_only() {
+fn webhook_secret_is_64_hex_and_shown_only_when_new() {
     let mut core = sandbox();
     let config = json!({ "targetUrl": "https://hooks.example.com/", "events": ["LEAD"] });
     let first = admin(&mut core, "webhook", &config)["webhookSecret"].clone();
@@ -239,7 +239,7 @@ fn a_retry_is_signed_with_the_key_of_its_own_moment() {
 }
 
 #[test]
-fn a_consent_gives_an_installation_a_key_only_where_a_configuration_exists() {
+fn consent_creates_webhook_key_only_with_configuration() {
     let mut core = sandbox();
     assert_eq!(
         webhook::webhook_connected(&mut core, 1, 9),
@@ -259,7 +259,7 @@ fn a_consent_gives_an_installation_a_key_only_where_a_configuration_exists() {
 
 /// The signature is that of `printf '%s' '1795151400.BODY' | openssl dgst -sha256 -hmac SECRET`.
 #[test]
-fn the_four_headers_are_those_of_the_document_and_the_signature_is_openssls() {
+fn webhook_headers_and_signature_match_document_and_openssl() {
     let mut core = subscribed(&["LEAD"]);
     happen(&mut core, NOW, created(1));
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");

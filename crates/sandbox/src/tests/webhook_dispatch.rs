@@ -41,7 +41,7 @@ fn overview(core: &mut Sandbox, now: EventTime) -> Value {
 }
 
 #[test]
-fn two_hundreds_are_success_and_others_are_retried_or_dead_as_the_table_says() {
+fn delivery_outcome_decides_between_success_retry_and_dead() {
     // Whether it failed, and whether it is tried again.
     let verdict = |outcome: AttemptOutcome| (outcome.error().is_some(), outcome.is_retried());
     let of = |status| verdict(AttemptOutcome::Status(status));
@@ -62,7 +62,7 @@ fn two_hundreds_are_success_and_others_are_retried_or_dead_as_the_table_says() {
 }
 
 #[test]
-fn a_success_leaves_the_queue_and_its_attempt_stands_in_the_journal() {
+fn successful_delivery_leaves_queue_and_keeps_attempt() {
     let mut core = subscribed(&["LEAD"]);
     create(&mut core, NOW, 1);
     let [dispatch] = &dispatch::deliveries(&mut core, NOW)[..] else {
@@ -88,7 +88,7 @@ fn a_success_leaves_the_queue_and_its_attempt_stands_in_the_journal() {
 }
 
 #[test]
-fn retries_come_after_30_seconds_5_minutes_and_30_minutes_and_then_it_is_dead() {
+fn failed_delivery_retries_after_30s_5m_30m_then_is_dead() {
     let mut core = subscribed(&["LEAD"]);
     create(&mut core, NOW, 1);
     let mut at = NOW;
@@ -123,7 +123,7 @@ fn retries_come_after_30_seconds_5_minutes_and_30_minutes_and_then_it_is_dead() 
 }
 
 #[test]
-fn other_400s_and_redirects_are_dead_at_once_and_never_sent_again() {
+fn delivery_with_redirect_or_other_4xx_is_dead_at_once() {
     for status in [
         301, 302, 307, 308, 304, 400, 401, 403, 404, 409, 410, 422, 451,
     ] {
@@ -166,7 +166,7 @@ fn a_cycle_claims_ten_rows_of_a_company_and_a_hundred_in_all() {
 }
 
 #[test]
-fn no_more_than_twenty_deliveries_of_a_company_are_under_way_whatever_the_application() {
+fn company_deliveries_in_flight_are_limited_to_20() {
     let mut core = subscribed(&["LEAD"]);
     configure(&mut core, 2, &["LEAD"]);
     install(&mut core, 1, 2);
@@ -245,7 +245,7 @@ fn what_is_dead_on_arrival_dies_without_an_attempt() {
 }
 
 #[test]
-fn a_name_that_turns_private_at_send_time_kills_the_row_without_an_attempt() {
+fn delivery_to_target_turned_private_is_dead_without_attempt() {
     let mut core = subscribed(&["LEAD"]);
     create(&mut core, NOW, 1);
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");

@@ -47,7 +47,7 @@ fn requests_of_admin_that_make_no_sense_are_refused_in_words() {
 
 /// The core has let a name pass; where it leads is looked at by the shell as it connects.
 #[tokio::test]
-async fn a_name_that_resolves_to_a_private_address_is_not_connected_to() {
+async fn target_name_with_private_address_is_not_connected() {
     // Whoever comes second finds it installed, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
@@ -63,7 +63,7 @@ async fn a_name_that_resolves_to_a_private_address_is_not_connected_to() {
 
 /// Three seconds to connect, the handshake among them.
 #[tokio::test]
-async fn a_receiver_that_shakes_no_hands_is_a_timeout_before_the_ten_seconds() {
+async fn receiver_without_handshake_times_out_before_10_seconds() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await

@@ -99,7 +99,7 @@ fn a_submission_is_told_when_it_is_journaled_and_not_before() {
 }
 
 #[test]
-fn a_write_that_fails_and_one_that_makes_no_second_record_emit_nothing() {
+fn failed_or_duplicate_write_emits_no_event() {
     let mut core = subscribed(&["CALL_COMPLETED"]);
     accepted(&mut core, NOW, &call_with("leadId", json!(9_999_999)));
     core.tick(after(2));
@@ -111,7 +111,7 @@ fn a_write_that_fails_and_one_that_makes_no_second_record_emit_nothing() {
 }
 
 #[test]
-fn an_event_is_recorded_only_for_who_is_subscribed_at_that_moment() {
+fn event_is_recorded_only_for_current_subscription() {
     let mut core = sandbox();
     happen(&mut core, NOW, created(1));
     configure(&mut core, 1, &["LEAD_CREATED"]);
@@ -127,7 +127,7 @@ fn an_event_is_recorded_only_for_who_is_subscribed_at_that_moment() {
 }
 
 #[test]
-fn nothing_is_queued_while_the_configuration_is_disabled_emptied_or_deleted() {
+fn event_is_not_queued_without_active_configuration() {
     let mut core = subscribed(&["LEAD"]);
     let mut try_it = |act: &str, change: Value| {
         admin(&mut core, act, &change);
@@ -153,7 +153,7 @@ fn nothing_is_queued_while_the_configuration_is_disabled_emptied_or_deleted() {
 }
 
 #[test]
-fn two_applications_of_a_company_get_the_same_event_id_and_their_own_installation() {
+fn two_applications_share_event_id_but_not_installation() {
     let mut core = subscribed(&["LEAD_CREATED"]);
     configure(&mut core, 2, &["LEAD_CREATED"]);
     let second = install(&mut core, 1, 2);
@@ -183,7 +183,7 @@ fn every_event_of_one_change_has_an_id_of_its_own() {
 }
 
 #[test]
-fn one_configuration_serves_every_company_and_the_body_tells_them_apart() {
+fn shared_webhook_configuration_names_company_in_body() {
     let mut core = subscribed(&["LEAD_CREATED"]);
     core.issue(NOW, "svc_pat_other", crate::token::TokenKind::Pat, 2, None);
     for company in [1, 2] {
@@ -201,7 +201,7 @@ fn one_configuration_serves_every_company_and_the_body_tells_them_apart() {
 }
 
 #[test]
-fn a_revoked_installation_and_a_disconnected_company_are_not_told() {
+fn revoked_installation_and_disconnected_company_get_no_event() {
     let mut core = subscribed(&["LEAD_CREATED"]);
     core.company(NOW, |company| company.disconnected = true);
     happen(&mut core, NOW, created(1));

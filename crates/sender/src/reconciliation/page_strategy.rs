@@ -182,7 +182,7 @@ mod tests {
     const NOW: EventTime = EventTime::from_seconds(1_795_151_000);
 
     #[test]
-    fn what_is_refused_is_tried_smaller_and_then_not_at_all_for_an_hour() {
+    fn page_size_shrinks_then_reconciliation_pauses_an_hour() {
         let mut page_strategy = PageStrategy::default();
         let sizes: Vec<u32> = std::iter::from_fn(|| {
             let size = page_strategy.size.get();

@@ -268,7 +268,7 @@ fn pages_full_of_strangers_end_the_sweeps_for_an_hour() {
 }
 
 #[test]
-fn an_orphan_amid_strangers_is_looked_for_although_they_end_the_sweeps() {
+fn unresolved_call_among_many_foreign_calls_is_found() {
     let unresolved = Unconfirmed {
         token: TokenFingerprint::none(),
         ..call(1)
@@ -313,7 +313,7 @@ fn orphans_behind_many_pages_of_others_are_found() {
 }
 
 #[test]
-fn under_load_a_few_that_stand_further_on_wait_for_the_next_sweep() {
+fn reconciliation_under_load_defers_calls_on_next_page() {
     let targets = calls(120);
     let journal = Journal::holding(&targets, registered_at_once);
     let mut reconciliation = JournalReconciliation::default();
@@ -325,7 +325,7 @@ fn under_load_a_few_that_stand_further_on_wait_for_the_next_sweep() {
 }
 
 #[test]
-fn a_call_that_should_stand_before_what_was_found_is_absent_although_the_sweep_ends_early() {
+fn missing_call_before_found_calls_is_absent_on_early_end() {
     let targets = calls(120);
     let mut journal = Journal::holding(&targets, registered_at_once);
     journal.records.remove(7);
@@ -338,7 +338,7 @@ fn a_call_that_should_stand_before_what_was_found_is_absent_although_the_sweep_e
 }
 
 #[test]
-fn a_call_sent_twice_does_not_widen_the_range_but_an_orphan_does() {
+fn resubmitted_call_keeps_range_but_unresolved_widens_it() {
     let since = |change: fn(&mut Unconfirmed)| {
         let mut targets = calls(5);
         change(&mut targets[4]);
@@ -386,7 +386,7 @@ fn calls_that_sweeps_miss_time_and_again_change_the_range() {
 }
 
 #[test]
-fn an_orphan_of_a_clock_that_was_set_back_is_sought_in_the_whole_journal() {
+fn unresolved_call_after_clock_set_back_needs_whole_journal() {
     let years = Duration::from_secs(20 * 365 * 24 * 3600);
     let unresolved = Unconfirmed {
         token: TokenFingerprint::none(),

@@ -62,7 +62,7 @@ async fn what_an_export_that_was_killed_has_left_is_in_nobodys_way() {
 }
 
 #[tokio::test]
-async fn a_state_exported_while_it_is_open_comes_back_whole_and_for_its_owner_alone() {
+async fn state_exported_while_open_imports_with_owner_only_mode() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = archive(folder.path()).await;
     let state = folder.path().join("new");
@@ -92,7 +92,7 @@ async fn a_state_exported_while_it_is_open_comes_back_whole_and_for_its_owner_al
 }
 
 #[tokio::test]
-async fn a_folder_in_use_or_not_empty_is_refused_and_nothing_is_put_there() {
+async fn import_into_used_or_nonempty_folder_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = archive(folder.path()).await;
     let state = folder.path().join("used");
@@ -373,7 +373,7 @@ fn changed(folder: &Path, name: &str, statements: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_database_that_no_callbridge_has_made_is_refused_though_the_file_is_whole() {
+fn import_of_foreign_or_damaged_database_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     let hostile = [

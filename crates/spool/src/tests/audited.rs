@@ -121,7 +121,7 @@ fn what_became_of_it_is_told_for_two_years_and_not_for_longer() {
 }
 
 #[test]
-fn a_row_that_is_gone_is_told_and_its_call_can_be_taken_in_again() {
+fn deleted_row_is_reported_and_call_can_be_added_again() {
     let mut store = store();
     let call = journal(1);
     take(&mut store, &call);
@@ -158,7 +158,7 @@ fn journal_it(store: &mut Store, now: EventTime) {
 }
 
 #[test]
-fn what_the_crm_should_show_is_told_of_journaled_calls_alone_and_of_purged_ones_by_their_uuid() {
+fn audit_expects_journaled_calls_and_purged_without_values() {
     let mut store = store();
     let call = journal(1);
     take(&mut store, &call);
@@ -198,7 +198,7 @@ fn what_the_crm_should_show_is_told_of_journaled_calls_alone_and_of_purged_ones_
 }
 
 #[test]
-fn what_the_crm_has_lost_goes_out_again_under_its_uuid_and_the_books_balance() {
+fn call_lost_by_crm_is_sent_again_with_same_uuid() {
     let mut store = store();
     let call = journal(1);
     take(&mut store, &call);
@@ -235,7 +235,7 @@ fn what_the_crm_has_lost_goes_out_again_under_its_uuid_and_the_books_balance() {
 }
 
 #[test]
-fn what_is_remembered_of_a_call_for_two_years_takes_at_most_200_bytes() {
+fn purged_call_row_takes_at_most_200_bytes() {
     let dir = tempfile::tempdir().expect("a folder");
     let (handle, guard) = crate::open(dir.path(), Settings::default()).expect("opens");
     drop(handle);

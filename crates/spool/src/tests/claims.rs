@@ -68,7 +68,7 @@ fn left(store: &Store, phone: &Phone) -> Vec<LeadId> {
 }
 
 #[test]
-fn each_lead_that_claims_a_number_is_looked_up_once_a_day_and_a_missing_one_claims_no_more() {
+fn ambiguous_leads_are_looked_up_daily_and_missing_dropped() {
     let (mut store, phone) = torn();
     assert_eq!(due(&store, 50), None);
     for day in [0, DAY] {

@@ -19,7 +19,7 @@ fn incomplete(n: u32) -> Finished {
 }
 
 #[test]
-fn a_letter_that_nobody_has_retried_is_sent_with_the_better_values_once() {
+fn unretried_incomplete_dead_letter_is_corrected_once() {
     let mut store = Store::in_memory(Settings::default()).expect("memory");
     let Done::New(row) = finish(&mut store, &incomplete(1)) else {
         panic!("a letter")
@@ -63,7 +63,7 @@ fn a_letter_that_a_person_has_sent_is_left_alone() {
 }
 
 #[test]
-fn a_letter_that_proves_to_be_a_part_of_another_call_is_given_up() {
+fn dead_letter_of_part_of_another_call_is_discarded() {
     let mut store = Store::in_memory(Settings::default()).expect("memory");
     let part = incomplete(1);
     finish(&mut store, &part);

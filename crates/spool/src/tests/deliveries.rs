@@ -158,7 +158,7 @@ fn a_webhook_confirms_a_call_wherever_nobody_knows_better() {
 }
 
 #[test]
-fn an_answer_that_comes_after_the_webhook_changes_nothing_and_is_no_error() {
+fn answer_after_webhook_changes_nothing_and_is_accepted() {
     let mut store = store();
     let row = call(&mut store, &[Step::Send]);
     deliver(&mut store, event("a", 1, 30));
@@ -202,7 +202,7 @@ fn a_call_confirmed_otherwise_refuses_late_answers_as_before() {
 }
 
 #[test]
-fn a_pair_is_known_again_for_a_day_and_another_installation_is_another_pair() {
+fn webhook_repeat_is_known_for_a_day_per_installation() {
     let mut store = store();
     let row = call(&mut store, &[Step::Send]);
     let confirmed = Delivered::Confirmed {
@@ -231,7 +231,7 @@ fn a_pair_is_known_again_for_a_day_and_another_installation_is_another_pair() {
 }
 
 #[test]
-fn what_one_signature_proved_is_no_other_event_under_another_installation() {
+fn replayed_signature_under_other_installation_is_repeat() {
     let mut store = store();
     let row = call(&mut store, &[Step::Send]);
     let first = event("a", 1, 30);
@@ -251,7 +251,7 @@ fn what_one_signature_proved_is_no_other_event_under_another_installation() {
 }
 
 #[test]
-fn what_is_not_ours_changes_nothing_and_is_not_remembered_while_nobody_knows_whose_we_are() {
+fn delivery_of_unknown_or_other_company_changes_nothing() {
     let mut unbound = Store::in_memory(Settings::default()).expect("memory");
     let row = call(&mut unbound, &[Step::Send]);
     let delivered = deliver(&mut unbound, event("a", 1, 30));
@@ -291,7 +291,7 @@ fn a_call_that_stands_on_other_leads_is_confirmed_and_said_to() {
 }
 
 #[test]
-fn the_sender_sees_when_webhooks_last_confirmed_and_how_long_they_take() {
+fn webhook_pace_shows_last_confirmation_and_usual_delay() {
     let mut store = store();
     let head = |store: &Store| {
         tables::work_queue::head(store, &ask(at(100)))
@@ -319,7 +319,7 @@ fn the_sender_sees_when_webhooks_last_confirmed_and_how_long_they_take() {
 }
 
 #[test]
-fn a_delivery_beside_a_request_that_fails_is_stored_all_the_same() {
+fn delivery_in_failed_write_is_rolled_back_and_repeatable() {
     let mut store = store();
     let row = call(&mut store, &[Step::Send]);
     let refused = Op::Step {
@@ -354,7 +354,7 @@ fn echo(name: &str, n: u32, seconds: i64) -> Delivery {
 }
 
 #[test]
-fn what_an_event_shows_is_compared_with_what_was_sent_from_here_alone() {
+fn webhook_values_are_compared_only_for_calls_sent_here() {
     let compared = |steps: &[Step]| {
         let mut store = store();
         call(&mut store, steps);
@@ -394,7 +394,7 @@ pub fn foreign(company: &str, provider: &str, seconds: i64) -> Op {
 }
 
 #[test]
-fn a_call_that_another_provider_journals_too_is_found_in_either_order() {
+fn call_journaled_by_other_provider_matches_in_any_order() {
     let found = |store: &Store| {
         let all =
             tables::echoes::foreign_calls(store, at(60).floor_seconds().get()).expect("readable");

@@ -206,7 +206,7 @@ fn letter(handle: &Handle, n: i64, reason: Reason) {
 }
 
 #[test]
-fn calls_that_wait_for_a_number_are_named_when_something_is_learned_of_it() {
+fn learned_lead_lists_numbers_of_waiting_calls_once() {
     let dir = tempfile::tempdir().expect("a folder");
     let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
     letter(&handle, 1, Reason::NoLead);

@@ -25,7 +25,7 @@ fn filled() -> (Store, u32) {
 }
 
 #[test]
-fn a_full_disk_refuses_with_an_error_that_may_pass_and_keeps_all_it_has() {
+fn write_to_full_disk_is_retryable_and_keeps_stored_calls() {
     let (mut store, taken) = filled();
     let error = store.write(vec![call(taken)]).expect_err("still full");
     assert!(error.is_retryable());
@@ -52,7 +52,7 @@ fn work_goes_on_by_itself_when_there_is_room() {
 }
 
 #[test]
-fn in_a_group_what_finds_room_is_kept_and_the_rest_can_be_asked_again() {
+fn group_write_on_full_disk_stores_only_accepted_requests() {
     let (mut store, taken) = filled();
     let small = Op::Count {
         counter: "small".into(),
@@ -73,7 +73,7 @@ fn in_a_group_what_finds_room_is_kept_and_the_rest_can_be_asked_again() {
 }
 
 #[test]
-fn a_full_disk_is_in_trouble_until_something_was_written_and_nothing_written_is_not_that() {
+fn full_disk_error_stays_until_data_is_written() {
     let (mut store, taken) = filled();
     // The last corners, so that not one row finds room.
     for n in 0.. {
@@ -104,7 +104,7 @@ fn a_full_disk_is_in_trouble_until_something_was_written_and_nothing_written_is_
 }
 
 #[test]
-fn room_for_one_row_is_not_called_room_for_what_was_refused_a_moment_ago() {
+fn full_disk_error_survives_empty_write_with_little_room() {
     let (store, taken) = filled();
     store.limit_pages(89);
     let (handle, guard) = start(store, None).expect("a thread");

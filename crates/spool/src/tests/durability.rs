@@ -16,7 +16,7 @@ fn mode(path: &Path) -> u32 {
 
 #[test]
 fn what_was_answered_is_there_at_the_next_start() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let state = dir.path().join("state");
     let (handle, guard) = open(&state, Settings::default()).expect("opens");
     let done = handle.write(vec![Op::Finish(Box::new(journal(1)))]).wait();
@@ -35,7 +35,7 @@ fn what_was_answered_is_there_at_the_next_start() {
 
 #[test]
 fn a_second_process_is_told_who_has_the_state() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let (_handle, guard) = open(dir.path(), Settings::default()).expect("opens");
     let error = open(dir.path(), Settings::default()).expect_err("it is locked");
     assert_eq!(error.exit_code().number(), 75);
@@ -49,8 +49,9 @@ fn a_second_process_is_told_who_has_the_state() {
 /// A word of the refusal, and how such a file comes to be.
 type Case = (&'static str, fn(&Path));
 
+/// Promise: A newer, foreign, or damaged state is refused and kept.
 #[test]
-fn newer_foreign_and_damaged_files_are_refused_and_left_as_they_are() {
+fn newer_foreign_or_damaged_spool_is_refused_unchanged() {
     let cases: [Case; 3] = [
         ("schema 99", |file| {
             open(file.parent().expect("a folder"), Settings::default()).expect("made");
@@ -66,7 +67,7 @@ fn newer_foreign_and_damaged_files_are_refused_and_left_as_they_are() {
         }),
     ];
     for (words, make) in cases {
-        let dir = tempfile::tempdir().expect("a folder");
+        let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
         let file = dir.path().join(FILE);
         make(&file);
         let before = std::fs::read(&file).expect("readable");
@@ -80,7 +81,7 @@ fn newer_foreign_and_damaged_files_are_refused_and_left_as_they_are() {
 
 #[test]
 fn a_state_that_is_not_there_is_not_made_for_a_question() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let settings = Settings {
         create: false,
         ..Settings::default()
@@ -92,7 +93,7 @@ fn a_state_that_is_not_there_is_not_made_for_a_question() {
 
 #[test]
 fn a_folder_that_cannot_be_made_is_named() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let file = dir.path().join("file");
     std::fs::write(&file, "").expect("written");
     let error = open(&file.join("state"), Settings::default()).expect_err("below a file");
@@ -125,7 +126,7 @@ fn checked(dir: &Path) -> Integrity {
 
 #[test]
 fn after_an_unclean_stop_the_file_is_checked_beside_the_work() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
     drop(left_by_a_kill(dir.path()));
     assert_eq!(checked(dir.path()), Integrity::Sound);
     assert_eq!(
@@ -153,7 +154,7 @@ fn first_leaf(file: &[u8], root: u64) -> u64 {
 
 #[test]
 fn the_check_finds_a_torn_page_and_leaves_the_file_to_people() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let db = left_by_a_kill(dir.path());
     let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'calls'";
     let root = db.query_row(root, [], |row| row.get::<_, i64>(0));
@@ -211,7 +212,7 @@ fn state_that_disappears_in_use_is_not_made_again() {
         ),
     ];
     for (remove, what) in removals {
-        let dir = tempfile::tempdir().expect("a folder");
+        let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
         let state = dir.path().join("state");
         let (handle, _guard) = open(&state, Settings::default()).expect("opens");
         let store = |n| handle.write(vec![Op::Finish(Box::new(journal(n)))]).wait();

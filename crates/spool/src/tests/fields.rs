@@ -135,7 +135,7 @@ fn is_idle(store: &Store, seconds: i64) -> bool {
 }
 
 #[test]
-fn three_calls_in_the_wrong_order_are_one_request_and_the_newest_stands() {
+fn calls_out_of_order_make_one_field_write_of_newest() {
     let mut store = store();
     journaled(&mut store, 2, 200, 300);
     journaled(&mut store, 3, 290, 301);
@@ -187,7 +187,7 @@ fn who_calls_in_vain_is_counted_until_somebody_talks_with_them() {
 }
 
 #[test]
-fn what_is_shown_survives_a_restart_and_so_does_what_is_under_way() {
+fn sent_field_write_survives_restart_and_is_retried() {
     let dir = tempfile::tempdir().expect("a folder");
     let open = || crate::open(dir.path(), settings("last_call=11")).expect("opens");
     let (handle, guard) = open();
@@ -238,7 +238,7 @@ fn what_is_shown_survives_a_restart_and_so_does_what_is_under_way() {
 }
 
 #[test]
-fn fields_are_read_before_the_first_write_daily_and_when_the_flag_changes() {
+fn field_catalogue_is_read_before_first_write_and_daily() {
     let mut store = Store::in_memory(settings("last_call=11")).expect("memory");
     let wanted = |store: &Store, seconds| is_due(store, &LeadRequest::Catalogue, seconds);
     journaled(&mut store, 1, 10, 20);
@@ -291,7 +291,7 @@ fn refused(store: &mut Store, seconds: i64) {
 }
 
 #[test]
-fn refused_values_are_given_up_and_refusals_in_a_row_rest_for_an_hour() {
+fn repeated_field_refusals_give_up_values_and_rest_an_hour() {
     let mut store = store();
     journaled(&mut store, 1, 1, 20);
     for given_up in [None, Some(&1), Some(&2)] {
@@ -307,7 +307,7 @@ fn refused_values_are_given_up_and_refusals_in_a_row_rest_for_an_hour() {
 }
 
 #[test]
-fn what_the_crm_does_not_take_is_said_with_its_item_and_the_rest_is_written() {
+fn refused_field_is_reported_and_other_fields_are_written() {
     let mut store = store();
     let said = |store: &Store| {
         let fields = tables::shows::lead_fields(store, at(23)).expect("readable");
@@ -367,7 +367,7 @@ fn a_write_without_a_grant_waits_for_an_hour_with_its_words() {
 }
 
 #[test]
-fn what_leads_showed_is_forgotten_and_no_older_call_takes_its_place() {
+fn purged_field_state_is_not_replaced_by_older_call() {
     let mut store = store();
     let old = 500 * 24 * 3600;
     journaled(&mut store, 1, -old, 20);
@@ -402,7 +402,7 @@ fn what_leads_showed_is_forgotten_and_no_older_call_takes_its_place() {
 }
 
 #[test]
-fn a_write_is_asked_for_with_its_own_token_and_written_anew_when_that_is_gone() {
+fn field_write_is_polled_if_token_is_known_else_repeated() {
     let mut store = store();
     journaled(&mut store, 1, 10, 20);
     let sent = writes(&store, 21);

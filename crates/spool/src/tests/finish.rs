@@ -41,6 +41,7 @@ fn a_call_for_the_journal_is_ready_and_reads_back_as_it_came() {
     assert_eq!(store.books().ready, 1);
 }
 
+/// Promise: A call that arrives twice changes nothing.
 #[test]
 fn the_same_call_again_changes_nothing_but_a_counter() {
     let mut store = store();
@@ -56,7 +57,7 @@ fn the_same_call_again_changes_nothing_but_a_counter() {
 }
 
 #[test]
-fn the_same_uuid_with_another_number_or_start_is_a_letter_of_its_own() {
+fn same_uuid_with_other_number_or_start_is_dead_letter() {
     let mut store = store();
     finish(&mut store, &journal(1));
     let mut other = journal(1);

@@ -20,7 +20,7 @@ fn nobody() -> Op {
 }
 
 #[test]
-fn requests_that_wait_together_are_one_commit_and_each_has_its_own_answer() {
+fn queued_writes_share_one_commit_with_separate_answers() {
     let commits = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&commits);
     let settings = Settings {

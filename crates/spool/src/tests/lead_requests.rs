@@ -85,7 +85,7 @@ fn settled(store: &Store) {
 }
 
 #[test]
-fn a_storm_of_failed_calls_of_one_lead_is_one_look_up_and_every_letter_says_it() {
+fn failed_calls_of_one_lead_share_one_lookup_and_message() {
     let mut store = store(false);
     let rows: Vec<RowId> = (0..200).map(|n| submitted(&mut store, n, 4_999)).collect();
     for row in &rows[..150] {
@@ -217,7 +217,7 @@ fn an_employee_who_is_not_known_is_dropped_once_and_counted() {
 }
 
 #[test]
-fn letters_from_before_a_look_up_are_left_to_whoever_decides_about_them() {
+fn dead_letter_with_unclear_lookup_ignores_later_lookup() {
     let mut store = store(true);
     let old = submitted(&mut store, 1, 4_001);
     fails(&mut store, old, 110);
@@ -243,7 +243,7 @@ fn look_ups_rest(store: &Store) -> bool {
 }
 
 #[test]
-fn a_look_up_that_nobody_answers_is_given_up_and_one_that_is_barred_rests() {
+fn failing_lookup_is_given_up_and_forbidden_lookup_rests() {
     let mut store = store(false);
     let letter = submitted(&mut store, 1, 4_001);
     fails(&mut store, letter, 110);
@@ -278,7 +278,7 @@ fn a_look_up_that_nobody_answers_is_given_up_and_one_that_is_barred_rests() {
 }
 
 #[test]
-fn a_right_that_is_given_ends_the_rest_of_what_was_refused_for_want_of_it() {
+fn granted_right_ends_rest_of_forbidden_lookups() {
     let mut store = store(false);
     let letter = submitted(&mut store, 1, 4_001);
     fails(&mut store, letter, 110);
@@ -369,7 +369,7 @@ fn merged(store: &mut Store, into: i64, from: &[i64], seconds: i64) {
 }
 
 #[test]
-fn a_failed_call_of_a_merged_lead_goes_to_the_survivor_once_without_a_letter() {
+fn failed_call_of_merged_lead_goes_to_surviving_lead_once() {
     let mut store = store(false);
     let row_id = submitted(&mut store, 1, 4_001);
     merged(&mut store, 4_002, &[4_001], 50);
@@ -417,7 +417,7 @@ fn a_merge_between_answer_and_commit_is_not_lost() {
 }
 
 #[test]
-fn a_letter_leaves_when_its_lead_is_heard_to_be_merged_and_others_stay() {
+fn lead_merge_releases_dead_letter_once_and_keeps_others() {
     let mut store = store(false);
     let (first, other) = (
         submitted(&mut store, 1, 4_001),

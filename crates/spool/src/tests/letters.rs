@@ -146,7 +146,7 @@ fn a_line_of_dead_list_has_the_promised_shape() {
 }
 
 #[test]
-fn a_retried_letter_goes_out_as_it_was_mended_under_its_own_uuid() {
+fn retried_dead_letter_sends_corrections_under_same_uuid() {
     let mut store = store();
     let id = finish(&mut store, dead(1, Reason::NoLead));
     let mut record = tables::calls::row(&store, id)
@@ -182,7 +182,7 @@ fn a_retried_letter_goes_out_as_it_was_mended_under_its_own_uuid() {
 }
 
 #[test]
-fn a_uuid_conflict_cannot_be_sent_under_the_uuid_of_the_other_call() {
+fn uuid_conflict_retry_under_same_uuid_is_refused() {
     let mut store = store();
     finish(&mut store, journal(1));
     let mut other = journal(1);
@@ -257,7 +257,7 @@ fn a_filter_chooses_by_id_reason_and_page() {
 }
 
 #[test]
-fn unreadable_bytes_are_kept_up_to_a_size_and_a_number_and_all_are_counted() {
+fn unreadable_messages_are_kept_to_limits_and_all_counted() {
     let mut store = store();
     let big = vec![0xff; UNREADABLE_BYTES_MAX + 10];
     let done = store.write(vec![unreadable(big)]).expect("stored");
@@ -332,7 +332,7 @@ fn full_bytes_keep_no_more_unreadable_messages() {
 }
 
 #[test]
-fn unreadable_bytes_are_discarded_or_read_again_and_nothing_else() {
+fn unreadable_message_can_be_retried_but_not_sent() {
     let mut store = store();
     store
         .write(vec![unreadable(b"?".to_vec())])
@@ -356,7 +356,7 @@ fn unreadable_bytes_are_discarded_or_read_again_and_nothing_else() {
 }
 
 #[test]
-fn each_time_a_call_becomes_a_letter_one_notice_waits_in_the_outbox() {
+fn repeated_dead_letter_queues_one_notice_each_time() {
     let mut store = store();
     let id = finish(&mut store, dead(1, Reason::Failed));
     let record = tables::calls::row(&store, id)
@@ -516,7 +516,7 @@ fn a_letter_that_left_is_closed_by_a_notice_of_its_own() {
 }
 
 #[test]
-fn calls_that_nothing_may_confirm_are_listed_and_nobody_is_told_of_each() {
+fn unconfirmed_call_sent_once_is_listed_without_notice() {
     let mut store = store();
     let notices = |store: &Store| tables::outbox::notices(store, 9).expect("readable").len();
     let accepted = || Step::Accepted {
@@ -560,6 +560,7 @@ fn without_a_queue_no_notices_pile_up() {
     assert_eq!(tables::outbox::notices(&store, 10).expect("notices"), []);
 }
 
+/// Promise: A call waits for a lead for at most 30 days, then it is a dead letter.
 #[test]
 fn waiting_calls_are_found_by_number_and_expire() {
     let mut store = store();

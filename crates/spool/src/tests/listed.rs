@@ -51,7 +51,7 @@ fn typed(text: &str) -> TypedNumber {
 }
 
 #[test]
-fn calls_stand_by_their_beginning_in_whatever_order_they_came_over_any_number_of_pages() {
+fn calls_are_listed_by_start_across_pages() {
     let mut store = store();
     // 1,201 calls are three pages.
     for n in (0..1_201).rev() {
@@ -115,7 +115,7 @@ fn a_list_knows_state_trunk_and_reason() {
 }
 
 #[test]
-fn a_number_is_found_by_its_last_digits_among_others_that_share_the_last_four() {
+fn number_is_found_by_last_digits_among_similar_numbers() {
     let mut store = store();
     for (n, number) in [
         (1, "+998901110001"),
@@ -203,7 +203,7 @@ fn figures_of_a_time_count_its_calls_by_what_became_of_them() {
 }
 
 #[test]
-fn the_newest_call_is_that_which_began_last_and_none_of_the_future() {
+fn newest_start_is_latest_start_not_in_future() {
     let mut store = store();
     assert_eq!(tables::listed::newest_start(&store, T0), Ok(None));
     for n in [5, 3, 900] {
@@ -216,7 +216,7 @@ fn the_newest_call_is_that_which_began_last_and_none_of_the_future() {
 }
 
 #[test]
-fn the_last_thousand_calls_between_extensions_are_kept_for_seven_days() {
+fn newest_1000_internal_calls_are_kept_for_7_days() {
     let mut store = store();
     let kept = u32::try_from(INTERNAL_KEPT).expect("small");
     for n in 0..kept + 5 {
@@ -260,7 +260,7 @@ fn the_last_thousand_calls_between_extensions_are_kept_for_seven_days() {
 }
 
 #[test]
-fn who_follows_hears_of_each_call_that_came_or_changed_its_state() {
+fn moved_since_returns_each_new_or_changed_call_once() {
     let mut store = store();
     finish(&mut store, journal(1));
     let seen = store.moves_so_far();

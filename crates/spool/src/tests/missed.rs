@@ -104,7 +104,7 @@ fn expected(calls: &[One]) -> Option<(i64, i64, u64)> {
 }
 
 #[test]
-fn tries_add_up_until_somebody_talks_with_them_in_either_direction() {
+fn missed_calls_add_up_until_either_side_answers() {
     for inbound in [true, false] {
         let mut store = store();
         for (n, start) in (1..).zip([100, 200, 300]) {
@@ -139,7 +139,7 @@ fn tries_add_up_until_somebody_talks_with_them_in_either_direction() {
 }
 
 #[test]
-fn a_call_that_is_kept_out_of_the_journal_counts_and_is_no_record() {
+fn left_out_call_counts_as_missed_but_not_as_finished() {
     let mut store = store();
     let kept_out = One {
         kept_out: true,

@@ -228,6 +228,7 @@ fn run(groups: &[Vec<Vec<Act>>]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
+    /// Promise: The books of calls balance after each step.
     #[test]
     fn the_store_and_the_pure_function_agree_over_any_steps(groups in groups()) {
         run(&groups);

@@ -34,7 +34,7 @@ fn steps(store: &Store) -> i32 {
 }
 
 #[test]
-fn every_operation_costs_the_same_in_a_large_spool_as_in_a_small_one() {
+fn operation_cost_does_not_grow_with_spool_size() {
     let (mut small, few) = filled(SMALL);
     let (mut large, many) = filled(LARGE);
     let _ = (steps(&small), steps(&large));

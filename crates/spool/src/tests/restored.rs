@@ -116,7 +116,7 @@ fn the_doubt_stays_until_somebody_made_a_request() {
 }
 
 #[test]
-fn an_end_that_broke_the_check_off_is_no_doubt_and_the_check_is_made_anew() {
+fn interrupted_check_is_repeated_and_not_seen_as_restore() {
     let root = tempfile::tempdir().expect("a folder");
     let (state, _) = used(root.path());
     let (handle, guard) = open(&state, Settings::default()).expect("opens");

@@ -35,7 +35,7 @@ fn found(store: &Store, id: &str) -> Option<CallUuid> {
 }
 
 #[test]
-fn a_call_is_found_by_linkedid_channel_uuid_and_the_beginning_of_it() {
+fn call_is_found_by_linkedid_channel_uuid_or_uuid_prefix() {
     let (store, calls) = store(&[0xabcd_ef01, 0x1234_5678]);
     let uuid = calls[0].judged.record.uuid;
     let text = uuid.expect("a uuid").to_string();

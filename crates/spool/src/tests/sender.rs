@@ -64,7 +64,7 @@ fn the_oldest_live_and_the_oldest_other_call_stand_at_the_head() {
 }
 
 #[test]
-fn a_call_that_is_held_back_waits_its_time_and_then_keeps_its_turn() {
+fn returned_call_waits_then_keeps_queue_position() {
     let mut store = with([journal(1), journal(2)]);
     step(&mut store, 1, Step::Send, 10);
     let returned = Step::Returned {

@@ -146,7 +146,7 @@ fn a_token_is_known_by_a_print_that_does_not_hold_it() {
 }
 
 #[test]
-fn every_step_has_a_name_of_its_own_and_a_print_shows_its_digits() {
+fn step_names_are_distinct_and_fingerprint_prints_digits() {
     let names: std::collections::BTreeSet<_> = steps().iter().map(Step::name).collect();
     let twice = "two of `Died`, two of `Rejudged`";
     assert_eq!(names.len(), steps().len() - 2, "{twice}: {names:?}");

@@ -54,7 +54,7 @@ fn a_branch_that_calls_without_end_keeps_no_other_waiting() {
 }
 
 #[test]
-fn one_pbx_sends_its_calls_in_their_order_and_live_ones_before_its_backlog() {
+fn pbx_sends_calls_in_order_and_live_before_backlog() {
     let mut store = Store::in_memory(Settings::default()).expect("memory");
     let backlog = (0..3).map(|n| comes(n, false));
     let live = (3..6).map(|n| comes(n, true));

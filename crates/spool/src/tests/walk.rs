@@ -368,7 +368,7 @@ fn finish(store: &mut Store, model: &mut Model, dice: &mut Dice, n: u32) {
 }
 
 #[test]
-fn ten_thousand_random_steps_leave_the_rows_that_the_pure_transitions_say() {
+fn ten_thousand_random_steps_match_pure_transitions() {
     let settings = Settings {
         retention: RETENTION,
         ..Settings::default()

@@ -103,7 +103,7 @@ fn a_restart_after_each_event_changes_no_call() {
 }
 
 #[test]
-fn a_call_that_is_cut_proposes_the_talk_that_was_heard_till_then() {
+fn cut_off_call_reports_talk_received_until_cut() {
     let mut wrong = String::new();
     for recording in recording::all() {
         let Some(talks) = recording.talks() else {
@@ -126,7 +126,7 @@ fn a_call_that_is_cut_proposes_the_talk_that_was_heard_till_then() {
 /// The masquerade of a transfer by REFER may wait until the telephone that rings is answered: what
 /// shows it comes then. Who transferred was out when the transfer was told.
 #[test]
-fn who_transfers_by_refer_while_it_rings_talks_no_more_though_the_masquerade_comes_late() {
+fn late_masquerade_of_refer_transfer_changes_no_talk() {
     let told = "1.8-cel-on-ami blonde_transfer_refer cel.csv";
     let mut all = recording::all().into_iter();
     let recording = all.find(|it| it.name == told).expect("the recording");
@@ -174,7 +174,7 @@ fn without_peer((at, message): &Message) -> Message {
 }
 
 #[test]
-fn before_asterisk_12_cel_without_peers_tells_the_same_calls_or_incomplete_ones() {
+fn old_cel_without_peers_yields_same_or_incomplete_calls() {
     let words = |call: &FinishedCall| {
         let (talk, whole) = (call.talk, call.ended.since(call.started));
         let seconds = [talk, whole].map(|it| format!("{:.1}", it.as_secs_f64()));

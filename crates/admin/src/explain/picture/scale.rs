@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_one_moment_has_a_place_and_times_never_run_backwards() {
+    fn scale_places_single_moment_and_never_decreases() {
         let one = scale(&[0.0]);
         assert!((one.x(at(0.0)) - 100.0).abs() < 0.01 && !one.ticks(at(0.0)).is_empty());
         let scale = scale(&[0.0, 1.0, 700.0, 701.0, 5_000.0]);

@@ -123,7 +123,7 @@ fn another_method_is_405_and_counted() {
 }
 
 #[test]
-fn a_refused_body_again_and_refused_credentials_again_are_counted() {
+fn repeated_refused_body_or_credentials_are_violations() {
     let mut core = with_application();
     for second in [0, 2] {
         core.handle(after(second), &refresh("svcrt_none"));
@@ -158,7 +158,7 @@ fn a_rotated_client_secret_is_over_at_once() {
 }
 
 #[test]
-fn an_endpoint_at_the_address_of_the_others_is_missing_and_counted() {
+fn endpoint_on_wrong_host_gets_404_and_violation() {
     let mut core = with_application();
     let code = approved(&mut core, NOW);
     let at = |mut request: Request, role| {

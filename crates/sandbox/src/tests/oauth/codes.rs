@@ -40,7 +40,7 @@ fn a_code_gives_a_pair_without_an_envelope() {
 }
 
 #[test]
-fn signing_keys_are_sixty_four_hex_digits_and_come_only_with_a_configuration() {
+fn signing_keys_are_64_hex_digits_and_need_configuration() {
     let mut core = with_application();
     let code = approved(&mut core, NOW);
     let told = core.handle(NOW, &exchange(&code)).value();
@@ -60,7 +60,7 @@ fn signing_keys_are_sixty_four_hex_digits_and_come_only_with_a_configuration() {
 }
 
 #[test]
-fn signing_keys_come_with_the_first_exchange_of_a_connection_alone() {
+fn signing_keys_come_only_in_first_exchange_of_connection() {
     let mut core = with_application();
     let secret = |core: &mut crate::Sandbox, second| {
         let code = approved(core, after(second));
@@ -141,7 +141,7 @@ fn a_code_is_for_its_application_alone() {
 }
 
 #[test]
-fn each_refusal_of_the_token_endpoint_has_its_status_and_its_code_in_the_log_alone() {
+fn token_refusal_has_status_and_shows_code_only_in_log() {
     let table: [Refused; 12] = [
         (&[("client_id", "")], 400, 6907),
         (&[("client_id", "svc_app_none")], 401, 6905),
@@ -225,7 +225,7 @@ fn the_oauth_endpoints_need_no_token_and_count_in_no_window() {
 }
 
 #[test]
-fn a_lost_answer_uses_the_code_up_and_asking_once_more_is_no_breach() {
+fn lost_exchange_uses_code_and_first_retry_is_no_violation() {
     for action in [Action::Lost, Action::StatusAfter(500), Action::Broken] {
         let mut core = with_application();
         let code = approved(&mut core, NOW);

@@ -96,7 +96,7 @@ fn the_grants_of_one_connection_are_no_other_connections() {
 }
 
 #[test]
-fn a_blocked_company_answers_401_to_healthy_tokens_of_both_kinds() {
+fn blocked_company_tokens_get_401_until_unblocked() {
     let mut core = with_application();
     let (access, _) = connected(&mut core, NOW);
     core.company(after(1), |own| own.blocked = true);
@@ -109,7 +109,7 @@ fn a_blocked_company_answers_401_to_healthy_tokens_of_both_kinds() {
 }
 
 #[test]
-fn a_blocked_company_gets_401_from_the_oauth_endpoints_too_and_nothing_is_used_up() {
+fn blocked_company_gets_oauth_401_and_keeps_tokens_and_codes() {
     let mut core = with_application();
     let (access, token) = connected(&mut core, NOW);
     let code = approved(&mut core, NOW);
@@ -149,7 +149,7 @@ fn a_blocked_company_gets_401_from_the_oauth_endpoints_too_and_nothing_is_used_u
 }
 
 #[test]
-fn a_refreshed_token_starts_a_fresh_window_and_using_it_to_the_full_is_counted() {
+fn refreshed_token_has_new_window_but_excess_is_violation() {
     let mut core = with_application();
     let (access, token) = connected(&mut core, NOW);
     for _ in 0..60 {
@@ -194,7 +194,7 @@ fn a_request_is_read_by_the_token_value_that_made_it_alone() {
 }
 
 #[test]
-fn a_pat_has_no_refresh_and_a_new_one_leaves_access_tokens_alone() {
+fn pat_cannot_refresh_and_new_pat_keeps_access_tokens() {
     let mut core = with_application();
     let (access, _) = connected(&mut core, NOW);
     core.issue_pat(after(1), "svc_pat_second", None);

@@ -59,7 +59,7 @@ fn the_page_asks_a_person_for_each_grant_and_the_company() {
 }
 
 #[test]
-fn approving_brings_a_code_and_the_state_unchanged_to_the_registered_address() {
+fn approval_redirects_with_code_and_unchanged_state() {
     let mut core = with_application();
     let answer = core.handle(NOW, &decided(&asked(), &[("decision", "approve")]));
     let back = brought_back(&answer);
@@ -78,7 +78,7 @@ fn approving_brings_a_code_and_the_state_unchanged_to_the_registered_address() {
 }
 
 #[test]
-fn without_a_state_none_comes_back_and_a_query_of_the_address_is_kept() {
+fn redirect_without_state_has_code_and_keeps_query() {
     let mut core = with_application();
     let to = "https://app.example/back?a=1";
     let mut parameters = asked_with("redirect_uri", Some(to));

@@ -24,7 +24,7 @@ fn secret_flag(path: &Path) -> String {
 }
 
 #[test]
-fn the_flags_register_an_application_and_keep_its_secret_in_a_file() {
+fn flags_register_application_and_store_secret_in_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("secret");
     let (client, back) = (

@@ -39,7 +39,7 @@ fn a_refresh_gives_a_new_pair_without_the_signing_keys() {
 }
 
 #[test]
-fn the_used_refresh_token_is_over_at_once_and_earlier_access_tokens_live_on() {
+fn used_refresh_token_ends_and_old_access_token_stays_valid() {
     let mut core = with_application();
     let (access, first) = connected(&mut core, NOW);
     let (newer, second) = refreshed(&mut core, 10, &first);
@@ -112,7 +112,7 @@ fn a_refresh_token_is_for_its_application_alone() {
 }
 
 #[test]
-fn a_lost_answer_uses_the_refresh_token_up_and_one_more_try_is_no_breach() {
+fn lost_refresh_uses_token_and_first_retry_is_no_violation() {
     for action in [Action::Lost, Action::StatusAfter(500), Action::Broken] {
         let mut core = with_application();
         let (_, token) = connected(&mut core, NOW);
@@ -145,7 +145,7 @@ fn a_refusal_before_the_rotation_leaves_the_refresh_token_whole() {
 }
 
 #[test]
-fn revoking_a_refresh_token_ends_it_and_the_access_tokens_issued_from_it() {
+fn refresh_token_revocation_ends_issued_access_tokens() {
     let mut core = with_application();
     let (first, one) = connected(&mut core, NOW);
     let (second, two) = refreshed(&mut core, 1, &one);
@@ -186,7 +186,7 @@ fn revoking_an_access_token_ends_that_one_alone() {
 }
 
 #[test]
-fn an_unknown_token_is_revoked_with_200_and_a_wrong_client_with_401() {
+fn revocation_accepts_unknown_token_but_not_wrong_client() {
     let mut core = with_application();
     let unknown = core.handle(NOW, &revoke("svcrt_none"));
     assert_eq!(
@@ -219,7 +219,7 @@ fn an_unknown_token_is_revoked_with_200_and_a_wrong_client_with_401() {
 }
 
 #[test]
-fn a_disconnected_company_ends_every_token_of_its_own_and_no_other() {
+fn disconnect_permanently_ends_only_tokens_of_connection() {
     let mut core = with_application();
     let (access, token) = connected(&mut core, NOW);
     let (other, _) = connection::issue_pair(&mut core, NOW, ID, 2, None).expect("another company");
@@ -243,7 +243,7 @@ fn a_disconnected_company_ends_every_token_of_its_own_and_no_other() {
 }
 
 #[test]
-fn a_suspended_application_gets_nothing_more_for_its_refresh_tokens_and_codes() {
+fn suspended_application_cannot_refresh_or_exchange_code() {
     let mut core = with_application();
     let (access, token) = connected(&mut core, NOW);
     let code = approved(&mut core, NOW);

@@ -57,7 +57,7 @@ fn a_restart_keeps_codes_tokens_grants_and_ends() {
 }
 
 #[test]
-fn the_application_of_the_flags_begins_anew_only_when_the_flags_changed() {
+fn flag_application_resets_only_when_flags_change() {
     let mut core = sandbox();
     core.settings.application = Some(application());
     core.begin(NOW, super::super::TOKEN, None);
@@ -74,7 +74,7 @@ fn the_application_of_the_flags_begins_anew_only_when_the_flags_changed() {
 }
 
 #[test]
-fn an_application_is_registered_changed_and_its_secret_shown_once() {
+fn registered_application_can_change_and_shows_secret_once() {
     let mut core = sandbox();
     let new = json!({ "redirectUris": [BACK], "grants": [SAVE, READ], "embedded": true });
     let (status, told) = post(&mut core, "application", &new);
@@ -175,7 +175,7 @@ fn no_secret_stands_in_the_debug_text_of_the_core() {
 
 proptest! {
     #[test]
-    fn whatever_is_sent_to_the_oauth_endpoints_is_answered_as_the_document_says(
+    fn arbitrary_oauth_input_gets_documented_answer(
         fields in prop::collection::vec(
             (prop::sample::select(vec![
                 "grant_type", "code", "refresh_token", "token", "client_id", "client_secret",

@@ -1,0 +1,410 @@
+//! Does the judge see each breach? One made by hand for each.
+
+use crate::support::judge::left::{Left, Stored};
+use crate::support::judge::rules::{Law, Times, breaches};
+use crate::support::judge::seen::{Answered, Seen};
+use crate::support::judge::truth;
+use callbridge_testbed::expected::Expected;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const HOST: &str = "127.0.0.1:8480";
+const UUID: &str = "6a5c2b64-0000-5000-8000-000000000001";
+
+fn law() -> Law {
+    Law {
+        requests: 60,
+        window: Duration::from_secs(60),
+        host: HOST.to_owned(),
+        refused_pages: 1,
+        again: false,
+    }
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A request of the token `t` at a moment, answered 10 ms later.
+fn request(at: u64, method: &str, path: &str, status: u16, answer: &Value) -> Seen {
+    let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    Seen {
+        at: ms(at),
+        method: method.to_owned(),
+        path: format!("/v1/open-api/{path}"),
+        headers: vec![
+            header("x-open-api-token", "t"),
+            header("host", HOST),
+            header("content-type", "application/json"),
+        ],
+        answer: Some(Answered {
+            status,
+            body: answer.to_string().into_bytes(),
+            whole: true,
+        }),
+        told: Some(ms(at + 9)),
+        ended: Some(ms(at + 10)),
+        ..Seen::default()
+    }
+}
+
+fn accepted(id: &str) -> Value {
+    json!({"accept": true, "requestId": id})
+}
+
+fn submission(at: u64, status: u16, answer: &Value) -> Seen {
+    Seen {
+        body: json!({"uuid": UUID, "leadId": 4001})
+            .to_string()
+            .into_bytes(),
+        ..request(at, "POST", "call-history", status, answer)
+    }
+}
+
+fn poll(at: u64, id: &str) -> Seen {
+    let answer = json!({"data": "PENDING"});
+    request(at, "GET", &format!("request/{id}"), 200, &answer)
+}
+
+fn info(at: u64, status: u16) -> Seen {
+    request(at, "GET", "token/info", status, &Value::Null)
+}
+
+/// Exactly one breach, and one with these words.
+fn found(words: &str, seen: &[Seen], times: &Times) {
+    let all = breaches(seen, times, &law());
+    assert!(all.len() == 1 && all[0].contains(words), "{words}: {all:?}");
+}
+
+fn fine(seen: &[Seen], times: &Times) {
+    assert_eq!(breaches(seen, times, &law()), [""; 0]);
+}
+
+#[test]
+fn a_call_that_is_submitted_polled_and_done_breaks_nothing() {
+    let seen = [
+        info(0, 200),
+        submission(100, 200, &accepted("a")),
+        poll(2_100, "a"),
+        poll(5_100, "a"),
+    ];
+    fine(&seen, &Times::default());
+}
+
+#[test]
+fn over_60_requests_in_window_and_429_are_breaches() {
+    let many = |status| {
+        (0..61)
+            .map(move |n| info(30_000 + n * 900, status))
+            .collect::<Vec<_>>()
+    };
+    found("61 requests", &many(200), &Times::default());
+    let mut apart = many(200);
+    apart[60].at = ms(90_000);
+    fine(&apart, &Times::default());
+    let limited = [info(0, 429)];
+    found("429", &limited, &Times::default());
+}
+
+/// The call's row, as a kill left it.
+fn stored(state: &str, request_id: Option<&str>) -> Left {
+    let call = Stored {
+        state: state.to_owned(),
+        request_id: request_id.map(str::to_owned),
+    };
+    Left {
+        calls: [(UUID.to_owned(), call)].into(),
+        refused: None,
+    }
+}
+
+/// One kill, and what it left.
+fn killed(left: Left) -> Times {
+    Times {
+        kills: vec![left],
+        ..Times::default()
+    }
+}
+
+fn in_life(life: usize, seen: Seen) -> Seen {
+    Seen { life, ..seen }
+}
+
+#[test]
+fn repeat_after_lost_200_is_allowed_only_without_journal() {
+    let seen = [
+        submission(0, 200, &accepted("a")),
+        submission(5_000, 200, &accepted("b")),
+    ];
+    found("sent again after a 200", &seen, &Times::default());
+    let seen = [seen[0].clone(), in_life(1, seen[1].clone())];
+    let blind = Law {
+        again: true,
+        ..law()
+    };
+    // however long after the answer it came: the spool says whether it was written down
+    let lost = killed(stored("sending", None));
+    found("sent again after a 200", &seen, &lost);
+    assert_eq!(breaches(&seen, &lost, &blind), [""; 0]);
+    for kept in [stored("submitted", Some("a")), stored("journaled", None)] {
+        assert_eq!(breaches(&seen, &killed(kept), &blind).len(), 1);
+    }
+}
+
+#[test]
+fn lost_answer_before_eight_stored_answers_is_breach() {
+    let call = |n: u64| {
+        let uuid = format!("6a5c2b64-0000-5000-8000-{n:012}");
+        let body = json!({"uuid": uuid, "leadId": 4001}).to_string();
+        let answer = accepted(&format!("id-{n}"));
+        Seen {
+            body: body.into_bytes(),
+            ..submission(n * 1_000, 200, &answer)
+        }
+    };
+    let seen: Vec<Seen> = (0..9).map(call).collect();
+    let kept = |from: u64| {
+        let calls = (from..9).map(|n| {
+            let call = Stored {
+                state: "submitted".to_owned(),
+                request_id: Some(format!("id-{n}")),
+            };
+            (format!("6a5c2b64-0000-5000-8000-{n:012}"), call)
+        });
+        let calls = calls.collect();
+        let refused = None;
+        killed(Left { calls, refused })
+    };
+    fine(&seen, &kept(0));
+    fine(&seen, &kept(2));
+    found("was not written down", &seen, &kept(1));
+}
+
+#[test]
+fn poll_after_outcome_is_allowed_if_kill_lost_outcome() {
+    let mut done = poll(2_000, "a");
+    done.answer.as_mut().expect("answered").body = b"{\"data\":\"SUCCESS\"}".to_vec();
+    let given = submission(0, 200, &accepted("a"));
+    let seen = [given, done, in_life(1, poll(60_000, "a"))];
+    fine(&seen, &killed(stored("submitted", Some("a"))));
+    let kept = killed(stored("journaled", Some("a")));
+    found("after its outcome", &seen, &kept);
+}
+
+#[test]
+fn token_check_repeated_after_kill_is_breach() {
+    let seen = [
+        submission(0, 401, &Value::Null),
+        in_life(1, info(20_000, 401)),
+        in_life(1, info(40_000, 401)),
+    ];
+    let print = uuid::Uuid::new_v5(&uuid::Uuid::nil(), b"t")
+        .simple()
+        .to_string();
+    let known = Left {
+        refused: Some(print[16..].to_owned()),
+        ..Left::default()
+    };
+    let said = |left| breaches(&seen, &killed(left), &law()).len();
+    assert_eq!(
+        said(Left::default()),
+        1,
+        "the second question of the second life"
+    );
+    assert_eq!(said(known), 1, "one of them may have been under way");
+    let mut seen = seen.to_vec();
+    seen.insert(1, in_life(1, info(15_000, 401)));
+    found(
+        "asked about again after 5",
+        &seen[..3],
+        &killed(Left::default()),
+    );
+}
+
+#[test]
+fn a_uuid_again_after_an_answer_that_was_damaged_is_allowed() {
+    let mut seen = [
+        submission(0, 200, &accepted("a")),
+        submission(5_000, 200, &accepted("b")),
+    ];
+    seen[0].answer.as_mut().expect("answered").whole = false;
+    fine(&seen, &Times::default());
+}
+
+#[test]
+fn uuid_resent_changed_or_refused_or_concurrent_is_breach() {
+    let mut changed = [
+        submission(0, 500, &Value::Null),
+        submission(5_000, 200, &accepted("b")),
+    ];
+    fine(&changed, &Times::default());
+    changed[1].body = json!({"uuid": UUID, "leadId": 4002})
+        .to_string()
+        .into_bytes();
+    found("changed when sent again", &changed, &Times::default());
+    let refused = [
+        submission(0, 400, &Value::Null),
+        submission(5_000, 200, &accepted("b")),
+    ];
+    found("after its refusal", &refused, &Times::default());
+    let twice = [
+        submission(0, 500, &Value::Null),
+        submission(5, 200, &accepted("b")),
+    ];
+    found("at the same time", &twice, &Times::default());
+}
+
+#[test]
+fn refused_token_is_checked_once_a_minute_and_not_used() {
+    fine(
+        &[info(0, 401), info(60_000, 401), info(120_000, 200)],
+        &Times::default(),
+    );
+    found(
+        "asked about again",
+        &[info(0, 401), info(20_000, 401)],
+        &Times::default(),
+    );
+    let mut used = [
+        info(0, 401),
+        request(40_000, "POST", "call-history/filter", 401, &Value::Null),
+        submission(41_000, 401, &Value::Null),
+    ];
+    used[1].body = json!({"page": 1, "size": 1}).to_string().into_bytes();
+    let all = breaches(&used, &Times::default(), &law());
+    assert_eq!(
+        all.iter().filter(|it| it.contains("refused token")).count(),
+        2,
+        "{all:?}"
+    );
+}
+
+#[test]
+fn a_missing_grant_is_not_tried_again_within_a_minute() {
+    let denied = |at| submission(at, 403, &Value::Null);
+    found(
+        "after its 403",
+        &[denied(0), denied(40_000)],
+        &Times::default(),
+    );
+    fine(
+        &[denied(0), info(10_000, 200), denied(40_000)],
+        &Times::default(),
+    );
+    // as many as can be under way beside it may come late, and no more
+    let late = [denied(0), denied(20), denied(900), denied(5_000)];
+    fine(&late, &Times::default());
+    let more = [&late[..], &[denied(9_000)]].concat();
+    found("after its 403", &more, &Times::default());
+}
+
+#[test]
+fn unknown_foreign_hurried_or_late_poll_is_breach() {
+    found("never given", &[poll(0, "a")], &Times::default());
+    let given = submission(0, 200, &accepted("a"));
+    let mut foreign = poll(2_000, "a");
+    foreign.headers[0].1 = "u".to_owned();
+    found(
+        "another token",
+        &[given.clone(), foreign],
+        &Times::default(),
+    );
+    let hurried = [given.clone(), poll(2_000, "a"), poll(2_100, "a")];
+    found("busy loop", &hurried, &Times::default());
+    let mut done = poll(2_000, "a");
+    done.answer.as_mut().expect("answered").body = b"{\"data\":\"SUCCESS\"}".to_vec();
+    let over = [given, done, poll(9_000, "a")];
+    found("after its outcome", &over, &Times::default());
+}
+
+#[test]
+fn wrong_headers_paths_hosts_and_fields_are_found() {
+    let mut two = info(0, 200);
+    two.headers.push(two.headers[0].clone());
+    found("not one token", &[two], &Times::default());
+    let mut bearer = info(0, 200);
+    bearer
+        .headers
+        .push(("authorization".to_owned(), "Bearer t".to_owned()));
+    found("Authorization", &[bearer], &Times::default());
+    let mut foreign = info(0, 200);
+    foreign.headers[1].1 = "elsewhere".to_owned();
+    found("another host", &[foreign], &Times::default());
+    let unknown = request(0, "GET", "moved", 404, &Value::Null);
+    found("no such endpoint", &[unknown], &Times::default());
+    let mut page = request(0, "POST", "call-history/filter", 200, &Value::Null);
+    page.body = json!({"page": 1, "size": 100, "uuids": []})
+        .to_string()
+        .into_bytes();
+    found("not published", &[page.clone()], &Times::default());
+    page.body = json!({"page": 1, "size": 101}).to_string().into_bytes();
+    found("no such size", &[page], &Times::default());
+    let mut bare = submission(0, 400, &Value::Null);
+    bare.headers.pop();
+    found("no JSON type", &[bare], &Times::default());
+    let elsewhere = Times {
+        elsewhere: 1,
+        ..Times::default()
+    };
+    found("redirect", &[], &elsewhere);
+}
+
+fn call() -> (Expected, Value) {
+    let expected = Expected {
+        linkedid: "1795151317.146".to_owned(),
+        uuid: UUID.to_owned(),
+        lead: Some(4001),
+        reason: None,
+        employee: Some(501),
+        direction: "INBOUND".to_owned(),
+        answered: true,
+        started_at: 1_795_151_317,
+        duration: 5.2,
+        talk: 4.1,
+    };
+    let row = json!({
+        "sentUuid": UUID, "uuid": format!("oapi-{UUID}"), "leadId": 4001, "employeeId": 501,
+        "direction": "INBOUND", "answered": true, "startedAt": 1_795_151_317_i64,
+        "durationSec": 5, "talkTimeSec": 4, "endedAt": 1_795_151_322_i64,
+        "hangupCause": "ANSWER", "provider": "OPEN_API", "companyId": 1,
+        "clientPhone": null, "others": {},
+    });
+    (expected, row)
+}
+
+#[test]
+fn a_record_is_right_only_if_every_field_of_it_is() {
+    let (expected, row) = call();
+    let wrong = |row: &Value| truth::journal(&json!([row]), std::slice::from_ref(&expected));
+    assert_eq!(wrong(&row), [""; 0]);
+    for (name, value) in [
+        ("leadId", json!(4002)),
+        ("employeeId", json!(null)),
+        ("direction", json!("OUTBOUND")),
+        ("answered", json!(false)),
+        ("startedAt", json!(1_795_151_318_i64)),
+        ("durationSec", json!(7)),
+        ("talkTimeSec", json!(6)),
+        ("endedAt", json!(0)),
+        ("hangupCause", json!("BUSY")),
+        ("companyId", json!(2)),
+        ("clientPhone", json!("+998901110001")),
+        ("others", json!({"a": 1})),
+        ("uuid", json!(UUID)),
+    ] {
+        let mut changed = row.clone();
+        changed[name] = value;
+        assert!(!wrong(&changed).is_empty(), "{name} is not looked at");
+    }
+}
+
+#[test]
+fn a_record_missing_doubled_or_invented_is_found() {
+    let (expected, row) = call();
+    let expected = [expected];
+    assert!(truth::journal(&json!([]), &expected)[0].starts_with("missing"));
+    let twice = truth::journal(&json!([row, row]), &expected);
+    assert!(twice[0].starts_with("doubled"), "{twice:?}");
+    let invented = truth::journal(&json!([row]), &[]);
+    assert!(invented[0].starts_with("invented"), "{invented:?}");
+}

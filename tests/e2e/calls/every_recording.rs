@@ -1,0 +1,361 @@
+//! Does every recorded call reach the journal as it took place, whichever way it is told?
+
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::{Place, Program};
+use crate::support::recordings::{self, LEADS, Recording, TRUNKS};
+use callbridge_model::clock;
+use callbridge_sandbox::Server;
+use callbridge_testbed::broker::{self, Broker};
+use callbridge_testbed::expected::Expected;
+use callbridge_testbed::pbx::{self, FakePbx};
+use callbridge_testbed::wait::pass;
+use futures_util::future::join_all;
+
+/// One PBX, one callbridge, one CRM.
+struct Scene {
+    place: Place,
+    crm: Server,
+    group: Vec<Recording>,
+}
+
+impl Scene {
+    /// One for each group of recordings.
+    async fn each(recordings: Vec<Recording>) -> Vec<Self> {
+        let scenes = recordings::groups(recordings).into_iter();
+        join_all(scenes.map(async |group| Self {
+            place: Place::new(),
+            crm: crm::start().await,
+            group,
+        }))
+        .await
+    }
+
+    fn run(&self, source: &str, more: &[&str]) -> Program {
+        let flags = [&[source, RATE_FLAG, "--cdr-wait=2s"], more].concat();
+        self.place.run(&self.crm.url(), &flags)
+    }
+
+    /// Waits for the end of all calls, stops the program, and lets the judge count.
+    async fn end(self, mut program: Program, expected: &[Expected]) {
+        let finished = u64::try_from(expected.len()).expect("few");
+        let status = program.settled(finished).await;
+        assert_eq!(status.books.finished, finished);
+        program.terminate().await;
+        crm::judge(&self.crm, &self.place.letters().await, expected);
+    }
+
+    async fn read_as(self, format: &str) {
+        let bytes = |recording: &Recording| match format {
+            "ami" => recording.ami.clone(),
+            _ => recording.json.clone(),
+        };
+        let all: Vec<Vec<u8>> = self.group.iter().map(bytes).collect();
+        self.place.write("recorded", all.concat());
+        let source = self.place.file("recorded", format);
+        let flags = [TRUNKS[0], TRUNKS[1], "--until-idle"];
+        self.run(&source, &flags).succeeds().await;
+        let expected = recordings::expected(&self.group);
+        crm::judge(&self.crm, &self.place.letters().await, &expected);
+    }
+}
+
+#[tokio::test]
+async fn every_recording_from_ami_file_is_journaled_correctly() {
+    let scenes = Scene::each(recordings::all()).await;
+    join_all(scenes.into_iter().map(|scene| scene.read_as("ami"))).await;
+}
+
+#[tokio::test]
+async fn every_recording_from_ami_json_file_is_journaled_correctly() {
+    let scenes = Scene::each(recordings::all()).await;
+    join_all(scenes.into_iter().map(|scene| scene.read_as("ami-json"))).await;
+}
+
+#[tokio::test]
+async fn concurrent_calls_are_journaled_like_separate_calls() {
+    let groups = recordings::at_once(recordings::all());
+    let busiest = groups.iter().map(Vec::len).max();
+    assert!(busiest >= Some(50), "only {busiest:?} at the same time");
+    join_all(groups.into_iter().map(async |group| {
+        let (place, crm) = (Place::new(), crm::start().await);
+        place.write("recorded", recordings::interleaved(&group));
+        let source = place.file("recorded", "ami");
+        let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG, "--until-idle"];
+        place.run(&crm.url(), &flags).succeeds().await;
+        let expected = recordings::expected(&group);
+        crm::judge(&crm, &place.letters().await, &expected);
+    }))
+    .await;
+}
+
+/// Reports the events to callbridge when they happen.
+async fn say_in_time<'e>(pbx: &FakePbx, recordings: impl Iterator<Item = Vec<&'e [u8]>>) {
+    let mut events = Vec::new();
+    for of_recording in recordings {
+        let mut time = None;
+        for event in of_recording {
+            time = recordings::last_time(event).or(time);
+            events.push((time, event));
+        }
+    }
+    events.sort_by_key(|(time, _)| *time);
+    for (time, event) in events {
+        if let Some(time) = time {
+            pass(time.since(clock::now().wall)).await;
+        }
+        pbx.say(event).await;
+    }
+}
+
+#[tokio::test]
+async fn calls_from_two_sources_then_repeated_are_journaled_once() {
+    let group = recordings::at_once(recordings::all()).swap_remove(0);
+    let mut scene = Scene {
+        place: Place::new(),
+        crm: crm::start().await,
+        group: Vec::new(),
+    };
+    let (ami, socket) = (FakePbx::ami().await, FakePbx::websocket().await);
+    let secret = scene.place.write("secret", pbx::SECRET);
+    let second = format!("--source=ami://bridge@{}?secret-file={secret}", ami.addr());
+    let flags = [second.as_str(), TRUNKS[0], TRUNKS[1]];
+    let mut program = scene.run(&format!("--source=ws://{}/", socket.addr()), &flags);
+    tokio::join!(ami.logged_in(1), socket.logged_in(1));
+    // The events are sent at their own times: a delay that ends looks like a clock that was set.
+    let soon = clock::now().wall.floor_seconds().get() + 2;
+    let moved = group.iter().map(|recording| recording.moved_to(soon));
+    scene.group = moved.collect();
+    tokio::join!(
+        say_in_time(
+            &socket,
+            scene
+                .group
+                .iter()
+                .map(|recording| recording.frames().collect())
+        ),
+        say_in_time(
+            &ami,
+            scene
+                .group
+                .iter()
+                .map(|recording| recording.events().collect())
+        ),
+    );
+    let expected = recordings::expected(&scene.group);
+    let finished = u64::try_from(expected.len()).expect("few");
+    let once = program.settled(finished).await.sources[0].read;
+    for frame in scene.group.iter().flat_map(Recording::frames) {
+        socket.say(frame).await;
+    }
+    program
+        .until("all of it again", |it| it.sources[0].read >= 2 * once)
+        .await;
+    scene.end(program, &expected).await;
+}
+
+/// Promise: Every recorded call is logged as it happened, over every transport.
+#[tokio::test]
+async fn every_recording_over_websocket_is_journaled_correctly() {
+    let scenes = Scene::each(recordings::all()).await;
+    join_all(scenes.into_iter().map(async |scene| {
+        let pbx = FakePbx::websocket().await;
+        let source = format!("--source=ws://{}/", pbx.addr());
+        let program = scene.run(&source, &TRUNKS);
+        pbx.logged_in(1).await;
+        for frame in scene.group.iter().flat_map(Recording::frames) {
+            pbx.say(frame).await;
+        }
+        let expected = recordings::expected(&scene.group);
+        scene.end(program, &expected).await;
+        assert_eq!(
+            pbx.asked(),
+            [""; 0],
+            "what is sent becomes an action of the PBX"
+        );
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn every_recording_over_ami_md5_login_is_journaled_correctly() {
+    let scenes = Scene::each(recordings::all()).await;
+    join_all(scenes.into_iter().map(async |scene| {
+        let pbx = FakePbx::ami().await;
+        let secret = scene.place.write("secret", pbx::SECRET);
+        let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+        let program = scene.run(&source, &TRUNKS);
+        pbx.logged_in(1).await;
+        for recording in &scene.group {
+            pbx.say(&recording.events().collect::<Vec<_>>().concat())
+                .await;
+        }
+        let expected = recordings::expected(&scene.group);
+        scene.end(program, &expected).await;
+        let asked = pbx.asked().join("\n\n");
+        assert!(asked.contains("AuthType: MD5") && !asked.contains(pbx::SECRET));
+    }))
+    .await;
+}
+
+/// What CEL alone can tell of a recording's calls, with leads from a list.
+pub fn told_by_cel(recording: &Recording) -> Vec<Expected> {
+    let unknown = recording.placed_by_the_pbx();
+    let calls = recording.calls.iter().map(|call| {
+        let mut expected = Expected::of(call);
+        let phone = call["clientPhone"].as_str().filter(|_| !unknown);
+        let row = |line: &&str| phone.is_some_and(|phone| line.starts_with(&phone[1..]));
+        let mut leads = LEADS
+            .lines()
+            .filter(row)
+            .filter_map(|line| line.split_once(','));
+        let (lead, other) = (leads.next(), leads.next());
+        (expected.lead, expected.reason) = match (lead, other) {
+            (Some((_, lead)), None) => (lead.parse().ok(), None),
+            (Some(_), Some(_)) => (None, Some("ambiguous_lead".to_owned())),
+            (None, _) => (None, Some("no_lead".to_owned())),
+        };
+        expected
+    });
+    calls.collect()
+}
+
+#[tokio::test]
+async fn cel_events_from_a_queue_are_journaled_with_leads_from_a_list() {
+    let mut recordings = recordings::all();
+    recordings.retain(Recording::is_told_by_cel);
+    let broker = Broker::shared();
+    let scenes = Scene::each(recordings).await;
+    join_all(scenes.into_iter().enumerate().map(async |(at, scene)| {
+        let queue = format!("every-recording-{at}");
+        broker.declare(&queue).await;
+        let secret = scene.place.write("secret", broker::SECRET);
+        let base = broker.url(broker::ADMINISTRATOR);
+        let source =
+            format!("--source={base}?queue={queue}&format=asterisk-cel&secret-file={secret}");
+        let lead = format!("--lead=csv:{}", scene.place.write("leads.csv", LEADS));
+        let trunks = ["--trunk=city=PJSIP/city", "--trunk=gsm=PJSIP/gsm"];
+        let flags = [&trunks[..], &["--country=UZ", "--strip=9", &lead]].concat();
+        let bodies: Vec<String> = scene.group.iter().flat_map(Recording::cel).collect();
+        broker.publish(&queue, &bodies).await;
+        let program = scene.run(&source, &flags);
+        let expected: Vec<Expected> = scene.group.iter().flat_map(told_by_cel).collect();
+        scene.end(program, &expected).await;
+        assert_eq!(broker.depth(&queue).await, 0, "all is acknowledged");
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn every_recording_in_reverse_order_from_wazo_is_journaled() {
+    let broker = Broker::shared();
+    let scenes = Scene::each(recordings::all()).await;
+    join_all(scenes.into_iter().enumerate().map(async |(at, scene)| {
+        let queue = format!("wazo-{at}");
+        broker.declare(&queue).await;
+        let secret = scene.place.write("secret", broker::SECRET);
+        let base = broker.url(broker::ADMINISTRATOR);
+        let source = format!("--source={base}?queue={queue}&format=wazo&secret-file={secret}");
+        let bodies: Vec<String> = scene.group.iter().flat_map(Recording::wazo).collect();
+        broker.publish(&queue, &bodies).await;
+        let program = scene.run(&source, &TRUNKS);
+        let expected = recordings::expected(&scene.group);
+        scene.end(program, &expected).await;
+        assert_eq!(broker.depth(&queue).await, 0, "all is acknowledged");
+    }))
+    .await;
+}
+
+/// Two queues of a PBX whose leads stand in the CDRs' user field alone.
+struct Queues {
+    scene: Scene,
+    cel: String,
+    cdr: String,
+    flags: Vec<String>,
+}
+
+impl Queues {
+    async fn new(name: &str) -> Self {
+        let mut recordings = recordings::all();
+        recordings.retain(|it| !it.cel().is_empty() && it.leads_stand_in_cdrs());
+        // Their CDRs name the agent's login, so they cannot bring the lead of a customer's call.
+        recordings.retain(|it| !it.name.starts_with("queue_agent_"));
+        assert!(
+            recordings.len() > 50,
+            "only {} recordings",
+            recordings.len()
+        );
+        let scene = Scene::each(recordings).await.swap_remove(0);
+        let (cel, cdr) = (format!("{name}-cel"), format!("{name}-cdr"));
+        let broker = Broker::shared();
+        broker.declare(&cel).await;
+        broker.declare(&cdr).await;
+        let secret = scene.place.write("secret", broker::SECRET);
+        let base = broker.url(broker::ADMINISTRATOR);
+        let source = |queue: &str, format: &str| {
+            format!("--source={base}?queue={queue}&format={format}&secret-file={secret}")
+        };
+        let trunk = |name: &str| {
+            format!(r"--trunk={name}=PJSIP/{name},country=UZ,strip=9,lead=userfield:lead=(\d+)")
+        };
+        let flags = vec![
+            source(&cel, "asterisk-cel"),
+            source(&cdr, "asterisk-cdr"),
+            trunk("city"),
+            trunk("gsm"),
+            RATE_FLAG.to_owned(),
+            "--cdr-wait=2m".to_owned(),
+        ];
+        Self {
+            scene,
+            cel,
+            cdr,
+            flags,
+        }
+    }
+
+    fn start(&self) -> Program {
+        self.scene.place.run(&self.scene.crm.url(), &self.flags)
+    }
+
+    /// Publishes all CEL events, or all CDRs; how many that are.
+    async fn publish(&self, queue: &str) -> u64 {
+        let bodies = |recording: &Recording| match queue == self.cel {
+            true => recording.cel(),
+            false => recording.cdrs(),
+        };
+        let bodies: Vec<String> = self.scene.group.iter().flat_map(bodies).collect();
+        Broker::shared().publish(queue, &bodies).await;
+        u64::try_from(bodies.len()).expect("few")
+    }
+
+    async fn end(self, program: Program) {
+        let expected = recordings::expected(&self.scene.group);
+        self.scene.end(program, &expected).await;
+    }
+}
+
+#[tokio::test]
+async fn cdrs_that_come_long_before_their_calls_give_them_their_leads() {
+    let queues = Queues::new("early").await;
+    let cdrs = queues.publish(&queues.cdr).await;
+    let mut program = queues.start();
+    program
+        .until("all CDRs", |it| it.sources[1].read == cdrs)
+        .await;
+    program.kill().await;
+    let program = queues.start();
+    queues.publish(&queues.cel).await;
+    queues.end(program).await;
+}
+
+#[tokio::test]
+async fn cdrs_read_after_call_backlog_supply_leads() {
+    let queues = Queues::new("late").await;
+    let events = queues.publish(&queues.cel).await;
+    let mut program = queues.start();
+    program
+        .until("all events", |it| it.sources[0].read == events)
+        .await;
+    queues.publish(&queues.cdr).await;
+    queues.end(program).await;
+}

@@ -1,0 +1,374 @@
+//! Does every call of a FreeSWITCH reach the journal as it took place, over its event socket and
+//! from a queue, whatever is killed?
+
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::{Place, Program};
+use callbridge_model::clock;
+use callbridge_sandbox::Server;
+use callbridge_testbed::broker::{self, Broker};
+use callbridge_testbed::expected::Expected;
+use callbridge_testbed::switch::{self, FakeSwitch};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Neither carrier registers, so what comes in is known by its address.
+pub const TRUNKS: [&str; 2] = [
+    "--trunk=city=gateway/city|address/127.0.0.1:16000,country=UZ,lead=var:lead_id",
+    "--trunk=gsm=gateway/gsm|address/127.0.0.1:16001,country=UZ,lead=var:lead_id",
+];
+
+/// A recording of a live switch.
+pub struct Recording {
+    pub name: String,
+    folder: PathBuf,
+    pub calls: Vec<Expected>,
+}
+
+/// All of them, in the order in which they took place.
+pub fn recordings() -> Vec<Recording> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
+    let entries = std::fs::read_dir(root).expect("the recordings");
+    let read = |folder: PathBuf| {
+        let expected = std::fs::read(folder.join("expected.json")).expect("what happened");
+        let expected: Value = serde_json::from_slice(&expected).expect("JSON");
+        let calls = expected["calls"].as_array().expect("calls");
+        let name = folder.file_name().expect("a name").to_string_lossy();
+        Recording {
+            calls: calls.iter().map(Expected::of).collect(),
+            name: name.into_owned(),
+            folder,
+        }
+    };
+    let folders = entries.map(|entry| entry.expect("an entry").path());
+    let mut all: Vec<Recording> = folders.map(read).collect();
+    all.sort_by_key(|it| it.calls.iter().map(|call| call.started_at).min());
+    assert!(all.len() >= 25, "only {} recordings", all.len());
+    all
+}
+
+impl Recording {
+    fn read(&self, file: &str) -> Vec<u8> {
+        std::fs::read(self.folder.join(file)).expect("a recording")
+    }
+
+    /// What the event socket said after the subscription.
+    fn said(&self) -> Vec<u8> {
+        let recorded = self.read("esl.txt");
+        switch::behind_subscription(&recorded).to_vec()
+    }
+
+    fn lines(&self, file: &str) -> Vec<String> {
+        let text = String::from_utf8(self.read(file)).expect("text");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// The same as JSON, an event each.
+    pub fn told(&self) -> Vec<String> {
+        self.lines("esl.jsonl")
+    }
+
+    /// What `mod_json_cdr` wrote, a channel each.
+    pub fn written(&self) -> Vec<String> {
+        self.lines("json_cdr.jsonl")
+    }
+
+    /// The bodies that `mod_amqp` published.
+    pub fn published(&self) -> Vec<String> {
+        let body = |line: &String| {
+            let message: Value = serde_json::from_str(line).expect("JSON");
+            message["body"].as_str().expect("a body").to_owned()
+        };
+        self.lines("amqp.jsonl").iter().map(body).collect()
+    }
+}
+
+/// When it was told, in microseconds.
+pub fn micros(body: &str) -> i64 {
+    let event: Value = serde_json::from_str(body).expect("JSON");
+    let time = event["Event-Date-Timestamp"].as_str().expect("a time");
+    time.parse().expect("microseconds")
+}
+
+/// The event with each time in microseconds moved: those are what is read of it.
+pub fn moved(body: &str, by: i64) -> String {
+    let mut made = String::with_capacity(body.len());
+    let mut parts = body.split('"');
+    made.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let time = Some(part).filter(|it| it.len() == 16 && it.starts_with("1795"));
+        let time = time.and_then(|it| it.parse::<i64>().ok());
+        made.push('"');
+        made.push_str(&time.map_or_else(|| part.to_owned(), |it| (it + by).to_string()));
+    }
+    made
+}
+
+fn expected(recordings: &[Recording]) -> Vec<Expected> {
+    let calls = recordings.iter().flat_map(|it| it.calls.iter().cloned());
+    calls.collect()
+}
+
+fn count(recordings: &[Recording]) -> u64 {
+    u64::try_from(expected(recordings).len()).expect("few")
+}
+
+/// One switch, one callbridge, one CRM.
+struct Scene {
+    place: Place,
+    crm: Server,
+    switch: FakeSwitch,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        Self {
+            place: Place::new(),
+            crm: crm::start().await,
+            switch: FakeSwitch::start().await,
+        }
+    }
+
+    fn run(&self) -> Program {
+        let secret = self.place.write("secret", switch::PASSWORD);
+        let address = self.switch.addr();
+        let source = format!("--source=esl://{address}?secret-file={secret}");
+        let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
+        self.place.run(&self.crm.url(), &flags)
+    }
+
+    /// Says these bytes in pieces that end anywhere.
+    async fn says(&self, bytes: &[u8]) {
+        self.switch.says_in_pieces(bytes, 997).await;
+    }
+
+    async fn ends(self, mut program: Program, expected: &[Expected]) {
+        let finished = u64::try_from(expected.len()).expect("few");
+        let status = program.settled(finished).await;
+        assert_eq!(status.books.finished, finished);
+        program.terminate().await;
+        crm::judge(&self.crm, &self.place.letters().await, expected);
+    }
+}
+
+/// Promise: Every recorded call is logged as it happened, over every transport.
+#[tokio::test]
+async fn recordings_over_event_socket_are_journaled_once_despite_kill() {
+    let (scene, all) = (Scene::new().await, recordings());
+    let (first, second) = all.split_at(all.len() / 2);
+    let mut program = scene.run();
+    scene.switch.subscribed(1).await;
+    for recording in first {
+        scene.says(&recording.said()).await;
+    }
+    program.settled(count(first)).await;
+    program.kill().await;
+
+    let mut program = scene.run();
+    scene.switch.subscribed(2).await;
+    // What was told before the kill comes once more, and the line is cut in between.
+    for recording in &first[first.len() - 3..] {
+        scene.says(&recording.said()).await;
+    }
+    scene.switch.cuts().await;
+    scene.switch.subscribed(3).await;
+    for recording in second {
+        scene.says(&recording.said()).await;
+    }
+    let status = program.settled(count(&all)).await;
+    assert_eq!(status.sources[0].unreadable, 0);
+    let asked = scene.switch.asked();
+    let passwords = asked.iter().filter(|it| it.contains(switch::PASSWORD));
+    assert_eq!(passwords.count(), 3, "once a login: {asked:?}");
+    assert!(!scene.place.logs().contains(switch::PASSWORD));
+    scene.ends(program, &expected(&all)).await;
+}
+
+#[tokio::test]
+async fn recordings_from_mod_amqp_queue_are_journaled_once_over_kills() {
+    let (place, crm, all) = (Place::new(), crm::start().await, recordings());
+    // With the users, rights, exchange and queue of deploy/rabbitmq/definitions.json.
+    let (broker, queue) = (Broker::shared(), "freeswitch");
+    let secret = place.write("secret", broker::SECRET);
+    let base = broker.url("callbridge");
+    let source = format!("--source={base}?queue={queue}&format=freeswitch&secret-file={secret}");
+    let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
+    let bodies: Vec<String> = all.iter().flat_map(Recording::published).collect();
+    broker.publish_as_mod_amqp(&bodies).await;
+    for n in 1..=4_u64 {
+        let mut program = place.run(&crm.url(), &flags);
+        let part = n * count(&all) / 5;
+        let some = |it: &callbridge_model::Status| it.books.finished >= part;
+        program.until("some of the calls", some).await;
+        program.kill().await;
+    }
+    let mut program = place.run(&crm.url(), &flags);
+    let expected = expected(&all);
+    let status = program.settled(count(&all)).await;
+    assert_eq!(status.books.finished, count(&all));
+    program.terminate().await;
+    crm::judge(&crm, &place.letters().await, &expected);
+    assert_eq!(broker.depth(queue).await, 0, "all is acknowledged");
+}
+
+#[tokio::test]
+async fn a_switch_that_was_killed_ends_its_calls_and_invents_nothing() {
+    let (scene, all) = (Scene::new().await, recordings());
+    let call = all.iter().find(|it| it.name == "inbound_answered");
+    let call = call.expect("the recording");
+    let said = call.said();
+    let end = memchr::memmem::find(&said, b"Event-Name: CHANNEL_HANGUP\n");
+    let before = &said[..end.expect("a hang-up")];
+    let frame = memchr::memmem::rfind(before, b"Content-Length: ").expect("a frame");
+    let mut program = scene.run();
+    scene.switch.subscribed(1).await;
+    scene.says(&said[..frame]).await;
+    program
+        .until("what was said", |it| it.sources[0].read >= 4)
+        .await;
+    // The next process knows nothing of it, and has been up for a second.
+    scene.switch.answers("uptime ms", "1000\n");
+    scene.switch.cuts().await;
+    scene.switch.subscribed(2).await;
+    let wanted = Expected {
+        reason: Some("incomplete".to_owned()),
+        ..call.calls[0].clone()
+    };
+    scene.ends(program, &[wanted]).await;
+}
+
+/// What a recorded queue got before its switch was killed in a call that had been answered for no
+/// time, a sign of its life after each of these seconds, and the beginning of the next process.
+fn killed(alive: &[i64], next: &[i64]) -> (Vec<String>, i64) {
+    let folder = "tests/recordings/freeswitch-moments/switch_killed";
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let recording = Recording {
+        name: "switch_killed".to_owned(),
+        calls: Vec::new(),
+        folder,
+    };
+    let mut told = recording.published();
+    // It is read within an hour of that.
+    let by = clock::now().wall.micros() - 600_000_000 - micros(&told[0]);
+    told.iter_mut().for_each(|body| *body = moved(body, by));
+    let last = told.last().expect("a message").clone();
+    let beat = |core: &str, seconds: &i64| {
+        let mut beat: Value = serde_json::from_str(&last).expect("JSON");
+        let at = micros(&last) + seconds * 1_000_000;
+        beat.as_object_mut().expect("an event").retain(|key, _| {
+            key.starts_with("Core-") || key.starts_with("FreeSWITCH-") || key.starts_with("Event-")
+        });
+        beat["Event-Name"] = "HEARTBEAT".into();
+        beat["Event-Date-Timestamp"] = at.to_string().into();
+        beat["Event-Sequence"] = (1_000 + seconds).to_string().into();
+        if !core.is_empty() {
+            beat["Core-UUID"] = core.into();
+            beat["Uptime-msec"] = "5000".into();
+        }
+        beat.to_string()
+    };
+    told.extend(alive.iter().map(|seconds| beat("", seconds)));
+    told.extend(next.iter().map(|seconds| beat("the next process", seconds)));
+    (told, micros(&last))
+}
+
+#[tokio::test]
+async fn killed_switch_call_in_shared_queue_ends_at_last_heartbeat() {
+    let (place, crm, all) = (Place::new(), crm::start().await, recordings());
+    let broker = Broker::shared();
+    broker.declare("killed-switches").await;
+    let secret = place.write("secret", broker::SECRET);
+    let base = broker.url(broker::ADMINISTRATOR);
+    let source =
+        format!("--source={base}?queue=killed-switches&format=freeswitch&secret-file={secret}");
+    let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
+    let mut program = place.run(&crm.url(), &flags);
+    let (told, last) = killed(&[20, 40, 60], &[90, 120]);
+    // Another switch tells of a call of its own between the two.
+    let whole = all.iter().find(|it| it.name == "inbound_answered");
+    let whole = whole.expect("the recording");
+    let other = whole.published();
+    let by = (last - micros(&other[0])).div_euclid(1_000_000);
+    let other: Vec<String> = other.iter().map(|it| moved(it, by * 1_000_000)).collect();
+    let (before, after) = told.split_at(told.len() - 4);
+    broker.publish("killed-switches", before).await;
+    broker.publish("killed-switches", &other).await;
+    broker.publish("killed-switches", after).await;
+    program.settled(2).await;
+    let missed = place.lines(&["missed", "--json"]).await;
+    assert_eq!(missed, [] as [Value; 0]);
+    program.terminate().await;
+    let letters = place.letters().await;
+    let call = &letters[0]["call"];
+    assert_eq!(letters[0]["reason"], "incomplete");
+    assert_eq!(call["answered"], true);
+    // It was answered a moment before the last event; its telephone rang for a second.
+    for (figure, wanted) in [("talkTimeSec", 60), ("durationSec", 61)] {
+        let is = call[figure].as_i64().expect("seconds");
+        assert!((is - wanted).abs() <= 1, "{figure}: {call}");
+    }
+    let wanted = Expected {
+        started_at: whole.calls[0].started_at + by,
+        ..whole.calls[0].clone()
+    };
+    crm::judge(&crm, &[], &[wanted]);
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_named_in_the_status_with_its_cure() {
+    let scene = Scene::new().await;
+    let secret = scene.place.write("secret", "ClueCon");
+    let address = scene.switch.addr();
+    let source = format!("--source=esl://{address}?secret-file={secret}");
+    let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
+    let mut program = scene.place.run(&scene.crm.url(), &flags);
+    let named = |it: &callbridge_model::Status| {
+        let why = it.sources[0].reason.as_deref();
+        why.is_some_and(|why| why.contains("refused the password; give the one of event_socket"))
+    };
+    program.until("the refusal", named).await;
+    program.terminate().await;
+    assert!(!scene.place.logs().contains("ClueCon"));
+}
+
+/// The second leg of the call that went on, as its last event before showed it.
+fn second_leg(events: &str, id: &str) -> String {
+    let events = events.lines().rev();
+    let mut events = events.map(|it| serde_json::from_str::<Value>(it).expect("JSON"));
+    let last = events.find(|it| it["Event-Name"] == "CHANNEL_ANSWER" && it["Unique-ID"] == id);
+    let mut last = last.expect("its answer");
+    last["Event-Name"] = "CHANNEL_DATA".into();
+    last.to_string()
+}
+
+#[tokio::test]
+async fn call_active_at_start_is_journaled_with_values_from_switch() {
+    let scene = Scene::new().await;
+    let folder = "tests/recordings/freeswitch-moments/late_listener";
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let read = |file: &str| std::fs::read_to_string(folder.join(file)).expect("recorded");
+    let list = read("show_channels.json");
+    scene.switch.answers("show channels as json", &list);
+    let list: Value = serde_json::from_str(&list).expect("JSON");
+    let ids: Vec<&str> = [0, 1]
+        .map(|at| list["rows"][at]["uuid"].as_str().expect("an id"))
+        .into();
+    let second = second_leg(&read("esl.broken_off.jsonl"), ids[1]);
+    for (id, dump) in ids.iter().zip(&[read("uuid_dump.json"), second]) {
+        scene.switch.answers(&format!("uuid_dump {id} json"), dump);
+    }
+    let mut program = scene.run();
+    scene.switch.subscribed(1).await;
+    let told = |it: &callbridge_model::Status| it.sources[0].read >= 2;
+    program.until("both channels", told).await;
+    for event in read("esl.jsonl").lines() {
+        scene.switch.event(event).await;
+    }
+    // It had one bridge in all its life, so nothing of it was missed.
+    let wanted = Expected::of(&serde_json::json!({
+        "linkedid": ids[0], "direction": "INBOUND", "answered": true, "leadId": 4001,
+        "trunk": "city", "clientPhone": "+998901110001", "employee": "101",
+        "employeesInOrder": ["101"], "startedAt": 1_795_212_236,
+        "durationSec": 5.03, "talkTimeSec": 3.95,
+    }));
+    scene.ends(program, &[wanted]).await;
+}

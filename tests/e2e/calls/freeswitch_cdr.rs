@@ -1,0 +1,123 @@
+//! Is each call of a folder of FreeSWITCH's CDR files journaled once, as an estimate?
+
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::Place;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+pub const TRUNK: &str = "--trunk=city=profile/external,country=UZ,lead=var:lead_id";
+/// One customer call each, with a lead.
+const SCENARIOS: [&str; 5] = [
+    "inbound_answered",
+    "inbound_no_answer",
+    "outbound_answered",
+    "ring_group",
+    "hold",
+];
+
+/// The records of a scenario, a file's text each; and the uuid's linkedid of its one call.
+pub fn recorded(scenario: &str) -> (Vec<String>, String) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
+    let read = |file: &str| {
+        let path = root.join(scenario).join(file);
+        std::fs::read_to_string(path).expect("a recording")
+    };
+    let records = read("json_cdr.jsonl");
+    let expected: Value = serde_json::from_str(&read("expected.json")).expect("JSON");
+    let linkedid = expected["calls"][0]["linkedid"].as_str().expect("an id");
+    (
+        records.lines().map(str::to_owned).collect(),
+        linkedid.to_owned(),
+    )
+}
+
+/// The files of a scenario, as the switch writes them.
+fn put(place: &Place, scenario: &str) -> String {
+    let (records, linkedid) = recorded(scenario);
+    for (n, record) in records.iter().enumerate() {
+        place.write(&format!("cdr/{scenario}-{n}.cdr.json"), record);
+    }
+    linkedid
+}
+
+#[tokio::test]
+async fn freeswitch_cdr_folder_calls_are_journaled_once_as_estimates() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    std::fs::create_dir(place.at("cdr")).expect("a folder");
+    let folder = place.path("cdr");
+    let source = format!("--source=file://{folder}/?format=freeswitch-cdr&from=start");
+    let flags = [source.as_str(), TRUNK, RATE_FLAG, "--cdr-wait=1s"];
+    let mut wanted = BTreeSet::new();
+    let (first, second) = SCENARIOS.split_at(3);
+    wanted.extend(first.iter().map(|name| put(&place, name)));
+    let mut program = place.run(&crm.url(), &flags);
+    program.settled(3).await;
+    program.kill().await;
+    wanted.extend(second.iter().map(|name| put(&place, name)));
+    let mut program = place.run(&crm.url(), &flags);
+    let status = program.settled(5).await;
+    assert_eq!((status.books.finished, status.books.journaled), (5, 5));
+    assert_eq!(crm.journal().len(), 5);
+    let calls = place.lines(&["calls", "--json"]).await;
+    let ids: BTreeSet<String> = (calls.iter())
+        .map(|call| call["linkedid"].as_str().expect("an id").to_owned())
+        .collect();
+    assert_eq!(ids, wanted, "each is known by its first channel");
+    assert!(
+        calls.iter().all(|call| call["estimate"] == true),
+        "{calls:?}"
+    );
+    program.terminate().await;
+}
+
+#[tokio::test]
+async fn a_folder_of_records_is_audited_against_what_the_events_told() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    std::fs::create_dir(place.at("cdr")).expect("a folder");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
+    let mut ids: Vec<String> = SCENARIOS.iter().map(|name| put(&place, name)).collect();
+    // Of the last call the switch wrote records, and nobody heard its events.
+    let missed = ids.pop().expect("five");
+    for name in &SCENARIOS[..4] {
+        let events = std::fs::read(root.join(name).join("esl.jsonl"));
+        place.append("events", &events.expect("recorded"));
+    }
+    let source = place.file("events", "freeswitch");
+    let mut program = place.run(&crm.url(), &[&source, TRUNK, RATE_FLAG]);
+    program.settled(4).await;
+    let cdr = format!("--cdr={}", place.path("cdr"));
+    let flags = ["audit", &cdr, TRUNK, "--pbx-id=pbx1", "--json"];
+    let output = place.command(&flags).await;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(
+        (&report["file"], &report["journaled"]),
+        (&5.into(), &4.into())
+    );
+    let unexplained = report["unexplained"].as_array().expect("a list");
+    let found: Vec<&Value> = unexplained.iter().map(|it| &it["linkedid"]).collect();
+    assert_eq!(found, [missed.as_str()], "{report}");
+    program.terminate().await;
+}
+
+#[tokio::test]
+async fn a_folder_of_records_is_explained_as_it_stands() {
+    let place = Place::new();
+    std::fs::create_dir(place.at("cdr")).expect("a folder");
+    let wanted: BTreeSet<String> = SCENARIOS.iter().map(|name| put(&place, name)).collect();
+    let folder = place.path("cdr");
+    let flags = [
+        "explain",
+        "--format=freeswitch-cdr",
+        "--json",
+        TRUNK,
+        &folder,
+    ];
+    let told = place.lines(&flags).await;
+    let told = told.iter().filter_map(|line| line["linkedid"].as_str());
+    assert_eq!(told.map(str::to_owned).collect::<BTreeSet<_>>(), wanted);
+    let other = place.command(&["explain", "--format=ami", &folder]).await;
+    assert_eq!(other.status.code(), Some(65), "{other:?}");
+}

@@ -1,0 +1,160 @@
+//! Does the id of a PBX keep its calls apart, and does a state keep the id it has? Two daemons on
+//! one source are named.
+
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::{Place, Program};
+use crate::support::recordings::{self, Recording, TRUNKS};
+use callbridge_model::status::other_reader::Effect;
+use callbridge_sandbox::Server;
+use callbridge_testbed::pbx::{self, FakePbx};
+use std::collections::BTreeSet;
+
+/// A PBX's source.
+fn source(place: &Place, pbx: &FakePbx) -> String {
+    let secret = place.write("secret", pbx::SECRET);
+    format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr())
+}
+
+/// Starts `run` with a state of this name.
+fn start(place: &Place, crm: &Server, state: &str, pbx_id: &str, flags: &[&str]) -> Program {
+    let mut arguments = place.arguments(&crm.url(), flags);
+    arguments.retain(|flag| !flag.starts_with("--pbx-id") && !flag.starts_with("--state"));
+    arguments.push(format!("--pbx-id={pbx_id}"));
+    arguments.push(format!("--state={}", place.path(state)));
+    place.start_at(state, &arguments, &[])
+}
+
+fn uuids(crm: &Server) -> BTreeSet<String> {
+    let journal = crm.journal();
+    journal.iter().map(|it| it.call.uuid.clone()).collect()
+}
+
+/// A call of some minutes ago.
+fn call() -> Recording {
+    let now = callbridge_model::clock::now().wall.floor_seconds().get();
+    recordings::one("inbound_answered").moved_to(now - 300)
+}
+
+async fn tell(pbx: &FakePbx, call: &Recording) {
+    pbx.say(&call.events().collect::<Vec<_>>().concat()).await;
+}
+
+#[tokio::test]
+async fn one_pbx_id_in_two_states_gives_a_call_one_uuid() {
+    let (place, pbx) = (Place::new(), FakePbx::ami().await);
+    let source = source(&place, &pbx);
+    let (call, mut seen) = (call(), Vec::new());
+    for (n, state) in [(1, "by-hand"), (2, "service")] {
+        let crm = crm::start().await;
+        let flags = [&*source, TRUNKS[0], RATE_FLAG];
+        let mut program = start(&place, &crm, state, "office", &flags);
+        pbx.logged_in(n).await;
+        tell(&pbx, &call).await;
+        program.settled(1).await;
+        program.terminate().await;
+        seen.push(uuids(&crm));
+    }
+    assert_eq!(seen[0].len(), 1, "{seen:?}");
+    assert_eq!(seen[0], seen[1]);
+}
+
+/// Promise: Two PBXs never share a uuid.
+#[tokio::test]
+async fn two_pbx_ids_never_share_a_uuid() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let call = call();
+    for pbx_id in ["east", "west"] {
+        let pbx = FakePbx::ami().await;
+        let flags = [&*source(&place, &pbx), TRUNKS[0], RATE_FLAG];
+        let mut program = start(&place, &crm, pbx_id, pbx_id, &flags);
+        pbx.logged_in(1).await;
+        tell(&pbx, &call).await;
+        program.settled(1).await;
+        program.terminate().await;
+    }
+    assert_eq!(uuids(&crm).len(), 2, "{:?}", crm.journal());
+}
+
+#[tokio::test]
+async fn catch_up_file_belongs_to_the_pbx_of_its_source() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
+    place.write("cel.csv", "");
+    let source = format!("{}&pbx=office", source(&place, &pbx));
+    let file = format!("--catch-up=file://{}?format=cel-csv", place.path("cel.csv"));
+    let mut arguments = place.arguments(&crm.url(), &[&*source, &file, TRUNKS[0], RATE_FLAG]);
+    arguments.retain(|flag| !flag.starts_with("--pbx-id"));
+    let mut program = place.start(&arguments, &[]);
+    pbx.logged_in(1).await;
+    let status = program.until("its status", |_| true).await;
+    let named: Vec<&str> = status.sources.iter().map(|it| it.pbx.as_str()).collect();
+    assert_eq!(named, ["office", "office"]);
+    program.terminate().await;
+}
+
+#[tokio::test]
+async fn changed_pbx_id_is_refused_by_the_state() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
+    let source = source(&place, &pbx);
+    let flags = [&*source, TRUNKS[0], RATE_FLAG];
+    let mut program = start(&place, &crm, "state", "office", &flags);
+    pbx.logged_in(1).await;
+    let status = program.until("its status", |_| true).await;
+    assert_eq!(status.sources[0].pbx, "office");
+    program.terminate().await;
+
+    let refused = start(&place, &crm, "state", "hq", &flags);
+    assert_eq!(refused.ended().await.code(), Some(78));
+    let log = place.logs();
+    assert!(log.contains("Use --pbx-id office"), "{log}");
+}
+
+#[tokio::test]
+async fn a_second_daemon_on_the_source_is_named_by_both_until_it_ends() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
+    let source = source(&place, &pbx);
+    let mut first = start(
+        &place,
+        &crm,
+        "first",
+        "pbx1",
+        &[&source, TRUNKS[0], RATE_FLAG],
+    );
+    pbx.logged_in(1).await;
+    let named = [&*source, TRUNKS[0], RATE_FLAG];
+    let mut second = start(&place, &crm, "second", "pbx1", &named);
+
+    let process = |program: &Program| Some(i32::try_from(program.id()).expect("an id"));
+    let pid = process(&second);
+    let status = first.until("the second daemon", |it| !it.sources[0].others.is_empty());
+    let status = status.await;
+    let [other] = &status.sources[0].others[..] else {
+        panic!("{status:?}")
+    };
+    assert_eq!((other.pid, other.effect), (pid, Effect::Unknown));
+    let text = place
+        .command(&["status", "--state", &place.path("first")])
+        .await;
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    let words = format!("process {} reads it, too", second.id());
+    assert!(text.contains(&words), "{text}");
+    let status = second.until("the first daemon", |it| !it.sources[0].others.is_empty());
+    assert_eq!(status.await.sources[0].others[0].pid, process(&first));
+    for log in [first.log(), second.log()] {
+        assert!(log.contains("another daemon reads this source"), "{log}");
+    }
+
+    // The name is taken over: a third is found by the second when the first is gone.
+    first.terminate().await;
+    second
+        .until("the first's end", |it| it.sources[0].others.is_empty())
+        .await;
+    let splits = [&*source, TRUNKS[1], RATE_FLAG];
+    let mut third = start(&place, &crm, "third", "pbx1", &splits);
+    let status = third.until("the second daemon", |it| !it.sources[0].others.is_empty());
+    assert_eq!(status.await.sources[0].others[0].pid, process(&second));
+    third.terminate().await;
+    second
+        .until("the third's end", |it| it.sources[0].others.is_empty())
+        .await;
+    second.terminate().await;
+}

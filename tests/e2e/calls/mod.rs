@@ -1,0 +1,15 @@
+//! Is each call logged as it happened, whichever source reports it?
+
+mod call_messages;
+mod echoes;
+mod every_recording;
+mod freeswitch;
+mod freeswitch_cdr;
+mod identity;
+mod late;
+mod old_files;
+mod old_managers;
+mod records;
+mod restarts;
+mod stalled;
+mod written_files;

@@ -1,0 +1,291 @@
+//! Stalled connections and a callbridge that stands still: events arrive late, with their own
+//! times, and each call is journaled as it took place.
+
+use crate::e2e::calls::late;
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::{Place, Program};
+use callbridge_call::EventTime;
+use callbridge_model::clock;
+use callbridge_sandbox::Server;
+use callbridge_testbed::expected::{Expected, uuid};
+use callbridge_testbed::pbx::{self, FakePbx};
+use callbridge_testbed::wait::pass;
+use futures_util::future::join_all;
+use rustix::process::Signal;
+use std::time::Duration;
+
+/// One call: 16 s of talk, 17 s long.
+const RECORDING: &str = include_str!("../../recordings/field/asterisk-stalled-line/ami.raw");
+const RECORDED_AT: f64 = 1_795_706_937.990_989;
+/// Seconds of the call at which the connection stalls: before the first event, before the answer,
+/// at the answer, within the talk, and in the middle of the hangups.
+const PLACES: [f64; 5] = [0.0, 0.5, 1.02, 9.0, 17.028];
+/// From the last login until the first call.
+const LEAD_IN: Duration = Duration::from_secs(2);
+
+/// How a PBX reports its events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transport {
+    Ami,
+    WebSocket,
+}
+
+/// What the call of one PBX goes through.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    transport: Transport,
+    /// Second of the call at which the connection stalls, and for how long.
+    stall: (f64, f64),
+    /// How far the PBX's clock is ahead of ours, in seconds.
+    clock_ahead: f64,
+    /// When the call begins, in seconds after the lead-in.
+    begins: f64,
+}
+
+struct PlayingPbx {
+    case: Case,
+    number: usize,
+    pbx: FakePbx,
+}
+
+/// An event with its second of the call.
+struct Recorded {
+    second: f64,
+    text: &'static str,
+}
+
+fn recorded() -> Vec<Recorded> {
+    let events = RECORDING
+        .split("\r\n\r\n")
+        .filter(|event| !event.trim().is_empty());
+    let mut last = 0.0;
+    let timed = events.map(|text| {
+        let time = text
+            .lines()
+            .find_map(|line| line.strip_prefix("Timestamp: "));
+        let time = time.map(|time| time.parse::<f64>().expect("a time") - RECORDED_AT);
+        last = time.unwrap_or(last);
+        Recorded { second: last, text }
+    });
+    timed.collect()
+}
+
+impl PlayingPbx {
+    async fn new(number: usize, case: Case) -> Self {
+        let pbx = match case.transport {
+            Transport::Ami => FakePbx::ami().await,
+            Transport::WebSocket => FakePbx::websocket().await,
+        };
+        Self { case, number, pbx }
+    }
+
+    fn name(&self) -> String {
+        format!("pbx{}", self.number)
+    }
+
+    fn source(&self, secret: &str) -> String {
+        let (address, name) = (self.pbx.addr(), self.name());
+        match self.case.transport {
+            Transport::Ami => {
+                format!("--source=ami://bridge@{address}?secret-file={secret}&pbx={name}")
+            }
+            Transport::WebSocket => format!("--source=ws://{address}/?pbx={name}"),
+        }
+    }
+
+    /// The PBX's time at this second of the call, in seconds.
+    fn time(&self, starts: EventTime, second: f64) -> f64 {
+        let start = starts.micros() as f64 / 1e6 + self.case.begins;
+        start + second + self.case.clock_ahead
+    }
+
+    /// Reports the call, each event when it is due or when the stall ends.
+    async fn play(&self, starts: EventTime) {
+        let (from, length) = self.case.stall;
+        for event in recorded() {
+            let stalls = (from..from + length).contains(&event.second);
+            let second = if stalls { from + length } else { event.second };
+            let due = starts.plus(Duration::from_secs_f64(self.case.begins + second));
+            pass(due.since(clock::now().wall)).await;
+            self.pbx.say(&self.message(starts, &event)).await;
+        }
+    }
+
+    fn message(&self, starts: EventTime, event: &Recorded) -> Vec<u8> {
+        let time = format!("Timestamp: {:.6}", self.time(starts, event.second));
+        let (ids, own_ids) = ("1795706937.", self.ids(starts));
+        let lines = event.text.lines().map(|line| {
+            if line.starts_with("Timestamp: ") {
+                time.clone()
+            } else {
+                line.replace(ids, &own_ids)
+                    .replace("LEAD_ID=4141", "LEAD_ID=4001")
+            }
+        });
+        match self.case.transport {
+            Transport::Ami => (lines.collect::<Vec<_>>().join("\r\n") + "\r\n\r\n").into_bytes(),
+            Transport::WebSocket => as_json(lines),
+        }
+    }
+
+    /// What the ids of its channels begin with.
+    fn ids(&self, starts: EventTime) -> String {
+        format!("{}.{}", self.time(starts, 0.0) as i64, self.number)
+    }
+
+    fn expected(&self, starts: EventTime) -> Expected {
+        let linkedid = format!("{}683", self.ids(starts));
+        Expected {
+            uuid: uuid(&self.name(), &linkedid),
+            linkedid,
+            lead: Some(4001),
+            reason: None,
+            employee: Some(501),
+            direction: "INBOUND".to_owned(),
+            answered: true,
+            started_at: self.time(starts, 0.0) as i64,
+            duration: 17.0,
+            talk: 16.0,
+        }
+    }
+}
+
+/// An event as amiws sends it.
+fn as_json(lines: impl Iterator<Item = String>) -> Vec<u8> {
+    let is_read = |line: &String| {
+        let variable = line.strip_prefix("ChanVariable: ");
+        variable.is_none_or(|variable| variable.starts_with("LEAD_ID="))
+    };
+    let mut data = serde_json::Map::new();
+    for line in lines.filter(is_read) {
+        let (key, value) = line.split_once(':').expect("a pair");
+        data.insert(key.to_owned(), value.trim().into());
+    }
+    let message = serde_json::json!({"type": 3, "server_id": 1, "server_name": "", "data": data});
+    message.to_string().into_bytes()
+}
+
+/// PBXs with a call each, and one callbridge that is connected to all of them.
+struct Stage {
+    place: Place,
+    crm: Server,
+    program: Program,
+    pbxes: Vec<PlayingPbx>,
+    /// When the calls start.
+    starts: EventTime,
+}
+
+impl Stage {
+    async fn start(cases: &[Case]) -> Self {
+        let (place, crm) = (Place::new(), crm::start().await);
+        let pbxes = cases.iter().enumerate();
+        let pbxes = join_all(pbxes.map(|(number, case)| PlayingPbx::new(number + 1, *case))).await;
+        let secret = place.write("secret", pbx::SECRET);
+        let mut flags: Vec<String> = pbxes.iter().map(|pbx| pbx.source(&secret)).collect();
+        let trunk = "--trunk=city=PJSIP/city,country=UZ,lead=var:LEAD_ID";
+        flags.extend([trunk, RATE_FLAG].map(str::to_owned));
+        let program = place.run(&crm.url(), &flags);
+        join_all(pbxes.iter().map(|pbx| pbx.pbx.logged_in(1))).await;
+        // The start of a call in the middle of a second, as recorded: no rounding is near.
+        let now = clock::now().wall.plus(LEAD_IN).floor_seconds().get();
+        Self {
+            place,
+            crm,
+            program,
+            pbxes,
+            starts: EventTime::from_seconds(now + 1).plus(Duration::from_millis(500)),
+        }
+    }
+
+    async fn play(&self) {
+        join_all(self.pbxes.iter().map(|pbx| pbx.play(self.starts))).await;
+    }
+
+    /// Every call is journaled as it took place, and nothing else.
+    async fn judge(mut self) {
+        let expected: Vec<Expected> = self
+            .pbxes
+            .iter()
+            .map(|pbx| pbx.expected(self.starts))
+            .collect();
+        let calls = u64::try_from(expected.len()).expect("few");
+        self.program.settled(calls).await;
+        self.program.terminate().await;
+        let letters = self.place.letters().await;
+        let cases: Vec<_> = self
+            .pbxes
+            .iter()
+            .map(|pbx| (pbx.name(), pbx.case))
+            .collect();
+        let wrong = crm::compare(&self.crm, &letters, &expected);
+        assert!(
+            wrong.is_empty(),
+            "{}\n{cases:#?}\n{letters:#?}",
+            wrong.join("\n")
+        );
+    }
+}
+
+fn is_full() -> bool {
+    std::env::var_os(late::FULL).is_some()
+}
+
+/// By default the longest stall is left out, because the test would take a minute and a half.
+#[tokio::test]
+async fn stalled_connections_change_no_value_of_a_call() {
+    let lengths: &[f64] = if is_full() {
+        &[8.0, 20.0, 45.0]
+    } else {
+        &[8.0, 20.0]
+    };
+    let mut cases = Vec::new();
+    for length in lengths {
+        for (place, from) in PLACES.into_iter().enumerate() {
+            cases.push(Case {
+                transport: [Transport::Ami, Transport::WebSocket][place % 2],
+                stall: (from, *length),
+                clock_ahead: 0.0,
+                begins: 0.0,
+            });
+        }
+    }
+    for clock_ahead in [-3600.0, -10.0, 10.0, 250.0] {
+        cases.push(Case {
+            transport: Transport::Ami,
+            stall: (0.5, 8.0),
+            clock_ahead,
+            begins: 0.0,
+        });
+    }
+    let stage = Stage::start(&cases).await;
+    stage.play().await;
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn callbridge_that_stood_still_changes_no_value_of_a_call() {
+    let standstill = if is_full() { 45.0 } else { 20.0 };
+    // It stands still from second 18 on.
+    let begins = PLACES.map(|place| 18.0 - place);
+    let cases: Vec<Case> = [Transport::Ami, Transport::WebSocket]
+        .into_iter()
+        .flat_map(|transport| {
+            begins.map(|begins| Case {
+                transport,
+                stall: (0.0, 0.0),
+                clock_ahead: 0.0,
+                begins,
+            })
+        })
+        .collect();
+    let stage = Stage::start(&cases).await;
+    let stands_still = async {
+        let at = stage.starts.plus(Duration::from_secs(18));
+        pass(at.since(clock::now().wall)).await;
+        stage.program.freeze().await;
+        pass(Duration::from_secs_f64(standstill)).await;
+        stage.program.signal(Signal::CONT);
+    };
+    tokio::join!(stage.play(), stands_still);
+    stage.judge().await;
+}

@@ -1,0 +1,81 @@
+//! Is a trunk that no flag names, or that is misspelt, seen before somebody misses the calls?
+
+use crate::e2e::operations::monitoring::metrics;
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::Place;
+use crate::support::recordings::{self, TRUNKS};
+use callbridge_model::status::{FindingKind, OverallState, SourceState, Status};
+
+const WARNING: &str = "belongs to no trunk";
+
+fn prefixes(status: &Status) -> Vec<(&str, u64)> {
+    let seen = status.unmatched.iter();
+    seen.map(|it| (it.prefix.as_str(), it.calls)).collect()
+}
+
+#[tokio::test]
+async fn misspelled_trunk_is_counted_and_warned_once_until_fixed() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    for name in ["inbound_answered", "outbound_answered", "internal_call"] {
+        place.append("calls.ami", &recordings::one(name).ami);
+    }
+    let source = place.file("calls.ami", "ami");
+    let listen = "--listen=127.0.0.1:0";
+    let misspelt = TRUNKS[0].replace("PJSIP/city", "PJSIP/citty");
+    let mut program = place.run(&crm.url(), &[&source, &misspelt, RATE_FLAG, listen]);
+    let three = |it: &Status| it.books.internal == 3;
+    let status = program.until("three calls, all internal", three).await;
+    assert_eq!(prefixes(&status), [("PJSIP/city", 2)]);
+    let kinds: Vec<FindingKind> = status.problems.iter().map(|problem| problem.kind).collect();
+    assert_eq!(
+        (status.verdict, &*kinds),
+        (OverallState::Attention, &[FindingKind::NoTrunk][..])
+    );
+    assert!(
+        status.problems[0].message.contains("PJSIP/city (2 calls)"),
+        "{status:?}"
+    );
+    let exported = metrics(&program).await;
+    let line = "callbridge_unmatched_channels_total{source=\"pbx1/file";
+    let line = exported
+        .lines()
+        .find(|it| it.starts_with(line))
+        .expect("the counter");
+    assert!(line.ends_with("prefix=\"PJSIP/city\"} 2"), "{line}");
+    program.terminate().await;
+    let log = place.logs();
+    let warned: Vec<&str> = log.lines().filter(|it| it.contains(WARNING)).collect();
+    assert!(
+        warned.len() == 1 && warned[0].contains("id=PJSIP/city"),
+        "{log}"
+    );
+    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
+    let reached = |it: &Status| {
+        it.sources
+            .iter()
+            .all(|source| source.state != SourceState::Down)
+    };
+    let forgotten = |it: &Status| it.unmatched.is_empty() && reached(it);
+    let status = program.until("the right trunk", forgotten).await;
+    assert_eq!(status.verdict, OverallState::Ok, "{:?}", status.problems);
+    program.terminate().await;
+}
+
+#[tokio::test]
+async fn a_pattern_that_takes_telephones_in_is_named_at_the_start() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    place.write("calls.ami", "");
+    let source = place.file("calls.ami", "ami");
+    let wide = TRUNKS[0].replace("PJSIP/city", "PJSIP/*");
+    let mut program = place.run(&crm.url(), &[&source, &wide, RATE_FLAG]);
+    program.until("it runs", |_| true).await;
+    program.terminate().await;
+    let log = place.logs();
+    let named = log
+        .lines()
+        .find(|line| line.contains("PJSIP/* takes in telephones"));
+    assert!(
+        named.is_some_and(|line| line.contains("trunk city")),
+        "{log}"
+    );
+}

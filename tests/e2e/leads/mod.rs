@@ -1,0 +1,7 @@
+//! Do calls find their lead and employee?
+
+mod directory;
+pub mod lead_fields;
+mod lookup;
+mod missed;
+mod people;

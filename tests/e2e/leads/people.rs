@@ -1,0 +1,273 @@
+//! Do calls find their lead and their employee, also when the lists change while it runs?
+
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::Place;
+use crate::support::recordings::{self, LEADS, Recording, TRUNKS};
+use callbridge_model::status::FindingKind;
+use callbridge_sandbox::Server;
+
+/// A place with these leads in a list, and the flags to read it.
+fn with_leads(leads: &str) -> (Place, Vec<String>) {
+    let place = Place::new();
+    let list = place.write("leads.csv", leads);
+    let trunk = format!("--trunk=city=PJSIP/city,country=UZ,strip=9,lead=csv:{list}");
+    let gsm = "--trunk=gsm=PJSIP/gsm,country=UZ,lead=var:LEAD_ID".to_owned();
+    let flags = vec![
+        place.file("recorded", "ami"),
+        trunk,
+        gsm,
+        RATE_FLAG.to_owned(),
+    ];
+    (place, flags)
+}
+
+async fn judge(crm: &Server, place: &Place, calls: &[Recording]) {
+    crm::judge(crm, &place.letters().await, &recordings::expected(calls));
+}
+
+#[tokio::test]
+async fn waiting_calls_leave_when_the_list_learns_their_number() {
+    let (place, flags) = with_leads("phone,leadId\n998901110002,4002\n");
+    let crm = crm::start().await;
+    // Of 998901110001 and of 998901110003.
+    let calls = ["inbound_answered", "forwarded_to_mobile"].map(recordings::one);
+    calls
+        .iter()
+        .for_each(|call| place.append("recorded", &call.ami));
+    let mut program = place.run(&crm.url(), &flags);
+    program
+        .until("two waiting calls", |it| it.books.waiting == 2)
+        .await;
+
+    let letters = place.letters().await;
+    let field = |name: &str| {
+        letters
+            .iter()
+            .map(|it| it[name].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(field("reason"), ["no_lead", "no_lead"]);
+    let missing = place.command(&["lead", "missing", "--csv"]).await;
+    let missing = String::from_utf8(missing.stdout).expect("UTF-8");
+    let mut rows: Vec<&str> = missing.lines().skip(1).collect();
+    rows.sort_unstable();
+    let starts = ["+998901110001,1,2026-11-20T", "+998901110003,1,2026-11-20T"];
+    assert!(
+        rows.len() == 2 && rows[0].starts_with(starts[0]),
+        "{missing}"
+    );
+    assert!(
+        rows[1].starts_with(starts[1]) && rows[1].ends_with(",city"),
+        "{missing}"
+    );
+    let check = ["lead", "check", "--json", "90 111 00 01"];
+    let told = place.lines(&check).await;
+    assert_eq!(
+        (&told[0]["result"], &told[0]["phone"]),
+        (&"no_lead".into(), &"+998901110001".into())
+    );
+
+    place.write(
+        "leads.csv",
+        "phone,leadId\n+998 90 111-00-01,4001\n998901110003,4003\n",
+    );
+    let status = program.until("both journaled", |it| it.books.journaled == 2);
+    let books = status.await.books;
+    assert_eq!((books.waiting, books.dead), (0, 0));
+    let told = place.lines(&check).await;
+    assert_eq!(
+        (&told[0]["result"], &told[0]["leadId"]),
+        (&"lead".into(), &4001.into())
+    );
+    assert!(place.lines(&["lead", "missing", "--json"]).await.is_empty());
+    program.terminate().await;
+    judge(&crm, &place, &calls).await;
+}
+
+/// What of this kind waits for a person.
+fn problem(status: &callbridge_model::Status, kind: FindingKind) -> Option<String> {
+    let found = status.problems.iter().find(|problem| problem.kind == kind);
+    found.map(|problem| problem.message.clone())
+}
+
+#[tokio::test]
+async fn bad_lead_list_row_is_named_and_other_rows_stay_in_force() {
+    let (place, mut flags) = with_leads("phone,leadId\n998901110001,4009\n");
+    let crm = crm::start().await;
+    flags.push("--log-format=json".to_owned());
+    let call = recordings::one("inbound_answered");
+    place.append("recorded", b"");
+    let mut program = place.run(&crm.url(), &flags);
+    let status = program.until("it runs", |_| true).await;
+    assert_eq!(problem(&status, FindingKind::Lists), None);
+    place.write(
+        "leads.csv",
+        "phone,leadId\n998901110001,4001\n+998 90 111 00 03 / +998901110004,4003\n",
+    );
+    let named = |it: &callbridge_model::Status| problem(it, FindingKind::Lists).is_some();
+    let status = program.until("the bad row is named", named).await;
+    let what = problem(&status, FindingKind::Lists).expect("named");
+    assert!(
+        what.contains("1 row of the list") && what.contains("line 3: `+998 90 111 00 03"),
+        "{what}"
+    );
+    let log = program.log();
+    assert!(
+        log.contains("line 3: `+··· ·· ··· ·· ·· / +········0004` holds several"),
+        "{log}"
+    );
+
+    place.append("recorded", &call.ami);
+    program.settled(1).await;
+    // A file that gives nothing leaves the good rows where they are, and is named.
+    std::fs::remove_file(place.path("leads.csv")).expect("removed");
+    let gone = |it: &callbridge_model::Status| {
+        problem(it, FindingKind::Lists).is_some_and(|what| what.contains("stays in force (1 row)"))
+    };
+    program.until("the missing file is named", gone).await;
+    let told = place.lines(&["lead", "check", "--json", "901110001"]).await;
+    assert_eq!(told[0]["leadId"], 4001);
+    place.write("leads.csv", "phone,leadId\n998901110001,4001\n");
+    let mended = |it: &callbridge_model::Status| problem(it, FindingKind::Lists).is_none();
+    program.until("no problem found", mended).await;
+    program.terminate().await;
+    judge(&crm, &place, &[call]).await;
+}
+
+#[tokio::test]
+async fn number_with_two_leads_is_dead_letter_until_lead_is_chosen() {
+    let (place, flags) = with_leads("phone,leadId\n998901110001,4001\n998901110001,4002\n");
+    let crm = crm::start().await;
+    let call = recordings::one("inbound_answered");
+    place.append("recorded", &call.ami);
+    let mut program = place.run(&crm.url(), &flags);
+    program.until("a letter", |it| it.books.dead == 1).await;
+    let letter = place.letters().await.remove(0);
+    assert_eq!(letter["reason"], "ambiguous_lead");
+    let message = letter["message"].as_str().expect("words");
+    assert!(
+        message.contains("4001") && message.contains("4002"),
+        "{message}"
+    );
+    assert_eq!(crm.journal().len(), 0);
+
+    let id = letter["id"].to_string();
+    let id = id.trim_matches('"');
+    let retry = place
+        .lines(&["dead", "retry", "--json", "--lead", "4001", id])
+        .await;
+    assert_eq!(retry[0]["result"], "ready");
+    program
+        .until("it is journaled", |it| it.books.journaled == 1)
+        .await;
+    program.terminate().await;
+    judge(&crm, &place, &[call]).await;
+}
+
+#[tokio::test]
+async fn employees_come_from_file_and_unknown_extension_sends_none() {
+    let (place, mut flags) = with_leads(LEADS);
+    let crm = crm::start().await;
+    let file = place.write("employees.csv", "extension,employeeId\n101,501\n");
+    flags.push(format!("--employees={file}"));
+    // Answered by 101; transferred by 101 to 102.
+    let calls = ["inbound_answered", "blind_transfer"].map(recordings::one);
+    calls
+        .iter()
+        .for_each(|call| place.append("recorded", &call.ami));
+    let mut program = place.run(&crm.url(), &flags);
+    program.settled(2).await;
+    program.terminate().await;
+    let mut expected = recordings::expected(&calls);
+    assert_eq!(expected[1].employee, Some(502));
+    expected[1].employee = None;
+    crm::judge(&crm, &place.letters().await, &expected);
+}
+
+#[tokio::test]
+async fn mistyped_employee_extension_is_named_with_suggestion() {
+    let (place, mut flags) = with_leads(LEADS);
+    let crm = crm::start().await;
+    flags.push("--employees=1O1:501;102:502".to_owned());
+    place.append("recorded", &recordings::one("inbound_answered").ami);
+    let mut program = place.run(&crm.url(), &flags);
+    let named = |it: &callbridge_model::Status| {
+        let unlisted = it.employees.iter().flat_map(|it| &it.unlisted);
+        unlisted.count() == 1 && problem(it, FindingKind::Employees).is_some()
+    };
+    let status = program.until("the employee is named", named).await;
+    let what = problem(&status, FindingKind::Employees).expect("named");
+    assert!(
+        what.contains("extension 1O1") && what.contains("did you mean 101?"),
+        "{what}"
+    );
+    let employees = status.employees.expect("employees");
+    assert_eq!((employees.calls, employees.matched), (1, 0));
+    assert_eq!(employees.unlisted[0].extension, "101");
+    program.terminate().await;
+}
+
+/// Promise: A retried dead letter keeps its uuid.
+#[tokio::test]
+async fn unknown_lead_makes_dead_letter_and_retry_keeps_uuid() {
+    let (place, flags) = with_leads("phone,leadId\n998901110001,4999\n998901110003,4003\n");
+    let crm = crm::start().await;
+    let calls = ["inbound_answered", "forwarded_to_mobile"].map(recordings::one);
+    calls
+        .iter()
+        .for_each(|call| place.append("recorded", &call.ami));
+    let mut program = place.run(&crm.url(), &flags);
+    program.until("a letter", |it| it.books.dead == 1).await;
+    let letter = place.letters().await.remove(0);
+    assert_eq!(letter["reason"], "failed");
+    assert_eq!(letter["uuid"], recordings::expected(&calls)[0].uuid);
+    let retry = [
+        "dead", "retry", "--json", "--lead", "4001", "--reason", "failed",
+    ];
+    assert_eq!(place.lines(&retry).await[0]["leadId"], 4001);
+    program
+        .until("both journaled", |it| it.books.journaled == 2)
+        .await;
+    program.terminate().await;
+    judge(&crm, &place, &calls).await;
+}
+
+#[tokio::test]
+async fn calls_that_a_trunk_leaves_out_are_counted_and_not_sent() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let names = ["inbound_answered", "inbound_no_answer", "outbound_gsm"];
+    let calls = names.map(recordings::one);
+    calls
+        .iter()
+        .for_each(|call| place.append("recorded", &call.ami));
+    let flags = [
+        &place.file("recorded", "ami"),
+        "--trunk=city=PJSIP/city,country=UZ,lead=var:LEAD_ID,unanswered=no",
+        "--trunk=gsm=PJSIP/gsm,country=UZ,lead=var:LEAD_ID,journal=no",
+        RATE_FLAG,
+    ];
+    let mut program = place.run(&crm.url(), &flags);
+    let done = |it: &callbridge_model::Status| it.books.journaled == 1 && it.books.skipped == 2;
+    let status = program
+        .until("one call journaled and two left out", done)
+        .await;
+    assert_eq!(status.books.finished, 1);
+    program.terminate().await;
+    judge(&crm, &place, &calls[..1]).await;
+}
+
+#[tokio::test]
+async fn a_dry_run_does_all_but_send_and_the_next_run_sends() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let call = recordings::one("inbound_answered");
+    place.append("recorded", &call.ami);
+    let source = place.file("recorded", "ami");
+    let flags = [&source, TRUNKS[0], RATE_FLAG, "--until-idle"];
+    let dry = [&flags[..], &["--dry-run"]].concat();
+    place.run(&crm.url(), &dry).succeeds().await;
+    let status = place.lines(&["status", "--json"]).await;
+    assert_eq!(status[0]["books"]["ready"], 1);
+    assert_eq!(crm.admin(|core, _| core.journal.accepted()), 0);
+    place.run(&crm.url(), &flags).succeeds().await;
+    judge(&crm, &place, &[call]).await;
+}

@@ -1,0 +1,163 @@
+//! Is every call journaled once when callbridge is killed again and again while it works?
+
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::{Place, Program};
+use crate::support::recordings::{self, LEADS, Recording, TRUNKS, in_a_row};
+use callbridge_sandbox::{Action, Endpoint, Rule, Server};
+use callbridge_testbed::broker::{self, Broker};
+use callbridge_testbed::expected::Expected;
+use callbridge_testbed::wait::soon;
+use std::time::Duration;
+
+/// Calls of a run.
+const CALLS: usize = 200;
+/// Kills of a run; before each, a part of the calls is told.
+const KILLS: usize = 10;
+
+/// Where in its work the program is killed.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// As soon as anybody answers on its socket.
+    Start,
+    /// While it takes calls in: so many of all are finished.
+    Intake(u64),
+    /// The CRM has accepted so many calls of this run, and another that it has not answered.
+    NoAnswer(u64),
+    /// The CRM answers the n-th submission of this run right now.
+    BeforeCommit(u64),
+    /// So many of this run are confirmed.
+    Confirmed(usize),
+}
+
+/// Spread over the run: calls told so far are a tenth more before each.
+const MOMENTS: [Moment; KILLS] = [
+    Moment::Intake(2),
+    Moment::BeforeCommit(9),
+    Moment::NoAnswer(14),
+    Moment::Start,
+    Moment::BeforeCommit(1),
+    Moment::Confirmed(12),
+    Moment::NoAnswer(3),
+    Moment::Intake(141),
+    Moment::BeforeCommit(23),
+    Moment::Confirmed(1),
+];
+
+fn accepted(crm: &Server) -> u64 {
+    crm.admin(|core, _| core.journal.accepted())
+}
+
+/// Waits without a pause between two looks, so that the kill comes at this very moment.
+async fn at_once(what: &str, mut holds: impl FnMut() -> bool) {
+    let looking = async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(what, looking).await;
+}
+
+/// Waits for the moment, and kills.
+async fn kill_at(moment: Moment, mut program: Program, crm: &Server) {
+    let (what, before) = (format!("{moment:?}"), accepted(crm));
+    let confirmed = crm.journal().len();
+    match moment {
+        Moment::Start => {
+            program.until(&what, |_| true).await;
+        }
+        Moment::Intake(calls) => {
+            let taken = program.until(&what, |it| it.books.finished >= calls);
+            taken.await;
+        }
+        Moment::NoAnswer(calls) => {
+            at_once(&what, || accepted(crm) >= before + calls).await;
+            let late = Action::Delay(Duration::from_secs(600));
+            let late = Rule::always(Endpoint::CallHistory, late);
+            let before = crm.admin(|core, _| {
+                core.set_faults(vec![late]);
+                core.journal.accepted()
+            });
+            at_once(&what, || accepted(crm) > before).await;
+        }
+        Moment::BeforeCommit(calls) => {
+            at_once(&what, || accepted(crm) >= before + calls).await;
+        }
+        Moment::Confirmed(calls) => {
+            at_once(&what, || crm.journal().len() >= confirmed + calls).await;
+        }
+    }
+    program.kill().await;
+    crm.admin(|core, _| core.set_faults(Vec::new()));
+}
+
+/// All calls once, and each sent once: what a kill fell upon is looked for in the journal before
+/// it is sent again.
+fn judge(place: &Place, crm: &Server, expected: &[Expected]) {
+    let mut wrong = crm::compare(crm, &[], expected);
+    wrong.extend(crm::conduct(crm, |_| false));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(crm.journal().len(), CALLS);
+    let again = accepted(crm) - u64::try_from(CALLS).expect("few");
+    assert_eq!(again, 0, "sent twice although the journal holds them");
+    let interrupted = place.logs().matches("under way at the last end").count();
+    assert!(
+        interrupted >= 2,
+        "no kill fell between a request and its commit"
+    );
+}
+
+/// Promise: `kill -9` loses no call and doubles none.
+#[tokio::test]
+async fn calls_from_file_survive_ten_kills_and_are_journaled_once() {
+    let (place, crm, calls) = (Place::on_disk(), crm::start().await, in_a_row(CALLS));
+    let text = calls.iter().map(|call| call.ami.as_slice());
+    let text = text.collect::<Vec<_>>().concat();
+    // Parts end anywhere: in the middle of a call, of an event, of a line.
+    let mut parts = text.chunks(text.len().div_ceil(KILLS));
+    let source = place.file("recorded", "ami");
+    let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG];
+    for moment in MOMENTS {
+        place.append("recorded", parts.next().unwrap_or_default());
+        let program = place.run(&crm.url(), &flags);
+        kill_at(moment, program, &crm).await;
+    }
+    let flags = [&flags[..], &["--until-idle"]].concat();
+    place.run(&crm.url(), &flags).succeeds().await;
+    let status = place.lines(&["status", "--json"]).await;
+    let books = &status[0]["books"];
+    assert_eq!(
+        (&books["finished"], &books["journaled"]),
+        (&200.into(), &200.into())
+    );
+    judge(&place, &crm, &recordings::expected(&calls));
+}
+
+/// Promise: `kill -9` loses no call and doubles none.
+#[tokio::test]
+async fn calls_from_queue_survive_ten_kills_and_are_journaled_once() {
+    let (place, crm, calls) = (Place::on_disk(), crm::start().await, in_a_row(CALLS));
+    let (broker, queue) = (Broker::shared(), "kills");
+    broker.declare(queue).await;
+    let bodies: Vec<String> = calls.iter().flat_map(Recording::cel).collect();
+    let mut parts = bodies.chunks(bodies.len().div_ceil(KILLS));
+    let secret = place.write("secret", broker::SECRET);
+    let base = broker.url(broker::ADMINISTRATOR);
+    let source = format!("--source={base}?queue={queue}&format=asterisk-cel&secret-file={secret}");
+    let leads = place.write("leads.csv", LEADS);
+    let trunk = format!("--trunk=city=PJSIP/city,country=UZ,strip=9,lead=csv:{leads}");
+    let flags = [&source, &trunk, RATE_FLAG];
+    for moment in MOMENTS {
+        broker
+            .publish(queue, parts.next().unwrap_or_default())
+            .await;
+        let program = place.run(&crm.url(), &flags);
+        kill_at(moment, program, &crm).await;
+    }
+    let mut program = place.run(&crm.url(), &flags);
+    let status = program.settled(200).await;
+    assert!(status.books.balance(), "{:?}", status.books);
+    assert_eq!((status.books.finished, status.books.journaled), (200, 200));
+    program.terminate().await;
+    assert_eq!(broker.depth(queue).await, 0);
+    judge(&place, &crm, &recordings::expected(&calls));
+}

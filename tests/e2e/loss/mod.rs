@@ -1,0 +1,6 @@
+//! Does callbridge lose a call, or log one twice, when it, the CRM, or its disk fails?
+
+mod deaf;
+mod kills;
+mod stopping;
+mod survival;

@@ -1,0 +1,252 @@
+//! Does it end when it is told to, whatever hangs, and is every call accounted for then?
+
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::{Place, Program, preload};
+use crate::support::recordings::{self, TRUNKS};
+use callbridge_model::Status;
+use callbridge_model::status::SourceState;
+use callbridge_sandbox::{Action, Endpoint, Rule, Server};
+use callbridge_testbed::broker::{self, Broker};
+use callbridge_testbed::pbx::{self, FakePbx};
+use callbridge_testbed::proxy::Proxy;
+use callbridge_testbed::wait::{soon, until};
+use rustix::process::Signal;
+use std::process::Command;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpStream, UdpSocket, UnixDatagram};
+
+/// Three calls that wait in a file.
+fn calls(place: &Place) -> [recordings::Recording; 3] {
+    let calls = ["inbound_answered", "outbound_answered", "blind_transfer"];
+    let calls = calls.map(recordings::one);
+    for call in &calls {
+        place.append("recorded", &call.ami);
+    }
+    calls
+}
+
+/// Starts, and waits until the CRM has a submission that it does not answer.
+async fn with_a_request_under_way(place: &Place, crm: &Server, fault: Action) -> Program {
+    let rule = Rule::always(Endpoint::CallHistory, fault);
+    crm.admin(|core, _| core.set_faults(vec![rule]));
+    let source = place.file("recorded", "ami");
+    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], TRUNKS[1], RATE_FLAG]);
+    let sending = |it: &Status| it.books.finished == 3 && it.books.sending > 0;
+    program.until("requests under way", sending).await;
+    let arrived = async || crm.admin(|core, _| core.journal.accepted() > 0);
+    until("their arrival", arrived).await;
+    program
+}
+
+/// The books balance after the end, and the next run brings every call home.
+async fn accounted_for(place: &Place, crm: &Server, calls: &[recordings::Recording]) {
+    let status = place.lines(&["status", "--json"]).await.remove(0);
+    let status: Status = serde_json::from_value(status).expect("a status");
+    assert!(status.books.balance(), "{:?}", status.books);
+    assert_eq!(status.books.finished, 3);
+    crm.admin(|core, _| core.set_faults(Vec::new()));
+    let source = place.file("recorded", "ami");
+    let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG, "--until-idle"];
+    place.run(&crm.url(), &flags).succeeds().await;
+    crm::judge(crm, &place.letters().await, &recordings::expected(calls));
+}
+
+#[tokio::test]
+async fn it_stops_in_time_while_the_crm_answers_late_or_trickles() {
+    let seconds = Duration::from_secs;
+    for (signal, fault) in [
+        (Signal::TERM, Action::Delay(seconds(9))),
+        (Signal::INT, Action::Slow(seconds(900))),
+    ] {
+        let (place, crm) = (Place::new(), crm::start().await);
+        let calls = calls(&place);
+        let program = with_a_request_under_way(&place, &crm, fault).await;
+        program.stops_at(signal).await;
+        accounted_for(&place, &crm, &calls).await;
+    }
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_it_at_once_and_nothing_is_lost() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let (place, crm) = (Place::new(), crm::start().await);
+        let calls = calls(&place);
+        let never = Action::Delay(Duration::from_secs(900));
+        let program = with_a_request_under_way(&place, &crm, never).await;
+        program.signal(Signal::TERM);
+        until("its stop", async || program.log().contains("stopping")).await;
+        program.signal(signal);
+        assert_eq!(program.insist(signal).await.code(), Some(code));
+        assert!(!place.logs().contains("stopped"), "not in order");
+        accounted_for(&place, &crm, &calls).await;
+    }
+}
+
+#[tokio::test]
+async fn it_stops_in_time_while_a_source_floods_and_a_broker_hangs() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
+    let broker = Broker::shared();
+    for queue in ["flooded", "flooded-letters"] {
+        broker.declare(queue).await;
+    }
+    let proxy = Proxy::start(broker.port()).await;
+    let through = broker.url(broker::ADMINISTRATOR);
+    let through = through.replace(
+        &format!(":{}", broker.port()),
+        &format!(":{}", proxy.port()),
+    );
+    let ami = place.write("ami-secret", pbx::SECRET);
+    let amqp = place.write("amqp-secret", broker::SECRET);
+    let cel = "queue=flooded&format=asterisk-cel";
+    let flags = [
+        format!("--source=ami://bridge@{}?secret-file={ami}", pbx.addr()),
+        format!("--source={through}?{cel}&secret-file={amqp}&pbx=queue"),
+        format!("--dead-letter-queue={through}?queue=flooded-letters&secret-file={amqp}"),
+        TRUNKS[0].to_owned(),
+        "--listen=127.0.0.1:0".to_owned(),
+        RATE_FLAG.to_owned(),
+    ];
+    let mut program = place.run(&crm.url(), &flags);
+    pbx.logged_in(1).await;
+    let up = |it: &Status| {
+        // Nothing was said on either of them.
+        it.sources
+            .iter()
+            .all(|source| source.state == SourceState::Connected)
+    };
+    program.until("both lines up", up).await;
+    proxy.freeze();
+    // half a request, whose other half never comes
+    let metrics = crate::e2e::operations::monitoring::address(&program).await;
+    let mut half = TcpStream::connect(metrics).await.expect("a line");
+    half.write_all(b"GET /metrics HTTP/1.1\r\nHost: x")
+        .await
+        .expect("written");
+    // a task of its own, for saying something on a line that is closed ends it
+    let call = recordings::one("inbound_answered").ami;
+    let flood = tokio::spawn(async move {
+        loop {
+            pbx.say(&call).await;
+        }
+    });
+    let much = |it: &Status| it.sources[0].read > 2_000;
+    program.until("a flood", much).await;
+    program.terminate().await;
+    flood.abort();
+    let status = place.lines(&["status", "--json"]).await.remove(0);
+    let status: Status = serde_json::from_value(status).expect("a status");
+    assert!(status.books.balance(), "{:?}", status.books);
+}
+
+/// `not run` where the machine does not let us: the test needs a name server of its own.
+async fn silent_name_server() -> Option<UdpSocket> {
+    let socket = UdpSocket::bind("127.0.0.77:53").await.ok()?;
+    let try_it = Command::new("unshare").args(["-m", "true"]).status();
+    try_it.ok()?.success().then_some(socket)
+}
+
+#[tokio::test]
+async fn sigterm_during_unanswered_dns_lookup_stops_in_time() {
+    let Some(dns) = silent_name_server().await else {
+        // Past the harness, which keeps what a good test prints to itself.
+        let line = "\nnot run: a DNS that does not answer (needs root and unshare)\n";
+        let mut out = std::io::stderr();
+        return std::io::Write::write_all(&mut out, line.as_bytes()).expect("stderr");
+    };
+    let place = Place::new();
+    let conf = place.write(
+        "resolv.conf",
+        "nameserver 127.0.0.77\noptions timeout:30 attempts:3\n",
+    );
+    place.append("recorded", &recordings::one("inbound_answered").ami);
+    let source = place.file("recorded", "ami");
+    let arguments = place.arguments("https://crm.example.uz", &[&source, TRUNKS[0]]);
+    let script = format!("mount --bind {conf} /etc/resolv.conf && exec \"$@\"");
+    let path = std::env::var("PATH").expect("a path");
+    let wrapper = ["unshare", "-m", "sh", "-c", &script, "sh"];
+    let mut program = place.start_under(&wrapper, &arguments, &[("PATH", &path)]);
+    let mut question = [0; 512];
+    soon("a question", dns.recv(&mut question))
+        .await
+        .expect("a question");
+    // the first request may be another than the call's, whose end may come after the pause
+    let outage = |it: &Status| {
+        let paused = it.pause.as_ref();
+        paused.is_some_and(|pause| pause.reason == "outage") && it.books.ready == 1
+    };
+    let status = program.until("an outage with a call", outage).await;
+    let fix = status.pause.expect("a pause").fix;
+    let words = "crm.example.uz:443 does not answer (nor perhaps the DNS that knows it)";
+    assert!(fix.contains(words), "{fix}");
+    assert_eq!((status.books.ready, status.books.dead), (1, 0));
+    program.terminate().await;
+}
+
+#[tokio::test]
+async fn hanging_disk_stops_watchdog_pings_but_not_shutdown() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let (library, hangs) = (preload(&place, "hang.c"), place.path("hangs"));
+    let notify = place.path("notify");
+    let socket = UnixDatagram::bind(&notify).expect("a socket");
+    place.append("recorded", &recordings::one("inbound_answered").ami);
+    let source = place.file("recorded", "ami");
+    let arguments = place.arguments(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
+    let variables = [
+        ("LD_PRELOAD", library.as_str()),
+        ("TEST_HANG", hangs.as_str()),
+        ("NOTIFY_SOCKET", notify.as_str()),
+        ("WATCHDOG_USEC", "100000"),
+    ];
+    let mut program = place.start(&arguments, &variables);
+    program.settled(1).await;
+    place.write("hangs", "");
+    place.append("recorded", &recordings::one("outbound_answered").ami);
+    // the feeding ends: for ten times its interval nothing is heard
+    let silence = async {
+        let (mut bytes, quiet) = ([0; 4096], Duration::from_secs(1));
+        while let Ok(heard) = tokio::time::timeout(quiet, socket.recv(&mut bytes)).await {
+            heard.expect("a message");
+        }
+    };
+    soon("an end of the feeding", silence).await;
+    program.signal(Signal::TERM);
+    let ended = program.ended().await;
+    assert!(ended.success(), "{ended}");
+    assert!(
+        place.logs().contains("the disk does not answer"),
+        "{}",
+        place.logs()
+    );
+
+    std::fs::remove_file(&hangs).expect("removed");
+    let flags = [&source, TRUNKS[0], RATE_FLAG, "--until-idle"];
+    place.run(&crm.url(), &flags).succeeds().await;
+    let calls = ["inbound_answered", "outbound_answered"].map(recordings::one);
+    crm::judge(&crm, &place.letters().await, &recordings::expected(&calls));
+}
+
+#[tokio::test]
+async fn a_command_that_only_reads_is_ended_by_the_signal_itself() {
+    let place = Place::new();
+    let fifo = place.at("fifo");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).expect("a fifo");
+    let program = place.start(&["explain", "--format=ami", &place.path("fifo")], &[]);
+    // opens once the program reads, which then waits for words
+    let open = tokio::fs::OpenOptions::new();
+    let writer = soon("a reader", async {
+        open.clone().write(true).open(&fifo).await
+    })
+    .await;
+    // not SIGINT, which a shell lets its background jobs ignore
+    program.signal(Signal::TERM);
+    let ended = program.ended().await;
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&ended),
+        Some(15),
+        "{ended}"
+    );
+    drop(writer);
+}

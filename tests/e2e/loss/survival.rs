@@ -1,0 +1,304 @@
+//! What becomes of calls when callbridge, the CRM or the token goes away in the middle of them?
+
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::{Place, TOKEN};
+use crate::support::recordings::{self, Recording, TRUNKS};
+use callbridge_model::Status;
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::token::{CALL_READ, CALL_SAVE, Grant};
+use callbridge_sandbox::{Action, Endpoint, Rule, Server, ViolationKind};
+use callbridge_testbed::broker::{self, Broker};
+use callbridge_testbed::pbx::{self, FakePbx};
+use callbridge_testbed::wait::until;
+use std::time::Duration;
+
+/// Seconds since the epoch, some minutes ago.
+fn lately() -> i64 {
+    callbridge_model::clock::now().wall.floor_seconds().get() - 300
+}
+
+fn paused_by(reason: &str) -> impl Fn(&Status) -> bool {
+    move |status| (status.pause.as_ref()).is_some_and(|pause| pause.reason == reason)
+}
+
+/// A recorded call that is cut in its middle, and a call between colleagues that begins then. A
+/// source reports in order: once the second call is finished, everything before it is stored.
+fn cut_call() -> (Recording, Recording) {
+    let call = recordings::one("attended_transfer").moved_to(lately());
+    let events: Vec<&[u8]> = call.events().collect();
+    let cut_at = recordings::last_time(&events[..events.len() / 2].concat()).expect("a time");
+    let internal = recordings::one("internal_call").moved_to(cut_at.floor_seconds().get());
+    (call, internal)
+}
+
+#[tokio::test]
+async fn ami_call_cut_by_kill_is_whole_after_restart() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
+    let secret = place.write("secret", pbx::SECRET);
+    let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+    let flags = [&source, TRUNKS[0], RATE_FLAG];
+    let (call, internal) = cut_call();
+    let events: Vec<&[u8]> = call.events().collect();
+    let (before, after) = events.split_at(events.len() / 2);
+
+    let mut program = place.run(&crm.url(), &flags);
+    pbx.logged_in(1).await;
+    pbx.say(&before.concat()).await;
+    pbx.say(&internal.events().collect::<Vec<_>>().concat())
+        .await;
+    let what = "the call between colleagues";
+    program.until(what, |it| it.books.internal == 1).await;
+    program.kill().await;
+
+    let mut program = place.run(&crm.url(), &flags);
+    pbx.logged_in(2).await;
+    pbx.say(&after.concat()).await;
+    program.settled(1).await;
+    program.terminate().await;
+    crm::judge(&crm, &place.letters().await, &recordings::expected(&[call]));
+}
+
+#[tokio::test]
+async fn websocket_cut_in_mid_call_counts_gap_and_call_continues() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::websocket().await);
+    let source = format!("--source=ws://{}/", pbx.addr());
+    let (call, _) = cut_call();
+    let frames: Vec<&[u8]> = call.frames().collect();
+    let (before, after) = frames.split_at(frames.len() / 2);
+    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
+    pbx.logged_in(1).await;
+    for frame in before {
+        pbx.say(frame).await;
+    }
+    pbx.cut().await;
+    program.until("a gap", |it| it.sources[0].gaps > 0).await;
+    pbx.logged_in(2).await;
+    for frame in after {
+        pbx.say(frame).await;
+    }
+    program.settled(1).await;
+    program.terminate().await;
+    crm::judge(&crm, &place.letters().await, &recordings::expected(&[call]));
+}
+
+#[tokio::test]
+async fn call_cut_by_kill_after_acknowledged_events_is_whole() {
+    let (place, crm, broker) = (Place::new(), crm::start().await, Broker::shared());
+    let queue = "cut-call";
+    broker.declare(queue).await;
+    let secret = place.write("secret", broker::SECRET);
+    let base = broker.url(broker::ADMINISTRATOR);
+    let source = format!("--source={base}?queue={queue}&format=asterisk-cel&secret-file={secret}");
+    let leads = place.write("leads.csv", "phone,leadId\n998901110002,4002\n");
+    let trunk = format!("--trunk=city=PJSIP/city,country=UZ,lead=csv:{leads}");
+    let flags = [&source, &trunk, RATE_FLAG];
+    let (call, internal) = cut_call();
+    let bodies = call.cel();
+    let (before, after) = bodies.split_at(bodies.len() / 2);
+
+    broker.publish(queue, before).await;
+    broker.publish(queue, &internal.cel()).await;
+    // An acknowledgement that a kill overtakes brings its message back: kill until none did.
+    loop {
+        let mut program = place.run(&crm.url(), &flags);
+        let consumed = program.until("all messages taken", |it| it.books.internal == 1);
+        consumed.await;
+        until("an empty queue", async || broker.depth(queue).await == 0).await;
+        program.kill().await;
+        if broker.depth(queue).await == 0 {
+            break;
+        }
+    }
+    let mut program = place.run(&crm.url(), &flags);
+    broker.publish(queue, after).await;
+    program.settled(1).await;
+    program.terminate().await;
+    crm::judge(&crm, &place.letters().await, &recordings::expected(&[call]));
+}
+
+/// Promise: SIGTERM ends callbridge in time, with every call accounted for.
+#[tokio::test]
+async fn sigterm_lets_request_finish_and_accounts_for_every_call() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let calls = ["inbound_answered", "outbound_answered", "blind_transfer"];
+    let calls = calls.map(recordings::one);
+    for call in &calls {
+        place.append("recorded", &call.ami);
+    }
+    let source = place.file("recorded", "ami");
+    let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG];
+    let slow = Action::Delay(Duration::from_secs(5));
+    let slow = Rule::always(Endpoint::CallHistory, slow);
+    crm.admin(|core, _| core.set_faults(vec![slow]));
+
+    let mut program = place.run(&crm.url(), &flags);
+    let sending = |it: &Status| it.books.finished == 3 && it.books.sending > 0;
+    program.until("requests under way", sending).await;
+    until("their arrival", async || accepted(&crm) > 0).await;
+    program.terminate().await;
+    let status = place.lines(&["status", "--json"]).await.remove(0);
+    let status: Status = serde_json::from_value(status).expect("a status");
+    assert!(status.books.balance(), "{:?}", status.books);
+    assert_eq!((status.books.finished, status.books.sending), (3, 0));
+
+    crm.admin(|core, _| core.set_faults(Vec::new()));
+    let flags = [&flags[..], &["--until-idle"]].concat();
+    place.run(&crm.url(), &flags).succeeds().await;
+    crm::judge(&crm, &place.letters().await, &recordings::expected(&calls));
+}
+
+#[tokio::test]
+async fn sigterm_does_not_wait_for_silent_crm_or_pbx() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let call = recordings::one("inbound_answered");
+    place.append("recorded", &call.ami);
+    let secret = place.write("secret", pbx::SECRET);
+    // Listens, and says nothing.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let silent = silent.expect("a port");
+    let addr = silent.local_addr().expect("bound");
+    let never = Rule::always(
+        Endpoint::CallHistory,
+        Action::Delay(Duration::from_secs(900)),
+    );
+    crm.admin(|core, _| core.set_faults(vec![never]));
+    let source = place.file("recorded", "ami");
+    let cel = "queue=q&format=asterisk-cel";
+    let flags = [
+        source.clone(),
+        format!("--source=ami://bridge@{addr}?secret-file={secret}&pbx=a"),
+        format!("--source=ws://{addr}/?pbx=b"),
+        format!("--source=amqp://bridge@{addr}/pbx?{cel}&secret-file={secret}&pbx=c"),
+        TRUNKS[0].to_owned(),
+        RATE_FLAG.to_owned(),
+    ];
+    let mut program = place.run(&crm.url(), &flags);
+    program.until("a request", |it| it.books.sending == 1).await;
+    until("its arrival", async || accepted(&crm) > 0).await;
+    program.terminate().await;
+
+    crm.admin(|core, _| core.set_faults(Vec::new()));
+    let flags = [&source, TRUNKS[0], RATE_FLAG, "--until-idle"];
+    place.run(&crm.url(), &flags).succeeds().await;
+    crm::judge(&crm, &place.letters().await, &recordings::expected(&[call]));
+}
+
+/// Writes accepted so far.
+fn accepted(crm: &Server) -> u64 {
+    crm.admin(|core, _| core.journal.accepted())
+}
+
+#[tokio::test]
+async fn calls_during_crm_outage_reach_crm_after_restart() {
+    let place = Place::new();
+    let config = sandbox::Config {
+        state: Some(place.at("crm")),
+        ..crm::settings()
+    };
+    let crm = sandbox::start(config.clone()).await.expect("a sandbox");
+    let (listen, url) = (crm.addr(), crm.url());
+    let calls = ["inbound_answered", "outbound_answered"].map(recordings::one);
+    place.append("recorded", &calls[0].ami);
+    let source = place.file("recorded", "ami");
+    let flags = [&source, TRUNKS[0], RATE_FLAG];
+
+    let mut program = place.run(&url, &flags);
+    program.settled(1).await;
+    crm.stop().await.expect("it stops");
+    place.append("recorded", &calls[1].ami);
+    let status = program.until("an outage", paused_by("outage")).await;
+    assert_eq!((status.books.finished, status.books.ready), (2, 1));
+    assert!(status.pause.expect("a pause").fix.contains("by itself"));
+    program.terminate().await;
+
+    let mut program = place.run(&url, &flags);
+    program.until("the outage again", paused_by("outage")).await;
+    let config = sandbox::Config { listen, ..config };
+    let crm = sandbox::start(config).await.expect("the same sandbox");
+    let status = program.settled(2).await;
+    assert_eq!((status.books.journaled, status.pause), (2, None));
+    program.terminate().await;
+    crm::judge(&crm, &place.letters().await, &recordings::expected(&calls));
+}
+
+#[tokio::test]
+async fn a_new_token_in_its_file_ends_the_pause_that_a_dead_one_made() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let calls = ["inbound_answered", "outbound_answered"].map(recordings::one);
+    place.append("recorded", &calls[0].ami);
+    let source = place.file("recorded", "ami");
+    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
+    program.settled(1).await;
+
+    crm.admin(|core, _| core.revoke(TOKEN));
+    place.append("recorded", &calls[1].ami);
+    let paused = program.until("a refused token", paused_by("token_refused"));
+    let status = paused.await;
+    assert_eq!(status.token.state, "refused");
+    assert_eq!((status.books.ready, status.books.journaled), (1, 1));
+
+    crm.admin(|core, now| core.issue_pat(now, "svc_pat_after_it", None));
+    place.write("token", "svc_pat_after_it\n");
+    let status = program.settled(2).await;
+    assert_eq!((status.token.state.as_str(), status.pause), ("ok", None));
+    program.terminate().await;
+    crm::judge(&crm, &place.letters().await, &recordings::expected(&calls));
+}
+
+#[tokio::test]
+async fn a_missing_grant_is_named_and_once_it_is_given_calls_go_out() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let grants = |words: &[&str]| -> Vec<Grant> {
+        words.iter().filter_map(|word| Grant::parse(word)).collect()
+    };
+    crm.admin(|core, now| core.set_grants(now, grants(&[CALL_READ])));
+    let calls = [recordings::one("inbound_answered")];
+    place.append("recorded", &calls[0].ami);
+    let source = place.file("recorded", "ami");
+    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
+    let paused = |it: &Status| paused_by("no_grant")(it) && it.books.ready == 1;
+    let status = program.until("a pause for the grant", paused).await;
+    assert_eq!(status.token.state, "no_grant");
+    let fix = status.pause.expect("a pause").fix;
+    assert!(fix.contains("PERMISSION_OPEN_API_CALL:SAVE"), "{fix}");
+    assert_eq!(accepted(&crm), 0);
+
+    crm.admin(|core, now| core.set_grants(now, grants(&[CALL_SAVE, CALL_READ])));
+    let status = program.settled(1).await;
+    assert_eq!((status.token.state.as_str(), status.pause), ("ok", None));
+    program.terminate().await;
+    let refused = crm.admin(|core, _| core.violations().count(ViolationKind::RepeatAfter403));
+    assert_eq!(refused, 0);
+    crm::judge(&crm, &place.letters().await, &recordings::expected(&calls));
+}
+
+/// Promise: A state folder that disappears in use ends the process with 73.
+#[tokio::test]
+async fn state_folder_that_disappears_ends_it_with_73() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let calls = recordings::in_a_row(2);
+    place.append("recorded", &calls[0].ami);
+    let source = place.file("recorded", "ami");
+    let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG];
+    let mut program = place.run(&crm.url(), &flags);
+    program.settled(1).await;
+    let state = place.at("state");
+    std::fs::remove_dir_all(&state).expect("deleted");
+    place.append("recorded", &calls[1].ami);
+    let ended = program.ended().await;
+    let log = place.logs();
+    assert_eq!(ended.code(), Some(73), "{log}");
+    let line = format!(
+        "callbridge: the state folder {} disappeared in use: spool.db is missing: put the folder \
+         back, and start callbridge again\n",
+        state.display()
+    );
+    assert!(log.ends_with(&line), "{log}");
+    assert!(!state.exists(), "it was made again in use");
+    assert_eq!(crm.journal().len(), 1);
+    // The restart by systemd begins a new state. The CRM recognizes the first call by its uuid.
+    let mut program = place.run(&crm.url(), &flags);
+    program.settled(2).await;
+    program.terminate().await;
+    assert_eq!(crm.journal().len(), 2);
+}

@@ -1,0 +1,181 @@
+//! Does the log say what an administrator needs, once, and nothing that is empty?
+
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::{Place, Program};
+use crate::support::recordings::{self, TRUNKS};
+use callbridge_model::Status;
+use callbridge_testbed::broker::{self, Broker};
+use callbridge_testbed::calls::{Call, recording};
+use callbridge_testbed::pbx::{self, FakePbx};
+use std::path::Path;
+
+fn recorded(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests")
+        .join(name);
+    std::fs::read(path).expect("readable")
+}
+
+/// A field that says nothing.
+fn is_empty_field(word: &str) -> bool {
+    word.ends_with('=') || word.ends_with("=\"\"")
+}
+
+#[tokio::test]
+async fn the_log_begins_with_what_runs_and_has_no_empty_field() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let now = callbridge_model::clock::now().wall.floor_seconds().get();
+    let call = recordings::one("inbound_answered").moved_to(now - 300);
+    place.write("calls.ami", call.ami);
+    let source = place.file("calls.ami", "ami");
+    // Without a lead it is a dead letter, which has the most to say.
+    let trunk = "--trunk=city=PJSIP/city,country=UZ";
+    let mut program = place.run(&crm.url(), &[&source, trunk, RATE_FLAG]);
+    program
+        .until("the letter", |it| it.books.waiting == 1)
+        .await;
+    let log = program.log();
+    let first = log.lines().next().expect("a line");
+    for part in [
+        "callbridge runs",
+        &format!("version={}", env!("CARGO_PKG_VERSION")),
+        &format!("state={}", place.path("state")),
+        "pbx=pbx1",
+        "calls.ami",
+    ] {
+        assert!(first.contains(part), "{part} in {first}");
+    }
+    program.terminate().await;
+    for line in place.logs().lines() {
+        let empty = line.split(' ').any(is_empty_field);
+        assert!(!empty, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_reconnect_is_one_line_that_names_the_gap_and_the_reason() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
+    let secret = place.write("secret", pbx::SECRET);
+    let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
+    pbx.logged_in(1).await;
+    let call = recordings::one("inbound_answered");
+    let events = call.events().collect::<Vec<_>>().concat();
+    pbx.say(&events).await;
+    program
+        .until("the events", |it| it.sources[0].read > 0)
+        .await;
+    pbx.cut().await;
+    pbx.logged_in(2).await;
+    program.until("the gap", |it| it.sources[0].gaps == 1).await;
+    // What comes after the line is in the log: the line is, too.
+    pbx.say(&events).await;
+    program.terminate().await;
+    let log = place.logs();
+    let lines: Vec<&str> = log
+        .lines()
+        .skip_while(|line| !line.contains("is down"))
+        .collect();
+    let about = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
+    assert_eq!(
+        (
+            about("the source is up again"),
+            about("gap"),
+            about("missing")
+        ),
+        (1, 1, 1),
+        "{log}"
+    );
+    let line = lines
+        .iter()
+        .find(|line| line.contains("up again"))
+        .expect("the line");
+    for field in ["reason=", "from=", "until=", "missing_sec="] {
+        assert!(line.contains(field), "{field} in {line}");
+    }
+}
+
+#[tokio::test]
+async fn log_flood_of_one_kind_is_limited_and_rest_is_counted() {
+    const CALLS: u32 = 300;
+    /// What is said of each of these calls.
+    const KIND: &str = "a finished call waits for its lead";
+    let (place, crm) = (Place::new(), crm::start().await);
+    let calls: Vec<Call> = (0..CALLS).map(Call::without_lead).collect();
+    place.write("calls.ami", recording(&calls));
+    let source = place.file("calls.ami", "ami");
+    let trunk = "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
+    let mut program = place.run(&crm.url(), &[&source, trunk, RATE_FLAG]);
+    let waiting = |it: &Status| it.books.waiting == u64::from(CALLS);
+    program.until("the calls are waiting", waiting).await;
+    program.terminate().await;
+    let log = place.logs();
+    let (mut said, mut seconds, mut left_out) = (0, std::collections::BTreeMap::new(), 0);
+    for line in log.lines().filter(|line| line.contains(KIND)) {
+        match line.split_once("kind=\"") {
+            None => {
+                said += 1;
+                let second = line.split('.').next().expect("a time").to_owned();
+                *seconds.entry(second).or_insert(0) += 1;
+            }
+            Some((_, rest)) => {
+                let lines = rest.split_once("lines=").expect("how many").1;
+                left_out += lines.parse::<u32>().expect("a number");
+            }
+        }
+    }
+    assert_eq!(said + left_out, CALLS, "{log}");
+    // A second of the clock meets two of the limit's.
+    assert!(seconds.values().all(|many| *many <= 20), "{seconds:?}");
+}
+
+/// Waits until the source is said to be of another format, in `status` and in the log.
+async fn named(program: &mut Program, place: &Place, looks: &str) {
+    let says = |it: &Status| (it.sources[0].reason.as_ref()).is_some_and(|why| why.contains(looks));
+    program.until("the format is named", says).await;
+    let told = "the source is written in another format than said";
+    let log = place.logs();
+    let lines = log
+        .lines()
+        .filter(|line| line.contains(told) && line.contains(looks));
+    assert_eq!(lines.count(), 1, "{log}");
+}
+
+#[tokio::test]
+async fn file_of_wrong_format_is_reported_with_format_to_use() {
+    for (file, said, looks) in [
+        (
+            "recordings/inbound_answered/cdr.csv",
+            "ami",
+            "use format=cdr-csv",
+        ),
+        (
+            "recordings/inbound_answered/ami.raw",
+            "cel-csv",
+            "use format=ami",
+        ),
+    ] {
+        let (place, crm) = (Place::new(), crm::start().await);
+        place.write("calls", recorded(file));
+        let source = place.file("calls", said);
+        let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
+        named(&mut program, &place, looks).await;
+        program.terminate().await;
+    }
+}
+
+#[tokio::test]
+async fn messages_of_another_format_than_said_are_named() {
+    let (place, crm, broker) = (Place::new(), crm::start().await, Broker::shared());
+    let queue = "other-format";
+    broker.declare(queue).await;
+    let lines = String::from_utf8(recorded("matrix/asterisk-cdr.jsonl")).expect("text");
+    let bodies: Vec<&str> = lines.lines().collect();
+    broker.publish(queue, &bodies).await;
+    let secret = place.write("secret", broker::SECRET);
+    let base = broker.url(broker::ADMINISTRATOR);
+    let source = format!("--source={base}?queue={queue}&format=asterisk-cel&secret-file={secret}");
+    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
+    named(&mut program, &place, "use format=asterisk-cdr").await;
+    program.terminate().await;
+}

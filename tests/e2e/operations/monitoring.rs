@@ -1,0 +1,381 @@
+//! What monitors, scripts and systemd see.
+
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::{Place, Program};
+use crate::support::recordings::{self, TRUNKS};
+use callbridge_testbed::pbx::{self, FakePbx};
+use callbridge_testbed::wait::{soon, until};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixDatagram};
+
+/// Every metric that dashboards and alert rules rely on.
+const METRICS: [&str; 14] = [
+    "callbridge_calls{book=\"journaled\"} 1",
+    "callbridge_requests_total{endpoint=",
+    "callbridge_budget_slots{state=\"used\"}",
+    "callbridge_backlog_drain_seconds 0",
+    "callbridge_source_up{source=\"pbx1/file",
+    "callbridge_source_events_total{source=\"pbx1/file",
+    "callbridge_source_last_event_timestamp_seconds{source=\"pbx1/file",
+    "callbridge_gaps_total{source=\"pbx1/file",
+    "callbridge_waiting_calls{reason=\"no_lead\"} 1",
+    "callbridge_token_expiry_timestamp_seconds ",
+    "callbridge_request_duration_seconds_bucket{le=",
+    "callbridge_commit_duration_seconds_bucket{le=",
+    "callbridge_build_info{version=",
+    "callbridge_paused{reason=\"outage\"} 0",
+];
+
+/// What a scrape gets.
+pub async fn metrics(program: &Program) -> String {
+    let (status, metrics) = get(address(program).await, "/metrics").await;
+    assert_eq!(status, 200);
+    metrics
+}
+
+/// Where `--listen` with port 0 came to listen.
+pub async fn address(program: &Program) -> SocketAddr {
+    let find = || program.log().lines().find_map(listens_at);
+    until("its address in the log", async || find().is_some()).await;
+    find().expect("an address")
+}
+
+/// The address in the line that names it.
+pub fn listens_at(line: &str) -> Option<SocketAddr> {
+    // Of a line in JSON the address comes first.
+    let it = line.contains("health and metrics").then_some(line)?;
+    let (_, after) = it.split_once("127.0.0.1:")?;
+    let port = after.split(|c: char| !c.is_ascii_digit()).next()?;
+    Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
+}
+
+/// A page of it.
+pub async fn page(program: &Program, path: &str) -> (u16, String) {
+    get(address(program).await, path).await
+}
+
+/// Status line and body.
+pub async fn get(addr: SocketAddr, path: &str) -> (u16, String) {
+    let asking = async {
+        let mut stream = TcpStream::connect(addr).await?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        std::io::Result::Ok(answer)
+    };
+    let answer = soon(path, asking).await.expect("an answer");
+    let status = answer.split(' ').nth(1).expect("a status");
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+    (status.parse().expect("a number"), body.to_owned())
+}
+
+/// Promise: Every documented metric is served.
+#[tokio::test]
+async fn health_readiness_and_every_promised_metric_are_served() {
+    let (place, (crm, expires_at)) = (Place::new(), crm::start_expiring().await);
+    for name in ["inbound_answered", "unknown_customer"] {
+        place.append("recorded", &recordings::one(name).ami);
+    }
+    let source = place.file("recorded", "ami");
+    let flags = [
+        &source,
+        TRUNKS[0],
+        TRUNKS[1],
+        RATE_FLAG,
+        "--listen=127.0.0.1:0",
+        "--cdr-wait=1s",
+    ];
+    let mut program = place.run(&crm.url(), &flags);
+    let settled = |it: &callbridge_model::Status| it.books.journaled == 1 && it.books.waiting == 1;
+    program.until("two calls settled", settled).await;
+    let addr = address(&program).await;
+    assert_eq!(get(addr, "/healthz").await.0, 200);
+    assert_eq!(get(addr, "/readyz").await.0, 200);
+    let (status, metrics) = get(addr, "/metrics").await;
+    assert_eq!(status, 200);
+    for name in METRICS {
+        assert!(metrics.contains(name), "{name} is missing in\n{metrics}");
+    }
+    let expiry = format!("callbridge_token_expiry_timestamp_seconds {expires_at}\n");
+    assert!(metrics.contains(&expiry), "{metrics}");
+    prometheus_takes(&metrics);
+    // Counters of nothing would be read as counters that begin anew.
+    let path = place.at("state").join(callbridge_spool::folder::FILE);
+    let database = rusqlite::Connection::open(&path).expect("the state");
+    let renames = |from: &str, to: &str| {
+        let renamed = database.execute_batch(&format!("ALTER TABLE {from} RENAME TO {to}"));
+        renamed.expect("renamed");
+    };
+    renames("missed_customers", "elsewhere");
+    let (status, words) = get(addr, "/metrics").await;
+    assert_eq!(status, 503, "{words}");
+    assert!(words.starts_with("the books cannot be read: "), "{words}");
+    renames("elsewhere", "missed_customers");
+    assert_eq!(get(addr, "/metrics").await.0, 200);
+    program.terminate().await;
+}
+
+/// `promtool check metrics` finds nothing to complain of.
+fn prometheus_takes(metrics: &str) {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+    let checking = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut checking) = checking else {
+        let words = b"\nnot run: promtool check metrics (promtool is not installed)\n";
+        let _ = std::io::stderr().write_all(words);
+        return;
+    };
+    let mut stdin = checking.stdin.take().expect("a pipe");
+    stdin.write_all(metrics.as_bytes()).expect("it reads");
+    drop(stdin);
+    let said = checking.wait_with_output().expect("it ends");
+    let complaints = String::from_utf8_lossy(&said.stderr);
+    assert!(
+        said.status.success() && complaints.is_empty(),
+        "{complaints}\n{metrics}"
+    );
+}
+
+#[tokio::test]
+async fn readiness_waits_for_first_source_login_and_ignores_pause() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
+    crm.admin(|core, _| core.revoke_all());
+    let wrong = place.write("secret", "not the secret");
+    let source = format!("--source=ami://bridge@{}?secret-file={wrong}", pbx.addr());
+    let flags = [&source, TRUNKS[0], "--listen=127.0.0.1:0"];
+    let mut program = place.run(&crm.url(), &flags);
+    let addr = address(&program).await;
+    let down = program.until("a refused login", |it| {
+        it.sources[0]
+            .reason
+            .as_ref()
+            .is_some_and(|reason| reason.contains("refused the login"))
+    });
+    down.await;
+    let (status, words) = get(addr, "/readyz").await;
+    assert_eq!(status, 503);
+    assert!(words.contains("pbx1/ami"), "{words}");
+    assert_eq!(get(addr, "/healthz").await.0, 200);
+    let metrics = get(addr, "/metrics").await.1;
+    assert!(
+        metrics.contains("callbridge_source_up{source=\"pbx1/ami"),
+        "{metrics}"
+    );
+
+    place.write("secret", pbx::SECRET);
+    pbx.logged_in(1).await;
+    program.until("the pause", |it| it.pause.is_some()).await;
+    until("readiness", async || get(addr, "/readyz").await.0 == 200).await;
+    let metrics = get(addr, "/metrics").await.1;
+    assert!(
+        metrics.contains("callbridge_paused{reason=\"token_refused\"} 1"),
+        "{metrics}"
+    );
+    program.terminate().await;
+}
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    let object = value.as_object().expect("an object");
+    object.keys().map(String::as_str).collect()
+}
+
+fn assert_status_shape(status: &Value) {
+    let has = |value: &Value, wanted: &[&str]| {
+        let keys = keys(value);
+        let missing: Vec<_> = wanted.iter().filter(|key| !keys.contains(**key)).collect();
+        assert!(missing.is_empty(), "{missing:?} of {value}");
+    };
+    has(
+        status,
+        &["books", "budget", "backlog", "sources", "token", "pause"],
+    );
+    has(
+        status,
+        &["verdict", "problems", "version", "lastCallAt", "gaps"],
+    );
+    for each in status["problems"].as_array().expect("a list") {
+        has(each, &["kind", "message", "command"]);
+    }
+    let books = "finished ready sending submitted journaled dead waiting discarded internal \
+                 skipped unreadable";
+    has(
+        &status["books"],
+        &books.split_whitespace().collect::<Vec<_>>(),
+    );
+    has(
+        &status["budget"],
+        &["limit", "windowSec", "used", "nextFreeInMs"],
+    );
+    has(&status["backlog"], &["calls", "drainSec"]);
+    let token = "state kind company application expiresAt grants";
+    has(
+        &status["token"],
+        &token.split_whitespace().collect::<Vec<_>>(),
+    );
+    let source = "url pbx state lastEventAt read skipped repaired gaps";
+    for each in status["sources"].as_array().expect("sources") {
+        has(each, &source.split_whitespace().collect::<Vec<_>>());
+    }
+    if !status["pause"].is_null() {
+        has(&status["pause"], &["reason", "fix"]);
+    }
+}
+
+#[tokio::test]
+async fn status_keeps_shape_without_daemon_and_exits_69_without_state() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let nothing = place.command(&["status", "--json", "--exit-code"]).await;
+    assert_eq!(nothing.status.code(), Some(69));
+    assert!(nothing.stdout.is_empty());
+    place.append("recorded", &recordings::one("inbound_answered").ami);
+    let source = place.file("recorded", "ami");
+    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
+    let done = |it: &callbridge_model::Status| it.books.journaled == 1 && it.token.state == "ok";
+    program.until("a journaled call", done).await;
+    let running = place.lines(&["status", "--json"]).await.remove(0);
+    assert_status_shape(&running);
+    assert_eq!(running["books"]["finished"], 1);
+    assert_eq!(
+        (&running["budget"]["limit"], &running["budget"]["windowSec"]),
+        (&60.into(), &2.into())
+    );
+    let of_source = &running["sources"][0];
+    assert_eq!(
+        (&of_source["state"], &of_source["pbx"]),
+        (&"done".into(), &"pbx1".into())
+    );
+    assert_eq!(running["token"]["company"], "Sandbox company");
+    assert_eq!(running["verdict"], "ok", "{running}");
+    let text = place.command(&["status", "--exit-code"]).await;
+    assert_eq!(text.status.code(), Some(0));
+    let text = String::from_utf8(text.stdout).expect("UTF-8");
+    assert!(
+        text.starts_with("no problem found\n") && !text.contains('\x1b'),
+        "{text}"
+    );
+    program.terminate().await;
+
+    let alone = place.lines(&["status", "--json"]).await.remove(0);
+    assert_status_shape(&alone);
+    assert_eq!(alone["books"], running["books"]);
+    assert_eq!(
+        (&alone["verdict"], &alone["problems"][0]["kind"]),
+        (&"down".into(), &"no_daemon".into())
+    );
+    assert_eq!(alone["lastCallAt"], running["lastCallAt"]);
+    assert!(running["lastCallAt"].is_number(), "{running}");
+    let down = place.command(&["status", "--exit-code"]).await;
+    assert_eq!(down.status.code(), Some(2));
+    let text = String::from_utf8(down.stdout).expect("UTF-8");
+    let first = "nothing reaches the CRM\n  - no daemon runs";
+    assert!(text.starts_with(first), "{text}");
+    assert!(down.stderr.is_empty(), "it is an answer, not a failure");
+}
+
+#[tokio::test]
+async fn second_process_on_same_state_exits_75_and_first_goes_on() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    place.append("recorded", &recordings::one("inbound_answered").ami);
+    let source = place.file("recorded", "ami");
+    let flags = [&source, TRUNKS[0], RATE_FLAG];
+    let mut first = place.run(&crm.url(), &flags);
+    first.until("it runs", |_| true).await;
+    let second = place.run(&crm.url(), &flags).ended().await;
+    assert_eq!(second.code(), Some(75));
+    let words = place.logs();
+    let holder = format!("is in use by process {}", first.id());
+    assert!(words.contains(&holder), "{words}");
+    first.settled(1).await;
+    first.terminate().await;
+}
+
+#[tokio::test]
+async fn a_state_of_a_later_release_is_refused_with_78_and_kept() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    place.append("recorded", &recordings::one("inbound_answered").ami);
+    let source = place.file("recorded", "ami");
+    let flags = [&source, TRUNKS[0], RATE_FLAG, "--until-idle"];
+    place.run(&crm.url(), &flags).succeeds().await;
+    let path = place.at("state").join(callbridge_spool::folder::FILE);
+    let database = rusqlite::Connection::open(&path).expect("the state");
+    let later = 4711;
+    database
+        .pragma_update(None, "user_version", later)
+        .expect("written");
+    database.close().expect("closed");
+
+    let refused = place.run(&crm.url(), &flags).ended().await;
+    assert_eq!(refused.code(), Some(78));
+    assert!(place.logs().contains("4711"), "{}", place.logs());
+    let asked = place.command(&["status"]).await;
+    assert_eq!(asked.status.code(), Some(78));
+    let database = rusqlite::Connection::open(&path).expect("the state");
+    let calls = database.query_row("SELECT count(*) FROM calls", [], |row| row.get::<_, i64>(0));
+    assert_eq!(calls.expect("a count"), 1);
+}
+
+/// Starts with a socket of systemd's, and a watchdog of so many microseconds.
+fn under_systemd(place: &Place, crm: &str, watchdog: &str) -> (UnixDatagram, Program) {
+    let path = place.path("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    place.append("recorded", &recordings::one("inbound_answered").ami);
+    let arguments = [
+        "run".to_owned(),
+        place.file("recorded", "ami"),
+        TRUNKS[0].to_owned(),
+        "--pbx-id=e2e".to_owned(),
+        format!("--crm-url={crm}"),
+        format!("--token-file={}", place.path("token")),
+        format!("--state={}", place.path("state")),
+    ];
+    let variables = [
+        ("NOTIFY_SOCKET", path.as_str()),
+        ("WATCHDOG_USEC", watchdog),
+    ];
+    (socket, place.start(&arguments, &variables))
+}
+
+/// The next message to systemd with a line that begins so.
+async fn hear(socket: &UnixDatagram, wanted: &str) -> String {
+    let listening = async {
+        let mut buffer = [0; 4096];
+        loop {
+            let length = socket.recv(&mut buffer).await.expect("a message");
+            let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            if text.lines().any(|line| line.starts_with(wanted)) {
+                return text;
+            }
+        }
+    };
+    soon(wanted, listening).await
+}
+
+#[tokio::test]
+async fn systemd_hears_that_it_is_ready_alive_and_stopping() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let (socket, program) = under_systemd(&place, &crm.url(), "200000");
+    hear(&socket, "READY=1").await;
+    let books = "STATUS=1 finished: 1 journaled, 0 waiting, 0 dead letters";
+    let alive = hear(&socket, books).await;
+    assert!(alive.contains("WATCHDOG=1"), "{alive}");
+    tokio::join!(hear(&socket, "STOPPING=1"), program.terminate());
+}
+
+#[tokio::test]
+async fn a_systemd_that_does_not_listen_holds_nothing_up() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let (_socket, mut program) = under_systemd(&place, &crm.url(), "20000");
+    program
+        .until("a journaled call", |it| it.books.journaled == 1)
+        .await;
+    program.terminate().await;
+}

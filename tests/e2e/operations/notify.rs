@@ -1,0 +1,285 @@
+//! Is a command told once when a problem begins and once when it ends, over restarts? Do the
+//! examples of deploy/notify tell a chat and a mailbox?
+
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::Place;
+use crate::support::recordings;
+use callbridge_model::Status;
+use callbridge_model::status::FindingKind;
+use callbridge_ops::notify::history::{Notification, Turn};
+use callbridge_ops::notify::{self, WITHIN};
+use callbridge_testbed::messengers::Messenger;
+use callbridge_testbed::wait;
+use serde_json::Value;
+
+const TRUNK: &str = "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:NONE";
+
+fn told(place: &Place) -> Vec<Value> {
+    let text = std::fs::read_to_string(place.at("told")).unwrap_or_default();
+    let lines = text.lines().map(serde_json::from_str);
+    lines.filter_map(Result::ok).collect()
+}
+
+async fn tells(place: &Place, lines: usize) -> Vec<Value> {
+    let stored = || place.logs().matches("--notify-command has run").count() >= lines;
+    wait::until(&format!("{lines} runs"), async || stored()).await;
+    told(place)
+}
+
+#[tokio::test]
+async fn notify_command_runs_once_per_problem_start_and_end() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    place.append("calls.ami", &recordings::one("inbound_answered").ami);
+    let source = place.file("calls.ami", "ami");
+    let (lines, variables) = (place.path("told"), place.path("variables"));
+    let command = format!("--notify-command=cat >> '{lines}'; env > '{variables}'");
+    let flags = [&source, TRUNK, RATE_FLAG, command.as_str()];
+    let variables = [
+        ("CALLBRIDGE_LOG", "info".to_owned()),
+        ("PATH", "/usr/bin:/bin".to_owned()),
+    ];
+    let program = place.run_with(&crm.url(), &flags, &variables);
+    let first = tells(&place, 1).await;
+    assert_eq!(
+        (&first[0]["kind"], &first[0]["state"]),
+        (&"no_lead".into(), &"begins".into())
+    );
+    assert_eq!(first[0]["message"], "1 call waits for a lead");
+    let command = first[0]["command"].as_str().expect("a command");
+    assert!(
+        command.starts_with("callbridge lead missing --state"),
+        "{command}"
+    );
+    assert!(
+        first[0]["since"]
+            .as_i64()
+            .is_some_and(|since| since > 1_700_000_000)
+    );
+    let variables = std::fs::read_to_string(place.at("variables")).expect("written");
+    assert!(variables.contains("PATH=/usr/bin:/bin"), "{variables}");
+    assert!(
+        !variables.contains("CALLBRIDGE_"),
+        "none of ours: {variables}"
+    );
+    program.terminate().await;
+
+    // The same problem, and then none any more.
+    let mut program = place.run(&crm.url(), &flags);
+    let waiting = |it: &Status| it.books.waiting == 1;
+    program.until("the call that waits", waiting).await;
+    let given = place
+        .lines(&["lead", "give", "+998901110001", "4001", "--json"])
+        .await;
+    assert_eq!(given[0]["left"], 1);
+    let both = tells(&place, 2).await;
+    assert_eq!(
+        (&both[1]["kind"], &both[1]["state"]),
+        (&"no_lead".into(), &"ends".into())
+    );
+    assert_eq!(both[1]["since"], both[0]["since"]);
+    assert_eq!(both.len(), 2, "told once: {both:?}");
+    program.terminate().await;
+}
+
+fn script(name: &str) -> String {
+    format!("{}/deploy/notify/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[tokio::test]
+async fn chat_gets_problem_and_missed_customer_and_args_hide_token() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let double = Messenger::telegram();
+    let curl = format!(
+        "url = \"http://{}/bot1:TOKEN/sendMessage\"\ndata = \"chat_id=-100\"\n",
+        double.address
+    );
+    let curl = place.write("telegram", &curl);
+    let command = format!("--notify-command={} '{curl}'", script("telegram"));
+    let begins = callbridge_testbed::calls::now() - 3_000;
+    let recorded = String::from_utf8(recordings::one("inbound_no_answer").ami).expect("text");
+    let moved = callbridge_testbed::calls::moved_to(&recorded, begins);
+    place.append("calls.ami", moved.as_bytes());
+    let source = place.file("calls.ami", "ami");
+    let flags = [&source, TRUNK, RATE_FLAG, &command, "--notify-missed=30m"];
+    let program = place.run(&crm.url(), &flags);
+    // The call waits for a lead, its customer for a call back: one message, or two.
+    let (mut told, mut seen) = (String::new(), Vec::new());
+    while !(told.contains("1 call waits for a lead") && told.contains("for a call back")) {
+        seen.push(double.next().await);
+        told = seen.concat();
+        assert!(seen.len() <= 2, "{seen:?}");
+    }
+    assert!(told.contains("POST /bot1:TOKEN/sendMessage"), "{told}");
+    assert!(told.contains(r#"("chat_id", "-100")"#), "{told}");
+    let waits = "❗ 1 customer waits for a call back longer than 30 min: +998901110002 (50 min";
+    assert!(told.contains(waits), "{told}");
+    assert!(told.contains("→ callbridge missed --state"), "{told}");
+    assert!(!told.contains("token shown: true"), "{told}");
+    program.terminate().await;
+    assert!(!place.logs().contains("901110002"), "no number in the log");
+}
+
+#[tokio::test]
+async fn a_mail_holds_all_that_is_told_at_one_moment() {
+    let (place, double) = (Place::new(), Messenger::smtp());
+    let curl = format!(
+        "url = \"smtp://{}\"\nmail-from = \"pbx@example.com\"\nmail-rcpt = \"admin@example.com\"\n",
+        double.address
+    );
+    let curl = place.write("mail", &curl);
+    let line = |state: Turn, message: &str| Notification {
+        kind: FindingKind::SourceDown.word(),
+        state,
+        since: 1,
+        message: message.to_owned(),
+        command: "callbridge check".to_owned(),
+    };
+    let told = [
+        line(Turn::Begins, "source hq/ami is down: «отказ»"),
+        line(Turn::Ends, "2 dead letters"),
+    ];
+    let command = format!("{} '{curl}'", script("mail"));
+    notify::run(&command, &told, WITHIN).await.expect("mailed");
+    let mail = double.next().await;
+    assert!(mail.contains("RCPT TO:<admin@example.com>"), "{mail}");
+    assert!(
+        mail.contains("\nTo: admin@example.com\nSubject: callbridge on "),
+        "{mail}"
+    );
+    let body =
+        "\n\nsource hq/ami is down: «отказ»\n  fix: callbridge check\n\nOver: 2 dead letters\n";
+    assert!(mail.contains(body), "{mail}");
+    // What is missing is said by the script's last line.
+    let nowhere = format!("{} /no/such/file", script("mail"));
+    let failed = notify::run(&nowhere, &told, WITHIN).await;
+    let words = failed.expect_err("failed").to_string();
+    assert!(words.ends_with(": /no/such/file cannot be read"), "{words}");
+}
+
+fn problem(message: String) -> Notification {
+    Notification {
+        kind: FindingKind::SourceDown.word(),
+        state: Turn::Begins,
+        since: 1,
+        message,
+        command: "callbridge check".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn chat_text_is_cut_by_utf16_units() {
+    for (what, kept) in [
+        // "❗ " takes two of 4,000 units.
+        ("я".repeat(5_000), "я".repeat(3_998)),
+        ("😀".repeat(3_000), "😀".repeat(1_999)),
+        (
+            format!("x{}", "😀".repeat(3_000)),
+            format!("x{}", "😀".repeat(1_998)),
+        ),
+    ] {
+        let (place, double) = (Place::new(), Messenger::telegram());
+        let curl = format!(
+            "url = \"http://{}/bot1:TOKEN/sendMessage\"\n",
+            double.address
+        );
+        let curl = place.write("telegram", &curl);
+        let command = format!("{} '{curl}'", script("telegram"));
+        let sent = notify::run(&command, &[problem(what)], WITHIN).await;
+        assert_eq!(sent, Ok(()));
+        let asked = double.next().await;
+        assert!(
+            asked.contains(&format!("(\"text\", \"❗ {kept}\")")),
+            "{asked}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn failure_of_curl_shows_no_line_of_its_file() {
+    let place = Place::new();
+    for (name, lines) in [
+        (
+            "telegram",
+            "url = http://127.0.0.1:1/bot1:TOKEN/send Message\n",
+        ),
+        (
+            "telegram",
+            "url = \"http://127.0.0.1:1/bot1:TOKEN/sendMessage\"\n",
+        ),
+        ("telegram", "bot1:TOKEN = \"x\"\n"),
+        ("telegram", "url = \"bot1:TOKEN://127.0.0.1\"\n"),
+        (
+            "mail",
+            "url = smtp://127.0.0.1:1\nuser = a@b.c:TOKEN and more\n",
+        ),
+        ("mail", "url = \"smtp://127.0.0.1:1\"\na@b.c:TOKEN\n"),
+        ("mail", "url = \"TOKEN://127.0.0.1\"\n"),
+    ] {
+        let curl = place.write(name, lines);
+        let command = format!("{} '{curl}'", script(name));
+        let failed = notify::run(&command, &[problem("a".to_owned())], WITHIN).await;
+        let error = failed.expect_err("no server");
+        assert!(!error.contains("TOKEN"), "{lines}: {error}");
+        assert!(
+            error.contains(": curl ended with code "),
+            "{lines}: {error}"
+        );
+        assert!(
+            error.contains(&format!("check {curl} and the network")),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn failed_command_is_retried_shown_and_recovers() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    place.append("calls.ami", &recordings::one("inbound_answered").ami);
+    let source = place.file("calls.ami", "ami");
+    let (told, tries) = (place.path("told"), place.path("tries"));
+    let mended = place.path("mended");
+    let command = format!(
+        "--notify-command=echo >> '{tries}'; [ -e '{mended}' ] || \
+         {{ echo no way to the chat >&2; exit 3; }}; cat >> '{told}'"
+    );
+    let mut program = place.run(&crm.url(), &[&source, TRUNK, RATE_FLAG, &command]);
+    let problem = |status: &Status| {
+        let found = status
+            .problems
+            .iter()
+            .find(|problem| problem.kind == FindingKind::Notify);
+        found.map(|problem| problem.message.clone())
+    };
+    let status = program
+        .until("the problem", |status| problem(status).is_some())
+        .await;
+    let what = problem(&status).expect("a problem");
+    assert!(what.contains("no way to the chat"), "{what}");
+    let text = place.command(&["status"]).await.stdout;
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.contains("no way to the chat"), "{text}");
+    let count = |name: &str| {
+        let text = std::fs::read_to_string(place.at(name)).unwrap_or_default();
+        text.lines().count()
+    };
+    wait::until("a second try", async || count("tries") >= 2).await;
+    assert_eq!(count("told"), 0);
+    place.write("mended", "");
+    program
+        .until("no problem", |status| problem(status).is_none())
+        .await;
+    let log = place.logs();
+    assert!(
+        log.contains("--notify-command failed and is tried again"),
+        "{log}"
+    );
+    assert!(
+        log.contains("again_sec=5") && log.contains("again_sec=10"),
+        "{log}"
+    );
+    // The message was delivered once, although the command was run several times.
+    assert_eq!(count("told"), 1);
+    assert_eq!(self::told(&place)[0]["kind"], "no_lead");
+    assert!(log.contains("--notify-command has run"), "{log}");
+    program.terminate().await;
+}

@@ -1,0 +1,56 @@
+//! Does `explain --call` tell of a call that is kept, whoever answers?
+
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::Place;
+use crate::support::recordings::{self, TRUNKS};
+use serde_json::Value;
+
+const CALL: &str = "1795163537.6";
+
+/// The story as it is told of the recording itself.
+async fn of_the_recording(place: &Place) -> Value {
+    let recorded = place.path("recorded");
+    let format = "--format=ami";
+    let flags = ["explain", format, "--json", "--call", CALL, &recorded];
+    let flags = [&flags[..], &[TRUNKS[0], TRUNKS[1], "--pbx-id=pbx1"]].concat();
+    let mut told = place.lines(&flags).await;
+    told.remove(0)["timeline"].take()
+}
+
+#[tokio::test]
+async fn a_kept_call_is_told_and_drawn_with_a_daemon_and_without_one() {
+    let place = Place::new();
+    let crm = crm::start().await;
+    place.write("recorded", recordings::one("attended_transfer").ami);
+    let source = place.file("recorded", "ami");
+    let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
+    let mut program = place.run(&crm.url(), &flags);
+    program.settled(1).await;
+    let recorded = of_the_recording(&place).await;
+    assert!(
+        recorded["talk"]
+            .as_array()
+            .is_some_and(|talk| talk.len() == 2)
+    );
+    let by_daemon = kept(&place, CALL).await;
+    assert_eq!(by_daemon["timeline"], recorded);
+    program.terminate().await;
+    let uuid = by_daemon["uuid"].as_str().expect("a uuid").to_owned();
+    for id in [CALL, "1795163541.10", uuid.as_str(), &uuid[..6]] {
+        assert_eq!(kept(&place, id).await, by_daemon, "{id}");
+    }
+    let svg = std::fs::read_to_string(place.at("call.svg")).expect("a picture");
+    assert_eq!(svg.matches("<g class=\"lane\">").count(), 5);
+    let none = place.command(&["explain", "--call=1.1"]).await;
+    assert_eq!(none.status.code(), Some(65));
+}
+
+/// The call as the daemon or the spool tells it; it is drawn, too.
+async fn kept(place: &Place, id: &str) -> Value {
+    let picture = format!("--picture={}", place.path("call.svg"));
+    let mut told = place
+        .lines(&["explain", "--json", "--call", id, &picture])
+        .await;
+    assert_eq!(told.len(), 1, "{id}");
+    told.remove(0)
+}

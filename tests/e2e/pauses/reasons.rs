@@ -1,0 +1,444 @@
+//! What holds everything up: is each told with its fix, is every call kept, and does it go on by
+//! itself once that is mended?
+
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::{Place, Program, TOKEN, preload};
+use crate::support::recordings::{self, Recording, TRUNKS};
+use callbridge_model::Status;
+use callbridge_model::status::PAUSES;
+use callbridge_sandbox::token::TokenKind;
+use callbridge_sandbox::{Action, Endpoint, Rule, Server, ViolationKind};
+use callbridge_testbed::wait::until;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+/// A program with calls to send, the CRM it sends to, and what it was told.
+struct Stage {
+    place: Place,
+    crm: Server,
+    calls: Vec<Recording>,
+    program: Program,
+}
+
+const NAMES: [&str; 7] = [
+    "inbound_answered",
+    "outbound_answered",
+    "blind_transfer",
+    "attended_transfer",
+    "ring_group",
+    "inbound_no_answer",
+    "blonde_transfer",
+];
+
+/// Everything but the program.
+fn set(calls: usize) -> (Place, Vec<Recording>) {
+    let place = Place::new();
+    let calls: Vec<Recording> = NAMES[..calls]
+        .iter()
+        .map(|name| recordings::one(name))
+        .collect();
+    for call in &calls {
+        place.append("recorded", &call.ami);
+    }
+    (place, calls)
+}
+
+fn run(place: &Place, crm: &Server) -> Program {
+    run_with(place, crm, &[])
+}
+
+fn run_with(place: &Place, crm: &Server, variables: &[(&str, String)]) -> Program {
+    let source = place.file("recorded", "ami");
+    let listen = "--listen=127.0.0.1:0";
+    let flags = [
+        &source,
+        TRUNKS[0],
+        TRUNKS[1],
+        RATE_FLAG,
+        "--cdr-wait=1s",
+        listen,
+    ];
+    place.run_with(&crm.url(), &flags, variables)
+}
+
+impl Stage {
+    /// With a sandbox that has these faults.
+    async fn new(calls: usize, faults: Vec<Rule>) -> Self {
+        let (place, calls) = set(calls);
+        let crm = crm::start().await;
+        crm.admin(|core, _| core.set_faults(faults));
+        let program = run(&place, &crm);
+        Self {
+            place,
+            crm,
+            calls,
+            program,
+        }
+    }
+
+    /// The pause is told wherever an operator looks, each time with its fix, and nothing is lost.
+    async fn is_paused(&mut self, reason: &str, fix: &str) -> Status {
+        let calls = self.calls.len() as u64;
+        let wanted = |it: &Status| {
+            let pause = it.pause.as_ref().map(|pause| pause.reason.as_str());
+            pause == Some(reason) && it.books.finished == calls
+        };
+        let status = self.program.until(reason, wanted).await;
+        let said = &status.pause.as_ref().expect("a pause").fix;
+        assert!(said.contains(fix), "{reason}: {said}");
+        assert!(status.books.balance(), "{:?}", status.books);
+        let text = self.place.command(&["status"]).await.stdout;
+        let text = String::from_utf8(text).expect("UTF-8");
+        assert!(
+            text.starts_with("nothing reaches the CRM\n")
+                && text.contains(&format!("paused ({reason}): ")),
+            "{text}"
+        );
+        assert!(text.contains(fix), "{text}");
+        let metrics = crate::e2e::operations::monitoring::metrics(&self.program).await;
+        for each in PAUSES {
+            let line = format!(
+                "callbridge_paused{{reason=\"{each}\"}} {}\n",
+                i32::from(each == reason)
+            );
+            assert!(metrics.contains(&line), "{line} is missing in\n{metrics}");
+        }
+        let told = format!("paused reason={reason} fix=");
+        assert!(self.program.log().contains(&told), "{}", self.program.log());
+        status
+    }
+
+    /// By itself, once what was wrong is right: every call reaches the journal.
+    async fn goes_on(mut self, allowed: impl Fn(ViolationKind) -> bool) {
+        let calls = self.calls.len() as u64;
+        let status = self.program.settled(calls).await;
+        assert_eq!((status.books.journaled, status.pause), (calls, None));
+        assert!(self.program.log().contains("no longer paused"));
+        self.program.terminate().await;
+        let letters = self.place.letters().await;
+        let mut wrong = crm::compare(&self.crm, &letters, &recordings::expected(&self.calls));
+        wrong.extend(crm::conduct(&self.crm, allowed));
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    fn mend(&self) {
+        self.crm.admin(|core, _| core.set_faults(Vec::new()));
+    }
+}
+
+/// Faults that answer each request with this status.
+fn every_endpoint(status: u16) -> Vec<Rule> {
+    let endpoints = [
+        Endpoint::CallHistory,
+        Endpoint::Request,
+        Endpoint::TokenInfo,
+        Endpoint::Filter,
+    ];
+    let rules = endpoints.map(|endpoint| Rule::always(endpoint, Action::Status(status)));
+    rules.to_vec()
+}
+
+fn nothing_allowed(_: ViolationKind) -> bool {
+    false
+}
+
+async fn wrong_address(fault: Action) {
+    let rule = Rule::always(Endpoint::CallHistory, fault);
+    let mut stage = Stage::new(3, vec![rule]).await;
+    let status = stage
+        .is_paused("wrong_address", "is not at --crm-url")
+        .await;
+    // one may be a trial's
+    let books = status.books;
+    assert_eq!((books.ready + books.sending, books.dead), (3, 0));
+    stage.mend();
+    stage.goes_on(nothing_allowed).await;
+}
+
+#[tokio::test]
+async fn a_wrong_address_keeps_everything_until_it_is_right() {
+    tokio::join!(
+        wrong_address(Action::Status(404)),
+        wrong_address(Action::Status(405)),
+        wrong_address(Action::Gateway(415)),
+        wrong_address(Action::Redirect),
+    );
+}
+
+#[tokio::test]
+async fn a_406_pauses_as_a_401_does_and_ends_by_itself() {
+    let rule = Rule::next(Endpoint::CallHistory, 1, Action::Status(406));
+    let mut stage = Stage::new(3, vec![rule]).await;
+    let status = stage
+        .is_paused("token_refused", "the CRM refuses the token (406")
+        .await;
+    assert_eq!(
+        (status.books.dead, status.token.state.as_str()),
+        (0, "refused")
+    );
+    let asked = |core: &mut callbridge_sandbox::Sandbox, _| core.counts().len();
+    assert!(stage.crm.admin(asked) > 0);
+    stage.goes_on(nothing_allowed).await;
+}
+
+#[tokio::test]
+async fn five_equal_refusals_in_a_row_pause_and_keep_other_calls() {
+    let rule = Rule::always(Endpoint::CallHistory, Action::Status(422));
+    let mut stage = Stage::new(7, vec![rule]).await;
+    let fix = "dead list --reason rejected";
+    let status = stage.is_paused("calls_refused", fix).await;
+    // what was under way when the fifth refusal came is refused as well
+    let books = status.books;
+    assert!((5..=7).contains(&books.dead), "{books:?}");
+    assert_eq!(books.ready + books.sending + books.dead, 7, "{books:?}");
+    stage.mend();
+    let retried = stage.place.command(&["dead", "retry", "--all"]).await;
+    assert!(retried.status.success(), "{retried:?}");
+    // a person has ordered the same body again
+    stage
+        .goes_on(|kind| kind == ViolationKind::RepeatAfter400)
+        .await;
+}
+
+#[tokio::test]
+async fn outage_makes_no_dead_letter_while_every_endpoint_fails() {
+    let mut stage = Stage::new(7, every_endpoint(500)).await;
+    let status = stage.is_paused("outage", "(500").await;
+    assert_eq!((status.books.ready, status.books.dead), (7, 0));
+    stage.mend();
+    stage.goes_on(nothing_allowed).await;
+}
+
+#[tokio::test]
+async fn an_outage_of_submissions_alone_is_no_call_s_own_fault() {
+    let rule = Rule::always(Endpoint::CallHistory, Action::Gateway(503));
+    let mut stage = Stage::new(7, vec![rule]).await;
+    stage.is_paused("outage", "(503").await;
+    // two failures make it an outage; the third is a trial's, after token/info found all well
+    let failures = async || {
+        let key = (Endpoint::CallHistory, 503);
+        let count = stage.crm.admin(|core, _| core.counts().get(&key).copied());
+        count.is_some_and(|count| count >= 3)
+    };
+    until("a trial that failed", failures).await;
+    let status = stage.is_paused("outage", "(503").await;
+    assert_eq!(status.books.dead, 0);
+    stage.mend();
+    // those that failed wait for their turn a little longer than the others
+    let passed = |it: &Status| it.books.journaled >= 4 && it.pause.is_none();
+    let status = stage.program.until("calls that pass", passed).await;
+    assert!(
+        status.books.dead == 0 && status.books.balance(),
+        "{:?}",
+        status.books
+    );
+    stage.program.terminate().await;
+    let wrong = crm::conduct(&stage.crm, nothing_allowed);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Promise: Nothing is written to another company's CRM.
+#[tokio::test]
+async fn other_company_token_pauses_and_writes_no_call_there() {
+    let mut stage = Stage::new(2, Vec::new()).await;
+    stage.program.settled(2).await;
+    stage
+        .crm
+        .admin(|core, now| core.issue(now, "svc_pat_other", TokenKind::Pat, 2, None));
+    stage.place.write("token", "svc_pat_other");
+    let fix = "it is of Company 2 (2)";
+    stage.is_paused("wrong_company", fix).await;
+    let call = recordings::one("blind_transfer");
+    stage.place.append("recorded", &call.ami);
+    stage.calls.push(call);
+    let status = stage.is_paused("wrong_company", fix).await;
+    assert_eq!(
+        (status.token.state.as_str(), status.books.ready),
+        ("wrong_company", 1)
+    );
+    stage.place.write("token", TOKEN);
+    let touched = |core: &mut callbridge_sandbox::Sandbox, _| {
+        core.records()
+            .iter()
+            .filter(|record| record.company_id == 2)
+            .count()
+    };
+    assert_eq!(stage.crm.admin(touched), 0);
+    stage.goes_on(nothing_allowed).await;
+}
+
+#[tokio::test]
+async fn start_without_token_pauses_and_shows_token_file_error() {
+    for (bytes, fix) in [
+        (None, "is not there"),
+        (Some(""), "is empty"),
+        (Some("two words"), "holds more than one line"),
+    ] {
+        let (place, calls) = set(2);
+        let crm = crm::start().await;
+        fs::remove_file(place.at("token")).expect("removed");
+        if let Some(bytes) = bytes {
+            place.write("token", bytes);
+        }
+        let program = run(&place, &crm);
+        let mut stage = Stage {
+            place,
+            crm,
+            calls,
+            program,
+        };
+        let status = stage.is_paused("token_missing", fix).await;
+        assert_eq!(
+            (status.token.state.as_str(), status.books.ready),
+            ("missing", 2)
+        );
+        // as an editor under Windows writes it
+        stage.place.write("token", format!("\u{feff}{TOKEN}\r\n"));
+        stage.goes_on(nothing_allowed).await;
+    }
+}
+
+#[tokio::test]
+async fn log_of_a_pause_follows_a_new_cause() {
+    let mut stage = Stage::new(7, every_endpoint(500)).await;
+    stage.is_paused("outage", "(500").await;
+    let rules = every_endpoint(503);
+    stage.crm.admin(|core, _| core.set_faults(rules));
+    let changed = |status: &Status| {
+        let pause = status.pause.as_ref();
+        pause.is_some_and(|pause| pause.fix.contains("(503"))
+    };
+    let status = stage.program.until("the new cause", changed).await;
+    let fix = status.pause.expect("a pause").fix;
+    let line = format!("still paused reason=outage fix={fix}");
+    let is_logged = async || stage.program.log().replace('"', "").contains(&line);
+    until("the new cause in the log", is_logged).await;
+    assert!(!stage.program.log().contains("no longer paused"));
+    stage.mend();
+    stage.goes_on(nothing_allowed).await;
+}
+
+#[tokio::test]
+async fn second_refused_token_does_not_end_pause() {
+    let mut stage = Stage::new(1, Vec::new()).await;
+    stage.program.settled(1).await;
+    stage.place.write("token", "svc_pat_unknown");
+    let fix = "issue a new one in the CRM";
+    stage.is_paused("token_refused", fix).await;
+    let refused = |core: &mut callbridge_sandbox::Sandbox, _| {
+        let key = (Endpoint::TokenInfo, 401);
+        core.counts().get(&key).copied().unwrap_or_default()
+    };
+    let before = stage.crm.admin(refused);
+    stage.place.write("token", "svc_pat_unknown_too");
+    let again = async || stage.crm.admin(refused) > before;
+    until("a second refusal", again).await;
+    let call = recordings::one("outbound_answered");
+    stage.place.append("recorded", &call.ami);
+    stage.calls.push(call);
+    stage.is_paused("token_refused", fix).await;
+    let log = stage.program.log();
+    assert!(!log.contains("no longer paused"), "{log}");
+    stage.place.write("token", TOKEN);
+    stage.goes_on(nothing_allowed).await;
+}
+
+#[tokio::test]
+async fn a_token_behind_links_is_new_once_they_are_switched() {
+    let (place, calls) = set(1);
+    let crm = crm::start().await;
+    // as Kubernetes lays a secret out: token -> ..data/token, ..data -> ..1
+    let volume = place.at("volume");
+    for (version, token) in [("..1", TOKEN), ("..2", "svc_pat_of_the_second")] {
+        fs::create_dir_all(volume.join(version)).expect("a folder");
+        fs::write(volume.join(version).join("token"), token).expect("written");
+    }
+    symlink("..1", volume.join("..data")).expect("a link");
+    symlink("..data/token", volume.join("token")).expect("a link");
+    fs::remove_file(place.at("token")).expect("removed");
+    symlink(volume.join("token"), place.at("token")).expect("a link");
+    let program = run(&place, &crm);
+    let mut stage = Stage {
+        place,
+        crm,
+        calls,
+        program,
+    };
+    stage.program.settled(1).await;
+    stage
+        .crm
+        .admin(|core, now| core.issue_pat(now, "svc_pat_of_the_second", None));
+    let call = recordings::one("outbound_answered");
+    stage.place.append("recorded", &call.ami);
+    stage.calls.push(call);
+    stage
+        .is_paused("token_refused", "issue a new one in the CRM")
+        .await;
+    symlink("..2", volume.join("..tmp")).expect("a link");
+    fs::rename(volume.join("..tmp"), volume.join("..data")).expect("switched");
+    stage.goes_on(nothing_allowed).await;
+}
+
+#[tokio::test]
+async fn unreadable_token_file_keeps_previous_token_in_use() {
+    let mut stage = Stage::new(1, Vec::new()).await;
+    stage.program.settled(1).await;
+    // root may read everything but a folder
+    fs::remove_file(stage.place.at("token")).expect("removed");
+    fs::create_dir(stage.place.at("token")).expect("a folder");
+    let log = || {
+        stage
+            .program
+            .log()
+            .contains("the token that was read before stays in use")
+    };
+    until("a word in the log", async || log()).await;
+    stage
+        .place
+        .append("recorded", &recordings::one("outbound_answered").ami);
+    let status = stage.program.settled(2).await;
+    assert_eq!((status.books.journaled, status.pause), (2, None));
+    fs::remove_dir(stage.place.at("token")).expect("removed");
+    stage
+        .crm
+        .admin(|core, now| core.issue_pat(now, "svc_pat_new", None));
+    stage.place.write("token", "svc_pat_new");
+    stage
+        .place
+        .append("recorded", &recordings::one("blind_transfer").ami);
+    let status = stage.program.settled(3).await;
+    assert_eq!(status.books.journaled, 3);
+    stage.program.terminate().await;
+}
+
+/// Promise: While the clock is wrong, nothing is sent and calls are kept.
+#[tokio::test]
+async fn clock_before_build_date_pauses_requests_until_corrected() {
+    let (place, calls) = set(2);
+    let crm = crm::start().await;
+    let library = preload(&place, "clock.c");
+    let behind = place.write("clock", "9000000");
+    let variables = [("LD_PRELOAD", library), ("TEST_CLOCK", behind)];
+    let mut program = run_with(&place, &crm, &variables);
+    let paused = |it: &Status| {
+        it.pause
+            .as_ref()
+            .is_some_and(|pause| pause.reason == "clock")
+    };
+    let status = program.until("a held start", paused).await;
+    assert!(status.pause.expect("a pause").fix.contains("timedatectl"));
+    let metrics = crate::e2e::operations::monitoring::metrics(&program).await;
+    assert!(
+        metrics.contains("callbridge_paused{reason=\"clock\"} 1"),
+        "{metrics}"
+    );
+    assert!(
+        crm.admin(|core, _| core.counts().is_empty()),
+        "nothing was sent"
+    );
+    fs::remove_file(place.at("clock")).expect("removed");
+    let status = program.settled(2).await;
+    assert_eq!((status.books.journaled, status.pause), (2, None));
+    program.terminate().await;
+    crm::judge(&crm, &place.letters().await, &recordings::expected(&calls));
+}

@@ -1,0 +1,235 @@
+//! Does everything else go on while strangers take what they can of the listeners?
+
+use crate::e2e::operations::monitoring;
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::{Place, Program};
+use crate::support::recordings::TRUNKS;
+use callbridge_model::Secret;
+use callbridge_model::webhook_signature::Key;
+use callbridge_testbed::pbx::{self, FakePbx};
+use callbridge_testbed::wait::{soon, until};
+use futures_util::future::join_all;
+use serde_json::json;
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+
+/// Of the application.
+const SECRET: &str = "4f1a0c9d2b7e6058a3c1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f6071829";
+/// A connection from there.
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// As many come in a tenth of a second of a flood of 2,500 a second.
+const ARRIVALS: usize = 250;
+
+/// Descriptors that the program has open.
+fn descriptors(program: &Program) -> usize {
+    let all = std::fs::read_dir(format!("/proc/{}/fd", program.id()));
+    all.expect("a process").count()
+}
+
+/// The most memory that the program has held, in bytes.
+pub fn peak(program: &Program) -> u64 {
+    figure(program, "VmHWM:")
+}
+
+/// A figure of the system's about the program's memory, in bytes.
+pub fn figure(program: &Program, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", program.id()));
+    let status = status.expect("a process");
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kilobytes = line.and_then(|it| it.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.expect("a number") * 1024
+}
+
+async fn connect(from: Ipv4Addr, addr: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    let from = SocketAddr::from((from, 0));
+    socket.bind(from).expect("an address of loopback");
+    let connecting = soon("a connection", socket.connect(addr)).await;
+    connecting.expect("it listens")
+}
+
+/// Promise: Slow and incomplete requests to a listener block nothing else.
+#[tokio::test]
+async fn three_hundred_half_requests_block_nothing_and_time_out() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
+    let secret = place.write("secret", pbx::SECRET);
+    let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+    let flags = [&source, TRUNKS[0], RATE_FLAG, "--listen=127.0.0.1:0"];
+    let program = place.run(&crm.url(), &flags);
+    pbx.logged_in(1).await;
+    let addr = monitoring::address(&program).await;
+    let mut half = Vec::new();
+    for _ in 0..300 {
+        let mut line = connect(Ipv4Addr::LOCALHOST, addr).await;
+        // It may be cut at any time.
+        let _ = line.write_all(b"GET /metrics HTTP/1.1\r\nX-Half: ").await;
+        half.push(line);
+    }
+    for page in ["/healthz", "/readyz", "/metrics"] {
+        assert_eq!(monitoring::get(addr, page).await.0, 200, "{page}");
+        let open = descriptors(&program);
+        assert!(open < 100, "{open} descriptors");
+    }
+    pbx.cut().await;
+    pbx.logged_in(2).await;
+    assert!(program.status().await.is_some(), "commands are answered");
+    let ends = half.iter_mut().map(async |line| {
+        let mut rest = Vec::new();
+        // A reset is an end as well.
+        let _ = line.read_to_end(&mut rest).await;
+        assert_eq!(rest, b"", "half a request has no answer");
+    });
+    soon("the end of all", join_all(ends)).await;
+    assert_eq!(monitoring::get(addr, "/healthz").await.0, 200);
+    program.terminate().await;
+}
+
+/// A program that takes events over plain HTTP, with as many descriptors as a shell gives; and
+/// where it takes them.
+async fn receiving(place: &Place, crm: &str) -> (Program, SocketAddr) {
+    place.append("recorded", b"");
+    let secret = place.write("webhook-secret", SECRET);
+    let flags = [
+        place.file("recorded", "ami"),
+        TRUNKS[0].to_owned(),
+        "--webhook-listen=127.0.0.1:0".to_owned(),
+        format!("--webhook-secret-file={secret}"),
+    ];
+    let arguments = place.arguments(crm, &flags);
+    let limited = ["prlimit", "--nofile=1024:1024"];
+    let mut program = place.start_under(&limited, &arguments, &[]);
+    let company = |it: &callbridge_model::Status| it.token.company.is_some();
+    program.until("whose events are ours", company).await;
+    let find = || {
+        let log = program.log();
+        let line = log
+            .lines()
+            .find(|it| it.contains("webhooks are received"))?;
+        let (_, after) = line.split_once("127.0.0.1:")?;
+        let port = after.split(|c: char| !c.is_ascii_digit()).next()?;
+        Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
+    };
+    until("its port in the log", async || find().is_some()).await;
+    let addr = find().expect("a port");
+    (program, addr)
+}
+
+/// The n-th event, signed by this secret, with so many bytes of nothing in it.
+fn event(n: usize, secret: &str, padding: usize) -> Vec<u8> {
+    let id = uuid::Uuid::from_u128(n as u128 + 1).to_string();
+    let at = callbridge_model::clock::now().wall.floor_seconds().get();
+    let body = json!({
+        "eventId": id, "eventType": "LEAD_CREATED", "occurredAt": at, "companyId": 1,
+        "lead": {"id": 4001 + n, "phone": "+998901110001"}, "padding": "x".repeat(padding),
+    });
+    let body = body.to_string();
+    let signature = Key::new(&Secret::from(secret)).sign(&at.to_string(), body.as_bytes());
+    let head = format!(
+        "POST /webhooks HTTP/1.1\r\nHost: here\r\nX-Webhook-Id: {id}\r\n\
+         X-Webhook-Installation-Id: 9001\r\nX-Webhook-Timestamp: {at}\r\n\
+         X-Webhook-Signature: {signature}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body.as_bytes()].concat()
+}
+
+/// The rest of a request, and the status of its answer, where there is one.
+async fn exchange(line: &mut TcpStream, request: &[u8]) -> Option<u16> {
+    let exchanging = async {
+        line.write_all(request).await.ok()?;
+        let mut answer = Vec::new();
+        // What came before a reset counts.
+        let _ = line.read_to_end(&mut answer).await;
+        let answer = String::from_utf8_lossy(&answer);
+        answer.split(' ').nth(1)?.parse().ok()
+    };
+    soon("an answer", exchanging).await
+}
+
+/// Bare connections, one after the other, for as long as it lives; so many of them so far.
+struct Flood {
+    arrived: Arc<AtomicUsize>,
+    over: Arc<AtomicBool>,
+}
+
+impl Flood {
+    fn begin(from: Ipv4Addr, addr: SocketAddr) -> Self {
+        let flood = Self {
+            arrived: Arc::default(),
+            over: Arc::default(),
+        };
+        let (arrived, over) = (Arc::clone(&flood.arrived), Arc::clone(&flood.over));
+        tokio::spawn(async move {
+            let mut held = VecDeque::new();
+            while !over.load(Ordering::Relaxed) {
+                held.push_back(connect(from, addr).await);
+                arrived.fetch_add(1, Ordering::Relaxed);
+                // More than there are places: the receiver has to cut, whoever leaves.
+                if held.len() > 400 {
+                    held.pop_front();
+                }
+            }
+        });
+        flood
+    }
+
+    async fn more(&self, arrivals: usize) {
+        let wanted = self.arrived.load(Ordering::Relaxed) + arrivals;
+        let come = async || self.arrived.load(Ordering::Relaxed) >= wanted;
+        until("the flood", come).await;
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn every_delivery_gets_through_a_flood_of_connections() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let (program, addr) = receiving(&place, &crm.url()).await;
+    let flood = Flood::begin(ELSEWHERE, addr);
+    flood.more(2 * ARRIVALS).await;
+    for n in 0..20 {
+        let request = event(n, SECRET, 0);
+        let (first, rest) = request.split_at(30 * (n % 2));
+        let mut line = connect(Ipv4Addr::LOCALHOST, addr).await;
+        line.write_all(first).await.expect("taken");
+        flood.more(ARRIVALS).await;
+        assert_eq!(exchange(&mut line, rest).await, Some(200), "delivery {n}");
+    }
+    drop(flood);
+    program.terminate().await;
+}
+
+#[tokio::test]
+async fn bodies_that_nobody_signed_hold_little_memory_and_no_event_up() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let (program, addr) = receiving(&place, &crm.url()).await;
+    let mut line = connect(Ipv4Addr::LOCALHOST, addr).await;
+    assert_eq!(exchange(&mut line, &event(0, SECRET, 0)).await, Some(200));
+    let before = peak(&program);
+    let unsigned = event(1, "another secret", 250_000);
+    let (most, last) = unsigned.split_at(unsigned.len() - 1);
+    let mut held = Vec::new();
+    for _ in 0..250 {
+        let mut line = connect(ELSEWHERE, addr).await;
+        let _ = soon("room to write", line.write_all(most)).await;
+        held.push(line);
+    }
+    let mut line = connect(Ipv4Addr::LOCALHOST, addr).await;
+    assert_eq!(exchange(&mut line, &event(2, SECRET, 0)).await, Some(200));
+    let ends = join_all(held.iter_mut().map(|line| exchange(line, last))).await;
+    let may_come_again = |status: &Option<u16>| matches!(status, Some(401 | 408 | 503) | None);
+    assert!(ends.iter().all(may_come_again), "{ends:?}");
+    // 64 MB are promised. The bodies are as much together, and their share is not half of it.
+    let grown = peak(&program) - before;
+    assert!(grown < 32 << 20, "{grown} bytes");
+    program.terminate().await;
+}

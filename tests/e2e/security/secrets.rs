@@ -1,0 +1,330 @@
+//! Is a secret ever to be seen where people or programs look?
+
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::{Place, Program, TOKEN};
+use crate::support::recordings::{self, TRUNKS};
+use callbridge_testbed::broker::{self, Broker};
+use callbridge_testbed::pbx::{self, FakePbx};
+use callbridge_testbed::wait::until;
+use std::fs;
+
+const QUEUE: &str = "secrets";
+const LETTERS: &str = "secrets-letters";
+
+const ALL: [&str; 5] = [
+    TOKEN,
+    pbx::SECRET,
+    broker::SECRET,
+    "a wrong password",
+    OLD_TOKEN,
+];
+/// A token that the CRM refuses.
+const OLD_TOKEN: &str = "svc_pat_revoked_long_ago";
+
+/// Each secret in every form in which programs are wont to write bytes: as it is, as a URL has
+/// it, in base64 wherever it begins there, in hexadecimal, and as a list of numbers.
+pub fn forms(secret: &str) -> Vec<String> {
+    let bytes = secret.as_bytes();
+    let join = |each: &dyn Fn(u8) -> String, between: &str| -> String {
+        let parts: Vec<String> = bytes.iter().map(|byte| each(*byte)).collect();
+        parts.join(between)
+    };
+    let encoded = percent_encoding::percent_encode(bytes, percent_encoding::NON_ALPHANUMERIC);
+    let mut forms = vec![
+        secret.to_owned(),
+        secret.replace(' ', "%20"),
+        secret.replace(' ', "+"),
+        encoded.to_string(),
+        join(&|byte| format!("{byte:02x}"), ""),
+        join(&|byte| format!("{byte:02X}"), ""),
+        join(&|byte| format!("{byte:02x}"), " "),
+        join(&|byte| byte.to_string(), ", "),
+        join(&|byte| format!("0x{byte:02x}"), ", "),
+    ];
+    for alphabet in ["+/", "-_"] {
+        forms.extend((0..3).map(|skipped| base64(bytes, skipped, alphabet)));
+    }
+    forms
+}
+
+/// The characters that stand for these bytes alone where so many others stand before them.
+fn base64(bytes: &[u8], skipped: usize, last_two: &str) -> String {
+    let letters = ('A'..='Z')
+        .chain('a'..='z')
+        .chain('0'..='9')
+        .chain(last_two.chars());
+    let alphabet: Vec<char> = letters.collect();
+    let bits = std::iter::repeat_n(0, skipped).chain(bytes.iter().copied());
+    let bits: Vec<u8> = bits
+        .flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1))
+        .collect();
+    let whole = bits.chunks_exact(6).skip((skipped * 8).div_ceil(6));
+    let index = |chunk: &[u8]| chunk.iter().fold(0, |sum, bit| sum * 2 + usize::from(*bit));
+    whole.map(|chunk| alphabet[index(chunk)]).collect()
+}
+
+fn assert_silent(where_: &str, text: &[u8]) {
+    for form in ALL.into_iter().flat_map(forms) {
+        let found = memchr::memmem::find(text, form.as_bytes());
+        assert!(found.is_none(), "`{form}` is in {where_}");
+    }
+}
+
+/// Every file that the program has made.
+fn assert_silent_state(place: &Place) {
+    let mut seen = 0;
+    for entry in fs::read_dir(place.at("state")).expect("the state") {
+        let path = entry.expect("an entry").path();
+        if path.is_file() {
+            let bytes = fs::read(&path).expect("readable");
+            assert_silent(&path.display().to_string(), &bytes);
+            seen += 1;
+        }
+    }
+    assert!(seen >= 2, "the state and its lock at least");
+}
+
+#[test]
+fn the_search_finds_a_secret_in_every_form() {
+    let secret = broker::SECRET;
+    assert_eq!(base64(b"broker secret", 0, "+/"), "YnJva2VyIHNlY3Jld");
+    for text in [
+        "Authorization: Basic YnJpZGdlOmJyb2tlciBzZWNyZXQ=",
+        "AGJyaWRnZQBicm9rZXIgc2VjcmV0",
+        "amqp://bridge:broker%20secret@host",
+        "b\"\\0bridge\\0broker secret\"",
+        "[98, 114, 111, 107, 101, 114, 32, 115, 101, 99, 114, 101, 116]",
+        "62726f6b657220736563726574",
+    ] {
+        let found = forms(secret).iter().any(|form| text.contains(form));
+        assert!(found, "{text}");
+    }
+}
+
+/// Two sources with their secrets, the same two with a wrong one, a broker for letters, and a log
+/// of everything.
+fn flags(place: &Place, pbx: &FakePbx, broker: &Broker) -> Vec<String> {
+    let ami = place.write("ami-secret", pbx::SECRET);
+    let amqp = place.write("amqp-secret", broker::SECRET);
+    let wrong = place.write("wrong-secret", "a wrong password");
+    let (manager, base) = (pbx.addr(), broker.url(broker::ADMINISTRATOR));
+    let cel = format!("queue={QUEUE}&format=asterisk-cel");
+    let own = [
+        format!("--source=ami://bridge@{manager}?secret-file={ami}"),
+        format!("--source={base}?{cel}&secret-file={amqp}&pbx=queue"),
+        format!("--source=ami://bridge@{manager}?secret-file={wrong}&pbx=wrong"),
+        format!("--source={base}?{cel}&secret-file={wrong}&pbx=wrong-queue"),
+        format!("--dead-letter-queue={base}?queue={LETTERS}&waiting=yes&secret-file={amqp}"),
+    ];
+    let usual = [
+        TRUNKS[0],
+        TRUNKS[1],
+        "--log=trace",
+        "--log-format=json",
+        "--listen=127.0.0.1:0",
+        "--cdr-wait=1s",
+        RATE_FLAG,
+    ];
+    own.into_iter().chain(usual.map(str::to_owned)).collect()
+}
+
+/// Pages, and what the commands say that ask the daemon.
+async fn assert_silent_answers(place: &Place, program: &Program) {
+    for page in ["/healthz", "/readyz", "/nothing"] {
+        let (_, words) = crate::e2e::operations::monitoring::page(program, page).await;
+        assert_silent(page, words.as_bytes());
+    }
+    for words in [
+        &["status"][..],
+        &["dead", "list", "--json"],
+        &["dead", "export", "--all", "--format=jsonl"],
+        &["lead", "missing", "--csv"],
+    ] {
+        let said = place.command(words).await;
+        assert_silent(&words.join(" "), &[said.stdout, said.stderr].concat());
+    }
+}
+
+/// What `check` says of the same flags.
+async fn assert_silent_check(place: &Place, crm: &str, flags: &[String]) {
+    let mut checked = place.arguments(crm, flags);
+    checked[0] = "check".to_owned();
+    checked.retain(|flag| !flag.starts_with("--listen"));
+    let checked: Vec<&str> = checked.iter().map(String::as_str).collect();
+    let said = place.command(&checked).await;
+    assert!(!said.stdout.is_empty(), "check says something");
+    assert_silent("check", &[said.stdout, said.stderr].concat());
+}
+
+/// Nobody can have a dump of it, nor look into it but root.
+fn assert_no_dumps(pid: u32) {
+    let of = |file: &str| format!("/proc/{pid}/{file}");
+    let limits = fs::read_to_string(of("limits")).expect("readable");
+    let core = limits.lines().find(|line| line.starts_with("Max core"));
+    let core = core.map(|line| line.split_whitespace().skip(4).take(2).collect::<Vec<_>>());
+    assert_eq!(core, Some(vec!["0", "0"]), "{limits}");
+    let owner = fs::metadata(of("environ")).expect("there");
+    assert_eq!(std::os::unix::fs::MetadataExt::uid(&owner), 0);
+    if let Ok(variables) = fs::read(of("environ")) {
+        assert_silent("the environment", &variables);
+    }
+}
+
+/// Promise: No secret is in logs, status, metrics, the state, or arguments.
+#[tokio::test]
+async fn secrets_stay_out_of_logs_status_metrics_state_and_cmdline() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
+    let broker = Broker::shared();
+    broker.declare(QUEUE).await;
+    broker.declare(LETTERS).await;
+    let flags = flags(&place, &pbx, broker);
+    let mut program = place.run(&crm.url(), &flags);
+    pbx.logged_in(1).await;
+    for name in ["inbound_answered", "unknown_customer"] {
+        let events = recordings::one(name);
+        broker.publish(QUEUE, &events.cel()).await;
+    }
+    let ways = |it: &callbridge_model::Status| {
+        let [ami, queue, wrong, wrong_queue] = &it.sources[..] else {
+            return false;
+        };
+        let tried = [wrong, wrong_queue]
+            .iter()
+            .all(|source| source.reason.is_some());
+        tried && ami.read > 0 && queue.read > 0 && it.books.waiting == 2
+    };
+    let status = program.until("every line tried", ways).await;
+    let letters = async || broker.depth(LETTERS).await == 2;
+    until("two letters in their queue", letters).await;
+    until("a request", async || {
+        !crm.admin(|core, _| core.counts().is_empty())
+    })
+    .await;
+
+    let metrics = crate::e2e::operations::monitoring::metrics(&program).await;
+    assert_silent("metrics", metrics.as_bytes());
+    assert_silent(
+        "status",
+        serde_json::to_string(&status).expect("JSON").as_bytes(),
+    );
+    let shown = place.command(&["dead", "show", "--all"]).await;
+    assert_silent("dead show", &shown.stdout);
+    let command = fs::read(format!("/proc/{}/cmdline", program.id())).expect("readable");
+    assert!(memchr::memmem::find(&command, b"--log=trace").is_some());
+    assert_silent("the command line", &command);
+    assert_no_dumps(program.id());
+    assert_silent_answers(&place, &program).await;
+    // a token that is refused, and the one that was before
+    crm.admin(|core, _| core.revoke_all());
+    place.write("token", OLD_TOKEN);
+    let refused = |it: &callbridge_model::Status| it.token.state == "refused";
+    program.until("a refused token", refused).await;
+    program.kill().await;
+    assert_silent_state(&place);
+    let log = place.logs();
+    // nobody of us tells more, and others may not
+    assert!(
+        log.contains("\"level\":\"DEBUG\""),
+        "the log is at its most"
+    );
+    assert_silent("the log", log.as_bytes());
+
+    let mut program = place.run(&crm.url(), &flags);
+    program.until("the refusal again", refused).await;
+    program.terminate().await;
+    assert_silent("the log after a kill", place.logs().as_bytes());
+    assert_silent_state(&place);
+    assert_silent_check(&place, &crm.url(), &flags).await;
+}
+
+#[tokio::test]
+async fn state_files_are_mode_0600_under_umask_0() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    place.append("recorded", &recordings::one("inbound_answered").ami);
+    let source = place.file("recorded", "ami");
+    // a folder that others may enter, for it holds a file of theirs
+    fs::create_dir(place.at("state")).expect("a folder");
+    fs::write(place.at("state").join("theirs"), "").expect("written");
+    let mode = |path: &std::path::Path| {
+        use std::os::unix::fs::PermissionsExt as _;
+        let about = fs::symlink_metadata(path).expect("there");
+        about.permissions().mode() & 0o777
+    };
+    let path = std::env::var("PATH").expect("a path");
+    let wrapper = ["sh", "-c", "umask 0; exec \"$@\"", "sh"];
+    let arguments = place.arguments(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
+    let mut program = place.start_under(&wrapper, &arguments, &[("PATH", &path)]);
+    program.settled(1).await;
+    let mut names = Vec::new();
+    for entry in fs::read_dir(place.at("state")).expect("the state") {
+        let entry = entry.expect("an entry").path();
+        let name = entry
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
+        assert!(
+            name == "theirs" || mode(&entry) == 0o600,
+            "{name}: {:o}",
+            mode(&entry)
+        );
+        names.push(name);
+    }
+    for wanted in ["control.sock", callbridge_spool::folder::FILE] {
+        assert!(
+            names.iter().any(|name| name == wanted),
+            "{wanted} of {names:?}"
+        );
+    }
+    assert!(names.len() >= 5, "lock and WAL are there, too: {names:?}");
+    program.terminate().await;
+}
+
+#[test]
+fn a_configuration_in_debug_or_in_a_panic_holds_no_secret() {
+    use callbridge::read;
+    use callbridge_model::Environment;
+    let place = Place::new();
+    let environment = Environment::of([
+        ("CALLBRIDGE_TOKEN", TOKEN),
+        ("CALLBRIDGE_AMI_SECRET", pbx::SECRET),
+        ("CALLBRIDGE_AMQP_SECRET", broker::SECRET),
+        ("CALLBRIDGE_DEAD_LETTER_SECRET", "a wrong password"),
+    ]);
+    let arguments = [
+        "callbridge",
+        "run",
+        "--crm-url=https://crm.example.uz",
+        "--source=ami://bridge@127.0.0.1:5038",
+        "--source=amqp://bridge@127.0.0.1/pbx?queue=q&format=asterisk-cel&pbx=b",
+        "--dead-letter-queue=amqp://bridge@127.0.0.1/pbx?queue=letters",
+        TRUNKS[0],
+        "--pbx-id=office",
+        &format!("--state={}", place.path("state")),
+    ];
+    let command = read(arguments.map(std::ffi::OsString::from), &environment).expect("good flags");
+    let shown = format!("{command:?} {command:#?}");
+    assert!(
+        shown.contains("crm.example.uz") && shown.contains("bridge"),
+        "{shown}"
+    );
+    assert_silent("the configuration", shown.as_bytes());
+    // a panic says what Debug says, and no more
+    let panicked = std::panic::catch_unwind(|| panic!("{command:?}")).expect_err("a panic");
+    let words = panicked.downcast_ref::<String>().expect("words");
+    assert_silent("a panic", words.as_bytes());
+}
+
+#[tokio::test]
+async fn a_password_in_a_url_is_refused_before_anything_is_opened() {
+    let place = Place::new();
+    let source = "--source=ami://bridge:hidden@127.0.0.1:5038";
+    let program = place.run("http://127.0.0.1:1", &[source, TRUNKS[0]]);
+    assert_eq!(program.ended().await.code(), Some(64));
+    let words = place.logs();
+    assert!(
+        words.contains("secret-file") && !words.contains("hidden"),
+        "{words}"
+    );
+    assert!(!place.at("state").exists());
+}

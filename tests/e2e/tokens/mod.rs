@@ -1,0 +1,5 @@
+//! Do tokens by consent stay valid, secret, and with the right company?
+
+mod companies;
+pub mod consent;
+mod refreshed;

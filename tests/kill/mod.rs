@@ -1,0 +1,10 @@
+//! The promise under hardship: the real program killed at each commit, on a disk that fails, is
+//! full or goes away; and the spool alone killed while it writes.
+
+mod disk;
+mod fault;
+mod folder;
+mod mounts;
+mod points;
+mod scenario;
+mod spool;

@@ -1,0 +1,137 @@
+//! `callbridge connect` as a person sees it, and the browser beside it.
+
+use callbridge_testbed::wait::soon;
+use std::process::Stdio;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, ChildStdout, Command};
+
+/// An answer: status, the address it leads to, the body.
+pub struct Page {
+    pub status: u16,
+    pub location: Option<String>,
+    pub body: String,
+}
+
+/// One request, by hand: a browser follows redirects where the tests want to see them.
+pub async fn http(method: &str, url: &str, kind: &str, body: &str) -> Page {
+    let url = url::Url::parse(url).expect("a URL");
+    let host = format!(
+        "{}:{}",
+        url.host_str().expect("a host"),
+        url.port().expect("a port")
+    );
+    let target = url[url::Position::BeforePath..].to_owned();
+    let mut line = TcpStream::connect(&host).await.expect("connected");
+    let request = format!(
+        "{method} {target} HTTP/1.1\r\nhost: {host}\r\ncontent-type: {kind}\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    line.write_all(request.as_bytes()).await.expect("sent");
+    let mut text = String::new();
+    let read = line.read_to_string(&mut text);
+    soon("an answer", read).await.expect("an answer");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    let location = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        name.eq_ignore_ascii_case("location")
+            .then(|| value.to_owned())
+    });
+    let status = head.split(' ').nth(1).expect("a status");
+    Page {
+        status: status.parse().expect("a number"),
+        location,
+        body: body.to_owned(),
+    }
+}
+
+/// `connect` at work.
+pub struct Connecting {
+    pub child: Child,
+    out: BufReader<ChildStdout>,
+    /// What it shows.
+    pub open: String,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Said {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Connecting {
+    pub async fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("it starts");
+        let mut out = BufReader::new(child.stdout.take().expect("stdout"));
+        let mut said = String::new();
+        // in a terminal what is said beside it may come first
+        let open = loop {
+            let from = said.len();
+            let read = soon("the address to open", out.read_line(&mut said)).await;
+            assert!(read.expect("text") > 0, "{said}");
+            if let Some(open) = said[from..].trim_end().strip_prefix("open: ") {
+                break open.to_owned();
+            }
+        };
+        Self { child, out, open }
+    }
+
+    /// Waits until it says this.
+    pub async fn asks(&mut self, words: &str) {
+        let mut line = String::new();
+        while !line.contains(words) {
+            line.clear();
+            let read = soon(words, self.out.read_line(&mut line)).await;
+            assert!(read.expect("text") > 0, "it ended before `{words}`");
+        }
+    }
+
+    /// A person answers on the consent page; where the browser is sent then.
+    pub async fn decided(&self, form: &str) -> String {
+        let kind = "application/x-www-form-urlencoded";
+        let page = http("POST", &self.open, kind, form).await;
+        assert_eq!(page.status, 302, "{}", page.body);
+        page.location.expect("an address")
+    }
+
+    /// The same, and the browser goes there.
+    pub async fn answer(&self, form: &str) {
+        let back = self.decided(form).await;
+        let page = http("GET", &back, "text/plain", "").await;
+        assert_eq!(page.status, 200, "{}", page.body);
+    }
+
+    /// Pastes a line into its terminal.
+    pub async fn paste(&mut self, line: &str) {
+        let stdin = self.child.stdin.as_mut().expect("stdin");
+        let line = format!("{line}\n");
+        stdin.write_all(line.as_bytes()).await.expect("written");
+        stdin.flush().await.expect("written");
+    }
+
+    /// Waits for its end.
+    pub async fn end(mut self) -> Said {
+        let stdin = self.child.stdin.take();
+        let mut out = String::new();
+        let rest = async {
+            self.out.read_to_string(&mut out).await.expect("text");
+            self.child.wait_with_output().await.expect("its end")
+        };
+        let output = soon("the end of connect", rest).await;
+        drop(stdin);
+        Said {
+            code: output.status.code(),
+            out,
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The CRM of the tests, and the judge over what it was sent.
+
+use crate::support::program::TOKEN;
+use callbridge_call::EpochSeconds;
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::token::IdSet;
+use callbridge_sandbox::window::Rate;
+use callbridge_sandbox::{Record, Server, Violation, ViolationKind};
+pub use callbridge_testbed::expected::Expected;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The rate of the sandbox, and the flag that gives it to callbridge. Both are smaller than real
+/// ones so that windows fill and end while a test runs.
+pub const RATE: Rate = Rate {
+    requests: 60,
+    window: Duration::from_secs(2),
+};
+/// [`RATE`] as a flag.
+pub const RATE_FLAG: &str = "--rate=60/2s";
+
+/// A sandbox that knows the leads and employees of the recordings and writes soon.
+pub fn settings() -> sandbox::Config {
+    let mut config = sandbox::Config {
+        token: TOKEN.into(),
+        ..sandbox::Config::default()
+    };
+    config.settings.rate = RATE;
+    config.settings.persist_after = Duration::from_millis(300);
+    config.settings.persist_jitter = Duration::from_millis(100);
+    config.settings.company.leads = IdSet::parse("4001-4009").expect("ids");
+    config
+}
+
+/// Starts it.
+pub async fn start() -> Server {
+    sandbox::start(settings()).await.expect("a sandbox")
+}
+
+/// The same with a token that expires one day, and when it does, in seconds since the epoch.
+pub async fn start_expiring() -> (Server, i64) {
+    let days = 300 * 86_400;
+    let expires_at = callbridge_model::clock::now().wall.floor_seconds().get() + days;
+    let config = sandbox::Config {
+        expires_at: Some(EpochSeconds::new(expires_at)),
+        ..settings()
+    };
+    let server = sandbox::start(config).await.expect("a sandbox");
+    (server, expires_at)
+}
+
+/// How a record differs from what it should be.
+fn differences(wanted: &Expected, record: &Record) -> Vec<String> {
+    let call = &record.call;
+    let mut all = Vec::new();
+    let mut same = |what: &str, wants: String, has: String| {
+        if wants != has {
+            all.push(format!("{what}: {has} instead of {wants}"));
+        }
+    };
+    let id = |id: Option<i64>| format!("{id:?}");
+    same("leadId", id(wanted.lead), id(Some(call.lead_id)));
+    same("employeeId", id(wanted.employee), id(call.employee_id));
+    same(
+        "direction",
+        wanted.direction.clone(),
+        call.direction.clone(),
+    );
+    same(
+        "answered",
+        wanted.answered.to_string(),
+        call.answered.to_string(),
+    );
+    let (wants, has) = (wanted.started_at.to_string(), call.started_at.to_string());
+    same("startedAt", wants, has);
+    same(
+        "clientPhone",
+        "None".into(),
+        format!("{:?}", call.client_phone),
+    );
+    same(
+        "other fields",
+        "{}".into(),
+        Value::from(call.others.clone()).to_string(),
+    );
+    let talk = call.talk_time_sec.unwrap_or(-9);
+    for (what, wants, has) in [
+        ("durationSec", wanted.duration, call.duration_sec),
+        ("talkTimeSec", wanted.talk, talk),
+    ] {
+        if (wants - has as f64).abs() > 1.0 {
+            all.push(format!("{what}: {has} instead of {wants}"));
+        }
+    }
+    all
+}
+
+/// Everything that is wrong with a journal and the dead letters beside it.
+pub fn compare(crm: &Server, letters: &[Value], expected: &[Expected]) -> Vec<String> {
+    let journal = crm.journal();
+    let mut records: BTreeMap<&str, &Record> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for record in &journal {
+        if records.insert(&record.call.uuid, record).is_some() {
+            wrong.push(format!("{} is there twice", record.call.uuid));
+        }
+    }
+    let mut letters: BTreeMap<&str, &str> = letters
+        .iter()
+        .map(|letter| {
+            let text = |name: &str| letter[name].as_str().expect("text");
+            (text("linkedid"), text("reason"))
+        })
+        .collect();
+    for call in expected {
+        let record = records.remove(call.uuid.as_str());
+        let letter = letters.remove(call.linkedid.as_str());
+        let differences = match (record, letter, call.reason.as_deref()) {
+            (Some(record), None, None) => differences(call, record),
+            (None, Some(has), Some(wants)) if has == wants => Vec::new(),
+            (None, None, _) => vec!["is missing".to_owned()],
+            (Some(_), Some(reason), _) => vec![format!("is journaled and a dead letter {reason}")],
+            (Some(_), None, Some(wants)) => vec![format!("is journaled instead of {wants}")],
+            (None, Some(has), wants) => vec![format!("is a dead letter {has}, not {wants:?}")],
+        };
+        let named = differences.iter();
+        wrong.extend(named.map(|words| format!("{}: {words}", call.linkedid)));
+    }
+    let extra = records.values();
+    wrong.extend(extra.map(|record| format!("nobody expected {:?}", record.call)));
+    let extra = letters.iter();
+    wrong.extend(extra.map(|(id, reason)| format!("nobody expected {id} as {reason}")));
+    wrong
+}
+
+/// Fails with everything that is wrong, the client's conduct included.
+pub fn judge(crm: &Server, letters: &[Value], expected: &[Expected]) {
+    let mut wrong = compare(crm, letters, expected);
+    wrong.extend(conduct(crm, |_| false));
+    assert!(wrong.is_empty(), "{}\n{letters:#?}", wrong.join("\n"));
+}
+
+/// Requests under way beside one that is refused: they may come after its answer, on a busy machine
+/// long after it. Whoever disobeys while calls wait sends more.
+const UNDER_WAY: usize = 3;
+
+/// What a client did against the document, but for what a test allows.
+pub fn conduct(crm: &Server, allowed: impl Fn(ViolationKind) -> bool) -> Vec<String> {
+    let breaches = crm.violations();
+    let under_way = |kind: ViolationKind| {
+        let refusal = matches!(
+            kind,
+            ViolationKind::RepeatAfter401 | ViolationKind::RepeatAfter403
+        );
+        refusal && breaches.iter().filter(|it| it.kind == kind).count() <= UNDER_WAY
+    };
+    let mut wrong: Vec<String> = breaches
+        .iter()
+        .filter(|breach: &&Violation| !allowed(breach.kind) && !under_way(breach.kind))
+        .map(|breach| format!("{:?} {}: {}", breach.kind, breach.rule, breach.words))
+        .collect();
+    crm.admin(|core, _| {
+        let fullest = core.fullest().in_a_window;
+        if fullest > RATE.requests {
+            wrong.push(format!("{fullest} requests in a window"));
+        }
+        let refused = core
+            .counts()
+            .iter()
+            .filter(|((_, status), _)| *status == 429);
+        wrong.extend(refused.map(|((endpoint, _), n)| format!("429 from {endpoint:?} × {n}")));
+    });
+    wrong
+}

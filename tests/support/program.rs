@@ -1,0 +1,390 @@
+//! The program under test: the real binary with a folder of its own.
+
+use callbridge::{ControlReply, ControlRequest, socket};
+use callbridge_model::Status;
+use callbridge_testbed::wait::{DEADLINE, soon, until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+/// The token that the sandbox takes.
+pub const TOKEN: &str = "svc_pat_of_the_tests";
+/// SIGTERM ends `run` within this, of the time in which nobody on the machine had to wait.
+const STOPS_WITHIN: Duration = Duration::from_secs(10);
+
+/// The program itself.
+const BINARY: &str = env!("CARGO_BIN_EXE_callbridge");
+
+/// A folder with the state, secrets and lists of one callbridge.
+pub struct Place {
+    folder: TempDir,
+    runs: AtomicU32,
+}
+
+impl Place {
+    /// A folder with a token in its file. `tests/run` keeps such folders in memory.
+    pub fn new() -> Self {
+        Self::within(tempfile::tempdir().expect("a folder"))
+    }
+
+    /// The same on a disk, for tests of kills and of writes.
+    pub fn on_disk() -> Self {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"));
+        Self::within(folder.expect("a folder"))
+    }
+
+    fn within(folder: TempDir) -> Self {
+        let runs = AtomicU32::new(0);
+        let place = Self { folder, runs };
+        place.write("token", TOKEN);
+        place
+    }
+
+    /// A file of it.
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The same as text, for a flag.
+    pub fn path(&self, name: &str) -> String {
+        self.at(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    /// Puts a file there in one step, as an administrator's tool should; its path.
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> String {
+        let new = self.at(&format!("{name}.new"));
+        fs::write(&new, text).expect("written");
+        fs::rename(&new, self.at(name)).expect("renamed");
+        self.path(name)
+    }
+
+    /// Adds to a file.
+    pub fn append(&self, name: &str, bytes: &[u8]) {
+        use std::io::Write as _;
+        let mut how = fs::OpenOptions::new();
+        let opened = how.create(true).append(true).open(self.at(name));
+        let mut file = opened.expect("a file");
+        file.write_all(bytes).expect("written");
+    }
+
+    /// A `file://` source read from its start.
+    pub fn file(&self, name: &str, format: &str) -> String {
+        format!(
+            "--source=file://{}?format={format}&from=start",
+            self.path(name)
+        )
+    }
+
+    /// Starts `callbridge run` against this CRM with these flags beside the usual ones.
+    pub fn run<S: AsRef<str>>(&self, crm: &str, flags: &[S]) -> Program {
+        self.run_with(crm, flags, &[])
+    }
+
+    /// The same with these variables in its environment.
+    pub fn run_with<S: AsRef<str>>(
+        &self,
+        crm: &str,
+        flags: &[S],
+        variables: &[(&str, String)],
+    ) -> Program {
+        let variables: Vec<_> = variables.iter().map(|(k, v)| (*k, v.as_str())).collect();
+        self.start(&self.arguments(crm, flags), &variables)
+    }
+
+    /// The arguments of [`Place::run`].
+    pub fn arguments<S: AsRef<str>>(&self, crm: &str, flags: &[S]) -> Vec<String> {
+        let mut arguments = vec![
+            "run".to_owned(),
+            format!("--crm-url={crm}"),
+            format!("--token-file={}", self.path("token")),
+            format!("--state={}", self.path("state")),
+            "--pbx-id=pbx1".to_owned(),
+            "--employees=101:501;102:502;103:503;104:504;105-desk:505".to_owned(),
+        ];
+        arguments.extend(flags.iter().map(|flag| flag.as_ref().to_owned()));
+        arguments
+    }
+
+    /// Starts the program with exactly these arguments and variables.
+    pub fn start<S: AsRef<str>>(&self, arguments: &[S], variables: &[(&str, &str)]) -> Program {
+        self.start_under(&[], arguments, variables)
+    }
+
+    /// The same with a state of this name in its arguments.
+    pub fn start_at<S: AsRef<str>>(
+        &self,
+        state: &str,
+        arguments: &[S],
+        variables: &[(&str, &str)],
+    ) -> Program {
+        let program = self.start(arguments, variables);
+        Program {
+            state: self.at(state),
+            ..program
+        }
+    }
+
+    /// The same behind the words of another program, which has to make itself this one (`exec`).
+    pub fn start_under<S: AsRef<str>>(
+        &self,
+        wrapper: &[&str],
+        arguments: &[S],
+        variables: &[(&str, &str)],
+    ) -> Program {
+        let (log, file) = self.next_log();
+        let words = wrapper.iter().copied().chain([BINARY]);
+        let words = words.chain(arguments.iter().map(AsRef::as_ref));
+        self.spawn(words, variables, file.into(), log)
+    }
+
+    /// Starts `callbridge run` as [`Place::run`] does, with this as its stderr: its log is empty.
+    pub fn run_heard_by<S: AsRef<str>>(
+        &self,
+        crm: &str,
+        flags: &[S],
+        stderr: impl Into<Stdio>,
+    ) -> Program {
+        let arguments = self.arguments(crm, flags);
+        let words = [BINARY].into_iter();
+        let words = words.chain(arguments.iter().map(String::as_str));
+        self.spawn(words, &[], stderr.into(), self.next_log().0)
+    }
+
+    fn next_log(&self) -> (PathBuf, fs::File) {
+        let run = self.runs.fetch_add(1, Ordering::Relaxed);
+        let log = self.at(&format!("log-{run}"));
+        let file = fs::File::create(&log).expect("a file");
+        (log, file)
+    }
+
+    fn spawn<'w>(
+        &self,
+        mut words: impl Iterator<Item = &'w str>,
+        variables: &[(&str, &str)],
+        stderr: Stdio,
+        log: PathBuf,
+    ) -> Program {
+        let child = Command::new(words.next().expect("a program"))
+            .env_clear()
+            .envs(variables.iter().copied())
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the program starts");
+        Program {
+            child,
+            state: self.at("state"),
+            log,
+        }
+    }
+
+    /// Runs another command on the same state to its end.
+    pub async fn command(&self, arguments: &[&str]) -> Output {
+        let output = Command::new(env!("CARGO_BIN_EXE_callbridge"))
+            .env_clear()
+            .env("CALLBRIDGE_STATE", self.at("state"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let words = format!("the end of {arguments:?}");
+        soon(&words, output).await.expect("the program runs")
+    }
+
+    /// The JSON lines of a command that has to succeed.
+    pub async fn lines(&self, arguments: &[&str]) -> Vec<Value> {
+        let output = self.command(arguments).await;
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {told}");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        let line = |line| serde_json::from_str(line).expect("JSON");
+        text.lines().map(line).collect()
+    }
+
+    /// Dead letters and waiting calls.
+    pub async fn letters(&self) -> Vec<Value> {
+        let mut letters = self.lines(&["dead", "list", "--json"]).await;
+        letters.extend(self.lines(&["dead", "list", "--waiting", "--json"]).await);
+        letters.sort_by_key(|letter| letter["id"].as_i64());
+        letters
+    }
+
+    /// Everything that all runs have logged.
+    pub fn logs(&self) -> String {
+        let runs = self.runs.load(Ordering::Relaxed);
+        let log = |run| read(&self.at(&format!("log-{run}")));
+        (0..runs).map(log).collect()
+    }
+}
+
+/// A library of the tests that changes what the program sees of the system; built here.
+pub fn preload(place: &Place, source: &str) -> String {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/e2e")
+        .join(source);
+    let library = place.path(&format!("{source}.so"));
+    let mut cc = std::process::Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o", &library]).arg(from);
+    assert!(cc.status().expect("a C compiler").success());
+    library
+}
+
+/// A running program.
+pub struct Program {
+    child: Child,
+    state: PathBuf,
+    log: PathBuf,
+}
+
+impl Program {
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        read(&self.log)
+    }
+
+    /// How it ended, if it did.
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child")
+    }
+
+    /// As `status --json` has it, asked through its socket; `None` before it listens.
+    pub async fn status(&self) -> Option<Status> {
+        let mut replies = socket::ask(&self.state, &ControlRequest::Status)
+            .await
+            .ok()??;
+        match replies.next().await.ok()?? {
+            ControlReply::Item(status) => serde_json::from_value(status).ok(),
+            ControlReply::Zone(_)
+            | ControlReply::Ready
+            | ControlReply::End { .. }
+            | ControlReply::Error { .. } => None,
+        }
+    }
+
+    /// Waits until its status is as wanted.
+    pub async fn until(&mut self, what: &str, holds: impl Fn(&Status) -> bool) -> Status {
+        let mut last = None;
+        let log = self.log.clone();
+        let look = until(what, async || {
+            if let Some(ended) = self.has_ended() {
+                panic!("it ended ({ended}) before {what}\n{}", read(&log));
+            }
+            last = self.status().await;
+            last.as_ref().is_some_and(&holds)
+        });
+        let in_time = tokio::time::timeout(DEADLINE - Duration::from_secs(1), look).await;
+        assert!(
+            in_time.is_ok(),
+            "{what} did not come; the last status was {last:#?}\n{}",
+            read(&log)
+        );
+        last.expect("a status")
+    }
+
+    /// Waits until so many calls are finished and none is under way any more.
+    pub async fn settled(&mut self, finished: u64) -> Status {
+        let what = format!("the end of {finished} calls");
+        let wanted = |it: &Status| it.books.finished >= finished && it.books.settled();
+        self.until(&what, wanted).await
+    }
+
+    /// `kill -9`
+    pub async fn kill(mut self) {
+        self.child.kill().await.expect("it is killed");
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("an id"), signal).expect("it hears");
+    }
+
+    /// SIGSTOP, until each thread stands still: before the one that takes the signal has run, the
+    /// others go on, and answer.
+    pub async fn freeze(&self) {
+        self.signal(Signal::STOP);
+        let threads = format!("/proc/{}/task", self.id());
+        let stands = |thread: std::io::Result<fs::DirEntry>| {
+            let stat = thread.and_then(|it| fs::read_to_string(it.path().join("stat")));
+            stat.is_ok_and(|it| it.rsplit_once(") ").is_some_and(|it| it.1.starts_with('T')))
+        };
+        let all = async || fs::read_dir(&threads).expect("threads").all(stands);
+        until("each thread stands still", all).await;
+    }
+
+    /// SIGTERM, and its end in time and in order.
+    pub async fn terminate(self) {
+        self.stops_at(Signal::TERM).await;
+    }
+
+    /// A signal, and its end in time and in order.
+    pub async fn stops_at(self, signal: Signal) {
+        let (begun, stalled_before) = (Instant::now(), stalled());
+        self.signal(signal);
+        let log = self.log.clone();
+        self.succeeds().await;
+        let waited = stalled().saturating_sub(stalled_before);
+        let took = begun.elapsed().saturating_sub(waited);
+        assert!(
+            took < STOPS_WITHIN,
+            "it took {took:?}, and {waited:?} of waiting for the machine\n{}",
+            read(&log)
+        );
+    }
+
+    /// The same signal again and again, until it has ended; how.
+    pub async fn insist(mut self, signal: Signal) -> ExitStatus {
+        let mut ended = None;
+        let insisting = until("its end", async || {
+            self.signal(signal);
+            ended = self.child.try_wait().expect("a child");
+            ended.is_some()
+        });
+        insisting.await;
+        ended.expect("an end")
+    }
+
+    /// Waits for its end by itself.
+    pub async fn ended(mut self) -> ExitStatus {
+        let ended = soon("the program's end", self.child.wait()).await;
+        ended.expect("a child")
+    }
+
+    /// Waits for its end with 0.
+    pub async fn succeeds(self) {
+        let log = self.log.clone();
+        let ended = self.ended().await;
+        assert!(ended.success(), "{ended}\n{}", read(&log));
+    }
+}
+
+/// How long anybody on this machine has waited for a core, the disk or memory so far: that is the
+/// machine's time and not the program's. Nothing where the kernel does not count it.
+fn stalled() -> Duration {
+    let each = ["cpu", "io", "memory"].map(|of| {
+        let text = fs::read_to_string(format!("/proc/pressure/{of}")).unwrap_or_default();
+        let some = text.lines().find(|line| line.starts_with("some "));
+        let total = some.and_then(|line| line.split_once("total=")?.1.parse().ok());
+        Duration::from_micros(total.unwrap_or(0))
+    });
+    each.iter().sum()
+}
+
+fn read(path: &Path) -> String {
+    let bytes = fs::read(path).expect("readable");
+    String::from_utf8_lossy(&bytes).into_owned()
+}

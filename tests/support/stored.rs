@@ -1,0 +1,66 @@
+//! Is the spool whole after a kill, and what does it hold? A copy is looked at, so that nothing is
+//! mended by looking.
+
+use crate::support::judge::left::{Left, Stored};
+use rusqlite::{Connection, OptionalExtension as _};
+use serde_json::Value;
+use std::path::Path;
+use uuid::Uuid;
+
+/// Fails when SQLite finds the spool damaged. None is there before the first commit.
+pub fn assert_whole(state: &Path) {
+    left(state);
+}
+
+/// The same, and what it holds.
+pub fn left(state: &Path) -> Left {
+    let Some((_folder, copy)) = copied(state) else {
+        return Left::default();
+    };
+    let checked = copy.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0));
+    assert_eq!(checked.as_deref(), Ok("ok"), "{}", state.display());
+    let tables = copy.query_row(
+        "SELECT count(*) FROM sqlite_master WHERE name IN ('calls', 'meta')",
+        [],
+        |row| row.get::<_, u32>(0),
+    );
+    if tables != Ok(2) {
+        return Left::default();
+    }
+    let mut calls = copy
+        .prepare("SELECT uuid, state, request_id FROM calls WHERE uuid IS NOT NULL")
+        .expect("the table");
+    let calls = calls.query_map([], |row| {
+        let uuid = Uuid::from_bytes(row.get(0)?).to_string();
+        let (state, request_id) = (row.get(1)?, row.get(2)?);
+        Ok((uuid, Stored { state, request_id }))
+    });
+    let calls = calls.expect("rows").map(|row| row.expect("a row"));
+    Left {
+        calls: calls.collect(),
+        refused: refused(&copy),
+    }
+}
+
+/// The print of the token that is remembered as refused.
+fn refused(copy: &Connection) -> Option<String> {
+    let memory = copy
+        .query_row(
+            "SELECT value FROM meta WHERE key = 'sender.memory'",
+            [],
+            |row| row.get::<_, String>(0),
+        )
+        .optional();
+    let memory: Value = serde_json::from_str(&memory.expect("the table")?).expect("JSON");
+    memory["refused"]["token"].as_str().map(str::to_owned)
+}
+
+fn copied(state: &Path) -> Option<(tempfile::TempDir, Connection)> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = |name: &str| std::fs::copy(state.join(name), folder.path().join(name));
+    copy("spool.db").ok()?;
+    // None is there when the last change is in the database.
+    let _ = copy("spool.db-wal");
+    let database = Connection::open(folder.path().join("spool.db")).expect("it opens");
+    Some((folder, database))
+}

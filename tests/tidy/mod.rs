@@ -1,0 +1,196 @@
+//! What keeps the tree readable, as a test: the length of files and lines, words that do not belong
+//! into finished code or into what the program says, the direction between crates, and promises.
+
+mod circles;
+mod direction;
+mod promises;
+mod release;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const FILE_LINES_MAX: usize = 600;
+const MAIN_LINES_MAX: usize = 120;
+const COLUMNS_MAX: usize = 100;
+/// `subject_condition_expectation`. Longer names are not read.
+const NAME_MAX: usize = 60;
+
+/// Turns of phrase that a reader of the program's texts does not understand, or not at once; each
+/// with what is said in its place.
+const RIDDLES: [(&str, &str); 15] = [
+    ("all is well", "no problem found"),
+    ("are told", "reported"),
+    ("is told", "reported"),
+    ("it tells", "reports"),
+    ("last word", "status report"),
+    ("leaves by itself", "is sent by itself"),
+    ("mend it", "correct it"),
+    ("mend the", "correct the"),
+    ("nobody knows", "it is not known"),
+    ("not heard", "not received"),
+    ("put down to", "with"),
+    ("say nothing", "send no reports"),
+    ("says nothing", "sends no reports"),
+    ("stands beside", "cannot be used with"),
+    ("without a word", "silently"),
+];
+
+/// What the program says in riddles, a line each: in its own code, comments and tests left out.
+fn riddles(name: &str, text: &str) -> Vec<String> {
+    let is_program = name.starts_with("src/") || name.contains("/src/");
+    let for_tests = ["tests", "/testbed/", "/golden/"];
+    if !is_program || for_tests.iter().any(|it| name.contains(it)) {
+        return Vec::new();
+    }
+    let own = text.split("#[cfg(test)]\nmod tests {").next();
+    let lines = own.unwrap_or_default().lines().enumerate();
+    let said = lines.filter(|(_, line)| !line.trim_start().starts_with("//"));
+    said.filter_map(|(at, line)| {
+        let line = line.split(" // ").next().unwrap_or_default();
+        let line = line.split(" -- ").next().unwrap_or_default().to_lowercase();
+        let (riddle, plain) = RIDDLES.iter().find(|(riddle, _)| line.contains(riddle))?;
+        Some(format!("{name}:{}: `{riddle}`: say `{plain}`", at + 1))
+    })
+    .collect()
+}
+
+/// Every file below `folder` whose name ends in `.rs`, build folders left out.
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a readable folder") {
+        let path = entry.expect("a readable entry").path();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            rust_files(&path, found);
+        } else if name.ends_with(".rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The name of the function that begins on this line.
+fn function(line: &str) -> Option<&str> {
+    let (before, rest) = line.split_once("fn ")?;
+    let is_item = before
+        .split_whitespace()
+        .all(|word| word.starts_with("pub") || matches!(word, "async" | "const" | "unsafe"));
+    is_item.then(|| rest.split(['(', '<']).next().unwrap_or(rest))
+}
+
+/// Every fault of one file, a line each.
+fn faults(name: &str, text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut faults = Vec::new();
+    let lines_max = if name == "src/main.rs" {
+        MAIN_LINES_MAX
+    } else {
+        FILE_LINES_MAX
+    };
+    if lines.len() > lines_max {
+        faults.push(format!(
+            "{name}: {} lines, {lines_max} at most: split it",
+            lines.len()
+        ));
+    }
+    // Put together here so that this file does not find itself.
+    let banned = [
+        ["to", "do!("].concat(),
+        ["unimple", "mented!("].concat(),
+        ["FIX", "ME"].concat(),
+        ["#[ig", "nore"].concat(),
+    ];
+    for (at, line) in lines.iter().enumerate() {
+        if line.chars().count() > COLUMNS_MAX {
+            faults.push(format!(
+                "{name}:{}: longer than {COLUMNS_MAX} columns",
+                at + 1
+            ));
+        }
+        if let Some(name) = function(line).filter(|name| name.len() > NAME_MAX) {
+            faults.push(format!(
+                "{name}: a function's name has at most {NAME_MAX} characters"
+            ));
+        }
+        if let Some(word) = banned.iter().find(|word| line.contains(word.as_str())) {
+            faults.push(format!("{name}:{}: `{word}` is not finished code", at + 1));
+        }
+        let in_tests = name.starts_with("tests/") || name.contains("/tests/");
+        if in_tests
+            && (line.contains(["thread::", "sleep("].concat().as_str())
+                || line.contains(["time::", "sleep("].concat().as_str()))
+        {
+            faults.push(format!(
+                "{name}:{}: wait for the event, not for time",
+                at + 1
+            ));
+        }
+    }
+    faults
+}
+
+#[test]
+fn every_file_keeps_the_limits_of_the_house() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    rust_files(root, &mut files);
+    assert!(
+        files.len() > 10,
+        "only {} files found below {}",
+        files.len(),
+        root.display()
+    );
+    let mut all = Vec::new();
+    for path in files {
+        let name = path
+            .strip_prefix(root)
+            .expect("below the root")
+            .display()
+            .to_string();
+        let text = fs::read_to_string(&path).expect("readable text");
+        all.extend(faults(&name, &text));
+        all.extend(riddles(&name, &text));
+    }
+    assert!(all.is_empty(), "\n{}\n", all.join("\n"));
+}
+
+#[test]
+fn a_long_file_a_long_line_and_an_unfinished_one_are_found() {
+    let body = "x();\n".repeat(FILE_LINES_MAX);
+    let unfinished = ["to", "do!()"].concat();
+    let (long, name) = ("x".repeat(100), "y".repeat(61));
+    let text = format!("{body}// {long}\n{unfinished}\nasync fn {name}() {{}}\n");
+    let found = faults("src/a.rs", &text);
+    assert_eq!(found.len(), 4, "{found:?}");
+}
+
+#[test]
+fn a_riddle_is_found_in_what_the_program_says_alone() {
+    let text = "// it is not heard\nsay(\"a hang-up was not heard\");\n#[cfg(test)]\nmod tests {\n\
+                say(\"all is well\");\n}\n";
+    assert_eq!(riddles("src/a.rs", text).len(), 1);
+    assert_eq!(riddles("crates/a/src/b_tests.rs", text), [""; 0]);
+    assert_eq!(riddles("tests/a.rs", text), [""; 0]);
+}
+
+#[test]
+fn modules_in_the_quick_profile_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join(".config/nextest.toml")).expect("readable text");
+    let modules = text
+        .split("test(/^")
+        .skip(1)
+        .filter_map(|rest| rest.split("::/)").next());
+    let mut found = 0;
+    for module in modules {
+        let path = format!("tests/{}", module.replace("::", "/"));
+        let is_there = [format!("{path}.rs"), format!("{path}/mod.rs")];
+        assert!(
+            is_there.iter().any(|path| root.join(path).is_file()),
+            "no module {module}"
+        );
+        found += 1;
+    }
+    assert!(found > 5, "{found} modules");
+}
