@@ -1,4 +1,4 @@
-//! What commands print on stdout, how wide its terminal is and whether it has colours; and what is
+//! What commands print on stdout, how wide its terminal is and whether it has colors; and what is
 //! typed into stdin: lines, or a secret that is not shown.
 
 use crate::{Failure, Result};
@@ -15,9 +15,9 @@ pub(crate) fn width() -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|width| *width > 0)
 }
 
-/// What stdout shows may have colours.
-pub(crate) fn has_colour() -> bool {
-    log::colour(&Environment::of_process(), io::stdout().is_terminal())
+/// What stdout shows may have colors.
+pub(crate) fn has_color() -> bool {
+    log::color(&Environment::of_process(), io::stdout().is_terminal())
 }
 
 /// Stdin's terminal without some of its modes, until this is dropped.

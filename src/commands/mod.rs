@@ -23,7 +23,7 @@ pub(crate) mod state;
 
 use crate::commands::control as command;
 use crate::config::Command;
-use crate::terminal::has_colour;
+use crate::terminal::has_color;
 use crate::{Result, print};
 use callbridge_admin::explain::story::Paint;
 use callbridge_model::{Environment, forbid_dumps};
@@ -52,8 +52,8 @@ pub async fn dispatch(
             crate::commands::check::run(&check).await
         }
         Command::Explain(explain) if explain.file.is_none() => {
-            let colour = has_colour();
-            explain::kept::run(&explain, Paint { colour }).await
+            let color = has_color();
+            explain::kept::run(&explain, Paint { color }).await
         }
         Command::Explain(explain) => {
             let mut out = io::BufWriter::new(io::stdout().lock());

@@ -319,7 +319,7 @@ mod tests {
                        and import it
           completions  Print completions for a shell
           man          Print the manual page
-          licences     Print the libraries in this program, with their licences
+          licenses     Print the libraries in this program, with their licenses
           help         Print this message or the help of the given subcommand(s)
 
         Options:

@@ -25,8 +25,8 @@ use clap_complete::Shell;
 use jiff::tz::TimeZone;
 use std::path::{Path, PathBuf};
 
-/// The licences of the linked libraries; `tests/package/licences` writes the file.
-const LICENCES: &str = include_str!("../../deploy/licences.txt");
+/// The licenses of the linked libraries; `tests/package/licenses` writes the file.
+const LICENSES: &str = include_str!("../../deploy/licenses.txt");
 
 impl Checking<'_> {
     pub(super) fn check(mut self, verb: Verb) -> Result<Command, Faults> {
@@ -74,7 +74,7 @@ impl Checking<'_> {
                 let page = self.faults.take("man", manual::page());
                 self.faults.or(Command::Print(page.unwrap_or_default()))
             }
-            Verb::Licences => self.faults.or(Command::Print(LICENCES.into())),
+            Verb::Licenses => self.faults.or(Command::Print(LICENSES.into())),
             Verb::Show(text) => self.faults.or(Command::Print(text.into())),
         }
     }

@@ -119,7 +119,7 @@ pub struct CrmFlags {
     pub field: Vec<String>,
     /// Fields of a lead that show its calls: last_call=ID,last_missed=ID (times as
     /// 2026-11-20T17:58:31+05:00),last_employee=ID (the CRM's id),trunk=ID,did=ID (the number that
-    /// the customer dialled),direction=ID,answered_by=ID,missed_count=ID; ID:number, ID:boolean or
+    /// the customer dialed),direction=ID,answered_by=ID,missed_count=ID; ID:number, ID:boolean or
     /// ID:date where the field takes no text [default: none]
     #[arg(long, value_name = "NAME=ID[:KIND],…")]
     pub lead_field: Option<String>,

@@ -211,7 +211,7 @@ NOTIFY_SOCKET, WATCHDOG_USEC
 TZ
   The zone of times that are shown, where --pbx-timezone is not given.
 NO_COLOR
-  No colours, when it is set to anything.";
+  No colors, when it is set to anything.";
 
 const FILES: &str = "\
 /etc/callbridge/NAME.flags

@@ -98,8 +98,8 @@ pub(crate) enum Verb {
     },
     /// Print the manual page
     Man,
-    /// Print the libraries in this program, with their licences
-    Licences,
+    /// Print the libraries in this program, with their licenses
+    Licenses,
     /// Help or the version was asked for: its text, which clap has written.
     #[command(skip)]
     Show(String),
@@ -226,7 +226,7 @@ pub(crate) struct CallsFlags {
     /// Those that began by then: a day is meant whole
     #[arg(long, value_name = "D")]
     pub to: Option<String>,
-    /// Those with this number: in full, as it is dialled, or its last four digits or more
+    /// Those with this number: in full, as it is dialed, or its last four digits or more
     #[arg(long, value_name = "P")]
     pub phone: Option<String>,
     /// Those on this trunk

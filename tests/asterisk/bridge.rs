@@ -24,7 +24,7 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
 const TOKEN: &str = "svc_pat_live";
-/// Both carriers, and the digit dialled for an outside line.
+/// Both carriers, and the digit dialed for an outside line.
 const TRUNKS: [(&str, char); 2] = [("city", '9'), ("gsm", '8')];
 /// Everybody who has a phone.
 const FLAGS: [&str; 4] = [

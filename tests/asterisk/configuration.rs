@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! @NAME@               a value of the run: ports, folders, the driver's technology
-//! @OUT city 12345@     what is dialled to reach a number over a carrier
+//! @OUT city 12345@     what is dialed to reach a number over a carrier
 //! … ;@ from 12         a line for this release and later ones
 //! … ;@ before 12       a line for older ones
 //! ```
@@ -104,7 +104,7 @@ fn filled(
     let mut text = String::new();
     for line in template.lines() {
         if let Some(line) = of_release(line, system.major)? {
-            text += &dialled_outside(line, system.driver)?;
+            text += &dialed_outside(line, system.driver)?;
             text.push('\n');
         }
     }
@@ -130,7 +130,7 @@ fn of_release(line: &str, major: u32) -> Result<Option<&str>> {
 }
 
 /// The line with each `@OUT carrier number@` replaced.
-fn dialled_outside(line: &str, driver: Driver) -> Result<String> {
+fn dialed_outside(line: &str, driver: Driver) -> Result<String> {
     let mut text = String::new();
     let mut rest = line;
     while let Some((before, after)) = rest.split_once("@OUT ") {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 /// How far a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Dialled, or calling us: nothing is answered.
+    /// Dialed, or calling us: nothing is answered.
     Waiting,
     /// The other side rings (or plays something before it answers).
     Ringing,

@@ -96,17 +96,17 @@ impl Stage {
         &mut self,
         trunk: &'static str,
         n: u32,
-        dialled: &str,
+        dialed: &str,
     ) -> Result<(Line, Truth)> {
-        let truth = Truth::inbound(n, trunk, dialled);
-        let line = self.caller(trunk, &number(n), dialled).await?;
+        let truth = Truth::inbound(n, trunk, dialed);
+        let line = self.caller(trunk, &number(n), dialed).await?;
         Ok((line, truth))
     }
 
     /// Somebody calls whose number is this.
-    pub async fn caller(&mut self, trunk: &str, number: &str, dialled: &str) -> Result<Line> {
+    pub async fn caller(&mut self, trunk: &str, number: &str, dialed: &str) -> Result<Line> {
         let caller = format!("<sip:{number}@127.0.0.1>");
-        self.phone(trunk)?.dials(dialled, Some(&caller)).await
+        self.phone(trunk)?.dials(dialed, Some(&caller)).await
     }
 
     /// The employee of this extension dials.

@@ -71,7 +71,7 @@ impl Driver {
         format!("{}/{user}", self.technology())
     }
 
-    /// What is dialled to reach a number over a carrier.
+    /// What is dialed to reach a number over a carrier.
     pub fn outside(self, carrier: &str, number: &str) -> String {
         match self {
             Self::Sip => format!("SIP/{carrier}/{number}"),

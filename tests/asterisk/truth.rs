@@ -24,7 +24,7 @@ pub enum Fate {
 pub struct Truth {
     direction: Direction,
     phone: Option<String>,
-    /// What the customer of an inbound call dialled.
+    /// What the customer of an inbound call dialed.
     did: Option<String>,
     lead: Option<i64>,
     trunk: &'static str,
@@ -74,9 +74,9 @@ impl Truth {
     }
 
     /// A call to this number of ours that a customer places now.
-    pub fn inbound(customer: u32, trunk: &'static str, dialled: &str) -> Self {
+    pub fn inbound(customer: u32, trunk: &'static str, dialed: &str) -> Self {
         Self {
-            did: Some(dialled.to_owned()),
+            did: Some(dialed.to_owned()),
             ..Self::new(Direction::Inbound, customer, trunk)
         }
     }
@@ -128,7 +128,7 @@ impl Truth {
         }
     }
 
-    /// Nobody talked, and one extension is known: the only one dialled, or who placed the call.
+    /// Nobody talked, and one extension is known: the only one dialed, or who placed the call.
     pub fn only(&mut self, extension: &str) {
         self.alone = Some(extension.to_owned());
     }

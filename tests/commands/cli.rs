@@ -458,17 +458,17 @@ fn the_help_of_run_teaches_by_groups_and_examples() {
 }
 
 #[test]
-fn the_licences_are_those_of_what_is_linked_in() {
-    let output = callbridge(&["licences"], &[]);
+fn the_licenses_are_those_of_what_is_linked_in() {
+    let output = callbridge(&["licenses"], &[]);
     assert!(output.status.success());
     let told = String::from_utf8(output.stdout).expect("UTF-8");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/package/licences");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/package/licenses");
     let listed = Command::new(script).output().expect("the script runs");
     let listed = String::from_utf8(listed.stdout).expect("UTF-8");
     assert!(listed.lines().count() > 100, "{listed}");
     assert_eq!(
         told, listed,
-        "run tests/package/licences >deploy/licences.txt"
+        "run tests/package/licenses >deploy/licenses.txt"
     );
 }
 

@@ -93,9 +93,9 @@ async fn a_terminal_that_takes_no_escapes_is_shown_none() {
     let daemon = place.run(&check[1..]).await;
     let state = format!("--state={}", place.path("state").display());
     for asked in [&check[..], &["status".to_owned(), state.clone()]] {
-        for (kind, has_colour) in [("xterm", true), ("dumb", false)] {
+        for (kind, has_color) in [("xterm", true), ("dumb", false)] {
             let (_, shown) = Terminal::of_kind(kind, &place, asked).ends().await;
-            assert_eq!(shown.contains("\x1b["), has_colour, "{asked:?}: {shown}");
+            assert_eq!(shown.contains("\x1b["), has_color, "{asked:?}: {shown}");
         }
     }
     assert_eq!(daemon.end(Signal::TERM).await, 0);

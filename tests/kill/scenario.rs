@@ -191,7 +191,7 @@ pub async fn run(faults: &[Fault]) -> usize {
             break;
         }
     }
-    soon("the judgement", scenario.finish()).await;
+    soon("the judgment", scenario.finish()).await;
     met
 }
 

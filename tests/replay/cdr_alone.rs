@@ -44,7 +44,7 @@ const BEYOND_RECORDS: [(&str, &str, &str); 30] = [
     ("campaign_extension", "number", "the company's own"),
     ("campaign_queue", "direction", "Outbound, told Inbound"),
     ("campaign_queue", "number", "the company's own"),
-    // Nothing was dialled by a dialplan, so no record has the number.
+    // Nothing was dialed by a dialplan, so no record has the number.
     ("campaign_no_answer", "number", "none"),
     ("call_file", "direction", "Outbound, told Inbound"),
     ("call_file", "number", "the company's own"),
@@ -74,7 +74,7 @@ const BEYOND_RECORDS: [(&str, &str, &str); 30] = [
     // Two colleagues in one conference are both there from the same second on.
     ("conference", "employee", "101, told 102"),
     ("conference", "employees", "101 102 101, told 101 102"),
-    // No record tells the unique id of a channel that was dialled, and never told one itself.
+    // No record tells the unique id of a channel that was dialed, and never told one itself.
     ("outbound_two_customers", "linkedid", "made of its channel"),
     ("outbound_handed_outside", "linkedid", "made of its channel"),
     // The mailbox after the transfer left no record.
@@ -168,7 +168,7 @@ fn phone(call: &FinishedCall) -> Option<String> {
     let prefixes = ["9", "8"].iter();
     let country = Country::parse("UZ");
     let mut numbers = prefixes
-        .filter_map(|prefix| number::normalise(received, country, Some(prefix), call.direction));
+        .filter_map(|prefix| number::normalize(received, country, Some(prefix), call.direction));
     numbers.next().map(|phone| phone.as_str().to_owned())
 }
 

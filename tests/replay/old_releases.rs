@@ -40,7 +40,7 @@ const UNTOLD: [(&str, &[&str], &str, Told); 6] = [
     ("blonde_transfer_dtmf", BEFORE_12, "cel", Told::Incomplete),
     // No bridge is told: the fix is in the call's reason.
     ("*", &["11-shipped-cel-conf"], "cel", Told::Incomplete),
-    // The number that was dialled is told by no event of AMI 1.x: where no list has the one that
+    // The number that was dialed is told by no event of AMI 1.x: where no list has the one that
     // the channel shows, it may be the company's own.
     (
         "callback_customer_first",
@@ -164,7 +164,7 @@ fn same<'t>(call: &Value, told: &'t [Value]) -> Option<&'t Value> {
 }
 
 /// How a told call differs from what took place; the story's ids name one of several calls of a
-/// moment, and its talk may be told by the rule that dialling a feature code counts.
+/// moment, and its talk may be told by the rule that dialing a feature code counts.
 fn differences(call: &Value, told: &Value) -> Vec<String> {
     let mut call = call.clone();
     call["linkedid"] = told["linkedid"].clone();

@@ -37,7 +37,7 @@ pub struct ExpectedCall {
     reason: Option<String>,
 }
 
-/// Calls that began by dialling the customer: CEL has no dial string, and the number that such a
+/// Calls that began by dialing the customer: CEL has no dial string, and the number that such a
 /// channel carries there is the company's own.
 const NUMBER_UNTOLD_BY_CEL: [&str; 4] = [
     "call_file",
@@ -153,7 +153,7 @@ fn differences(call: &FinishedCall, expected: &ExpectedCall, on_event: Hear) -> 
     let phone = call.number.as_ref().and_then(|received| {
         let uzbekistan = Country::parse("UZ");
         ["9", "8"].iter().find_map(|prefix| {
-            number::normalise(received, uzbekistan, Some(prefix), call.direction)
+            number::normalize(received, uzbekistan, Some(prefix), call.direction)
         })
     });
     let phone = phone.map(|phone| phone.as_str().to_owned());

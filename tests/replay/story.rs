@@ -277,12 +277,12 @@ fn a_pickup_is_told_a_line_an_event() {
     1795163529.0  journal  2026-11-20 08:32:09 UTC
 
       A   PJSIP/city-00000000  customer on city, came in  1795163529.0
-      B   PJSIP/101-00000001   extension 101, dialled     1795163529.1
+      B   PJSIP/101-00000001   extension 101, dialed     1795163529.1
       C   PJSIP/102-00000002   extension 102, called      1795163531.2
 
       time          from start  talk  event
       08:32:09.597      +0.000        A  comes in: created in state Ring
-      08:32:09.600      +0.003        B  is dialled by A as 101
+      08:32:09.600      +0.003        B  is dialed by A as 101
       08:32:09.601      +0.003        B  rings
       08:32:11.789      +2.191        C  calls: created in state Ring
       08:32:11.790      +2.192        C  is up

@@ -108,7 +108,7 @@ impl Run {
         self.later(wait, Mend::Network);
     }
 
-    /// Somebody changes tokens, grants or the licence.
+    /// Somebody changes tokens, grants or the license.
     fn company(&mut self) {
         let at = self.world.truth;
         let soon = Duration::from_secs(1 + self.dice.below(600));

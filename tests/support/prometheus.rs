@@ -13,7 +13,7 @@ pub type Labels = BTreeMap<String, String>;
 /// Values by their labels.
 pub type Series = BTreeMap<Labels, f64>;
 
-/// What every scraped series is labelled with.
+/// What every scraped series is labeled with.
 const TARGET_LABELS: [&str; 3] = ["__name__", "instance", "job"];
 
 /// A running one; it ends with the test.

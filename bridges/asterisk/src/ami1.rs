@@ -1,4 +1,4 @@
-//! Events of AMI 1.x (Asterisk 1.4 to 11), which has no linkedid and no bridges: who dialled whom,
+//! Events of AMI 1.x (Asterisk 1.4 to 11), which has no linkedid and no bridges: who dialed whom,
 //! who hears whom, and which telephone goes on under another's unique id.
 //!
 //! ```text
@@ -61,7 +61,7 @@ struct Read<'a> {
     at: Option<EventTime>,
     /// The first channel of an event, or its only one.
     one: ChannelRef<'a>,
-    /// The second: the one dialled, linked, transferred to.
+    /// The second: the one dialed, linked, transferred to.
     two: ChannelRef<'a>,
     /// Third value of the event: a new name, a dial string or status, a room.
     word: Text<'a>,
@@ -250,7 +250,7 @@ impl<'a> Read<'a> {
                 let (by, dial_string) = (by(one), word);
                 (two, Kind::DialBegin { by, dial_string })
             }
-            // Later releases give the channel's name here, and tell the dialling by other events.
+            // Later releases give the channel's name here, and tell the dialing by other events.
             Old::OriginateResponse if word.is_empty() || has_suffix(&word) => return None,
             Old::OriginateResponse => {
                 let (by, dial_string) = (None, word);

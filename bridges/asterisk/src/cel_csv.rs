@@ -102,7 +102,7 @@ impl CsvRows {
     fn split(&mut self, record: &[u8], delimiter: u8) -> Result<(), Unreadable> {
         self.record.read(record, delimiter);
         if !self.named && !self.columns.fit(&self.record) {
-            match Columns::recognised(&self.record) {
+            match Columns::recognized(&self.record) {
                 Some(columns) => self.columns = columns,
                 None if self.record.len() < KNOWN_MIN => return Err(Unreadable::TooFewColumns),
                 None => return Err(Unreadable::UnknownColumns),
@@ -208,7 +208,7 @@ impl Columns {
 
     /// The layout that this record has, of those known: by its ids, or by the number of its columns
     /// where ARI or `Originate` chose the ids.
-    fn recognised(record: &CsvRecord) -> Option<Self> {
+    fn recognized(record: &CsvRecord) -> Option<Self> {
         let known = || KNOWN.iter().map(|names| Self::listed(names));
         let by_ids = known().find(|columns| columns.fit(record));
         by_ids.or_else(|| known().find(|columns| columns.fit_in_number(record)))

@@ -206,12 +206,12 @@ fn decode_dial<'a>(
     pairs: impl RawPairs<'a>,
     repaired: &mut bool,
 ) -> ChannelEvent<'a> {
-    let (mut at, mut by, mut dialled) = (None, ChannelRef::default(), ChannelRef::default());
+    let (mut at, mut by, mut dialed) = (None, ChannelRef::default(), ChannelRef::default());
     let (mut dial_string, mut status) = (Text::default(), Text::default());
     for (name, value) in pairs {
         let name = name.as_ref();
         if let Some(name) = strip(name, b"Dest") {
-            describe(&mut dialled, key::of(name), value, repaired);
+            describe(&mut dialed, key::of(name), value, repaired);
             continue;
         }
         let key = key::of(name);
@@ -225,8 +225,8 @@ fn decode_dial<'a>(
             _ => {}
         }
     }
-    if !dialled.is_named() {
-        // Cut before it named whom: what is left shows the dialling channel alive.
+    if !dialed.is_named() {
+        // Cut before it named whom: what is left shows the dialing channel alive.
         return ChannelEvent::new(at, Origin::Channel, by, Kind::Seen);
     }
     let by = by.is_named().then(|| Box::new(by));
@@ -234,11 +234,11 @@ fn decode_dial<'a>(
         true => Kind::DialBegin { by, dial_string },
         false => Kind::DialEnd { by, status },
     };
-    ChannelEvent::new(at, Origin::Channel, dialled, kind)
+    ChannelEvent::new(at, Origin::Channel, dialed, kind)
 }
 
 /// A transfer that failed joins nobody. A blind transfer names no channel beyond the two that
-/// share a bridge already; its target is dialled, and that is told by other events.
+/// share a bridge already; its target is dialed, and that is told by other events.
 fn decode_joined<'a>(
     main: &[u8],
     others: &[&[u8]],

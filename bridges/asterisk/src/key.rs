@@ -89,7 +89,7 @@ pub(crate) fn of(name: &[u8]) -> Key {
     key.unwrap_or(Key::Other)
 }
 
-/// Recognises a variable's key of Asterisk before 12: `ChanVariable(PJSIP/x): a=b`.
+/// Recognizes a variable's key of Asterisk before 12: `ChanVariable(PJSIP/x): a=b`.
 #[inline]
 fn old_variable(name: &[u8]) -> Option<Key> {
     let (start, rest) = name.split_at_checked(12)?;

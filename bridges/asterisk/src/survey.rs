@@ -364,7 +364,7 @@ pub enum EndpointFact {
     Hint(String),
     /// The endpoint has this voicemail mailbox.
     Mailbox(String),
-    /// The endpoint is recognised by this address (`identify`).
+    /// The endpoint is recognized by this address (`identify`).
     Identified(String),
     /// The PBX logs in there, and nobody here (outbound authentication).
     LogsInThere,
@@ -372,7 +372,7 @@ pub enum EndpointFact {
     Dynamic,
     /// One who calls from it logs in here (inbound authentication).
     LogsInHere,
-    /// Calls to it are sent to this extension at its address: a trunk's go to the number dialled.
+    /// Calls to it are sent to this extension at its address: a trunk's go to the number dialed.
     CalledAs(String),
     /// The address is this fixed host; empty where the PBX names none.
     Fixed(String),

@@ -49,18 +49,18 @@ pub struct FinishedCall {
     pub answered: bool,
     /// The trunk of the customer's leg, by the name its flag gave it; `None` for internal calls.
     pub trunk: Option<String>,
-    /// The customer's number as the PBX wrote it, not yet normalised.
+    /// The customer's number as the PBX wrote it, not yet normalized.
     pub number: Option<RawNumber>,
     /// Further candidates for the customer's number, in their order. The first candidate that is
     /// valid wins. If none is, `number` is displayed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more_numbers: Vec<RawNumber>,
     /// Number that the customer's channel shows, where the PBX itself called the customer first and
-    /// no event has the number that it dialled. It may be the company's own, and is the customer's
+    /// no event has the number that it dialed. It may be the company's own, and is the customer's
     /// only where a lead has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown_number: Option<RawNumber>,
-    /// The number that the customer of an inbound call dialled, as the PBX wrote it.
+    /// The number that the customer of an inbound call dialed, as the PBX wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub did: Option<String>,
     /// The extension the call is put down to.
@@ -173,7 +173,7 @@ pub(crate) fn direction_words(direction: Direction, trunk: Option<&str>, how: &s
     let trunk = trunk.unwrap_or_default();
     match direction {
         Direction::Inbound => format!("came in on trunk {trunk}: {how}"),
-        Direction::Outbound => format!("dialled out on trunk {trunk}: {how}"),
+        Direction::Outbound => format!("dialed out on trunk {trunk}: {how}"),
         Direction::Internal => "no trunk took part".to_owned(),
         Direction::Unknown => format!("trunk {trunk} was dialed, and it is not known by whom"),
     }

@@ -110,7 +110,7 @@ pub struct ChannelEvent<'a> {
     pub at: Option<EventTime>,
     /// The vocabulary that the event came in.
     pub origin: Origin,
-    /// The channel it happened to. Of a dialling, the channel that is dialled.
+    /// The channel it happened to. Of a dialing, the channel that is dialed.
     pub channel: ChannelRef<'a>,
     /// The thing that happened, with its details.
     pub kind: Kind<'a>,
@@ -172,7 +172,7 @@ pub struct ChannelRef<'a> {
     pub linkedid: Text<'a>,
     /// The number the channel calls from (`CallerIDNum`).
     pub caller_number: Text<'a>,
-    /// `Exten`; what was dialled on a channel of FreeSWITCH that came in, at its birth.
+    /// `Exten`; what was dialed on a channel of FreeSWITCH that came in, at its birth.
     pub exten: Text<'a>,
     /// Context of the dialplan that the channel is in (`Context`).
     pub context: Text<'a>,
@@ -181,7 +181,7 @@ pub struct ChannelRef<'a> {
     /// The CDR's user field as CEL tells it (`Userfield`).
     pub userfield: Text<'a>,
     /// The application the channel runs, as CEL tells it in every row (`Application`): `Dial`,
-    /// or `AppDial` on a channel that was dialled.
+    /// or `AppDial` on a channel that was dialed.
     pub application: Text<'a>,
     /// The application's data (`AppData`): `PJSIP/998901110001@city,20,tT`.
     pub app_data: Text<'a>,
@@ -215,9 +215,9 @@ impl<'a> ChannelRef<'a> {
 /// are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelTraits<'a> {
-    /// Set when the channel came into the PBX; else the PBX dialled it.
+    /// Set when the channel came into the PBX; else the PBX dialed it.
     pub inbound: bool,
-    /// The gateway it was dialled over, or came in from.
+    /// The gateway it was dialed over, or came in from.
     pub gateway: Text<'a>,
     /// The profile of the SIP stack that carries it.
     pub profile: Text<'a>,
@@ -225,8 +225,8 @@ pub struct ChannelTraits<'a> {
     pub address: Text<'a>,
     /// The telephone inside the company that it is.
     pub extension: Text<'a>,
-    /// The number that it was dialled with.
-    pub dialled: Text<'a>,
+    /// The number that it was dialed with.
+    pub dialed: Text<'a>,
     /// Nothing can have happened to it before that was not told.
     pub fresh: bool,
     /// Set when the channel is over, and was linked with one other in all its life, which
@@ -295,18 +295,18 @@ pub enum Kind<'a> {
         /// The state it is in now.
         state: ChannelState,
     },
-    /// `DialBegin`: the event's channel is being dialled.
+    /// `DialBegin`: the event's channel is being dialed.
     DialBegin {
         /// The channel that dials; `None` for an originated call.
         by: Option<Box<ChannelRef<'a>>>,
-        /// `998901110001@city`: the only place with the number as dialled out.
+        /// `998901110001@city`: the only place with the number as dialed out.
         dial_string: Text<'a>,
     },
-    /// `DialEnd`: dialling the event's channel ended.
+    /// `DialEnd`: dialing the event's channel ended.
     DialEnd {
-        /// The channel that dialled; `None` for an originated call.
+        /// The channel that dialed; `None` for an originated call.
         by: Option<Box<ChannelRef<'a>>>,
-        /// Outcome of the dialling: `ANSWER`, `BUSY`, `CANCEL`…
+        /// Outcome of the dialing: `ANSWER`, `BUSY`, `CANCEL`…
         status: Text<'a>,
     },
     /// CEL `APP_START`: the channel runs an application (`Dial`, `Queue`…).
@@ -458,7 +458,7 @@ pub struct Cdr<'a> {
     pub source: Text<'a>,
     /// Column `dst`: the extension at which the dialplan was last.
     pub destination: Text<'a>,
-    /// `did`, where the dialplan keeps the number that was dialled (FreePBX does).
+    /// `did`, where the dialplan keeps the number that was dialed (FreePBX does).
     pub did: Text<'a>,
     /// Column `dcontext`: the context of that extension.
     pub context: Text<'a>,

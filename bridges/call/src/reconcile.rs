@@ -287,9 +287,9 @@ fn by_both(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
                 call.userfields.push(field.clone());
             }
         }
-        // What the primary takes for a number without having seen it dialled may be another's.
-        let dialled = half.number.as_ref().filter(|it| it.from_dial_string);
-        call.number = call.number.take().or_else(|| dialled.cloned());
+        // What the primary takes for a number without having seen it dialed may be another's.
+        let dialed = half.number.as_ref().filter(|it| it.from_dial_string);
+        call.number = call.number.take().or_else(|| dialed.cloned());
         let shown = call.shown_number.take();
         let shown = shown.or_else(|| half.shown_number.clone());
         call.shown_number = shown.filter(|_| call.number.is_none());

@@ -16,7 +16,7 @@
 //!   that came, or for `--max-call`.
 //! - A file that was read to its end has told everything of what ended before the last batch.
 //!
-//! A record that comes after its call was folded (a dialled party that was transferred goes on
+//! A record that comes after its call was folded (a dialed party that was transferred goes on
 //! when its caller is gone) changes nothing, and is counted as late.
 //!
 //! | module | what lives there |

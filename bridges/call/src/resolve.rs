@@ -5,7 +5,7 @@
 //!
 //! | module | question |
 //! |---|---|
-//! | `view` | what is each channel, did it come in or was it dialled, in which bridges was it? |
+//! | `view` | what is each channel, did it come in or was it dialed, in which bridges was it? |
 //! | `linked` | when was who linked with whom, where links are told and no bridges? |
 //! | `masquerade` | which telephone was behind a unique id when (AMI 1.x)? |
 //! | `unnamed` | which bridge was it that nobody named? |

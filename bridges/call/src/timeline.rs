@@ -113,7 +113,7 @@ pub enum Way {
     CameIn,
     /// The PBX called somebody on it.
     #[serde(rename = "o")]
-    Dialled,
+    Dialed,
 }
 
 /// Something that happened to a channel.
@@ -130,9 +130,9 @@ pub struct Moment {
 /// The thing that happened to a channel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MomentKind {
-    /// The channel was dialled, by another or by the PBX.
+    /// The channel was dialed, by another or by the PBX.
     #[serde(rename = "d")]
-    Dialled {
+    Dialed {
         /// By the channel of this number in [`Timeline::channels`]; `None` where nobody did, or
         /// it is not among them.
         #[serde(rename = "b", default, skip_serializing_if = "Option::is_none")]
@@ -147,7 +147,7 @@ pub enum MomentKind {
     /// The channel was picked up.
     #[serde(rename = "u")]
     Up,
-    /// Dialling it ended: `ANSWER`, `BUSY`, `CANCEL`…; empty where that was not told.
+    /// Dialing it ended: `ANSWER`, `BUSY`, `CANCEL`…; empty where that was not told.
     #[serde(rename = "e")]
     DialEnded(String),
     /// The channel hung up, for this Q.850 cause.

@@ -228,7 +228,7 @@ pub(crate) fn technology(name: &str) -> &str {
     name.split_once('/').map_or(name, |(tech, _)| tech)
 }
 
-/// SIP or IAX2: a telephone's name is its own there, and what is dialled of it may be its address.
+/// SIP or IAX2: a telephone's name is its own there, and what is dialed of it may be its address.
 pub(crate) fn is_sip(name: &str) -> bool {
     is_one_of(&["PJSIP", "SIP", "IAX2"], technology(name))
 }

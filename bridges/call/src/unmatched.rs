@@ -24,7 +24,7 @@ pub(crate) struct Unmatched(pub(crate) Vec<String>);
 
 impl Unmatched {
     /// A channel of no trunk, and a number that it carried. It is passed over where that is a
-    /// telephone's own, or what is dialled of a telephone: `PJSIP/101/sip:4711@10.0.0.5`.
+    /// telephone's own, or what is dialed of a telephone: `PJSIP/101/sip:4711@10.0.0.5`.
     pub(crate) fn note(&mut self, channel: &str, number: &str, way: Carried) {
         let Some(prefix) = prefix(channel) else {
             return;
@@ -85,7 +85,7 @@ mod tests {
                 assert_eq!(noted(channel, "+998901110001", way), [prefix]);
             }
         }
-        // A line of a card may be a telephone's; an outside number is dialled over no telephone.
+        // A line of a card may be a telephone's; an outside number is dialed over no telephone.
         assert_eq!(
             noted("DAHDI/33-1", "998901110001", Carried::Out),
             ["DAHDI/33"]

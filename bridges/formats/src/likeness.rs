@@ -40,7 +40,7 @@ impl Likeness {
         }
     }
 
-    /// Recognises the beginning of a source by trying each format; `None` if it is nothing known
+    /// Recognizes the beginning of a source by trying each format; `None` if it is nothing known
     /// here.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let bytes = &bytes[..bytes.len().min(SAMPLE_BYTES_MAX)];

@@ -5,7 +5,7 @@
 //! profile has its times in microseconds and whom it was connected with. A leg's bridges are those
 //! of its profiles, from `bridged_time` to the transfer or the hang-up.
 //!
-//! Whom a leg dialled over which gateway, by its own file: `bridge` was run with
+//! Whom a leg dialed over which gateway, by its own file: `bridge` was run with
 //! `sofia/gateway/city/998901110001`, and `originated_legs` has the leg that came of it.
 
 use crate::block::decoded_text;
@@ -33,7 +33,7 @@ const AT_BIRTH: [(Header, &str); 19] = [
     (Header::ChannelName, "channel_name"),
     (Header::Direction, "direction"),
     (Header::PresenceId, "presence_id"),
-    (Header::GatewayDialled, "sip_gateway_name"),
+    (Header::GatewayDialed, "sip_gateway_name"),
     (Header::GatewayIn, "sip_gateway"),
     (Header::Profile, "sofia_profile_name"),
     (Header::Network, "sip_network_ip"),
@@ -151,7 +151,7 @@ struct LegFile<'f> {
     left: Vec<EventTime>,
     /// Applications that the leg ran and on which the call depends, each with its time.
     ran: Vec<(EventTime, Ran)>,
-    dialled: Vec<Dialled>,
+    dialed: Vec<Dialed>,
 }
 
 /// The applications that the leg ran: when each, its name and its data.
@@ -216,7 +216,7 @@ impl<'f> LegFile<'f> {
             connected: connected.collect(),
             left: profiles.iter().filter_map(over).collect(),
             ran,
-            dialled: dialled(&bridges, &variables.get("originated_legs")),
+            dialed: dialed(&bridges, &variables.get("originated_legs")),
             variables,
         })
     }
@@ -257,7 +257,7 @@ impl<'f> LegFile<'f> {
         let (created, ended) = (self.created, self.ended);
         let (mut events, state) = (vec![birth], ChannelState::Up);
         events.extend(self.answered.map(|at| event(at, Kind::State { state })));
-        for it in self.dialled {
+        for it in self.dialed {
             let met = self.connected.iter().any(|met| met.with.uniqueid == it.id);
             let [begins, over] = it.events(&channel, ended);
             events.push(begins);
@@ -327,7 +327,7 @@ fn over(profile: &Value) -> Option<EventTime> {
 }
 
 /// Returns the span of the profile's bridge with the other leg: the one that the variables name,
-/// else the one that answered it, else the one that dialled it.
+/// else the one that answered it, else the one that dialed it.
 fn connected(profile: &Value, named: &str) -> Option<Connected> {
     let from = time(profile, "bridged_time")?;
     let to = over(profile);
@@ -343,7 +343,7 @@ fn connected(profile: &Value, named: &str) -> Option<Connected> {
     // Where the other leg has no file of its own, this is all that is known of it.
     let traits = ChannelTraits {
         profile: name.split('/').nth(1).unwrap_or_default().to_owned().into(),
-        dialled: text(&one["destination_number"]).into(),
+        dialed: text(&one["destination_number"]).into(),
         answered: Some(from),
         ..ChannelTraits::default()
     };
@@ -396,25 +396,25 @@ fn room(argument: &str, id: &str) -> String {
     name.to_owned()
 }
 
-/// Begins what is dialled over a gateway.
+/// Begins what is dialed over a gateway.
 const GATEWAY: &str = "sofia/gateway/";
 /// Legs of one leg that are read.
 const LEGS_MAX: usize = 64;
 
 /// A leg over a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Dialled {
+struct Dialed {
     at: EventTime,
     id: String,
     gateway: String,
     number: String,
 }
 
-impl Dialled {
-    /// Returns the events of a leg that writes no file of its own: dialled by this channel, and
+impl Dialed {
+    /// Returns the events of a leg that writes no file of its own: dialed by this channel, and
     /// there until `ended` at most.
     fn events(self, by: &ChannelRef<'static>, ended: EventTime) -> [ChannelEvent<'static>; 2] {
-        let dialled = Kind::DialBegin {
+        let dialed = Kind::DialBegin {
             by: Some(Box::new(ChannelRef::by_id(by.uniqueid.clone()))),
             dial_string: Cow::Owned(self.number.clone()),
         };
@@ -423,20 +423,20 @@ impl Dialled {
             linkedid: by.linkedid.clone(),
             traits: Some(Box::new(ChannelTraits {
                 gateway: Cow::Owned(self.gateway),
-                dialled: Cow::Owned(self.number),
+                dialed: Cow::Owned(self.number),
                 fresh: true,
                 ..ChannelTraits::default()
             })),
             ..ChannelRef::default()
         };
         let event = |at, kind| ChannelEvent::new(Some(at), Origin::Channel, channel.clone(), kind);
-        [event(self.at, dialled), event(ended, Kind::Seen)]
+        [event(self.at, dialed), event(ended, Kind::Seen)]
     }
 }
 
-/// The legs that were made of these bridges. Where a number was dialled over several gateways, each
+/// The legs that were made of these bridges. Where a number was dialed over several gateways, each
 /// leg has its own in their order, and none if they are not as many.
-fn dialled(bridges: &[(EventTime, &str)], originated: &str) -> Vec<Dialled> {
+fn dialed(bridges: &[(EventTime, &str)], originated: &str) -> Vec<Dialed> {
     let targets: Vec<(EventTime, &str, &str)> = bridges
         .iter()
         .flat_map(|&(at, data)| targets(data).map(move |(gateway, number)| (at, gateway, number)))
@@ -456,7 +456,7 @@ fn dialled(bridges: &[(EventTime, &str)], originated: &str) -> Vec<Dialled> {
         let one = first.filter(|(_, gateway, _)| same().all(|(_, it, _)| it == gateway));
         let in_order = (same().count() == of_number).then(|| same().nth(before.count()));
         if let Some(&(at, gateway, _)) = in_order.flatten().or(one) {
-            found.push(Dialled {
+            found.push(Dialed {
                 at,
                 id: id.to_owned(),
                 gateway: gateway.to_owned(),
@@ -467,7 +467,7 @@ fn dialled(bridges: &[(EventTime, &str)], originated: &str) -> Vec<Dialled> {
     found
 }
 
-/// Gateway and number of each that is dialled: `city` and `998901110001` by
+/// Gateway and number of each that is dialed: `city` and `998901110001` by
 /// `{a=b}sofia/gateway/city/998901110001,[c=d]user/101`.
 fn targets(data: &str) -> impl Iterator<Item = (&str, &str)> {
     data.split(GATEWAY).skip(1).filter_map(|rest| {
@@ -485,7 +485,7 @@ mod tests {
 
     fn found(data: &str, originated: &str) -> Vec<(String, String)> {
         let at = EventTime::from_seconds(1_795_211_901);
-        let found = dialled(&[(at, data)], originated).into_iter();
+        let found = dialed(&[(at, data)], originated).into_iter();
         found.map(|it| (it.id, it.gateway)).collect()
     }
 

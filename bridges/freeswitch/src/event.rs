@@ -2,7 +2,7 @@
 //!
 //! | event | what it tells |
 //! |---|---|
-//! | `CHANNEL_CREATE` | a channel came in, or is dialled |
+//! | `CHANNEL_CREATE` | a channel came in, or is dialed |
 //! | `CHANNEL_ANSWER` | it answered |
 //! | `CHANNEL_BRIDGE`, `CHANNEL_UNBRIDGE` | two hear each other, or no more; told by one of them |
 //! | `CHANNEL_EXECUTE att_xfer` | it consults somebody; its bridge stays |
@@ -249,7 +249,7 @@ pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> Chann
     // The switch shows zeros where it was told no number.
     let is_given = |key: &Header| fields.get(*key).bytes().any(|digit| digit != b'0');
     let caller = callers.into_iter().find(is_given);
-    // Of a channel that is dialled, it is whatever number it is shown.
+    // Of a channel that is dialed, it is whatever number it is shown.
     let caller = caller.filter(|_| inbound);
     ChannelRef {
         caller_number: caller.map(|key| fields.take(key)).unwrap_or_default(),
@@ -326,12 +326,12 @@ fn traits<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> C
         gateway: fields.take(if inbound {
             Header::GatewayIn
         } else {
-            Header::GatewayDialled
+            Header::GatewayDialed
         }),
         profile: fields.take(Header::Profile),
         address: address(inbound, fields),
         extension,
-        dialled: dialled(rule, inbound, fields),
+        dialed: dialed(rule, inbound, fields),
         fresh: is_fresh(rule, fields) || sole,
         sole: sole && rule == EventRule::Hangup,
         listed: rule == EventRule::Dump,
@@ -412,19 +412,19 @@ fn host_and_port(host: &str, port: &str) -> String {
     }
 }
 
-/// The telephone: of a channel that is dialled whom it was made for, of one that came in who logged
-/// in there. A channel that dials carries the user it dialled, too, so that counts at birth alone.
+/// The telephone: of a channel that is dialed whom it was made for, of one that came in who logged
+/// in there. A channel that dials carries the user it dialed, too, so that counts at birth alone.
 fn extension<'a>(rule: EventRule, inbound: bool, fields: &EventFields<'a>) -> Text<'a> {
-    if !inbound && !fields.get(Header::GatewayDialled).is_empty() {
+    if !inbound && !fields.get(Header::GatewayDialed).is_empty() {
         return Cow::Borrowed("");
     }
-    let of_dialled = [
+    let of_dialed = [
         (Header::PresenceId, true),
-        (Header::DialledUser, rule == EventRule::Create),
+        (Header::DialedUser, rule == EventRule::Create),
         (Header::Agent, true),
     ];
     let of_caller = [(Header::UserName, true), (Header::AuthName, true)];
-    let wanted: &[(Header, bool)] = if inbound { &of_caller } else { &of_dialled };
+    let wanted: &[(Header, bool)] = if inbound { &of_caller } else { &of_dialed };
     for &(key, counts) in wanted {
         let user = fields.get(key).split('@').next().unwrap_or_default();
         if counts && !user.is_empty() {
@@ -435,7 +435,7 @@ fn extension<'a>(rule: EventRule, inbound: bool, fields: &EventFields<'a>) -> Te
 }
 
 /// The number that the channel was made for. Its destination changes with each transfer.
-fn dialled<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
+fn dialed<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
     if inbound {
         return Cow::Borrowed("");
     }

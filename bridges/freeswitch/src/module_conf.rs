@@ -51,7 +51,7 @@ pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
         Some(value) if !is_yes(value) => {
             let about = "log-b-leg of mod_json_cdr";
             let message = "the legs that the switch dials are not written: it is not known who \
-                        answered, and outbound calls are reported only where they were dialled as \
+                        answered, and outbound calls are reported only where they were dialed as \
                         sofia/gateway/NAME/NUMBER";
             let fix = reload("<param name=\"log-b-leg\" value=\"true\"/>", "json_cdr");
             vec![SwitchFinding::new(Severity::Fault, about, message, fix)]

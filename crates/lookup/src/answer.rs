@@ -5,7 +5,7 @@ use crate::harmless;
 use callbridge_call::{Direction, RawNumber};
 use callbridge_leads::directory::profile::LeadProfile;
 use callbridge_mapping::{LeadAnswer, People, Trunk, Trunks};
-use callbridge_model::{EmployeeId, LeadId, number::normalise};
+use callbridge_model::{EmployeeId, LeadId, number::normalize};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use url::form_urlencoded;
@@ -166,7 +166,7 @@ impl Answer {
         };
         let raw = RawNumber::new(&question.phone, false);
         let strip = trunk.strip.as_deref();
-        let Some(phone) = normalise(&raw, trunk.country, strip, Direction::Inbound) else {
+        let Some(phone) = normalize(&raw, trunk.country, strip, Direction::Inbound) else {
             return Self::no(UnknownReason::NoNumber);
         };
         let lead = match people.lead_of_phone(&phone, trunk) {

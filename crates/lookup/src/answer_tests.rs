@@ -79,7 +79,7 @@ fn known_lead_has_first_extension_of_responsible_employee() {
         "phone=901110001&trunk=city",
         "phone=9901110001&trunk=city",
         "phone=+998 90 111-00-01&trunk=city",
-        "trunk=city&phone=998901110001&phone=1&colour=red",
+        "trunk=city&phone=998901110001&phone=1&color=red",
     ] {
         assert_eq!(ask(same, anna.clone()), answer, "{same}");
     }

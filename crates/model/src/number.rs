@@ -30,7 +30,7 @@ impl Country {
 /// foreign with it and domestic without it. For example, an extension in Russia dials `9` and
 /// `8 916 …`, which begins like Iran's `+98 916 …`. `None` for hidden numbers, short ones, feature
 /// codes, and numbers that are not valid in any country.
-pub fn normalise(
+pub fn normalize(
     raw: &RawNumber,
     country: Option<Country>,
     strip: Option<&str>,
@@ -39,9 +39,9 @@ pub fn normalise(
     let text = bare(&raw.text);
     let prefix = strip.filter(|prefix| !prefix.is_empty());
     let rest = prefix.and_then(|prefix| text.strip_prefix(prefix));
-    let dialled = rest.filter(|_| direction == Direction::Outbound && !raw.from_dial_string);
+    let dialed = rest.filter(|_| direction == Direction::Outbound && !raw.from_dial_string);
     let of_home = |rest| at_home(text, country).or_else(|| at_home(rest, country));
-    (dialled.and_then(of_home))
+    (dialed.and_then(of_home))
         .or_else(|| e164(text, country))
         .or_else(|| e164(rest?, country))
 }
@@ -71,8 +71,8 @@ pub fn e164(text: &str, country: Option<Country>) -> Option<Phone> {
         country.filter(|_| text.len() >= FOREIGN_DIGITS_MIN)?;
         international(&text).filter(belongs_to_a_country)
     };
-    let as_dialled = by_plan().or_else(abroad);
-    as_dialled.or_else(whole_at_home).or_else(without_plus)
+    let as_dialed = by_plan().or_else(abroad);
+    as_dialed.or_else(whole_at_home).or_else(without_plus)
 }
 
 /// Strips the scheme, and everything after the number itself.
@@ -184,7 +184,7 @@ mod tests {
             text: text.to_owned(),
             from_dial_string,
         };
-        let phone = normalise(&raw, Country::parse("UZ"), strip, Direction::Outbound);
+        let phone = normalize(&raw, Country::parse("UZ"), strip, Direction::Outbound);
         phone.map(|phone| phone.as_str().to_owned())
     }
 
@@ -223,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn a_dialled_number_at_home_is_none_of_another_country() {
+    fn a_dialed_number_at_home_is_none_of_another_country() {
         let read = |text: &str, from_dial_string, direction| {
             let raw = RawNumber::new(text, from_dial_string);
-            let phone = normalise(&raw, Country::parse("RU"), Some("9"), direction)?;
+            let phone = normalize(&raw, Country::parse("RU"), Some("9"), direction)?;
             Some(phone.as_str().to_owned())
         };
         let (moscow, mobile, iran) = ("+74951234567", "+79161234567", "+989161234567");
-        for (dialled, phone) in [
+        for (dialed, phone) in [
             ("989161234567", mobile),
             ("99161234567", mobile),
             ("89161234567", mobile),
@@ -242,8 +242,8 @@ mod tests {
             ("+989161234567", iran),
             ("992901234567", "+992901234567"),
         ] {
-            let read = read(dialled, false, Direction::Outbound);
-            assert_eq!(read.as_deref(), Some(phone), "{dialled}");
+            let read = read(dialed, false, Direction::Outbound);
+            assert_eq!(read.as_deref(), Some(phone), "{dialed}");
         }
         let caller = read(&iran[1..], false, Direction::Inbound);
         let dial_string = read(&iran[1..], true, Direction::Outbound);
@@ -368,7 +368,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_normalised_number_stays_itself(national in 100_000_000_u64..999_999_999) {
+        fn a_normalized_number_stays_itself(national in 100_000_000_u64..999_999_999) {
             let country = Country::parse("UZ");
             if let Some(phone) = e164(&national.to_string(), country) {
                 let itself = Some(phone.clone());
@@ -389,7 +389,7 @@ mod tests {
                 let text = phone.as_str()[1..].to_owned();
                 let raw = RawNumber { text, from_dial_string };
                 for direction in [Direction::Inbound, Direction::Outbound] {
-                    let read = normalise(&raw, country, Some(&strip), direction);
+                    let read = normalize(&raw, country, Some(&strip), direction);
                     prop_assert_eq!(Some(&phone), read.as_ref());
                 }
             }
@@ -399,7 +399,7 @@ mod tests {
         fn any_text_is_a_number_or_none_without_panic(text in ".{0,60}", strip in ".{0,3}") {
             let raw = RawNumber { text, from_dial_string: false };
             for country in [None, Country::parse("UZ")] {
-                let _ = normalise(&raw, country, Some(&strip), Direction::Outbound);
+                let _ = normalize(&raw, country, Some(&strip), Direction::Outbound);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A telephone number as a person types it, to find calls by: in full, as it is dialled here, or
+//! A telephone number as a person types it, to find calls by: in full, as it is dialed here, or
 //! its last digits.
 
 use super::Phone;

@@ -273,7 +273,7 @@ impl Work {
                 let id = &stored.client.client_id;
                 let words = format!(
                     "the CRM refuses to refresh the token ({why}): the company is blocked (its \
-                     licence has ended), or client id {id} or its secret are wrong. Have the \
+                     license has ended), or client id {id} or its secret are wrong. Have the \
                      company unblocked in the CRM, or get the right secret from the application's \
                      management and run `callbridge connect`"
                 );

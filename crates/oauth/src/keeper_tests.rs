@@ -276,7 +276,7 @@ async fn a_client_that_is_not_known_says_what_is_wrong_with_it() {
         .await;
     let fix = updates.trouble.expect("trouble").fix;
     let both =
-        "the company is blocked (its licence has ended), or client id svc_app_1 or its secret";
+        "the company is blocked (its license has ended), or client id svc_app_1 or its secret";
     assert!(fix.contains(both), "{fix}");
     assert!(stage.stored().over.is_none(), "it may be known again");
     stage.end().await;

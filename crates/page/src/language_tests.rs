@@ -234,7 +234,7 @@ fn the_browser_gets_what_it_likes_best_of_what_there_is() {
 }
 
 #[test]
-fn colours_of_a_chart_are_colours_of_the_style() {
+fn colors_of_a_chart_are_colors_of_the_style() {
     let style = crate::assets::STYLE;
     let piece = Piece {
         class: "journaled",

@@ -43,7 +43,7 @@ impl Markup {
         Self(format!("<bdi class=\"number\">{shown}</bdi>"))
     }
 
-    /// A drawing that stands beside words, in the colour of the text around it: lines of 24 units,
+    /// A drawing that stands beside words, in the color of the text around it: lines of 24 units,
     /// a dot for a name that is none.
     pub(crate) fn icon(name: &str) -> Self {
         let lines = match name {

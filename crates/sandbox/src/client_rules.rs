@@ -43,7 +43,7 @@ pub enum Refused {
     Record(RequestKey),
 }
 
-/// A request as it is recognised when it comes again: its endpoint, whether it is a POST, and the
+/// A request as it is recognized when it comes again: its endpoint, whether it is a POST, and the
 /// hash of its method, path and body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestKey(Endpoint, bool, Uuid);

@@ -180,7 +180,7 @@ pub struct Company {
     pub leads: IdSet,
     /// Ids of its employees, as `--employees` gives them.
     pub employees: IdSet,
-    /// Licence expired: every request gives 401.
+    /// License expired: every request gives 401.
     pub blocked: bool,
     /// The company disconnected the application: every request gives 401.
     pub disconnected: bool,

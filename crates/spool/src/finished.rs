@@ -112,7 +112,7 @@ impl Finished {
 pub(crate) fn rang(timeline: Option<&Timeline>) -> Vec<&str> {
     let mut rang: Vec<&str> = Vec::new();
     for channel in timeline.iter().flat_map(|it| &it.channels) {
-        if let (Role::Extension(extension), Way::Dialled) = (&channel.party, channel.way)
+        if let (Role::Extension(extension), Way::Dialed) = (&channel.party, channel.way)
             && !rang.contains(&extension.as_str())
         {
             rang.push(extension);

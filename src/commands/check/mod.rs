@@ -28,7 +28,7 @@ pub(crate) mod webhooks;
 
 use crate::config as cli;
 use crate::config::{Check, Config};
-use crate::terminal::has_colour;
+use crate::terminal::has_color;
 use crate::{Failure, Result, print};
 use callbridge_call::shell::quoted_path;
 use callbridge_mapping::People;
@@ -102,8 +102,8 @@ impl CheckFinding {
     }
 
     /// One line, a table if there is one, and a line with the fix.
-    pub(crate) fn to_text(&self, colour: bool) -> String {
-        let mark = match (self.fault.is_none(), colour) {
+    pub(crate) fn to_text(&self, color: bool) -> String {
+        let mark = match (self.fault.is_none(), color) {
             (true, true) => "\x1b[32mok    \x1b[0m",
             (true, false) => "ok    ",
             (false, true) => "\x1b[31mfailed\x1b[0m",
@@ -123,7 +123,7 @@ impl CheckFinding {
 /// Prints what is found as it is found, and keeps it.
 struct Findings {
     json: bool,
-    colour: bool,
+    color: bool,
     all: Vec<CheckFinding>,
 }
 
@@ -132,7 +132,7 @@ impl Findings {
         for finding in found {
             let line = match self.json {
                 true => finding.to_json(),
-                false => finding.to_text(self.colour),
+                false => finding.to_text(self.color),
             };
             print(format!("{line}\n"))?;
             self.all.push(finding);
@@ -160,8 +160,8 @@ fn worst(findings: &[CheckFinding]) -> Option<Code> {
 /// # Errors
 /// The code of the worst fault.
 pub(crate) async fn run(check: &Check) -> Result<()> {
-    let (json, colour, all) = (check.json, has_colour(), Vec::new());
-    let mut findings = Findings { json, colour, all };
+    let (json, color, all) = (check.json, has_color(), Vec::new());
+    let mut findings = Findings { json, color, all };
     let config = &check.config;
     let now = callbridge_model::clock::now().wall;
     findings.show([place::clock(now, crate::build_time::built_at())])?;

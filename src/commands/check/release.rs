@@ -191,7 +191,7 @@ const fn estimate(value: &'static str, but: &'static str) -> But {
     (value, ESTIMATE, but)
 }
 
-const ANSWERED: But = partly("answered", "`incomplete` where no dialling shows it");
+const ANSWERED: But = partly("answered", "`incomplete` where no dialing shows it");
 const QUEUE: But = partly(
     "queue",
     "which telephones rang is reported only with `eventwhencalled = yes` in queues.conf and \

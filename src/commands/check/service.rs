@@ -371,7 +371,7 @@ fn judge_fields(fields: &Fields, answer: &ApiResult, refused: &RefusedFields) ->
     each.collect()
 }
 
-/// Turns a running daemon's judgement of the fields into findings.
+/// Turns a running daemon's judgment of the fields into findings.
 fn fields_of_daemon(fields: &LeadFields) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     if let Some(reason) = &fields.reason {

@@ -5,7 +5,7 @@
 
 use super::conversation::{follow, list_items, typed};
 use crate::config::Asking;
-use crate::terminal::{has_colour, width};
+use crate::terminal::{has_color, width};
 use crate::{Result, nobody_reads, print};
 use callbridge_admin::explain::line::{OneLine, cut};
 use callbridge_admin::{ControlRequest, protocol::CallsQuery};
@@ -16,14 +16,14 @@ use serde_json::Value;
 const NARROW: usize = 100;
 
 /// `2026-11-20 10:08:37 +05  in   +998901110001  lead 4001  101 talked 4 s   journaled`
-fn text(call: &OneLine, started: i64, zone: &Zone, width: usize, colour: bool) -> String {
+fn text(call: &OneLine, started: i64, zone: &Zone, width: usize, color: bool) -> String {
     let at = match width < NARROW {
         true => zone.short(started),
         false => zone.second(started),
     };
     let text = cut(&format!("{at}  {} {}", call.columns(), call.stand()), width);
-    match colour {
-        true => format!("\x1b[{}m{text}\x1b[0m", call.colour()),
+    match color {
+        true => format!("\x1b[{}m{text}\x1b[0m", call.color()),
         false => text,
     }
 }
@@ -38,12 +38,12 @@ pub(crate) async fn run(
     at: &Asking,
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
-    let colour = has_colour();
+    let color = has_color();
     let width = width().unwrap_or(usize::MAX);
     let show = |item: &Value, zone: &Zone| {
         let started = item["startedAt"].as_i64().unwrap_or_default();
-        // Its colour is ours; what came from outside is made safe in its columns.
-        let text = text(&typed(item)?, started, zone, width, colour);
+        // Its color is ours; what came from outside is made safe in its columns.
+        let text = text(&typed(item)?, started, zone, width, color);
         print(format!("{text}\n"))
     };
     let ask = |past, follow| ControlRequest::Calls {
@@ -68,7 +68,7 @@ pub(crate) async fn run(
 mod tests {
     use super::*;
 
-    fn shown(width: usize, colour: bool) -> String {
+    fn shown(width: usize, color: bool) -> String {
         let item = serde_json::json!({
             "direction": "INBOUND", "answered": true, "leadId": 4001,
             "clientPhone": "+998901110001", "employee": "101", "talkTimeSec": 4,
@@ -76,7 +76,7 @@ mod tests {
         });
         let call = serde_json::from_value(item).expect("a call");
         let zone = Zone::named("Asia/Tashkent").expect("a zone");
-        text(&call, 1_795_151_317, &zone, width, colour)
+        text(&call, 1_795_151_317, &zone, width, color)
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::conversation::{converse, json_line, typed};
 use crate::config::{Asking, StatusMode};
-use crate::terminal::{Keyboard, has_colour};
+use crate::terminal::{Keyboard, has_color};
 use crate::{Failure, OrFail as _, Result, nobody_reads, print};
 use callbridge_admin::{ControlRequest, state_access};
 use callbridge_model::{Code, Status, Zone, status::OverallState, status::text::TextStyle};
@@ -45,7 +45,7 @@ pub(crate) async fn run(
 }
 
 async fn ask(at: &Asking) -> Result<(Value, String, OverallState)> {
-    let colour = has_colour();
+    let color = has_color();
     let mut answer = None;
     let keep = |item: &Value, zone: &Zone| {
         let mut status: Status = typed(item)?;
@@ -54,7 +54,7 @@ async fn ask(at: &Asking) -> Result<(Value, String, OverallState)> {
             status = status.judged();
         }
         let zone = zone.clone();
-        let text = status.to_text(&TextStyle { colour, zone });
+        let text = status.to_text(&TextStyle { color, zone });
         answer = Some((item.clone(), text, status.verdict));
         Ok(())
     };

@@ -15,7 +15,7 @@ use crate::commands::ScratchFolder;
 use crate::config::flags::Flags;
 use crate::config::{Checking, Config, Demo, DemoPbx, Faults};
 use crate::daemon::Daemon;
-use crate::terminal::{has_colour, width};
+use crate::terminal::{has_color, width};
 use crate::{Failure, OrFail as _, Result, print};
 use callbridge_admin::explain::line::{OneLine, cut};
 use callbridge_model::{Code, Environment, ExposeSecret, Secret, Status, clock};
@@ -93,7 +93,7 @@ pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Resul
 
 fn form(json: bool) -> Form {
     // A terminal without a name is as good as a dumb one.
-    let is_plain = !has_colour() || std::env::var_os("TERM").is_none();
+    let is_plain = !has_color() || std::env::var_os("TERM").is_none();
     let width = width().filter(|width| *width >= 40).unwrap_or(80);
     match (json, is_plain) {
         (true, _) => Form::Json,
@@ -210,7 +210,7 @@ async fn finish(
 /// The form in which the demo is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A table drawn anew, with colour.
+    /// A table drawn anew, with color.
     Live { width: usize },
     /// A line an event, without escapes.
     Plain,
@@ -285,7 +285,7 @@ impl View {
         for row in rows {
             let call = line_of(row);
             let words = format!("  {} {}", call.columns(), call.stand());
-            line(words, call.colour());
+            line(words, call.color());
         }
         let playing = match left_sec {
             ..=0 => "  all calls have been played".to_owned(),

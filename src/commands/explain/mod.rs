@@ -68,7 +68,7 @@ pub fn run(
     let file = open(path, *format)?;
     let config = &explain.config;
     let lists = lists(&config.rules, notes)?;
-    let colour = callbridge_ops::log::colour(environment, io::stdout().is_terminal());
+    let color = callbridge_ops::log::color(environment, io::stdout().is_terminal());
     // One call is shown rather than all.
     let chooses = explain.call.is_some() || explain.picture.is_some();
     let mut printing = Printing {
@@ -76,7 +76,7 @@ pub fn run(
         people: lists.people(),
         choice: chooses.then(|| Choice::new(explain.call.as_deref(), number(explain))),
         zone: Zone::of(config.pbx_timezone.as_ref()),
-        paint: Paint { colour },
+        paint: Paint { color },
         waiting: Vec::new(),
         nameless: Vec::new(),
         names_calls: false,

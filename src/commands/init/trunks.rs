@@ -143,7 +143,7 @@ fn none(all: &[ProposedEndpoint]) -> Failure {
         names => format!("the PBX shows {names}"),
     };
     let words = format!(
-        "no trunk could be recognised: {has}\n  fix: name each line to the outside with \
+        "no trunk could be recognized: {has}\n  fix: name each line to the outside with \
          --trunk NAME=ENDPOINT, as --trunk city=PJSIP/city; or let the account see of which kind \
          they are while init runs (write = reporting,user,system in manager.conf)\n\
          nothing was written"

@@ -69,7 +69,7 @@ pub const SCENARIOS: [Scenario; 16] = [
     scenario!(
         outbound_handed_outside,
         "101 calls customer 3, talks 1 s, consults a partner over gsm on a second line and \
-         joins the two; they talk 2 s without her: two calls, for two numbers were dialled \
+         joins the two; they talk 2 s without her: two calls, for two numbers were dialed \
          and both talked."
     ),
     scenario!(

@@ -159,7 +159,7 @@ async fn lead_field_values_match_types_and_callback_clears_missed() {
     let back = call("outbound_answered", 600);
     place.append("recorded", &back.ami);
     program.settled(3).await;
-    // What was dialled in the last call in stands there still.
+    // What was dialed in the last call in stands there still.
     let talked = json!(["OUTBOUND", did, "101", 0, null, day(&back), "city", 501]);
     shows(&talked).await;
     let status = program.status().await.expect("a status");

@@ -126,7 +126,7 @@ fn bridges_without_ids_and_peers_are_known_by_who_enters_when() {
     });
 }
 
-/// Asterisk 11 and older, without `Peer`, where the call is a dialling and a bridge and no more.
+/// Asterisk 11 and older, without `Peer`, where the call is a dialing and a bridge and no more.
 #[test]
 fn cel_bridge_rows_of_dialing_side_only_give_same_calls() {
     check_changed(|rows| {

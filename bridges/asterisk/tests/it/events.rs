@@ -82,7 +82,7 @@ fn states_are_known_by_word_and_by_number() {
 }
 
 #[test]
-fn dial_events_are_the_dialled_channels() {
+fn dial_events_are_the_dialed_channels() {
     let begin = "Event: DialBegin\nChannel: PJSIP/101-1\nUniqueid: 5.1\nLinkedid: 5.1\n\
         ChanVariable: LEAD_ID=4001\nDestChannel: PJSIP/city-2\nDestUniqueid: 5.2\n\
         DestLinkedid: 5.1\nDestCallerIDNum: 998901110001\nDestChanVariable: LEAD_ID=4002\n\

@@ -42,7 +42,7 @@ impl OpenCall {
     }
 
     /// All who came from outside are gone, and who is left belongs to no call of theirs: each was
-    /// born in a call of her own, or was dialled by somebody who was. Only where each channel tells
+    /// born in a call of her own, or was dialed by somebody who was. Only where each channel tells
     /// at its birth whose call it belongs to, and keeps its place to its end.
     pub(crate) fn is_left(&self, endpoints: &Endpoints) -> bool {
         let has_traits = self.legs.values().any(|leg| leg.traits.is_some());

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub(super) const TEXT_BYTES_MAX: usize = 2048;
 /// Different names, numbers, linkedids… remembered of one channel.
 pub(super) const TEXTS_MAX: usize = 16;
-/// Bytes of a dialling's result that are remembered.
+/// Bytes of a dialing's result that are remembered.
 const STATUS_BYTES_MAX: usize = 32;
 
 /// Something that happened to a channel.
@@ -38,7 +38,7 @@ impl Fact {
 pub(crate) enum Note {
     /// The Q.850 cause of a hang-up.
     Cause(u16),
-    /// Outcome of a dialling: `ANSWER`, `BUSY`…
+    /// Outcome of a dialing: `ANSWER`, `BUSY`…
     Status(Box<str>),
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum Note {
 pub(crate) enum FactKind {
     Born(ChannelState),
     State(ChannelState),
-    Dialled {
+    Dialed {
         by: Option<UniqueId>,
         string: String,
     },
@@ -134,7 +134,7 @@ impl FactKind {
     /// Returns the channel that dialed this one.
     pub(crate) fn dialer(&self) -> Option<&UniqueId> {
         match self {
-            Self::Dialled { by, .. } => by.as_ref(),
+            Self::Dialed { by, .. } => by.as_ref(),
             _ => None,
         }
     }
@@ -186,7 +186,7 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
     Some(match kind {
         Kind::Born { state } => FactKind::Born(*state),
         Kind::State { state } => FactKind::State(*state),
-        Kind::DialBegin { by, dial_string } => FactKind::Dialled {
+        Kind::DialBegin { by, dial_string } => FactKind::Dialed {
             by: by.as_ref().and_then(|by| UniqueId::new(&by.uniqueid)),
             string: clip(dial_string, TEXT_BYTES_MAX),
         },

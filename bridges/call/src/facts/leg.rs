@@ -38,7 +38,7 @@ pub(crate) struct Leg {
     pub(crate) linkedids: TextHistory,
     pub(crate) callers: TextHistory,
     pub(crate) extens: TextHistory,
-    /// The extension that it was born on, where that is a number that can be dialled: those after
+    /// The extension that it was born on, where that is a number that can be dialed: those after
     /// it are the dialplan's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) did: Option<SmolStr>,
@@ -438,7 +438,7 @@ pub(crate) struct LegTraits {
     #[serde(flatten)]
     pub(crate) line: LineTraits,
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
-    pub(crate) dialled: SmolStr,
+    pub(crate) dialed: SmolStr,
     /// Set when the channel was met before anything of it could have been missed.
     pub(crate) fresh: bool,
     /// Set when the channel was linked with one other in all its life.
@@ -468,7 +468,7 @@ impl LegTraits {
             (&mut line.context, context),
             (&mut line.address, reported.address.as_ref()),
             (&mut line.extension, reported.extension.as_ref()),
-            (&mut self.dialled, reported.dialled.as_ref()),
+            (&mut self.dialed, reported.dialed.as_ref()),
         ] {
             if !text.is_empty() && (earlier || known.is_empty()) && known != text {
                 *known = clip(text, TEXT_BYTES_MAX).into();
@@ -507,7 +507,7 @@ pub(crate) struct SeenDial {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Applications {
     pub(crate) dials: Vec<SeenDial>,
-    /// Time at which the channel was first seen to run what only a dialled channel runs.
+    /// Time at which the channel was first seen to run what only a dialed channel runs.
     pub(crate) outgoing: Option<EventTime>,
     /// Time at which the channel was first seen to run a conference.
     #[serde(default, skip_serializing_if = "Option::is_none")]

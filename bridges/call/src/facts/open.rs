@@ -260,7 +260,7 @@ impl OpenCall {
         self.is_ghost() || !self.legs.values().any(Leg::is_up)
     }
 
-    /// AMI 1.x: whoever is still up was dialled by, or talked with, a channel that has hung up, and
+    /// AMI 1.x: whoever is still up was dialed by, or talked with, a channel that has hung up, and
     /// with none that is up. Nobody is left, though a hang-up was not heard.
     pub(crate) fn is_deserted(&self) -> bool {
         let pairs = self.legs.values().flat_map(|leg| {
@@ -444,7 +444,7 @@ mod stored {
         let kind = |what: &FactKind| match what {
             FactKind::Born(_) => 0,
             FactKind::State(_) => 1,
-            FactKind::Dialled { .. } => 2,
+            FactKind::Dialed { .. } => 2,
             FactKind::DialEnded => 3,
             FactKind::App => 4,
             FactKind::Enter { .. } => 5,

@@ -79,7 +79,7 @@ impl CallBuilder<'_, '_> {
         plan.talk.note(&mut why, name, customer.name, words, never);
         let number = match plan.direction {
             Direction::Inbound => caller(customer),
-            Direction::Outbound => customer.dialled().or_else(|| self.dialled_elsewhere()),
+            Direction::Outbound => customer.dialed().or_else(|| self.dialed_elsewhere()),
             Direction::Internal | Direction::Unknown => None,
         };
         let at = customer.records().map(|record| record.start).min();
@@ -137,7 +137,7 @@ impl CallBuilder<'_, '_> {
             }
             let (number, way) = match channel.came_in() {
                 true => (caller(channel).filter(|_| internal), Carried::In),
-                false => (channel.dialled(), Carried::Out),
+                false => (channel.dialed(), Carried::Out),
             };
             let number = number.filter(|(it, _)| way == Carried::In || it.from_dial_string);
             if let Some((number, _)) = number {
@@ -174,9 +174,9 @@ impl CallBuilder<'_, '_> {
         at
     }
 
-    /// Returns the number that was dialled first, where the records of the trunk's channel name
+    /// Returns the number that was dialed first, where the records of the trunk's channel name
     /// none.
-    fn dialled_elsewhere(&self) -> Option<(RawNumber, &'static str)> {
+    fn dialed_elsewhere(&self) -> Option<(RawNumber, &'static str)> {
         let own = self.plan.own.iter().filter(|record| !record.was_called());
         let mut texts = own.map(|record| record.destination.as_str());
         let text = texts.find(|text| is_number(text))?;
@@ -201,15 +201,15 @@ impl CallBuilder<'_, '_> {
             (None, Direction::Inbound) => {
                 let is_own = |record: &&Record| plan.own.contains(record);
                 let own = |it: &&Channel<'_>| is_extension(it) && it.reached.iter().any(is_own);
-                let mut dialled = self.channels.iter().filter(own);
-                let first = dialled.next();
+                let mut dialed = self.channels.iter().filter(own);
+                let first = dialed.next();
                 let extension = first.map(|it| it.party.extension());
                 match first {
                     None => (None, "no extension took part"),
-                    _ if dialled.any(|it| Some(it.party.extension()) != extension) => {
-                        (None, "several extensions were dialled, and none talked")
+                    _ if dialed.any(|it| Some(it.party.extension()) != extension) => {
+                        (None, "several extensions were dialed, and none talked")
                     }
-                    only => (only, "the one extension dialled"),
+                    only => (only, "the one extension dialed"),
                 }
             }
             (None, Direction::Outbound | Direction::Internal | Direction::Unknown) => {

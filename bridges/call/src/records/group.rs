@@ -57,7 +57,7 @@ impl Group {
     }
 
     /// A record of it is still to come, for its channel outlives those that were told of: the one
-    /// that the call began with, the one that a Local half was dialled by, or the dialling side.
+    /// that the call began with, the one that a Local half was dialed by, or the dialing side.
     pub(super) fn awaits_more(&self) -> bool {
         for record in &self.records {
             if can_be_id(&record.linkedid) && !self.has_channel(&record.linkedid) {
@@ -69,12 +69,12 @@ impl Group {
             let mut pairs = names.filter(|name| *name != half);
             pairs.any(|name| trunk::local_pair(name) == trunk::local_pair(half))
         };
-        let dialled_half = |record: &Record| {
+        let dialed_half = |record: &Record| {
             let half = record.channel.as_str();
             let unlinked = record.linkedid.is_empty();
             unlinked && trunk::local_pair(half).is_some() && half.ends_with('2') && !near(half)
         };
-        self.records.iter().any(dialled_half) || self.records.iter().all(Record::is_dialled_side)
+        self.records.iter().any(dialed_half) || self.records.iter().all(Record::is_dialed_side)
     }
 
     /// Returns `true` if one of the records is of the channel with this unique id.

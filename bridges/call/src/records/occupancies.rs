@@ -7,7 +7,7 @@
 //!           17.1 SIP/city-01 → SIP/101-02   Transferred Call  …:01 to …:12, Local/102@…;1
 //!           17.4 Local/102@…;2 → SIP/102-03 Dial              …:06 to …:12
 //! ```
-//! In the first the customer goes on under the unique id of whoever was dialled. In the second the
+//! In the first the customer goes on under the unique id of whoever was dialed. In the second the
 //! customer's record goes on with the Local channel named in its data, which whoever transfers had
 //! talked with before.
 
@@ -33,11 +33,11 @@ pub(super) fn give_back(records: &mut [Record]) {
     }
 }
 
-/// The channel that goes on in the place of the one that the record names: that which dialled it,
+/// The channel that goes on in the place of the one that the record names: that which dialed it,
 /// and whose number is told.
 fn owner(records: &[Record], i: usize) -> Option<String> {
     let record = &records[i];
-    let dialled_by = |other: &&Record| {
+    let dialed_by = |other: &&Record| {
         let later = record.answer.is_none_or(|at| at.plus(SLACK) >= other.end);
         other.dest == record.channel
             && other.answered
@@ -53,7 +53,7 @@ fn owner(records: &[Record], i: usize) -> Option<String> {
         return None;
     }
     let mut others = records.iter();
-    others.find(dialled_by).map(|other| other.channel.clone())
+    others.find(dialed_by).map(|other| other.channel.clone())
 }
 
 /// The record of a transferred call begins where the one before it ended, and that one ended for

@@ -2,7 +2,7 @@
 //! the records are: as for calls told by events.
 //!
 //! An answered record of two channels connects them for its billed seconds; the halves of a Local
-//! channel are always connected. A record of the other side of a dialling (`AppDial`) is a
+//! channel are always connected. A record of the other side of a dialing (`AppDial`) is a
 //! consultation: its two channels hear each other, and nobody else meanwhile.
 
 use super::group::Group;
@@ -22,8 +22,8 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
     let Some(first) = channels.iter().position(|channel| channel.party.is_real()) else {
         return Vec::new();
     };
-    // Only the other side of a dialling was told of: part of a call that is told of elsewhere.
-    if records.iter().all(|record| record.is_dialled_side()) {
+    // Only the other side of a dialing was told of: part of a call that is told of elsewhere.
+    if records.iter().all(|record| record.is_dialed_side()) {
         return Vec::new();
     }
     let trunks = (0..channels.len()).filter(|&i| channels[i].party.trunk().is_some());
@@ -58,9 +58,7 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
 
 /// A line that was dialed on this channel. All records of a group are of one call.
 fn dialed_line(channel: &Channel<'_>) -> DialedLine {
-    let number = channel
-        .dialled()
-        .map(|(number, _)| subscriber(&number.text));
+    let number = channel.dialed().map(|(number, _)| subscriber(&number.text));
     DialedLine {
         number: number.unwrap_or_default(),
         ..DialedLine::default()
@@ -149,8 +147,8 @@ impl<'a> Channel<'a> {
         self.own.iter().chain(&self.reached).copied()
     }
 
-    /// The number that was dialled on this trunk channel.
-    pub(super) fn dialled(&self) -> Option<(RawNumber, &'static str)> {
+    /// The number that was dialed on this trunk channel.
+    pub(super) fn dialed(&self) -> Option<(RawNumber, &'static str)> {
         let mut reached = self.reached.iter();
         if let Some(text) = reached.find_map(|it| in_dial_data(&it.data, self.name)) {
             return Some((RawNumber::new(text, true), "the data of Dial"));
@@ -244,7 +242,7 @@ fn order(record: &Record) -> impl Ord {
         None => (u64::MAX, u64::MAX),
     };
     let local = trunk::local_pair(&record.channel).is_some();
-    let began = (record.start, record.is_dialled_side(), age, local);
+    let began = (record.start, record.is_dialed_side(), age, local);
     (
         began,
         record.end,
@@ -304,7 +302,7 @@ fn line(record: &Record, channels: &[Channel<'_>]) -> Option<ConnectedPair> {
         ends: [a, b],
         from,
         to,
-        consultation: record.is_dialled_side(),
+        consultation: record.is_dialed_side(),
     })
 }
 

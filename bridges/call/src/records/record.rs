@@ -204,8 +204,8 @@ impl Record {
         rooms
     }
 
-    /// The other side of a dialling: the channel was dialled by another one of the same call.
-    pub(super) fn is_dialled_side(&self) -> bool {
+    /// The other side of a dialing: the channel was dialed by another one of the same call.
+    pub(super) fn is_dialed_side(&self) -> bool {
         self.app.eq_ignore_ascii_case("AppDial")
     }
 
@@ -215,9 +215,9 @@ impl Record {
         self.app.eq_ignore_ascii_case(TRANSFERRED)
     }
 
-    /// The channel was called by the PBX itself, or is the other side of a dialling.
+    /// The channel was called by the PBX itself, or is the other side of a dialing.
     pub(super) fn was_called(&self) -> bool {
-        self.is_dialled_side() || self.app.eq_ignore_ascii_case("AppDial2")
+        self.is_dialed_side() || self.app.eq_ignore_ascii_case("AppDial2")
     }
 
     /// Returns the span in which the record's two channels heard each other. A queue or an

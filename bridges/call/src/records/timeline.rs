@@ -59,7 +59,7 @@ fn channel(
     let (way, how) = if known.came_in() {
         (Way::CameIn, "its channel is in a record")
     } else {
-        (Way::Dialled, "a record's destination")
+        (Way::Dialed, "a record's destination")
     };
     Some(Channel {
         id,
@@ -81,14 +81,14 @@ fn moments(
     room: usize,
 ) -> Vec<Moment> {
     let moment = |at: EventTime, what: MomentKind| Moment { at, what };
-    let dialled = known.reached.iter().map(|record| {
+    let dialed = known.reached.iter().map(|record| {
         let by = by_name.get(record.channel.as_str()).copied();
         let string = String::new();
-        moment(record.start, MomentKind::Dialled { by, string })
+        moment(record.start, MomentKind::Dialed { by, string })
     });
     let up = known.records().filter(|record| record.answered);
     let up = up.filter_map(|record| record.answer).min();
-    let mut all: Vec<Moment> = dialled.collect();
+    let mut all: Vec<Moment> = dialed.collect();
     all.extend(up.map(|at| moment(at, MomentKind::Up)));
     all.sort_by(|a, b| (a.at, &a.what).cmp(&(b.at, &b.what)));
     all.dedup();

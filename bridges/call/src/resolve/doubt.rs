@@ -64,16 +64,16 @@ fn split(leg: &Leg, seen: usize) -> (&[Fact], &[Fact]) {
     leg.facts.split_at(seen.min(leg.facts.len()))
 }
 
-/// Returns `true` when the channel was dialled before each gap, and that ended after it: nobody
-/// talked meanwhile, neither on it nor on whoever dialled it.
+/// Returns `true` when the channel was dialed before each gap, and that ended after it: nobody
+/// talked meanwhile, neither on it nor on whoever dialed it.
 fn rang_on(leg: &Leg) -> bool {
     let ended = |facts| any(facts, |what| *what == FactKind::DialEnded);
-    let dialled = |facts| any(facts, |what| matches!(what, FactKind::Dialled { .. }));
+    let dialed = |facts| any(facts, |what| matches!(what, FactKind::Dialed { .. }));
     local_pair(leg.name()).is_none()
         && !leg.blinds.is_empty()
         && leg.blinds.iter().all(|&seen| {
             let (before, after) = split(leg, seen);
-            dialled(before) && !ended(before) && ended(after)
+            dialed(before) && !ended(before) && ended(after)
         })
 }
 
@@ -163,13 +163,13 @@ fn went_on(call: &OpenCall, leg: &Leg) -> bool {
     })
 }
 
-/// Returns `true` when the channel called in, or was seen to be dialled.
+/// Returns `true` when the channel called in, or was seen to be dialed.
 fn is_begun(facts: &[Fact]) -> bool {
     use ChannelState::{PreRing, Ring};
     any(facts, |what| {
         matches!(
             what,
-            FactKind::Born(Ring | PreRing) | FactKind::Dialled { .. }
+            FactKind::Born(Ring | PreRing) | FactKind::Dialed { .. }
         )
     })
 }

@@ -139,7 +139,7 @@ fn first_dialed(legs: &[&View<'_>], plan: &Plan) -> Option<EventTime> {
     let others = plan.own.iter().filter(|i| !plan.customers.contains(i));
     let dialed = others
         .map(|&i| legs[i])
-        .filter(|leg| leg.way == Way::Dialled);
+        .filter(|leg| leg.way == Way::Dialed);
     dialed.map(|leg| leg.leg.first).min()
 }
 
@@ -157,9 +157,9 @@ fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
         let (number, way) = match leg.way {
             Way::CameIn if telephone && plan.direction != Direction::Internal => continue,
             Way::CameIn => (number::caller(leg).filter(|_| leg.is_root()), Carried::In),
-            Way::Dialled => (number::dialled(legs, i), Carried::Out),
+            Way::Dialed => (number::dialed(legs, i), Carried::Out),
         };
-        // Other numbers of a dialled channel may be those of whoever is calling.
+        // Other numbers of a dialed channel may be those of whoever is calling.
         let number = number.filter(|it| way == Carried::In || it.raw.from_dial_string);
         let line = leg.leg.traits.as_ref().map(|it| &it.line);
         match (number, line) {
@@ -172,7 +172,7 @@ fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
 }
 
 /// The last extension that began to talk with the customer. If nobody did: inbound, the one
-/// extension that was dialled, none when several were; outbound, the one that placed the call.
+/// extension that was dialed, none when several were; outbound, the one that placed the call.
 fn employee(
     legs: &[&View<'_>],
     plan: &Plan,
@@ -189,11 +189,11 @@ fn employee(
         let (leg, words) = if answered {
             return None;
         } else if inbound {
-            let dialled = |leg: &&View<'_>| is_extension(leg) && leg.way == Way::Dialled;
-            let mut dialled = own.clone().filter(dialled);
-            let first = dialled.next()?;
-            let same = dialled.all(|it| it.party.extension() == first.party.extension());
-            (same.then_some(first)?, "the one extension dialled")
+            let dialed = |leg: &&View<'_>| is_extension(leg) && leg.way == Way::Dialed;
+            let mut dialed = own.clone().filter(dialed);
+            let first = dialed.next()?;
+            let same = dialed.all(|it| it.party.extension() == first.party.extension());
+            (same.then_some(first)?, "the one extension dialed")
         } else {
             let placed = own.clone().find(|leg| leg.party.is_real())?;
             (placed, "placed the call")
@@ -207,7 +207,7 @@ fn employee(
     let words = if answered {
         "the customer talked with no extension"
     } else if inbound && own.any(|leg| is_extension(&leg)) {
-        "several extensions were dialled, and none talked"
+        "several extensions were dialed, and none talked"
     } else {
         "no extension took part"
     };
@@ -242,14 +242,14 @@ fn is_direction_unknown(legs: &[&View<'_>], plan: &Plan) -> bool {
     plan.direction == Direction::Outbound && has_traits && !is_rooted
 }
 
-/// AMI 1.x tells neither of a queue's dialling nor of an originated call that nobody answered: a
+/// AMI 1.x tells neither of a queue's dialing nor of an originated call that nobody answered: a
 /// trunk that rang for nobody may have been a customer, or an agent's mobile telephone.
 fn dialler_unobservable(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let old = legs.iter().all(|leg| leg.leg.linkedids.first().is_none());
-    let dialled = plan.customers.iter().any(|&i| legs[i].was_dialled());
+    let dialed = plan.customers.iter().any(|&i| legs[i].was_dialed());
     let outbound = plan.direction == Direction::Outbound;
-    let unknown = outbound && old && !dialled && !plan.talk.is_answer();
-    unknown.then(|| "the PBX did not report who dialled, or which number".to_owned())
+    let unknown = outbound && old && !dialed && !plan.talk.is_answer();
+    unknown.then(|| "the PBX did not report who dialed, or which number".to_owned())
 }
 
 /// Whoever began an outbound call came in from outside over what no trunk takes: it may be that

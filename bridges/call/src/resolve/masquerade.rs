@@ -100,7 +100,7 @@ impl ChannelOccupancy<'_> {
         let own = self.leg.facts.iter();
         for fact in own.filter(|fact| !is_of_occupants(&fact.what)) {
             let mut fact = fact.clone();
-            if let FactKind::Dialled { by: Some(by), .. } = &mut fact.what
+            if let FactKind::Dialed { by: Some(by), .. } = &mut fact.what
                 && let Some(dialler) = occupancy_of(occupancies, by)
             {
                 let dialler = occupancies[dialler].who(fact.at);

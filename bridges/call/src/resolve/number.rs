@@ -13,7 +13,7 @@ use crate::trunk;
 use crate::{EventTime, RawNumber};
 use std::time::Duration;
 
-/// A `Dial` ends this much after the channel that it dialled, at most.
+/// A `Dial` ends this much after the channel that it dialed, at most.
 const DIAL_END_SLACK: Duration = Duration::from_millis(50);
 
 /// A number, and the event it was read in.
@@ -24,8 +24,8 @@ pub(super) struct Number {
     pub(super) words: &'static str,
 }
 
-fn number(text: impl Into<String>, dialled: bool, at: EventTime, words: &'static str) -> Number {
-    let raw = RawNumber::new(text, dialled);
+fn number(text: impl Into<String>, dialed: bool, at: EventTime, words: &'static str) -> Number {
+    let raw = RawNumber::new(text, dialed);
     Number { raw, at, words }
 }
 
@@ -70,7 +70,7 @@ pub(super) fn all_dialed(legs: &[&View<'_>], i: usize) -> Vec<Number> {
     let leg = legs[i];
     let mut numbers: Vec<Number> = Vec::new();
     for fact in &leg.leg.facts {
-        if let FactKind::Dialled { string, .. } = &fact.what
+        if let FactKind::Dialed { string, .. } = &fact.what
             && let Some(text) = in_dial_string(string, peer(leg.name))
         {
             numbers.push(number(text, true, fact.at, "the dial string"));
@@ -78,7 +78,7 @@ pub(super) fn all_dialed(legs: &[&View<'_>], i: usize) -> Vec<Number> {
     }
     numbers.sort_by_key(|number| number.at);
     if numbers.is_empty() {
-        numbers.extend(dialled(legs, i));
+        numbers.extend(dialed(legs, i));
     }
     // What an originated channel shows is the company's number or the extension.
     if leg.leg.linkedids.first().is_some() && leg.is_root() {
@@ -86,7 +86,7 @@ pub(super) fn all_dialed(legs: &[&View<'_>], i: usize) -> Vec<Number> {
     }
     for text in leg.leg.callers.by_time() {
         let is_dial =
-            |fact: &&Fact| fact.at == text.at && matches!(fact.what, FactKind::Dialled { .. });
+            |fact: &&Fact| fact.at == text.at && matches!(fact.what, FactKind::Dialed { .. });
         if is_number(&text.text) && leg.leg.facts.iter().any(|fact| is_dial(&fact)) {
             numbers.push(shows(text, "the number of the dialed channel"));
         }
@@ -103,26 +103,24 @@ pub(super) fn all_dialed(legs: &[&View<'_>], i: usize) -> Vec<Number> {
     numbers
 }
 
-/// The number that was dialled on this trunk channel: from the dial string, else its caller number
+/// The number that was dialed on this trunk channel: from the dial string, else its caller number
 /// or extension, which may carry a dial prefix.
-pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
+pub(super) fn dialed(legs: &[&View<'_>], i: usize) -> Option<Number> {
     let leg = legs[i];
     let facts = &leg.leg.facts;
     let own = facts.iter().filter_map(|fact| match &fact.what {
-        FactKind::Dialled { string, .. } => {
-            Some((fact.at, in_dial_string(string, peer(leg.name))?))
-        }
+        FactKind::Dialed { string, .. } => Some((fact.at, in_dial_string(string, peer(leg.name))?)),
         _ => None,
     });
     if let Some((at, text)) = own.min_by_key(|(at, _)| *at) {
         return Some(number(text, true, at, "the dial string"));
     }
-    let dialled = leg.leg.traits.as_ref().map(|it| &it.dialled);
-    if let Some(text) = dialled.filter(|text| is_number(text)) {
-        let words = "the number it was dialled with";
+    let dialed = leg.leg.traits.as_ref().map(|it| &it.dialed);
+    if let Some(text) = dialed.filter(|text| is_number(text)) {
+        let words = "the number it was dialed with";
         return Some(number(text.as_str(), true, leg.leg.first, words));
     }
-    // An originated channel was dialled by no Dial, and it carries our own number and the extension
+    // An originated channel was dialed by no Dial, and it carries our own number and the extension
     // it is to be connected with.
     let has_linkedid = leg.leg.linkedids.first().is_some();
     if has_linkedid && leg.is_root() {
@@ -131,24 +129,24 @@ pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
     if let Some((at, text)) = in_dial_application(legs, leg) {
         return Some(number(text, true, at, "the data of Dial"));
     }
-    if !has_linkedid && !leg.was_dialled() {
+    if !has_linkedid && !leg.was_dialed() {
         return None;
     }
     let callers = leg.leg.callers.by_time().into_iter();
     let texts = callers.chain(leg.leg.extens.by_time());
     let mut prefixed = texts.filter(|text| is_number(&text.text));
     if let Some(text) = prefixed.next() {
-        return Some(shows(text, "the number of the dialled channel"));
+        return Some(shows(text, "the number of the dialed channel"));
     }
     let first = legs.iter().find(|leg| leg.party.extension().is_some())?;
     let extens = first.leg.extens.by_time();
     let exten = extens.into_iter().find(|exten| is_number(&exten.text))?;
-    Some(shows(exten, "the extension that was dialled"))
+    Some(shows(exten, "the extension that was dialed"))
 }
 
 /// The number dialed on this trunk channel, as far as carriers leave it the same.
 pub(super) fn dialed_digits(legs: &[&View<'_>], i: usize) -> Option<String> {
-    let number = dialled(legs, i)?;
+    let number = dialed(legs, i)?;
     let digits = subscriber(&number.raw.text);
     (!digits.is_empty()).then_some(digits)
 }

@@ -83,11 +83,11 @@ pub(super) fn parts<'v, 'a>(
     for (i, view) in views.iter().enumerate() {
         let own = [view.leg.id.as_str(), view.first_linkedid()];
         let local = trunk::local_pair(view.name);
-        let dialled_by = view.leg.facts.iter().filter_map(|fact| match &fact.what {
-            FactKind::Dialled { by: Some(by), .. } => Some(by.as_str()),
+        let dialed_by = view.leg.facts.iter().filter_map(|fact| match &fact.what {
+            FactKind::Dialed { by: Some(by), .. } => Some(by.as_str()),
             _ => None,
         });
-        for name in own.into_iter().chain(local).chain(dialled_by) {
+        for name in own.into_iter().chain(local).chain(dialed_by) {
             let first = *by_name.entry(name).or_insert(i);
             sets.join(first, i);
         }

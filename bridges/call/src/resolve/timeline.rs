@@ -116,7 +116,7 @@ impl Drawing<'_> {
 fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
     let moments = view.leg.facts.iter().filter_map(|fact| {
         let what = match &fact.what {
-            FactKind::Dialled { by, string } => MomentKind::Dialled {
+            FactKind::Dialed { by, string } => MomentKind::Dialed {
                 by: by.as_ref().and_then(|id| by_id.get(id.as_str()).copied()),
                 string: text(string),
             },
@@ -138,7 +138,7 @@ fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
     all.retain(|moment| match moment.what {
         MomentKind::Rings => !std::mem::replace(&mut rang, true),
         MomentKind::Up => !std::mem::replace(&mut up, true),
-        MomentKind::Dialled { .. } | MomentKind::DialEnded(_) | MomentKind::HungUp { .. } => true,
+        MomentKind::Dialed { .. } | MomentKind::DialEnded(_) | MomentKind::HungUp { .. } => true,
     });
     // The hang-up that the view's end is, if one was heard.
     let ends = view.leg.facts.iter().filter(|fact| fact.what.is_end());

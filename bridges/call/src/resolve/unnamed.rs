@@ -4,7 +4,7 @@
 //! A source that writes `Peer` names those already there, and that says it all. One that does not
 //! leaves the times: two channels that enter within a second of each other meet; one that enters
 //! alone takes the place that another left beside somebody who waits. Before Asterisk 12 the
-//! dialling channel alone tells of its bridge, and without `Peer` the other side is whoever
+//! dialing channel alone tells of its bridge, and without `Peer` the other side is whoever
 //! answered last.
 
 use crate::age::by_age;

@@ -75,9 +75,9 @@ impl<'a> View<'a> {
     }
 
     /// Somebody was told to dial it.
-    pub(super) fn was_dialled(&self) -> bool {
-        let dialled = |what: &FactKind| matches!(what, FactKind::Dialled { .. });
-        any(&self.leg.facts, dialled)
+    pub(super) fn was_dialed(&self) -> bool {
+        let dialed = |what: &FactKind| matches!(what, FactKind::Dialed { .. });
+        any(&self.leg.facts, dialed)
     }
 
     /// All its linkedids, and its own id.
@@ -88,14 +88,14 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns whether the channel came in or was dialled, with the event that shows it, and `true`
+/// Returns whether the channel came in or was dialed, with the event that shows it, and `true`
 /// where that is known for sure.
 fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static str, bool) {
     use ChannelState::{Down, PreRing, Ring, Ringing};
     if let Some(traits) = &leg.traits {
         let (way, words) = match traits.line.inbound {
             true => (Way::CameIn, "the PBX says that it came in"),
-            false => (Way::Dialled, "the PBX says that it was dialled"),
+            false => (Way::Dialed, "the PBX says that it was dialed"),
         };
         return (way, leg.first, words, traits.fresh);
     }
@@ -103,28 +103,28 @@ fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static s
     if let Some(fact) = of(|what| matches!(what, FactKind::Born(Ring | PreRing))) {
         return (Way::CameIn, fact.at, "created in state Ring", true);
     }
-    if let Some(fact) = of(|what| matches!(what, FactKind::Dialled { .. })) {
-        return (Way::Dialled, fact.at, "named as dialled", true);
+    if let Some(fact) = of(|what| matches!(what, FactKind::Dialed { .. })) {
+        return (Way::Dialed, fact.at, "named as dialed", true);
     }
     let born_down = of(|what| matches!(what, FactKind::Born(Down)));
     if let Some(fact) = born_down.filter(|_| trunk::technology(leg.name()) == "PJSIP") {
-        return (Way::Dialled, fact.at, "created in state Down", true);
+        return (Way::Dialed, fact.at, "created in state Down", true);
     }
     let first_state = of(|what| matches!(what, FactKind::State(Ring | PreRing | Ringing)));
     if let Some(fact) = first_state {
         return match fact.what == FactKind::State(Ringing) {
-            true => (Way::Dialled, fact.at, "first state Ringing", true),
+            true => (Way::Dialed, fact.at, "first state Ringing", true),
             false => (Way::CameIn, fact.at, "first state Ring", true),
         };
     }
     if let Some(fact) = of(|what| matches!(what, FactKind::DialEnded)) {
-        return (Way::Dialled, fact.at, "named as what was dialled", true);
+        return (Way::Dialed, fact.at, "named as what was dialed", true);
     }
     let born = of(|what| matches!(what, FactKind::Born(_))).map(|fact| fact.at);
     way_without_state(leg, born, numbers)
 }
 
-/// CEL has no state and no dialling. A channel born into another's call was dialled; one on the
+/// CEL has no state and no dialing. A channel born into another's call was dialed; one on the
 /// extension `s` was, too, unless somebody's number came with it, or a source tells neither.
 fn way_without_state(
     leg: &Leg,
@@ -133,18 +133,18 @@ fn way_without_state(
 ) -> (Way, EventTime, &'static str, bool) {
     let (at, begun) = (born.unwrap_or(leg.first), born.is_some());
     if let Some(at) = leg.applications.outgoing {
-        return (Way::Dialled, at, "ran the other side of a dialling", begun);
+        return (Way::Dialed, at, "ran the other side of a dialing", begun);
     }
     let other = leg.linkedids.first();
     if let Some(other) = other.filter(|linkedid| linkedid.text != leg.id.as_str()) {
         let words = "created in another channel's call";
-        return (Way::Dialled, other.at, words, begun);
+        return (Way::Dialed, other.at, words, begun);
     }
     let exten = leg.extens.first().map_or("", |exten| exten.text.as_str());
     let caller = leg.callers.first().filter(|caller| caller.at <= at);
     if numbers && matches!(exten, "" | "s") && caller.is_none() {
         let words = "created on extension s, without a number";
-        return (Way::Dialled, at, words, begun);
+        return (Way::Dialed, at, words, begun);
     }
     (Way::CameIn, at, "began a call", begun)
 }

@@ -2,7 +2,7 @@
 //! the SIP stack, the context or the address that the PBX tells of it.
 //!
 //! ```text
-//! gateway/city               dialled over this gateway, or came in from it
+//! gateway/city               dialed over this gateway, or came in from it
 //! address/203.0.113.5:5060   its other end is there; without a port, at whichever
 //! context/public             came in to this context
 //! profile/external           carried by this profile
@@ -25,10 +25,10 @@ const PLUMBING: [&str; 5] = ["loopback", "null", "pickup", "tone_stream", "local
 /// Traits of a channel's line, as the PBX reports them; unknown texts are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineTraits {
-    /// Set when the channel came in; else it was dialled, and has the context of whoever dialled
+    /// Set when the channel came in; else it was dialed, and has the context of whoever dialed
     /// it.
     pub inbound: bool,
-    /// Name of the gateway that it was dialled over, or came in from.
+    /// Name of the gateway that it was dialed over, or came in from.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub gateway: SmolStr,
     /// Name of the SIP stack's profile that carries it.
@@ -131,7 +131,7 @@ pub(crate) fn party_of_line<'a>(
     };
     let device = name.rsplit_once('/').map_or(name, |(_, device)| device);
     let user = device.split('@').next().unwrap_or_default();
-    // A name shows whom the line carries, too: a caller, or a number dialled over a gateway.
+    // A name shows whom the line carries, too: a caller, or a number dialed over a gateway.
     match known.extension.as_str() {
         _ if is_plumbing(name) => Party::Plumbing,
         "" if user.is_empty() => Party::Plumbing,
@@ -208,15 +208,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dialled_has_the_context_of_who_dials() {
+    fn what_is_dialed_has_the_context_of_who_dials() {
         let context = endpoints(&[("city", "context/public")]);
-        let dialled = LineTraits {
+        let dialed = LineTraits {
             inbound: false,
             extension: "101".into(),
             ..line()
         };
-        assert_eq!(trunk(&context, &dialled), None);
-        let party = party_of_line("sofia/internal/101@127.0.0.1", Some(&dialled), &context);
+        assert_eq!(trunk(&context, &dialed), None);
+        let party = party_of_line("sofia/internal/101@127.0.0.1", Some(&dialed), &context);
         assert_eq!(party, Party::Extension(Extension::new("101")));
     }
 

@@ -45,8 +45,8 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "a missed call of several phones is put down to the first",
         file: "resolve/finish.rs",
-        old: "dialled.all(|it| it.party.extension() == first.party.extension());",
-        new: "dialled.all(|it| it.party.extension().is_some());",
+        old: "dialed.all(|it| it.party.extension() == first.party.extension());",
+        new: "dialed.all(|it| it.party.extension().is_some());",
     },
     Fault {
         name: "the call ends with the first carrier that refused",

@@ -214,7 +214,7 @@ fn cel_direction_without_states_uses_extension_and_birth() {
     story.at(0.0).born(&trunk, Unknown).at(5.0).hangup(&trunk);
     assert_eq!(story.call().direction, Outbound);
 
-    // Or a number of our own came with it, but it runs what only a dialled channel runs.
+    // Or a number of our own came with it, but it runs what only a dialed channel runs.
     let trunk = channel("PJSIP/city-00000001", 1)
         .exten("s")
         .caller("712000000");

@@ -44,7 +44,7 @@ fn a_missed_call_that_rang_several_is_put_down_to_nobody() {
 }
 
 #[test]
-fn who_tried_to_pick_up_was_not_dialled() {
+fn who_tried_to_pick_up_was_not_dialed() {
     let mut story = missed(&["PJSIP/101-00000002"]);
     let city = customer(1);
     let picker = channel("PJSIP/103-00000009", 9).of(&city).exten("*8");

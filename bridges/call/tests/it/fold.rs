@@ -102,8 +102,8 @@ fn records_of_optimized_local_channel_fold_into_one_call() {
 }
 
 #[test]
-fn only_a_column_of_its_own_says_what_the_customer_dialled() {
-    let dialled = |channel: &'static str, dest: &'static str, did: &'static str| {
+fn only_a_column_of_its_own_says_what_the_customer_dialed() {
+    let dialed = |channel: &'static str, dest: &'static str, did: &'static str| {
         let mut folder = folder();
         let row = Row(channel, dest, "Dial", 0, 30, Some(20), (0, 1));
         let record = Cdr {
@@ -114,11 +114,11 @@ fn only_a_column_of_its_own_says_what_the_customer_dialled() {
         folder.finish_all(at(100_000));
         folder.take_finished().remove(0).did
     };
-    assert_eq!(dialled(CITY, ANNA, "7001").as_deref(), Some("7001"));
+    assert_eq!(dialed(CITY, ANNA, "7001").as_deref(), Some("7001"));
     // The destination, 100, is a step of the dialplan.
-    assert_eq!(dialled(CITY, ANNA, ""), None);
-    assert_eq!(dialled(CITY, ANNA, "s"), None);
-    assert_eq!(dialled(ANNA, CITY, "7001"), None, "out");
+    assert_eq!(dialed(CITY, ANNA, ""), None);
+    assert_eq!(dialed(CITY, ANNA, "s"), None);
+    assert_eq!(dialed(ANNA, CITY, "7001"), None, "out");
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn the_records_of_one_call_may_come_in_any_order_and_twice() {
 fn a_consultation_is_not_talk_of_the_customer_who_is_held() {
     let call = one(&[
         Row(CITY, ANNA, "Dial", 0, 60, Some(50), (0, 1)),
-        // Anna asks Boris, comes back, and the other side of the first dialling tells it.
+        // Anna asks Boris, comes back, and the other side of the first dialing tells it.
         Row(
             ANNA,
             "Local/2@in-00000002;1",

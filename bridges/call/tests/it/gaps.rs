@@ -211,9 +211,9 @@ fn call_ringing_before_gap_and_answered_after_is_complete() {
         let mut before = Story::new();
         before.at(0.0).born(&city, Ring);
         let mut after = Story::new();
-        let dialled = if rang { &mut before } else { &mut after };
-        dialled.at(if rang { 0.1 } else { 30.0 });
-        dialled.born(&phone, Down).dial(&city, &phone, "101");
+        let dialed = if rang { &mut before } else { &mut after };
+        dialed.at(if rang { 0.1 } else { 30.0 });
+        dialed.born(&phone, Down).dial(&city, &phone, "101");
         after.at(31.0).enter(&phone, "b1").enter(&city, "b1");
         after.at(39.0).leave(&city, "b1").leave(&phone, "b1");
         after.hangups(&[&city, &phone]);

@@ -247,7 +247,7 @@ fn early_colleague_in_room_does_not_start_customer_call() {
 }
 
 #[test]
-fn events_without_linkedids_are_tied_by_dialling_and_bridges() {
+fn events_without_linkedids_are_tied_by_dialing_and_bridges() {
     let without = |mut channel: crate::story::Channel| {
         channel.0.linkedid = Default::default();
         channel

@@ -5,7 +5,7 @@ use callbridge_call::ChannelState::{Down, Ring, Unknown};
 
 /// A call of 101 out on these trunk channels, one after the other, each with its dial string; the
 /// second value says how long the talk was.
-fn dialled(legs: &[(&str, &str, f64)]) -> (Story, Channel) {
+fn dialed(legs: &[(&str, &str, f64)]) -> (Story, Channel) {
     let phone = channel("PJSIP/101-00000001", 1)
         .exten("9998901110001")
         .caller("101");
@@ -31,7 +31,7 @@ fn dialled(legs: &[(&str, &str, f64)]) -> (Story, Channel) {
     (story, phone)
 }
 
-/// What the customer dialled, who comes in on the first of these extensions, in a channel of this
+/// What the customer dialed, who comes in on the first of these extensions, in a channel of this
 /// name, and goes through the others.
 fn did(name: &str, extens: &[&str]) -> Option<String> {
     let on = |exten: &str| channel(name, 1).caller("998901110001").exten(exten);
@@ -53,7 +53,7 @@ fn did_is_extension_at_channel_birth() {
     for other in ["", "s", "start", "7", "10a", "+", "sip:7001@host"] {
         assert_eq!(city(&[other, "101", "7001"]), None, "{other}");
     }
-    let (story, _) = dialled(&[("PJSIP/city-00000002", "998901110001@city", 3.0)]);
+    let (story, _) = dialed(&[("PJSIP/city-00000002", "998901110001@city", 3.0)]);
     assert_eq!(story.call().did, None, "a call out");
     assert_eq!(did("PJSIP/102-00000001", &["101"]), None, "a colleague");
 }
@@ -72,11 +72,11 @@ fn dialplan_step_in_moment_of_birth_is_not_did() {
     let mut story = Story::cel();
     story.at(0.0).born(&born, Unknown).seen(&later).at(9.0);
     story.hangup(&later);
-    assert_eq!(story.call().did, None, "nothing was dialled");
+    assert_eq!(story.call().did, None, "nothing was dialed");
 }
 
 #[test]
-fn what_was_dialled_is_not_known_where_the_birth_was_missed() {
+fn what_was_dialed_is_not_known_where_the_birth_was_missed() {
     let customer = customer(1).exten("7001");
     let mut story = Story::new();
     story.at(0.0).state(&customer, Ring).at(9.0);
@@ -86,13 +86,13 @@ fn what_was_dialled_is_not_known_where_the_birth_was_missed() {
 
 #[test]
 fn the_number_of_a_call_out_is_read_in_the_dial_string() {
-    let (story, _) = dialled(&[("PJSIP/city-00000002", "998901110001@city", 3.0)]);
+    let (story, _) = dialed(&[("PJSIP/city-00000002", "998901110001@city", 3.0)]);
     assert_eq!(number(&story.call()), Some(("998901110001", true)));
 }
 
 #[test]
 fn dialed_number_without_dial_string_keeps_prefix() {
-    let (story, _) = dialled(&[("PJSIP/city-00000002", "city", 3.0)]);
+    let (story, _) = dialed(&[("PJSIP/city-00000002", "city", 3.0)]);
     assert_eq!(number(&story.call()), Some(("9998901110001", false)));
 }
 
@@ -196,7 +196,7 @@ fn the_callers_first_number_counts() {
 
 #[test]
 fn second_carrier_after_refusal_answers_same_call() {
-    let (story, phone) = dialled(&[
+    let (story, phone) = dialed(&[
         ("PJSIP/city-00000002", "998901110001@city", 0.0),
         ("PJSIP/gsm-00000003", "998901110001@gsm", 3.0),
     ]);
@@ -211,7 +211,7 @@ fn second_carrier_after_refusal_answers_same_call() {
 
 #[test]
 fn two_carriers_that_want_different_prefixes_are_one_customer() {
-    let (story, _) = dialled(&[
+    let (story, _) = dialed(&[
         ("PJSIP/city-00000002", "998901110001@city", 1.0),
         ("PJSIP/gsm-00000003", "00998901110001@gsm", 3.0),
     ]);
@@ -220,7 +220,7 @@ fn two_carriers_that_want_different_prefixes_are_one_customer() {
 
 #[test]
 fn two_numbers_that_both_talked_are_two_calls() {
-    let (story, phone) = dialled(&[
+    let (story, phone) = dialed(&[
         ("PJSIP/city-00000002", "998901110001@city", 3.0),
         ("PJSIP/city-00000003", "998901110002@city", 4.0),
     ]);
@@ -235,7 +235,7 @@ fn two_numbers_that_both_talked_are_two_calls() {
 
 #[test]
 fn of_two_numbers_the_one_that_talked_is_the_customers() {
-    let (story, _) = dialled(&[
+    let (story, _) = dialed(&[
         ("PJSIP/city-00000002", "998901110001@city", 3.0),
         ("PJSIP/city-00000003", "998901110002@city", 0.0),
     ]);

@@ -109,8 +109,8 @@ fn a_letter_that_a_file_completes_keeps_what_its_events_knew() {
 }
 
 #[test]
-fn the_number_that_was_dialled_is_known_by_either_account() {
-    let dialled = |mut call: FinishedCall, did: Option<&str>| {
+fn the_number_that_was_dialed_is_known_by_either_account() {
+    let dialed = |mut call: FinishedCall, did: Option<&str>| {
         call.did = did.map(str::to_owned);
         call
     };
@@ -119,8 +119,8 @@ fn the_number_that_was_dialled_is_known_by_either_account() {
         (Some("7002"), Some("7001"), Some("7002")),
         (Some("7002"), None, Some("7002")),
     ] {
-        let received = dialled(by_events(Some("101"), 5, &[]), received);
-        let told = filled(dialled(by_records(None, 0), told), received, true);
+        let received = dialed(by_events(Some("101"), 5, &[]), received);
+        let told = filled(dialed(by_records(None, 0), told), received, true);
         assert_eq!(told[0].did.as_deref(), known);
     }
 }

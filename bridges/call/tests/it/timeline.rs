@@ -38,7 +38,7 @@ fn told(timeline: &Timeline) -> String {
     text
 }
 
-/// Waits in a queue's holding bridge, is dialled through to 101 and talks.
+/// Waits in a queue's holding bridge, is dialed through to 101 and talks.
 fn queued() -> (Story, [Channel; 2]) {
     let city = customer(1);
     let phone = channel("PJSIP/101-00000002", 2).of(&city);
@@ -71,8 +71,8 @@ fn channels_bridges_and_talk_stand_with_their_times() {
       8.0 HungUp { cause: Some(16) }
       0.5 to 3.0 in q holding
       3.0 to 7.0 in b1
-    1 PJSIP/101-00000002 Extension("101") Dialled 1.0 to 7.0
-      1.0 Dialled { by: Some(0), string: "101" }
+    1 PJSIP/101-00000002 Extension("101") Dialed 1.0 to 7.0
+      1.0 Dialed { by: Some(0), string: "101" }
       1.5 Rings
       3.0 Up
       7.0 DialEnded("ANSWER")

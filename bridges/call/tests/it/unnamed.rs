@@ -5,7 +5,7 @@ use callbridge_call::ChannelState::{Unknown, Up};
 use callbridge_call::Direction::{Inbound, Outbound};
 use callbridge_call::Origin;
 
-/// A Local channel that dialled a mobile over a trunk, then the user's phone, and optimised itself
+/// A Local channel that dialed a mobile over a trunk, then the user's phone, and optimised itself
 /// away: the shape of CEL tables in wazo-call-logd's tests, which have neither `extra` nor `peer`.
 #[test]
 fn phone_replacing_local_channel_talks_with_waiting_party() {

@@ -17,7 +17,7 @@ pub fn parent(story: &Deeds, channel: Ch) -> Ch {
             other,
             first: false,
         } => other,
-        _ => born.dialled_by.unwrap_or(channel),
+        _ => born.dialed_by.unwrap_or(channel),
     }
 }
 
@@ -95,7 +95,7 @@ impl Teller<'_> {
                     true => Kind::Born {
                         state: ChannelState::Ring,
                     },
-                    false => self.dialled(channel),
+                    false => self.dialed(channel),
                 };
                 self.say(at, channel, kind);
             }
@@ -176,12 +176,12 @@ impl Teller<'_> {
             Role::CameIn { .. } | Role::Plumbing { .. } => true,
             Role::Phone { placed, .. } => *placed,
             Role::Local { first, .. } => !first,
-            Role::DialledOut { .. } => false,
+            Role::DialedOut { .. } => false,
         }
     }
 
-    fn dialled(&self, channel: Ch) -> Kind<'static> {
-        let by = self.story.channels[channel].dialled_by;
+    fn dialed(&self, channel: Ch) -> Kind<'static> {
+        let by = self.story.channels[channel].dialed_by;
         Kind::DialBegin {
             by: by.map(|by| Box::new(self.named(by))),
             dial_string: own(""),
@@ -199,10 +199,10 @@ impl Teller<'_> {
     fn say(&mut self, at: Micros, channel: Ch, kind: Kind<'static>) {
         let story = self.story;
         let text = |ch: Ch| own(id(story, self.manner, ch).as_str());
-        let (mut caller, mut extension, mut dialled) = Default::default();
+        let (mut caller, mut extension, mut dialed) = Default::default();
         match &story.channels[channel].role {
             Role::CameIn { number, .. } => caller = number.clone().unwrap_or_default(),
-            Role::DialledOut { number, .. } => dialled = number.clone(),
+            Role::DialedOut { number, .. } => dialed = number.clone(),
             Role::Phone { extension: it, .. } => extension = it.clone(),
             Role::Local { .. } | Role::Plumbing { .. } => {}
         }
@@ -211,7 +211,7 @@ impl Teller<'_> {
         let traits = ChannelTraits {
             inbound: self.came(channel),
             extension: own(extension),
-            dialled: own(dialled),
+            dialed: own(dialed),
             fresh: true,
             created: Some(moment(story.channels[channel].born)),
             answered: self.answered.get(&channel).map(|at| moment(*at)),

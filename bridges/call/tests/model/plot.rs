@@ -86,7 +86,7 @@ impl Dice<'_> {
     }
 }
 
-/// A way to somebody who was dialled: straight, or behind the two halves of a Local channel.
+/// A way to somebody who was dialed: straight, or behind the two halves of a Local channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
     pub party: Ch,
@@ -213,7 +213,7 @@ impl<'a> Plot<'a> {
 
     pub fn outside(&mut self, number: String) -> Role {
         let trunk = self.trunk();
-        Role::DialledOut { trunk, number }
+        Role::DialedOut { trunk, number }
     }
 
     /// `by` dials a phone, behind a Local channel now and then.
@@ -234,7 +234,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// The dialled one answers; behind a Local channel that makes a bridge of its own.
+    /// The dialed one answers; behind a Local channel that makes a bridge of its own.
     pub fn picks_up(&mut self, line: Line) {
         self.switch.answer(line.party);
         self.switch.dial_ends(line.party);
@@ -295,7 +295,7 @@ impl<'a> Plot<'a> {
         self.switch.hangup(customer);
     }
 
-    /// Somebody is dialled for this caller; who answered, if anybody did.
+    /// Somebody is dialed for this caller; who answered, if anybody did.
     fn ring_somebody(&mut self, caller: Ch) -> Option<Line> {
         let many = self.dice.one_in(3);
         self.met(if many {

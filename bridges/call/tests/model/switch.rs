@@ -48,8 +48,8 @@ pub enum Role {
         number: Option<String>,
     },
     /// Somebody outside was called.
-    DialledOut { trunk: Trunk, number: String },
-    /// A telephone of the company, which placed the call or was dialled.
+    DialedOut { trunk: Trunk, number: String },
+    /// A telephone of the company, which placed the call or was dialed.
     Phone { extension: String, placed: bool },
     /// Half of a Local channel.
     Local { other: Ch, first: bool },
@@ -64,7 +64,7 @@ pub struct Channel {
     pub born: Micros,
     /// The channel whose id was its linkedid at birth.
     pub linkedid: Ch,
-    pub dialled_by: Option<Ch>,
+    pub dialed_by: Option<Ch>,
 }
 
 /// A bridge of the story.
@@ -150,7 +150,7 @@ impl Switch {
     }
 
     /// A channel is made, in the call of the one that dials it, if any does.
-    pub fn make(&mut self, role: Role, dialled_by: Option<Ch>, of: Option<Ch>) -> Ch {
+    pub fn make(&mut self, role: Role, dialed_by: Option<Ch>, of: Option<Ch>) -> Ch {
         let channel = self.done.channels.len();
         let linkedid = of.map_or(channel, |of| self.linkedid[of]);
         self.linkedid.push(linkedid);
@@ -158,7 +158,7 @@ impl Switch {
             role,
             born: self.now,
             linkedid,
-            dialled_by,
+            dialed_by,
         });
         self.note(channel, Act::Born);
         self.now += 150;
@@ -180,7 +180,7 @@ impl Switch {
         channel
     }
 
-    /// `by` dials a Local channel: its two halves, the dialled one first.
+    /// `by` dials a Local channel: its two halves, the dialed one first.
     pub fn dial_local(&mut self, by: Ch) -> (Ch, Ch) {
         let next = self.done.channels.len();
         let half = |other, first| Role::Local { other, first };
@@ -192,9 +192,9 @@ impl Switch {
         (near, far)
     }
 
-    /// Dialling the channel is over, by an answer or without.
+    /// Dialing the channel is over, by an answer or without.
     pub fn dial_ends(&mut self, channel: Ch) {
-        let by = self.done.channels[channel].dialled_by;
+        let by = self.done.channels[channel].dialed_by;
         self.note(channel, Act::DialEnd { by });
         self.now += 100;
     }
@@ -304,14 +304,14 @@ impl Channel {
                 first,
             },
             role @ (Role::CameIn { .. }
-            | Role::DialledOut { .. }
+            | Role::DialedOut { .. }
             | Role::Phone { .. }
             | Role::Plumbing { .. }) => role,
         };
         Self {
             role,
             linkedid: number(self.linkedid),
-            dialled_by: self.dialled_by.map(number),
+            dialed_by: self.dialed_by.map(number),
             ..self
         }
     }

@@ -65,7 +65,7 @@ pub fn name(story: &Deeds, channel: Ch) -> String {
         _ => format!("{base}-{channel:08x}"),
     };
     match &story.channels[channel].role {
-        Role::CameIn { trunk, .. } | Role::DialledOut { trunk, .. } => name(trunk.endpoint),
+        Role::CameIn { trunk, .. } | Role::DialedOut { trunk, .. } => name(trunk.endpoint),
         Role::Phone { extension, .. } if extension.starts_with('2') => {
             name(&format!("SIP/{extension}"))
         }
@@ -81,7 +81,7 @@ pub fn name(story: &Deeds, channel: Ch) -> String {
 /// What stands in a dial string, behind the technology.
 fn dial_string(story: &Deeds, channel: Ch) -> String {
     match &story.channels[channel].role {
-        Role::DialledOut { trunk, number } => match trunk.endpoint.split_once('/') {
+        Role::DialedOut { trunk, number } => match trunk.endpoint.split_once('/') {
             Some(("PJSIP", peer)) => format!("{number}@{peer}"),
             Some((_, peer)) => format!("{peer}/{number}"),
             None => number.clone(),
@@ -97,7 +97,7 @@ fn describe(story: &Deeds, manner: Manner, channel: Ch, linkedid: Ch) -> Channel
     let (caller, exten) = match &story.channels[channel].role {
         Role::CameIn { number, .. } => (number.clone().unwrap_or_default(), "7001"),
         // A dial prefix stands before the number here.
-        Role::DialledOut { number, .. } => (format!("9{number}"), ""),
+        Role::DialedOut { number, .. } => (format!("9{number}"), ""),
         Role::Phone { extension, placed } => (extension.clone(), if *placed { "9000" } else { "" }),
         Role::Local { .. } | Role::Plumbing { .. } => (String::new(), "s"),
     };
@@ -210,7 +210,7 @@ fn birth(story: &Deeds, channel: Ch) -> Vec<Kind<'static>> {
         Role::CameIn { .. } => true,
         Role::Phone { placed, .. } => *placed,
         Role::Local { first, .. } => !*first,
-        Role::DialledOut { .. } | Role::Plumbing { .. } => false,
+        Role::DialedOut { .. } | Role::Plumbing { .. } => false,
     };
     match name(story, channel).split('/').next() {
         Some("SIP") if calls => vec![born(ChannelState::Down), state(ChannelState::Ring)],
@@ -223,23 +223,23 @@ fn birth(story: &Deeds, channel: Ch) -> Vec<Kind<'static>> {
 fn by_cel(story: &Deeds, manner: Manner, deed: &Deed) -> Said {
     let mut channel = describe(story, manner, deed.channel, shown(story, manner, deed));
     let born_as = &story.channels[deed.channel];
-    let dialled = match &born_as.role {
-        Role::DialledOut { .. } => true,
+    let dialed = match &born_as.role {
+        Role::DialedOut { .. } => true,
         Role::Phone { placed, .. } => !*placed,
         Role::Local { first, .. } => *first,
         Role::CameIn { .. } | Role::Plumbing { .. } => false,
     };
-    if dialled {
+    if dialed {
         channel.exten = own("s");
         // An originated channel carries the company's own number, and not from its birth on.
         channel.caller_number = match (&born_as.role, deed.act == Act::Born) {
-            (Role::Phone { extension, .. }, _) if born_as.dialled_by.is_some() => {
+            (Role::Phone { extension, .. }, _) if born_as.dialed_by.is_some() => {
                 own(extension.as_str())
             }
             _ => own(""),
         };
         if deed.act != Act::Born {
-            let by_nobody = born_as.dialled_by.is_none();
+            let by_nobody = born_as.dialed_by.is_none();
             channel.application = own(if by_nobody { "AppDial2" } else { "AppDial" });
             channel.app_data = own("(Outgoing Line)");
         }

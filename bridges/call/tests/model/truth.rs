@@ -19,7 +19,7 @@ pub struct TrueCall {
     pub employees_in_order: Vec<String>,
     pub started: Micros,
     pub ended: Micros,
-    /// The line to the customer that was dialled, where nobody else dialled it.
+    /// The line to the customer that was dialed, where nobody else dialed it.
     pub originated: bool,
 }
 
@@ -128,7 +128,7 @@ fn together(story: &Deeds, instants: &[Instant], links: bool) -> Vec<Vec<Ch>> {
     let mut pairs: BTreeSet<(Ch, Ch)> = BTreeSet::new();
     for (i, channel) in story.channels.iter().enumerate() {
         pairs.insert((i, channel.linkedid));
-        pairs.extend(channel.dialled_by.map(|by| (i, by)));
+        pairs.extend(channel.dialed_by.map(|by| (i, by)));
     }
     for deed in &story.deeds {
         if let Act::Joined(with) = deed.act
@@ -167,7 +167,7 @@ fn together(story: &Deeds, instants: &[Instant], links: bool) -> Vec<Vec<Ch>> {
 
 fn is_real(story: &Deeds, channel: Ch) -> bool {
     match story.channels[channel].role {
-        Role::CameIn { .. } | Role::DialledOut { .. } | Role::Phone { .. } => true,
+        Role::CameIn { .. } | Role::DialedOut { .. } | Role::Phone { .. } => true,
         Role::Local { .. } | Role::Plumbing { .. } => false,
     }
 }
@@ -176,7 +176,7 @@ fn extension(story: &Deeds, channel: Ch) -> Option<&str> {
     match &story.channels[channel].role {
         Role::Phone { extension, .. } => Some(extension),
         Role::CameIn { .. }
-        | Role::DialledOut { .. }
+        | Role::DialedOut { .. }
         | Role::Local { .. }
         | Role::Plumbing { .. } => None,
     }
@@ -206,7 +206,7 @@ fn talk(story: &Deeds, instants: &[Instant], customers: &[Ch]) -> Talk {
 
 fn calls_of(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) -> Vec<TrueCall> {
     let came = |&&ch: &&Ch| matches!(story.channels[ch].role, Role::CameIn { .. });
-    let went = |&&ch: &&Ch| matches!(story.channels[ch].role, Role::DialledOut { .. });
+    let went = |&&ch: &&Ch| matches!(story.channels[ch].role, Role::DialedOut { .. });
     let came: Vec<Ch> = part.iter().filter(came).copied().collect();
     let went: Vec<Ch> = part.iter().filter(went).copied().collect();
     let mut groups: Vec<(Direction, Vec<Ch>)> = Vec::new();
@@ -274,7 +274,7 @@ fn by_call(story: &Deeds, went: &[Ch], links: bool) -> Vec<Vec<Ch>> {
         hangup.map_or(Micros::MAX, |deed| deed.at)
     };
     let number = |ch: Ch| match &story.channels[ch].role {
-        Role::DialledOut { number, .. } => Some(number),
+        Role::DialedOut { number, .. } => Some(number),
         Role::CameIn { .. } | Role::Phone { .. } | Role::Local { .. } | Role::Plumbing { .. } => {
             None
         }
@@ -302,7 +302,7 @@ fn by_call(story: &Deeds, went: &[Ch], links: bool) -> Vec<Vec<Ch>> {
 fn by_number(story: &Deeds, instants: &[Instant], went: &[Ch]) -> Vec<Vec<Ch>> {
     let mut groups: Vec<(&str, Vec<Ch>)> = Vec::new();
     for &ch in went {
-        let Role::DialledOut { number, .. } = &story.channels[ch].role else {
+        let Role::DialedOut { number, .. } = &story.channels[ch].role else {
             continue;
         };
         match groups.iter_mut().find(|(known, _)| known == number) {
@@ -341,7 +341,7 @@ fn call(
     let main = main_line(story, instants, customers);
     let (trunk, number) = match &story.channels[main].role {
         Role::CameIn { trunk, number } => (Some(trunk.name), number.clone()),
-        Role::DialledOut { trunk, number } => (Some(trunk.name), Some(number.clone())),
+        Role::DialedOut { trunk, number } => (Some(trunk.name), Some(number.clone())),
         Role::Phone { .. } | Role::Local { .. } | Role::Plumbing { .. } => (None, None),
     };
     let hangups = story.deeds.iter().filter(|deed| deed.act == Act::Hangup);
@@ -363,7 +363,7 @@ fn call(
         employees_in_order: order,
         started: story.channels[first].born,
         ended: ended.map(|deed| deed.at).max().unwrap_or(0),
-        originated: story.channels[main].dialled_by.is_none(),
+        originated: story.channels[main].dialed_by.is_none(),
     }
 }
 
@@ -373,22 +373,22 @@ fn nobody_talked(story: &Deeds, direction: Direction, own: &[Ch]) -> Option<Stri
         let first = own.iter().find(|&&ch| is_real(story, ch))?;
         return extension(story, *first).map(str::to_owned);
     }
-    let dialled = own.iter().filter_map(|&ch| match &story.channels[ch].role {
+    let dialed = own.iter().filter_map(|&ch| match &story.channels[ch].role {
         Role::Phone {
             extension,
             placed: false,
         } => Some(extension),
         Role::Phone { placed: true, .. }
         | Role::CameIn { .. }
-        | Role::DialledOut { .. }
+        | Role::DialedOut { .. }
         | Role::Local { .. }
         | Role::Plumbing { .. } => None,
     });
-    let dialled: BTreeSet<&String> = dialled.collect();
-    if dialled.len() > 1 {
+    let dialed: BTreeSet<&String> = dialed.collect();
+    if dialed.len() > 1 {
         return None;
     }
-    dialled.first().map(|&extension| extension.clone())
+    dialed.first().map(|&extension| extension.clone())
 }
 
 /// Of several lines to the customer: the one that talked, else the one tried last.

@@ -22,7 +22,7 @@ pub enum MessageField {
     Trunk,
     /// The customer's number; `null` where it is hidden.
     Phone,
-    /// The number that the customer dialled.
+    /// The number that the customer dialed.
     Did,
     /// Beginning of the call: epoch seconds, or ISO 8601 with a zone.
     StartedAt,
@@ -81,11 +81,11 @@ impl MessageField {
                  answered, 0 where not"
             }
             Self::Phone => {
-                "the customer's number in E.164 (\"+998901110001\") or as it is dialled in the \
+                "the customer's number in E.164 (\"+998901110001\") or as it is dialed in the \
                  trunk's country; null where it is hidden"
             }
             Self::Did => {
-                "the company's number that the customer dialled: 2 to 24 digits, with a plus or \
+                "the company's number that the customer dialed: 2 to 24 digits, with a plus or \
                  without (\"998712001122\"), or null"
             }
             Self::Trunk => "the name of a --trunk, or null",

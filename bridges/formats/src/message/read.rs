@@ -284,7 +284,7 @@ mod tests {
                 BytesFault::At(MessageField::Variables),
             ),
             (r#"{"pbx":"a\":"#, BytesFault::At(MessageField::Pbx)),
-            (r#"{"colour":NaN}"#, BytesFault::NotJson),
+            (r#"{"color":NaN}"#, BytesFault::NotJson),
             ("", BytesFault::NotJson),
             ("{", BytesFault::NotJson),
             ("[1]", BytesFault::NotAnObject),

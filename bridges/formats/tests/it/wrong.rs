@@ -161,7 +161,7 @@ fn missing_customer_phone_needs_lead_and_hidden_is_null() {
     assert_eq!(
         without(&["phone", "leadId"]),
         "phone: it is missing, and no leadId is given; it may be the customer's \
-         number in E.164 (\"+998901110001\") or as it is dialled in the trunk's \
+         number in E.164 (\"+998901110001\") or as it is dialed in the trunk's \
          country; null where it is hidden"
     );
     let mut hidden = good();

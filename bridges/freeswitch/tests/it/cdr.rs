@@ -101,7 +101,7 @@ fn what_is_no_file_of_a_leg_is_refused_by_name() {
     }
 }
 
-/// `log-b-leg` is off: legs that the switch dialled write no file.
+/// `log-b-leg` is off: legs that the switch dialed write no file.
 #[test]
 fn outbound_call_is_recognized_without_b_leg_cdr() {
     let mut told_of = 0;

@@ -54,7 +54,7 @@ fn listener_starting_late_gets_correct_or_incomplete_calls() {
                 }
                 let of_this = |it: &&_| call.linkedid.as_str() == linkedid(it);
                 let wanted = expected.calls.iter().filter(of_this).cloned();
-                // What was dialled is told at the birth alone.
+                // What was dialed is told at the birth alone.
                 let heard_born = births[call.linkedid.as_str()] >= from;
                 let wanted = wanted.map(|it| ExpectedCall {
                     did: it.did.filter(|_| heard_born),

@@ -1,4 +1,4 @@
-//! Calls that are led on: diverted, transferred, picked up, parked, queued, or dialled over several
+//! Calls that are led on: diverted, transferred, picked up, parked, queued, or dialed over several
 //! carriers, after what a live switch was seen to tell of them.
 
 use crate::expected::{Ended, finished, finished_but_for};

@@ -101,7 +101,7 @@ impl Switch {
         ]
     }
 
-    /// A telephone is dialled, by this channel in this call; by nobody where that is empty.
+    /// A telephone is dialed, by this channel in this call; by nobody where that is empty.
     pub fn rings(&mut self, id: &str, extension: &str, (by, call): (&str, &str)) -> &mut Self {
         self.rings_with(id, extension, (by, call), &[])
     }

@@ -11,7 +11,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::{os::unix::fs::MetadataExt, path::Path, time::Duration};
 
-/// Bytes at a file's start by which it is recognised.
+/// Bytes at a file's start by which it is recognized.
 const HEAD_BYTES_MAX: usize = 1_024;
 const CHUNK_BYTES: usize = 128 << 10;
 

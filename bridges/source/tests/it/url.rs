@@ -59,13 +59,13 @@ fn a_password_in_the_url_is_refused_and_never_shown() {
 
 #[test]
 fn all_faults_are_told_at_once() {
-    let url = "amqp://h/?format=cel&heartbeat=600&colour=red&bind=k";
+    let url = "amqp://h/?format=cel&heartbeat=600&color=red&bind=k";
     let known = "amqp:// takes queue=, format=, exchange=, bind=, declare=, heartbeat=, \
                  pbx=, secret-file=, ca-file=";
     insta::assert_snapshot!(
         faults(url).replace(url, "URL").replace(known, "KNOWN"),
         @r"
-    URL: unknown key colour=; KNOWN
+    URL: unknown key color=; KNOWN
     URL: heartbeat=600 is invalid; give 2 to 25 (seconds): a dead line must be found within a minute
     URL: the user is missing; write amqp://USER@HOST
     URL: queue= is missing; name the durable queue: queue=NAME

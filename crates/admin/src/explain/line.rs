@@ -80,7 +80,7 @@ impl OneLine {
     }
 
     /// The color (SGR) of its state.
-    pub fn colour(&self) -> &'static str {
+    pub fn color(&self) -> &'static str {
         match self.known_state() {
             Some(State::Journaled) => "32",
             Some(State::Dead) => "31",

@@ -226,8 +226,8 @@ fn lane<'a>(
     };
     let events = channel.moments.iter().map(|moment| {
         let (event, by, words, cause) = match &moment.what {
-            MomentKind::Dialled { by, string } => {
-                ("dialled", by.map(name), Some(string.as_str()), None)
+            MomentKind::Dialed { by, string } => {
+                ("dialed", by.map(name), Some(string.as_str()), None)
             }
             MomentKind::Rings => ("rings", None, None, None),
             MomentKind::Up => ("up", None, None, None),
@@ -257,7 +257,7 @@ fn lane<'a>(
         extension,
         way: match channel.way {
             Way::CameIn => "came_in",
-            Way::Dialled => "dialled",
+            Way::Dialed => "dialed",
         },
         from: seconds(channel.from),
         to: seconds(channel.to),

@@ -98,7 +98,7 @@ pub fn party(channel: &Channel) -> String {
     match channel.way {
         Way::CameIn if calls => format!("{whose}, called"),
         Way::CameIn => format!("{whose}, came in"),
-        Way::Dialled => format!("{whose}, dialled"),
+        Way::Dialed => format!("{whose}, dialed"),
     }
 }
 
@@ -256,14 +256,14 @@ fn name_bridges(lines: &mut [StoryLine], timeline: &Timeline) {
 
 fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
     let mut all = Vec::new();
-    let dialled = |what: &MomentKind| matches!(what, MomentKind::Dialled { .. });
+    let dialed = |what: &MomentKind| matches!(what, MomentKind::Dialed { .. });
     let begins = match (channel.way, &channel.party) {
         (_, Role::Plumbing) => Some("is made"),
         (Way::CameIn, Role::Extension(_)) => Some("calls"),
         (Way::CameIn, Role::Customer(_) | Role::Trunk(_)) => Some("comes in"),
         // The dialing shows more than the birth just before it.
-        (Way::Dialled, _) if channel.moments.iter().any(|it| dialled(&it.what)) => None,
-        (Way::Dialled, _) => Some("is made"),
+        (Way::Dialed, _) if channel.moments.iter().any(|it| dialed(&it.what)) => None,
+        (Way::Dialed, _) => Some("is made"),
     };
     if let Some(begins) = begins {
         let words = format!("{begins}: {}", channel.how);
@@ -271,11 +271,11 @@ fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
     }
     for moment in &channel.moments {
         let (rank, words) = match &moment.what {
-            MomentKind::Dialled { by, string } => (1, dialling(*by, string)),
+            MomentKind::Dialed { by, string } => (1, dialing(*by, string)),
             MomentKind::Rings => (2, "rings".to_owned()),
             MomentKind::Up => (3, "is up".to_owned()),
             MomentKind::DialEnded(status) if status.is_empty() || status == "ANSWER" => continue,
-            MomentKind::DialEnded(status) => (4, format!("dialling it ended: {}", safe(status))),
+            MomentKind::DialEnded(status) => (4, format!("dialing it ended: {}", safe(status))),
             MomentKind::HungUp { cause } => (9, hang_up(*cause)),
         };
         let new = line(moment.at, rank, i, words);
@@ -292,10 +292,10 @@ fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
     all
 }
 
-fn dialling(by: Option<u16>, string: &str) -> String {
+fn dialing(by: Option<u16>, string: &str) -> String {
     let mut words = match by {
-        Some(by) => format!("is dialled by {}", label(usize::from(by))),
-        None => "is dialled".to_owned(),
+        Some(by) => format!("is dialed by {}", label(usize::from(by))),
+        None => "is dialed".to_owned(),
     };
     if !string.is_empty() {
         let _ = write!(words, " as {}", short(string, DIAL_STRING_MAX));
@@ -374,13 +374,13 @@ pub fn short(text: &str, most: usize) -> String {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paint {
     /// Escape sequences for colors are written.
-    pub colour: bool,
+    pub color: bool,
 }
 
 impl Paint {
     /// Returns the text in this color (SGR code), or unchanged without colors.
     pub fn on(self, code: &str, text: &str) -> String {
-        if self.colour {
+        if self.color {
             format!("\x1b[{code}m{text}\x1b[0m")
         } else {
             text.to_owned()

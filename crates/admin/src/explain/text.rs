@@ -277,7 +277,7 @@ mod tests {
     use callbridge_model::Zone;
     use callbridge_testkit::sample::call;
 
-    fn explained(call: &FinishedCall, colour: bool) -> String {
+    fn explained(call: &FinishedCall, color: bool) -> String {
         let flag = "city=PJSIP/city,country=UZ,lead=var:LEAD_ID,employees=101:501";
         let trunk = callbridge_mapping::trunk::parse(flag, &Trunk::default()).expect("good");
         let rules = Rules {
@@ -297,7 +297,7 @@ mod tests {
             &of,
             &Times::new(&Zone::named("UTC").expect("a zone"), call.started),
             Depth::Values,
-            Paint { colour },
+            Paint { color },
         )
     }
 
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_for_terminals_and_names_cannot_bring_their_own() {
+    fn colors_are_for_terminals_and_names_cannot_bring_their_own() {
         let mut call = told();
         call.why[0].channel = "PJSIP/\u{1b}[31mcity".to_owned();
         assert!(!explained(&call, false).contains('\u{1b}'));

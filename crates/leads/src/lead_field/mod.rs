@@ -343,11 +343,10 @@ mod tests {
         ");
         assert!(parse("").is_err());
         assert!(parse("last_call=0").is_err());
-        let faults =
-            parse("last_call=11:boolean,trunk=12:colour,did=13:number").expect_err("wrong");
+        let faults = parse("last_call=11:boolean,trunk=12:color,did=13:number").expect_err("wrong");
         insta::assert_snapshot!(faults.join("\n"), @r"
         last_call is written as text, number, date, not as `boolean`
-        trunk is written as text, not as `colour`
+        trunk is written as text, not as `color`
         did is written as text, not as `number`
         ");
         let kinds = parse("last_call=11:date,missed-count=12:number,trunk=13:text");

@@ -14,7 +14,7 @@ pub mod figures;
 use crate::people::{LeadAnswer, People};
 use crate::trunk::{Trunk, Trunks};
 use callbridge_call::{Direction, EventTime, FinishedCall, RawNumber};
-use callbridge_model::number::normalise;
+use callbridge_model::number::normalize;
 use callbridge_model::{
     CallRecord, Country, EmployeeId, Judged, LeadId, Outcome, Phone, Reason, SuppliedFacts,
 };
@@ -139,7 +139,7 @@ fn trunk_of<'a>(call: &FinishedCall, pbx: &str, rules: &'a Rules) -> Option<&'a 
 fn client_phone(call: &FinishedCall, trunk: Option<&Trunk>, people: &People) -> Option<Phone> {
     let country = trunk.and_then(|trunk| trunk.country);
     let strip = trunk.and_then(|trunk| trunk.strip.as_deref());
-    let read = |number: &RawNumber| normalise(number, country, strip, call.direction);
+    let read = |number: &RawNumber| normalize(number, country, strip, call.direction);
     if let Some(phone) = call.number.iter().chain(&call.more_numbers).find_map(read) {
         return Some(phone);
     }

@@ -16,14 +16,14 @@ const GAPS_MAX: usize = 5;
 /// Color and time zone of the text.
 #[derive(Clone, Debug)]
 pub struct TextStyle {
-    pub colour: bool,
+    pub color: bool,
     pub zone: Zone,
 }
 
 impl TextStyle {
     /// Colors the text with this ANSI code, if colors are on.
     pub fn paint(&self, code: &str, text: &str) -> String {
-        if self.colour {
+        if self.color {
             format!("\x1b[{code}m{text}\x1b[0m")
         } else {
             text.to_owned()

@@ -6,7 +6,7 @@ use crate::status::{Backlog, Books, Pause, SourceGap, SwitchName, Token, Unliste
 
 fn style(zone: &str) -> TextStyle {
     TextStyle {
-        colour: false,
+        color: false,
         zone: Zone::named(zone).expect("a zone"),
     }
 }
@@ -175,13 +175,13 @@ fn of_many_gaps_the_last_are_listed() {
 }
 
 #[test]
-fn colours_are_for_terminals() {
-    let mut coloured = style("UTC");
-    coloured.colour = true;
+fn colors_are_for_terminals() {
+    let mut colored = style("UTC");
+    colored.color = true;
     assert!(
         daemon()
             .judged()
-            .to_text(&coloured)
+            .to_text(&colored)
             .starts_with("\u{1b}[1;32mno problem found")
     );
 }

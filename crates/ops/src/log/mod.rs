@@ -1,4 +1,4 @@
-//! Where log lines go: stderr, as text or JSON; colour on a terminal alone. A stderr that takes
+//! Where log lines go: stderr, as text or JSON; color on a terminal alone. A stderr that takes
 //! nothing costs its lines (see `writer`); of one kind ten are said a second (see `limit`).
 
 mod limit;
@@ -70,7 +70,7 @@ pub fn set_up(logging: Logging, environment: &Environment) {
     let written = fmt::layer()
         .with_writer(log.clone())
         .log_internal_errors(false);
-    let ansi = colour(environment, std::io::stderr().is_terminal());
+    let ansi = color(environment, std::io::stderr().is_terminal());
     let written = match json {
         true => written.event_format(JsonLine).boxed(),
         false => (written
@@ -141,7 +141,7 @@ fn filter(level: Level) -> Targets {
 }
 
 /// Returns whether to use color: on a terminal, unless `NO_COLOR` is set or the terminal is dumb.
-pub fn colour(environment: &Environment, terminal: bool) -> bool {
+pub fn color(environment: &Environment, terminal: bool) -> bool {
     terminal && environment.text("NO_COLOR").is_none() && environment.text("TERM") != Some("dumb")
 }
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Where the document says "not shown", the names are those of the snapshot (§2.5) and of the
-//! neighbouring endpoints; each is ours, and said to be.
+//! neighboring endpoints; each is ours, and said to be.
 
 pub mod act;
 pub(super) mod admin;

@@ -32,7 +32,7 @@ fn all_faults_of_the_flags_are_told_at_once() {
         "--persist-after=soon",
         "--expires-in=366d",
         "--seed=one",
-        "--field=colour=red",
+        "--field=color=red",
     ]);
     let error = wrong.check().expect_err("ten faults");
     assert_eq!(error.exit_code(), Code::Usage);
@@ -44,7 +44,7 @@ fn all_faults_of_the_flags_are_told_at_once() {
     --rate: `60` is not a rate such as 60/60s
     --persist-after: `soon` is not a time span such as 500ms, 6s, 2m, 24h, 365d
     --seed: `one` is not a number
-    --field: `colour=red` is none of talk=NAME, phone=NAME, extension=NAME, list=NAME
+    --field: `color=red` is none of talk=NAME, phone=NAME, extension=NAME, list=NAME
     --expires-in: a PAT lives at most 365 days
     --faults: fault `any explode`: `explode` is not an action
     ");

@@ -204,7 +204,7 @@ fn tolerated() -> Vec<Row> {
         fine("a phone", &call_with("clientPhone", json!("+998901110001"))),
         fine(
             "a field that nobody knows",
-            &call_with("colour", json!("red")),
+            &call_with("color", json!("red")),
         ),
         derived("endedAt sent", "endedAt", json!(1_795_151_322)),
         derived("end_timestamp sent", "end_timestamp", json!(1_795_151_322)),

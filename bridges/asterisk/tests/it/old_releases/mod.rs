@@ -51,7 +51,7 @@ fn unchanged(files: &str, change: impl Fn(&mut Vec<Message>)) {
 }
 
 #[test]
-fn every_customer_dialled_what_the_channel_was_born_with() {
+fn every_customer_dialed_what_the_channel_was_born_with() {
     let mut known = 0;
     for recording in recording::all() {
         let calls = recording.calls(&recording.messages).into_iter();

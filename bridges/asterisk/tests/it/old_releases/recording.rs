@@ -156,7 +156,7 @@ impl Recording {
         expected["calls"].as_array().expect("calls").clone()
     }
 
-    /// What the customers dialled who called in, in order.
+    /// What the customers dialed who called in, in order.
     pub fn dids(&self) -> Vec<Option<String>> {
         let calls = self.took_place().into_iter();
         let inbound = calls.filter(|call| call["direction"] == "INBOUND");
@@ -167,7 +167,7 @@ impl Recording {
     }
 
     /// When customers and employees talked, by the telephones; `None` where the source does not
-    /// tell all of it, or where dialling a feature code counts as talk.
+    /// tell all of it, or where dialing a feature code counts as talk.
     pub fn talks(&self) -> Option<Vec<(EventTime, EventTime)>> {
         let calls = self.took_place();
         let by_rule = |call: &Value| call.get("talkTimeSecByBridgeRule").is_some();

@@ -1,4 +1,4 @@
-//! The channels: a lane each, with its life, its bridges, who dialled it and when it was talk.
+//! The channels: a lane each, with its life, its bridges, who dialed it and when it was talk.
 
 use super::canvas::Canvas;
 use super::scale::Scale;
@@ -17,7 +17,7 @@ const BAR: f64 = 16.0;
 /// The minimum width of a span in pixels, so that the shortest one is visible.
 const LEAST: f64 = 2.5;
 /// Number of colors for bridges in the style.
-const COLOURS: u16 = 8;
+const COLORS: u16 = 8;
 /// Characters of a name next to its lane.
 const NAME_MAX: usize = 38;
 
@@ -76,7 +76,7 @@ impl<'a> Lanes<'a> {
             canvas.close("g");
         }
         for (lane, channel) in self.timeline.channels.iter().enumerate() {
-            self.diallings(canvas, lane, channel, times);
+            self.dialings(canvas, lane, channel, times);
         }
     }
 
@@ -140,7 +140,7 @@ impl<'a> Lanes<'a> {
             found.map(|moment| moment.at)
         };
         let up = of(&MomentKind::Up).or(channel.stays.iter().map(|stay| stay.from).min());
-        let first = of(&MomentKind::Rings).filter(|_| channel.way == Way::Dialled);
+        let first = of(&MomentKind::Rings).filter(|_| channel.way == Way::Dialed);
         if let Some(rings) = first.filter(|rings| up.is_none_or(|up| *rings < up)) {
             line(canvas, "rings", rings, up.unwrap_or(channel.to));
         }
@@ -169,7 +169,7 @@ impl<'a> Lanes<'a> {
         ));
         let class = match stay.holding {
             true => "stay holding".to_owned(),
-            false => format!("stay b{}", stay.bridge % COLOURS),
+            false => format!("stay b{}", stay.bridge % COLORS),
         };
         canvas.rect(&class, (x, y - BAR / 2.0), (width, BAR), true);
         let words = match (stay.holding, width) {
@@ -195,7 +195,7 @@ impl<'a> Lanes<'a> {
         }
         let cause = channel.moments.last().and_then(|moment| match moment.what {
             MomentKind::HungUp { cause } => cause,
-            MomentKind::Dialled { .. }
+            MomentKind::Dialed { .. }
             | MomentKind::Rings
             | MomentKind::Up
             | MomentKind::DialEnded(_) => None,
@@ -217,9 +217,9 @@ impl<'a> Lanes<'a> {
     }
 
     /// An arrow from the dialing channel to the dialed one.
-    fn diallings(&self, canvas: &mut Canvas, lane: usize, channel: &Channel, times: &Times) {
+    fn dialings(&self, canvas: &mut Canvas, lane: usize, channel: &Channel, times: &Times) {
         for moment in &channel.moments {
-            let MomentKind::Dialled { by, string } = &moment.what else {
+            let MomentKind::Dialed { by, string } = &moment.what else {
                 continue;
             };
             let x = self.scale.x(moment.at);
@@ -231,7 +231,7 @@ impl<'a> Lanes<'a> {
             canvas.open("g", "", &[]);
             let who = by.map_or(String::new(), |by| format!(" by {}", label(by)));
             let (at, lane) = (times.clock(moment.at), label(lane));
-            canvas.title(&format!("{lane} is dialled{who} at {at} as {string}"));
+            canvas.title(&format!("{lane} is dialed{who} at {at} as {string}"));
             canvas.path("dial", &[(x, from), (x, to - 5.0 * down)]);
             let (tip, wide) = (to - 1.0 * down, to - 8.0 * down);
             canvas.path("head", &[(x - 4.0, wide), (x + 4.0, wide), (x, tip)]);

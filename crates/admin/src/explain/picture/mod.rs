@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `canvas` | elements, escaped |
 //! | `scale` | times to places |
-//! | `lanes` | the channels, their bridges, diallings and talk |
+//! | `lanes` | the channels, their bridges, dialings and talk |
 
 mod canvas;
 mod lanes;
@@ -142,7 +142,7 @@ fn draw_legend(canvas: &mut Canvas, y: f64, timeline: &Timeline) {
     if !timeline.talk.is_empty() {
         sign("talk", &bar("talk"));
     }
-    if moments().any(|moment| matches!(moment.what, MomentKind::Dialled { .. })) {
+    if moments().any(|moment| matches!(moment.what, MomentKind::Dialed { .. })) {
         sign("dials", &|canvas, x| {
             let middle = x + SIGN / 2.0;
             canvas.path("dial", &[(middle, y - 8.0), (middle, y + 3.0)]);
