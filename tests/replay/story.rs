@@ -277,7 +277,7 @@ fn a_pickup_is_told_a_line_an_event() {
     1795163529.0  journal  2026-11-20 08:32:09 UTC
 
       A   PJSIP/city-00000000  customer on city, came in  1795163529.0
-      B   PJSIP/101-00000001   extension 101, dialed     1795163529.1
+      B   PJSIP/101-00000001   extension 101, dialed      1795163529.1
       C   PJSIP/102-00000002   extension 102, called      1795163531.2
 
       time          from start  talk  event
