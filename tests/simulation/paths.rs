@@ -4,6 +4,7 @@
 //! [`Path::impossible`] has a rule that says why it cannot be.
 
 use crate::simulation::strikes::Moment;
+use crate::support::simulated_calls;
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Endpoint, WriteStatus};
 use callbridge_model::status::PAUSES;
@@ -171,11 +172,7 @@ const fn place(answer: &ApiResult) -> usize {
 /// One step of each name; a new one does not compile until it stands here.
 pub fn steps() -> Vec<Step> {
     let (at, words) = (EventTime::from_seconds(0), String::new);
-    let record = || {
-        crate::support::simulated_calls::call(0, at, 4001, false)
-            .judged
-            .record
-    };
+    let record = simulated_calls::call(0, at, 4001, false).judged.record;
     let all = vec![
         Step::Send,
         Step::Accepted {
@@ -210,14 +207,14 @@ pub fn steps() -> Vec<Step> {
         },
         Step::Retry {
             by_itself: true,
-            record: record(),
+            record: record.clone(),
         },
         Step::Retry {
             by_itself: false,
-            record: record(),
+            record: record.clone(),
         },
         Step::Recheck {
-            record: record(),
+            record: record.clone(),
             before: words(),
         },
         Step::Rejudged {
@@ -225,7 +222,7 @@ pub fn steps() -> Vec<Step> {
             message: words(),
         },
         Step::Moved {
-            record: Box::new(record()),
+            record: Box::new(record),
             reroute_history: Default::default(),
             why: words(),
         },

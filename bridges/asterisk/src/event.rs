@@ -237,8 +237,8 @@ fn decode_dial<'a>(
     ChannelEvent::new(at, Origin::Channel, dialed, kind)
 }
 
-/// A transfer that failed joins nobody. A blind transfer names no channel beyond the two that
-/// share a bridge already; its target is dialed, and that is told by other events.
+/// A transfer that failed joins no channels. A blind transfer names only the two channels that
+/// already share a bridge. Other events report that its target is dialed.
 fn decode_joined<'a>(
     main: &[u8],
     others: &[&[u8]],

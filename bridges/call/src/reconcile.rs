@@ -288,8 +288,12 @@ fn by_both(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
             }
         }
         // What the primary takes for a number without having seen it dialed may be another's.
-        let dialed = half.number.as_ref().filter(|it| it.from_dial_string);
-        call.number = call.number.take().or_else(|| dialed.cloned());
+        if call.number.is_none()
+            && let Some(number) = &half.number
+            && number.from_dial_string
+        {
+            call.number = Some(number.clone());
+        }
         let shown = call.shown_number.take();
         let shown = shown.or_else(|| half.shown_number.clone());
         call.shown_number = shown.filter(|_| call.number.is_none());

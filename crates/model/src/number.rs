@@ -39,11 +39,16 @@ pub fn normalize(
     let text = bare(&raw.text);
     let prefix = strip.filter(|prefix| !prefix.is_empty());
     let rest = prefix.and_then(|prefix| text.strip_prefix(prefix));
-    let dialed = rest.filter(|_| direction == Direction::Outbound && !raw.from_dial_string);
-    let of_home = |rest| at_home(text, country).or_else(|| at_home(rest, country));
-    (dialed.and_then(of_home))
-        .or_else(|| e164(text, country))
-        .or_else(|| e164(rest?, country))
+    if let Some(rest) = rest
+        && direction == Direction::Outbound
+        && !raw.from_dial_string
+    {
+        let domestic = at_home(text, country).or_else(|| at_home(rest, country));
+        if domestic.is_some() {
+            return domestic;
+        }
+    }
+    e164(text, country).or_else(|| e164(rest?, country))
 }
 
 /// Normalizes a number to E.164. `None` if the result is not a number of `country`.

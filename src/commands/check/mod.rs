@@ -130,9 +130,10 @@ struct Findings {
 impl Findings {
     fn show(&mut self, found: impl IntoIterator<Item = CheckFinding>) -> Result<()> {
         for finding in found {
-            let line = match self.json {
-                true => finding.to_json(),
-                false => finding.to_text(self.color),
+            let line = if self.json {
+                finding.to_json()
+            } else {
+                finding.to_text(self.color)
             };
             print(format!("{line}\n"))?;
             self.all.push(finding);

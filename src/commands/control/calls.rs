@@ -17,14 +17,16 @@ const NARROW: usize = 100;
 
 /// `2026-11-20 10:08:37 +05  in   +998901110001  lead 4001  101 talked 4 s   journaled`
 fn text(call: &OneLine, started: i64, zone: &Zone, width: usize, color: bool) -> String {
-    let at = match width < NARROW {
-        true => zone.short(started),
-        false => zone.second(started),
+    let at = if width < NARROW {
+        zone.short(started)
+    } else {
+        zone.second(started)
     };
     let text = cut(&format!("{at}  {} {}", call.columns(), call.stand()), width);
-    match color {
-        true => format!("\x1b[{}m{text}\x1b[0m", call.color()),
-        false => text,
+    if color {
+        format!("\x1b[{}m{text}\x1b[0m", call.color())
+    } else {
+        text
     }
 }
 

@@ -41,9 +41,9 @@ impl OpenCall {
         up.into_iter().any(|leg| leg.is_telephone() && waits(leg))
     }
 
-    /// All who came from outside are gone, and who is left belongs to no call of theirs: each was
-    /// born in a call of her own, or was dialed by somebody who was. Only where each channel tells
-    /// at its birth whose call it belongs to, and keeps its place to its end.
+    /// Returns `true` if all channels from outside have hung up and no channel that is still up
+    /// belongs to their calls. Such a channel began in another call, or was dialed by a channel
+    /// that did. Known only if the source reports with each new channel which call it belongs to.
     pub(crate) fn is_left(&self, endpoints: &Endpoints) -> bool {
         let has_traits = self.legs.values().any(|leg| leg.traits.is_some());
         let mut up = self.legs.values().filter(|leg| leg.is_up()).peekable();

@@ -102,6 +102,11 @@ pub(crate) struct Passage<'a> {
 }
 
 impl FactKind {
+    /// Returns `true` if another channel dialed this one.
+    pub(crate) fn is_dialed(&self) -> bool {
+        matches!(self, Self::Dialed { .. })
+    }
+
     /// The channel comes into a bridge (`enters`) or leaves it; nobody hears anybody in one that is
     /// `holding`.
     pub(crate) fn passes(bridge: String, enters: bool, holding: bool) -> Self {

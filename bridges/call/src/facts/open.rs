@@ -260,8 +260,8 @@ impl OpenCall {
         self.is_ghost() || !self.legs.values().any(Leg::is_up)
     }
 
-    /// AMI 1.x: whoever is still up was dialed by, or talked with, a channel that has hung up, and
-    /// with none that is up. Nobody is left, though a hang-up was not heard.
+    /// Returns `true` if each channel that is still up was dialed by, or talked with, only channels
+    /// that have hung up. The call is then over, and a hangup event is missing. For AMI 1.x.
     pub(crate) fn is_deserted(&self) -> bool {
         let pairs = self.legs.values().flat_map(|leg| {
             let partners = leg.facts.iter().filter_map(|fact| fact.what.partner());

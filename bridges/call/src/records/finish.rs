@@ -135,13 +135,14 @@ impl CallBuilder<'_, '_> {
             if channel.party.extension().is_none() {
                 continue;
             }
-            let (number, way) = match channel.came_in() {
-                true => (caller(channel).filter(|_| internal), Carried::In),
-                false => (channel.dialed(), Carried::Out),
-            };
-            let number = number.filter(|(it, _)| way == Carried::In || it.from_dial_string);
-            if let Some((number, _)) = number {
-                found.note(channel.name, &number.text, way);
+            if channel.came_in() {
+                if internal && let Some((number, _)) = caller(channel) {
+                    found.note(channel.name, &number.text, Carried::In);
+                }
+            } else if let Some((number, _)) = channel.dialed()
+                && number.from_dial_string
+            {
+                found.note(channel.name, &number.text, Carried::Out);
             }
         }
         found.0
@@ -199,17 +200,26 @@ impl CallBuilder<'_, '_> {
             (Some((channel, _)), _) => (Some(channel), "the last to begin to talk"),
             (None, _) if answered => (None, "the customer talked with no extension"),
             (None, Direction::Inbound) => {
-                let is_own = |record: &&Record| plan.own.contains(record);
-                let own = |it: &&Channel<'_>| is_extension(it) && it.reached.iter().any(is_own);
-                let mut dialed = self.channels.iter().filter(own);
-                let first = dialed.next();
-                let extension = first.map(|it| it.party.extension());
-                match first {
-                    None => (None, "no extension took part"),
-                    _ if dialed.any(|it| Some(it.party.extension()) != extension) => {
-                        (None, "several extensions were dialed, and none talked")
+                let mut dialed = Vec::new();
+                for channel in self.channels {
+                    let is_own = channel
+                        .reached
+                        .iter()
+                        .any(|record| plan.own.contains(record));
+                    if is_extension(&channel) && is_own {
+                        dialed.push(channel);
                     }
-                    only => (only, "the one extension dialed"),
+                }
+                match dialed.first() {
+                    None => (None, "no extension took part"),
+                    Some(first)
+                        if dialed.iter().all(|channel| {
+                            channel.party.extension() == first.party.extension()
+                        }) =>
+                    {
+                        (Some(*first), "the one extension dialed")
+                    }
+                    Some(_) => (None, "several extensions were dialed, and none talked"),
                 }
             }
             (None, Direction::Outbound | Direction::Internal | Direction::Unknown) => {

@@ -64,17 +64,29 @@ impl Group {
                 return true;
             }
         }
-        let near = |half: &str| {
-            let names = self.records.iter().flat_map(|it| [&it.channel, &it.dest]);
-            let mut pairs = names.filter(|name| *name != half);
-            pairs.any(|name| trunk::local_pair(name) == trunk::local_pair(half))
-        };
-        let dialed_half = |record: &Record| {
+        for record in &self.records {
             let half = record.channel.as_str();
-            let unlinked = record.linkedid.is_empty();
-            unlinked && trunk::local_pair(half).is_some() && half.ends_with('2') && !near(half)
-        };
-        self.records.iter().any(dialed_half) || self.records.iter().all(Record::is_dialed_side)
+            if record.linkedid.is_empty()
+                && trunk::local_pair(half).is_some()
+                && half.ends_with('2')
+                && !self.has_other_half(half)
+            {
+                return true;
+            }
+        }
+        self.records.iter().all(Record::is_dialed_side)
+    }
+
+    /// Returns `true` if one of the records names the other half of this Local channel.
+    fn has_other_half(&self, half: &str) -> bool {
+        for record in &self.records {
+            for name in [&record.channel, &record.dest] {
+                if name != half && trunk::local_pair(name) == trunk::local_pair(half) {
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Returns `true` if one of the records is of the channel with this unique id.

@@ -7,9 +7,9 @@
 //!           17.1 SIP/city-01 → SIP/101-02   Transferred Call  …:01 to …:12, Local/102@…;1
 //!           17.4 Local/102@…;2 → SIP/102-03 Dial              …:06 to …:12
 //! ```
-//! In the first the customer goes on under the unique id of whoever was dialed. In the second the
-//! customer's record goes on with the Local channel named in its data, which whoever transfers had
-//! talked with before.
+//! After a blind transfer, the customer continues under the unique id of the channel that was
+//! dialed first. After an attended one, the customer's record continues with the Local channel in
+//! its data. The extension that transfers has talked with that channel before.
 
 use super::record::Record;
 use crate::trunk::local_pair;
@@ -33,27 +33,29 @@ pub(super) fn give_back(records: &mut [Record]) {
     }
 }
 
-/// The channel that goes on in the place of the one that the record names: that which dialed it,
-/// and whose number is told.
+/// Returns the channel that continues in place of the one that the record names: the channel that
+/// dialed it, whose number the record has.
 fn owner(records: &[Record], i: usize) -> Option<String> {
     let record = &records[i];
-    let dialed_by = |other: &&Record| {
-        let later = record.answer.is_none_or(|at| at.plus(SLACK) >= other.end);
-        other.dest == record.channel
+    // Later releases write another record for the time after the transfer.
+    if record.was_called() || record.channel.is_empty() || !record.is_birth() {
+        return None;
+    }
+    for other in records {
+        let answered_later = record.answer.is_none_or(|at| at.plus(SLACK) >= other.end);
+        if other.dest == record.channel
             && other.answered
             && other.uniqueid != record.uniqueid
             && !other.source.is_empty()
             && other.source == record.source
             && record.start <= other.billed_from
             && record.end > other.end
-            && later
-    };
-    // A later release tells a record of its own from the transfer on, not from the birth.
-    if record.was_called() || record.channel.is_empty() || !record.is_birth() {
-        return None;
+            && answered_later
+        {
+            return Some(other.channel.clone());
+        }
     }
-    let mut others = records.iter();
-    others.find(dialed_by).map(|other| other.channel.clone())
+    None
 }
 
 /// The record of a transferred call begins where the one before it ended, and that one ended for

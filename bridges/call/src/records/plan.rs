@@ -22,7 +22,7 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
     let Some(first) = channels.iter().position(|channel| channel.party.is_real()) else {
         return Vec::new();
     };
-    // Only the other side of a dialing was told of: part of a call that is told of elsewhere.
+    // These records have only the dialed side. Another group of records has the whole call.
     if records.iter().all(|record| record.is_dialed_side()) {
         return Vec::new();
     }

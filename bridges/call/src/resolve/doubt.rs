@@ -64,17 +64,21 @@ fn split(leg: &Leg, seen: usize) -> (&[Fact], &[Fact]) {
     leg.facts.split_at(seen.min(leg.facts.len()))
 }
 
-/// Returns `true` when the channel was dialed before each gap, and that ended after it: nobody
-/// talked meanwhile, neither on it nor on whoever dialed it.
+/// Returns `true` if the channel was dialed before each gap, and the dialing ended after the gap.
+/// During the gap, neither this channel nor the one that dialed it talked.
 fn rang_on(leg: &Leg) -> bool {
-    let ended = |facts| any(facts, |what| *what == FactKind::DialEnded);
-    let dialed = |facts| any(facts, |what| matches!(what, FactKind::Dialed { .. }));
-    local_pair(leg.name()).is_none()
-        && !leg.blinds.is_empty()
-        && leg.blinds.iter().all(|&seen| {
-            let (before, after) = split(leg, seen);
-            dialed(before) && !ended(before) && ended(after)
-        })
+    if local_pair(leg.name()).is_some() || leg.blinds.is_empty() {
+        return false;
+    }
+    for &seen in &leg.blinds {
+        let (before, after) = split(leg, seen);
+        let ended_before = any(before, |what| *what == FactKind::DialEnded);
+        let ended_after = any(after, |what| *what == FactKind::DialEnded);
+        if !any(before, FactKind::is_dialed) || ended_before || !ended_after {
+            return false;
+        }
+    }
+    true
 }
 
 /// Returns `true` when two telephones that were there before a gap, and in no bridge, met in this

@@ -189,11 +189,18 @@ fn employee(
         let (leg, words) = if answered {
             return None;
         } else if inbound {
-            let dialed = |leg: &&View<'_>| is_extension(leg) && leg.way == Way::Dialed;
-            let mut dialed = own.clone().filter(dialed);
-            let first = dialed.next()?;
-            let same = dialed.all(|it| it.party.extension() == first.party.extension());
-            (same.then_some(first)?, "the one extension dialed")
+            let mut first: Option<&View<'_>> = None;
+            for leg in own.clone() {
+                if !is_extension(&leg) || leg.way != Way::Dialed {
+                    continue;
+                }
+                match first {
+                    None => first = Some(leg),
+                    Some(other) if other.party.extension() != leg.party.extension() => return None,
+                    Some(_) => {}
+                }
+            }
+            (first?, "the one extension dialed")
         } else {
             let placed = own.clone().find(|leg| leg.party.is_real())?;
             (placed, "placed the call")

@@ -115,10 +115,11 @@ pub(super) fn dialed(legs: &[&View<'_>], i: usize) -> Option<Number> {
     if let Some((at, text)) = own.min_by_key(|(at, _)| *at) {
         return Some(number(text, true, at, "the dial string"));
     }
-    let dialed = leg.leg.traits.as_ref().map(|it| &it.dialed);
-    if let Some(text) = dialed.filter(|text| is_number(text)) {
+    if let Some(traits) = &leg.leg.traits
+        && is_number(&traits.dialed)
+    {
         let words = "the number it was dialed with";
-        return Some(number(text.as_str(), true, leg.leg.first, words));
+        return Some(number(traits.dialed.as_str(), true, leg.leg.first, words));
     }
     // An originated channel was dialed by no Dial, and it carries our own number and the extension
     // it is to be connected with.

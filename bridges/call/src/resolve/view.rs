@@ -74,10 +74,9 @@ impl<'a> View<'a> {
         self.leg.is_root()
     }
 
-    /// Somebody was told to dial it.
+    /// Returns `true` if an event says that another channel dialed this one.
     pub(super) fn was_dialed(&self) -> bool {
-        let dialed = |what: &FactKind| matches!(what, FactKind::Dialed { .. });
-        any(&self.leg.facts, dialed)
+        any(&self.leg.facts, FactKind::is_dialed)
     }
 
     /// All its linkedids, and its own id.
@@ -93,9 +92,10 @@ impl<'a> View<'a> {
 fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static str, bool) {
     use ChannelState::{Down, PreRing, Ring, Ringing};
     if let Some(traits) = &leg.traits {
-        let (way, words) = match traits.line.inbound {
-            true => (Way::CameIn, "the PBX says that it came in"),
-            false => (Way::Dialed, "the PBX says that it was dialed"),
+        let (way, words) = if traits.line.inbound {
+            (Way::CameIn, "the PBX says that it came in")
+        } else {
+            (Way::Dialed, "the PBX says that it was dialed")
         };
         return (way, leg.first, words, traits.fresh);
     }
@@ -112,10 +112,10 @@ fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static s
     }
     let first_state = of(|what| matches!(what, FactKind::State(Ring | PreRing | Ringing)));
     if let Some(fact) = first_state {
-        return match fact.what == FactKind::State(Ringing) {
-            true => (Way::Dialed, fact.at, "first state Ringing", true),
-            false => (Way::CameIn, fact.at, "first state Ring", true),
-        };
+        if fact.what == FactKind::State(Ringing) {
+            return (Way::Dialed, fact.at, "first state Ringing", true);
+        }
+        return (Way::CameIn, fact.at, "first state Ring", true);
     }
     if let Some(fact) = of(|what| matches!(what, FactKind::DialEnded)) {
         return (Way::Dialed, fact.at, "named as what was dialed", true);
@@ -124,8 +124,9 @@ fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static s
     way_without_state(leg, born, numbers)
 }
 
-/// CEL has no state and no dialing. A channel born into another's call was dialed; one on the
-/// extension `s` was, too, unless somebody's number came with it, or a source tells neither.
+/// CEL has no state and no dialing. A channel that begins in another channel's call was dialed. A
+/// channel on the extension `s` was dialed too, unless it has a caller's number or the source
+/// reports no numbers.
 fn way_without_state(
     leg: &Leg,
     born: Option<EventTime>,

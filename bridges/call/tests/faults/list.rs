@@ -45,8 +45,8 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "a missed call of several phones is put down to the first",
         file: "resolve/finish.rs",
-        old: "dialed.all(|it| it.party.extension() == first.party.extension());",
-        new: "dialed.all(|it| it.party.extension().is_some());",
+        old: "if other.party.extension() != leg.party.extension() => return None,",
+        new: "if other.party.extension().is_none() => return None,",
     },
     Fault {
         name: "the call ends with the first carrier that refused",
@@ -75,8 +75,8 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "chan_sip's first state is not asked whether the call came in",
         file: "resolve/view.rs",
-        old: "return match fact.what == FactKind::State(Ringing) {",
-        new: "return match fact.what != FactKind::DialEnded {",
+        old: "if fact.what == FactKind::State(Ringing) {",
+        new: "if fact.what != FactKind::DialEnded {",
     },
     Fault {
         name: "the number is read where the dial prefix stands",

@@ -103,22 +103,24 @@ fn records_of_optimized_local_channel_fold_into_one_call() {
 
 #[test]
 fn only_a_column_of_its_own_says_what_the_customer_dialed() {
-    let dialed = |channel: &'static str, dest: &'static str, did: &'static str| {
-        let mut folder = folder();
-        let row = Row(channel, dest, "Dial", 0, 30, Some(20), (0, 1));
-        let record = Cdr {
-            did: did.into(),
-            ..cdr(&row)
-        };
-        folder.on_cdr(&record, at(30));
-        folder.finish_all(at(100_000));
-        folder.take_finished().remove(0).did
-    };
-    assert_eq!(dialed(CITY, ANNA, "7001").as_deref(), Some("7001"));
+    assert_eq!(did_of(CITY, ANNA, "7001").as_deref(), Some("7001"));
     // The destination, 100, is a step of the dialplan.
-    assert_eq!(dialed(CITY, ANNA, ""), None);
-    assert_eq!(dialed(CITY, ANNA, "s"), None);
-    assert_eq!(dialed(ANNA, CITY, "7001"), None, "out");
+    assert_eq!(did_of(CITY, ANNA, ""), None);
+    assert_eq!(did_of(CITY, ANNA, "s"), None);
+    assert_eq!(did_of(ANNA, CITY, "7001"), None, "out");
+}
+
+/// Returns the called number of a call whose one record has this value in its column `did`.
+fn did_of(channel: &'static str, dest: &'static str, did: &'static str) -> Option<String> {
+    let mut folder = folder();
+    let row = Row(channel, dest, "Dial", 0, 30, Some(20), (0, 1));
+    let record = Cdr {
+        did: did.into(),
+        ..cdr(&row)
+    };
+    folder.on_cdr(&record, at(30));
+    folder.finish_all(at(100_000));
+    folder.take_finished().remove(0).did
 }
 
 #[test]

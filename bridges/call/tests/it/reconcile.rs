@@ -110,17 +110,20 @@ fn a_letter_that_a_file_completes_keeps_what_its_events_knew() {
 
 #[test]
 fn the_number_that_was_dialed_is_known_by_either_account() {
-    let dialed = |mut call: FinishedCall, did: Option<&str>| {
-        call.did = did.map(str::to_owned);
-        call
-    };
     for (told, received, known) in [
         (None, Some("7001"), Some("7001")),
         (Some("7002"), Some("7001"), Some("7002")),
         (Some("7002"), None, Some("7002")),
     ] {
-        let received = dialed(by_events(Some("101"), 5, &[]), received);
-        let told = filled(dialed(by_records(None, 0), told), received, true);
+        let received = FinishedCall {
+            did: received.map(str::to_owned),
+            ..by_events(Some("101"), 5, &[])
+        };
+        let by_records = FinishedCall {
+            did: told.map(str::to_owned),
+            ..by_records(None, 0)
+        };
+        let told = filled(by_records, received, true);
         assert_eq!(told[0].did.as_deref(), known);
     }
 }

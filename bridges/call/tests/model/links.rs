@@ -91,11 +91,12 @@ impl Teller<'_> {
         let (at, channel) = (deed.at, deed.channel);
         match deed.act {
             Act::Born => {
-                let kind = match self.came(channel) {
-                    true => Kind::Born {
+                let kind = if self.came(channel) {
+                    Kind::Born {
                         state: ChannelState::Ring,
-                    },
-                    false => self.dialed(channel),
+                    }
+                } else {
+                    self.dialed(channel)
                 };
                 self.say(at, channel, kind);
             }

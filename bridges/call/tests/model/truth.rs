@@ -205,10 +205,14 @@ fn talk(story: &Deeds, instants: &[Instant], customers: &[Ch]) -> Talk {
 }
 
 fn calls_of(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) -> Vec<TrueCall> {
-    let came = |&&ch: &&Ch| matches!(story.channels[ch].role, Role::CameIn { .. });
-    let went = |&&ch: &&Ch| matches!(story.channels[ch].role, Role::DialedOut { .. });
-    let came: Vec<Ch> = part.iter().filter(came).copied().collect();
-    let went: Vec<Ch> = part.iter().filter(went).copied().collect();
+    let (mut came, mut went): (Vec<Ch>, Vec<Ch>) = (Vec::new(), Vec::new());
+    for &ch in part {
+        match story.channels[ch].role {
+            Role::CameIn { .. } => came.push(ch),
+            Role::DialedOut { .. } => went.push(ch),
+            _ => {}
+        }
+    }
     let mut groups: Vec<(Direction, Vec<Ch>)> = Vec::new();
     // Out, unless a customer was there before: then the far end is whom he was put through to.
     if let Some(&first) = went.first()

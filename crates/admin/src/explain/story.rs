@@ -256,13 +256,16 @@ fn name_bridges(lines: &mut [StoryLine], timeline: &Timeline) {
 
 fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
     let mut all = Vec::new();
-    let dialed = |what: &MomentKind| matches!(what, MomentKind::Dialed { .. });
+    let dialing_shown = channel
+        .moments
+        .iter()
+        .any(|moment| matches!(moment.what, MomentKind::Dialed { .. }));
     let begins = match (channel.way, &channel.party) {
         (_, Role::Plumbing) => Some("is made"),
         (Way::CameIn, Role::Extension(_)) => Some("calls"),
         (Way::CameIn, Role::Customer(_) | Role::Trunk(_)) => Some("comes in"),
         // The dialing shows more than the birth just before it.
-        (Way::Dialed, _) if channel.moments.iter().any(|it| dialed(&it.what)) => None,
+        (Way::Dialed, _) if dialing_shown => None,
         (Way::Dialed, _) => Some("is made"),
     };
     if let Some(begins) = begins {

@@ -137,17 +137,22 @@ fn trunk_of<'a>(call: &FinishedCall, pbx: &str, rules: &'a Rules) -> Option<&'a 
 /// The customer's number. Without one, the number on the first channel that the PBX itself called.
 /// That can be the company's own, but if a lead has it, it is the customer's.
 fn client_phone(call: &FinishedCall, trunk: Option<&Trunk>, people: &People) -> Option<Phone> {
-    let country = trunk.and_then(|trunk| trunk.country);
-    let strip = trunk.and_then(|trunk| trunk.strip.as_deref());
-    let read = |number: &RawNumber| normalize(number, country, strip, call.direction);
-    if let Some(phone) = call.number.iter().chain(&call.more_numbers).find_map(read) {
-        return Some(phone);
+    for number in call.number.iter().chain(&call.more_numbers) {
+        if let Some(phone) = normalized(number, trunk, call.direction) {
+            return Some(phone);
+        }
     }
-    let phone = call.shown_number.as_ref().and_then(read)?;
+    let phone = normalized(call.shown_number.as_ref()?, trunk, call.direction)?;
     match people.lead_of_phone(&phone, trunk?) {
         LeadAnswer::One(..) | LeadAnswer::Two(..) => Some(phone),
         LeadAnswer::None(_) => None,
     }
+}
+
+fn normalized(number: &RawNumber, trunk: Option<&Trunk>, direction: Direction) -> Option<Phone> {
+    let country = trunk.and_then(|trunk| trunk.country);
+    let strip = trunk.and_then(|trunk| trunk.strip.as_deref());
+    normalize(number, country, strip, direction)
 }
 
 /// Outcome and reason of a call that is not journaled because of a flag or because it is internal.

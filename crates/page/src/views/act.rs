@@ -100,10 +100,11 @@ pub(crate) fn lead(shell: &PageShell, typed: Option<&str>) -> Result<Option<Lead
 
 fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<EmployeeChoice>, String> {
     let Some(typed) = typed else { return Ok(None) };
-    // `none` in the words of the page, too.
-    let nobody = ["none", shell.t("word.nobody")];
-    if nobody.iter().any(|it| it.eq_ignore_ascii_case(typed)) {
-        return Ok(Some(EmployeeChoice::None));
+    // The page accepts `none` and its translation.
+    for none in ["none", shell.t("word.no_employee")] {
+        if none.eq_ignore_ascii_case(typed) {
+            return Ok(Some(EmployeeChoice::None));
+        }
     }
     let id = typed.parse().ok().and_then(EmployeeId::new);
     let id = id.ok_or_else(|| shell.with("wrong.employee", typed))?;

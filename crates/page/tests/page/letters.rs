@@ -52,7 +52,7 @@ async fn some_are_chosen_and_go_out_with_the_lead_that_was_typed() {
         ("id", "3"),
         ("id", "7"),
         ("lead", " 4002 "),
-        ("employee", "nobody"),
+        ("employee", "none"),
     ];
     let begun = anna.act("/letters", "/letters/act", &fields).await;
     assert_eq!(begun.status, 303, "{}", begun.body);

@@ -2,22 +2,20 @@
 
 use super::{ADMINISTRATOR, READER, SECRET, SECRET_HASH, VHOST};
 use crate::authority::{Authority, Flaw};
+use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 
-pub(super) fn configure(folder: &std::path::Path, port: u16, tls_port: u16, authority: &Authority) {
-    let write = |name: &str, text: &str| {
-        let path = folder.join(name);
-        std::fs::write(&path, text).expect("written");
-        path.display().to_string()
-    };
+pub(super) fn configure(folder: &Path, port: u16, tls_port: u16, authority: &Authority) {
     let identity = authority.identity(Flaw::None);
-    let certificate = write("server.pem", &identity.certificate);
-    let key = write("server.key", &identity.key);
-    let definitions = write("definitions.json", &definitions(VHOST).to_string());
-    write("env.conf", "");
-    write("plugins", "[].\n");
+    let certificate = write(folder, "server.pem", &identity.certificate);
+    let key = write(folder, "server.key", &identity.key);
+    let definitions = write(folder, "definitions.json", &definitions(VHOST).to_string());
+    write(folder, "env.conf", "");
+    write(folder, "plugins", "[].\n");
     write(
+        folder,
         "rabbitmq.conf",
         &format!(
             "handshake_timeout = 120000\n\
@@ -36,9 +34,16 @@ pub(super) fn configure(folder: &std::path::Path, port: u16, tls_port: u16, auth
     );
 }
 
+/// Writes a file and returns its path.
+fn write(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, text).expect("written");
+    path.display().to_string()
+}
+
 pub(super) fn deployed(file: &str) -> serde_json::Value {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/rabbitmq");
-    let text = std::fs::read_to_string(std::path::Path::new(folder).join(file));
+    let text = std::fs::read_to_string(Path::new(folder).join(file));
     serde_json::from_str(&text.expect("the definitions")).expect("JSON")
 }
 
@@ -67,25 +72,20 @@ pub(super) fn definitions(vhost: &str) -> serde_json::Value {
     );
     let mut all: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     all["vhosts"][0]["name"] = vhost.into();
-    let user = |name: &str, tags: &[&str]| {
-        serde_json::json!({
-            "name": name, "password_hash": "", "tags": tags,
-            "hashing_algorithm": "rabbit_password_hashing_sha256"
-        })
-    };
     let users = all["users"].as_array_mut().expect("users");
-    users.push(user(ADMINISTRATOR, &["administrator"]));
-    users.push(user(READER, &[]));
+    for (name, tags) in [(ADMINISTRATOR, "administrator"), (READER, "")] {
+        users.push(json!({
+            "name": name, "tags": tags, "hashing_algorithm": "rabbit_password_hashing_sha256"
+        }));
+    }
     for user in users {
         user["password_hash"] = SECRET_HASH.into();
     }
-    let right = |user: &str, all: &str| {
-        serde_json::json!({
-            "user": user, "vhost": vhost, "configure": all, "write": all, "read": ".*"
-        })
-    };
     let rights = all["permissions"].as_array_mut().expect("permissions");
-    rights.push(right(ADMINISTRATOR, ".*"));
-    rights.push(right(READER, "^$"));
+    for (user, writes) in [(ADMINISTRATOR, ".*"), (READER, "^$")] {
+        rights.push(json!({
+            "user": user, "vhost": vhost, "configure": writes, "write": writes, "read": ".*"
+        }));
+    }
     all
 }

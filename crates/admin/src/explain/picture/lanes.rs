@@ -135,13 +135,12 @@ impl<'a> Lanes<'a> {
             canvas.line(class, (x, y), (x + width, y));
         };
         line(canvas, "life", channel.from, channel.to);
-        let of = |wanted: &MomentKind| {
-            let found = channel.moments.iter().find(|moment| moment.what == *wanted);
-            found.map(|moment| moment.at)
-        };
-        let up = of(&MomentKind::Up).or(channel.stays.iter().map(|stay| stay.from).min());
-        let first = of(&MomentKind::Rings).filter(|_| channel.way == Way::Dialed);
-        if let Some(rings) = first.filter(|rings| up.is_none_or(|up| *rings < up)) {
+        let first_stay = channel.stays.iter().map(|stay| stay.from).min();
+        let up = first_moment(channel, &MomentKind::Up).or(first_stay);
+        if channel.way == Way::Dialed
+            && let Some(rings) = first_moment(channel, &MomentKind::Rings)
+            && up.is_none_or(|up| rings < up)
+        {
             line(canvas, "rings", rings, up.unwrap_or(channel.to));
         }
         if let Some(up) = up {
@@ -167,9 +166,10 @@ impl<'a> Lanes<'a> {
         canvas.title(&format!(
             "{waits}bridge {number} {id}, {lasted}: {from} to {to}"
         ));
-        let class = match stay.holding {
-            true => "stay holding".to_owned(),
-            false => format!("stay b{}", stay.bridge % COLORS),
+        let class = if stay.holding {
+            "stay holding".to_owned()
+        } else {
+            format!("stay b{}", stay.bridge % COLORS)
         };
         canvas.rect(&class, (x, y - BAR / 2.0), (width, BAR), true);
         let words = match (stay.holding, width) {
@@ -250,4 +250,10 @@ fn united(talks: &[TalkSpan]) -> Vec<TalkSpan> {
         }
     }
     all
+}
+
+/// Returns when this first happened to the channel.
+fn first_moment(channel: &Channel, wanted: &MomentKind) -> Option<EventTime> {
+    let found = channel.moments.iter().find(|moment| moment.what == *wanted);
+    found.map(|moment| moment.at)
 }
