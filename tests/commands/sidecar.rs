@@ -1,15 +1,17 @@
 //! The program under test as a process of its own, with a CRM in this one to send to.
 
+use crate::support::program;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::token::Grant;
 use callbridge_sandbox::{Config, Server};
+use callbridge_testbed::wait::pause_after;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::{Child, Command};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Nothing in these tests takes this long unless it never comes.
 pub const DEADLINE: Duration = Duration::from_secs(180);
@@ -30,14 +32,13 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 /// Looks again and again until there is what was waited for.
 pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let mut looks = interval(Duration::from_millis(40));
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let begun = Instant::now();
     let looking = async {
         loop {
-            looks.tick().await;
             if let Some(found) = look().await {
                 return found;
             }
+            sleep(pause_after(begun.elapsed())).await;
         }
     };
     soon(what, looking).await
@@ -192,9 +193,12 @@ impl Place {
         letters
     }
 
-    /// `status --json`; `None` while neither daemon nor state is there, or one that starts holds
-    /// the state and does not answer yet.
+    /// As `status --json` shows it. `None` while neither daemon nor state is there, or one that
+    /// starts holds the state and does not answer yet.
     pub async fn status(&self) -> Option<Value> {
+        if let Some(status) = program::status(&self.path("state")).await {
+            return Some(status);
+        }
         let said = self.ask("status --json").await;
         match said.code {
             0 => Some(json_lines(&said.out).remove(0)),
@@ -249,9 +253,7 @@ impl Place {
         let mut daemon = self.start_as("run", &arguments);
         let answers = async || {
             daemon.must_live();
-            let status = self.status().await?;
-            // Until it listens, the state alone is asked.
-            (status["pause"]["reason"] != "no daemon runs").then_some(())
+            program::status(&self.path("state")).await
         };
         until("a daemon that answers", answers).await;
         daemon

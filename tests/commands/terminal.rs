@@ -77,6 +77,12 @@ impl Terminal {
         self.keys.flush().await.expect("typed");
     }
 
+    /// Takes what this question proposes.
+    pub async fn takes_default(&mut self, question: &str) {
+        self.shows(question).await;
+        self.types("\n").await;
+    }
+
     /// Its exit code, and all that it showed since the last time.
     pub async fn ends(mut self) -> (i32, String) {
         let mut rest = Vec::new();

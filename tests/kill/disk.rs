@@ -8,7 +8,7 @@ use callbridge_model::Status;
 use callbridge_model::status::SourceState;
 use callbridge_sandbox::Server;
 use callbridge_testbed::broker::{self, Broker};
-use callbridge_testbed::pbx::{self, FakePbx};
+use callbridge_testbed::pbx::FakePbx;
 use callbridge_testbed::wait::until;
 
 /// More than may wait in a PBX of the tests to be written to its line.
@@ -102,8 +102,7 @@ impl Line {
     async fn in_use(calls: usize) -> Self {
         let (place, crm, pbx) = (Place::on_disk(), crm::start().await, FakePbx::ami().await);
         let disk = SmallDisk::at(place.at("state"), 32 << 10);
-        let secret = place.write("secret", pbx::SECRET);
-        let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+        let source = place.ami(&pbx);
         let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG];
         let program = place.run(&crm.url(), &flags);
         pbx.logged_in(1).await;

@@ -12,7 +12,7 @@ use callbridge_model::status::Books;
 use callbridge_testbed::broker::{self, Broker};
 use callbridge_testbed::calls::Call;
 use callbridge_testbed::expected::{self, Expected};
-use callbridge_testbed::pbx::{self, FakePbx};
+use callbridge_testbed::pbx::FakePbx;
 use callbridge_testbed::wait::until_within;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -66,10 +66,7 @@ impl Side {
             None
         };
         let first = match &pbx {
-            Some(pbx) => {
-                let secret = place.write("secret", pbx::SECRET);
-                format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr())
-            }
+            Some(pbx) => place.ami(pbx),
             None => {
                 place.append("recorded", b"");
                 place.file("recorded", "ami")

@@ -2,6 +2,7 @@
 
 use callbridge::{ControlReply, ControlRequest, socket};
 use callbridge_model::Status;
+use callbridge_testbed::pbx::{self, FakePbx};
 use callbridge_testbed::wait::{DEADLINE, soon, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -79,6 +80,12 @@ impl Place {
             "--source=file://{}?format={format}&from=start",
             self.path(name)
         )
+    }
+
+    /// A `--source` of this manager, with its secret in a file.
+    pub fn ami(&self, pbx: &FakePbx) -> String {
+        let secret = self.write("secret", pbx::SECRET);
+        format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr())
     }
 
     /// Starts `callbridge run` against this CRM with these flags beside the usual ones.
@@ -226,6 +233,19 @@ impl Place {
     }
 }
 
+/// What `status --json` shows of the program that runs on this state, asked through its socket.
+/// `None` if none listens.
+pub async fn status(state: &Path) -> Option<Value> {
+    let asked = socket::ask(state, &ControlRequest::Status).await;
+    match asked.ok()??.next().await.ok()?? {
+        ControlReply::Item(status) => Some(status),
+        ControlReply::Zone(_)
+        | ControlReply::Ready
+        | ControlReply::End { .. }
+        | ControlReply::Error { .. } => None,
+    }
+}
+
 /// A library of the tests that changes what the program sees of the system; built here.
 pub fn preload(place: &Place, source: &str) -> String {
     let from = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -261,18 +281,10 @@ impl Program {
         self.child.try_wait().expect("a child")
     }
 
-    /// As `status --json` has it, asked through its socket; `None` before it listens.
+    /// As `status --json` has it. `None` before it listens.
     pub async fn status(&self) -> Option<Status> {
-        let mut replies = socket::ask(&self.state, &ControlRequest::Status)
-            .await
-            .ok()??;
-        match replies.next().await.ok()?? {
-            ControlReply::Item(status) => serde_json::from_value(status).ok(),
-            ControlReply::Zone(_)
-            | ControlReply::Ready
-            | ControlReply::End { .. }
-            | ControlReply::Error { .. } => None,
-        }
+        let status = status(&self.state).await?;
+        serde_json::from_value(status).ok()
     }
 
     /// Waits until its status is as wanted.

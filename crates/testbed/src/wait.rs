@@ -22,13 +22,18 @@ pub async fn until(what: &str, holds: impl AsyncFnMut() -> bool) {
 /// The same for what takes longer.
 pub async fn until_within(deadline: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
-    let [least, most] = CHECK_EVERY;
     let looking = async {
         while !holds().await {
-            sleep((begun.elapsed() / 10).clamp(least, most)).await;
+            sleep(pause_after(begun.elapsed())).await;
         }
     };
     within(deadline, what, looking).await;
+}
+
+/// Time until the next look, after this time of waiting.
+pub fn pause_after(waited: Duration) -> Duration {
+    let [least, most] = CHECK_EVERY;
+    (waited / 10).clamp(least, most)
 }
 
 async fn within<T>(deadline: Duration, what: &str, future: impl Future<Output = T>) -> T {

@@ -165,18 +165,14 @@ async fn freeswitch_lead_variable_is_proposed_as_deploy_exports_it() {
     let mut flags = stage.flags(PASSWORD);
     flags.retain(|flag| !flag.starts_with("--lead="));
     let mut terminal = Terminal::start(&stage.place, &flags);
-    terminal.shows("Trunks, separated by spaces").await;
-    terminal.types("\n").await;
-    terminal.shows("must never change [office]: ").await;
-    terminal.types("\n").await;
-    terminal.shows("[var:lead_id]: ").await;
-    terminal.types("\n").await;
-    terminal.shows("empty for none: ").await;
-    terminal.types("\n").await;
-    terminal.shows("telegram, mail, or empty for none: ").await;
-    terminal.types("\n").await;
-    terminal.shows("Write these files? [Y/n] ").await;
-    terminal.types("\n").await;
+    terminal.takes_default("Trunks, separated by spaces").await;
+    terminal.takes_default("must never change [office]: ").await;
+    terminal.takes_default("[var:lead_id]: ").await;
+    terminal.takes_default("empty for none: ").await;
+    terminal
+        .takes_default("telegram, mail, or empty for none: ")
+        .await;
+    terminal.takes_default("Write these files? [Y/n] ").await;
     let (code, rest) = terminal.ends().await;
     assert_eq!(code, 0, "{rest}");
     let flags = stage.read("office.flags");

@@ -42,9 +42,8 @@ async fn ten_answers_write_a_service_and_no_secret_is_shown() {
     assert!(!alone.contains("manager (AMI)"), "{alone}");
     terminal.types("secret of the manager\n").await;
     terminal
-        .shows("Trunks, separated by spaces [x7=PJSIP/x7]: ")
+        .takes_default("Trunks, separated by spaces [x7=PJSIP/x7]: ")
         .await;
-    terminal.types("\n").await;
     terminal.shows("must never change [office]: ").await;
     terminal.types("head office\n").await;
     let again = terminal.shows("must never change [office]: ").await;
@@ -148,10 +147,8 @@ async fn ctrl_c_at_any_question_writes_nothing_and_is_130() {
     assert!(said.contains("nothing was written"), "{said}");
     let mut terminal = stage.starts();
     stage.of_pbx(&mut terminal, "secret of the manager").await;
-    terminal.shows("Trunks, separated").await;
-    terminal.types("\n").await;
-    terminal.shows("must never change [office]: ").await;
-    terminal.types("\n").await;
+    terminal.takes_default("Trunks, separated").await;
+    terminal.takes_default("must never change [office]: ").await;
     terminal.shows("CRM's API").await;
     terminal.types(CTRL_C).await;
     assert_eq!(terminal.ends().await.0, 130);
@@ -244,15 +241,15 @@ async fn directory_rule_asks_for_lead_directory() {
     terminal.shows("[var:LEAD_ID]: ").await;
     terminal.types("directory\n").await;
     terminal
-        .shows("PERMISSION_OPEN_API_LEAD:READ)? [Y/n] ")
+        .takes_default("PERMISSION_OPEN_API_LEAD:READ)? [Y/n] ")
         .await;
-    terminal.types("\n").await;
-    terminal.shows("whose desk rings first? [y/N] ").await;
-    terminal.types("\n").await;
-    terminal.shows("telegram, mail, or empty for none: ").await;
-    terminal.types("\n").await;
-    terminal.shows("Write these files? [Y/n] ").await;
-    terminal.types("\n").await;
+    terminal
+        .takes_default("whose desk rings first? [y/N] ")
+        .await;
+    terminal
+        .takes_default("telegram, mail, or empty for none: ")
+        .await;
+    terminal.takes_default("Write these files? [Y/n] ").await;
     let (code, rest) = terminal.ends().await;
     assert_eq!(code, 0, "{rest}");
     let flags = stage.read("office.flags");

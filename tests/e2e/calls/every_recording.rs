@@ -116,8 +116,7 @@ async fn calls_from_two_sources_then_repeated_are_journaled_once() {
         group: Vec::new(),
     };
     let (ami, socket) = (FakePbx::ami().await, FakePbx::websocket().await);
-    let secret = scene.place.write("secret", pbx::SECRET);
-    let second = format!("--source=ami://bridge@{}?secret-file={secret}", ami.addr());
+    let second = scene.place.ami(&ami);
     let flags = [second.as_str(), TRUNKS[0], TRUNKS[1]];
     let mut program = scene.run(&format!("--source=ws://{}/", socket.addr()), &flags);
     tokio::join!(ami.logged_in(1), socket.logged_in(1));
@@ -181,8 +180,7 @@ async fn every_recording_over_ami_md5_login_is_journaled_correctly() {
     let scenes = Scene::each(recordings::all()).await;
     join_all(scenes.into_iter().map(async |scene| {
         let pbx = FakePbx::ami().await;
-        let secret = scene.place.write("secret", pbx::SECRET);
-        let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+        let source = scene.place.ami(&pbx);
         let program = scene.run(&source, &TRUNKS);
         pbx.logged_in(1).await;
         for recording in &scene.group {

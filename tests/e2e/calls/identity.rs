@@ -6,14 +6,8 @@ use crate::support::program::{Place, Program};
 use crate::support::recordings::{self, Recording, TRUNKS};
 use callbridge_model::status::other_reader::Effect;
 use callbridge_sandbox::Server;
-use callbridge_testbed::pbx::{self, FakePbx};
+use callbridge_testbed::pbx::FakePbx;
 use std::collections::BTreeSet;
-
-/// A PBX's source.
-fn source(place: &Place, pbx: &FakePbx) -> String {
-    let secret = place.write("secret", pbx::SECRET);
-    format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr())
-}
 
 /// Starts `run` with a state of this name.
 fn start(place: &Place, crm: &Server, state: &str, pbx_id: &str, flags: &[&str]) -> Program {
@@ -42,7 +36,7 @@ async fn tell(pbx: &FakePbx, call: &Recording) {
 #[tokio::test]
 async fn one_pbx_id_in_two_states_gives_a_call_one_uuid() {
     let (place, pbx) = (Place::new(), FakePbx::ami().await);
-    let source = source(&place, &pbx);
+    let source = place.ami(&pbx);
     let (call, mut seen) = (call(), Vec::new());
     for (n, state) in [(1, "by-hand"), (2, "service")] {
         let crm = crm::start().await;
@@ -65,7 +59,7 @@ async fn two_pbx_ids_never_share_a_uuid() {
     let call = call();
     for pbx_id in ["east", "west"] {
         let pbx = FakePbx::ami().await;
-        let flags = [&*source(&place, &pbx), TRUNKS[0], RATE_FLAG];
+        let flags = [&*place.ami(&pbx), TRUNKS[0], RATE_FLAG];
         let mut program = start(&place, &crm, pbx_id, pbx_id, &flags);
         pbx.logged_in(1).await;
         tell(&pbx, &call).await;
@@ -79,7 +73,7 @@ async fn two_pbx_ids_never_share_a_uuid() {
 async fn catch_up_file_belongs_to_the_pbx_of_its_source() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     place.write("cel.csv", "");
-    let source = format!("{}&pbx=office", source(&place, &pbx));
+    let source = format!("{}&pbx=office", place.ami(&pbx));
     let file = format!("--catch-up=file://{}?format=cel-csv", place.path("cel.csv"));
     let mut arguments = place.arguments(&crm.url(), &[&*source, &file, TRUNKS[0], RATE_FLAG]);
     arguments.retain(|flag| !flag.starts_with("--pbx-id"));
@@ -94,7 +88,7 @@ async fn catch_up_file_belongs_to_the_pbx_of_its_source() {
 #[tokio::test]
 async fn changed_pbx_id_is_refused_by_the_state() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
-    let source = source(&place, &pbx);
+    let source = place.ami(&pbx);
     let flags = [&*source, TRUNKS[0], RATE_FLAG];
     let mut program = start(&place, &crm, "state", "office", &flags);
     pbx.logged_in(1).await;
@@ -111,7 +105,7 @@ async fn changed_pbx_id_is_refused_by_the_state() {
 #[tokio::test]
 async fn a_second_daemon_on_the_source_is_named_by_both_until_it_ends() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
-    let source = source(&place, &pbx);
+    let source = place.ami(&pbx);
     let mut first = start(
         &place,
         &crm,

@@ -57,10 +57,9 @@ fn whole_or_incomplete(calls: &[Recording], letters: &[serde_json::Value]) -> Ve
 async fn cut((release, names): Calls) -> (Place, Server, [Recording; 3]) {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     pbx.is_of(Release::V11);
-    let secret = place.write("secret", pbx::SECRET);
     let file = place.write("cel.csv", "");
     let flags = [
-        format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr()),
+        place.ami(&pbx),
         format!("--catch-up=file://{file}?format=cel-csv"),
         trunk(&place),
         RATE_FLAG.to_owned(),

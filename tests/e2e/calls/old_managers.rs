@@ -6,7 +6,7 @@ use crate::support::recordings::{self, Recording};
 use callbridge_model::Status;
 use callbridge_model::status::{OverallState, RightKind, SourceState};
 use callbridge_testbed::agents;
-use callbridge_testbed::pbx::{self, FakePbx, Release};
+use callbridge_testbed::pbx::{FakePbx, Release};
 use futures_util::future::join_all;
 
 const TRUNKS: [&str; 2] = [
@@ -48,8 +48,7 @@ async fn hears(name: &str, release: Release) {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     pbx.is_of(release);
     pbx.lists_no_channels();
-    let secret = place.write("secret", pbx::SECRET);
-    let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+    let source = place.ami(&pbx);
     let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
@@ -87,8 +86,7 @@ async fn ami_filter_that_blocks_all_events_is_reported_and_dropped() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     pbx.is_of(Release::Mute);
     pbx.lists_no_channels();
-    let secret = place.write("secret", pbx::SECRET);
-    let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+    let source = place.ami(&pbx);
     let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;

@@ -19,13 +19,19 @@ fn trunk(place: &Place) -> String {
     format!("--trunk=city=PJSIP/city,country=UZ,strip=9,lead=csv:{leads}")
 }
 
-fn ami(place: &Place, pbx: &FakePbx) -> String {
-    let secret = place.write("secret", pbx::SECRET);
-    format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr())
-}
-
 fn catch_up(place: &Place) -> String {
     format!("--catch-up=file://{}?format=cel-csv", place.path("cel.csv"))
+}
+
+/// A manager as the source, and an empty file of CEL to catch up from.
+fn flags(place: &Place, pbx: &FakePbx) -> [String; 4] {
+    place.write("cel.csv", "");
+    [
+        place.ami(pbx),
+        catch_up(place),
+        trunk(place),
+        RATE_FLAG.to_owned(),
+    ]
 }
 
 async fn heard(program: &mut Program, messages: u64) {
@@ -48,13 +54,7 @@ async fn ends_right(place: &Place, crm: &Server, mut program: Program, calls: &[
 #[tokio::test]
 async fn cel_catch_up_file_completes_calls_that_overlap_gap() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
-    place.write("cel.csv", "");
-    let flags = [
-        ami(&place, &pbx),
-        catch_up(&place),
-        trunk(&place),
-        RATE_FLAG.to_owned(),
-    ];
+    let flags = flags(&place, &pbx);
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
 
@@ -91,7 +91,7 @@ async fn cdr_catch_up_file_completes_calls_ending_in_or_inside_gap() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let file = place.write("Master.csv", "");
     let flags = [
-        ami(&place, &pbx),
+        place.ami(&pbx),
         format!("--catch-up=file://{file}?format=cdr-csv"),
         trunk(&place),
         RATE_FLAG.to_owned(),
@@ -123,13 +123,7 @@ async fn cdr_catch_up_file_completes_calls_ending_in_or_inside_gap() {
 #[tokio::test]
 async fn call_cut_by_kill_is_completed_by_cel_catch_up_file() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
-    place.write("cel.csv", "");
-    let flags = [
-        ami(&place, &pbx),
-        catch_up(&place),
-        trunk(&place),
-        RATE_FLAG.to_owned(),
-    ];
+    let flags = flags(&place, &pbx);
     let program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
     let call = soon("attended_transfer");
@@ -148,7 +142,7 @@ async fn call_cut_by_kill_is_completed_by_cel_catch_up_file() {
 #[tokio::test]
 async fn call_gone_after_gap_without_file_is_incomplete_and_retryable() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
-    let flags = [ami(&place, &pbx), trunk(&place), RATE_FLAG.to_owned()];
+    let flags = [place.ami(&pbx), trunk(&place), RATE_FLAG.to_owned()];
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
     let call = soon("inbound_answered");
@@ -183,7 +177,7 @@ async fn call_gone_after_gap_without_file_is_incomplete_and_retryable() {
 async fn dead_letter_completed_by_cdrs_keeps_lead_from_events() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let alone = [
-        ami(&place, &pbx),
+        place.ami(&pbx),
         recordings::TRUNKS[0].to_owned(),
         RATE_FLAG.to_owned(),
         "--cdr-wait=1s".to_owned(),

@@ -6,7 +6,7 @@ use crate::support::program::{Place, Program};
 use crate::support::recordings::{self, TRUNKS};
 use callbridge_model::status::{FindingKind, OverallState, RightKind, SourceState, Status};
 use callbridge_sandbox::Server;
-use callbridge_testbed::pbx::{self, FakePbx};
+use callbridge_testbed::pbx::FakePbx;
 
 struct Stage {
     place: Place,
@@ -18,8 +18,7 @@ struct Stage {
 impl Stage {
     async fn start(pbx: FakePbx) -> Self {
         let (place, crm) = (Place::new(), crm::start().await);
-        let secret = place.write("secret", pbx::SECRET);
-        let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+        let source = place.ami(&pbx);
         let flags = [
             &source,
             TRUNKS[0],

@@ -34,8 +34,7 @@ fn cut_call() -> (Recording, Recording) {
 #[tokio::test]
 async fn ami_call_cut_by_kill_is_whole_after_restart() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
-    let secret = place.write("secret", pbx::SECRET);
-    let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+    let source = place.ami(&pbx);
     let flags = [&source, TRUNKS[0], RATE_FLAG];
     let (call, internal) = cut_call();
     let events: Vec<&[u8]> = call.events().collect();

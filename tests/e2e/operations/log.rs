@@ -6,7 +6,7 @@ use crate::support::recordings::{self, TRUNKS};
 use callbridge_model::Status;
 use callbridge_testbed::broker::{self, Broker};
 use callbridge_testbed::calls::{Call, recording};
-use callbridge_testbed::pbx::{self, FakePbx};
+use callbridge_testbed::pbx::FakePbx;
 use std::path::Path;
 
 fn recorded(name: &str) -> Vec<u8> {
@@ -55,8 +55,7 @@ async fn the_log_begins_with_what_runs_and_has_no_empty_field() {
 #[tokio::test]
 async fn a_reconnect_is_one_line_that_names_the_gap_and_the_reason() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
-    let secret = place.write("secret", pbx::SECRET);
-    let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+    let source = place.ami(&pbx);
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
     pbx.logged_in(1).await;
     let call = recordings::one("inbound_answered");

@@ -6,7 +6,7 @@ use crate::support::program::{Place, Program};
 use crate::support::recordings::TRUNKS;
 use callbridge_model::Secret;
 use callbridge_model::webhook_signature::Key;
-use callbridge_testbed::pbx::{self, FakePbx};
+use callbridge_testbed::pbx::FakePbx;
 use callbridge_testbed::wait::{soon, until};
 use futures_util::future::join_all;
 use serde_json::json;
@@ -56,8 +56,7 @@ async fn connect(from: Ipv4Addr, addr: SocketAddr) -> TcpStream {
 #[tokio::test]
 async fn three_hundred_half_requests_block_nothing_and_time_out() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
-    let secret = place.write("secret", pbx::SECRET);
-    let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+    let source = place.ami(&pbx);
     let flags = [&source, TRUNKS[0], RATE_FLAG, "--listen=127.0.0.1:0"];
     let program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;

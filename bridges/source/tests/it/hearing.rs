@@ -6,11 +6,16 @@ use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_source::{Item, Outage, Settings};
 use std::time::Duration;
 
-fn often() -> Settings {
-    Settings {
+/// A manager, and a source that connects to it and asks every 20 ms.
+async fn begin() -> (Listener, Stage) {
+    let listener = Listener::plain().await;
+    let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
+    let often = Settings {
         ping_every: Duration::from_millis(20),
         ..settings()
-    }
+    };
+    let stage = Stage::start(&url, often);
+    (listener, stage)
 }
 
 /// Answers the next list of channels with these; other actions are left unanswered.
@@ -45,9 +50,7 @@ async fn lack(stage: &mut Stage) -> (MissingRight, Vec<String>) {
 
 #[tokio::test]
 async fn channels_without_events_report_missing_right_once() {
-    let listener = Listener::plain().await;
-    let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
-    let mut stage = Stage::start(&url, often());
+    let (listener, mut stage) = begin().await;
     let mut line = listener.ami().await;
     stage.up().await;
     say(&mut line, b"Event: FullyBooted\r\n\r\n").await;
@@ -67,9 +70,7 @@ async fn channels_without_events_report_missing_right_once() {
 
 #[tokio::test]
 async fn missing_fullybooted_or_denied_list_reports_missing_right() {
-    let listener = Listener::plain().await;
-    let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
-    let mut stage = Stage::start(&url, often());
+    let (listener, mut stage) = begin().await;
     let mut line = listener.ami().await;
     stage.up().await;
     lists(&mut line, &[]).await;
@@ -103,9 +104,7 @@ async fn unfiltered(stage: &mut Stage) -> Vec<Item> {
 
 #[tokio::test]
 async fn filter_blocking_new_channel_reopens_line_without_filter() {
-    let listener = Listener::plain().await;
-    let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
-    let mut stage = Stage::start(&url, often());
+    let (listener, mut stage) = begin().await;
     let mut line = listener.filtered().await;
     stage.up().await;
     lists(&mut line, &[]).await;
@@ -131,9 +130,7 @@ async fn filter_blocking_new_channel_reopens_line_without_filter() {
 
 #[tokio::test]
 async fn filter_blocking_echo_event_reopens_line_without_filter() {
-    let listener = Listener::plain().await;
-    let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
-    let mut stage = Stage::start(&url, often());
+    let (listener, mut stage) = begin().await;
     let mut line = listener.filtered().await;
     stage.up().await;
     let asked = loop {
@@ -159,9 +156,7 @@ async fn filter_blocking_echo_event_reopens_line_without_filter() {
 
 #[tokio::test]
 async fn partly_accepted_filters_reopen_line_without_filters() {
-    let listener = Listener::plain().await;
-    let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
-    let mut stage = Stage::start(&url, often());
+    let (listener, mut stage) = begin().await;
     let mut line = listener.login().await;
     for words in [
         "Response: Success",
@@ -203,9 +198,7 @@ async fn sends(line: &mut Line) -> String {
 
 #[tokio::test]
 async fn echo_event_result_reports_missing_right_or_events_flow() {
-    let listener = Listener::plain().await;
-    let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
-    let mut stage = Stage::start(&url, often());
+    let (listener, mut stage) = begin().await;
     // The account's own filter lets nothing through: the login has none to leave out.
     let mut line = listener.ami().await;
     stage.up().await;
