@@ -1,5 +1,8 @@
-//! The command line, run as a program: all faults at once, codes, environment, `@FILE`, help.
+//! The command line: all faults at once, codes, environment, `@FILE`, help.
 
+use callbridge::Failure;
+use callbridge_model::Environment;
+use std::ffi::OsString;
 use std::fs;
 use std::process::{Command, Output};
 
@@ -12,8 +15,35 @@ fn callbridge(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
         .expect("the program runs")
 }
 
-/// What it says on stderr while it ends with this code and prints nothing.
-fn refused(arguments: &[&str], variables: &[(&str, &str)], code: i32) -> String {
+/// Reads a command line as the program does, in this process.
+fn read(arguments: &[&str], variables: &[(&str, &str)]) -> Result<callbridge::Command, Failure> {
+    let mut words = vec![OsString::from("callbridge")];
+    words.extend(arguments.iter().map(OsString::from));
+    let environment = Environment::of(variables.iter().copied());
+    callbridge::read(words, &environment)
+}
+
+/// The error of a command line that is refused with this code, before anything is opened.
+fn refused(arguments: &[&str], variables: &[(&str, &str)], code: u8) -> String {
+    match read(arguments, variables) {
+        Ok(command) => panic!("not refused: {command:?}"),
+        Err(failure) => {
+            assert_eq!(failure.code().number(), code, "{failure}");
+            failure.to_string()
+        }
+    }
+}
+
+/// The text that a command prints, which does nothing else.
+fn text(arguments: &[&str]) -> String {
+    match read(arguments, &[]) {
+        Ok(callbridge::Command::Print(text)) => String::from_utf8(text).expect("UTF-8"),
+        other => panic!("it prints no text: {other:?}"),
+    }
+}
+
+/// The error of a command that begins, and fails with this code.
+fn fails(arguments: &[&str], variables: &[(&str, &str)], code: i32) -> String {
     let output = callbridge(arguments, variables);
     let words = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(code), "{words}");
@@ -73,7 +103,7 @@ fn every_fault_of_the_flags_is_told_in_one_message() {
     };
     let heads: Vec<String> = words.lines().map(head).collect();
     insta::assert_snapshot!(heads.join("\n"), @"
-    callbridge: 16 faults in the flags, and nothing was opened:
+    16 faults in the flags, and nothing was opened:
       --frobnicate: no such flag
       --source: amqp://guest:***@h/v?queue=q&format=asterisk-cel
       --pbx-timezone: `Mars/Olympus` is not a time zone: give it
@@ -126,15 +156,8 @@ fn more_than_60_requests_a_minute_are_for_loopback_alone() {
         let far = ["--crm-url=https://crm.example", &rate];
         let words = refused(&[&GOOD[..], &far].concat(), &[HOME], 64);
         assert!(words.contains("requests in 60 s"), "{words}");
-        let near = callbridge(
-            &[
-                &["explain", "--call=1", "--crm-url=http://localhost:1"],
-                &[&*rate][..],
-            ]
-            .concat(),
-            &[HOME],
-        );
-        assert!(!String::from_utf8_lossy(&near.stderr).contains("requests in 60 s"));
+        let near = ["explain", "--call=1", "--crm-url=http://localhost:1", &rate];
+        assert!(read(&near, &[HOME]).is_ok(), "{rate}");
     }
     for rate in ["60/60s", "30/30s", "1/1s", "10/1m"] {
         let rate = format!("--rate={rate}");
@@ -149,7 +172,7 @@ fn more_than_60_requests_a_minute_are_for_loopback_alone() {
 
 #[test]
 fn flags_are_read_from_environment_one_value_per_line() {
-    let words = refused(
+    let words = fails(
         &["run"],
         &[
             HOME,
@@ -193,12 +216,12 @@ fn unknown_variable_is_refused_with_the_known_ones_and_no_value() {
     assert!(!words.contains("hunter2"), "{words}");
     // Kubernetes sets such variables in every container.
     let others = [HOME, ("CALLBRIDGE_SERVICE_HOST", "10.0.0.1")];
-    refused(&GOOD, &others, 73);
+    fails(&GOOD, &others, 73);
 }
 
 #[test]
 fn a_flag_on_the_command_line_wins_over_its_variable() {
-    let words = refused(&["run", "--rate=x"], &[HOME, ("CALLBRIDGE_RATE", "y")], 64);
+    let words = fails(&["run", "--rate=x"], &[HOME, ("CALLBRIDGE_RATE", "y")], 64);
     assert!(
         words.contains("--rate x:") && !words.contains("--rate y"),
         "{words}"
@@ -253,13 +276,10 @@ fn letters_are_changed_only_where_some_were_chosen() {
 
 #[test]
 fn help_and_version_go_to_stdout_and_a_missing_command_is_64() {
-    let text = |arguments: &[&str]| {
-        let output = callbridge(arguments, &[]);
-        assert!(output.status.success());
-        assert!(output.stderr.is_empty());
-        String::from_utf8(output.stdout).expect("UTF-8")
-    };
-    let version = text(&["--version"]);
+    let output = callbridge(&["--version"], &[]);
+    assert!(output.status.success() && output.stderr.is_empty());
+    let version = String::from_utf8(output.stdout).expect("UTF-8");
+    assert_eq!(version, text(&["--version"]));
     let form = version
         .trim()
         .strip_prefix("callbridge ")
@@ -303,7 +323,7 @@ fn help_and_version_go_to_stdout_and_a_missing_command_is_64() {
 fn groff_formats_the_manual_page_without_a_warning() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("callbridge.1");
-    std::fs::write(&path, callbridge(&["man"], &[]).stdout).expect("written");
+    fs::write(&path, text(&["man"])).expect("written");
     let groff = Command::new("groff")
         .args(["-Kutf8", "-man", "-ww", "-Wbreak", "-Tutf8"])
         .arg(&path)
@@ -340,15 +360,13 @@ fn two_managers_are_refused_unless_pbx_id_is_given() {
             format!("--source=ami://bridge@10.0.0.5:5038?secret-file=/s{first}"),
             format!("--source=ami://bridge@10.0.0.6:5038?secret-file=/s{second}"),
         ];
-        let arguments = ["run", &sources[0], &sources[1]];
-        let output = callbridge(&arguments, &[]);
-        assert_eq!(output.status.code(), Some(64), "no trunk is given");
-        String::from_utf8(output.stderr).expect("UTF-8")
+        // No trunk is given.
+        refused(&["run", &sources[0], &sources[1]], &[], 64)
     };
-    let refused = "is it another PBX than";
-    assert!(said("", "").contains(refused));
+    let question = "is it another PBX than";
+    assert!(said("", "").contains(question));
     for (first, second) in [("&pbx=a", "&pbx=b"), ("&pbx=a", "&pbx=a"), ("", "&pbx=b")] {
-        assert!(!said(first, second).contains(refused), "{first} {second}");
+        assert!(!said(first, second).contains(question), "{first} {second}");
     }
 }
 
@@ -370,17 +388,17 @@ fn missing_pbx_id_is_refused_with_what_to_do() {
     let words = refused(&check, &[HOME], 64);
     assert!(words.contains(&expected), "{words}");
     let variable = ("CALLBRIDGE_PBX_ID", "office");
-    assert!(!refused(unnamed, &[HOME, variable], 73).contains("--pbx-id"));
+    assert!(!fails(unnamed, &[HOME, variable], 73).contains("--pbx-id"));
 }
 
 #[test]
 fn pbx_id_is_not_needed_if_each_source_names_its_pbx() {
     let mut arguments = GOOD[..GOOD.len() - 1].to_vec();
     arguments[1] = "--source=file:///nowhere/ami.raw?format=ami&from=start&pbx=office";
-    assert!(!refused(&arguments, &[HOME], 73).contains("--pbx-id"));
+    assert!(!fails(&arguments, &[HOME], 73).contains("--pbx-id"));
     arguments[1] = "--source=amqp://guest@127.0.0.1/v?queue=q&format=call";
     let secret = ("CALLBRIDGE_AMQP_SECRET", "hidden");
-    assert!(!refused(&arguments, &[HOME, secret], 73).contains("--pbx-id"));
+    assert!(!fails(&arguments, &[HOME, secret], 73).contains("--pbx-id"));
     // A recording is judged without an id.
     let arguments = [
         "explain",
@@ -459,9 +477,7 @@ fn the_help_of_run_teaches_by_groups_and_examples() {
 
 #[test]
 fn the_licenses_are_those_of_what_is_linked_in() {
-    let output = callbridge(&["licenses"], &[]);
-    assert!(output.status.success());
-    let told = String::from_utf8(output.stdout).expect("UTF-8");
+    let told = text(&["licenses"]);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/package/licenses");
     let listed = Command::new(script).output().expect("the script runs");
     let listed = String::from_utf8(listed.stdout).expect("UTF-8");
@@ -487,7 +503,7 @@ fn an_audit_of_a_fifo_ends_and_says_why() {
             "--pbx-id=test",
             "--no-journal",
         ];
-        let words = refused(&arguments, &[HOME], 65);
+        let words = fails(&arguments, &[HOME], 65);
         assert!(words.contains("Master.csv"), "{flag}: {words}");
     }
 }

@@ -20,22 +20,27 @@ pub struct Environment {
 impl Environment {
     /// Reads the variables of this process. Empty ones count as unset.
     pub fn of_process() -> Self {
-        let named = std::env::vars_os().filter_map(|(name, value)| {
-            (!value.is_empty()).then_some((name.into_string().ok()?, value))
-        });
-        Self {
-            variables: named.collect(),
-            store: None,
+        let mut environment = Self::default();
+        for (name, value) in std::env::vars_os() {
+            if let Ok(name) = name.into_string() {
+                environment.set(name, value);
+            }
         }
+        environment
     }
 
     /// An environment of only these variables, for tests.
-    pub fn of<const N: usize>(pairs: [(&str, &str); N]) -> Self {
-        Self {
-            variables: pairs
-                .map(|(name, value)| (name.to_owned(), value.into()))
-                .into(),
-            store: None,
+    pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut environment = Self::default();
+        for (name, value) in pairs {
+            environment.set(name.to_owned(), value.into());
+        }
+        environment
+    }
+
+    fn set(&mut self, name: String, value: OsString) {
+        if !value.is_empty() {
+            self.variables.insert(name, value);
         }
     }
 

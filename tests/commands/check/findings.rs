@@ -18,45 +18,53 @@ pub struct Checked {
     err: String,
 }
 
-/// Runs `check --json`, and `check` for people, which must say the same.
+/// Runs `check --json`.
 pub async fn check(place: &Place, flags: &[String]) -> Checked {
-    let run = async |json: bool| {
-        let mut arguments = vec!["check".to_owned()];
-        arguments.extend(json.then(|| "--json".to_owned()));
-        arguments.extend_from_slice(flags);
-        place.say(&arguments).await
-    };
-    let said = run(true).await;
+    let mut arguments = vec!["check".to_owned(), "--json".to_owned()];
+    arguments.extend_from_slice(flags);
+    let said = place.say(&arguments).await;
     let findings = json_lines(&said.out);
-    let text = run(false).await;
-    assert_eq!(text.code, said.code, "{text:?}");
     for finding in &findings {
         let keys: Vec<&String> = finding.as_object().expect("an object").keys().collect();
         let name = finding["name"].as_str().expect("a name");
         // The page tells of each in the administrator's language.
         let read: CheckFinding = serde_json::from_value(finding.clone()).expect("a finding");
         assert!(read.kind().is_some(), "the page has no text of {name}");
-        match name.starts_with("version of ") {
-            true => assert_eq!(keys, VERSION_KEYS),
-            false => assert_eq!(keys, ["fix", "message", "name", "ok"]),
-        }
-        let mark = if finding["ok"] == true {
-            "ok"
+        if name.starts_with("version of ") {
+            assert_eq!(keys, VERSION_KEYS);
         } else {
-            "failed"
-        };
-        let line = text
-            .out
-            .lines()
-            .find(|line| line.contains(&format!(" {name}: ")));
-        let line = line.unwrap_or_else(|| panic!("{name} is missing in {}", text.out));
-        assert!(line.starts_with(mark), "{line}");
+            assert_eq!(keys, ["fix", "message", "name", "ok"]);
+        }
     }
     Checked {
         code: said.code,
         findings,
         err: said.err,
     }
+}
+
+/// Runs `check --json`, and `check` for people, which must say the same.
+pub async fn check_in_both_forms(place: &Place, flags: &[String]) -> Checked {
+    let checked = check(place, flags).await;
+    let mut arguments = vec!["check".to_owned()];
+    arguments.extend_from_slice(flags);
+    let text = place.say(&arguments).await;
+    assert_eq!(text.code, checked.code, "{text:?}");
+    for finding in &checked.findings {
+        let name = finding["name"].as_str().expect("a name");
+        let line = text
+            .out
+            .lines()
+            .find(|line| line.contains(&format!(" {name}: ")));
+        let line = line.unwrap_or_else(|| panic!("{name} is missing in {}", text.out));
+        let mark = if finding["ok"] == true {
+            "ok"
+        } else {
+            "failed"
+        };
+        assert!(line.starts_with(mark), "{line}");
+    }
+    checked
 }
 
 impl Checked {

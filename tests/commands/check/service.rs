@@ -1,6 +1,6 @@
 //! The CRM: its address, the token, the grant, the company, and what the question costs.
 
-use super::findings::{check, with};
+use super::findings::{check, check_in_both_forms, with};
 use crate::commands::sidecar::{Place, TOKEN, crm, grant_leads};
 use callbridge_sandbox::token::TokenKind;
 use callbridge_sandbox::window::Rate;
@@ -29,7 +29,7 @@ fn asked(crm: &Server, status: u16) -> u64 {
 #[tokio::test]
 async fn a_clean_setup_ends_with_0_and_names_company_and_grant() {
     let (place, crm, flags) = stage().await;
-    let checked = check(&place, &flags).await;
+    let checked = check_in_both_forms(&place, &flags).await;
     checked.is_clean();
     for name in [
         "clock",
@@ -213,7 +213,7 @@ async fn the_checks_own_request_takes_a_slot_that_run_knows_of() {
     let flags = with(flags, "--rate", "2/600s");
     super::place::begun(&place).await;
     // The text's check and the JSON's take both slots there are.
-    check(&place, &flags).await.is_clean();
+    check_in_both_forms(&place, &flags).await.is_clean();
     let third = check(&place, &flags).await;
     third.fails(
         69,
