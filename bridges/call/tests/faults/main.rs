@@ -76,7 +76,7 @@ impl Field {
         copy(krate, &folder.join("bridges/call"));
         let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("the manifest");
         let workspace = manifest.split("\n[package]").next().unwrap_or_default();
-        let members = "members = [\"bridges/*\", \"crates/*\"]";
+        let members = "members = [\"bridges/*\", \"crates/*\", \"fuzz\"]";
         assert!(
             workspace.contains(members),
             "the workspace has other members"
