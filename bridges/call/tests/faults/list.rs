@@ -81,8 +81,8 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "the number is read where the dial prefix stands",
         file: "resolve/number.rs",
-        old: "if let Some((at, text)) = own.min_by_key(|(at, _)| *at) {",
-        new: "if let Some((at, text)) = own.min_by_key(|(at, _)| *at).filter(|_| false) {",
+        old: "text.find(['@', '!',",
+        new: "text.find(['!',",
     },
     Fault {
         name: "a hand that slipped is an answer",
