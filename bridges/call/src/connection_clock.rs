@@ -18,7 +18,8 @@ use std::time::Duration;
 
 /// A jump of the times by more than this shows that the clock was set.
 const JUMP: Duration = Duration::from_secs(2);
-/// A delay seen again this much later was not the delay of a stalled line that drains.
+/// A delay seen again this much later by both clocks was not the delay of a stalled line that
+/// drains, nor of a reader that had to wait for the machine.
 const CONFIRMED_AFTER: Duration = Duration::from_secs(2);
 /// An answer that took longer says little about the clock of the PBX.
 const PROMPT_ANSWER: Duration = Duration::from_secs(2);
@@ -48,6 +49,7 @@ pub struct ConnectionClock {
 struct LeastDelayed {
     /// How far its time was ahead of its arrival.
     ahead: ClockDifference,
+    at: EventTime,
     arrived: EventTime,
     /// Set once the smallest delay is known not to come from a stalled line. Before that, a smaller
     /// delay is that of an event that the stalled line held for a shorter time.
@@ -84,7 +86,7 @@ impl ConnectionClock {
         }
         self.latest = self.latest.max(Some(at));
         if let (Some(ahead), Some(arrived)) = (ahead, arrived) {
-            self.note_delay(ahead, arrived);
+            self.note_delay(ahead, at, arrived);
         }
         was_set
     }
@@ -102,6 +104,7 @@ impl ConnectionClock {
             // No message arrives sooner than one that was sent when we asked.
             self.least_delayed = Some(LeastDelayed {
                 ahead: ClockDifference::between(at, asked),
+                at,
                 arrived: answered,
                 confirmed: true,
             });
@@ -115,11 +118,12 @@ impl ConnectionClock {
         self.shown.before.max(self.shown.now)
     }
 
-    fn note_delay(&mut self, ahead: ClockDifference, arrived: EventTime) {
+    fn note_delay(&mut self, ahead: ClockDifference, at: EventTime, arrived: EventTime) {
         self.shown.note(ahead, arrived);
         let Some(least) = &mut self.least_delayed else {
             self.least_delayed = Some(LeastDelayed {
                 ahead,
+                at,
                 arrived,
                 confirmed: false,
             });
@@ -128,13 +132,16 @@ impl ConnectionClock {
         if ahead.above(least.ahead) > JUMP {
             *least = LeastDelayed {
                 ahead,
+                at,
                 arrived,
                 confirmed: false,
             };
             return;
         }
         let as_small = least.ahead.above(ahead) <= JUMP;
-        least.confirmed |= as_small && arrived.since(least.arrived) >= CONFIRMED_AFTER;
+        let seen_later = at.since(least.at) >= CONFIRMED_AFTER
+            && arrived.since(least.arrived) >= CONFIRMED_AFTER;
+        least.confirmed |= as_small && seen_later;
         least.ahead = least.ahead.max(ahead);
     }
 }
@@ -194,6 +201,19 @@ mod tests {
             let stalled = stalled.map(|(time, arrived)| (time + ahead, arrived));
             assert_eq!(shown(&stalled), [false; 5], "{ahead}");
         }
+    }
+
+    #[test]
+    fn events_of_one_second_read_late_show_no_set_clock() {
+        let read_late = [
+            (100.0, 0.0),
+            (100.5, 2.2),
+            (110.0, 2.3),
+            (120.0, 4.4),
+            (120.1, 6.5),
+            (130.0, 6.6),
+        ];
+        assert_eq!(shown(&read_late), [false; 6]);
     }
 
     #[test]
