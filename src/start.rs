@@ -21,6 +21,7 @@ pub fn start() -> ExitCode {
             failure.exit_code()
         }
     };
+    callbridge_ops::systemd::flush();
     flush();
     code
 }
