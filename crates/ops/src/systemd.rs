@@ -1,39 +1,84 @@
 //! Messages to systemd: READY when the spool is open, WATCHDOG while the process works, STATUS
 //! with the books. Does nothing where no `NOTIFY_SOCKET` is set.
 //!
-//! Sending waits while systemd is busy, and nothing else may wait with it. So a thread of its own
-//! sends what the others leave in an outbox.
+//! A send blocks while systemd is busy. Only the thread `systemd` sends, so nothing else waits. The
+//! other threads add their messages to an outbox.
 
 use callbridge_model::Status;
 use sd_notify::NotifyState;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::{sync::OnceLock, time::Duration};
 
-/// Longest time for which the end of the process waits until systemd has its messages.
+/// At its end, the process waits this long for the last messages to be sent.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
-
-/// Messages for systemd.
-#[derive(Debug, Default)]
-struct Outbox {
-    /// Messages that wait, in their order: at most one of each kind.
-    waiting: Vec<(Kind, String)>,
-    is_sending: bool,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Ready,
-    /// A newer status replaces one that still waits.
     Status,
     Stopping,
 }
 
-static OUTBOX: Mutex<Outbox> = Mutex::new(Outbox {
-    waiting: Vec::new(),
-    is_sending: false,
-});
-/// A message was left, or sent.
-static CHANGED: Condvar = Condvar::new();
+/// Messages that are not sent yet, in the order in which they were added. There is at most one of
+/// each kind, because a newer status replaces an older one.
+struct Outbox {
+    unsent: Mutex<Unsent>,
+    changed: Condvar,
+}
+
+struct Unsent {
+    messages: Vec<(Kind, String)>,
+    is_sending: bool,
+}
+
+static OUTBOX: Outbox = Outbox::new();
+
+impl Outbox {
+    const fn new() -> Self {
+        Self {
+            unsent: Mutex::new(Unsent {
+                messages: Vec::new(),
+                is_sending: false,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Unsent> {
+        self.unsent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, kind: Kind, message: String) {
+        let mut unsent = self.lock();
+        unsent.messages.retain(|(other, _)| *other != kind);
+        unsent.messages.push((kind, message));
+        self.changed.notify_all();
+    }
+
+    /// Waits for a message and sends it.
+    fn send_next(&self, send: impl FnOnce(&str)) {
+        let mut unsent = self.lock();
+        while unsent.messages.is_empty() {
+            let woken = self.changed.wait(unsent);
+            unsent = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+        let (_, message) = unsent.messages.remove(0);
+        unsent.is_sending = true;
+        drop(unsent);
+        send(&message);
+        self.lock().is_sending = false;
+        self.changed.notify_all();
+    }
+
+    /// Waits until all messages are sent, but at most this long.
+    fn flush(&self, at_most: Duration) {
+        let is_unfinished = |unsent: &mut Unsent| unsent.is_sending || !unsent.messages.is_empty();
+        drop(
+            self.changed
+                .wait_timeout_while(self.lock(), at_most, is_unfinished),
+        );
+    }
+}
 
 /// Reports to systemd that the spool is open and the sources start.
 pub fn ready() {
@@ -51,9 +96,10 @@ pub fn alive(status: &Status) {
     let waiting = books.ready + books.sending + books.submitted;
     let (finished, journaled, letters) =
         (books.finished, books.journaled, status.dead_letter_count());
-    let paused = status.pause.as_ref();
-    let paused = paused.map(|it| format!("; paused: {}", it.reason));
-    let paused = paused.unwrap_or_default();
+    let mut paused = String::new();
+    if let Some(pause) = &status.pause {
+        paused = format!("; paused: {}", pause.reason);
+    }
     let message = format!(
         "WATCHDOG=1\nSTATUS={finished} finished: {journaled} journaled, {waiting} waiting, \
          {letters} dead letters{paused}"
@@ -63,7 +109,7 @@ pub fn alive(status: &Status) {
 
 /// Reports loops that hang in the status line, and does not feed the watchdog.
 pub fn stalled(names: &str) {
-    notify(Kind::Status, format!("STATUS={names} does not turn"));
+    notify(Kind::Status, format!("STATUS=no longer working: {names}"));
 }
 
 /// The value of `WatchdogSec=`. `None` if it is not set.
@@ -77,32 +123,21 @@ pub fn interval() -> Duration {
     watchdog().map_or(most, |watchdog| (watchdog / 2).min(most))
 }
 
-/// Waits until systemd has all messages, at most 1 s.
+/// Waits until systemd has all messages, but at most 1 s.
 pub fn flush() {
-    let outbox = lock();
-    let unsent = |outbox: &mut Outbox| outbox.is_sending || !outbox.waiting.is_empty();
-    let waited = CHANGED.wait_timeout_while(outbox, FLUSH_MAX, unsent);
-    drop(waited);
+    OUTBOX.flush(FLUSH_MAX);
 }
 
-fn lock() -> MutexGuard<'static, Outbox> {
-    OUTBOX.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Leaves lines of `sd_notify(3)` for systemd.
+/// Adds a message in the format of `sd_notify(3)`.
 fn notify(kind: Kind, message: String) {
-    static STARTED: OnceLock<bool> = OnceLock::new();
-    if !*STARTED.get_or_init(start) {
-        return;
+    static HAS_THREAD: OnceLock<bool> = OnceLock::new();
+    if *HAS_THREAD.get_or_init(start_thread) {
+        OUTBOX.add(kind, message);
     }
-    let mut outbox = lock();
-    outbox.waiting.retain(|(waiting, _)| *waiting != kind);
-    outbox.waiting.push((kind, message));
-    CHANGED.notify_all();
 }
 
-/// Starts the thread that sends. It ends with the process. Without a socket there is none.
-fn start() -> bool {
+/// Starts the thread that sends, if systemd has set a socket. The thread ends with the process.
+fn start_thread() -> bool {
     if std::env::var_os("NOTIFY_SOCKET").is_none() {
         return false;
     }
@@ -117,22 +152,64 @@ fn start() -> bool {
 }
 
 fn send_all() {
-    let mut outbox = lock();
     loop {
-        if outbox.waiting.is_empty() {
-            let woken = CHANGED.wait(outbox);
-            outbox = woken.unwrap_or_else(PoisonError::into_inner);
-            continue;
+        OUTBOX.send_next(|message| {
+            // A broken socket is systemd's problem. callbridge cannot repair it, and goes on.
+            if let Err(error) = sd_notify::notify(&[NotifyState::Custom(message)]) {
+                tracing::debug!(%error, "systemd could not be notified");
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::thread;
+
+    fn sent(outbox: &Outbox) -> String {
+        let mut sent = String::new();
+        outbox.send_next(|message| message.clone_into(&mut sent));
+        sent
+    }
+
+    #[test]
+    fn newer_status_replaces_older_one_and_keeps_other_messages() {
+        let outbox = Outbox::new();
+        outbox.add(Kind::Ready, "ready".to_owned());
+        for number in 0..100 {
+            outbox.add(Kind::Status, format!("status {number}"));
         }
-        let (_, message) = outbox.waiting.remove(0);
-        outbox.is_sending = true;
-        drop(outbox);
-        // Not running under systemd is no error, and callbridge cannot repair a broken socket.
-        if let Err(error) = sd_notify::notify(&[NotifyState::Custom(&message)]) {
-            tracing::debug!(%error, "systemd could not be notified");
-        }
-        outbox = lock();
-        outbox.is_sending = false;
-        CHANGED.notify_all();
+        outbox.add(Kind::Stopping, "stopping".to_owned());
+        let all = [(); 3].map(|()| sent(&outbox));
+        assert_eq!(all, ["ready", "status 99", "stopping"]);
+    }
+
+    #[test]
+    fn flush_waits_until_last_message_is_sent() {
+        let outbox = Outbox::new();
+        outbox.add(Kind::Stopping, "stopping".to_owned());
+        let (flushed, is_flushed) = mpsc::sync_channel(1);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                outbox.flush(Duration::from_secs(60));
+                flushed.send(()).expect("the test waits");
+            });
+            // A flush that does not wait ends within this time.
+            outbox.send_next(|_| {
+                let early = is_flushed.recv_timeout(Duration::from_millis(300));
+                assert!(early.is_err(), "it ended before the message was sent");
+            });
+            is_flushed.recv().expect("the flush ends");
+        });
+    }
+
+    #[test]
+    fn flush_ends_in_time_if_nothing_is_sent() {
+        let outbox = Outbox::new();
+        outbox.add(Kind::Stopping, "stopping".to_owned());
+        outbox.flush(Duration::from_millis(10));
+        assert_eq!(sent(&outbox), "stopping");
     }
 }
