@@ -34,7 +34,7 @@ fn refused(arguments: &[&str], variables: &[(&str, &str)], code: u8) -> String {
     }
 }
 
-/// The text that a command prints, which does nothing else.
+/// The text of a command that only prints.
 fn text(arguments: &[&str]) -> String {
     match read(arguments, &[]) {
         Ok(callbridge::Command::Print(text)) => String::from_utf8(text).expect("UTF-8"),
@@ -42,7 +42,7 @@ fn text(arguments: &[&str]) -> String {
     }
 }
 
-/// The error of a command that begins, and fails with this code.
+/// The error of a command that fails with this code after its flags were accepted.
 fn fails(arguments: &[&str], variables: &[(&str, &str)], code: i32) -> String {
     let output = callbridge(arguments, variables);
     let words = String::from_utf8(output.stderr).expect("UTF-8");

@@ -193,8 +193,8 @@ impl Place {
         letters
     }
 
-    /// As `status --json` shows it. `None` while neither daemon nor state is there, or one that
-    /// starts holds the state and does not answer yet.
+    /// Returns what `status --json` prints. `None` if there is no daemon and no state, or if a
+    /// starting daemon does not answer yet.
     pub async fn status(&self) -> Option<Value> {
         if let Some(status) = program::status(&self.path("state")).await {
             return Some(status);

@@ -77,7 +77,7 @@ impl Terminal {
         self.keys.flush().await.expect("typed");
     }
 
-    /// Takes what this question proposes.
+    /// Accepts the default answer to this question.
     pub async fn takes_default(&mut self, question: &str) {
         self.shows(question).await;
         self.types("\n").await;

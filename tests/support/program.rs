@@ -82,7 +82,7 @@ impl Place {
         )
     }
 
-    /// A `--source` of this manager, with its secret in a file.
+    /// The flag `--source` for this manager. Its secret is in a file.
     pub fn ami(&self, pbx: &FakePbx) -> String {
         let secret = self.write("secret", pbx::SECRET);
         format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr())
@@ -233,8 +233,8 @@ impl Place {
     }
 }
 
-/// What `status --json` shows of the program that runs on this state, asked through its socket.
-/// `None` if none listens.
+/// Asks the daemon of this state for its status, in the form of `status --json`. `None` if no daemon
+/// listens.
 pub async fn status(state: &Path) -> Option<Value> {
     let asked = socket::ask(state, &ControlRequest::Status).await;
     match asked.ok()??.next().await.ok()?? {
@@ -281,7 +281,7 @@ impl Program {
         self.child.try_wait().expect("a child")
     }
 
-    /// As `status --json` has it. `None` before it listens.
+    /// Returns its status. `None` before it listens.
     pub async fn status(&self) -> Option<Status> {
         let status = status(&self.state).await?;
         serde_json::from_value(status).ok()

@@ -123,7 +123,7 @@ fn crates() -> Vec<(String, Vec<String>)> {
         (name.to_owned(), ours.map(str::to_owned).collect())
     };
     let mut crates: Vec<(String, Vec<String>)> = packages().iter().map(uses).collect();
-    // The fuzz targets are for tests: nothing uses them.
+    // No crate uses the fuzz targets.
     crates.retain(|(name, _)| name != "callbridge-fuzz");
     crates
 }

@@ -18,8 +18,9 @@ use std::time::Duration;
 
 /// A jump of the times by more than this shows that the clock was set.
 const JUMP: Duration = Duration::from_secs(2);
-/// A delay seen again this much later by both clocks was not the delay of a stalled line that
-/// drains, nor of a reader that had to wait for the machine.
+/// The smallest delay is confirmed by an event with the same delay that happened this much later
+/// and arrived this much later. Before that, the delay can come from a stalled line or a busy
+/// machine.
 const CONFIRMED_AFTER: Duration = Duration::from_secs(2);
 /// An answer that took longer says little about the clock of the PBX.
 const PROMPT_ANSWER: Duration = Duration::from_secs(2);

@@ -30,7 +30,7 @@ pub async fn until_within(deadline: Duration, what: &str, mut holds: impl AsyncF
     within(deadline, what, looking).await;
 }
 
-/// Time until the next look, after this time of waiting.
+/// Returns the time until the next check, if the test has waited this long.
 pub fn pause_after(waited: Duration) -> Duration {
     let [least, most] = CHECK_EVERY;
     (waited / 10).clamp(least, most)

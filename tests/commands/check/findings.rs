@@ -43,7 +43,7 @@ pub async fn check(place: &Place, flags: &[String]) -> Checked {
     }
 }
 
-/// Runs `check --json`, and `check` for people, which must say the same.
+/// Runs `check` with and without `--json`. Both must report the same findings.
 pub async fn check_in_both_forms(place: &Place, flags: &[String]) -> Checked {
     let checked = check(place, flags).await;
     let mut arguments = vec!["check".to_owned()];

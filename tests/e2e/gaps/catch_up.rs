@@ -23,7 +23,7 @@ fn catch_up(place: &Place) -> String {
     format!("--catch-up=file://{}?format=cel-csv", place.path("cel.csv"))
 }
 
-/// A manager as the source, and an empty file of CEL to catch up from.
+/// Flags for a manager as the source, with an empty CEL file to catch up from.
 fn flags(place: &Place, pbx: &FakePbx) -> [String; 4] {
     place.write("cel.csv", "");
     [
