@@ -143,55 +143,6 @@ fn a_429_that_is_not_ours_is_waited_out_and_halves_the_pace() {
     );
 }
 
-/// What the CRM answered with 429, to us and to whoever shares our token.
-fn refused(world: &World) -> u64 {
-    let counts = world.sandbox.counts();
-    let refused = counts.iter().filter(|((_, status), _)| *status == 429);
-    refused.map(|(_, count)| count).sum()
-}
-
-#[test]
-fn single_429_halves_budget_for_ten_minutes_at_most() {
-    let mut world = world();
-    world.run_for(Duration::from_secs(1));
-    faults(&mut world, "call-history times 1 status 429");
-    world.finish(call(0, world.now.wall, 4001, true));
-    world.run_for(MINUTE);
-    assert_eq!(world.status().budget(world.now.boot).limit, 30);
-    world.run_for(9 * MINUTE);
-    assert_eq!(world.status().budget(world.now.boot).limit, 60);
-    assert!(!world.status().token_shared);
-}
-
-#[test]
-fn steady_second_user_causes_at_most_six_429_an_hour() {
-    for theirs_a_minute in [20, 30, 45] {
-        let mut world = world();
-        let (mut n, mut theirs_refused, mut by_hour) = (0, 0, Vec::new());
-        for _ in 0..2 {
-            let before = refused(&world) - theirs_refused;
-            for _ in 0..60 {
-                for _ in 0..60 {
-                    world.finish(call(n, world.now.wall, 4001, false));
-                    n += 1;
-                }
-                for _ in 0..theirs_a_minute {
-                    world.run_for(MINUTE / theirs_a_minute);
-                    let asked = sandbox::Request::get("/v1/open-api/token/info");
-                    let asked = asked.with_token(&world.token);
-                    let answer = world.sandbox.handle(world.truth, &asked);
-                    theirs_refused += u64::from(answer.status == 429);
-                }
-            }
-            by_hour.push(refused(&world) - theirs_refused - before);
-        }
-        assert!(
-            by_hour.iter().all(|count| (1..=6).contains(count)),
-            "{theirs_a_minute} a minute: {by_hour:?}"
-        );
-    }
-}
-
 #[test]
 fn failed_write_is_dead_letter_until_retried_with_other_lead() {
     let rate = "60/6s";

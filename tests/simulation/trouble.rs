@@ -2,8 +2,6 @@
 
 use crate::simulation::world::World;
 use crate::support::simulated_calls::call;
-use callbridge_crm::FieldNames;
-use callbridge_crm::request::submission;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::ViolationKind;
 use callbridge_sandbox::faults::parse;
@@ -43,17 +41,4 @@ pub fn shaped(text: &str) -> World {
     let mut world = World::new(7, Settings::default(), crm);
     world.sandbox.set_faults(rules);
     world
-}
-
-/// Somebody else's calls, journaled over the hour before.
-pub fn others(world: &mut World, count: u32) {
-    let hour = Duration::from_secs(3600);
-    for n in 0..count {
-        let at = world.now.wall.minus(hour).plus(hour * n / count);
-        let theirs = call(1_000_000 + n, at, 4001, false).judged.record;
-        let body = submission(&theirs, &FieldNames::default()).expect("a body");
-        let asked = sandbox::Request::post("/v1/open-api/call-history", &body);
-        let answer = world.sandbox.handle(at, &asked.with_token(&world.token));
-        assert_eq!(answer.status, 200);
-    }
 }

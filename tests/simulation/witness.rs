@@ -32,10 +32,6 @@ pub struct OutcomeSource {
     all_excused: bool,
     /// Calls that a person sent with another lead after the journal did not show them.
     changed: BTreeSet<String>,
-    /// Calls that pages have shown to the sender.
-    shown: BTreeSet<String>,
-    /// Submissions of such calls after that.
-    pub sent_though_shown: u32,
     left: BTreeMap<u64, EventTime>,
     /// What each of these asked, and when the sender heard that it failed.
     asked: BTreeMap<u64, String>,
@@ -59,8 +55,6 @@ impl OutcomeSource {
             excused: BTreeSet::new(),
             all_excused: false,
             changed: BTreeSet::new(),
-            shown: BTreeSet::new(),
-            sent_though_shown: 0,
             left: BTreeMap::new(),
             asked: BTreeMap::new(),
             failed: BTreeMap::new(),
@@ -69,16 +63,6 @@ impl OutcomeSource {
             token: String::new(),
             learned: 0,
         }
-    }
-
-    /// A page of the journal showed this call to the sender.
-    pub fn shown(&mut self, uuid: String) {
-        self.shown.insert(uuid);
-    }
-
-    /// This call is submitted.
-    pub fn submitted(&mut self, uuid: &str) {
-        self.sent_though_shown += u32::from(self.shown.contains(uuid));
     }
 
     /// A request left.

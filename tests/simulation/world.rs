@@ -12,7 +12,7 @@ use crate::simulation::way::{Event, Network, Waits};
 use crate::simulation::witness::OutcomeSource;
 use crate::support::simulated_calls::{self, Dice};
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_crm::{Address, ApiReply, ApiResponse, Request};
+use callbridge_crm::{Address, ApiResponse};
 use callbridge_model::{Now, TokenFingerprint};
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::{Sandbox, ViolationKind};
@@ -264,9 +264,6 @@ impl World {
         if self.struck(Moment::Committed) {
             return;
         }
-        if let (Request::Submit(_), Some(uuid)) = (&request, &uuid) {
-            self.witness.submitted(uuid);
-        }
         self.fly(slot, lane, uuid, request, &secret);
     }
 
@@ -278,10 +275,6 @@ impl World {
         self.log
             .event(self.truth, format_args!("heard {number} {received:?}"));
         let row = |id| self.disk.states.get(&id).copied();
-        if let Ok(ApiReply::Page(page)) = &received.answer {
-            let shown = page.uuids.iter().map(ToString::to_string);
-            shown.for_each(|uuid| self.witness.shown(uuid));
-        }
         let (slot, lane) = (waits.slot, waits.lane);
         let answer = Path::answer(waits.request.endpoint(), &received.answer);
         let outcome = self.core.answered(self.now, slot, received);
