@@ -198,7 +198,11 @@ mod tests {
         let restarted =
             "/etc/credstore/callbridge.hq.token, then `systemctl restart callbridge@hq`";
         for (place, in_service, wants) in [
-            (file("/etc/t"), true, "/etc/t, it is read again by itself"),
+            (
+                file("/etc/t"),
+                true,
+                "/etc/t, it is read again automatically",
+            ),
             (file(&format!("{credentials}/token")), true, restarted),
             (file(stored), false, restarted),
             (

@@ -6,7 +6,6 @@ use callbridge_leads::lead_field::shows::{NextAction, WriteState};
 use callbridge_leads::lead_request::Finding;
 use callbridge_model::{Outcome, Reason};
 use callbridge_sandbox::ViolationKind;
-use callbridge_sender::reconciliation::page_strategy::{End, Range};
 use callbridge_spool::{IfAbsent, Left, State};
 use serde::Serialize;
 use serde_json::Value;
@@ -51,7 +50,7 @@ fn serialized<T: Serialize>(all: &[T]) -> Vec<String> {
 
 fn written_now() -> BTreeMap<&'static str, Vec<String>> {
     let state = every!(State: Ready, Sending, Submitted, Journaled, Dead, Waiting, Discarded);
-    let fate = every!(IfAbsent: Resubmit, ServerError, Changed);
+    let fate = every!(IfAbsent: Resubmit, Interrupted, ServerError, Changed);
     let reason = every!(Reason: NoLead, AmbiguousLead, Failed, Rejected, Conflict, UuidConflict,
         ServerError, Unconfirmed, Incomplete, TalkExceedsDuration, InvalidEpoch, Unreadable,
         NoEmployee);
@@ -63,8 +62,6 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
     let direction = every!(Direction: Inbound, Outbound, Internal, Unknown);
     let outcome = every!(Outcome: Journal, DeadLetter, Internal, Skipped);
     let stands = every!(WriteState: Waits, Sent, Written, GivenUp);
-    let range = every!(Range: Sent, SentMinute, SentMinutes, Started, Whole);
-    let end = every!(End: First, Last);
     let breach = every!(ViolationKind: WindowExceeded, RepeatAfter200, FreshBudget, UuidReused,
         DerivedField, Invalid, RepeatAfter400, SoonAfter5xx, RepeatAfter5xx, RepeatAfter403,
         RepeatAfter401, SkippedField, UnknownPoll, ForeignPoll, WrongHeader, ContentType,
@@ -107,11 +104,6 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
         ("directions", serialized(&direction)),
         ("outcomes", serialized(&outcome)),
         ("write states of a lead field", serialized(&stands)),
-        ("ranges of a reconciliation", serialized(&range)),
-        (
-            "ends of the journal with the newest records",
-            serialized(&end),
-        ),
         ("violations in the sandbox's state", serialized(&breach)),
         ("books", callbridge_spool::book_words()),
     ])

@@ -69,11 +69,15 @@ async fn in_trouble(scene: &Scene, kinds: &[Fault], kills: usize) {
         pass(Duration::from_millis(scene.between(scene.scale.apart))).await;
     }
     scene.tell_part(parts - 2, parts);
-    let waits = |it: &Status| it.pause.as_ref().is_some_and(|it| it.reason == "outage");
+    let waits = |it: &Status| {
+        it.pause
+            .as_ref()
+            .is_some_and(|it| it.reason == "unreachable")
+    };
     scene
         .wait_for(&mut program, "the end of the token", waits)
         .await;
-    let fix = scene.fix("outage");
+    let fix = scene.fix("unreachable");
     assert!(fix.contains("tried again by itself"), "{fix}");
     let lasts = Duration::from_secs(2 * scene.scale.life + 5);
     pass(lasts.saturating_sub(begun.elapsed())).await;

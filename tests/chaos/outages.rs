@@ -10,7 +10,7 @@ async fn gone(scene: &Scene, kills: usize) {
         scene.under_way().await;
         scene.judge.port(Port::Closed);
         scene.crm.kill().await;
-        scene.trouble_shown(kills, "outage").await;
+        scene.trouble_shown(kills, "unreachable").await;
         scene.crm.again().await;
         scene.judge.behind(scene.crm.addr());
         scene.judge.port(Port::Open);
@@ -30,8 +30,8 @@ async fn an_outage_with_the_port_closed_dead_letters_nothing() {
 async fn an_outage_is_told_with_its_cure_and_ends_by_itself() {
     let scene = Scene::set("CRM gone, no kill", &[]).await;
     gone(&scene, 0).await;
-    let fix = scene.fix("outage");
-    assert!(fix.contains("comes back by itself"), "{fix}");
+    let fix = scene.fix("unreachable");
+    assert!(fix.contains("CRM unreachable since"), "{fix}");
     scene.judged().await;
 }
 

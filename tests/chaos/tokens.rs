@@ -32,7 +32,10 @@ async fn a_pat_replaced_while_it_runs_is_taken_up_from_its_file() {
     let scene = Scene::set("token replaced, no kill", &[]).await;
     replaced(&scene, 0).await;
     let fix = scene.fix("token_refused");
-    assert!(fix.contains("token, it is read again by itself"), "{fix}");
+    assert!(
+        fix.contains("token, it is read again automatically"),
+        "{fix}"
+    );
     scene.judged().await;
 }
 

@@ -120,7 +120,7 @@ fn three_calls_on_idle_line_are_confirmed_by_one_page() {
     for n in 0..3 {
         world.finish(call(n, world.now.wall, 4001, true));
     }
-    world.run_for(MINUTE / 6);
+    world.run_for(MINUTE / 4);
     let kinds: Vec<&str> = world.sent.iter().map(|(_, endpoint)| *endpoint).collect();
     assert_eq!(
         kinds,

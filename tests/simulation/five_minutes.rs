@@ -42,7 +42,7 @@ fn trouble(begin: impl FnOnce(&mut World), end: impl FnOnce(&mut World), reason:
             .count()
     };
     let (first, then) = match reason {
-        "outage" => OUTAGE,
+        "failing" | "unreachable" => OUTAGE,
         // the CRM answered: `token/info` once a minute, and a call if that succeeds
         _ => (FINDING_OUT, 2),
     };
@@ -149,7 +149,7 @@ fn under_500_everywhere_everything_is_kept() {
     trouble(
         |world| faults(world, "any status 500"),
         |world| faults(world, ""),
-        "outage",
+        "failing",
         "500",
     );
 }
@@ -159,7 +159,7 @@ fn under_500_on_submissions_alone_no_call_is_blamed() {
     trouble(
         |world| faults(world, "call-history status 503"),
         |world| faults(world, ""),
-        "outage",
+        "failing",
         "503",
     );
 }
@@ -169,7 +169,7 @@ fn behind_a_gateway_that_is_down_everything_is_kept() {
     trouble(
         |world| faults(world, "any gateway 502"),
         |world| faults(world, ""),
-        "outage",
+        "failing",
         "502",
     );
 }
@@ -179,7 +179,7 @@ fn under_time_outs_everything_is_kept() {
     trouble(
         |world| world.network.silent = true,
         |world| world.network.silent = false,
-        "outage",
+        "failing",
         "no answer in time",
     );
 }
@@ -189,7 +189,7 @@ fn without_a_connection_everything_is_kept() {
     trouble(
         |world| world.network.refuses = true,
         |world| world.network.refuses = false,
-        "outage",
+        "unreachable",
         "connection refused",
     );
 }
@@ -201,7 +201,7 @@ fn with_answers_that_cannot_be_read_everything_is_kept() {
         trouble(
             |world| faults(world, &rule),
             |world| faults(world, ""),
-            "outage",
+            "failing",
             "",
         );
     }
@@ -209,7 +209,7 @@ fn with_answers_that_cannot_be_read_everything_is_kept() {
 
 #[test]
 fn at_a_wrong_address_everything_is_kept() {
-    for status in [302, 404, 405, 415] {
+    for status in [404, 405, 415] {
         let rule = format!("any status {status}");
         trouble(
             |world| faults(world, &rule),
@@ -218,6 +218,16 @@ fn at_a_wrong_address_everything_is_kept() {
             "--crm-url",
         );
     }
+}
+
+#[test]
+fn redirects_after_accepted_calls_come_from_a_proxy() {
+    trouble(
+        |world| faults(world, "any status 302"),
+        |world| faults(world, ""),
+        "failing",
+        "302",
+    );
 }
 
 #[test]

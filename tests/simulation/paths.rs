@@ -9,8 +9,8 @@ use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Endpoint, WriteStatus};
 use callbridge_model::status::PAUSES;
 use callbridge_model::{Reason, TokenFingerprint};
-use callbridge_sender::outcome::Outcome;
-use callbridge_sender::plan::Lane;
+use callbridge_sender::outcome::VerdictKind;
+use callbridge_sender::queue::Lane;
 use callbridge_spool::{IfAbsent, OutcomeSource, State, Step, next};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,7 +23,7 @@ pub enum Path {
     Verdict {
         lane: Lane,
         endpoint: Endpoint,
-        kind: Outcome,
+        kind: VerdictKind,
         state: Option<State>,
     },
     /// A request was answered so.
@@ -157,7 +157,7 @@ const fn place(answer: &ApiResult) -> usize {
         Err(ApiError::TokenRefused { .. }) => 7,
         Err(ApiError::Forbidden(..)) => 8,
         Err(ApiError::NotFound { .. }) => 9,
-        Err(ApiError::WrongAddress(..)) => 10,
+        Err(ApiError::WrongAddress { .. }) => 10,
         Err(ApiError::Rejected { .. }) => 11,
         Err(ApiError::TooMany(..)) => 12,
         Err(ApiError::Server { .. }) => 13,
@@ -228,6 +228,7 @@ pub fn steps() -> Vec<Step> {
         },
         Step::Expire,
         Step::Discard,
+        Step::Reopened { why: words() },
         Step::SendAgain { why: words() },
     ];
     for step in &all {
@@ -237,7 +238,7 @@ pub fn steps() -> Vec<Step> {
             Step::Unresolved { .. } | Step::Recheck { .. } => {}
             Step::Died { .. } | Step::Retry { .. } => {}
             Step::Rejudged { .. } | Step::Moved { .. } | Step::Expire => {}
-            Step::Discard => {}
+            Step::Discard | Step::Reopened { .. } => {}
             Step::SendAgain { .. } => {}
         }
     }
@@ -259,7 +260,7 @@ impl Path {
         let mut all = Vec::new();
         for &lane in Lane::VARIANTS {
             for endpoint in Endpoint::CALLS {
-                for &kind in Outcome::VARIANTS {
+                for &kind in VerdictKind::VARIANTS {
                     all.extend(states.iter().map(|&state| Self::Verdict {
                         lane,
                         endpoint,
@@ -289,12 +290,6 @@ impl Path {
         let from = match self {
             Self::Hardship(Hardship::Killed | Hardship::KilledUnderWay) => 8,
             Self::Hardship(_) | Self::Pause(_) => 100,
-            // one poll a page that missed much, and just that one struck
-            Self::Verdict {
-                lane: Lane::Reconcile,
-                endpoint: Endpoint::Poll,
-                ..
-            } => 10_000,
             // a webhook that comes after the call was given up
             Self::Step {
                 state: State::Dead,
@@ -330,12 +325,12 @@ impl Path {
 
 fn no_such_request(lane: Lane, endpoint: Endpoint) -> Option<&'static str> {
     let asks: &[Endpoint] = match lane {
-        Lane::Token => &[Endpoint::TokenInfo],
-        Lane::Deadline | Lane::OldPoll => &[Endpoint::Poll],
+        Lane::Token | Lane::StandIn => &[Endpoint::TokenInfo],
+        Lane::Deadline => &[Endpoint::Poll],
         Lane::Live | Lane::Backlog => &[Endpoint::Submit],
-        Lane::Reconcile | Lane::Confirm => &[Endpoint::Filter, Endpoint::Poll],
-        // about leads alone: no call is at stake
-        Lane::LeadRequest | Lane::Spare => &[],
+        Lane::DueConfirmation | Lane::Confirmation => &[Endpoint::Filter, Endpoint::Poll],
+        // no request, or one about leads alone: no call is at stake
+        Lane::Settle | Lane::LeadTurn | Lane::Lead | Lane::SpareLead => &[],
     };
     (!asks.contains(&endpoint)).then_some("the lane asks something else")
 }
@@ -353,32 +348,34 @@ fn no_such_state(endpoint: Endpoint, state: Option<State>) -> Option<&'static st
     (state != only).then_some(why)
 }
 
-fn no_such_verdict(endpoint: Endpoint, kind: Outcome) -> Option<&'static str> {
+fn no_such_verdict(endpoint: Endpoint, kind: VerdictKind) -> Option<&'static str> {
     let only = |wanted: &[Endpoint], why| (!wanted.contains(&endpoint)).then_some(why);
     match kind {
-        Outcome::Submitted => only(&[Endpoint::Submit], "only submissions give a requestId"),
-        Outcome::Journaled | Outcome::NotYet => {
+        VerdictKind::Accepted => only(&[Endpoint::Submit], "only submissions give a requestId"),
+        VerdictKind::Journaled | VerdictKind::Pending => {
             only(&[Endpoint::Poll], "only polls tell an outcome")
         }
-        Outcome::Lost => only(&[Endpoint::Poll], "only a requestId can be lost"),
-        Outcome::Known => only(&[Endpoint::TokenInfo], "only token/info gives the record"),
-        Outcome::PageShown | Outcome::PageRefused => {
+        VerdictKind::Lost => only(&[Endpoint::Poll], "only a requestId can be lost"),
+        VerdictKind::Record => only(&[Endpoint::TokenInfo], "only token/info gives the record"),
+        VerdictKind::Page | VerdictKind::PageTooLarge | VerdictKind::PageRefused => {
             only(&[Endpoint::Filter], "only the journal gives a page")
         }
-        Outcome::Dead => only(
+        VerdictKind::Refused => only(
             &[Endpoint::Submit, Endpoint::Poll],
             "only submissions and polls are about one call",
         ),
-        Outcome::NoGrant => only(
-            &[Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo],
-            "a page that is not granted is no pause",
+        VerdictKind::NotGranted => only(
+            &[Endpoint::Submit, Endpoint::Poll, Endpoint::Filter],
+            "token/info needs no grant",
         ),
-        Outcome::WrongAddress => only(
-            &[Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo],
-            "a service without the filter is no pause",
+        VerdictKind::WrongAddress => only(
+            &[Endpoint::Submit, Endpoint::TokenInfo],
+            "a CRM without polls or pages is no pause",
         ),
-        Outcome::LeadRequest => Some("only requests about leads are judged so"),
-        Outcome::Fault | Outcome::Unreached | Outcome::TokenRefused | Outcome::TooMany => None,
+        VerdictKind::Failed
+        | VerdictKind::Unreachable
+        | VerdictKind::TokenRefused
+        | VerdictKind::RateLimited => None,
     }
 }
 

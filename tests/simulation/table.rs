@@ -130,25 +130,31 @@ fn three_hundred_calls_without_errors_need_no_time_beyond_budget() {
             sum(|it| it.paused) / count,
         );
     }
-    // a request for each call, one for a hundred to confirm them, and no time lost
-    assert!(whole.seconds <= 308.0, "{whole:?}");
+    // a second for each call and page, and ten until the last calls are old enough for a page
+    assert!(whole.seconds <= 312.0, "{whole:?}");
     assert_eq!(whole.dead, 0);
+    let confirmed = f64::from(CALLS) / whole.requests as f64;
+    println!("confirmed calls per request without errors: {confirmed:.3}");
+    assert!(confirmed >= 0.97, "{whole:?}");
 }
 
-/// How everything fails.
-const KINDS: [&str; 6] = [
-    "refused",
-    "mistrusted",
-    "any gateway 502",
-    "any status 500",
-    "any cut",
-    "any broken",
+/// How everything fails, and the word for it.
+const KINDS: [(&str, &str); 7] = [
+    ("refused", "unreachable"),
+    ("no name", "unreachable"),
+    ("mistrusted", "unreachable"),
+    ("silent", "failing"),
+    ("any status 500", "failing"),
+    ("any gateway 502", "failing"),
+    ("any status 429", "rate_limited"),
 ];
 
 fn begin(world: &mut World, kind: &str) {
     match kind {
-        "refused" => world.network.refuses = true,
+        // the client reports both as no connection
+        "refused" | "no name" => world.network.refuses = true,
         "mistrusted" => world.network.mistrusted = true,
+        "silent" => world.network.silent = true,
         rule => faults(world, rule),
     }
 }
@@ -156,15 +162,25 @@ fn begin(world: &mut World, kind: &str) {
 fn end(world: &mut World) {
     world.network.refuses = false;
     world.network.mistrusted = false;
+    world.network.silent = false;
     faults(world, "");
 }
 
-/// How long after its end an outage was over, and what it cost.
-fn outage(seed: u64, kind: &str, lasts: Duration, alone: bool) -> (Duration, usize) {
+/// How an outage went.
+struct Outage {
+    /// From its end to the first accepted call.
+    resumed: Duration,
+    /// In its first hour.
+    requests: usize,
+    said: Option<String>,
+}
+
+/// An outage after some calls, with one call or a backlog and a call now and then.
+fn outage(seed: u64, kind: &str, lasts: Duration, alone: bool) -> Outage {
     let mut world = world(seed, "60/60s");
     let mut dice = Dice::new(seed ^ 0x007a_6e5e);
     calls_for(&mut world, 0, MINUTE);
-    world.run_for(Duration::from_millis(dice.below(10_000)));
+    world.run_for(Duration::from_millis(30_000 + dice.below(10_000)));
     begin(&mut world, kind);
     let (began, before) = (world.truth, world.sent.len());
     if alone {
@@ -184,43 +200,58 @@ fn outage(seed: u64, kind: &str, lasts: Duration, alone: bool) -> (Duration, usi
             n += 1;
         }
     }
-    let pause = world.status().pause;
-    let said = pause.as_ref().map(|it| it.reason.as_str());
-    assert_eq!(said, Some("outage"), "{kind} {lasts:?} {alone}");
-    let cost = world.sent.len() - before;
+    let said = world.status().pause.map(|pause| pause.reason);
+    let hour = began.plus(60 * MINUTE);
+    let requests = world.sent[before..]
+        .iter()
+        .filter(|(at, _)| *at < hour.min(ends))
+        .count();
     end(&mut world);
     let books = world.disk.store.books();
-    let before_end = books.journaled + books.submitted;
-    world.run_for(3 * MINUTE);
-    let resumed = world.sent.iter().find(|(at, _)| *at >= ends);
-    let resumed = resumed.expect("it looks").0.since(ends);
+    let accepted_before = books.journaled + books.submitted;
+    let mut resumed = Duration::ZERO;
+    while resumed < 4 * MINUTE {
+        let books = world.disk.store.books();
+        if books.journaled + books.submitted > accepted_before {
+            break;
+        }
+        world.run_for(Duration::from_millis(250));
+        resumed = world.truth.since(ends);
+    }
+    world.run_for(90 * MINUTE);
     let books = world.disk.store.books();
-    let taken = books.journaled + books.submitted;
-    assert!(taken > before_end && books.dead == 0, "{books:?}");
+    assert!(books.settled(), "{kind} {lasts:?} {alone}: {books:?}");
+    assert_eq!(books.dead, 0, "{kind} {lasts:?} {alone}");
     assert_eq!(world.status().pause, None, "{kind} {lasts:?} {alone}");
-    (resumed, cost)
+    Outage {
+        resumed,
+        requests,
+        said,
+    }
 }
 
 /// Promise: An hour of a CRM outage costs at most 90 requests and no call.
 #[test]
-fn outage_is_shown_ends_within_a_minute_and_costs_few_requests() {
-    println!("| outage | resumed after, at most | to reach | requests, at most | to reach |");
-    for (lasts, to_reach, most) in [(15, 90, 90), (300, 90, 90), (3600, 90, 90)] {
-        let lasts = Duration::from_secs(lasts);
-        let (mut longest, mut dearest) = (Duration::ZERO, 0);
-        for kind in KINDS {
-            let few = if lasts > 10 * MINUTE { 4 } else { 1 };
-            for seed in seeds(2).step_by(few) {
+fn outage_of_each_kind_costs_few_requests_and_ends_in_a_minute() {
+    let most = MINUTE + crate::simulation::way::TIME_OUT;
+    println!("| outage | lasts | requests in the first hour | resumed after |");
+    for (kind, word) in KINDS {
+        for lasts in [SECOND * 2, MINUTE * 2, MINUTE * 120] {
+            let (mut longest, mut dearest) = (Duration::ZERO, 0);
+            for seed in seeds(2) {
                 for alone in [false, true] {
-                    let (resumed, cost) = outage(seed, kind, lasts, alone);
-                    longest = longest.max(resumed);
-                    dearest = dearest.max(cost);
+                    let outage = outage(seed, kind, lasts, alone);
+                    longest = longest.max(outage.resumed);
+                    dearest = dearest.max(outage.requests);
+                    if lasts > MINUTE && !alone {
+                        assert_eq!(outage.said.as_deref(), Some(word), "{kind} {lasts:?}");
+                    }
                 }
             }
+            println!("| {kind} | {lasts:?} | {dearest} | {longest:.1?} |");
+            assert!(longest <= most, "{kind} {lasts:?}: {longest:?}");
+            assert!(dearest <= 90, "{kind} {lasts:?}: {dearest}");
         }
-        println!("| {lasts:?} | {longest:.1?} | {to_reach} s | {dearest} | {most} |");
-        assert!(longest <= Duration::from_secs(to_reach), "{longest:?}");
-        assert!(dearest <= most, "{dearest}");
     }
 }
 
@@ -261,16 +292,13 @@ fn what_fails_alone_is_told_alone_and_others_do_its_work() {
                 }
             };
             let (mut world, before, after) = part_fails(seed, &format!("call-history {fault}"));
-            let pause = world.status().pause.expect("an outage");
-            assert_eq!(pause.reason, "outage");
-            assert!(pause.fix.contains("outage of submissions"), "{pause:?}");
-            show(
-                "submissions",
-                "outage of submissions",
-                &world,
-                before,
-                after,
+            let pause = world.status().pause.expect("no call is accepted");
+            assert_eq!(pause.reason, "failing");
+            assert!(
+                pause.fix.starts_with("submissions failing since"),
+                "{pause:?}"
             );
+            show("submissions", "submissions failing", &world, before, after);
             recovers(&mut world);
 
             let (mut world, before, after) = part_fails(seed, &format!("request {fault}"));
@@ -286,13 +314,9 @@ fn what_fails_alone_is_told_alone_and_others_do_its_work() {
                 world.finish(call(n, world.now.wall, 4001, false));
             }
             world.run_for(2 * MINUTE);
-            let pages = "pages of the CRM's journal are not read: calls are asked for one by one";
-            assert_eq!(
-                told(&world),
-                [("reconciliations".to_owned(), pages.to_owned())]
-            );
+            let pages = "calls are polled one by one instead";
             assert_eq!(world.status().pause, None);
-            show("reconciliations", pages, &world, before, after);
+            show("pages", pages, &world, before, after);
             recovers(&mut world);
         }
     }

@@ -9,7 +9,7 @@ use callbridge_model::Now;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::webhook::Dispatch;
 use callbridge_sandbox::{Delivery, Response};
-use callbridge_sender::plan::Lane;
+use callbridge_sender::queue::Lane;
 use std::time::Duration;
 
 /// The client's own limit of one exchange.

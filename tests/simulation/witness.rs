@@ -7,14 +7,15 @@ use callbridge_model::CallRecord;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::window::Rate;
 use callbridge_sandbox::{Endpoint, Sandbox, Violation, ViolationKind};
-use callbridge_sender::outcome::Outcome;
+use callbridge_sender::outcome::VerdictKind;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The service's word that a page is too large, or that it knows no range, can be learned by
-/// asking only: so many such questions may be asked in one life.
+/// asking only: so many such questions may be asked in an hour of one life.
 const LEARNED_MAX: u32 = 4;
+const LEARNED_WITHIN: Duration = Duration::from_secs(3600);
 
 /// The service wants so much time between two requests that it refuses for the same reason.
 const REFUSALS_APART: Duration = Duration::from_secs(60);
@@ -43,6 +44,7 @@ pub struct OutcomeSource {
     /// In use.
     token: String,
     learned: u32,
+    learned_from: EventTime,
 }
 
 impl OutcomeSource {
@@ -62,6 +64,7 @@ impl OutcomeSource {
             unheard: None,
             token: String::new(),
             learned: 0,
+            learned_from: EventTime::default(),
         }
     }
 
@@ -123,31 +126,34 @@ impl OutcomeSource {
     }
 
     /// The sender heard this.
-    pub fn received(&mut self, number: u64, waits: &Waits, verdict: Outcome, at: EventTime) {
-        if verdict == Outcome::Fault {
+    pub fn received(&mut self, number: u64, waits: &Waits, verdict: VerdictKind, at: EventTime) {
+        if verdict == VerdictKind::Failed {
             self.failed.insert(number, at);
             self.unheard = self.refused.map(|_| at);
         }
         if let Some(uuid) = &waits.uuid {
             match verdict {
-                Outcome::Submitted | Outcome::Journaled | Outcome::NotYet => {}
+                VerdictKind::Accepted | VerdictKind::Journaled | VerdictKind::Pending => {}
                 _ => self.excuse(uuid),
             }
         }
-        let unheard = matches!(verdict, Outcome::Fault | Outcome::Unreached);
+        let unheard = matches!(verdict, VerdictKind::Failed | VerdictKind::Unreachable);
         if unheard && waits.request.endpoint() == callbridge_crm::Endpoint::Filter {
             // what did not reach us has taught nothing
             self.learned = self.learned.saturating_sub(1);
         }
         match verdict {
-            Outcome::TokenRefused | Outcome::NoGrant | Outcome::PageRefused => {
+            VerdictKind::TokenRefused
+            | VerdictKind::NotGranted
+            | VerdictKind::PageTooLarge
+            | VerdictKind::PageRefused => {
                 self.refused = Some(at);
             }
-            Outcome::Submitted
-            | Outcome::Journaled
-            | Outcome::NotYet
-            | Outcome::Known
-            | Outcome::PageShown => self.refused = None,
+            VerdictKind::Accepted
+            | VerdictKind::Journaled
+            | VerdictKind::Pending
+            | VerdictKind::Record
+            | VerdictKind::Page => self.refused = None,
             _ => {}
         }
     }
@@ -197,6 +203,10 @@ impl OutcomeSource {
                 unheard() || self.unheard.is_some_and(lost)
             }
             ViolationKind::Invalid if request.path.ends_with("/filter") => {
+                if breach.at.since(self.learned_from) >= LEARNED_WITHIN {
+                    self.learned_from = breach.at;
+                    self.learned = 0;
+                }
                 self.learned += 1;
                 self.learned <= LEARNED_MAX
             }

@@ -17,7 +17,8 @@ use callbridge_model::{Now, TokenFingerprint};
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::{Sandbox, ViolationKind};
 use callbridge_sender::core::Core;
-use callbridge_sender::plan::{Decision, Known, Launch, Plan, Settings, Task};
+use callbridge_sender::plan::{Decision, Known, Launch, Plan, Settings};
+use callbridge_sender::queue::Work;
 use callbridge_sender::status::SenderStatus;
 use callbridge_spool::{Finished, Op, State, Step, WorkQueue, tables};
 use std::collections::{BTreeMap, VecDeque};
@@ -210,8 +211,8 @@ impl World {
                         return Some(self.now.boot + SPOOL_AGAIN);
                     }
                 }
-                Decision::Revive(call) => {
-                    let (row, step, at) = (call.row, self.core.revive(self.now, &call), now.wall);
+                Decision::Settle(call) => {
+                    let (row, step, at) = (call.row, self.core.settle(self.now, &call), now.wall);
                     self.unwritten.push_back(vec![Op::Step { row, step, at }]);
                 }
                 Decision::WaitUntil(at) => {
@@ -231,18 +232,18 @@ impl World {
         if self.struck(Moment::Chosen) {
             return;
         }
-        let (slot, lane) = (plan.slot, plan.lane);
+        let (slot, lane) = (plan.slot, plan.task.lane);
         let ask = self.core.ask(self.now);
-        let Ok(about) = self.disk.read(|store| plan.task.about(store, &ask)) else {
+        let Ok(about) = self.disk.read(|store| plan.task.work.inputs(store, &ask)) else {
             self.core.aborted(slot);
             self.troubled();
             return;
         };
-        let uuid = match (&plan.task, &about.row) {
-            (Task::Poll(call), _) => Some(call.uuid.to_string()),
-            (Task::Submit(_), Some(row)) => Some(row.uuid.to_string()),
-            (Task::Submit(_) | Task::Reconcile { .. }, _) => None,
-            (Task::TokenInfo | Task::LeadRequest(_), _) => None,
+        let uuid = match (&plan.task.work, &about.row) {
+            (Work::Poll(call), _) => Some(call.uuid.to_string()),
+            (Work::Submit(_), Some(row)) => Some(row.uuid.to_string()),
+            (Work::Submit(_) | Work::Page { .. }, _) => None,
+            (Work::TokenInfo | Work::Lead(_) | Work::Settle(_), _) => None,
         };
         let Launch { request, ops } = self.core.launch(self.now, plan, about);
         let Some((request, token)) = request else {
@@ -279,6 +280,7 @@ impl World {
         let answer = Path::answer(waits.request.endpoint(), &received.answer);
         let outcome = self.core.answered(self.now, slot, received);
         let outcome = outcome.expect("its slot");
+        let kind = outcome.kind.expect("no request about leads");
         let state: Option<State> = outcome.row.and_then(row);
         self.met.count(answer);
         if state == Some(State::Journaled) {
@@ -288,13 +290,12 @@ impl World {
             self.met.count(Path::Verdict {
                 lane,
                 endpoint: outcome.endpoint,
-                kind: outcome.outcome,
+                kind,
                 state,
             });
         }
         self.met.word(outcome.verdict);
-        self.witness
-            .received(number, &waits, outcome.outcome, self.truth);
+        self.witness.received(number, &waits, kind, self.truth);
         self.unwritten.push_back(outcome.ops);
         let shown = self.core.status(self.now, &WorkQueue::default());
         if let Some(pause) = shown.pause {
@@ -371,7 +372,8 @@ impl World {
         self.log
             .event(self.truth, format_args!("takes up the token {print:?}"));
         self.witness.token_taken(&self.token);
-        self.core.token(print);
+        let ops = self.core.token(self.now, print);
+        self.unwritten.push_back(ops);
         let before = self
             .older
             .as_ref()

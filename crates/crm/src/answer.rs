@@ -63,9 +63,14 @@ pub enum ApiError {
         /// The CRM's message, which can be empty.
         message: String,
     },
-    /// This HTTP status (405, 415 or any 3xx): this is not the CRM's address.
-    #[error("{0}")]
-    WrongAddress(u16),
+    /// 405, 415 or any 3xx: perhaps this is not the CRM's address.
+    #[error("{status}")]
+    WrongAddress {
+        /// The HTTP status.
+        status: u16,
+        /// The answer is in the CRM's envelope (§2.1). Otherwise it can come from a proxy.
+        own: bool,
+    },
     /// 400, 409 and any other 4xx: not to be repeated unchanged (§7.4, §7.7).
     #[error("{}", said(.status, .message))]
     Rejected {
@@ -182,7 +187,7 @@ pub fn read_redacted(
         Err(_) => (String::new(), Value::Null, false),
     };
     Err(match status {
-        300..=399 | 405 | 415 => ApiError::WrongAddress(status),
+        300..=399 | 405 | 415 => ApiError::WrongAddress { status, own },
         404 => ApiError::NotFound { own, message },
         408 => ApiError::TimedOut,
         429 => ApiError::TooMany(own),

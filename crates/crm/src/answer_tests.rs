@@ -247,7 +247,8 @@ fn every_refusal_keeps_the_service_s_words() {
         })
     );
     for status in [301, 302, 304, 308, 405, 415] {
-        assert_eq!(of(status), Err(ApiError::WrongAddress(status)));
+        let own = true;
+        assert_eq!(of(status), Err(ApiError::WrongAddress { status, own }));
     }
     for status in [402, 422, 451] {
         let other = Err(ApiError::Rejected {

@@ -200,7 +200,7 @@ impl Work {
             return trouble(CLIENT_REFUSED, format!("{why}; it is tried once an hour"));
         }
         let why = failed.or(self.unread.clone())?;
-        trouble("outage", format!("{why}; it is tried again by itself"))
+        trouble("unreachable", format!("{why}; it is tried again by itself"))
     }
 
     /// One refresh, from the lock to the stored pair.

@@ -220,8 +220,9 @@ async fn answers_that_are_lost_or_a_gateway_s_end_no_connection() {
     let mut stage = Stage::start(&host, &aged(3_600, 3_600)).await;
     let lost = |updates: &TokenUpdate| {
         let trouble = updates.trouble.as_ref();
-        trouble
-            .is_some_and(|pause| pause.reason == "outage" && pause.fix.contains("not by the CRM"))
+        trouble.is_some_and(|pause| {
+            pause.reason == "unreachable" && pause.fix.contains("not by the CRM")
+        })
     };
     stage.updates("the trouble", lost).await;
     let stored = stage.stored();
@@ -259,7 +260,9 @@ async fn unreachable_host_without_live_token_is_an_outage() {
     nobody.url = "http://127.0.0.1:9".to_owned();
     let mut stage = Stage::start(&nobody, &aged(3_600, 3_600)).await;
     let updates = stage
-        .updates("an outage", |updates| reason(updates) == Some("outage"))
+        .updates("an outage", |updates| {
+            reason(updates) == Some("unreachable")
+        })
         .await;
     assert!(updates.tokens.is_none(), "it has ended");
     assert_eq!(stage.stored().refresh_began_at, None, "nothing was sent");

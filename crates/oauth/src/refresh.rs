@@ -19,7 +19,7 @@
 
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{Now, TokenFingerprint};
-use callbridge_sender::schedule::Jitter;
+use callbridge_sender::jitter::Jitter;
 use std::time::Duration;
 
 /// Time before its expiry at which a token is refreshed (§5.6.6).

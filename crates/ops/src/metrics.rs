@@ -523,9 +523,9 @@ mod tests {
         assert!(text.contains("callbridge_dead_letters{reason=\"failed\"} 1"));
         assert!(text.contains("callbridge_dead_letters{reason=\"rejected\"} 0"));
         assert!(text.contains("callbridge_waiting_calls{reason=\"no_lead\"} 2"));
-        assert!(text.contains("callbridge_paused{reason=\"outage\"} 0"));
+        assert!(text.contains("callbridge_paused{reason=\"unreachable\"} 0"));
         assert!(text.contains("callbridge_degraded{part=\"polls\"} 1"));
-        assert!(text.contains("callbridge_degraded{part=\"reconciliations\"} 0"));
+        assert!(text.contains("callbridge_degraded{part=\"pages\"} 0"));
         assert!(text.ends_with("# EOF\n"));
     }
 

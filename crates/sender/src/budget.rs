@@ -1,8 +1,21 @@
-//! The budget of requests: the slots, what is stored of them, and the silence for what is not
-//! known to have been sent.
+//! The budget of requests. In: answers, and what is known of earlier requests. Out: whether a
+//! request can go now, and the slots to store.
+//!
+//! A reboot, a takeover from another process, and slots that cannot be read are plain inputs
+//! ([`Known::silent_until`], [`Known::restored`]): nothing is sent until nothing of before can count any more. After a 429
+//! nothing is sent for 1, 2, 4, 8 s and up to half a second more (§7.7), then for a whole window,
+//! and one request at a time.
 
+pub mod pacer;
+pub mod rate;
+
+use crate::budget::pacer::{Pacer, STRAGGLER, Use};
+use crate::budget::rate::Rate;
+use crate::in_flight::InFlight;
+use crate::jitter::Jitter;
 use crate::memory::{Memory, Shared, Silence};
-use crate::{Decision, InFlight, Known, Lane, Pace, Pacer, Plan, Rate, STRAGGLER, Task, Use};
+use crate::plan::{Decision, Known, Plan};
+use crate::queue::Task;
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiResult};
 use callbridge_model::clock::ClockOffset;
@@ -14,6 +27,9 @@ use std::time::Duration;
 /// The longest possible silence, after the longest window of a rate.
 const SILENCE_MAX: Duration = Duration::from_secs(3600 + 3600 / 2000 + 1 + STRAGGLER.as_secs());
 
+/// Jitter of a wait after a 429 (§7.7).
+const MORE: Duration = Duration::from_millis(500);
+
 /// Slots of requests under the CRM's limit, as they are stored over restarts.
 #[derive(Debug)]
 pub(super) struct Budget {
@@ -22,15 +38,29 @@ pub(super) struct Budget {
     /// Difference between the wall clock and the time since boot. A jump shows that the clock was
     /// set.
     offset: ClockOffset,
+    jitter: Jitter,
+    /// Number of 429s since the last other answer.
+    too_many: u32,
+    /// After a 429, nothing is sent before this time since boot.
+    limited_until: Option<Duration>,
 }
 
 impl Budget {
     /// Restores the budget. Also returns its slots to store now.
-    pub(super) fn start(rate: Rate, known: &Known, memory: &Memory, now: Now) -> (Self, Vec<Op>) {
+    pub(super) fn start(
+        rate: Rate,
+        seed: u64,
+        known: &Known,
+        memory: &Memory,
+        now: Now,
+    ) -> (Self, Vec<Op>) {
         let budget = Self {
             pacer: pacer(rate, known, memory, now),
             boot_id: known.boot_id.clone().unwrap_or_default(),
             offset: now.offset(),
+            jitter: Jitter::new(seed),
+            too_many: 0,
+            limited_until: None,
         };
         let kept: BTreeMap<u32, Use> = budget.pacer.uses(now.boot).collect();
         let ops = known.slots.iter().map(|row| match kept.get(&row.slot) {
@@ -41,35 +71,70 @@ impl Budget {
         (budget, ops)
     }
 
-    /// Takes a slot for a request of this lane, or returns when to ask again.
-    pub(super) fn take(&mut self, now: Now, lane: Lane, task: Task) -> Decision {
-        let pace = match lane {
-            Lane::Token | Lane::Deadline | Lane::Live => Pace::AtOnce,
-            Lane::OldPoll | Lane::Reconcile | Lane::Backlog | Lane::Confirm | Lane::LeadRequest => {
-                Pace::Even
-            }
-            Lane::Spare => Pace::Spare,
-        };
-        match self.pacer.take(now.boot, pace) {
-            Ok(slot) => Decision::Send(Plan { slot, lane, task }),
+    /// Takes a slot for this task, or returns when to ask again.
+    pub(super) fn take(&mut self, now: Now, task: Task) -> Decision {
+        if let Some(until) = self.limited_until.filter(|until| *until > now.boot) {
+            return Decision::WaitUntil(until);
+        }
+        match self.pacer.take(now.boot, task.lane.pace()) {
+            Ok(slot) => Decision::Send(Plan { slot, task }),
             Err(Some(at)) => Decision::WaitUntil(at),
             Err(None) => Decision::Idle,
         }
     }
 
+    /// The last answer was a 429: one request at a time finds out whether it is over.
+    pub(super) fn is_limited(&self) -> bool {
+        self.too_many > 0
+    }
+
+    /// After a 429, the end of the wait. `None` if it is over.
+    pub(super) fn limited_until(&self, now: Duration) -> Option<Duration> {
+        self.limited_until.filter(|until| *until > now)
+    }
+
+    /// Handles a 429. A proxy counts separately, so only the CRM's `own` limit lowers the rate.
+    pub(super) fn rate_limited(&mut self, now: Duration, own: bool) {
+        self.too_many = self.too_many.saturating_add(1);
+        let (wait, more) = match self.too_many {
+            0..=4 => (Duration::from_secs(1 << (self.too_many - 1)), MORE),
+            5.. => (self.pacer.rate.window(), 2 * MORE),
+        };
+        self.limited_until = Some(now + wait + self.jitter.up_to(more));
+        if own {
+            self.pacer.refused(now);
+        }
+    }
+
+    /// The CRM answered, and not with a 429.
+    pub(super) fn not_limited(&mut self) {
+        self.too_many = 0;
+        self.limited_until = None;
+    }
+
     /// The slot of a request that leaves now, in its stored form.
-    pub(super) fn launched(&self, it: &InFlight) -> Op {
-        let (sent, ended) = (it.sent.boot, None);
-        self.row(it.plan.slot, &it.token, it.sent.wall, Use { sent, ended })
+    pub(super) fn launched(&self, request: &InFlight) -> Op {
+        let (sent, ended) = (request.sent.boot, None);
+        self.row(
+            request.plan.slot,
+            &request.token,
+            request.sent.wall,
+            Use { sent, ended },
+        )
     }
 
     /// Handles the answer to a request, and returns its slot in its stored form. If the answer was
     /// lost, the request can still arrive, and counts until it cannot.
-    pub(super) fn answered(&mut self, now: Now, it: &InFlight, answer: &ApiResult) -> Option<Op> {
+    pub(super) fn answered(
+        &mut self,
+        now: Now,
+        request: &InFlight,
+        answer: &ApiResult,
+    ) -> Option<Op> {
         let straggles = matches!(answer, Err(ApiError::TimedOut | ApiError::Lost { .. }));
         let ended = now.boot + STRAGGLER * u32::from(straggles);
-        let one = self.pacer.ended(it.plan.slot, ended)?;
-        Some(self.row(it.plan.slot, &it.token, it.sent.wall, one))
+        let one = self.pacer.ended(request.plan.slot, ended)?;
+        Some(self.row(request.plan.slot, &request.token, request.sent.wall, one))
     }
 
     /// Checks whether the wall clock was set forward.
@@ -134,13 +199,17 @@ fn pacer(rate: Rate, known: &Known, memory: &Memory, now: Now) -> Pacer {
         let longer = before.max(window);
         pacer.silence(now.boot + STRAGGLER + longer + longer / 2000);
     }
-    if let Some(it) = &memory.silence {
+    if let Some(silence) = &memory.silence {
         // no silence is longer than `SILENCE_MAX`, so a later end is wrong
-        let is_known = it.until <= now.boot + SILENCE_MAX;
-        match is_known && Some(&it.boot_id) == known.boot_id.as_ref() {
-            true => pacer.silence(it.until),
-            false => pacer.doubt(now.boot),
+        let is_possible = silence.until <= now.boot + SILENCE_MAX;
+        if is_possible && Some(&silence.boot_id) == known.boot_id.as_ref() {
+            pacer.silence(silence.until);
+        } else {
+            pacer.doubt(now.boot);
         }
+    }
+    if let Some(until) = known.silent_until {
+        pacer.silence(until);
     }
     if let Some(Shared { allowed, since }) = memory.shared {
         pacer.share(allowed, now.boot.saturating_sub(now.wall.since(since)));

@@ -1,17 +1,22 @@
 //! The requests under way, each in its slot.
 
-use crate::{InFlightPart, Part, Plan, SLOW, Task};
+use crate::plan::Plan;
+use crate::queue::Work;
 use callbridge_crm::Endpoint;
 use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::RowId;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-/// Maximum number of requests in flight…
+/// Maximum number of requests under way…
 const UNDER_WAY_MAX: usize = 4;
 
 /// …and with those whose answers are slow, which hold up no others.
 const UNDER_WAY_SLOW_MAX: usize = 12;
+
+/// An answer that takes longer than this is slow.
+const SLOW: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
 pub(super) struct InFlight {
@@ -19,24 +24,8 @@ pub(super) struct InFlight {
     pub(super) endpoint: Endpoint,
     pub(super) token: TokenFingerprint,
     pub(super) sent: Now,
-}
-
-impl InFlight {
-    /// The part of the CRM that it asks. `None` for a lead request.
-    pub(super) fn part(&self) -> Option<Part> {
-        match &self.plan.task {
-            Task::LeadRequest(_) => None,
-            _ => Part::of(self.endpoint),
-        }
-    }
-
-    pub(super) fn is_page(&self) -> bool {
-        matches!(self.plan.task, Task::Reconcile { .. })
-    }
-
-    fn is_slow(&self, now: Now) -> bool {
-        now.boot.saturating_sub(self.sent.boot) >= SLOW
-    }
+    /// Failures that count against the call so far.
+    pub(super) failures: u32,
 }
 
 /// By their slots.
@@ -46,48 +35,55 @@ pub(super) struct InFlightRequests {
 }
 
 impl InFlightRequests {
-    /// Returns `true` if another request can be sent.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_slot.is_empty()
+    }
+
+    /// Another request can be sent.
     pub(super) fn has_room(&self, now: Now) -> bool {
-        let slow = self.by_slot.values().filter(|it| it.is_slow(now)).count();
+        let mut slow = 0;
+        for request in self.by_slot.values() {
+            if now.boot.saturating_sub(request.sent.boot) >= SLOW {
+                slow += 1;
+            }
+        }
         let all = self.by_slot.len();
         all < UNDER_WAY_SLOW_MAX && all - slow < UNDER_WAY_MAX
     }
 
-    /// A request about this call is in flight.
+    /// A request about this call is under way.
     pub(super) fn has_call(&self, row: RowId) -> bool {
-        self.calls().any(|it| it == row)
+        let mut requests = self.by_slot.values();
+        requests.any(|request| request.plan.task.work.row() == Some(row))
     }
 
-    /// The calls of the requests in flight.
-    pub(super) fn calls(&self) -> impl Iterator<Item = RowId> + '_ {
-        self.by_slot.values().filter_map(|it| it.plan.row())
+    /// A request of calls or the token to this endpoint is under way.
+    pub(super) fn has_endpoint(&self, endpoint: Endpoint) -> bool {
+        let mut requests = self.by_slot.values();
+        requests.any(|request| request.plan.task.work.endpoint() == Some(endpoint))
     }
 
-    pub(super) fn lead_requests(&self) -> impl Iterator<Item = &LeadRequest> {
-        (self.by_slot.values()).filter_map(|it| it.plan.task.lead_request())
-    }
-
-    pub(super) fn polls(&self) -> u32 {
-        let polls = (self.by_slot.values()).filter_map(|it| it.plan.task.poll());
-        u32::try_from(polls.count()).unwrap_or(u32::MAX)
-    }
-
-    /// A page of the journal is being requested.
     pub(super) fn has_page(&self) -> bool {
-        self.by_slot.values().any(InFlight::is_page)
+        self.has_endpoint(Endpoint::Filter)
     }
 
-    /// The answer to a page is slow: its calls are polled individually.
-    pub(super) fn page_is_slow(&self, now: Now) -> bool {
-        (self.by_slot.values()).any(|it| it.is_page() && it.is_slow(now))
+    /// A lead request of the same kind is under way.
+    pub(super) fn has_like(&self, other: &LeadRequest) -> bool {
+        let mut requests = self.by_slot.values();
+        requests.any(|request| match &request.plan.task.work {
+            Work::Lead(request) => request.is_like(other),
+            _ => false,
+        })
     }
 
-    /// Part of the CRM and send time of each request.
-    pub(super) fn in_flight_parts(&self) -> Vec<InFlightPart> {
-        let parts = self.by_slot.values().map(|it| InFlightPart {
-            part: it.part(),
-            sent: it.sent.boot,
-        });
-        parts.collect()
+    /// Number of polls under way.
+    pub(super) fn polls(&self) -> u32 {
+        let mut polls = 0;
+        for request in self.by_slot.values() {
+            if request.plan.task.work.poll().is_some() {
+                polls += 1;
+            }
+        }
+        polls
     }
 }

@@ -1,6 +1,6 @@
-//! Requests about leads, beside the calls: when they go out, and what their answers mean for the
-//! line. What is due of them says the spool; what an answer means for the lead request itself says
-//! [`callbridge_leads::lead_request`].
+//! Requests about leads, and those of commands. In: requests of commands, answers. Out: the next
+//! request of a command, and the request to send. The spool reports which lead requests are due, and
+//! [`callbridge_leads::lead_request`] judges their answers.
 
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Request, WriteStatus};
 use callbridge_leads::lead_request;
@@ -44,7 +44,7 @@ impl LeadRequests {
     /// Drops a request whose command no longer waits. `false` if it is in flight already.
     pub(super) fn drop_asked(&mut self, ticket: RequestId) -> bool {
         let before = self.asked.len();
-        self.asked.retain(|(it, _)| *it != ticket);
+        self.asked.retain(|(waiting, _)| *waiting != ticket);
         self.asked.len() < before
     }
 
@@ -59,7 +59,8 @@ impl LeadRequests {
     /// Returns `true` for a request that was answered in the last 60 s without a change to what is
     /// due.
     pub(super) fn rests(&self, now: Now, lead_request: &LeadRequest) -> bool {
-        (self.answered.iter()).any(|(it, at)| it == lead_request && *at + AGAIN > now.boot)
+        let mut answered = self.answered.iter();
+        answered.any(|(request, at)| request == lead_request && *at + AGAIN > now.boot)
     }
 
     /// Notes an answer. `unchanged`: it changed nothing that is due.
@@ -116,7 +117,7 @@ pub(super) const fn word(answer: &ApiResult) -> &'static str {
         Err(ApiError::Rejected { status: 409, .. } | ApiError::NotFound { .. }) => "missing",
         Err(ApiError::Rejected { .. }) => "rejected",
         Err(ApiError::Forbidden(..)) => "no_grant",
-        Err(ApiError::WrongAddress(..)) => "wrong_address",
+        Err(ApiError::WrongAddress { .. }) => "wrong_address",
         Err(ApiError::TokenRefused { .. }) => "token_refused",
         Err(ApiError::TooMany(..)) => "too_many",
         Err(

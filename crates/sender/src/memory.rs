@@ -1,7 +1,8 @@
 //! What the sender remembers over restarts beside its slots: one small JSON text in the spool.
 
-use crate::{PageStrategy, Streak};
+use crate::breaker::pause::Refusals;
 use callbridge_call::EventTime;
+use callbridge_crm::PageSize;
 use callbridge_model::TokenFingerprint;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,14 @@ const WINDOWS: std::ops::RangeInclusive<Duration> =
 /// State of the sender that outlives a restart, in addition to its slots.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Memory {
-    pub page_strategy: PageStrategy,
+    /// Pages of the journal are not read before this time.
+    pub pages_off_until: Option<EventTime>,
+    /// Records per page. `None` for the largest size.
+    pub page_size: Option<PageSize>,
+    /// Address of the CRM that has accepted a call.
+    pub accepted_at: Option<String>,
+    /// Time of the first failure of submissions since the last success.
+    pub submit_failing_since: Option<EventTime>,
     /// The last token. Its refusals say nothing about another.
     pub token: Option<TokenFingerprint>,
     /// The window of the slots. They do not include requests that were sent longer ago.
@@ -27,8 +35,8 @@ pub struct Memory {
     pub silence: Option<Silence>,
     /// The rate after a 429 below our cap.
     pub shared: Option<Shared>,
-    /// Refusals in a row, at submissions and after them.
-    pub streaks: [Streak; 2],
+    /// Refusals of one kind in a row.
+    pub refusals: Refusals,
     /// The token that the CRM refuses.
     pub refused: Option<Refused>,
     /// Messages about unreadable fields. Any number of requests may have been sent, and a required
@@ -90,12 +98,15 @@ impl Memory {
             doubts.push(format!("window (no rate has one of {window:?})"));
         }
         Self {
-            page_strategy: take(&mut fields, "page_strategy", &mut doubts),
+            pages_off_until: take(&mut fields, "pages_off_until", &mut doubts),
+            page_size: take(&mut fields, "page_size", &mut doubts),
+            accepted_at: take(&mut fields, "accepted_at", &mut doubts),
+            submit_failing_since: take(&mut fields, "submit_failing_since", &mut doubts),
             token: take(&mut fields, "token", &mut doubts),
             window: window.filter(|it| WINDOWS.contains(it)),
             silence: take(&mut fields, "silence", &mut doubts),
             shared: take(&mut fields, "shared", &mut doubts),
-            streaks: take(&mut fields, "streaks", &mut doubts),
+            refusals: take(&mut fields, "refusals", &mut doubts),
             refused: take(&mut fields, "refused", &mut doubts),
             doubts,
         }
@@ -171,7 +182,7 @@ mod tests {
     fn unreadable_field_adds_one_doubt_and_keeps_other_fields() {
         let whole = full();
         let names: Vec<String> = stored(&whole).keys().cloned().collect();
-        assert_eq!(names.len(), 7);
+        assert_eq!(names.len(), 10);
         for name in names {
             let mut fields = stored(&whole);
             fields.insert(name.clone(), json!({"of": "another version"}));
@@ -199,7 +210,7 @@ mod tests {
             assert_eq!(found, Memory::default(), "{text}");
         }
         let mut fields = stored(&full());
-        fields["streaks"] = json!([{"kind": "of_later", "count": 1}, {"kind": null, "count": 0}]);
+        fields["refusals"] = json!({"kind": "of_later", "calls": [1]});
         assert_eq!(read(&fields).doubts.len(), 1, "an unknown reason");
         for impossible in [0, 3601, u64::MAX] {
             fields = stored(&full());

@@ -4,7 +4,7 @@
 //! therefore begins with three slots taken, so `check` and the `run` after it never exceed the
 //! budget.
 
-use crate::Known;
+use crate::plan::Known;
 use callbridge_model::{TokenFingerprint, clock};
 use callbridge_spool::{Error, Handle, Op, SlotRow};
 

@@ -1,58 +1,270 @@
-//! What came of an answer, to be counted and listed.
+//! What an answer means. In: the answer of an endpoint. Out: a [`Verdict`], and the [`Effect`]s of
+//! that verdict on the breakers, the pause, the call, and the token. Both tables are complete
+//! matches.
 
-/// A verdict without its data, or the result of a lead request.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray,
+use crate::breaker::pause::Pause;
+use callbridge_crm::{
+    ApiError, ApiReply, ApiResult, Endpoint, FailureWord, Page, TokenInfo, WriteStatus, answer,
+};
+use callbridge_model::Reason;
+use serde_json::Value;
+
+/// Message for a call that FAILED without one. §3.2 lists the causes, the answer has none.
+const FAILED: &str = "FAILED: the CRM does not know its lead or its employee";
+
+/// Meaning of an answer.
+#[derive(Clone, Debug, PartialEq, strum::EnumDiscriminants)]
+#[strum_discriminants(
+    name(VerdictKind),
+    doc = "A verdict without its data. The label of metrics is a fixed set of words.",
+    derive(PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray),
+    strum(serialize_all = "snake_case")
 )]
-#[strum(serialize_all = "snake_case")]
-pub enum Outcome {
-    /// The call was accepted. The journal may not hold it yet.
-    Submitted,
+pub enum Verdict {
+    /// The call was accepted. Its outcome can be asked for with this requestId for 24 hours.
+    #[strum_discriminants(strum(serialize = "submitted"))]
+    Accepted(String),
+    /// The journal holds the call.
     Journaled,
-    /// The call is not decided yet.
-    NotYet,
-    Known,
-    /// A page of the journal was read.
-    PageShown,
-    /// The journal cannot be reconciled.
-    PageRefused,
-    Dead,
-    /// The requestId is invalid.
-    Lost,
-    /// The CRM or the connection failed after the request may have arrived.
-    Fault,
-    /// The request did not get through: no connection, no DNS name, no valid certificate.
-    #[strum(serialize = "fault")]
-    Unreached,
-    /// The CRM refuses the token (401, 406).
-    TokenRefused,
-    /// The token lacks a grant (403).
-    NoGrant,
-    /// The CRM is not at this address.
-    WrongAddress,
-    /// The limit is used up.
-    TooMany,
-    /// Any answer to a lead request.
-    LeadRequest,
+    /// The call is not written yet.
+    #[strum_discriminants(strum(serialize = "not_yet"))]
+    Pending,
+    /// The token is valid. This is its record.
+    #[strum_discriminants(strum(serialize = "known"))]
+    Record(TokenInfo),
+    #[strum_discriminants(strum(serialize = "page_shown"))]
+    Page(Page),
+    /// A page must have fewer records (400 `MAX`, §7.5).
+    #[strum_discriminants(strum(serialize = "page_refused"))]
+    PageTooLarge(String),
+    /// Pages cannot be read in this way.
+    #[strum_discriminants(strum(serialize = "page_refused"))]
+    PageRefused(String),
+    /// The requestId is unknown or too old (§4.6).
+    Lost(String),
+    /// The call was refused: its reason, the CRM's message, and its `errors[]` or null.
+    #[strum_discriminants(strum(serialize = "dead"))]
+    Refused(Reason, String, Value),
+    /// 403: the grant for this endpoint is missing.
+    #[strum_discriminants(strum(serialize = "no_grant"))]
+    NotGranted(String),
+    /// 401 or 406.
+    TokenRefused(String),
+    /// The API is not at this address.
+    WrongAddress(String),
+    /// The CRM or a proxy failed. The request can have arrived.
+    #[strum_discriminants(strum(serialize = "fault"))]
+    Failed(String),
+    /// The request did not arrive: no connection, no DNS name, no valid certificate.
+    #[strum_discriminants(strum(serialize = "fault"))]
+    Unreachable(String),
+    /// 429. `own`: the CRM's limit, not that of a proxy.
+    #[strum_discriminants(strum(serialize = "too_many"))]
+    RateLimited { own: bool },
 }
 
-impl Outcome {
-    /// The label for metrics: a fixed set of words.
-    pub fn word(self) -> &'static str {
+impl Verdict {
+    pub fn kind(&self) -> VerdictKind {
         self.into()
     }
 
-    /// Returns `true` if the request must be made again.
-    pub const fn is_again(self) -> bool {
-        !matches!(
-            self,
-            Self::Submitted
-                | Self::Journaled
-                | Self::NotYet
-                | Self::Known
-                | Self::PageShown
-                | Self::Dead
-                | Self::LeadRequest
-        )
+    /// The label for metrics.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Refused(reason, ..) => reason.word(),
+            other => other.kind().into(),
+        }
+    }
+
+    /// Message of the CRM or the transport. Empty for a success.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::PageTooLarge(message)
+            | Self::PageRefused(message)
+            | Self::Lost(message)
+            | Self::Refused(_, message, _)
+            | Self::NotGranted(message)
+            | Self::TokenRefused(message)
+            | Self::WrongAddress(message)
+            | Self::Failed(message)
+            | Self::Unreachable(message) => message,
+            Self::Accepted(_)
+            | Self::Journaled
+            | Self::Pending
+            | Self::Record(_)
+            | Self::Page(_)
+            | Self::RateLimited { .. } => "",
+        }
     }
 }
+
+impl VerdictKind {
+    /// Returns `true` if the request must be made again.
+    pub const fn is_again(self) -> bool {
+        match self {
+            Self::PageTooLarge
+            | Self::PageRefused
+            | Self::Lost
+            | Self::NotGranted
+            | Self::TokenRefused
+            | Self::WrongAddress
+            | Self::Failed
+            | Self::Unreachable
+            | Self::RateLimited => true,
+            Self::Accepted
+            | Self::Journaled
+            | Self::Pending
+            | Self::Record
+            | Self::Page
+            | Self::Refused => false,
+        }
+    }
+}
+
+/// Judges the answer to a request about calls or the token. `accepted_before`: the CRM has accepted
+/// a call at this address.
+pub fn judge(endpoint: Endpoint, answer: ApiResult, accepted_before: bool) -> Verdict {
+    let error = match answer {
+        Ok(reply) => return granted(reply),
+        Err(error) => error,
+    };
+    let message = error.to_string();
+    match error {
+        ApiError::TokenRefused { .. } => Verdict::TokenRefused(message),
+        // `token/info` needs no grant (§4.3)
+        ApiError::Forbidden(_) if endpoint == Endpoint::TokenInfo => Verdict::Failed(message),
+        ApiError::Forbidden(_) => Verdict::NotGranted(message),
+        ApiError::NotFound { own, .. } | ApiError::WrongAddress { own, .. } => {
+            let is_not_found = matches!(error, ApiError::NotFound { .. });
+            match endpoint {
+                Endpoint::Poll if own && is_not_found => Verdict::Lost(message),
+                Endpoint::Filter if own => Verdict::PageRefused(message),
+                Endpoint::Submit | Endpoint::TokenInfo if own || !accepted_before => {
+                    Verdict::WrongAddress(message)
+                }
+                _ => Verdict::Failed(message),
+            }
+        }
+        ApiError::Rejected { status, errors, .. } => match endpoint {
+            Endpoint::Submit if status == 409 => {
+                Verdict::Refused(Reason::Conflict, message, errors)
+            }
+            Endpoint::Submit => Verdict::Refused(Reason::Rejected, message, errors),
+            Endpoint::Poll => Verdict::Lost(message),
+            Endpoint::Filter if answer::names_max(&errors) => Verdict::PageTooLarge(message),
+            Endpoint::Filter => Verdict::PageRefused(message),
+            _ => Verdict::Failed(message),
+        },
+        ApiError::TooMany(own) => Verdict::RateLimited { own },
+        ApiError::Server { .. }
+        | ApiError::Unreadable(_)
+        | ApiError::TimedOut
+        | ApiError::Lost(_) => Verdict::Failed(message),
+        ApiError::NotConnected(_) | ApiError::TlsRefused(_) => Verdict::Unreachable(message),
+    }
+}
+
+fn granted(reply: ApiReply) -> Verdict {
+    match reply {
+        ApiReply::Accepted(request_id) => Verdict::Accepted(request_id),
+        ApiReply::Status(WriteStatus::Success) => Verdict::Journaled,
+        ApiReply::Status(WriteStatus::Pending(_)) => Verdict::Pending,
+        ApiReply::Status(WriteStatus::Failed(FailureWord::Failed, message, errors)) => {
+            if message.is_empty() {
+                return Verdict::Refused(Reason::Failed, FAILED.to_owned(), errors);
+            }
+            Verdict::Refused(Reason::Failed, message, errors)
+        }
+        ApiReply::TokenInfo(info) => Verdict::Record(info),
+        ApiReply::Page(page) => Verdict::Page(page),
+        ApiReply::Data(_) => Verdict::Failed("the answer is for another endpoint".to_owned()),
+    }
+}
+
+/// A change that an answer makes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// The endpoint works.
+    EndpointWorks,
+    /// The endpoint fails, with a message.
+    EndpointFails(String),
+    /// The CRM is unreachable, with a message.
+    CrmUnreachable(String),
+    /// Wait, and send less if the limit is the CRM's `own`.
+    SlowDown { own: bool },
+    /// Send nothing, or no call, until the cause is removed.
+    Pause(Pause),
+    /// The endpoint rests until `token/info` is read again.
+    RestEndpoint(String),
+    /// The token has this record.
+    ReadRecord(TokenInfo),
+    /// The call was accepted with this requestId.
+    CallAccepted(String),
+    /// The call is journaled.
+    CallJournaled,
+    /// The call was refused: its reason, message, and errors.
+    CallRefused(Reason, String, Value),
+    /// The call failed: it is tried again later, or given up.
+    CallFailed(String),
+    /// The requestId of the call is lost.
+    RequestIdLost(String),
+    /// The request goes back as it was: the call is ready again, or polled later.
+    GiveBack(String),
+    /// The journal shows these calls.
+    ReadPage(Page),
+    /// Read smaller pages.
+    ShrinkPages,
+    /// Read no pages for an hour.
+    RestPages,
+}
+
+/// The effects of a verdict, in the order in which they are applied.
+pub fn effects(endpoint: Endpoint, verdict: Verdict) -> Vec<Effect> {
+    match verdict {
+        Verdict::Accepted(request_id) => {
+            vec![Effect::EndpointWorks, Effect::CallAccepted(request_id)]
+        }
+        Verdict::Journaled => vec![Effect::EndpointWorks, Effect::CallJournaled],
+        Verdict::Pending => vec![Effect::EndpointWorks, Effect::GiveBack(String::new())],
+        Verdict::Record(info) => vec![Effect::EndpointWorks, Effect::ReadRecord(info)],
+        Verdict::Page(page) => vec![Effect::EndpointWorks, Effect::ReadPage(page)],
+        Verdict::PageTooLarge(_) => vec![Effect::EndpointWorks, Effect::ShrinkPages],
+        Verdict::PageRefused(_) => vec![Effect::EndpointWorks, Effect::RestPages],
+        Verdict::Lost(why) => vec![Effect::EndpointWorks, Effect::RequestIdLost(why)],
+        Verdict::Refused(reason, message, errors) => vec![
+            Effect::EndpointWorks,
+            Effect::CallRefused(reason, message, errors),
+        ],
+        Verdict::NotGranted(why) => {
+            let consequence = if endpoint == Endpoint::Submit {
+                Effect::Pause(Pause::NoGrant(why.clone()))
+            } else {
+                Effect::RestEndpoint(why.clone())
+            };
+            vec![Effect::EndpointWorks, consequence, Effect::GiveBack(why)]
+        }
+        Verdict::TokenRefused(why) => vec![
+            Effect::EndpointWorks,
+            Effect::Pause(Pause::TokenRefused(why.clone())),
+            Effect::GiveBack(why),
+        ],
+        Verdict::WrongAddress(why) => vec![
+            Effect::EndpointWorks,
+            Effect::Pause(Pause::WrongAddress(why.clone())),
+            Effect::GiveBack(why),
+        ],
+        Verdict::Failed(why) if endpoint == Endpoint::Submit => {
+            vec![Effect::EndpointFails(why.clone()), Effect::CallFailed(why)]
+        }
+        Verdict::Failed(why) => vec![Effect::EndpointFails(why.clone()), Effect::GiveBack(why)],
+        Verdict::Unreachable(why) => {
+            vec![Effect::CrmUnreachable(why.clone()), Effect::GiveBack(why)]
+        }
+        Verdict::RateLimited { own } => {
+            vec![Effect::SlowDown { own }, Effect::GiveBack("429".to_owned())]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,12 @@
 //! The loop that owns the budget: spool, clock, token and client around the core.
 
+use crate::core::Core;
 use crate::crm_proxy::{ProxyReply, Question, Questions};
-use crate::shown::{Call, SenderView, doubted, log_answer, settled};
+use crate::log::{Call, SenderView, doubted, log_answer, log_step};
+use crate::plan::{Decision, Known, Launch, Plan, Settings};
+use crate::status::{self, SenderStatus, TOKEN_MISSING};
 use crate::token::{TokenCheck, TokenSource, Watch};
 use crate::token_update::{Tokens, print};
-use crate::{
-    Core, Decision, Extent, Known, Launch, PauseCause, Plan, SenderStatus, Settings, status,
-};
 use callbridge_crm::{ApiError, ApiResponse, Client};
 use callbridge_leads::lead_request::due::{LeadRequest, RequestId};
 use callbridge_model::status::Pause;
@@ -141,7 +141,7 @@ impl Sender {
         if !sending.is_empty() {
             info!(
                 calls = sending.len(),
-                "under way at the last end: looked for in the journal before anything is sent twice"
+                "requests were under way at the last end: looked for before they are sent again"
             );
         }
         let mut work = Loop {
@@ -185,9 +185,9 @@ impl Loop {
                         return Ok(Some(now.boot + SPOOL_AGAIN));
                     }
                 }
-                Decision::Revive(call) => {
-                    let step = self.core.revive(now, &call);
-                    settled(&call, &step);
+                Decision::Settle(call) => {
+                    let step = self.core.settle(now, &call);
+                    log_step(&call, &step);
                     let step = Op::step(call.row, step, now.wall);
                     self.unwritten.push_back(vec![step]);
                 }
@@ -214,14 +214,14 @@ impl Loop {
 
     /// Commits the slot and the step before the request is sent.
     async fn send(&mut self, plan: Plan) -> Result<(), Error> {
-        let (slot, task) = (plan.slot, plan.task.clone());
-        let about = move |store: &Store, ask: &QueueQuery| task.about(store, ask);
-        let Some(about) = self.read(clock::now(), about).await? else {
+        let (slot, work) = (plan.slot, plan.task.work.clone());
+        let inputs = move |store: &Store, ask: &QueueQuery| work.inputs(store, ask);
+        let Some(inputs) = self.read(clock::now(), inputs).await? else {
             self.core.aborted(slot);
             return Ok(());
         };
-        let call = Call::of(&plan, &about);
-        let Launch { request, ops } = self.core.launch(clock::now(), plan, about);
+        let call = Call::of(&plan, &inputs);
+        let Launch { request, ops } = self.core.launch(clock::now(), plan, inputs);
         let Some((request, token)) = request else {
             self.unwritten.push_back(ops);
             return Ok(());
@@ -361,10 +361,12 @@ impl Loop {
                     warn!(error = %why, "no token");
                 }
                 self.no_token = why.map(|why| why.to_string());
-                let before = token.as_ref().and_then(|it| it.previous.as_ref());
+                let before = token.as_ref().and_then(|tokens| tokens.previous.as_ref());
                 let before = before.map(|(secret, until)| (print(secret), *until));
-                self.core.token(token.as_ref().map(|it| print(&it.current)));
-                self.core.tokens.company = token.as_ref().and_then(|it| it.company);
+                let current = token.as_ref().map(|tokens| print(&tokens.current));
+                let ops = self.core.token(clock::now(), current);
+                self.unwritten.push_back(ops);
+                self.core.tokens.company = token.as_ref().and_then(|tokens| tokens.company);
                 self.core.before(before);
                 self.tokens = token;
                 true
@@ -376,15 +378,15 @@ impl Loop {
         let now = clock::now();
         let mut status = self.core.status(now, &self.head);
         if let (Some(why), Some(pause)) = (&self.no_token, &mut status.pause)
-            && pause.reason == status::word(PauseCause::TokenMissing)
+            && pause.reason == TOKEN_MISSING
         {
             let place = &self.core.settings.token_place;
             pause.fix = match &place.then {
                 Some(_) => format!("put the token into {place}"),
-                None => format!("{why}; it is read again by itself"),
+                None => format!("{why}; it is read again automatically"),
             };
         }
-        status.token_print = self.tokens.as_ref().map(|it| print(&it.current));
+        status.token_print = self.tokens.as_ref().map(|tokens| print(&tokens.current));
         status.token_taken = status::taken(&status.token);
         if let Some(kept) = self.watch.kept() {
             kept.adorn(&mut status);
@@ -392,13 +394,11 @@ impl Loop {
         if let Some(trouble) = &self.trouble {
             status.pause = Some(Pause::new("disk", trouble.to_string()));
         }
-        let outage = status::word(PauseCause::Outage(Extent::Submissions));
-        let asks = self.core.asks_all_the_same();
-        let waits = (status.pause.as_ref()).filter(|pause| !(asks && pause.reason == outage));
-        self.answer_waiting(waits);
+        let stops = self.trouble.is_some() || self.core.stops_commands(now);
+        self.answer_waiting(status.pause.as_ref().filter(|_| stops));
         let renewed = self.watch.kept().is_some();
         let place = (!renewed).then_some(&self.core.settings.token_place);
-        let still_asking = self.core.gate.is_probing();
+        let still_asking = self.core.is_asking();
         self.shown.publish(now, status, still_asking, place);
     }
 

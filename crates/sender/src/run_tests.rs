@@ -1,8 +1,8 @@
 //! The outcome of a request whose task fails before its answer.
 
 use super::*;
-use crate::Task;
 use crate::crm_proxy::asking;
+use crate::queue::Work;
 use callbridge_crm::{Address, Request, Setup};
 use callbridge_model::Judged;
 use callbridge_sandbox as sandbox;
@@ -12,7 +12,7 @@ use callbridge_testkit::sample;
 use tempfile::TempDir;
 
 /// No test takes so long unless something is wrong.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(180);
 
 /// A sender whose loop the test turns, and whom it asks.
 struct Stage {
@@ -115,13 +115,13 @@ impl Stage {
         let Decision::Send(plan) = self.work.core.next(clock::now(), &head) else {
             panic!("nothing to send");
         };
-        assert_eq!(plan.task, Task::Submit(row));
+        assert_eq!(plan.task.work, Work::Submit(row));
         let slot = plan.slot;
-        let task = plan.task.clone();
-        let about = move |store: &Store, ask: &QueueQuery| task.about(store, ask);
-        let about = self.work.read(clock::now(), about).await.expect("open");
-        let about = about.expect("readable");
-        let launch = self.work.core.launch(clock::now(), plan, about);
+        let work = plan.task.work.clone();
+        let inputs = move |store: &Store, ask: &QueueQuery| work.inputs(store, ask);
+        let inputs = self.work.read(clock::now(), inputs).await.expect("open");
+        let inputs = inputs.expect("readable");
+        let launch = self.work.core.launch(clock::now(), plan, inputs);
         let Launch {
             request: Some((request, _)),
             ops,
@@ -156,7 +156,7 @@ fn journaled() -> Finished {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn panicked_request_loses_answer_but_call_is_journaled() {
     let mut stage = Stage::begin().await;
-    stage.until(|work| !work.core.gate.is_probing()).await;
+    stage.until(|work| work.core.tokens.is_verified).await;
     let (row, slot, _) = stage.launched().await;
     stage.work.start(slot, async { panic!("a bug") });
 

@@ -1,9 +1,15 @@
-//! What the sender shows of itself: for `status`, metrics and the log.
+//! The sender's state for `status`, metrics and the log, in the same words everywhere: sending, rate
+//! limited until a time, paused (why, and the fix), CRM unreachable since, endpoint failing since.
 
-use crate::{Extent, Pacer, Part, PauseCause, StopReason};
+use crate::breaker::Failing;
+use crate::breaker::pause::Pause;
+use crate::budget::pacer::Pacer;
+use crate::confirm::Confirm;
+use callbridge_call::EventTime;
 use callbridge_crm::{Endpoint, TokenInfo};
-use callbridge_model::status::{Backlog, BudgetStatus, DegradedPart, Pause, Requests, Token};
-use callbridge_model::{Grant, TokenFingerprint};
+use callbridge_model::dates::Zone;
+use callbridge_model::status::{self, Backlog, BudgetStatus, DegradedPart, Requests, Token};
+use callbridge_model::{Grant, Now, TokenFingerprint};
 use callbridge_spool::WorkQueue;
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +20,7 @@ pub struct SenderStatus {
     /// State of the token, with its record if that was read.
     pub token: Token,
     /// Reason why nothing is sent, and its fix. `None` if calls can be sent.
-    pub pause: Option<Pause>,
+    pub pause: Option<status::Pause>,
     /// Parts of the CRM that fail while the rest works.
     pub degraded: Vec<DegradedPart>,
     /// Requests so far, by endpoint and verdict.
@@ -65,12 +71,24 @@ impl SenderStatus {
     }
 }
 
+/// What a status is made of.
+pub(super) struct StatusInputs<'a> {
+    pub(super) pause: Option<&'a Pause>,
+    /// End of the wait after a 429, since boot.
+    pub(super) limited: Option<Duration>,
+    pub(super) failing: &'a [Failing],
+    pub(super) confirm: &'a Confirm,
+    pub(super) place: &'a TokenPlace,
+    pub(super) is_verified: bool,
+    pub(super) now: Now,
+}
+
 /// Waiting calls, and the time until they are confirmed: one request per call to submit, and one
 /// per `confirmed_at_once` calls to confirm.
 pub fn backlog(head: &WorkQueue, pacer: &Pacer, confirmed_at_once: u32, now: Duration) -> Backlog {
     let unsent = head.ready + head.sending;
-    let reconciliation = (unsent + head.submitted).div_ceil(u64::from(confirmed_at_once.max(1)));
-    let requests = unsent + reconciliation;
+    let confirmations = (unsent + head.submitted).div_ceil(u64::from(confirmed_at_once.max(1)));
+    let requests = unsent + confirmations;
     let pace = u128::from(pacer.allowed(now).max(1));
     let wait = u128::from(requests) * pacer.rate.window().as_millis() / pace;
     Backlog {
@@ -80,14 +98,15 @@ pub fn backlog(head: &WorkQueue, pacer: &Pacer, confirmed_at_once: u32, now: Dur
 }
 
 /// The token's part of `status --json`.
-pub fn token(info: Option<&TokenInfo>, cause: Option<PauseCause>, present: bool) -> Token {
-    let state = match cause {
-        Some(PauseCause::TokenMissing) => "missing",
-        Some(PauseCause::WrongCompany) => "wrong_company",
-        Some(PauseCause::StopReason(StopReason::TokenRefused)) => "refused",
-        Some(PauseCause::StopReason(StopReason::NoGrant(_))) => "no_grant",
-        Some(PauseCause::StopReason(StopReason::WrongAddress))
-        | Some(PauseCause::Outage(_) | PauseCause::TooMany | PauseCause::Refused(_))
+pub fn token(info: Option<&TokenInfo>, pause: Option<&Pause>, present: bool) -> Token {
+    let state = match pause {
+        Some(Pause::TokenMissing) => "missing",
+        Some(Pause::WrongCompany(_)) => "wrong_company",
+        Some(Pause::TokenRefused(_)) => "refused",
+        Some(Pause::NoGrant(_)) => "no_grant",
+        Some(
+            Pause::WrongAddress(_) | Pause::CallsRefused(..) | Pause::WrongClock | Pause::DryRun,
+        )
         | None => match (info, present) {
             (Some(_), _) => "ok",
             (None, true) => "unknown",
@@ -101,10 +120,6 @@ pub fn token(info: Option<&TokenInfo>, cause: Option<PauseCause>, present: bool)
             ..Token::default()
         };
     };
-    let named = |name: &str, id: Option<i64>| match name {
-        "" => id.map(|id| id.to_string()),
-        name => Some(name.to_owned()),
-    };
     Token {
         state,
         kind: named(&info.kind, None),
@@ -116,6 +131,14 @@ pub fn token(info: Option<&TokenInfo>, cause: Option<PauseCause>, present: bool)
     }
 }
 
+/// The name, or the id where there is none.
+fn named(name: &str, id: Option<i64>) -> Option<String> {
+    if name.is_empty() {
+        return id.map(|id| id.to_string());
+    }
+    Some(name.to_owned())
+}
+
 /// Reads from a displayed token whether the CRM accepts it. `None` if this is not known.
 pub fn taken(token: &Token) -> Option<bool> {
     match token.state.as_str() {
@@ -125,91 +148,182 @@ pub fn taken(token: &Token) -> Option<bool> {
     }
 }
 
-/// Describes the fallback for a failing part. Empty if there is none.
-pub const fn fallback(part: Part, other_works: bool) -> &'static str {
-    match (part, other_works) {
-        (Part::Polls, true) => "pages of the CRM's journal are read instead",
-        (Part::Reconciliation, true) => {
-            "pages of the CRM's journal are not read: calls are asked for one by one"
-        }
-        (Part::Polls | Part::Reconciliation, false) => {
-            "calls are taken, and whether they are journaled is asked later"
-        }
-        (Part::Token | Part::Submissions, _) => "",
+/// Why nothing, or no call, is sent. `None` while the sender is sending.
+pub(super) fn shown_pause(inputs: &StatusInputs<'_>) -> Option<status::Pause> {
+    if let Some(pause) = inputs.pause
+        && !matches!(pause, Pause::CallsRefused(..) | Pause::DryRun)
+    {
+        return Some(status::Pause::new(word(pause), fix(pause, inputs.place)));
     }
+    if let Some(until) = inputs.limited {
+        let at = inputs.now.wall.plus(until.saturating_sub(inputs.now.boot));
+        return Some(status::Pause::new(RATE_LIMITED, rate_limited(at)));
+    }
+    for failing in inputs.failing {
+        let stops = match failing.endpoint {
+            Endpoint::Submit => true,
+            Endpoint::TokenInfo => !inputs.is_verified,
+            _ => false,
+        };
+        if failing.unreachable {
+            return Some(status::Pause::new(UNREACHABLE, unreachable(failing)));
+        }
+        if stops {
+            return Some(status::Pause::new(FAILING, submissions_fail(failing)));
+        }
+    }
+    let pause = inputs.pause?;
+    Some(status::Pause::new(word(pause), fix(pause, inputs.place)))
+}
+
+/// The word for a 429 that is waited out.
+pub const RATE_LIMITED: &str = "rate_limited";
+/// The word for a CRM that no request reaches.
+pub const UNREACHABLE: &str = "unreachable";
+/// The word for a CRM that accepts no call.
+pub const FAILING: &str = "failing";
+
+fn rate_limited(until: EventTime) -> String {
+    format!(
+        "rate limited until {}: the CRM or a gateway counts too many requests. Sending continues \
+         automatically. If another program uses this token, share the limit with --rate, or give \
+         that integration its own application",
+        stamp(until)
+    )
+}
+
+fn unreachable(failing: &Failing) -> String {
+    format!(
+        "CRM unreachable since {} ({}). It is tried again at least once a minute. If it does not \
+         come back, check the network, the proxy, and the certificates",
+        stamp(failing.since),
+        failing.reason
+    )
+}
+
+fn submissions_fail(failing: &Failing) -> String {
+    let what = if failing.endpoint == Endpoint::Submit {
+        "submissions"
+    } else {
+        "token/info"
+    };
+    format!(
+        "{what} failing since {} ({}). One request is tried at least once a minute, and all calls \
+         are kept. If it does not end, contact the support of the CRM",
+        stamp(failing.since),
+        failing.reason
+    )
+}
+
+/// Commands show a time in this form in their time zone.
+fn stamp(at: EventTime) -> String {
+    Zone::utc().shown(at, "%Y-%m-%dT%H:%M:%SZ")
+}
+
+/// Endpoints that fail or are not granted while calls are sent.
+pub(super) fn degraded(inputs: &StatusInputs<'_>) -> Vec<DegradedPart> {
+    let mut degraded = Vec::new();
+    if let Some(refused) = &inputs.confirm.polls_refused {
+        degraded.push(DegradedPart {
+            part: "polls".to_owned(),
+            reason: refused.reason.clone(),
+            fallback: without_polls(inputs.confirm, inputs.now.wall),
+            since: refused.since.floor_seconds().get(),
+        });
+    }
+    for failing in inputs.failing {
+        let (part, fallback) = match failing.endpoint {
+            Endpoint::Poll => ("polls", "pages of the CRM's journal are read instead"),
+            Endpoint::Filter => ("pages", "calls are polled one by one instead"),
+            _ => continue,
+        };
+        if failing.unreachable {
+            continue;
+        }
+        degraded.push(DegradedPart {
+            part: part.to_owned(),
+            reason: failing.reason.clone(),
+            fallback: fallback.to_owned(),
+            since: failing.since.floor_seconds().get(),
+        });
+    }
+    degraded
+}
+
+fn without_polls(confirm: &Confirm, now: EventTime) -> String {
+    let fallback = if confirm.reads_pages(now) {
+        "pages of the CRM's journal are read instead"
+    } else if confirm.awaits_webhooks() {
+        "only webhooks show whether calls are journaled"
+    } else {
+        "calls are sent, and nothing shows whether they are journaled: after 24 hours they are \
+         listed as `unconfirmed`. Set up webhooks, or grant PERMISSION_OPEN_API_CALL:READ"
+    };
+    format!("{fallback}. Grant the application the right to read the status of its requests")
 }
 
 /// The word of a pause, for metrics and logs.
-pub const fn word(cause: PauseCause) -> &'static str {
-    match cause {
-        PauseCause::TokenMissing => "token_missing",
-        PauseCause::WrongCompany => "wrong_company",
-        PauseCause::StopReason(StopReason::TokenRefused) => "token_refused",
-        PauseCause::StopReason(StopReason::NoGrant(_)) => "no_grant",
-        PauseCause::StopReason(StopReason::WrongAddress) => "wrong_address",
-        PauseCause::Outage(_) => "outage",
-        PauseCause::TooMany => "too_many_requests",
-        PauseCause::Refused(_) => "calls_refused",
+pub const fn word(pause: &Pause) -> &'static str {
+    match pause {
+        Pause::WrongClock => "clock",
+        Pause::DryRun => "dry_run",
+        Pause::TokenMissing => TOKEN_MISSING,
+        Pause::TokenRefused(_) => TOKEN_REFUSED,
+        Pause::WrongCompany(_) => "wrong_company",
+        Pause::NoGrant(_) => "no_grant",
+        Pause::WrongAddress(_) => "wrong_address",
+        Pause::CallsRefused(..) => "calls_refused",
     }
 }
 
-/// Advice to the operator that ends a pause. `why` is the message of the CRM or the transport.
-pub fn fix(cause: PauseCause, why: &str, place: &TokenPlace) -> String {
-    let said = match why {
-        "" => String::new(),
-        why => format!(" ({why})"),
-    };
-    match cause {
-        PauseCause::TokenMissing => {
-            "give a token with --token-file, the credential `token` or CALLBRIDGE_TOKEN; \
-             the file is read again by itself"
-                .to_owned()
-        }
-        PauseCause::WrongCompany => format!(
-            "the token is not of this state's company{said}: put the right token \
-             into {place}; or give --rebind or another --state"
+pub const TOKEN_MISSING: &str = "token_missing";
+pub const TOKEN_REFUSED: &str = "token_refused";
+
+/// Advice to the operator that ends a pause.
+pub fn fix(pause: &Pause, place: &TokenPlace) -> String {
+    match pause {
+        Pause::WrongClock => "this machine's clock shows a time before this program was made: set \
+                              it (timedatectl, NTP). Calls are kept until then"
+            .to_owned(),
+        Pause::DryRun => "start without --dry-run: until then nothing is submitted".to_owned(),
+        Pause::TokenMissing => "give a token with --token-file, the credential `token` or \
+                                CALLBRIDGE_TOKEN; the file is read again automatically"
+            .to_owned(),
+        Pause::WrongCompany(why) => format!(
+            "the token is not of this state's company{}: put the right token into {place}; or give \
+             --rebind or another --state",
+            in_brackets(why)
         ),
-        PauseCause::StopReason(StopReason::TokenRefused) => format!(
-            "the CRM refuses the token{said}: issue a new one in the CRM and put it into \
-             {place}; or see whether the company is blocked"
+        Pause::TokenRefused(why) => format!(
+            "the CRM refuses the token{}: issue a new one in the CRM and put it into {place}; or \
+             check whether the company is blocked",
+            in_brackets(why)
         ),
-        PauseCause::StopReason(StopReason::NoGrant(endpoint)) => format!(
-            "the token's application lacks {}{said}: grant it in the CRM; \
-             it is looked for every minute",
-            match endpoint {
-                Endpoint::Submit => format!("the grant {}", Grant::CallSave),
-                Endpoint::Poll => "a grant for reading the status of its requests".to_owned(),
-                Endpoint::TokenInfo => "the right to read its token's record".to_owned(),
-                Endpoint::Filter => "a grant for reading the journal".to_owned(),
-                Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList =>
-                    "a grant for leads".to_owned(),
-            }
+        Pause::NoGrant(why) => format!(
+            "the token's application lacks the grant {}{}: grant it in the CRM. callbridge checks \
+             every minute",
+            Grant::CallSave,
+            in_brackets(why)
         ),
-        PauseCause::StopReason(StopReason::WrongAddress) => format!(
-            "the CRM's Open API is not at --crm-url{said}: correct the address; \
-             it is tried again every minute"
+        Pause::WrongAddress(why) => format!(
+            "the CRM's Open API is not at --crm-url{}: correct the address. callbridge tries again \
+             every minute",
+            in_brackets(why)
         ),
-        PauseCause::Outage(Extent::Everything) => format!(
-            "the CRM does not work or cannot be reached{said}: nothing to do if it comes back by \
-             itself, it is tried at least once a minute; else look at network, proxy and \
-             certificates"
-        ),
-        PauseCause::Outage(Extent::Submissions) => format!(
-            "an outage of submissions: the CRM takes no calls{said}; nothing to do if it comes \
-             back by itself, one is tried at least once a minute and all are kept; else ask \
-             whoever runs the CRM"
-        ),
-        PauseCause::TooMany => {
-            "too many requests, by the CRM's count or a gateway's: it goes on by \
-                           itself; where another program uses this token, share the limit \
-                           with --rate, or give that integration an application of its own"
-                .to_owned()
-        }
-        PauseCause::Refused(reason) => format!(
-            "five calls in a row were refused as {reason}{said}: look at `callbridge dead list \
-             --reason {reason}`, correct leads, employees or --field; one call a minute is tried"
+        Pause::CallsRefused(reason, why) => format!(
+            "five calls in a row were refused as {reason}{}: check `callbridge dead list --reason \
+             {reason}`, correct leads, employees or --field, and restart callbridge. One call an \
+             hour is tried. When one is accepted, the refused calls are sent again",
+            in_brackets(why)
         ),
     }
+}
+
+fn in_brackets(why: &str) -> String {
+    if why.is_empty() {
+        return String::new();
+    }
+    format!(" ({why})")
 }
 
 /// Place into which a person puts a new token, and the step that activates it.
@@ -235,7 +349,7 @@ impl fmt::Display for TokenPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.then {
             Some(then) => write!(f, "{}, then {then}", self.name),
-            None => write!(f, "{}, it is read again by itself", self.name),
+            None => write!(f, "{}, it is read again automatically", self.name),
         }
     }
 }
@@ -246,67 +360,113 @@ mod tests {
     use callbridge_model::Reason;
     use callbridge_model::status::PAUSES;
 
+    fn failing(endpoint: Endpoint, unreachable: bool) -> Failing {
+        Failing {
+            endpoint,
+            since: EventTime::from_seconds(1_795_151_317),
+            reason: "503".to_owned(),
+            unreachable,
+        }
+    }
+
+    fn now() -> Now {
+        Now {
+            wall: EventTime::from_seconds(1_795_151_400),
+            boot: Duration::from_secs(100),
+        }
+    }
+
+    fn shown(
+        pause: Option<Pause>,
+        limited: Option<Duration>,
+        failing: &[Failing],
+    ) -> Option<status::Pause> {
+        shown_pause(&StatusInputs {
+            pause: pause.as_ref(),
+            limited,
+            failing,
+            confirm: &Confirm::new(None, callbridge_crm::PageSize::LARGEST),
+            place: &TokenPlace::default(),
+            is_verified: true,
+            now: now(),
+        })
+    }
+
     /// Promise: Each pause says how to end it.
     #[test]
-    fn every_pause_says_what_mends_it() {
-        let all = [
-            (PauseCause::TokenMissing, ""),
-            (PauseCause::WrongCompany, "it is of Uy (12)"),
-            (PauseCause::StopReason(StopReason::TokenRefused), "401"),
-            (
-                PauseCause::StopReason(StopReason::NoGrant(Endpoint::Submit)),
-                "403",
-            ),
-            (PauseCause::StopReason(StopReason::WrongAddress), "404"),
-            (
-                PauseCause::Outage(Extent::Everything),
-                "no connection: connection refused",
-            ),
-            (PauseCause::Outage(Extent::Submissions), "503"),
-            (PauseCause::TooMany, ""),
-            (PauseCause::Refused(Reason::Failed), "FAILED"),
+    fn every_pause_says_how_it_ends() {
+        let paused = [
+            Pause::TokenMissing,
+            Pause::WrongCompany("it is of Uy (12)".to_owned()),
+            Pause::TokenRefused("401".to_owned()),
+            Pause::NoGrant("403".to_owned()),
+            Pause::WrongAddress("404".to_owned()),
+            Pause::CallsRefused(Reason::Failed, "FAILED".to_owned()),
+            Pause::WrongClock,
+            Pause::DryRun,
         ];
-        for (cause, _) in all {
-            assert!(
-                PAUSES.contains(&word(cause)),
-                "metrics miss {}",
-                word(cause)
-            );
+        let mut all = Vec::new();
+        for pause in paused {
+            all.extend(shown(Some(pause), None, &[]));
         }
-        let shown: Vec<String> = all
-            .iter()
-            .map(|(cause, why)| {
-                format!(
-                    "{}: {}",
-                    word(*cause),
-                    fix(*cause, why, &TokenPlace::default())
-                )
-            })
-            .collect();
-        insta::assert_snapshot!(wrapped(&shown.join("\n")), @r"
+        all.extend(shown(None, Some(Duration::from_secs(160)), &[]));
+        all.extend(shown(None, None, &[failing(Endpoint::Submit, true)]));
+        all.extend(shown(None, None, &[failing(Endpoint::Submit, false)]));
+        let mut lines = Vec::new();
+        for pause in all {
+            assert!(PAUSES.contains(&pause.reason.as_str()), "{}", pause.reason);
+            lines.push(format!("{}: {}", pause.reason, pause.fix));
+        }
+        insta::assert_snapshot!(wrapped(&lines.join("\n")), @r"
         token_missing: give a token with --token-file, the credential `token` or
-         CALLBRIDGE_TOKEN; the file is read again by itself
+         CALLBRIDGE_TOKEN; the file is read again automatically
         wrong_company: the token is not of this state's company (it is of Uy (12)): put the right
-         token into --token-file, it is read again by itself; or give --rebind or another --state
+         token into --token-file, it is read again automatically; or give --rebind or another
+         --state
         token_refused: the CRM refuses the token (401): issue a new one in the CRM and put it
-         into --token-file, it is read again by itself; or see whether the company is blocked
+         into --token-file, it is read again automatically; or check whether the company is
+         blocked
         no_grant: the token's application lacks the grant PERMISSION_OPEN_API_CALL:SAVE (403):
-         grant it in the CRM; it is looked for every minute
-        wrong_address: the CRM's Open API is not at --crm-url (404): correct the address; it is
-         tried again every minute
-        outage: the CRM does not work or cannot be reached (no connection: connection refused):
-         nothing to do if it comes back by itself, it is tried at least once a minute; else look
-         at network, proxy and certificates
-        outage: an outage of submissions: the CRM takes no calls (503); nothing to do if it comes
-         back by itself, one is tried at least once a minute and all are kept; else ask whoever
-         runs the CRM
-        too_many_requests: too many requests, by the CRM's count or a gateway's: it goes on by
-         itself; where another program uses this token, share the limit with --rate, or give that
-         integration an application of its own
-        calls_refused: five calls in a row were refused as failed (FAILED): look at `callbridge
-         dead list --reason failed`, correct leads, employees or --field; one call a minute is
-         tried
+         grant it in the CRM. callbridge checks every minute
+        wrong_address: the CRM's Open API is not at --crm-url (404): correct the address.
+         callbridge tries again every minute
+        calls_refused: five calls in a row were refused as failed (FAILED): check `callbridge
+         dead list --reason failed`, correct leads, employees or --field, and restart callbridge.
+         One call an hour is tried. When one is accepted, the refused calls are sent again
+        clock: this machine's clock shows a time before this program was made: set it
+         (timedatectl, NTP). Calls are kept until then
+        dry_run: start without --dry-run: until then nothing is submitted
+        rate_limited: rate limited until 2026-11-20T05:11:00Z: the CRM or a gateway counts too
+         many requests. Sending continues automatically. If another program uses this token,
+         share the limit with --rate, or give that integration its own application
+        unreachable: CRM unreachable since 2026-11-20T05:08:37Z (503). It is tried again at least
+         once a minute. If it does not come back, check the network, the proxy, and the
+         certificates
+        failing: submissions failing since 2026-11-20T05:08:37Z (503). One request is tried at
+         least once a minute, and all calls are kept. If it does not end, contact the support of
+         the CRM
         ");
+    }
+
+    #[test]
+    fn sending_is_shown_while_only_confirmations_fail() {
+        assert_eq!(shown(None, None, &[]), None);
+        assert_eq!(shown(None, None, &[failing(Endpoint::Poll, false)]), None);
+        assert_eq!(
+            shown(None, None, &[failing(Endpoint::TokenInfo, false)]),
+            None
+        );
+    }
+
+    #[test]
+    fn token_problem_is_shown_before_unreachable_crm() {
+        let failing = [failing(Endpoint::Submit, true)];
+        let reason = |pause| shown(Some(pause), None, &failing).map(|pause| pause.reason);
+        assert_eq!(
+            reason(Pause::TokenMissing).as_deref(),
+            Some("token_missing")
+        );
+        assert_eq!(reason(Pause::DryRun).as_deref(), Some("unreachable"));
     }
 
     /// Lines of at most 90 characters, for the page.
@@ -329,7 +489,7 @@ mod tests {
     #[test]
     fn the_budget_is_brought_up_to_the_moment_it_is_asked_for() {
         let second = Duration::from_secs(1);
-        let status = SenderStatus {
+        let sender = SenderStatus {
             slots: Slots {
                 limit: 2,
                 window: 60 * second,
@@ -339,7 +499,7 @@ mod tests {
             ..SenderStatus::default()
         };
         let seen = |at: u32| {
-            let budget = status.budget(at * second);
+            let budget = sender.budget(at * second);
             (budget.used, budget.next_free_in_ms)
         };
         assert_eq!(seen(90), (2, 10_000));

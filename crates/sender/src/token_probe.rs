@@ -1,9 +1,11 @@
-//! `token/info` asked once, where no daemon runs: through the core, so that its slot is counted
-//! and kept like all others.
+//! `token/info` asked once, where no daemon runs. It passes the core, so its slot is counted and
+//! kept like all others.
 
+use crate::core::Core;
 use crate::memory::Memory;
+use crate::plan::{Decision, Known, RequestInputs, Settings};
+use crate::rate::Rate;
 use crate::token_update::print;
-use crate::{About, Core, Decision, Known, Rate, Settings};
 use callbridge_crm::{ApiResult, Client, Setup};
 use callbridge_model::{Secret, clock};
 use callbridge_spool::{Binding, Error, Handle, Op, Store, WorkQueue};
@@ -74,14 +76,14 @@ impl<'a> TokenProbe<'a> {
         }
         let binding = known.binding.clone();
         let window = Memory::read(known.memory.as_deref()).window;
-        let last = window.and_then(|it| format!("60/{}s", it.as_secs()).parse().ok());
+        let last = window.and_then(|window| format!("60/{}s", window.as_secs()).parse().ok());
         let settings = Settings {
             rate: rate.or(last).unwrap_or_default(),
             ..Settings::default()
         };
         let (mut core, ops) = Core::start(settings, known, clock::now());
-        super::shown::doubted(&core.doubts);
-        core.token(Some(print(token)));
+        crate::log::doubted(&core.doubts);
+        core.token(clock::now(), Some(print(token)));
         Ok(Self {
             core,
             ops,
@@ -112,10 +114,12 @@ impl<'a> TokenProbe<'a> {
             Decision::WaitUntil(at) => {
                 return Err(Unasked::Full(at.saturating_sub(clock::now().boot)));
             }
-            Decision::Idle | Decision::Revive(_) => return Err(Unasked::Not),
+            Decision::Idle | Decision::Settle(_) => return Err(Unasked::Not),
         };
         let slot = plan.slot;
-        let launch = self.core.launch(clock::now(), plan, About::default());
+        let launch = self
+            .core
+            .launch(clock::now(), plan, RequestInputs::default());
         let (request, _) = launch.request.ok_or(Unasked::Not)?;
         let mut ops = std::mem::take(&mut self.ops);
         ops.extend(launch.ops);

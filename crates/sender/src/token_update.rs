@@ -1,7 +1,7 @@
-//! Tokens that somebody else keeps for the sender: a connection that is refreshed, a command that
-//! prints one. Whoever keeps them tells each change, and why there is none.
+//! Tokens that a keeper renews for the sender: a connection that is refreshed, or a command that
+//! prints one. The keeper reports each change, and why there is no token.
 
-use crate::{PauseCause, SenderStatus, StopReason, status};
+use crate::status::{SenderStatus, TOKEN_MISSING, TOKEN_REFUSED};
 use callbridge_call::EpochSeconds;
 use callbridge_model::status::Pause;
 use callbridge_model::{ExposeSecret as _, Secret, TokenFingerprint};
@@ -48,7 +48,7 @@ pub struct TokenUpdate {
     /// `None` while no token is usable.
     pub tokens: Option<Tokens>,
     /// Why no new token can be obtained, although one can still be in use. When none is left, this
-    /// is the pause: `reconnect`, `client_refused`, `outage` or `token_missing`.
+    /// is the pause: `reconnect`, `client_refused`, `unreachable` or `token_missing`.
     pub trouble: Option<Pause>,
     /// Fix for a token that the CRM refuses, instead of advice about `--token-file`. Empty before
     /// the keeper has sent a message.
@@ -77,7 +77,7 @@ impl TokenUpdate {
         let Some(pause) = &mut status.pause else {
             return;
         };
-        let missing = pause.reason == status::word(PauseCause::TokenMissing);
+        let missing = pause.reason == TOKEN_MISSING;
         // just after a start, the keeper has not reported yet, or the sender has not taken its
         // token
         if missing && trouble.is_none() && (self.tokens.is_some() || self.fix.is_empty()) {
@@ -85,8 +85,7 @@ impl TokenUpdate {
             status.token.state = "unknown".to_owned();
             return;
         }
-        let refused =
-            pause.reason == status::word(PauseCause::StopReason(StopReason::TokenRefused));
+        let refused = pause.reason == TOKEN_REFUSED;
         match trouble {
             Some(trouble) if missing || (refused && is_of_people(trouble)) => {
                 pause.clone_from(trouble);
@@ -100,20 +99,20 @@ impl TokenUpdate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::troubles::Extent;
+    use crate::status::UNREACHABLE;
 
-    fn paused(cause: PauseCause) -> SenderStatus {
+    fn paused(reason: &str) -> SenderStatus {
         SenderStatus {
             pause: Some(Pause {
-                reason: status::word(cause).to_owned(),
+                reason: reason.to_owned(),
                 fix: "as the sender says".to_owned(),
             }),
             ..SenderStatus::default()
         }
     }
 
-    fn shown(told: &TokenUpdate, cause: PauseCause) -> (String, String) {
-        let mut status = paused(cause);
+    fn shown(told: &TokenUpdate, reason: &str) -> (String, String) {
+        let mut status = paused(reason);
         told.adorn(&mut status);
         let pause = status.pause.expect("a pause");
         (pause.reason, pause.fix)
@@ -126,16 +125,9 @@ mod tests {
             ..TokenUpdate::default()
         };
         let over = (RECONNECT.to_owned(), "callbridge connect".to_owned());
-        assert_eq!(shown(&told, PauseCause::TokenMissing), over);
-        assert_eq!(
-            shown(&told, PauseCause::StopReason(StopReason::TokenRefused)),
-            over
-        );
-        assert_eq!(
-            shown(&told, PauseCause::Outage(Extent::Everything)).0,
-            "outage",
-            "it has its own"
-        );
+        assert_eq!(shown(&told, TOKEN_MISSING), over);
+        assert_eq!(shown(&told, TOKEN_REFUSED), over);
+        assert_eq!(shown(&told, UNREACHABLE).0, "unreachable", "it has its own");
         let mut status = SenderStatus::default();
         told.adorn(&mut status);
         assert_eq!(status.token.state, RECONNECT);
@@ -144,7 +136,7 @@ mod tests {
 
     #[test]
     fn before_the_keeper_has_said_anything_no_token_is_missing() {
-        let mut status = paused(PauseCause::TokenMissing);
+        let mut status = paused(TOKEN_MISSING);
         status.token.state = "missing".to_owned();
         TokenUpdate::default().adorn(&mut status);
         assert_eq!((status.pause, &*status.token.state), (None, "unknown"));
@@ -152,17 +144,17 @@ mod tests {
             fix: "it is run again".to_owned(),
             ..TokenUpdate::default()
         };
-        assert_eq!(shown(&said, PauseCause::TokenMissing).0, "token_missing");
+        assert_eq!(shown(&said, TOKEN_MISSING).0, "token_missing");
         let given = TokenUpdate {
             tokens: Some(Tokens::one(Secret::from("svc_at_now"))),
             ..said
         };
-        let mut status = paused(PauseCause::TokenMissing);
+        let mut status = paused(TOKEN_MISSING);
         given.adorn(&mut status);
         assert_eq!(status.pause, None, "it is there, though not yet taken up");
-        let mut status = paused(PauseCause::Outage(Extent::Everything));
+        let mut status = paused(UNREACHABLE);
         TokenUpdate::default().adorn(&mut status);
-        assert_eq!(status.pause.expect("a pause").reason, "outage");
+        assert_eq!(status.pause.expect("a pause").reason, "unreachable");
     }
 
     #[test]
@@ -175,11 +167,8 @@ mod tests {
             CLIENT_REFUSED.to_owned(),
             "blocked, or the secret".to_owned(),
         );
-        assert_eq!(shown(&told, PauseCause::TokenMissing), named);
-        assert_eq!(
-            shown(&told, PauseCause::StopReason(StopReason::TokenRefused)),
-            named
-        );
+        assert_eq!(shown(&told, TOKEN_MISSING), named);
+        assert_eq!(shown(&told, TOKEN_REFUSED), named);
         let mut status = SenderStatus::default();
         told.adorn(&mut status);
         assert_eq!(status.token.state, CLIENT_REFUSED);
@@ -188,12 +177,12 @@ mod tests {
     #[test]
     fn authority_outage_keeps_token_refused_pause_reason() {
         let told = TokenUpdate {
-            trouble: Some(Pause::new("outage", "no way there")),
+            trouble: Some(Pause::new(UNREACHABLE, "no way there")),
             fix: "it is being refreshed".to_owned(),
             ..TokenUpdate::default()
         };
-        assert_eq!(shown(&told, PauseCause::TokenMissing).0, "outage");
-        let (reason, fix) = shown(&told, PauseCause::StopReason(StopReason::TokenRefused));
+        assert_eq!(shown(&told, TOKEN_MISSING).0, "unreachable");
+        let (reason, fix) = shown(&told, TOKEN_REFUSED);
         assert_eq!(reason, "token_refused");
         assert_eq!(fix, "it is being refreshed");
     }

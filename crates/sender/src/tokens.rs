@@ -1,14 +1,31 @@
-//! The token in use and the one before it: what their requestIds can be asked with, what the
-//! record says, and which token was refused.
+//! The token in use and the one before it. In: tokens, their records, refusals. Out: which token a
+//! request needs, and when `token/info` is due.
 
+use crate::breaker::pause::PROBE;
+use crate::budget::pacer::STRAGGLER;
 use crate::memory::{Memory, Refused};
-use crate::{Known, PROBE, STRAGGLER, TOKEN_END, Task};
+use crate::plan::Known;
+use crate::queue::Work;
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_crm::{ApiError, ApiResult, Endpoint, TokenInfo};
+use callbridge_crm::{ApiResult, Endpoint, TokenInfo};
 use callbridge_leads::lead_request::due::LeadRequest;
+use callbridge_leads::lead_request::{LeadChange, LeadOutcome};
 use callbridge_model::{Grant, Now, TokenFingerprint};
-use callbridge_spool::{Binding, Fit, Op, SlotRow};
+use callbridge_spool::{Binding, Fit, Op, SlotRow, Unconfirmed};
 use std::time::Duration;
+
+/// This long before a token expires, its requestIds are polled before everything else, because no
+/// other token can read them (§4.6).
+const TOKEN_END: Duration = Duration::from_secs(15 * 60);
+
+/// This long before a requestId's 24 hours end, it is polled before everything else (§4.6).
+const REQUEST_ID_END: Duration = Duration::from_secs(15 * 60);
+
+/// `token/info` is read again after this time…
+const HOURLY: Duration = Duration::from_secs(3600);
+
+/// …and after this time if it could not be read.
+const UNREAD_AGAIN: Duration = Duration::from_secs(60);
 
 /// A replaced token that is still valid, and its expiry.
 pub type Before = (TokenFingerprint, EpochSeconds);
@@ -32,6 +49,16 @@ pub(super) struct KnownTokens {
     pub(super) last: Option<TokenFingerprint>,
     /// The token that was refused last, and when, since boot.
     pub(super) refused: Option<(Refused, Duration)>,
+    /// The current token's record was read, and it belongs to us.
+    pub(super) is_verified: bool,
+    /// Time since boot at which the record is read again. `None` before the first reading.
+    record_due: Option<Duration>,
+    /// Time since boot of the last reading.
+    record_read: Duration,
+    /// Time since boot of the last answer that contradicted the record.
+    record_doubted: Option<Duration>,
+    /// The grants in the last record of any token.
+    grants_seen: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,13 +101,61 @@ impl KnownTokens {
 
     /// A requestId is polled with the token that received it (§4.6), everything else uses the
     /// current one.
-    pub(super) fn fitting(&self, now: Now, task: &Task) -> Option<TokenFingerprint> {
-        let polled = task.poll().map(|call| &call.token);
-        let of_lead = || task.lead_request().and_then(LeadRequest::token);
-        match polled.or_else(of_lead) {
-            Some(own) => self.reads(now, own).then(|| own.clone()),
+    pub(super) fn fitting(&self, now: Now, work: &Work) -> Option<TokenFingerprint> {
+        let own = match work {
+            Work::Poll(call) => Some(&call.token),
+            Work::Lead(request) => request.token(),
+            Work::TokenInfo | Work::Submit(_) | Work::Page { .. } | Work::Settle(_) => None,
+        };
+        match own {
+            Some(own) if self.reads(now, own) => Some(own.clone()),
+            Some(_) => None,
             None => self.current.clone(),
         }
+    }
+
+    /// The requestId can soon no longer be read: its 24 hours or its token end.
+    pub(super) fn request_id_ends_soon(&self, now: Now, call: &Unconfirmed) -> bool {
+        let life = crate::confirm::REQUEST_ID_LIFE;
+        call.age(now.wall) + REQUEST_ID_END >= life || self.ends_soon(now, &call.token)
+    }
+
+    /// The CRM's address to which the state is bound. Empty before the first binding.
+    pub(super) fn address(&self) -> &str {
+        self.binding.address.as_deref().unwrap_or_default()
+    }
+
+    /// `token/info` is due again. Before the first reading, it goes before everything anyway.
+    pub(super) fn is_record_due(&self, now: Duration) -> bool {
+        self.record_due.is_some_and(|due| due <= now)
+    }
+
+    /// Time since boot at which `token/info` is due again.
+    pub(super) fn record_due(&self) -> Option<Duration> {
+        self.record_due
+    }
+
+    /// `token/info` is sent, or could not be read: it is due again in a minute.
+    pub(super) fn record_asked(&mut self, now: Duration) {
+        if self.record_due.is_some() {
+            self.record_due = Some(now + UNREAD_AGAIN);
+        }
+    }
+
+    /// An answer contradicts the record, so it is read again, for this at most once a minute.
+    pub(super) fn doubt_record(&mut self, now: Duration) {
+        let doubted_lately = self
+            .record_doubted
+            .is_some_and(|at| now < at + UNREAD_AGAIN);
+        if self.record_due.is_some() && !doubted_lately {
+            self.record_doubted = Some(now);
+            self.record_due = Some(now);
+        }
+    }
+
+    /// The token's record was read within two hours.
+    pub(super) fn is_record_recent(&self, now: Duration) -> bool {
+        self.is_verified && now <= self.record_read + 2 * HOURLY
     }
 
     /// The token expires soon, so its requestIds can soon no longer be polled.
@@ -103,8 +178,8 @@ impl KnownTokens {
     }
 
     /// Returns `true` if an answer contradicts the rights in the token's record.
-    pub(super) fn is_doubted_by(&self, asked: Option<&LeadRequest>, answer: &ApiResult) -> bool {
-        let against = answer.is_ok()
+    pub(super) fn is_contradicted(&self, asked: Option<&LeadRequest>, answer: &ApiResult) -> bool {
+        answer.is_ok()
             && match asked {
                 Some(LeadRequest::FieldWrite(_)) => !self.may(Grant::LeadSave),
                 Some(LeadRequest::LookUp(_) | LeadRequest::Backfill(_)) => {
@@ -115,8 +190,7 @@ impl KnownTokens {
                     writes && !self.may(Grant::LeadSave)
                 }
                 Some(LeadRequest::Catalogue | LeadRequest::FieldPoll(_)) | None => false,
-            };
-        against || matches!(answer, Err(ApiError::Forbidden(..)))
+            }
     }
 
     /// Time since boot at which the current token is asked about again, if it was refused before.
@@ -136,6 +210,8 @@ impl KnownTokens {
         self.ends_within = TOKEN_END;
         self.info = None;
         self.expires_in_days = None;
+        self.is_verified = false;
+        self.record_due = None;
         renewed
     }
 
@@ -158,8 +234,13 @@ impl KnownTokens {
     /// The current token was refused.
     pub(super) fn refuse(&mut self, now: Now, token: &TokenFingerprint) {
         self.info = None;
-        let (token, at) = (token.clone(), now.wall);
-        self.refused = Some((Refused { token, at }, now.boot));
+        self.is_verified = false;
+        self.record_due = None;
+        let refused = Refused {
+            token: token.clone(),
+            at: now.wall,
+        };
+        self.refused = Some((refused, now.boot));
     }
 
     /// Handles the token's record: does it belong to us, and has it the rights that we need?
@@ -176,8 +257,12 @@ impl KnownTokens {
             let left = EventTime::from_seconds(at.get()).since(now.wall);
             TOKEN_END.min(left / 4)
         });
+        self.note_grants(now, &info, ops);
         self.info = Some(info);
         self.refused = None;
+        self.record_read = now.boot;
+        self.record_due = Some(now.boot + HOURLY);
+        self.is_verified = false;
         if let Some(named) = named {
             return Standing::Foreign(format!("{whose}, and --company is {named}"));
         }
@@ -200,9 +285,24 @@ impl KnownTokens {
             }
             Fit::Same => {}
         }
-        match self.may(Grant::CallSave) {
-            true => Standing::Good,
-            false => Standing::NoGrant,
+        self.is_verified = true;
+        if self.may(Grant::CallSave) {
+            Standing::Good
+        } else {
+            Standing::NoGrant
+        }
+    }
+
+    /// Requests about leads that rest for want of a grant go on when there is a new grant.
+    fn note_grants(&mut self, now: Now, info: &TokenInfo, ops: &mut Vec<Op>) {
+        let Some(grants) = &info.grants else {
+            return;
+        };
+        let before = self.grants_seen.replace(grants.clone()).unwrap_or_default();
+        if grants.iter().any(|grant| !before.contains(grant)) {
+            let outcome = Box::new(LeadOutcome::Granted);
+            let at = now.wall;
+            ops.push(Op::Lead(LeadChange::Request { outcome, at }));
         }
     }
 }

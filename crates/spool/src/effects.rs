@@ -63,7 +63,9 @@ impl Progress {
             }
             Step::Resubmit { why } => {
                 self.attempted(at, why);
-                self.resubmits += 1;
+                if self.if_absent != Some(IfAbsent::Interrupted) {
+                    self.resubmits += 1;
+                }
                 (self.next_poll, self.if_absent, self.not_before) = (None, None, 0);
                 self.message.clear();
             }
@@ -78,6 +80,10 @@ impl Progress {
             }
             Step::Rejudged { reason, message } => self.waits_for(*reason, message),
             Step::Retry { .. } => self.goes_out_again(),
+            Step::Reopened { why } => {
+                self.attempted(at, why);
+                self.goes_out_again();
+            }
             Step::Recheck { before, .. } => {
                 self.goes_out_again();
                 self.is_unresolved(at, IfAbsent::Changed, before);

@@ -141,7 +141,10 @@ pub const DELIVERIES_KEPT: Duration = Duration::from_secs(24 * 3600);
 pub const DELIVERIES_MAX: u32 = 2_000_000;
 /// Maximum time that a call is held back or left unpolled. A call that seems to wait longer was
 /// written before the clock was set back.
-pub const HELD_MAX: Duration = Duration::from_secs(1800);
+pub const HELD_MAX: Duration = Duration::from_secs(65 * 60);
+
+/// A call that was stored longer ago than this is not live, whatever it was then.
+pub const LIVE_FOR: Duration = Duration::from_secs(5 * 60);
 
 /// Hook that receives the time of each commit, from `BEGIN` to the end of its sync.
 pub type CommitHook = Arc<dyn Fn(Duration) + Send + Sync>;

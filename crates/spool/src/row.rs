@@ -217,9 +217,9 @@ pub struct WebhookPace {
 /// The input from which the sender chooses its next request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkQueue {
-    /// The oldest live call that can be sent now.
+    /// The newest call that can be sent now and was stored in the last few minutes.
     pub live: Option<Due>,
-    /// The oldest other call that can be sent now.
+    /// The newest other call that can be sent now.
     pub backlog: Option<Due>,
     /// Time at which the next held-back call can be sent. `None` if there is none.
     pub next_not_before: Option<EventTime>,

@@ -7,7 +7,8 @@
 //!            ▲ ▲                 │     Unresolved    │ │ ▲
 //!            │ └──── Resubmit ───┼───────────────────┘ │ │
 //!            │                   ▼                     │ │
-//!            ├─ Retry, Moved ── dead ◀──── Died ───────┘ │ (Died also from ready)
+//!            ├─ Retry, Moved, ─ dead ◀──── Died ───────┘ │ (Died also from ready)
+//!            │  Reopened
 //!            │                  ▲ │ └───── Recheck ──────┘
 //!            │           Expire │ └── Discard ──▶ discarded
 //!            └──────── Retry ───┴ waiting ── Discard ──▶ discarded
@@ -95,6 +96,9 @@ pub enum IfAbsent {
     /// Send the call with other values than before. If the journal does hold it, they came too
     /// late.
     Changed,
+    /// Send the call again. That does not count as a resubmission, because the process ended while
+    /// its request was under way.
+    Interrupted,
     /// Send the call again.
     #[default]
     Resubmit,
@@ -214,6 +218,13 @@ pub enum Step {
     Expire,
     /// dead or waiting → discarded: by a person.
     Discard,
+    /// dead → ready: automatically, because the call was refused with others in a row, and the cause
+    /// was not the call. The values stay. Counts as an attempt. Nothing happens if the call is no
+    /// longer dead.
+    Reopened {
+        /// Message for the list of attempts.
+        why: String,
+    },
     /// journaled → ready: by a person, because the CRM's journal does not have it. Counts as an
     /// attempt.
     SendAgain {
@@ -242,6 +253,7 @@ impl Step {
             Self::Moved { .. } => "moved",
             Self::Expire => "expire",
             Self::Discard => "discard",
+            Self::Reopened { .. } => "reopened",
             Self::SendAgain { .. } => "send again",
         }
     }
@@ -357,6 +369,7 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         Step::Moved { .. } => matches!(state, Ready | Submitted | Dead).then_some(Ready),
         Step::Expire => (state == Waiting).then_some(Dead),
         Step::Discard => state.is_letter().then_some(Discarded),
+        Step::Reopened { .. } => (state == Dead).then_some(Ready),
         Step::SendAgain { .. } => (state == Journaled).then_some(Ready),
     };
     to.ok_or(Refused {

@@ -211,7 +211,7 @@ pub(crate) fn judge(
                 "share the limit with --rate; another integration takes an application of its own";
             fault(Code::Unreachable, "token", what, todo)
         }
-        ApiError::NotFound { .. } | ApiError::WrongAddress(..) => {
+        ApiError::NotFound { .. } | ApiError::WrongAddress { .. } => {
             let what = format!("{address} answers, and is not the Open API");
             let todo = "give --crm-url the host's address, without a path";
             fault(Code::Configuration, "crm", what, todo)

@@ -32,7 +32,7 @@ use callbridge_oauth::exchange::{Pair, TokenReply, TokenRequest};
 use callbridge_oauth::store::{self, Lock};
 use callbridge_oauth::{keeper::end_of, revoke, scope, shown_once, shown_once::ShownOnce};
 use callbridge_ops::log::say;
-use callbridge_sender::schedule::Jitter;
+use callbridge_sender::jitter::Jitter;
 use callbridge_spool as spool;
 use std::{convert::Infallible, path::Path, time::Duration};
 use tokio::{sync::mpsc, sync::watch, time::Instant, time::timeout_at};

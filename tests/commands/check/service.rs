@@ -178,7 +178,7 @@ async fn other_company_token_for_bound_state_is_77() {
         77,
         "crm",
         "the daemon is paused: wrong company",
-        "token, it is read again by itself",
+        "token, it is read again automatically",
     );
     daemon.stop().await;
 }

@@ -173,9 +173,11 @@ async fn sigterm_during_unanswered_dns_lookup_stops_in_time() {
     // the first request may be another than the call's, whose end may come after the pause
     let outage = |it: &Status| {
         let paused = it.pause.as_ref();
-        paused.is_some_and(|pause| pause.reason == "outage") && it.books.ready == 1
+        paused.is_some_and(|pause| pause.reason == "unreachable") && it.books.ready == 1
     };
-    let status = program.until("an outage with a call", outage).await;
+    let status = program
+        .until("an unreachable CRM with a call", outage)
+        .await;
     let fix = status.pause.expect("a pause").fix;
     let words = "crm.example.uz:443 does not answer (nor perhaps the DNS that knows it)";
     assert!(fix.contains(words), "{fix}");

@@ -205,13 +205,21 @@ async fn calls_during_crm_outage_reach_crm_after_restart() {
     program.settled(1).await;
     crm.stop().await.expect("it stops");
     place.append("recorded", &calls[1].ami);
-    let status = program.until("an outage", paused_by("outage")).await;
+    let status = program.until("an outage", paused_by("unreachable")).await;
     assert_eq!((status.books.finished, status.books.ready), (2, 1));
-    assert!(status.pause.expect("a pause").fix.contains("by itself"));
+    assert!(
+        status
+            .pause
+            .expect("a pause")
+            .fix
+            .contains("CRM unreachable since")
+    );
     program.terminate().await;
 
     let mut program = place.run(&url, &flags);
-    program.until("the outage again", paused_by("outage")).await;
+    program
+        .until("the outage again", paused_by("unreachable"))
+        .await;
     let config = sandbox::Config { listen, ..config };
     let crm = sandbox::start(config).await.expect("the same sandbox");
     let status = program.settled(2).await;

@@ -26,7 +26,7 @@ const METRICS: [&str; 14] = [
     "callbridge_request_duration_seconds_bucket{le=",
     "callbridge_commit_duration_seconds_bucket{le=",
     "callbridge_build_info{version=",
-    "callbridge_paused{reason=\"outage\"} 0",
+    "callbridge_paused{reason=\"unreachable\"} 0",
 ];
 
 /// What a scrape gets.

@@ -182,28 +182,34 @@ async fn a_406_pauses_as_a_401_does_and_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn five_equal_refusals_in_a_row_pause_and_keep_other_calls() {
+async fn five_equal_refusals_pause_and_are_sent_after_a_restart() {
     let rule = Rule::always(Endpoint::CallHistory, Action::Status(422));
     let mut stage = Stage::new(7, vec![rule]).await;
     let fix = "dead list --reason rejected";
     let status = stage.is_paused("calls_refused", fix).await;
-    // what was under way when the fifth refusal came is refused as well
+    // calls that were under way when the fifth refusal came are refused as well
     let books = status.books;
     assert!((5..=7).contains(&books.dead), "{books:?}");
     assert_eq!(books.ready + books.sending + books.dead, 7, "{books:?}");
     stage.mend();
-    let retried = stage.place.command(&["dead", "retry", "--all"]).await;
-    assert!(retried.status.success(), "{retried:?}");
-    // a person has ordered the same body again
-    stage
-        .goes_on(|kind| kind == ViolationKind::RepeatAfter400)
-        .await;
+    stage.program.terminate().await;
+    stage.program = run(&stage.place, &stage.crm);
+    let status = stage.program.settled(7).await;
+    assert_eq!((status.books.journaled, status.pause), (7, None));
+    stage.program.terminate().await;
+    let letters = stage.place.letters().await;
+    let mut wrong = crm::compare(&stage.crm, &letters, &recordings::expected(&stage.calls));
+    // the restart has ordered the same body again
+    wrong.extend(crm::conduct(&stage.crm, |kind| {
+        kind == ViolationKind::RepeatAfter400
+    }));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[tokio::test]
 async fn outage_makes_no_dead_letter_while_every_endpoint_fails() {
     let mut stage = Stage::new(7, every_endpoint(500)).await;
-    let status = stage.is_paused("outage", "(500").await;
+    let status = stage.is_paused("failing", "(500").await;
     assert_eq!((status.books.ready, status.books.dead), (7, 0));
     stage.mend();
     stage.goes_on(nothing_allowed).await;
@@ -213,15 +219,15 @@ async fn outage_makes_no_dead_letter_while_every_endpoint_fails() {
 async fn an_outage_of_submissions_alone_is_no_call_s_own_fault() {
     let rule = Rule::always(Endpoint::CallHistory, Action::Gateway(503));
     let mut stage = Stage::new(7, vec![rule]).await;
-    stage.is_paused("outage", "(503").await;
-    // two failures make it an outage; the third is a trial's, after token/info found all well
+    stage.is_paused("failing", "(503").await;
+    // five failures open the breaker
     let failures = async || {
         let key = (Endpoint::CallHistory, 503);
         let count = stage.crm.admin(|core, _| core.counts().get(&key).copied());
-        count.is_some_and(|count| count >= 3)
+        count.is_some_and(|count| count >= 5)
     };
-    until("a trial that failed", failures).await;
-    let status = stage.is_paused("outage", "(503").await;
+    until("five failures", failures).await;
+    let status = stage.is_paused("failing", "(503").await;
     assert_eq!(status.books.dead, 0);
     stage.mend();
     // those that failed wait for their turn a little longer than the others
@@ -301,7 +307,7 @@ async fn start_without_token_pauses_and_shows_token_file_error() {
 #[tokio::test]
 async fn log_of_a_pause_follows_a_new_cause() {
     let mut stage = Stage::new(7, every_endpoint(500)).await;
-    stage.is_paused("outage", "(500").await;
+    stage.is_paused("failing", "(500").await;
     let rules = every_endpoint(503);
     stage.crm.admin(|core, _| core.set_faults(rules));
     let changed = |status: &Status| {
@@ -310,7 +316,7 @@ async fn log_of_a_pause_follows_a_new_cause() {
     };
     let status = stage.program.until("the new cause", changed).await;
     let fix = status.pause.expect("a pause").fix;
-    let line = format!("still paused reason=outage fix={fix}");
+    let line = format!("still paused reason=failing fix={fix}");
     let is_logged = async || stage.program.log().replace('"', "").contains(&line);
     until("the new cause in the log", is_logged).await;
     assert!(!stage.program.log().contains("no longer paused"));

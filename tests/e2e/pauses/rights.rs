@@ -139,14 +139,21 @@ async fn values_by_hand_go_out_while_the_crm_takes_no_calls() {
     grant(&crm, &[CALLS[0], CALLS[1], LEAD_SAVE]);
     let rule = Rule::always(Endpoint::CallHistory, Action::Status(503));
     crm.admin(|core, _| core.set_faults(vec![rule]));
-    for call in ["inbound_answered", "outbound_answered"].map(recordings::one) {
+    let calls = [
+        "inbound_answered",
+        "outbound_answered",
+        "blind_transfer",
+        "attended_transfer",
+        "ring_group",
+    ];
+    for call in calls.map(recordings::one) {
         place.append("recorded", &call.ami);
     }
     let mut program = start(&place, &crm, &[]);
-    let outage = |it: &Status| it.pause.as_ref().is_some_and(|it| it.reason == "outage");
-    let status = program.until("an outage of submissions", outage).await;
+    let failing = |it: &Status| it.pause.as_ref().is_some_and(|it| it.reason == "failing");
+    let status = program.until("failing submissions", failing).await;
     let fix = status.pause.expect("a pause").fix;
-    assert!(fix.starts_with("an outage of submissions"), "{fix}");
+    assert!(fix.starts_with("submissions failing since"), "{fix}");
     let set = place
         .command(&["lead", "set", "4001", "15:=5", "16:=true"])
         .await;

@@ -169,7 +169,9 @@ async fn failing_token_endpoint_past_expiry_keeps_connection() {
     let mut program = stage.place.start(&stage.flags(&[]), &[]);
     let waits = |it: &callbridge_model::Status| {
         let pause = it.pause.as_ref();
-        pause.is_some_and(|it| it.reason == "outage" && it.fix.contains("tried again by itself"))
+        pause.is_some_and(|it| {
+            it.reason == "unreachable" && it.fix.contains("tried again by itself")
+        })
     };
     program.until("the end of the token", waits).await;
     tell(later);

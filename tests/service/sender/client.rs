@@ -157,7 +157,13 @@ async fn a_redirect_is_not_followed() {
         let server = serve(http(status, &location, "")).await;
         let answer = send(&plain(server.addr)).await;
         assert!(
-            matches!(answer, Err(ApiError::WrongAddress(301..=308))),
+            matches!(
+                answer,
+                Err(ApiError::WrongAddress {
+                    status: 301..=308,
+                    ..
+                })
+            ),
             "{answer:?}"
         );
     }

@@ -5,7 +5,7 @@ use super::client::{ACCEPTED, acceptor, client, http, identity, is_whole, plain,
 use super::client::{Server, serve_over};
 use callbridge_crm::Timeouts;
 use callbridge_crm::{Address, ApiError, ApiResult, Client, Endpoint, Setup};
-use callbridge_sender::verdict::{Context, Verdict, judge};
+use callbridge_sender::outcome::{Verdict, judge};
 use flate2::write::{GzEncoder, ZlibEncoder};
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -20,19 +20,10 @@ const UNREAD_MAX: usize = 32 << 20;
 
 /// The verdict on a submission that met this answer: its word, and what it says.
 fn verdict(answer: ApiResult) -> (&'static str, String) {
-    let verdict = judge(Endpoint::Submit, answer, Context::default());
+    let verdict = judge(Endpoint::Submit, answer, false);
     let words = match &verdict {
-        Verdict::Fault(_, why) | Verdict::Stop(_, why) => why.clone(),
-        Verdict::Dead(_, message, _) => message.clone(),
-        Verdict::Submitted(request_id) => request_id.clone(),
-        Verdict::Journaled
-        | Verdict::NotYet
-        | Verdict::Known(_)
-        | Verdict::PageShown(_)
-        | Verdict::PageRefused { .. }
-        | Verdict::Unpolled { .. }
-        | Verdict::Lost { .. }
-        | Verdict::TooMany { .. } => String::new(),
+        Verdict::Accepted(request_id) => request_id.clone(),
+        other => other.message().to_owned(),
     };
     (verdict.word(), words)
 }

@@ -138,7 +138,7 @@ impl JournalAnswer {
                 Self::TooLarge { reason }
             }
             ApiError::Rejected { .. } => Self::Refused { reason },
-            ApiError::NotFound { .. } | ApiError::WrongAddress(..) => Self::Barred {
+            ApiError::NotFound { .. } | ApiError::WrongAddress { .. } => Self::Barred {
                 reason: format!("the CRM has no such endpoint ({reason})"),
                 asked: true,
             },

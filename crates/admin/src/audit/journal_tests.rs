@@ -431,7 +431,10 @@ fn crm_error_becomes_too_large_refused_barred_or_failed() {
     }
     let barred = [
         ApiError::Forbidden(message()),
-        ApiError::WrongAddress(405),
+        ApiError::WrongAddress {
+            status: 405,
+            own: true,
+        },
         ApiError::NotFound {
             own: false,
             message: message(),

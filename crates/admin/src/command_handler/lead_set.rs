@@ -171,7 +171,7 @@ impl CommandHandler {
             Err(
                 error @ (ApiError::Forbidden(..)
                 | ApiError::NotFound { .. }
-                | ApiError::WrongAddress(..)
+                | ApiError::WrongAddress { .. }
                 | ApiError::Rejected { .. }),
             ) => Catalogue::unread(error.to_string(), now),
             Ok(_) => return Err(unfit()),

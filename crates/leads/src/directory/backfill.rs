@@ -148,7 +148,7 @@ impl Backfill {
             ) => self.leave(&format!("the service refuses the order: {error} {errors}")),
             Err(
                 error @ (ApiError::NotFound { own: true, .. }
-                | ApiError::WrongAddress(..)
+                | ApiError::WrongAddress { .. }
                 | ApiError::Rejected { .. }),
             ) => self.leave(&format!("lead/filter is not there: {error}")),
             // includes a 404 from a proxy, which can pass

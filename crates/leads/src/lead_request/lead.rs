@@ -141,7 +141,7 @@ const fn sort(error: &ApiError) -> Sort {
             Sort::Missing
         }
         // a proxy does not know leads
-        ApiError::NotFound { .. } | ApiError::Forbidden(..) | ApiError::WrongAddress(..) => {
+        ApiError::NotFound { .. } | ApiError::Forbidden(..) | ApiError::WrongAddress { .. } => {
             Sort::Barred
         }
         ApiError::Rejected { .. } => Sort::Refused,

@@ -73,7 +73,10 @@ fn answers() -> Vec<ApiResult> {
             own: false,
             message: message(),
         }),
-        Err(ApiError::WrongAddress(405)),
+        Err(ApiError::WrongAddress {
+            status: 405,
+            own: true,
+        }),
         Err(ApiError::Rejected {
             status: 409,
             message: message(),

@@ -305,7 +305,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
     let wrong_books = with(|status| (status.books.finished, status.books.ready) = (2, 1));
     let table: Vec<(Status, &[FindingKind])> = vec![
         (well().judged(), &[]),
-        (paused("outage"), &[K::Paused]),
+        (paused("unreachable"), &[K::Paused]),
         (degraded(), &[K::CrmDegraded]),
         (paused(NO_DAEMON), &[K::NoDaemon]),
         (down(&[0]), &[K::SourceDown]),

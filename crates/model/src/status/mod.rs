@@ -393,7 +393,7 @@ pub struct Webhooks {
 }
 
 /// All values of [`Pause::reason`] except `no daemon runs`.
-pub const PAUSES: [&str; 14] = [
+pub const PAUSES: [&str; 15] = [
     "token_missing",
     "token_refused",
     "reconnect",
@@ -401,8 +401,9 @@ pub const PAUSES: [&str; 14] = [
     "wrong_company",
     "no_grant",
     "wrong_address",
-    "outage",
-    "too_many_requests",
+    "unreachable",
+    "failing",
+    "rate_limited",
     "calls_refused",
     "disk",
     "spool",
@@ -427,7 +428,7 @@ impl Pause {
 }
 
 /// The names of all parts of the CRM that [`DegradedPart::part`] can have.
-pub const DEGRADED_PARTS: [&str; 2] = ["polls", "reconciliations"];
+pub const DEGRADED_PARTS: [&str; 2] = ["polls", "pages"];
 
 /// A part of the CRM that fails while others work. Calls are still sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -180,7 +180,7 @@ mod tests {
         let mut problems = Problems::default();
         let mut turns = Vec::new();
         for at in 0..seconds {
-            let found = there(at).then(|| problem(FindingKind::Paused, "outage"));
+            let found = there(at).then(|| problem(FindingKind::Paused, "unreachable"));
             let found: Vec<Problem> = found.into_iter().collect();
             for notified in problems.update(&found, 0, second(at)) {
                 turns.push((at, notified.state));

@@ -37,6 +37,9 @@ pub(crate) fn step(
     if settled && progress.settled_externally && step.is_answer() {
         return Ok(Done::Stepped(from));
     }
+    if from != State::Dead && matches!(step, Step::Reopened { .. }) {
+        return Ok(Done::Stepped(from));
+    }
     let to = next(from, step).map_err(|refused| Error::Refused(row, refused))?;
     let leaves = from.is_letter() && !to.is_letter();
     let before = leaves.then(|| outbox::before_it_leaves(store, row));

@@ -3,7 +3,7 @@
 use super::step::LAST_PBX;
 use super::{deliveries, lead_requests, meta};
 use crate::{
-    CONFIRMABLE_MAX, Confirmable, DUE_POLLS_MAX, Db, Due, Error, HELD_MAX, QueueQuery,
+    CONFIRMABLE_MAX, Confirmable, DUE_POLLS_MAX, Db, Due, Error, HELD_MAX, LIVE_FOR, QueueQuery,
     RECONCILE_MAX, Store, Unconfirmed, WorkQueue, count,
 };
 use callbridge_call::EventTime;
@@ -28,13 +28,19 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
     };
     if books.ready > 0 {
         let had_turn = meta::meta(store, LAST_PBX)?.unwrap_or_default();
-        let live = next_ready(store, true, &had_turn, ask)?;
-        let backlog = next_ready(store, false, &had_turn, ask)?;
+        let newest = next_ready(store, true, &had_turn, ask)?;
+        let other = next_ready(store, false, &had_turn, ask)?;
+        let (live, late) = match newest {
+            Some(call) if call.is_live(ask.now) => (Some(call), None),
+            late => (None, late),
+        };
+        let backlog = first_in_backlog(late, other, &had_turn);
         // A PBX with endless calls must also let the backlog of the others pass.
-        let had_its = |it: &&ReadyCall| it.pbx == had_turn;
-        let waits = live.as_ref().filter(had_its).is_some();
-        let other = backlog.as_ref().filter(|it| waits && !had_its(it));
-        head.live = other.or(live.as_ref()).map(|it| it.due);
+        let waits = live.as_ref().is_some_and(|call| call.pbx == had_turn);
+        let passes = backlog
+            .as_ref()
+            .filter(|call| waits && call.pbx != had_turn);
+        head.live = passes.or(live.as_ref()).map(|call| call.due);
         head.backlog = backlog.map(|call| call.due);
         head.next_not_before = next_held(store, ask.now)?;
     }
@@ -71,8 +77,27 @@ struct ReadyCall {
     pbx: String,
 }
 
-/// Returns the first call of the PBX whose turn it is, of calls that were never held back. Or
-/// returns the first that was held back long enough, if it has the lower id.
+impl ReadyCall {
+    /// It was stored in the last few minutes. A time ahead was stored before the clock was set back.
+    fn is_live(&self, now: EventTime) -> bool {
+        let since = self.due.since;
+        since.plus(LIVE_FOR) >= now && since <= now.plus(LIVE_FOR)
+    }
+}
+
+/// Returns the newer of two calls. A PBX that had its turn lets the others pass.
+fn first_in_backlog(
+    one: Option<ReadyCall>,
+    two: Option<ReadyCall>,
+    had_turn: &str,
+) -> Option<ReadyCall> {
+    let calls = one.into_iter().chain(two);
+    calls.max_by_key(|call| (call.pbx != had_turn, call.due.row))
+}
+
+/// Returns the newest call of the PBX whose turn it is, of calls that were never held back. Or
+/// returns a call that was held back long enough, if it is newer. While requests fail, calls that
+/// were never held back go first, and then those with the fewest failures.
 fn next_ready(
     db: &Db,
     live: bool,
@@ -80,25 +105,34 @@ fn next_ready(
     ask: &QueueQuery,
 ) -> Result<Option<ReadyCall>, Error> {
     let ready = "SELECT true AS due, id AS row, uuid, since, pbx FROM calls WHERE state = 'ready'";
-    let fresh =
-        format!("{ready} AND not_before = 0 AND live = ?1 AND pbx > ?2 ORDER BY pbx, id LIMIT 1");
-    let mut turn: Option<ReadyCall> = db.query_first(&fresh, (live, had_turn))?;
-    if turn.is_none() {
+    let turn = format!(
+        "{ready} AND not_before = 0 AND live = ?1 AND pbx = (
+             SELECT min(pbx) FROM calls
+             WHERE state = 'ready' AND not_before = 0 AND live = ?1 AND pbx > ?2)
+         ORDER BY id DESC LIMIT 1"
+    );
+    let mut fresh: Option<ReadyCall> = db.query_first(&turn, (live, had_turn))?;
+    if fresh.is_none() {
         // after the last PBX comes the first, and no PBX has an empty name
-        turn = db.query_first(&fresh, (live, ""))?;
+        fresh = db.query_first(&turn, (live, ""))?;
     }
-    if ask.untried_first && turn.is_some() {
-        return Ok(turn);
+    if ask.untried_first && fresh.is_some() {
+        return Ok(fresh);
     }
-    let mut found = Vec::from_iter(turn);
+    let order = if ask.untried_first {
+        "failures, not_before"
+    } else {
+        "not_before"
+    };
+    let mut found = Vec::from_iter(fresh);
     for (range, moment) in [("<=", ask.now.micros()), (">", latest(ask.now))] {
         let held = format!(
             "{ready} AND not_before {range} ?2 AND not_before > 0 AND live = ?1
-             ORDER BY not_before LIMIT 1"
+             ORDER BY {order} LIMIT 1"
         );
         found.extend(db.query_first(&held, (live, moment))?);
     }
-    Ok(found.into_iter().min_by_key(|it| it.due.row))
+    Ok(found.into_iter().max_by_key(|call| call.due.row))
 }
 
 fn next_held(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {

@@ -167,8 +167,18 @@ fn answer_after_webhook_changes_nothing_and_is_accepted() {
         let done = step(&mut store, row, late.clone(), 40);
         assert_eq!(done, Ok(Done::Stepped(State::Journaled)), "{late:?}");
     }
+    let reopened = Step::Reopened { why: String::new() };
+    let done = step(&mut store, row, reopened, 40);
+    assert_eq!(
+        done,
+        Ok(Done::Stepped(State::Journaled)),
+        "it is no longer dead"
+    );
     // What the journal has lost a person sends again.
-    let by_a_person = |step: &Step| matches!(step, Step::SendAgain { .. });
+    let by_a_person = |step: &Step| {
+        let again = matches!(step, Step::SendAgain { .. });
+        again || matches!(step, Step::Reopened { .. })
+    };
     let others = steps().into_iter();
     for other in others.filter(|step| !step.is_answer() && !by_a_person(step)) {
         assert!(

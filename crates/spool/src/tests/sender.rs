@@ -2,8 +2,8 @@
 
 use super::call::{ask, at, finished, journal};
 use crate::{
-    ATTEMPTS_MAX, Binding, Done, Error, FIRST_POLL, Finished, Op, QueueQuery, RowId, Settings,
-    Step, Store, UnreadableBytes, tables,
+    ATTEMPTS_MAX, Binding, Done, Error, FIRST_POLL, Finished, IfAbsent, Op, QueueQuery, RowId,
+    Settings, State, Step, Store, UnreadableBytes, tables,
 };
 use callbridge_model::{ExitCode as _, Outcome, Reason, TokenFingerprint};
 use callbridge_testkit::Wait as _;
@@ -44,27 +44,40 @@ fn submit(store: &mut Store, row: i64, seconds: i64) {
 }
 
 #[test]
-fn the_oldest_live_and_the_oldest_other_call_stand_at_the_head() {
+fn newest_live_and_newest_other_call_are_at_the_head() {
     let mut store = with([backlog(1), backlog(2), journal(3), journal(4)]);
-    let head = tables::work_queue::head(&store, &ask(at(10))).expect("a head");
-    assert_eq!(head.backlog.map(|due| due.row), Some(RowId(1)));
-    assert_eq!(head.live.map(|due| due.row), Some(RowId(3)));
-    assert_eq!((head.ready, head.sending, head.submitted), (4, 0, 0));
-    step(&mut store, 3, Step::Send, 10);
-    step(&mut store, 1, Step::Send, 10);
     let head = tables::work_queue::head(&store, &ask(at(10))).expect("a head");
     assert_eq!(head.backlog.map(|due| due.row), Some(RowId(2)));
     assert_eq!(head.live.map(|due| due.row), Some(RowId(4)));
+    assert_eq!((head.ready, head.sending, head.submitted), (4, 0, 0));
+    step(&mut store, 4, Step::Send, 10);
+    step(&mut store, 2, Step::Send, 10);
+    let head = tables::work_queue::head(&store, &ask(at(10))).expect("a head");
+    assert_eq!(head.backlog.map(|due| due.row), Some(RowId(1)));
+    assert_eq!(head.live.map(|due| due.row), Some(RowId(3)));
     let sending: Vec<_> = tables::calls::sending(&store)
         .expect("rows")
         .iter()
         .map(|row| row.id.0)
         .collect();
-    assert_eq!(sending, [1, 3]);
+    assert_eq!(sending, [2, 4]);
 }
 
 #[test]
-fn returned_call_waits_then_keeps_queue_position() {
+fn live_call_is_backlog_after_five_minutes() {
+    let store = with([backlog(1), journal(2)]);
+    let head = tables::work_queue::head(&store, &ask(at(0))).expect("a head");
+    let since = head.live.expect("live").since;
+    let head = |now| tables::work_queue::head(&store, &ask(now)).expect("a head");
+    let last = since.plus(crate::LIVE_FOR);
+    assert_eq!(head(last).live.map(|due| due.row), Some(RowId(2)));
+    let late = head(last.plus(std::time::Duration::from_secs(1)));
+    assert_eq!(late.live, None);
+    assert_eq!(late.backlog.map(|due| due.row), Some(RowId(2)));
+}
+
+#[test]
+fn returned_call_waits_and_yields_to_untried_calls() {
     let mut store = with([journal(1), journal(2)]);
     step(&mut store, 1, Step::Send, 10);
     let returned = Step::Returned {
@@ -77,7 +90,11 @@ fn returned_call_waits_then_keeps_queue_position() {
     assert_eq!(head.live.map(|due| due.row), Some(RowId(2)));
     assert_eq!(head.next_not_before, Some(at(30)));
     let head = tables::work_queue::head(&store, &ask(at(30))).expect("a head");
-    assert_eq!(head.live.map(|due| due.row), Some(RowId(1)));
+    assert_eq!(
+        head.live.map(|due| due.row),
+        Some(RowId(2)),
+        "the newer one"
+    );
     assert_eq!(head.next_not_before, None);
     let untried = QueueQuery {
         untried_first: true,
@@ -337,4 +354,63 @@ fn an_orphan_is_sought_however_often_it_was_missed() {
             .len()
     };
     assert_eq!((rows("token"), rows("another")), (0, 2));
+}
+
+#[test]
+fn interrupted_call_is_resent_without_counting() {
+    for (if_absent, counted) in [(IfAbsent::Interrupted, 0), (IfAbsent::Resubmit, 1)] {
+        let mut store = with([journal(1)]);
+        step(&mut store, 1, Step::Send, 10);
+        let why = "ended".to_owned();
+        let next_check = at(20);
+        let unresolved = Step::Unresolved {
+            next_check,
+            if_absent,
+            why,
+        };
+        step(&mut store, 1, unresolved, 11);
+        step(
+            &mut store,
+            1,
+            Step::Resubmit {
+                why: "again".into(),
+            },
+            20,
+        );
+        let row = tables::calls::row(&store, RowId(1)).expect("readable");
+        assert_eq!(row.expect("a row").resubmits, counted, "{if_absent:?}");
+    }
+}
+
+#[test]
+fn refused_call_is_ready_again_when_it_is_reopened() {
+    let mut store = with([journal(1)]);
+    step(&mut store, 1, Step::Send, 10);
+    let died = Step::Died {
+        reason: Reason::Rejected,
+        message: "422".into(),
+        errors: serde_json::Value::Null,
+    };
+    step(&mut store, 1, died, 11);
+    let reopened = || Step::Reopened {
+        why: "again".into(),
+    };
+    step(&mut store, 1, reopened(), 20);
+    let row = tables::calls::row(&store, RowId(1))
+        .expect("readable")
+        .expect("a row");
+    assert_eq!(
+        (row.state, row.reason, row.live),
+        (State::Ready, None, false)
+    );
+    assert_eq!(
+        row.attempts.last().map(|attempt| attempt.message.as_str()),
+        Some("again")
+    );
+    assert_eq!((store.books().ready, store.books().dead), (1, 0));
+    step(&mut store, 1, reopened(), 21);
+    let again = tables::calls::row(&store, RowId(1))
+        .expect("readable")
+        .expect("a row");
+    assert_eq!(again, row, "it is no longer dead");
 }

@@ -6,7 +6,7 @@ use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::{Reason, TokenFingerprint};
 
 /// One of each step, in the order of the table's columns; two of `Died`.
-pub fn steps() -> [Step; 20] {
+pub fn steps() -> [Step; 21] {
     let record = journal(1).judged.record;
     let died = |reason| Step::Died {
         reason,
@@ -72,6 +72,9 @@ pub fn steps() -> [Step; 20] {
         Step::SendAgain {
             why: "the journal does not have it".into(),
         },
+        Step::Reopened {
+            why: "refused with others in a row".into(),
+        },
     ]
 }
 
@@ -81,23 +84,24 @@ fn every_step_in_every_state_is_as_the_table_says() {
     let no = None;
     // Send, Accepted, Returned, Confirmed, Hooked, NotYet, Absent, Orphaned, Resubmit,
     // Died, Died of what may pass, Release, Retry, Recheck, Rejudged (a person mends it), Rejudged
-    // (it may pass), Moved, Expire, Discard, SendAgain
+    // (it may pass), Moved, Expire, Discard, SendAgain, Reopened
     #[rustfmt::skip]
     let table = [
         (Ready, [Some(Sending), no, no, no, Some(Journaled), no, no, no, no, Some(Dead),
-            Some(Waiting), no, no, no, no, no, Some(Ready), no, no, no]),
+            Some(Waiting), no, no, no, no, no, Some(Ready), no, no, no, no]),
         (Sending, [no, Some(Submitted), Some(Ready), no, Some(Journaled), no, no, Some(Submitted),
-            no, Some(Dead), Some(Waiting), no, no, no, no, no, no, no, no, no]),
+            no, Some(Dead), Some(Waiting), no, no, no, no, no, no, no, no, no, no]),
         (Submitted, [no, no, no, Some(Journaled), Some(Journaled), Some(Submitted), Some(Submitted),
             Some(Submitted), Some(Ready), Some(Dead), Some(Waiting), no, no, no, no, no,
-            Some(Ready), no, no, no]),
+            Some(Ready), no, no, no, no]),
         (Journaled, [no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no,
-            Some(Ready)]),
+            Some(Ready), no]),
         (Dead, [no, no, no, no, Some(Journaled), no, no, no, no, no, no, no, Some(Ready),
-            Some(Submitted), Some(Dead), Some(Waiting), Some(Ready), no, Some(Discarded), no]),
+            Some(Submitted), Some(Dead), Some(Waiting), Some(Ready), no, Some(Discarded), no,
+            Some(Ready)]),
         (Waiting, [no, no, no, no, no, no, no, no, no, no, no, Some(Ready), Some(Ready), no,
-            Some(Dead), Some(Waiting), no, Some(Dead), Some(Discarded), no]),
-        (Discarded, [no; 20]),
+            Some(Dead), Some(Waiting), no, Some(Dead), Some(Discarded), no, no]),
+        (Discarded, [no; 21]),
     ];
     assert_eq!(table.map(|(state, _)| state), State::ALL);
     for (state, row) in table {

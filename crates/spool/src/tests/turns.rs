@@ -24,7 +24,7 @@ fn uuid(n: u32) -> CallUuid {
     journal(n).judged.record.uuid.expect("a uuid")
 }
 
-/// The numbers of the next calls, each sent before the next is chosen: live ones first.
+/// The numbers of the next calls, each sent before the next is chosen. All are old.
 fn turns(store: &mut Store, many: usize) -> Vec<u32> {
     let mut sent = Vec::new();
     for _ in 0..many {
@@ -48,16 +48,16 @@ fn a_branch_that_calls_without_end_keeps_no_other_waiting() {
     let late = [102, 103].map(|n| comes(n, false));
     let all = looping.chain(others).chain(late);
     store.write(all.collect()).expect("stored");
-    // Each PBX has its turn, by name; the backlog of others goes between the calls of one alone.
-    assert_eq!(turns(&mut store, 5), [0, 100, 200, 1, 101]);
-    assert_eq!(turns(&mut store, 6), [2, 102, 3, 103, 4, 5]);
+    // Each PBX has its turn, and its newest call goes first.
+    assert_eq!(turns(&mut store, 5), [103, 200, 102, 49, 101]);
+    assert_eq!(turns(&mut store, 6), [48, 100, 47, 46, 45, 44]);
 }
 
 #[test]
-fn pbx_sends_calls_in_order_and_live_before_backlog() {
+fn pbx_sends_its_newest_calls_first() {
     let mut store = Store::in_memory(Settings::default()).expect("memory");
     let backlog = (0..3).map(|n| comes(n, false));
     let live = (3..6).map(|n| comes(n, true));
     store.write(backlog.chain(live).collect()).expect("stored");
-    assert_eq!(turns(&mut store, 6), [3, 4, 5, 0, 1, 2]);
+    assert_eq!(turns(&mut store, 6), [5, 4, 3, 2, 1, 0]);
 }

@@ -121,6 +121,10 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             anew(row);
             (row.settled_externally, row.request_id, row.token) = (false, None, None);
         }
+        Step::Reopened { why } => {
+            attempted(row, at, why);
+            anew(row);
+        }
         Step::Expire => row.times_dead += 1,
         Step::Rejudged { reason, message } => rejudged(row, *reason, message),
         Step::Accepted { request_id, token } => {
@@ -165,7 +169,7 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
         }
         Step::Resubmit { why } => {
             attempted(row, at, why);
-            row.resubmits += 1;
+            row.resubmits += u32::from(row.if_absent.as_deref() != Some("interrupted"));
             (row.next_poll, row.if_absent, row.not_before) = (None, None, 0);
             row.message.clear();
         }
@@ -277,7 +281,7 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
         },
         12 => Step::Unresolved {
             next_check: later,
-            if_absent: IfAbsent::ALL[dice.throw(3) as usize],
+            if_absent: IfAbsent::ALL[dice.throw(4) as usize],
             why,
         },
         13 => Step::Resubmit { why },

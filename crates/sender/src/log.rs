@@ -1,7 +1,10 @@
-//! What the loop shows: to whoever looks, each change in the log once, and a line for each answer.
+//! The lines of the log, and the published status. In: the status after each turn, and answers.
+//! Out: one line for each change, and one for each answer.
 
-use crate::answered::Answered;
-use crate::{About, Outcome, Plan, SenderStatus, TokenPlace};
+use crate::core::answered::Answered;
+use crate::outcome::VerdictKind;
+use crate::plan::{Plan, RequestInputs};
+use crate::status::{SenderStatus, TokenPlace};
 use callbridge_model::status::{DegradedPart, Pause};
 use callbridge_model::{Now, Reason};
 use callbridge_spool::{Step, Unconfirmed};
@@ -15,7 +18,7 @@ pub(super) struct SenderView {
     /// The pause in the last log line about pauses.
     logged_pause: Option<Pause>,
     /// The degraded parts in the last log line about them.
-    logged_troubles: Vec<DegradedPart>,
+    logged_degraded: Vec<DegradedPart>,
     warned_days: Option<u32>,
 }
 
@@ -24,7 +27,7 @@ impl SenderView {
         Self {
             status,
             logged_pause: None,
-            logged_troubles: Vec::new(),
+            logged_degraded: Vec::new(),
             warned_days: None,
         }
     }
@@ -43,19 +46,19 @@ impl SenderView {
             // a token that is renewed automatically always expires soon
             if let (Some(days), Some(place)) = (self.warned_days, place) {
                 let fix = format!("issue a new token in the CRM and put it into {place}");
-                warn!(days, fix, "the token ends in so many days");
+                warn!(days, fix, "the token expires soon");
             }
         }
         self.log_pause(status.pause.as_ref(), asking);
-        log_troubles(&self.logged_troubles, &status.degraded);
-        self.logged_troubles.clone_from(&status.degraded);
+        log_degraded(&self.logged_degraded, &status.degraded);
+        self.logged_degraded.clone_from(&status.degraded);
         self.status.send_if_modified(|shown| {
             if status.token_shared && !shown.token_shared {
                 let limit = status.budget(now.boot).limit;
                 warn!(
                     reason = "token_shared",
                     limit,
-                    "a 429 although fewer requests than allowed were sent: the rate is halved"
+                    "another program uses the token: 429 in three windows in a row, the rate is halved"
                 );
             }
             let modified = *shown != status;
@@ -83,27 +86,33 @@ impl SenderView {
     }
 }
 
-/// Logs the parts of the CRM that began to fail while the rest works, and those that work again.
-fn log_troubles(before: &[DegradedPart], now: &[DegradedPart]) {
-    let among =
-        |all: &[DegradedPart], it: &DegradedPart| all.iter().any(|other| other.part == it.part);
-    for it in now.iter().filter(|it| !among(before, it)) {
-        let (part, reason, fallback) = (&it.part, &it.reason, &it.fallback);
-        warn!(%part, %reason, %fallback, "a part of the CRM fails");
+/// Logs the endpoints that began to fail while calls are sent, and those that work again.
+fn log_degraded(before: &[DegradedPart], now: &[DegradedPart]) {
+    for failing in now {
+        if !has_part(before, failing) {
+            let (part, reason, fallback) = (&failing.part, &failing.reason, &failing.fallback);
+            warn!(%part, %reason, %fallback, "endpoint failing");
+        }
     }
-    for trouble in before.iter().filter(|it| !among(now, it)) {
-        info!(part = %trouble.part, "no longer reported as failing");
+    for failing in before {
+        if !has_part(now, failing) {
+            info!(part = %failing.part, "endpoint no longer failing");
+        }
     }
 }
 
-/// Logs warnings about parts of the sender's memory that cannot be read.
+fn has_part(all: &[DegradedPart], part: &DegradedPart) -> bool {
+    all.iter().any(|other| other.part == part.part)
+}
+
+/// Logs a warning about parts of the sender's memory that cannot be read.
 pub(super) fn doubted(doubts: &[String]) {
     if !doubts.is_empty() {
         let what = doubts.join("; ");
         warn!(
             %what,
-            "what the sender remembered cannot be read, in part or at all: what was sent lately is \
-             not known, so nothing is sent for a window; the rest begins anew"
+            "cannot read parts of what the sender stored; the last requests are not known, so \
+             nothing is sent for one window; the unreadable parts are reset"
         );
     }
 }
@@ -117,8 +126,8 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn of(plan: &Plan, about: &About) -> Self {
-        let (uuid, linkedid, trunk) = match (plan.task.poll(), &about.row) {
+    pub(super) fn of(plan: &Plan, inputs: &RequestInputs) -> Self {
+        let (uuid, linkedid, trunk) = match (plan.task.work.poll(), &inputs.row) {
             (Some(call), _) => (call.uuid, &call.linkedid, &call.trunk),
             (None, Some(row)) => (row.uuid, &row.record.linkedid, &row.record.trunk),
             (None, None) => return Self::default(),
@@ -134,42 +143,43 @@ impl Call {
 /// Logs an answer.
 pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
     let (uuid, linkedid, trunk) = (&call.uuid, &call.linkedid, &call.trunk);
-    let (endpoint, verdict, words) = (answered.endpoint, answered.verdict, &answered.words);
+    let (endpoint, verdict, error) = (answered.endpoint, answered.verdict, &answered.message);
     let id = answered.row.map(|row| row.0);
     let request_id = answered.request_id.as_ref().map(tracing::field::display);
     let ms = took.as_millis();
-    for (call, step) in &answered.swept {
-        settled(call, step);
+    for (call, step) in &answered.steps {
+        log_step(call, step);
     }
     if answered.again {
-        info!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms, words,
+        info!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms, error,
             "tried again");
-    } else if answered.outcome == Outcome::Journaled {
+    } else if answered.kind == Some(VerdictKind::Journaled) {
         info!(call = %uuid, %linkedid, %trunk, request_id, id, "journaled");
-    } else if answered.outcome == Outcome::Dead {
-        let what = match verdict == Reason::Failed.word() {
+    } else if answered.kind == Some(VerdictKind::Refused) {
+        let what = if verdict == Reason::Failed.word() {
             // it can be sent to another lead, or without its employee: the spool decides
-            true => "the CRM could not write it",
-            false => "dead letter",
+            "the CRM could not write it"
+        } else {
+            "dead letter"
         };
-        warn!(reason = %verdict, call = %uuid, %linkedid, %trunk, request_id, id, words, "{what}");
+        warn!(reason = %verdict, call = %uuid, %linkedid, %trunk, request_id, id, error, "{what}");
     } else {
         debug!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms, "answered");
     }
 }
 
-/// Logs the result for a call that was looked for in the journal, if it is settled.
-pub(super) fn settled(call: &Unconfirmed, step: &Step) {
+/// Logs the step of a call that a page showed, or that was looked for in vain, if it is settled.
+pub(super) fn log_step(call: &Unconfirmed, step: &Step) {
     let (uuid, linkedid, id) = (call.uuid.to_string(), &call.linkedid, call.row.0);
     let trunk = call.trunk.as_deref().unwrap_or_default();
-    if let Step::Journaled(_) = step {
-        info!(call = %uuid, %linkedid, %trunk, id, "journaled");
-    } else if let Step::Resubmit { why } = step {
-        info!(call = %uuid, %linkedid, %trunk, id, words = why, "sent again");
-    } else if let Step::Died {
-        reason, message, ..
-    } = step
-    {
-        warn!(%reason, call = %uuid, %linkedid, %trunk, id, words = message, "dead letter");
+    match step {
+        Step::Journaled(_) => info!(call = %uuid, %linkedid, %trunk, id, "journaled"),
+        Step::Resubmit { why } => {
+            info!(call = %uuid, %linkedid, %trunk, id, reason = why, "sent again");
+        }
+        Step::Died {
+            reason, message, ..
+        } => warn!(%reason, call = %uuid, %linkedid, %trunk, id, error = message, "dead letter"),
+        _ => {}
     }
 }

@@ -1,13 +1,16 @@
 //! What a sender knows again after a restart, and what it must not take for known.
 
-use super::tests::{T0, at, due, lane, print, ready, stored};
-use crate::core::Core;
-use crate::plan::{About, Decision, Known, Lane, Launch, Settings};
+use super::*;
 use callbridge_call::EventTime;
-use callbridge_crm::{ApiError, ApiResponse};
-use callbridge_model::{Now, TokenFingerprint};
-use callbridge_spool::{Op, SlotRow, WorkQueue};
-use std::time::Duration;
+use callbridge_spool::SlotRow;
+
+/// The memory that a start, or an answer, has stored.
+fn stored(ops: &[Op]) -> Option<String> {
+    ops.iter().find_map(|op| match op {
+        Op::Meta { value, .. } => Some(value.clone()),
+        _ => None,
+    })
+}
 
 #[test]
 fn slots_of_another_boot_move_to_this_boot_with_silence() {
@@ -29,7 +32,7 @@ fn slots_of_another_boot_move_to_this_boot_with_silence() {
         panic!("{ops:?}");
     };
     assert_eq!((stored.boot_id.as_str(), stored.sent), ("now", at(0).boot));
-    core.token(Some(print()));
+    core.token(at(0), Some(print()));
     let Decision::WaitUntil(until) = core.next(at(0), &WorkQueue::default()) else {
         panic!("not silent");
     };
@@ -52,7 +55,7 @@ fn silence_outlives_a_restart() {
             ..known(false, memory.clone())
         };
         let (mut core, _) = Core::start(Settings::default(), known, at(10));
-        core.token(Some(print()));
+        core.token(at(0), Some(print()));
         let Decision::WaitUntil(silent) = core.next(at(10), &WorkQueue::default()) else {
             panic!("not silent");
         };
@@ -80,7 +83,7 @@ fn another_window_over_a_restart_begins_with_silence() {
     let (_, ops) = start("10/30s", None);
     for (rate, silent) in [("20/60s", true), ("5/30s", false), ("5/10s", true)] {
         let (mut core, _) = start(rate, stored(&ops));
-        core.token(Some(print()));
+        core.token(at(0), Some(print()));
         let waits = matches!(
             core.next(at(0), &WorkQueue::default()),
             Decision::WaitUntil(_)
@@ -111,12 +114,12 @@ fn a_clock_set_forward_makes_what_was_sent_doubtful() {
 /// What a sender stores whose token was refused at this second of a first life.
 fn refused_at(seconds: u64) -> Vec<Op> {
     let (mut core, _) = Core::start(Settings::default(), Known::default(), at(seconds));
-    core.token(Some(print()));
+    core.token(at(0), Some(print()));
     let Decision::Send(plan) = core.next(at(seconds), &WorkQueue::default()) else {
         panic!("the token is asked for first");
     };
     let slot = plan.slot;
-    core.launch(at(seconds), plan, About::default());
+    core.launch(at(seconds), plan, RequestInputs::default());
     let heard = ApiResponse::from(Err(ApiError::UNAUTHORIZED));
     core.answered(at(seconds), slot, heard)
         .expect("under way")
@@ -131,7 +134,7 @@ fn restarted(ops: &[Op], slots: Vec<SlotRow>, seconds: u64) -> (Core, Vec<Op>) {
         ..Known::default()
     };
     let (mut core, kept) = Core::start(Settings::default(), known, at(seconds));
-    core.token(Some(print()));
+    core.token(at(0), Some(print()));
     (core, kept)
 }
 
@@ -144,7 +147,7 @@ fn probed() -> Vec<Op> {
     let Launch {
         request: Some(_),
         ops,
-    } = core.launch(at(60), probe, About::default())
+    } = core.launch(at(60), probe, RequestInputs::default())
     else {
         panic!("not sent");
     };
@@ -159,7 +162,7 @@ fn refused_token_waits_across_restart_but_new_token_does_not() {
     assert_eq!(pause.reason, "token_refused");
     assert_eq!(core.next(at(3), &head), Decision::WaitUntil(at(60).boot));
     assert_eq!(lane(&mut core, at(60), &head), Some(Lane::Token));
-    core.token(Some(TokenFingerprint::of("svc_pat_after_it")));
+    core.token(at(0), Some(TokenFingerprint::of("svc_pat_after_it")));
     assert_eq!(lane(&mut core, at(4), &head), Some(Lane::Token));
 }
 
@@ -191,25 +194,75 @@ fn killed_probe_counts_from_its_latest_possible_arrival() {
     assert_eq!(waits, Decision::WaitUntil(at(155).boot));
 }
 
+/// A rollback, a renamed word, a torn text: 60 requests may have left just now.
 #[test]
-fn reconciliation_pause_of_an_hour_survives_restart() {
-    let (mut core, _) = Core::start(Settings::default(), Known::default(), at(0));
-    core.token(Some(print()));
-    core.confirmation
-        .reconciliation
-        .page_strategy
-        .off(at(0).wall);
-    let mut ops = Vec::new();
-    core.remember(at(0), &mut ops);
-    let [Op::Meta { value, .. }] = ops.as_slice() else {
-        panic!("{ops:?}");
+fn unreadable_memory_starts_silence_that_survives_restart() {
+    let silent = |memory: &str, now: Now| {
+        let known = Known {
+            boot_id: Some("now".to_owned()),
+            memory: Some(memory.to_owned()),
+            ..Known::default()
+        };
+        let (mut core, ops) = Core::start(Settings::default(), known, now);
+        core.token(now, Some(print()));
+        let until = match core.next(now, &WorkQueue::default()) {
+            Decision::WaitUntil(until) => Some(until),
+            _ => None,
+        };
+        (until, stored(&ops), core.doubts.clone())
     };
+    let (_, ops) = Core::start(Settings::default(), Known::default(), at(0));
+    let whole = stored(&ops).expect("remembered");
+    assert_eq!(silent(&whole, at(0)), (None, None, Vec::new()));
+    let torn = &whole[..whole.len() / 2];
+    let renamed = whole.replace("\"silence\"", "\"quiet\"");
+    let longest = r#"{"boot_id": "now", "until": {"secs": 18446744073709551615, "nanos": 0}}"#;
+    let absurd = whole.replace("\"silence\":null", &format!("\"silence\":{longest}"));
+    for (memory, is_reported) in [(torn, true), (&renamed, true), (&absurd, false)] {
+        let (until, memory, doubts) = silent(memory, at(0));
+        assert!(until.is_some_and(|until| until >= at(65).boot && until < at(66).boot));
+        assert_eq!(!doubts.is_empty(), is_reported);
+        let (again, _, doubts) = silent(&memory.expect("stored again"), at(10));
+        assert_eq!((again, doubts), (until, Vec::new()));
+    }
+}
+
+#[test]
+fn takeover_begins_with_silence() {
     let known = Known {
-        memory: Some(value.clone()),
+        silent_until: Some(at(105).boot),
         ..Known::default()
     };
-    let (mut core, _) = Core::start(Settings::default(), known, at(3));
-    core.token(Some(print()));
-    assert!(!core.confirmation.page_strategy().is_on(at(3).wall));
-    assert!(core.confirmation.page_strategy().is_on(at(3_700).wall));
+    let (mut core, _) = Core::start(Settings::default(), known, at(0));
+    core.token(at(0), Some(print()));
+    let head = WorkQueue::default();
+    assert_eq!(core.next(at(0), &head), Decision::WaitUntil(at(105).boot));
+    assert_eq!(lane(&mut core, at(105), &head), Some(Lane::Token));
+}
+
+#[test]
+fn memory_of_aborted_launch_is_stored_with_next_launch() {
+    let (mut core, _) = restarted(&refused_at(0), Vec::new(), 3);
+    for seconds in [60, 120] {
+        let (slot, _, launch) = sent(&mut core, at(seconds), &WorkQueue::default());
+        assert!(stored(&launch.ops).is_some(), "{:?}", launch.ops);
+        core.aborted(slot);
+    }
+}
+
+#[test]
+fn rest_of_pages_and_their_size_survive_a_restart() {
+    let (mut core, _) = Core::start(Settings::default(), Known::default(), at(0));
+    core.confirm.rest_pages(at(0).wall);
+    core.confirm.page_size = PageSize::LARGEST.smaller().expect("50");
+    let mut ops = Vec::new();
+    core.remember(at(0), &mut ops);
+    let known = Known {
+        memory: stored(&ops),
+        ..Known::default()
+    };
+    let (core, _) = Core::start(Settings::default(), known, at(3));
+    assert!(!core.confirm.reads_pages(at(3_599).wall));
+    assert!(core.confirm.reads_pages(at(3_600).wall));
+    assert_eq!(core.confirm.page_size.get(), 50);
 }

@@ -1,20 +1,12 @@
-//! When lead requests go out, and what their answers do to the line.
+//! When lead requests go out, and what their answers change.
 
-use super::tests::{at, due, lane, ready, submitted};
-use crate::answered::Answered;
-use crate::core::Core;
-use crate::plan::{About, Decision, Lane, Launch, Settings, Task};
-use callbridge_crm::{
-    ApiError, ApiReply, ApiResponse, ApiResult, Endpoint, FilterPage, LeadsPage, Page, PageSize,
-    Request, TokenInfo,
-};
+use super::*;
+use callbridge_crm::{Endpoint, FilterPage, LeadsPage};
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::{
     DueRequest, DueRequests, LeadRequest, RequestId, Urgency,
 };
-use callbridge_model::{Grant, LeadId, Now};
-use callbridge_spool::{Op, WebhookPace, WorkQueue};
-use std::time::Duration;
+use callbridge_model::{Grant, LeadId};
 
 fn lead() -> LeadId {
     LeadId::new(4001).expect("positive")
@@ -46,28 +38,6 @@ fn backfill(page: u32) -> WorkQueue {
     job(Urgency::Spare, LeadRequest::Backfill(page))
 }
 
-/// Sends the next request, and answers it.
-fn answered(core: &mut Core, now: Now, head: &WorkQueue, answer: ApiResult) -> (Request, Answered) {
-    let Decision::Send(plan) = core.next(now, head) else {
-        panic!("something is sent");
-    };
-    let slot = plan.slot;
-    let Launch {
-        request: Some((request, _)),
-        ..
-    } = core.launch(now, plan, About::default())
-    else {
-        panic!("it goes");
-    };
-    let heard = ApiResponse::from(answer);
-    let outcome = core.answered(now, slot, heard).expect("under way");
-    (request, outcome)
-}
-
-fn forbidden() -> ApiResult {
-    Err(ApiError::Forbidden(String::new()))
-}
-
 #[test]
 fn lead_request_precedes_backlog_once_in_ten_seconds() {
     let mut core = ready(Settings::default());
@@ -80,7 +50,7 @@ fn lead_request_precedes_backlog_once_in_ten_seconds() {
         backlog: Some(due(1)),
         ..look_up()
     };
-    let (request, _) = answered(&mut core, at(2), &backlog, Err(ApiError::TimedOut));
+    let (request, _) = exchange(&mut core, at(2), &backlog, Err(ApiError::TimedOut));
     assert_eq!(request, Request::Lead(lead()));
     let other = LeadId::new(4002).expect("positive");
     let backlog = WorkQueue {
@@ -88,7 +58,7 @@ fn lead_request_precedes_backlog_once_in_ten_seconds() {
         ..job(Urgency::Soon, LeadRequest::LookUp(other))
     };
     assert_eq!(lane(&mut core, at(11), &backlog), Some(Lane::Backlog));
-    assert_eq!(lane(&mut core, at(12), &backlog), Some(Lane::LeadRequest));
+    assert_eq!(lane(&mut core, at(12), &backlog), Some(Lane::LeadTurn));
 }
 
 #[test]
@@ -107,7 +77,7 @@ fn spare_lead_requests_use_at_most_half_of_budget() {
             continue;
         };
         let slot = plan.slot;
-        core.launch(at(second), plan, About::default());
+        core.launch(at(second), plan, RequestInputs::default());
         let heard = ApiResponse::from(told());
         core.answered(at(second), slot, heard).expect("under way");
         sent += 1;
@@ -125,7 +95,13 @@ fn spare_lead_requests_use_at_most_half_of_budget() {
 fn what_waits_for_the_budget_does_not_make_a_poll_wait_for_it() {
     let mut core = ready(Settings::default());
     for _ in 0..29 {
-        let taken = core.budget.take(at(1), Lane::Token, Task::TokenInfo);
+        let taken = core.budget.take(
+            at(1),
+            Task {
+                lane: Lane::Token,
+                work: Work::TokenInfo,
+            },
+        );
         assert!(matches!(taken, Decision::Send(_)), "room");
     }
     let head = WorkQueue {
@@ -139,7 +115,10 @@ fn what_waits_for_the_budget_does_not_make_a_poll_wait_for_it() {
 fn nothing_that_an_errand_is_refused_stops_the_calls() {
     let mut core = ready(Settings::default());
     let refusals = [
-        Err(ApiError::WrongAddress(405)),
+        Err(ApiError::WrongAddress {
+            status: 405,
+            own: true,
+        }),
         Err(ApiError::NotFound {
             own: true,
             message: String::new(),
@@ -161,7 +140,7 @@ fn nothing_that_an_errand_is_refused_stops_the_calls() {
     for (n, answer) in (1..).zip(refusals) {
         let head = backfill(n);
         let now = at(u64::from(n) * 20);
-        let (_, outcome) = answered(&mut core, now, &head, answer);
+        let (_, outcome) = exchange(&mut core, now, &head, answer);
         assert_eq!((outcome.endpoint, outcome.row), (Endpoint::Leads, None));
         let live = WorkQueue {
             live: Some(due(1)),
@@ -176,10 +155,10 @@ fn nothing_that_an_errand_is_refused_stops_the_calls() {
 fn a_dead_token_and_a_429_stop_the_line_whoever_meets_them() {
     for (answer, reason) in [
         (Err(ApiError::UNAUTHORIZED), "token_refused"),
-        (Err(ApiError::TooMany(true)), "too_many_requests"),
+        (Err(ApiError::TooMany(true)), "rate_limited"),
     ] {
         let mut core = ready(Settings::default());
-        let (_, outcome) = answered(&mut core, at(2), &look_up(), answer);
+        let (_, outcome) = exchange(&mut core, at(2), &look_up(), answer);
         assert!(outcome.again);
         let pause = core.status(at(2), &look_up()).pause.expect("a pause");
         assert_eq!(pause.reason, reason);
@@ -190,13 +169,13 @@ fn a_dead_token_and_a_429_stop_the_line_whoever_meets_them() {
 #[test]
 fn lead_request_with_unchanged_result_waits_a_minute() {
     let mut core = ready(Settings::default());
-    answered(&mut core, at(2), &look_up(), Err(ApiError::TimedOut));
-    assert_eq!(lane(&mut core, at(12), &look_up()), Some(Lane::LeadRequest));
+    exchange(&mut core, at(2), &look_up(), Err(ApiError::TimedOut));
+    assert_eq!(lane(&mut core, at(12), &look_up()), Some(Lane::Lead));
     // nothing came of it that the spool would know
     let lead_request = LeadRequest::LookUp(lead());
     core.lead_requests.answered(at(12), &lead_request, true);
     assert_eq!(lane(&mut core, at(71), &look_up()), None);
-    assert_eq!(lane(&mut core, at(72), &look_up()), Some(Lane::LeadRequest));
+    assert_eq!(lane(&mut core, at(72), &look_up()), Some(Lane::Lead));
 }
 
 #[test]
@@ -220,7 +199,7 @@ fn what_the_token_s_record_does_not_grant_is_not_tried() {
         core.tokens.info = Some(silent);
         assert_eq!(
             lane(&mut core, at(2), &head(lead_request)),
-            Some(Lane::LeadRequest)
+            Some(Lane::Lead)
         );
     }
 }
@@ -231,7 +210,7 @@ fn no_two_errands_of_a_kind_are_under_way_and_none_in_a_dry_run() {
     let Decision::Send(plan) = core.next(at(1), &look_up()) else {
         panic!("it goes");
     };
-    core.launch(at(1), plan, About::default());
+    core.launch(at(1), plan, RequestInputs::default());
     let other = LeadId::new(4002).expect("positive");
     let other = job(Urgency::Soon, LeadRequest::LookUp(other));
     assert_eq!(lane(&mut core, at(2), &other), None);
@@ -250,7 +229,7 @@ fn a_write_that_is_no_longer_to_be_made_costs_nothing() {
         panic!("it goes");
     };
     let used = core.budget.used(at(1));
-    let launch = core.launch(at(1), plan, About::default());
+    let launch = core.launch(at(1), plan, RequestInputs::default());
     let Launch { request: None, ops } = launch else {
         panic!("nothing is left to write");
     };
@@ -276,7 +255,7 @@ fn command_request_goes_after_live_calls_before_backlog() {
     assert_eq!(lane(&mut core, at(1), &head), Some(Lane::Live));
     let head = WorkQueue { live: None, ..head };
     let told = Ok(ApiReply::Data(serde_json::json!({})));
-    let (request, outcome) = answered(&mut core, at(1), &head, told);
+    let (request, outcome) = exchange(&mut core, at(1), &head, told);
     assert_eq!(request, Request::CrmFields);
     assert!(!outcome.again);
     assert!(matches!(
@@ -316,7 +295,7 @@ fn audit_pages_yield_to_calls_and_leave_half_of_budget() {
     );
     let told = |reply| Ok(reply);
     let fields = told(ApiReply::Data(serde_json::json!({})));
-    let (request, _) = answered(&mut core, at(1), &WorkQueue::default(), fields);
+    let (request, _) = exchange(&mut core, at(1), &WorkQueue::default(), fields);
     assert_eq!(request, Request::CrmFields, "what else is asked goes first");
     // Calls wait: they go, and a page in ten seconds.
     let waiting = WorkQueue {
@@ -325,7 +304,7 @@ fn audit_pages_yield_to_calls_and_leave_half_of_budget() {
     };
     assert_eq!(lane(&mut core, at(2), &waiting), Some(Lane::Backlog));
     let empty = || told(ApiReply::Page(Page::default()));
-    let (request, outcome) = answered(&mut core, at(12), &waiting, empty());
+    let (request, outcome) = exchange(&mut core, at(12), &waiting, empty());
     assert_eq!(request, Request::Filter(page));
     assert!(!outcome.again);
     // On an idle line they go at the pace of what can wait, and half of the budget is left.
@@ -343,8 +322,8 @@ fn audit_pages_yield_to_calls_and_leave_half_of_budget() {
         let Decision::Send(plan) = core.next(now, &idle) else {
             continue;
         };
-        let (slot, lane) = (plan.slot, plan.lane);
-        let launch = core.launch(now, plan, About::default());
+        let (slot, lane) = (plan.slot, plan.task.lane);
+        let launch = core.launch(now, plan, RequestInputs::default());
         assert!(
             matches!(
                 launch,
@@ -355,61 +334,84 @@ fn audit_pages_yield_to_calls_and_leave_half_of_budget() {
             ),
             "{launch:?}"
         );
-        assert_eq!(lane, Lane::Spare);
+        assert_eq!(lane, Lane::SpareLead);
         core.answered(now, slot, ApiResponse::from(empty()));
     }
     let used = core.budget.used(at(50)) - before;
     assert!((1..=30).contains(&used), "{used}");
 }
 
-#[test]
-fn while_webhooks_flow_a_call_is_left_to_them_for_two_minutes() {
-    let mut core = ready(Settings::default());
-    let second = Duration::from_secs(1);
-    let webhook_pace = WebhookPace {
-        at: at(1).wall,
-        after: second,
-        usual: second,
-    };
-    let head = WorkQueue {
-        polls: vec![submitted(3, at(0))],
-        submitted: 1,
-        webhook_pace: Some(webhook_pace),
-        ..WorkQueue::default()
-    };
-    assert_eq!(core.next(at(119), &head), Decision::WaitUntil(at(120).boot));
-    assert_eq!(
-        core.ask(at(119)).confirmable_before,
-        at(0).wall.minus(second)
-    );
-    assert_eq!(lane(&mut core, at(120), &head), Some(Lane::Confirm));
-    let silent = WorkQueue {
-        webhook_pace: None,
-        ..head
-    };
-    let mut core = ready(Settings::default());
-    assert_eq!(lane(&mut core, at(2), &silent), Some(Lane::Confirm));
+fn with(scope: &[&str]) -> ApiResult {
+    let mut grants = Vec::new();
+    for grant in scope {
+        grants.push(format!("PERMISSION_OPEN_API_{grant}"));
+    }
+    Ok(ApiReply::TokenInfo(TokenInfo {
+        grants: Some(grants),
+        ..info()
+    }))
+}
+
+fn is_granted(answered: &Answered) -> bool {
+    answered.ops.iter().any(|op| match op {
+        Op::Lead(LeadChange::Request { outcome, .. }) => {
+            **outcome == callbridge_leads::lead_request::LeadOutcome::Granted
+        }
+        _ => false,
+    })
 }
 
 #[test]
-fn a_deadline_does_not_wait_for_webhooks() {
+fn a_right_that_is_given_later_counts_within_an_hour() {
     let mut core = ready(Settings::default());
-    let hour = at(3600).wall.floor_seconds();
-    core.tokens.info = Some(TokenInfo {
-        expires_at: Some(hour),
-        ..super::tests::info()
-    });
-    let second = Duration::from_secs(1);
-    let call = submitted(3, at(3590));
-    let head = WorkQueue {
-        polls: vec![call.clone()],
-        oldest_submitted: vec![call],
-        webhook_pace: Some(WebhookPace {
-            at: at(3589).wall,
-            after: second,
-            usual: second,
-        }),
-        ..WorkQueue::default()
+    let head = look_up();
+    // the company takes the right away, which an hour later is known
+    assert_eq!(lane(&mut core, at(3_599), &head), Some(Lane::Lead));
+    let (request, answered) = exchange(&mut core, at(3_600), &head, with(&["CALL:SAVE"]));
+    assert_eq!(
+        (request, is_granted(&answered)),
+        (Request::TokenInfo, false)
+    );
+    assert_eq!(lane(&mut core, at(7_199), &head), None);
+    let given = with(&["CALL:SAVE", "LEAD:READ"]);
+    let (request, answered) = exchange(&mut core, at(7_200), &head, given.clone());
+    assert_eq!((request, is_granted(&answered)), (Request::TokenInfo, true));
+    assert_eq!(lane(&mut core, at(7_201), &head), Some(Lane::Lead));
+    let (_, answered) = exchange(&mut core, at(10_800), &head, given);
+    assert!(!is_granted(&answered), "nothing is new");
+}
+
+#[test]
+fn answer_against_the_record_reads_it_again_once_a_minute() {
+    let mut core = ready(Settings::default());
+    exchange(
+        &mut core,
+        at(3_600),
+        &WorkQueue::default(),
+        with(&["CALL:SAVE"]),
+    );
+    let set = |core: &mut Core, seconds: u64| {
+        let list = Request::FieldList {
+            lead: lead(),
+            body: serde_json::json!([]),
+        };
+        assert!(core.lead_requests.ask(RequestId(seconds), list.into()));
+        let accepted = Ok(ApiReply::Accepted("r1".to_owned()));
+        exchange(core, at(seconds), &WorkQueue::default(), accepted);
     };
-    assert_eq!(lane(&mut core, at(3592), &head), Some(Lane::Deadline));
+    set(&mut core, 3_610);
+    let (request, _) = exchange(
+        &mut core,
+        at(3_610),
+        &WorkQueue::default(),
+        with(&["CALL:SAVE"]),
+    );
+    assert_eq!(request, Request::TokenInfo);
+    set(&mut core, 3_669);
+    assert_eq!(lane(&mut core, at(3_669), &WorkQueue::default()), None);
+    set(&mut core, 3_670);
+    assert_eq!(
+        lane(&mut core, at(3_670), &WorkQueue::default()),
+        Some(Lane::Token)
+    );
 }

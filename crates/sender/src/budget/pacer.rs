@@ -19,7 +19,7 @@
 //! Slots are kept across restarts by the boot clock. After a reboot, or when in doubt, a whole
 //! window of silence stands for all that may have been sent.
 
-use crate::Rate;
+use super::rate::Rate;
 use governor::clock::Clock;
 use governor::middleware::NoOpMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
@@ -30,11 +30,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Number of windows with a lower rate: after a first 429, and after a 429 that follows another.
-/// In the second case, another program keeps using the token, and each test of the full rate costs
-/// a request.
-const SHARED_WINDOWS: u32 = 9;
-const SHARED_AGAIN_WINDOWS: u32 = 60;
+/// Windows in a row with a 429 that show that another program uses the token.
+const WINDOWS_SHARED: u32 = 3;
+
+/// After this time without a 429, a lowered rate is doubled.
+const DOUBLED_AFTER: Duration = Duration::from_secs(600);
+
+/// A lowered rate is at least this part of the full one: a quarter.
+const LOWEST_PART: u32 = 4;
 
 /// Longest time for which a request can still arrive after its connection was closed.
 pub const STRAGGLER: Duration = Duration::from_secs(5);
@@ -64,21 +67,29 @@ pub struct Use {
 /// The budget of one process.
 #[derive(Debug)]
 pub struct Pacer {
-    pub(super) rate: Rate,
+    pub(crate) rate: Rate,
     uses: BTreeMap<u32, Use>,
     /// Nothing is sent before this time since boot.
-    pub(super) silent_until: Option<Duration>,
+    pub(crate) silent_until: Option<Duration>,
     shape: Shape,
     shared: Option<Shared>,
+    refused: Option<RefusedWindows>,
 }
 
-/// A 429 below our own cap: another program uses the token.
+/// Another program uses the token, so the rate is lowered.
 #[derive(Clone, Copy, Debug)]
 struct Shared {
     allowed: u32,
+    /// Time of the last 429.
     since: Duration,
-    /// An earlier 429 came shortly before: another program uses the token permanently.
-    again: bool,
+}
+
+/// Windows in a row with a 429 below our own cap.
+#[derive(Clone, Copy, Debug)]
+struct RefusedWindows {
+    count: u32,
+    /// Time of the first 429 in the last of them.
+    began: Duration,
 }
 
 impl Pacer {
@@ -94,6 +105,7 @@ impl Pacer {
             silent_until: None,
             shape: Shape::new(rate, now),
             shared: None,
+            refused: None,
         }
     }
 
@@ -147,23 +159,33 @@ impl Pacer {
         self.uses.remove(&slot);
     }
 
-    /// Handles a 429 within the cap. Halves the rate, at most once per window. The full rate
-    /// returns after 9 windows without another 429, or after 60 if one of the 120 windows before
-    /// also had one. Returns `true` in the second case: another program uses the token permanently.
-    pub fn refused(&mut self, now: Duration) -> bool {
-        let window = self.shared_window();
-        let since = |it: &Shared| now.saturating_sub(it.since);
-        let recent = self.shared.filter(|it| since(it) < window);
-        let again = (self.shared).is_some_and(|it| since(&it) < 2 * SHARED_AGAIN_WINDOWS * window);
-        if recent.is_none() {
-            let allowed = (self.allowed(now) / 2).max(1);
-            self.shared = Some(Shared {
+    /// Handles a 429 within the cap. In the third window in a row it halves the rate, because
+    /// another program uses the token.
+    pub fn refused(&mut self, now: Duration) {
+        let allowed = self.allowed(now);
+        if let Some(shared) = &mut self.shared {
+            *shared = Shared {
                 allowed,
                 since: now,
-                again,
+            };
+        }
+        let window = self.shared_window();
+        let count = match self.refused {
+            Some(last) if now < last.began + window => return,
+            Some(last) if now < last.began + 2 * window => last.count + 1,
+            Some(_) | None => 1,
+        };
+        self.refused = Some(RefusedWindows { count, began: now });
+        if count >= WINDOWS_SHARED {
+            self.refused = Some(RefusedWindows {
+                count: 0,
+                began: now,
+            });
+            self.shared = Some(Shared {
+                allowed: (allowed / 2).max(self.lowest()),
+                since: now,
             });
         }
-        recent.map_or(again, |it| it.again)
     }
 
     /// Keeps silent for a whole window, because the requests of the last one are not known.
@@ -176,19 +198,21 @@ impl Pacer {
         self.silent_until = self.silent_until.max(Some(until));
     }
 
-    /// Requests per window that are left for us, and the time since boot of the 429 that showed
-    /// that the token is shared.
+    /// Requests per window that are left for us, and the time since boot of the last 429.
     pub fn shared(&self) -> Option<(u32, Duration)> {
-        self.shared.map(|it| (it.allowed, it.since))
+        self.shared.map(|shared| (shared.allowed, shared.since))
     }
 
     /// Restores the state of [`Pacer::shared`] after a restart.
     pub fn share(&mut self, allowed: u32, since: Duration) {
         self.shared = Some(Shared {
-            allowed: allowed.max(1),
+            allowed: allowed.max(self.lowest()),
             since,
-            again: false,
         });
+    }
+
+    fn lowest(&self) -> u32 {
+        self.rate.limit().div_ceil(LOWEST_PART)
     }
 
     /// Another program uses the token.
@@ -196,18 +220,19 @@ impl Pacer {
         self.allowed(now) < self.rate.limit()
     }
 
-    /// Requests per window that are allowed now.
+    /// Requests per window that are allowed now. Every ten minutes without a 429 double a lowered
+    /// rate.
     pub fn allowed(&self, now: Duration) -> u32 {
-        let holds = |it: &Shared| {
-            let windows = if it.again {
-                SHARED_AGAIN_WINDOWS
-            } else {
-                SHARED_WINDOWS
-            };
-            now < it.since + windows * self.shared_window()
+        let limit = self.rate.limit();
+        let Some(shared) = self.shared else {
+            return limit;
         };
-        let shared = self.shared.filter(holds);
-        shared.map_or(self.rate.limit(), |it| self.rate.limit().min(it.allowed))
+        let doublings = now.saturating_sub(shared.since).as_secs() / DOUBLED_AFTER.as_secs();
+        if doublings >= 2 {
+            // from a quarter or more to the full rate
+            return limit;
+        }
+        limit.min(shared.allowed << doublings)
     }
 
     /// The window in which another program's requests count with ours.

@@ -1,0 +1,301 @@
+//! Which endpoints of the CRM can be asked. In: the result of each request. Out: whether the next
+//! one can go, and since when an endpoint fails.
+//!
+//! ```text
+//! closed ── five failures in a row, or the CRM is unreachable ──▶ open
+//!   ▲                                                              │ ▲
+//!   │                              success of the probe half-opens │ │ failure
+//!   └────────────────────── success ────────────── half open ◀─────┘─┘
+//! ```
+//! One probe is under way for all open breakers together. Failed probes come after 1, 2, 4 s and so
+//! on, up to 60 s. Jitter only shortens these waits, so an hour of an outage costs at most 90
+//! requests.
+
+pub mod pause;
+pub mod retry;
+
+use crate::jitter::Jitter;
+use callbridge_call::EventTime;
+use callbridge_crm::Endpoint;
+use callbridge_model::Now;
+use std::time::Duration;
+
+/// Failures in a row that open a breaker.
+pub const FAILURES_MAX: u32 = 5;
+
+/// Longest wait between two probes.
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
+
+/// Jitter takes up to this part of a wait: a thirty-second.
+const JITTER_PART: u32 = 32;
+
+/// Whether a request to an endpoint can go now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    #[default]
+    Yes,
+    /// As the one probe of all open breakers.
+    Probe,
+    No,
+}
+
+impl Access {
+    pub fn is_possible(self) -> bool {
+        self != Self::No
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Closed,
+    Open,
+    HalfOpen,
+}
+
+/// The breaker of one endpoint.
+#[derive(Clone, Debug, Default)]
+struct Breaker {
+    state: State,
+    /// Failures since the last success.
+    failures: u32,
+    /// Time of the first of these failures.
+    since: Option<EventTime>,
+    /// Message of the last of these failures.
+    reason: String,
+    /// The last failure did not reach the CRM: no connection, no DNS name, no valid certificate.
+    unreachable: bool,
+}
+
+impl Breaker {
+    fn note(&mut self, now: Now, reason: &str, unreachable: bool) {
+        self.failures = self.failures.saturating_add(1);
+        self.since.get_or_insert(now.wall);
+        reason.clone_into(&mut self.reason);
+        self.unreachable = unreachable;
+    }
+}
+
+/// An endpoint that fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failing {
+    pub endpoint: Endpoint,
+    pub since: EventTime,
+    /// Message of the CRM or the transport.
+    pub reason: String,
+    pub unreachable: bool,
+}
+
+/// The breakers of all endpoints that calls use, and their common probe.
+#[derive(Debug)]
+pub struct Breakers {
+    submit: Breaker,
+    poll: Breaker,
+    pages: Breaker,
+    token: Breaker,
+    jitter: Jitter,
+    /// Probes, and requests of half open breakers, that failed since the first breaker opened.
+    failed_probes: u32,
+    /// No probe before this time since boot.
+    next_probe: Duration,
+    /// Slot of the probe under way.
+    probe: Option<u32>,
+    /// Endpoint of the last probe. Probes take turns.
+    last_probed: Option<Endpoint>,
+}
+
+impl Breakers {
+    /// Makes closed breakers. `submit_failing_since` is known from before a restart.
+    pub fn new(seed: u64, submit_failing_since: Option<EventTime>) -> Self {
+        Self {
+            submit: Breaker {
+                since: submit_failing_since,
+                ..Breaker::default()
+            },
+            poll: Breaker::default(),
+            pages: Breaker::default(),
+            token: Breaker::default(),
+            jitter: Jitter::new(seed),
+            failed_probes: 0,
+            next_probe: Duration::ZERO,
+            probe: None,
+            last_probed: None,
+        }
+    }
+
+    /// Decides whether a request to this endpoint can go now. `under_way`: one is in flight.
+    pub fn access(&self, endpoint: Endpoint, now: Duration, under_way: bool) -> Access {
+        let Some(breaker) = self.breaker(endpoint) else {
+            return Access::Yes;
+        };
+        match breaker.state {
+            State::Closed => Access::Yes,
+            State::HalfOpen if under_way => Access::No,
+            State::HalfOpen => Access::Yes,
+            State::Open if self.is_probe_due(now) => Access::Probe,
+            State::Open => Access::No,
+        }
+    }
+
+    /// Returns `true` if a breaker is open, no probe is under way, and its wait is over.
+    pub fn is_probe_due(&self, now: Duration) -> bool {
+        self.is_any_open() && self.probe.is_none() && now >= self.next_probe
+    }
+
+    /// Time since boot of the next probe. `None` if no breaker is open, or a probe is under way.
+    pub fn next_probe(&self) -> Option<Duration> {
+        if self.is_any_open() && self.probe.is_none() {
+            Some(self.next_probe)
+        } else {
+            None
+        }
+    }
+
+    pub fn last_probed(&self) -> Option<Endpoint> {
+        self.last_probed
+    }
+
+    /// A request is sent. It is the probe if its endpoint's breaker is open, or if `stands_in`: no
+    /// other request can be the probe.
+    pub fn sent(&mut self, slot: u32, endpoint: Endpoint, stands_in: bool) {
+        let open = self.breaker(endpoint).map(|breaker| breaker.state) == Some(State::Open);
+        if open || stands_in {
+            self.probe = Some(slot);
+            self.last_probed = Some(endpoint);
+        }
+    }
+
+    /// A request ended without a result that concerns its endpoint, or was never sent.
+    pub fn released(&mut self, slot: u32) {
+        if self.probe == Some(slot) {
+            self.probe = None;
+        }
+    }
+
+    /// The endpoint answered.
+    pub fn succeeded(&mut self, slot: u32, endpoint: Endpoint) {
+        let was_probe = self.probe == Some(slot);
+        self.released(slot);
+        let Some(breaker) = self.breaker_mut(endpoint) else {
+            return;
+        };
+        let was_open = breaker.state == State::Open;
+        *breaker = Breaker::default();
+        if was_open || was_probe {
+            for breaker in self.all_mut() {
+                if breaker.state == State::Open {
+                    breaker.state = State::HalfOpen;
+                }
+            }
+        }
+    }
+
+    /// A request failed. If the CRM is `unreachable`, that concerns all endpoints.
+    pub fn failed(
+        &mut self,
+        now: Now,
+        slot: u32,
+        endpoint: Endpoint,
+        reason: &str,
+        unreachable: bool,
+    ) {
+        let was_probe = self.probe == Some(slot);
+        self.released(slot);
+        let had_open = self.is_any_open();
+        let Some(breaker) = self.breaker_mut(endpoint) else {
+            return;
+        };
+        let was_half_open = breaker.state == State::HalfOpen;
+        breaker.note(now, reason, unreachable);
+        if breaker.failures >= FAILURES_MAX || was_half_open {
+            breaker.state = State::Open;
+        }
+        if unreachable {
+            for breaker in self.all_mut() {
+                if breaker.state != State::Open {
+                    breaker.note(now, reason, unreachable);
+                    breaker.state = State::Open;
+                }
+            }
+        }
+        if was_probe || was_half_open {
+            self.failed_probes = self.failed_probes.saturating_add(1);
+            self.next_probe = now.boot + self.backoff();
+        } else if !had_open && self.is_any_open() {
+            self.failed_probes = 0;
+            self.next_probe = now.boot + self.backoff();
+        }
+    }
+
+    /// Time of the first failure of submissions since the last success.
+    pub fn submit_failing_since(&self) -> Option<EventTime> {
+        self.submit.since
+    }
+
+    /// The endpoints whose breakers are open, in the order in which they matter.
+    pub fn failing(&self) -> Vec<Failing> {
+        let all = [
+            (Endpoint::Submit, &self.submit),
+            (Endpoint::TokenInfo, &self.token),
+            (Endpoint::Poll, &self.poll),
+            (Endpoint::Filter, &self.pages),
+        ];
+        let mut failing = Vec::new();
+        for (endpoint, breaker) in all {
+            if let (State::Open, Some(since)) = (breaker.state, breaker.since) {
+                failing.push(Failing {
+                    endpoint,
+                    since,
+                    reason: breaker.reason.clone(),
+                    unreachable: breaker.unreachable,
+                });
+            }
+        }
+        failing
+    }
+
+    /// 1 s after the first failure, doubled with each failed probe up to 60 s, and a little less.
+    fn backoff(&mut self) -> Duration {
+        let doubled = Duration::from_secs(1 << self.failed_probes.min(6));
+        let wait = doubled.min(BACKOFF_MAX);
+        wait - self.jitter.up_to(wait / JITTER_PART)
+    }
+
+    pub fn is_any_open(&self) -> bool {
+        let all = [&self.submit, &self.poll, &self.pages, &self.token];
+        all.iter().any(|breaker| breaker.state == State::Open)
+    }
+
+    fn all_mut(&mut self) -> [&mut Breaker; 4] {
+        [
+            &mut self.submit,
+            &mut self.poll,
+            &mut self.pages,
+            &mut self.token,
+        ]
+    }
+
+    /// `None` for an endpoint that only requests about leads use.
+    fn breaker(&self, endpoint: Endpoint) -> Option<&Breaker> {
+        match endpoint {
+            Endpoint::Submit => Some(&self.submit),
+            Endpoint::Poll => Some(&self.poll),
+            Endpoint::Filter => Some(&self.pages),
+            Endpoint::TokenInfo => Some(&self.token),
+            Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => None,
+        }
+    }
+
+    fn breaker_mut(&mut self, endpoint: Endpoint) -> Option<&mut Breaker> {
+        match endpoint {
+            Endpoint::Submit => Some(&mut self.submit),
+            Endpoint::Poll => Some(&mut self.poll),
+            Endpoint::Filter => Some(&mut self.pages),
+            Endpoint::TokenInfo => Some(&mut self.token),
+            Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,322 @@
+//! When breakers open, how often they are probed, and when they close.
+
+use super::*;
+use callbridge_call::EventTime;
+
+const S: Duration = Duration::from_secs(1);
+const ALL: [Endpoint; 4] = [
+    Endpoint::Submit,
+    Endpoint::Poll,
+    Endpoint::Filter,
+    Endpoint::TokenInfo,
+];
+
+fn at(seconds: u64) -> Now {
+    after(Duration::from_secs(seconds))
+}
+
+fn after(time: Duration) -> Now {
+    Now {
+        wall: EventTime::from_seconds(1_795_151_000).plus(time),
+        boot: time,
+    }
+}
+
+fn fresh() -> Breakers {
+    Breakers::new(7, None)
+}
+
+fn fail(breakers: &mut Breakers, now: Now, slot: u32, endpoint: Endpoint) {
+    breakers.failed(now, slot, endpoint, "500", false);
+}
+
+/// Breakers whose submissions have failed five times at this second.
+fn open(seconds: u64) -> Breakers {
+    let mut breakers = fresh();
+    for slot in 0..5 {
+        fail(&mut breakers, at(seconds), slot, Endpoint::Submit);
+    }
+    breakers
+}
+
+/// The CRM was unreachable at this second.
+fn unreachable(seconds: u64) -> Breakers {
+    let mut breakers = fresh();
+    breakers.failed(at(seconds), 0, Endpoint::Poll, "refused", true);
+    breakers
+}
+
+fn access(breakers: &Breakers, now: Now, endpoint: Endpoint) -> Access {
+    breakers.access(endpoint, now.boot, false)
+}
+
+#[test]
+fn fifth_failure_in_a_row_opens_breaker_of_its_endpoint() {
+    let mut breakers = fresh();
+    for slot in 0..4 {
+        fail(&mut breakers, at(1), slot, Endpoint::Submit);
+    }
+    assert_eq!(access(&breakers, at(1), Endpoint::Submit), Access::Yes);
+    assert!(!breakers.is_any_open());
+    fail(&mut breakers, at(1), 4, Endpoint::Submit);
+    assert!(breakers.is_any_open());
+    assert_eq!(access(&breakers, at(1), Endpoint::Submit), Access::No);
+    for endpoint in [Endpoint::Poll, Endpoint::Filter, Endpoint::TokenInfo] {
+        assert_eq!(access(&breakers, at(1), endpoint), Access::Yes);
+    }
+}
+
+#[test]
+fn success_between_failures_keeps_breaker_closed() {
+    let mut breakers = fresh();
+    for slot in 0..4 {
+        fail(&mut breakers, at(1), slot, Endpoint::Poll);
+    }
+    breakers.succeeded(4, Endpoint::Poll);
+    for slot in 5..9 {
+        fail(&mut breakers, at(2), slot, Endpoint::Poll);
+    }
+    assert_eq!(access(&breakers, at(2), Endpoint::Poll), Access::Yes);
+}
+
+#[test]
+fn unreachable_crm_opens_all_breakers_at_once() {
+    let breakers = unreachable(1);
+    for endpoint in ALL {
+        assert_eq!(access(&breakers, at(1), endpoint), Access::No);
+        assert_eq!(access(&breakers, at(2), endpoint), Access::Probe);
+    }
+    let failing = breakers.failing();
+    assert_eq!(failing.len(), 4);
+    for one in failing {
+        assert!(one.unreachable);
+        assert_eq!((one.since, one.reason.as_str()), (at(1).wall, "refused"));
+    }
+}
+
+#[test]
+fn lead_endpoints_have_no_breaker() {
+    let mut breakers = fresh();
+    for slot in 0..9 {
+        breakers.failed(at(1), slot, Endpoint::Lead, "500", true);
+    }
+    breakers.succeeded(9, Endpoint::Leads);
+    breakers.sent(10, Endpoint::FieldList, false);
+    assert!(!breakers.is_any_open());
+    for endpoint in [
+        Endpoint::Lead,
+        Endpoint::Leads,
+        Endpoint::CrmFields,
+        Endpoint::FieldList,
+    ] {
+        assert_eq!(access(&breakers, at(1), endpoint), Access::Yes);
+    }
+}
+
+#[test]
+fn one_probe_is_under_way_for_all_open_breakers() {
+    let mut breakers = unreachable(1);
+    assert!(!breakers.is_probe_due(at(1).boot) && breakers.is_probe_due(at(2).boot));
+    let due = breakers.next_probe().expect("a probe");
+    assert!(due > at(1).boot && due <= at(2).boot);
+    breakers.sent(1, Endpoint::Submit, false);
+    assert_eq!(breakers.last_probed(), Some(Endpoint::Submit));
+    for endpoint in ALL {
+        assert_eq!(access(&breakers, at(30), endpoint), Access::No);
+    }
+    assert!(!breakers.is_probe_due(at(30).boot));
+    assert_eq!(breakers.next_probe(), None);
+}
+
+/// Times of the probes from this failure on, if each fails at once.
+fn probes(breakers: &mut Breakers, until: Duration) -> Vec<Duration> {
+    let mut times = Vec::new();
+    loop {
+        let next = breakers.next_probe().expect("an open breaker");
+        if next >= until {
+            return times;
+        }
+        times.push(next);
+        breakers.sent(9, Endpoint::Submit, false);
+        breakers.failed(after(next), 9, Endpoint::Submit, "500", false);
+    }
+}
+
+#[test]
+fn probes_back_off_from_1_s_to_60_s_and_jitter_only_shortens() {
+    for seed in 0..300 {
+        let mut breakers = Breakers::new(seed, None);
+        breakers.failed(at(0), 0, Endpoint::Submit, "refused", true);
+        let mut last = Duration::ZERO;
+        let times = probes(&mut breakers, 600 * S);
+        for (time, most) in times.iter().zip([1, 2, 4, 8, 16, 32, 60, 60, 60]) {
+            let (wait, most) = (*time - last, S * most);
+            assert!(
+                wait <= most && wait > most - most / 32,
+                "{wait:?} of {most:?}"
+            );
+            last = *time;
+        }
+    }
+    let first = |seed| {
+        let mut breakers = Breakers::new(seed, None);
+        breakers.failed(at(0), 0, Endpoint::Submit, "refused", true);
+        breakers.next_probe()
+    };
+    assert_ne!(
+        first(1),
+        first(2),
+        "programs do not all ask at the same time"
+    );
+}
+
+#[test]
+fn an_hour_of_failed_probes_is_fewer_than_seventy() {
+    for seed in 0..50 {
+        let mut breakers = Breakers::new(seed, None);
+        breakers.failed(at(0), 0, Endpoint::Submit, "refused", true);
+        assert!(probes(&mut breakers, 3600 * S).len() < 70);
+    }
+}
+
+#[test]
+fn success_of_a_probe_half_opens_all_breakers() {
+    let mut breakers = unreachable(1);
+    breakers.sent(1, Endpoint::Poll, false);
+    breakers.succeeded(1, Endpoint::Poll);
+    assert_eq!(access(&breakers, at(2), Endpoint::Poll), Access::Yes);
+    assert_eq!(
+        breakers.access(Endpoint::Poll, at(2).boot, true),
+        Access::Yes
+    );
+    for endpoint in [Endpoint::Submit, Endpoint::Filter, Endpoint::TokenInfo] {
+        assert_eq!(access(&breakers, at(2), endpoint), Access::Yes);
+        let second = breakers.access(endpoint, at(2).boot, true);
+        assert_eq!(second, Access::No, "one request at a time");
+    }
+    assert_eq!(breakers.failing(), []);
+    assert!(!breakers.is_any_open());
+}
+
+#[test]
+fn half_open_breaker_closes_on_success_and_opens_on_failure() {
+    let mut breakers = unreachable(1);
+    breakers.sent(1, Endpoint::Poll, false);
+    breakers.succeeded(1, Endpoint::Poll);
+    breakers.succeeded(2, Endpoint::Filter);
+    assert_eq!(
+        breakers.access(Endpoint::Filter, at(2).boot, true),
+        Access::Yes
+    );
+    fail(&mut breakers, at(2), 3, Endpoint::Submit);
+    assert_eq!(access(&breakers, at(2), Endpoint::Submit), Access::No);
+    let next = breakers.next_probe().expect("open again");
+    assert!(
+        next > at(3).boot && next <= at(4).boot,
+        "the wait is doubled"
+    );
+}
+
+#[test]
+fn success_of_a_closed_endpoint_half_opens_nothing() {
+    let mut breakers = open(1);
+    breakers.succeeded(9, Endpoint::Poll);
+    assert_eq!(access(&breakers, at(1), Endpoint::Submit), Access::No);
+    assert_eq!(breakers.failing().len(), 1);
+}
+
+#[test]
+fn late_success_of_an_open_endpoint_closes_it() {
+    let mut breakers = open(1);
+    breakers.succeeded(9, Endpoint::Submit);
+    assert_eq!(access(&breakers, at(1), Endpoint::Submit), Access::Yes);
+    assert!(!breakers.is_any_open());
+}
+
+#[test]
+fn failure_that_is_not_the_probe_changes_no_wait() {
+    let mut breakers = open(1);
+    let next = breakers.next_probe();
+    fail(&mut breakers, at(1), 9, Endpoint::Submit);
+    assert_eq!(breakers.next_probe(), next);
+    for slot in 10..15 {
+        fail(&mut breakers, at(1), slot, Endpoint::Poll);
+    }
+    assert_eq!(breakers.next_probe(), next, "another breaker joins");
+    assert_eq!(breakers.failing().len(), 2);
+}
+
+#[test]
+fn token_info_stands_in_as_probe_and_half_opens_others() {
+    let mut breakers = open(1);
+    breakers.sent(9, Endpoint::TokenInfo, true);
+    assert_eq!(breakers.last_probed(), Some(Endpoint::TokenInfo));
+    assert!(!breakers.is_probe_due(at(9).boot));
+    breakers.succeeded(9, Endpoint::TokenInfo);
+    assert_eq!(access(&breakers, at(2), Endpoint::Submit), Access::Yes);
+    let mut breakers = open(1);
+    breakers.sent(9, Endpoint::TokenInfo, false);
+    breakers.succeeded(9, Endpoint::TokenInfo);
+    assert_eq!(access(&breakers, at(1), Endpoint::Submit), Access::No);
+    assert_eq!(breakers.last_probed(), None);
+}
+
+#[test]
+fn failed_stand_in_doubles_the_wait() {
+    let mut breakers = open(1);
+    breakers.sent(9, Endpoint::TokenInfo, true);
+    fail(&mut breakers, at(2), 9, Endpoint::TokenInfo);
+    let next = breakers.next_probe().expect("a probe");
+    assert!(next > at(3).boot && next <= at(4).boot, "{next:?}");
+}
+
+#[test]
+fn released_probe_lets_another_one_go() {
+    let mut breakers = open(1);
+    breakers.sent(9, Endpoint::Submit, false);
+    breakers.released(8);
+    assert_eq!(access(&breakers, at(2), Endpoint::Submit), Access::No);
+    breakers.released(9);
+    assert_eq!(access(&breakers, at(2), Endpoint::Submit), Access::Probe);
+}
+
+#[test]
+fn next_outage_begins_the_backoff_again() {
+    let mut breakers = unreachable(0);
+    assert_eq!(probes(&mut breakers, 60 * S).len(), 5);
+    breakers.sent(1, Endpoint::Poll, false);
+    breakers.succeeded(1, Endpoint::Poll);
+    for endpoint in ALL {
+        breakers.succeeded(2, endpoint);
+    }
+    breakers.failed(at(100), 3, Endpoint::Poll, "refused", true);
+    let next = breakers.next_probe().expect("a probe");
+    assert!(next > at(100).boot && next <= at(101).boot);
+}
+
+#[test]
+fn failing_endpoint_shows_its_first_failure_and_last_reason() {
+    let mut breakers = fresh();
+    for (slot, reason) in [(0, "500"), (1, "503"), (2, "503"), (3, "504"), (4, "502")] {
+        breakers.failed(at(u64::from(slot)), slot, Endpoint::Filter, reason, false);
+    }
+    let expected = Failing {
+        endpoint: Endpoint::Filter,
+        since: at(0).wall,
+        reason: "502".to_owned(),
+        unreachable: false,
+    };
+    assert_eq!(breakers.failing(), [expected]);
+}
+
+#[test]
+fn failing_submissions_are_known_since_before_a_restart() {
+    let since = EventTime::from_seconds(7);
+    let mut breakers = Breakers::new(7, Some(since));
+    fail(&mut breakers, at(1), 0, Endpoint::Submit);
+    assert_eq!(breakers.submit_failing_since(), Some(since));
+    breakers.succeeded(1, Endpoint::Submit);
+    assert_eq!(breakers.submit_failing_since(), None);
+    fail(&mut breakers, at(2), 2, Endpoint::Submit);
+    assert_eq!(breakers.submit_failing_since(), Some(at(2).wall));
+}

@@ -1,0 +1,174 @@
+//! Calls with a lost requestId: when they are sent again, and when they are given up.
+
+use super::step::*;
+use super::tests::{HOUR, after, confirm, lost, next_check};
+use super::*;
+use crate::testing::{at, submitted};
+use callbridge_model::Reason;
+use callbridge_spool::{HELD_MAX, IfAbsent, Step};
+
+/// A lost call after this many resubmissions.
+fn resent(resubmits: u32) -> Unconfirmed {
+    Unconfirmed {
+        resubmits,
+        ..lost(1, at(0))
+    }
+}
+
+#[test]
+fn lost_call_is_resent_after_a_minute_an_hour_and_a_day() {
+    let confirm = confirm();
+    for (resubmits, age) in [(0, 60), (1, HOUR), (2, 24 * HOUR)] {
+        let call = resent(resubmits);
+        let before = confirm.settle(&call, after(age - 1), true);
+        assert_eq!(next_check(before), after(age), "{resubmits}");
+        let due = confirm.settle(&call, after(age), true);
+        assert!(matches!(due, Step::Resubmit { .. }), "{due:?}");
+    }
+    let dead = confirm.settle(&resent(3), after(61), true);
+    let Step::Died {
+        reason, message, ..
+    } = dead
+    else {
+        panic!("{dead:?}");
+    };
+    assert_eq!(reason, Reason::Unconfirmed);
+    let start = "sent 4 times, and each time its outcome could not be asked for before it was";
+    assert!(message.starts_with(start), "{message}");
+    assert!(
+        message.contains("404; no page of the journal shows it"),
+        "{message}"
+    );
+}
+
+#[test]
+fn wait_of_a_lost_call_is_checked_every_hour() {
+    let step = confirm().settle(&resent(2), after(2 * HOUR), true);
+    let Step::NotYet { next_check, absent } = step else {
+        panic!("{step:?}");
+    };
+    assert_eq!((next_check, absent), (after(3 * HOUR), Some(0)));
+}
+
+#[test]
+fn lost_call_from_a_clock_ahead_is_resent_at_once() {
+    let call = Unconfirmed {
+        resubmits: 2,
+        ..lost(1, at(HELD_MAX.as_secs() + 10))
+    };
+    let step = confirm().settle(&call, after(1), true);
+    assert!(matches!(step, Step::Resubmit { .. }), "{step:?}");
+}
+
+#[test]
+fn request_id_is_lost_until_the_call_can_be_resent() {
+    let confirm = confirm();
+    let poll = submitted(1, at(0));
+    let step = confirm.lost(&poll, after(2), "404");
+    let Step::Unresolved {
+        next_check,
+        if_absent,
+        why,
+    } = step
+    else {
+        panic!("{step:?}");
+    };
+    assert_eq!((next_check, if_absent), (after(60), IfAbsent::Resubmit));
+    assert_eq!(why, "404");
+    assert_eq!(next_check_of_lost(&confirm, 90, 0), after(90));
+    assert_eq!(
+        next_check_of_lost(&confirm, 90, 3),
+        after(90),
+        "given up at once"
+    );
+}
+
+fn next_check_of_lost(confirm: &Confirm, now: u64, resubmits: u32) -> EventTime {
+    let call = Unconfirmed {
+        resubmits,
+        ..submitted(1, at(0))
+    };
+    next_check(confirm.lost(&call, after(now), "404"))
+}
+
+#[test]
+fn interrupted_call_is_resent_without_waiting() {
+    let call = Unconfirmed {
+        if_absent: IfAbsent::Interrupted,
+        resubmits: 9,
+        ..lost(1, at(0))
+    };
+    for pages_read in [true, false] {
+        let step = confirm().settle(&call, after(1), pages_read);
+        assert!(matches!(step, Step::Resubmit { .. }), "{step:?}");
+    }
+}
+
+#[test]
+fn changed_call_is_sent_only_if_pages_were_read() {
+    let call = Unconfirmed {
+        if_absent: IfAbsent::Changed,
+        ..lost(1, at(0))
+    };
+    let step = confirm().settle(&call, after(1), true);
+    assert!(matches!(step, Step::Resubmit { .. }), "{step:?}");
+    let step = confirm().settle(&call, after(1), false);
+    let reason = Reason::Unconfirmed;
+    assert!(
+        matches!(&step, Step::Died { reason: it, .. } if *it == reason),
+        "{step:?}"
+    );
+}
+
+#[test]
+fn given_up_call_that_no_page_shows_is_a_server_error() {
+    let call = Unconfirmed {
+        if_absent: IfAbsent::ServerError,
+        message: "500".to_owned(),
+        ..lost(1, at(0))
+    };
+    for pages_read in [true, false] {
+        let step = confirm().settle(&call, after(1), pages_read);
+        assert_eq!(step, died(Reason::ServerError, "500".to_owned()));
+    }
+}
+
+#[test]
+fn where_nothing_can_confirm_a_call_is_never_resent() {
+    let mut confirm = confirm();
+    confirm.refuse_polls(at(0), "403");
+    confirm.refuse_pages(at(0), "403");
+    let call = lost(1, at(0));
+    for (now, next) in [(70, HOUR + 70), (24 * HOUR - 1, 24 * HOUR)] {
+        assert_eq!(confirm.waits_until(&call, after(now)), Some(after(next)));
+        assert_eq!(
+            next_check(confirm.settle(&call, after(now), false)),
+            after(next)
+        );
+    }
+    let step = confirm.settle(&call, after(24 * HOUR), false);
+    let reason = Reason::Unconfirmed;
+    assert!(
+        matches!(&step, Step::Died { reason: it, .. } if *it == reason),
+        "{step:?}"
+    );
+}
+
+#[test]
+fn expired_request_id_is_lost_or_ends_where_nothing_confirms() {
+    let mut confirm = confirm();
+    let call = submitted(1, at(0));
+    let now = after(24 * HOUR);
+    assert_eq!(next_check(confirm.expired(&call, now)), now);
+    confirm.refuse_polls(at(0), "403: xato");
+    confirm.refuse_pages(at(0), "403");
+    let Step::Died {
+        reason, message, ..
+    } = confirm.expired(&call, now)
+    else {
+        panic!("it counts as written");
+    };
+    assert_eq!(reason, Reason::Unconfirmed);
+    let words = "whether it is journaled (403: xato): check in the CRM";
+    assert!(message.contains(words), "{message}");
+}

@@ -1,0 +1,188 @@
+//! What becomes of a call that was accepted, and when it is asked about again.
+
+use super::Confirm;
+use callbridge_call::EventTime;
+use callbridge_model::Reason;
+use callbridge_spool::{IfAbsent, OutcomeSource, Step, Unconfirmed};
+use serde_json::Value;
+use std::time::Duration;
+
+/// A requestId can be read this long (§4.6).
+pub const REQUEST_ID_LIFE: Duration = Duration::from_secs(24 * 3600);
+
+/// Longest wait between two questions about one call.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// Ages, since its last acceptance, at which a call with a lost requestId is sent again. After the
+/// last one it is the dead letter `unconfirmed`.
+const RESEND_AFTER: [Duration; 3] = [
+    Duration::from_secs(60),
+    Duration::from_secs(3600),
+    Duration::from_secs(24 * 3600),
+];
+
+/// Shortest wait after a page that did not show a call.
+const AFTER_PAGE: Duration = Duration::from_secs(15);
+
+/// Time of the next poll: 2, 5, 15, and 60 s after the acceptance, then after a wait that doubles
+/// from two minutes to an hour. `polls` were made so far.
+pub fn next_poll(submitted: EventTime, polls: u32, now: EventTime) -> EventTime {
+    let planned = match polls {
+        0 => submitted.plus(Duration::from_secs(2)),
+        1 => submitted.plus(Duration::from_secs(5)),
+        2 => submitted.plus(Duration::from_secs(15)),
+        3 => submitted.plus(Duration::from_secs(60)),
+        _ => now.plus(doubled(polls - 4)),
+    };
+    // under load a poll comes late, and the next one is not due at once
+    planned.max(now.plus(Duration::from_secs(1)))
+}
+
+fn doubled(times: u32) -> Duration {
+    let minutes = 2 << times.min(8);
+    Duration::from_secs(minutes * 60).min(WAIT_MAX)
+}
+
+/// The journal shows the call.
+pub fn found(call: &Unconfirmed) -> Step {
+    match call.if_absent {
+        IfAbsent::Resubmit | IfAbsent::Interrupted | IfAbsent::ServerError => {
+            Step::Journaled(OutcomeSource::Confirmation)
+        }
+        IfAbsent::Changed => Step::too_late(&call.message),
+    }
+}
+
+/// A dead letter for a reason of ours. It has no errors from the CRM.
+pub fn died(reason: Reason, message: String) -> Step {
+    Step::Died {
+        reason,
+        message,
+        errors: Value::Null,
+    }
+}
+
+/// A call that was given up with `server_error`, and that the journal does not show.
+pub fn give_up(message: &str) -> Step {
+    died(Reason::ServerError, message.to_owned())
+}
+
+impl Confirm {
+    /// The 24 hours of a requestId are over, and nothing showed the call. If nothing can confirm
+    /// calls, it counts as written and is not sent again.
+    pub fn expired(&self, call: &Unconfirmed, now: EventTime) -> Step {
+        if self.is_impossible() {
+            return self.unobservable(call);
+        }
+        Step::Unresolved {
+            next_check: now,
+            if_absent: IfAbsent::Resubmit,
+            why: "its requestId can be read for 24 hours, which are over".to_owned(),
+        }
+    }
+
+    fn unobservable(&self, call: &Unconfirmed) -> Step {
+        let mut why = call.message.as_str();
+        if let Some(refused) = &self.polls_refused {
+            why = &refused.reason;
+        }
+        let message = format!(
+            "the CRM accepted the call, and for 24 hours nothing could show whether it is \
+             journaled ({why}): check in the CRM. To confirm later calls, set up webhooks, or \
+             grant PERMISSION_OPEN_API_CALL:READ"
+        );
+        died(Reason::Unconfirmed, message)
+    }
+
+    /// No page showed the call, although one should have. It is looked for again, or polled.
+    pub fn absent(&self, call: &Unconfirmed, now: EventTime) -> Step {
+        let wait = call.age(now).clamp(AFTER_PAGE, WAIT_MAX);
+        let mut absent = call.absent.saturating_add(1);
+        if self.polls_refused.is_some() {
+            // from two on, a call is left to polls
+            absent = absent.min(1);
+        }
+        Step::NotYet {
+            next_check: now.plus(wait),
+            absent: Some(absent),
+        }
+    }
+
+    /// A requestId was lost: the time of the next step.
+    pub fn lost(&self, call: &Unconfirmed, now: EventTime, why: &str) -> Step {
+        Step::Unresolved {
+            next_check: resend_at(call, now).unwrap_or(now),
+            if_absent: IfAbsent::Resubmit,
+            why: why.to_owned(),
+        }
+    }
+
+    /// Time until which a call with a lost requestId waits: neither a page nor a request is due.
+    /// `None` if its next step is due.
+    pub fn waits_until(&self, call: &Unconfirmed, now: EventTime) -> Option<EventTime> {
+        if call.if_absent != IfAbsent::Resubmit {
+            return None;
+        }
+        let due = if self.is_impossible() {
+            at_age(call, REQUEST_ID_LIFE, now)
+        } else {
+            resend_at(call, now)?
+        };
+        Some(due).filter(|due| *due > now)
+    }
+
+    /// The step of a due call whose requestId is lost. `pages_read`: all pages were read, and none
+    /// shows it.
+    pub fn settle(&self, call: &Unconfirmed, now: EventTime, pages_read: bool) -> Step {
+        if let Some(next_check) = self.waits_until(call, now) {
+            let absent = Some(call.absent);
+            return Step::NotYet { next_check, absent };
+        }
+        let how = if pages_read {
+            "no page of the journal shows it"
+        } else {
+            "the journal cannot be read"
+        };
+        match call.if_absent {
+            IfAbsent::ServerError => give_up(&call.message),
+            IfAbsent::Changed if !pages_read => died(
+                Reason::Unconfirmed,
+                format!(
+                    "it may be in the journal as it was first sent: {}; the journal cannot be \
+                     read to make sure: grant that to the token, or retry it without --lead",
+                    call.message
+                ),
+            ),
+            IfAbsent::Resubmit if self.is_impossible() => self.unobservable(call),
+            IfAbsent::Resubmit if call.resubmits as usize >= RESEND_AFTER.len() => died(
+                Reason::Unconfirmed,
+                format!(
+                    "sent {} times, and each time its outcome could not be asked for before it was \
+                     settled; the last time: {}; {how}",
+                    RESEND_AFTER.len() + 1,
+                    call.message
+                ),
+            ),
+            IfAbsent::Resubmit | IfAbsent::Interrupted | IfAbsent::Changed => Step::Resubmit {
+                why: how.to_owned(),
+            },
+        }
+    }
+}
+
+/// Time at which a call with a lost requestId can be sent again. `None` if it was sent again three
+/// times.
+fn resend_at(call: &Unconfirmed, now: EventTime) -> Option<EventTime> {
+    let age = RESEND_AFTER.get(call.resubmits as usize)?;
+    Some(at_age(call, *age, now))
+}
+
+/// Time at which the call is this old, at most an hour ahead. Now if the clock was set back since
+/// it was accepted, because its age is then not known.
+fn at_age(call: &Unconfirmed, age: Duration, now: EventTime) -> EventTime {
+    if call.is_ahead(now) {
+        return now;
+    }
+    let left = age.saturating_sub(call.age(now));
+    now.plus(left.min(WAIT_MAX))
+}

@@ -1,0 +1,467 @@
+//! Webhooks, pages, polls, and calls with a lost requestId.
+
+use super::step::*;
+use super::*;
+use crate::testing::{T0, at, submitted, uuid};
+use callbridge_model::{Now, TokenFingerprint};
+use callbridge_spool::{HELD_MAX, IfAbsent, OutcomeSource, Step};
+
+const S: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const HOUR: u64 = 3600;
+const NONE: [i64; 0] = [];
+
+pub(super) fn confirm() -> Confirm {
+    Confirm::new(None, PageSize::LARGEST)
+}
+
+pub(super) fn after(seconds: u64) -> EventTime {
+    at(seconds).wall
+}
+
+pub(super) fn lost(id: i64, accepted: Now) -> Unconfirmed {
+    Unconfirmed {
+        request_id: None,
+        token: TokenFingerprint::none(),
+        message: "404".to_owned(),
+        ..submitted(id, accepted)
+    }
+}
+
+fn is_lost(call: &Unconfirmed) -> bool {
+    call.request_id.is_none()
+}
+
+fn page(ids: &[i64], total: Option<u32>) -> Page {
+    Page {
+        rows: u32::try_from(ids.len()).expect("few"),
+        uuids: ids.iter().map(|id| uuid(*id)).collect(),
+        total,
+        ..Page::default()
+    }
+}
+
+fn ids(calls: &[Unconfirmed]) -> Vec<i64> {
+    calls.iter().map(|call| call.row.0).collect()
+}
+
+/// Begins a reading at this second, for calls accepted at second 0.
+fn reading(confirm: &mut Confirm, seconds: u64, calls: &[i64]) -> FilterPage {
+    let calls = calls.iter().map(|id| submitted(*id, at(0))).collect();
+    confirm
+        .page(after(seconds), calls, &is_lost)
+        .expect("a page")
+}
+
+fn webhook(at: EventTime) -> Option<WebhookPace> {
+    Some(WebhookPace {
+        at,
+        after: S,
+        usual: S,
+    })
+}
+
+pub(super) fn next_check(step: Step) -> EventTime {
+    match step {
+        Step::NotYet { next_check, .. } | Step::Unresolved { next_check, .. } => next_check,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn polls_come_after_2_5_15_60_s_and_then_double_to_an_hour() {
+    let mut now = T0;
+    let mut waits = Vec::new();
+    for polls in 0..13 {
+        let next = next_poll(T0, polls, now);
+        waits.push(next.since(now).as_secs());
+        now = next;
+    }
+    let minutes = [120, 240, 480, 960, 1920, 3600, 3600, 3600, 3600];
+    assert_eq!(waits[..4], [2, 3, 10, 45]);
+    assert_eq!(waits[4..], minutes);
+}
+
+#[test]
+fn late_poll_is_not_followed_by_another_at_once() {
+    assert_eq!(next_poll(T0, 1, after(100)), after(101));
+}
+
+#[test]
+fn webhooks_are_waited_for_two_minutes_once_one_came() {
+    let mut confirm = confirm();
+    assert_eq!(confirm.webhook_wait(), Duration::ZERO);
+    assert_eq!(confirm.written_before(after(100)), after(90));
+    confirm.note_webhook(webhook(after(1)));
+    assert_eq!(confirm.webhook_wait(), 2 * MINUTE);
+    assert_eq!(confirm.written_before(after(200)), after(80));
+}
+
+#[test]
+fn webhooks_are_not_relied_on_after_three_calls_without_one() {
+    let mut confirm = confirm();
+    confirm.note_webhook(webhook(after(1)));
+    for _ in 0..9 {
+        confirm.note_journaled(after(119), &submitted(1, at(0)));
+    }
+    for _ in 0..2 {
+        confirm.note_journaled(after(120), &submitted(1, at(0)));
+    }
+    assert!(confirm.awaits_webhooks());
+    confirm.note_journaled(after(120), &submitted(1, at(0)));
+    assert!(!confirm.awaits_webhooks());
+    confirm.note_webhook(webhook(after(1)));
+    assert!(!confirm.awaits_webhooks(), "the same one");
+    confirm.note_webhook(webhook(after(130)));
+    assert!(confirm.awaits_webhooks());
+}
+
+#[test]
+fn call_accepted_before_a_journaled_one_is_passed_by() {
+    let mut confirm = confirm();
+    assert!(!confirm.is_passed_by(&submitted(1, at(0))));
+    confirm.note_journaled(after(60), &submitted(1, at(50)));
+    assert!(confirm.is_passed_by(&submitted(2, at(49))));
+    assert!(!confirm.is_passed_by(&submitted(2, at(50))));
+    confirm.note_journaled(after(60), &submitted(1, at(9_000)));
+    assert!(
+        !confirm.is_passed_by(&submitted(2, at(60))),
+        "the clock was set back"
+    );
+}
+
+#[test]
+fn query_begins_shortly_before_the_oldest_call() {
+    let mut confirm = confirm();
+    let calls = vec![
+        submitted(1, at(90)),
+        submitted(2, at(50)),
+        submitted(3, at(70)),
+    ];
+    let first = confirm.page(after(200), calls, &is_lost).expect("a page");
+    assert_eq!((first.page, first.size.get()), (1, 100));
+    assert_eq!(
+        first.since.map(EpochSeconds::get),
+        Some(after(30).floor_seconds().get())
+    );
+    assert!(confirm.is_reading());
+}
+
+#[test]
+fn query_begins_no_earlier_than_the_year_2000() {
+    let mut confirm = confirm();
+    let old = Unconfirmed {
+        first_sent: EventTime::from_seconds(946_684_800 + 19),
+        ..submitted(1, at(0))
+    };
+    let first = confirm
+        .page(after(30), vec![old], &is_lost)
+        .expect("a page");
+    assert_eq!(first.since.map(EpochSeconds::get), Some(946_684_800));
+}
+
+#[test]
+fn query_of_calls_from_a_clock_ahead_has_no_start() {
+    let mut confirm = confirm();
+    let ahead = HELD_MAX.as_secs() + 1;
+    let calls = vec![submitted(1, at(ahead))];
+    let first = confirm.page(after(0), calls, &is_lost).expect("a page");
+    assert_eq!(first.since, None);
+    let calls = vec![submitted(1, at(ahead)), submitted(2, at(0))];
+    let first = Confirm::new(None, PageSize::LARGEST).page(after(0), calls, &is_lost);
+    assert!(first.expect("a page").since.is_some());
+}
+
+#[test]
+fn no_calls_make_no_page() {
+    let mut confirm = confirm();
+    assert_eq!(confirm.page(after(9), Vec::new(), &is_lost), None);
+    assert!(!confirm.is_reading());
+    let waits = vec![lost(1, at(100))];
+    assert_eq!(confirm.page(after(9), waits, &is_lost), None, "not due");
+}
+
+#[test]
+fn page_confirms_all_calls_that_it_shows() {
+    let mut confirm = confirm();
+    reading(&mut confirm, 20, &[1, 2, 3]);
+    let findings = confirm.on_page(after(20), &page(&[9, 3, 1, 2], Some(4)));
+    assert_eq!(ids(&findings.found), [3, 1, 2]);
+    assert_eq!(ids(&findings.absent), NONE);
+    assert!(!confirm.is_reading(), "nothing is left to look for");
+    assert!(confirm.is_passed_by(&submitted(
+        9,
+        Now {
+            wall: T0.minus(S),
+            ..at(0)
+        }
+    )));
+}
+
+#[test]
+fn pages_are_read_until_all_expected_calls_are_found() {
+    let mut confirm = confirm();
+    reading(&mut confirm, 20, &[1, 2]);
+    let first = confirm.on_page(after(20), &page(&[1], Some(3)));
+    assert_eq!((ids(&first.found), ids(&first.absent)), (vec![1], vec![]));
+    let second = confirm
+        .page(after(21), Vec::new(), &is_lost)
+        .expect("another page");
+    assert_eq!(second.page, 2);
+    let findings = confirm.on_page(after(21), &page(&[2], Some(3)));
+    assert_eq!(ids(&findings.found), [2]);
+    assert!(!confirm.is_reading());
+}
+
+#[test]
+fn reading_ends_after_its_last_page_with_the_absent_calls() {
+    let mut confirm = confirm();
+    reading(&mut confirm, 20, &[1, 2]);
+    let findings = confirm.on_page(after(20), &page(&[1], Some(1)));
+    assert_eq!(
+        (ids(&findings.found), ids(&findings.absent)),
+        (vec![1], vec![2])
+    );
+    assert!(findings.is_complete && !confirm.is_reading());
+    assert!(confirm.reads_pages(after(20)), "one of ours was shown");
+}
+
+#[test]
+fn reading_ends_after_ten_pages() {
+    let mut confirm = confirm();
+    reading(&mut confirm, 20, &[1, 2]);
+    confirm.on_page(after(20), &page(&[1], Some(99)));
+    for number in 2..10 {
+        assert!(confirm.is_reading(), "{number}");
+        let findings = confirm.on_page(after(20), &page(&[9], Some(99)));
+        assert_eq!(ids(&findings.absent), NONE);
+    }
+    let findings = confirm.on_page(after(20), &page(&[9], Some(99)));
+    assert_eq!(ids(&findings.absent), [2]);
+    assert!(!findings.is_complete && !confirm.is_reading());
+}
+
+#[test]
+fn pages_that_show_none_of_our_calls_rest_for_an_hour() {
+    let mut confirm = confirm();
+    reading(&mut confirm, 20, &[1]);
+    confirm.on_page(after(20), &page(&[8, 9], Some(1)));
+    assert!(!confirm.reads_pages(after(20 + HOUR - 1)));
+    assert!(confirm.reads_pages(after(20 + HOUR)));
+}
+
+#[test]
+fn call_younger_than_ten_seconds_is_not_absent() {
+    let mut confirm = confirm();
+    reading(&mut confirm, 9, &[1, 2]);
+    let findings = confirm.on_page(after(9), &page(&[1], Some(1)));
+    assert_eq!(
+        (ids(&findings.found), ids(&findings.absent)),
+        (vec![1], vec![])
+    );
+    reading(&mut confirm, 10, &[1, 2]);
+    let findings = confirm.on_page(after(10), &page(&[1], Some(1)));
+    assert_eq!(ids(&findings.absent), [2]);
+}
+
+#[test]
+fn call_that_is_not_due_is_not_absent() {
+    let mut confirm = confirm();
+    let later = |next| Unconfirmed {
+        next_poll: next,
+        ..submitted(2, at(0))
+    };
+    let mut absent = |next| {
+        let calls = vec![submitted(1, at(0)), later(next)];
+        confirm.page(after(30), calls, &is_lost).expect("a page");
+        ids(&confirm.on_page(after(30), &page(&[1], Some(1))).absent)
+    };
+    assert_eq!(absent(after(31)), NONE);
+    assert_eq!(absent(after(30)), [2]);
+    let far = after(30).plus(HELD_MAX);
+    assert_eq!(absent(far), NONE);
+    assert_eq!(absent(far.plus(S)), [2], "the clock was set back");
+}
+
+#[test]
+fn call_from_a_clock_ahead_can_be_absent() {
+    let mut confirm = confirm();
+    let ahead = Unconfirmed {
+        next_poll: after(0),
+        ..submitted(2, at(HELD_MAX.as_secs() + 100))
+    };
+    let calls = vec![submitted(1, at(0)), ahead];
+    confirm.page(after(30), calls, &is_lost).expect("a page");
+    let findings = confirm.on_page(after(30), &page(&[1], Some(1)));
+    assert_eq!(ids(&findings.absent), [2]);
+}
+
+#[test]
+fn lost_calls_are_read_for_alone_and_turn_no_pages_off() {
+    let mut confirm = confirm();
+    let calls = vec![submitted(1, at(90)), lost(2, at(0)), submitted(3, at(80))];
+    let first = confirm.page(after(100), calls, &is_lost).expect("a page");
+    let start = T0.floor_seconds().get() - 20;
+    assert_eq!(first.since.map(EpochSeconds::get), Some(start));
+    let findings = confirm.on_page(after(100), &page(&[1, 3], Some(1)));
+    assert_eq!(
+        (ids(&findings.found), ids(&findings.absent)),
+        (vec![], vec![2])
+    );
+    assert!(confirm.reads_pages(after(100)));
+}
+
+#[test]
+fn polled_call_is_not_looked_for_any_more() {
+    let mut confirm = confirm();
+    reading(&mut confirm, 20, &[1, 2]);
+    confirm.is_polled(&submitted(1, at(0)));
+    let findings = confirm.on_page(after(20), &page(&[1, 2], Some(1)));
+    assert_eq!(ids(&findings.found), [2]);
+}
+
+#[test]
+fn page_without_a_reading_changes_nothing() {
+    let mut confirm = confirm();
+    reading(&mut confirm, 20, &[1]);
+    confirm.drop_reading();
+    let findings = confirm.on_page(after(20), &page(&[1], Some(1)));
+    assert_eq!(findings, PageFindings::default());
+    confirm.shrink_pages(after(20));
+    assert_eq!(confirm.page_size, PageSize::LARGEST);
+}
+
+#[test]
+fn page_size_shrinks_to_30_then_pages_rest_for_an_hour() {
+    let mut confirm = confirm();
+    for size in [50, 30] {
+        reading(&mut confirm, 20, &[1]);
+        confirm.shrink_pages(after(20));
+        assert_eq!(confirm.page_size.get(), size);
+        let next = confirm
+            .page(after(20), Vec::new(), &is_lost)
+            .expect("the same reading");
+        assert_eq!((next.page, next.size.get()), (1, size));
+        confirm.drop_reading();
+        assert_eq!(reading(&mut confirm, 20, &[1]).size.get(), size);
+    }
+    confirm.shrink_pages(after(20));
+    assert_eq!(confirm.page_size, PageSize::LARGEST);
+    assert!(!confirm.reads_pages(after(20)) && !confirm.is_reading());
+}
+
+#[test]
+fn pages_refused_by_403_wait_for_token_info_a_minute_later() {
+    let mut confirm = confirm();
+    reading(&mut confirm, 5, &[1]);
+    confirm.refuse_pages(at(10), "403");
+    assert!(!confirm.reads_pages(after(9_000)) && !confirm.is_reading());
+    confirm.token_read(at(69).boot);
+    assert!(!confirm.reads_pages(after(69)), "too soon");
+    confirm.token_read(at(70).boot);
+    assert!(confirm.reads_pages(after(70)));
+}
+
+#[test]
+fn polls_refused_by_403_keep_the_first_reason() {
+    let mut confirm = confirm();
+    confirm.refuse_polls(at(10), "403: one");
+    confirm.refuse_polls(at(20), "403: two");
+    let refused = confirm.polls_refused.clone().expect("refused");
+    assert_eq!(
+        (refused.reason.as_str(), refused.since),
+        ("403: one", after(10))
+    );
+    confirm.token_read(at(70).boot);
+    assert_eq!(confirm.polls_refused, None);
+}
+
+#[test]
+fn rest_from_a_clock_that_was_set_back_does_not_count() {
+    let mut confirm = confirm();
+    confirm.rest_pages(after(100));
+    assert!(!confirm.reads_pages(after(100)));
+    assert!(
+        confirm.reads_pages(after(99)),
+        "it ends more than an hour ahead"
+    );
+}
+
+#[test]
+fn another_token_forgets_each_403() {
+    let mut confirm = confirm();
+    reading(&mut confirm, 20, &[1]);
+    confirm.refuse_polls(at(20), "403");
+    confirm.refuse_pages(at(20), "403");
+    reading(&mut confirm, 20, &[1]);
+    confirm.forget_refusals();
+    assert!(confirm.reads_pages(after(20)) && !confirm.is_reading());
+    assert_eq!(confirm.polls_refused, None);
+    confirm.rest_pages(after(20));
+    confirm.forget_refusals();
+    assert!(
+        !confirm.reads_pages(after(20)),
+        "that is not about the token"
+    );
+}
+
+#[test]
+fn confirming_is_impossible_without_polls_pages_and_webhooks() {
+    let mut confirm = confirm();
+    assert!(!confirm.is_impossible());
+    confirm.refuse_polls(at(1), "403");
+    assert!(!confirm.is_impossible());
+    confirm.refuse_pages(at(1), "403");
+    assert!(confirm.is_impossible());
+    confirm.note_webhook(webhook(after(2)));
+    assert!(!confirm.is_impossible());
+}
+
+#[test]
+fn call_on_a_page_is_journaled_unless_its_values_changed() {
+    let journaled = Step::Journaled(OutcomeSource::Confirmation);
+    for if_absent in [
+        IfAbsent::Resubmit,
+        IfAbsent::Interrupted,
+        IfAbsent::ServerError,
+    ] {
+        let call = Unconfirmed {
+            if_absent,
+            ..lost(1, at(0))
+        };
+        assert_eq!(found(&call), journaled);
+    }
+    let changed = Unconfirmed {
+        if_absent: IfAbsent::Changed,
+        ..lost(1, at(0))
+    };
+    assert_eq!(found(&changed), Step::too_late("404"));
+}
+
+#[test]
+fn absent_call_is_asked_for_again_after_its_age() {
+    let mut confirm = confirm();
+    let call = Unconfirmed {
+        absent: 1,
+        ..submitted(1, at(0))
+    };
+    for (now, wait) in [(10, 15), (100, 100), (9_000, 3600)] {
+        let step = confirm.absent(&call, after(now));
+        let Step::NotYet { next_check, absent } = step else {
+            panic!("{step:?}");
+        };
+        assert_eq!((next_check, absent), (after(now + wait), Some(2)));
+    }
+    confirm.refuse_polls(at(100), "403");
+    let step = confirm.absent(&call, after(100));
+    assert!(
+        matches!(
+            step,
+            Step::NotYet {
+                absent: Some(1),
+                ..
+            }
+        ),
+        "never left to polls"
+    );
+}

@@ -1,0 +1,456 @@
+//! The effects of an answer, applied one by one: operations for the spool, and changes of the
+//! sender's state.
+
+use super::Core;
+use crate::breaker::pause::{Pause, Paused};
+use crate::budget::pacer::STRAGGLER;
+use crate::confirm::{self, WRITTEN_WITHIN, next_poll};
+use crate::in_flight::InFlight;
+use crate::lead_requests;
+use crate::outcome::{Effect, Verdict, VerdictKind, effects, judge};
+use crate::queue::Work;
+use crate::tokens::Standing;
+use callbridge_crm::{ApiError, ApiReply, ApiResponse, ApiResult, Endpoint, Page, TokenInfo};
+use callbridge_leads::lead_request;
+use callbridge_leads::lead_request::due::LeadRequest;
+use callbridge_model::{Now, Reason, TokenFingerprint};
+use callbridge_spool::{CallFailure, IfAbsent, Op, RowId, Step, Unconfirmed};
+use serde_json::Value;
+use std::time::Duration;
+
+/// A call that fails this long while it is the only one, and `token/info` succeeds, is given up.
+const ALONE_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// An answer, judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answered {
+    /// Operations to commit: the call's step, the slot's final state, and news from the answer.
+    pub ops: Vec<Op>,
+    /// The call of the request.
+    pub row: Option<RowId>,
+    /// The requestId from the answer, or from the poll.
+    pub request_id: Option<String>,
+    pub endpoint: Endpoint,
+    /// `None` for a lead request.
+    pub kind: Option<VerdictKind>,
+    /// The request must be made again, or its call must be looked for in the journal.
+    pub again: bool,
+    /// The verdict's word in metrics.
+    pub verdict: &'static str,
+    /// Message of the CRM or the transport after a refusal or a failure. Empty otherwise.
+    pub message: String,
+    /// Steps that result from a page of the journal, with their calls.
+    pub steps: Vec<(Unconfirmed, Step)>,
+    /// The lead request, its answer for the command that asked, and the token of the request.
+    pub lead_request: Option<(LeadRequest, ApiResult, TokenFingerprint)>,
+}
+
+/// A request that has ended, and what its answer changes.
+struct Ended<'a> {
+    core: &'a mut Core,
+    now: Now,
+    in_flight: InFlight,
+    ops: Vec<Op>,
+    steps: Vec<(Unconfirmed, Step)>,
+}
+
+/// Judges an answer and applies its effects.
+pub(super) fn answered(
+    core: &mut Core,
+    now: Now,
+    in_flight: InFlight,
+    response: ApiResponse,
+) -> Answered {
+    let ApiResponse {
+        answer,
+        token_days_left,
+    } = response;
+    if let Some(days) = token_days_left {
+        core.tokens.expires_in_days = Some(days);
+    }
+    let mut ended = Ended {
+        ops: Vec::from_iter(core.budget.answered(now, &in_flight, &answer)),
+        core,
+        now,
+        in_flight,
+        steps: Vec::new(),
+    };
+    ended.ops.extend(shown(now, &answer));
+    let lead_request = ended.in_flight.plan.task.work.lead_request().cloned();
+    if ended
+        .core
+        .tokens
+        .is_contradicted(lead_request.as_ref(), &answer)
+    {
+        ended.core.tokens.doubt_record(now.boot);
+    }
+    match lead_request {
+        Some(lead_request) => ended.answer_lead_request(lead_request, answer),
+        None => ended.answer(answer),
+    }
+}
+
+/// A page contains news about every call that it shows, not only about those that were looked for.
+fn shown(now: Now, answer: &ApiResult) -> Option<Op> {
+    match answer {
+        Ok(ApiReply::Page(page)) if !page.shown.is_empty() => Some(Op::Shown {
+            calls: page.shown.clone(),
+            at: now.wall,
+        }),
+        _ => None,
+    }
+}
+
+impl Ended<'_> {
+    fn answer(mut self, answer: ApiResult) -> Answered {
+        let endpoint = self.in_flight.endpoint;
+        let verdict = judge(endpoint, answer, self.core.has_accepted());
+        let (kind, word) = (verdict.kind(), verdict.word());
+        let message = verdict.message().to_owned();
+        let request_id = match &verdict {
+            Verdict::Accepted(request_id) => Some(request_id.clone()),
+            _ => self.poll().and_then(|call| call.request_id.clone()),
+        };
+        self.count(word);
+        if kind != VerdictKind::RateLimited {
+            self.core.budget.not_limited();
+        }
+        for effect in effects(endpoint, verdict) {
+            self.apply(effect);
+        }
+        self.core.breakers.released(self.in_flight.plan.slot);
+        self.core.remember(self.now, &mut self.ops);
+        Answered {
+            again: kind.is_again() || self.ops.iter().any(is_unresolved),
+            row: self.row(),
+            request_id,
+            endpoint,
+            kind: Some(kind),
+            verdict: word,
+            message,
+            ops: self.ops,
+            steps: self.steps,
+            lead_request: None,
+        }
+    }
+
+    /// An invalid token and a 429 concern everything. Everything else only concerns the lead
+    /// request.
+    fn answer_lead_request(mut self, lead_request: LeadRequest, answer: ApiResult) -> Answered {
+        let (now, endpoint) = (self.now, self.in_flight.endpoint);
+        let token = self.in_flight.token.clone();
+        match &answer {
+            Err(error @ ApiError::TokenRefused { .. }) => {
+                self.apply(Effect::Pause(Pause::TokenRefused(error.to_string())));
+            }
+            // then calls are not polled either
+            Err(error @ ApiError::Forbidden(_)) if endpoint == Endpoint::Poll => {
+                self.core.confirm.refuse_polls(now, &error.to_string());
+            }
+            Err(ApiError::TooMany(own)) => self.apply(Effect::SlowDown { own: *own }),
+            Ok(_) => self.core.budget.not_limited(),
+            Err(_) => {}
+        }
+        let settled = lead_request::settle(now.wall, &lead_request, &answer, &token);
+        let unchanged = settled.changes.is_empty();
+        self.ops.extend(settled.changes.into_iter().map(Op::Lead));
+        self.core
+            .lead_requests
+            .answered(now, &lead_request, unchanged);
+        let verdict = lead_requests::word(&answer);
+        self.count(verdict);
+        self.core.remember(now, &mut self.ops);
+        Answered {
+            ops: self.ops,
+            row: None,
+            request_id: None,
+            endpoint,
+            kind: None,
+            again: !settled.done,
+            verdict,
+            message: settled.words,
+            steps: Vec::new(),
+            lead_request: Some((lead_request, answer, token)),
+        }
+    }
+
+    /// Counts one more request with this verdict.
+    fn count(&mut self, verdict: &str) {
+        let key = (
+            self.in_flight.endpoint.word().to_owned(),
+            verdict.to_owned(),
+        );
+        *self.core.requests.entry(key).or_insert(0) += 1;
+    }
+
+    fn work(&self) -> &Work {
+        &self.in_flight.plan.task.work
+    }
+
+    fn row(&self) -> Option<RowId> {
+        self.work().row()
+    }
+
+    fn poll(&self) -> Option<&Unconfirmed> {
+        self.work().poll()
+    }
+
+    fn step(&mut self, step: Step) {
+        if let Some(row) = self.row() {
+            self.ops.push(Op::step(row, step, self.now.wall));
+        }
+    }
+
+    fn apply(&mut self, effect: Effect) {
+        let now = self.now;
+        let (slot, endpoint) = (self.in_flight.plan.slot, self.in_flight.endpoint);
+        match effect {
+            Effect::EndpointWorks => self.core.breakers.succeeded(slot, endpoint),
+            Effect::EndpointFails(why) => {
+                self.core.breakers.failed(now, slot, endpoint, &why, false);
+            }
+            Effect::CrmUnreachable(why) => {
+                self.core.breakers.failed(now, slot, endpoint, &why, true);
+            }
+            Effect::SlowDown { own } => self.core.budget.rate_limited(now.boot, own),
+            Effect::Pause(pause) => self.pause(pause),
+            Effect::RestEndpoint(why) if endpoint == Endpoint::Poll => {
+                self.core.confirm.refuse_polls(now, &why);
+            }
+            Effect::RestEndpoint(why) => self.core.confirm.refuse_pages(now, &why),
+            Effect::ReadRecord(info) => self.read_record(info),
+            Effect::CallAccepted(request_id) => self.call_accepted(request_id),
+            Effect::CallJournaled => self.call_journaled(),
+            Effect::CallRefused(reason, message, errors) => {
+                self.call_refused(reason, message, errors);
+            }
+            Effect::CallFailed(why) => self.call_failed(&why),
+            Effect::RequestIdLost(why) => {
+                if let Some(call) = self.poll() {
+                    let step = self.core.confirm.lost(call, now.wall, &why);
+                    self.step(step);
+                }
+            }
+            Effect::GiveBack(why) => self.give_back(&why),
+            Effect::ReadPage(page) => self.read_page(&page),
+            Effect::ShrinkPages => self.core.confirm.shrink_pages(now.wall),
+            Effect::RestPages => self.core.confirm.rest_pages(now.wall),
+        }
+    }
+
+    /// A refusal of an old token says nothing about the current one.
+    fn pause(&mut self, pause: Pause) {
+        let (now, token) = (self.now, &self.in_flight.token);
+        let is_refused = matches!(pause, Pause::TokenRefused(_));
+        if !self.core.tokens.is_current(token) {
+            if is_refused {
+                self.core.tokens.over(token);
+            }
+            return;
+        }
+        // the address is right: the token's record was read there
+        let is_record = self.in_flight.endpoint == Endpoint::TokenInfo;
+        if is_record && self.core.tokens.is_verified && !is_refused {
+            return;
+        }
+        if is_refused {
+            self.core.tokens.refuse(now, token);
+        } else if self
+            .core
+            .paused
+            .as_ref()
+            .is_some_and(Paused::is_about_token)
+        {
+            return;
+        }
+        self.core.paused = Some(Paused::new(now.boot, pause));
+    }
+
+    /// Checks by the token's record that it belongs to us and has the grants that we need.
+    fn read_record(&mut self, info: TokenInfo) {
+        let now = self.now;
+        if !self.core.tokens.is_current(&self.in_flight.token) {
+            return;
+        }
+        self.core.confirm.token_read(now.boot);
+        match self.core.tokens.read(now, info, &mut self.ops) {
+            Standing::Good => {
+                if let Some(paused) = &mut self.core.paused
+                    && paused.token_verified(now.boot)
+                {
+                    self.core.paused = None;
+                }
+            }
+            Standing::Foreign(why) => {
+                self.core.paused = Some(Paused::new(now.boot, Pause::WrongCompany(why)));
+            }
+            Standing::NoGrant => {
+                let pause = Pause::NoGrant(String::new());
+                self.core.paused = Some(Paused::new(now.boot, pause));
+            }
+        }
+    }
+
+    fn call_accepted(&mut self, request_id: String) {
+        if let Some(row) = self.row() {
+            self.core.failures.succeeded(row);
+        }
+        self.core.accepted_at = Some(self.core.tokens.address().to_owned());
+        let token = self.in_flight.token.clone();
+        self.step(Step::Accepted { request_id, token });
+        let is_over = self
+            .core
+            .paused
+            .as_ref()
+            .is_some_and(Paused::is_ended_by_accepted);
+        if is_over {
+            self.core.end_pause(self.now, &mut self.ops);
+        }
+        self.core.refusals.accepted();
+    }
+
+    fn call_journaled(&mut self) {
+        if let Some(call) = self.poll().cloned() {
+            self.core.confirm.note_journaled(self.now.wall, &call);
+            self.step(confirm::found(&call));
+        }
+        self.journaled();
+    }
+
+    fn journaled(&mut self) {
+        let is_over = self
+            .core
+            .paused
+            .as_ref()
+            .is_some_and(Paused::is_ended_by_journaled);
+        if is_over {
+            self.core.end_pause(self.now, &mut self.ops);
+        }
+        self.core.refusals.journaled();
+    }
+
+    fn call_refused(&mut self, reason: Reason, message: String, errors: Value) {
+        let now = self.now;
+        let Some(row) = self.row() else {
+            return;
+        };
+        self.core.failures.forget(row);
+        // calls that were accepted after it are journaled, so the call is the cause
+        let is_own = self
+            .poll()
+            .is_some_and(|call| self.core.confirm.is_passed_by(call));
+        if !is_own && self.core.refusals.refused(reason, row) {
+            self.pause(Pause::CallsRefused(reason, message.clone()));
+        }
+        if reason == Reason::Failed {
+            // the spool decides the next step: another lead, or a dead letter
+            self.ops.push(Op::FailedCall(CallFailure {
+                row,
+                message,
+                errors,
+                at: now.wall,
+            }));
+            return;
+        }
+        self.step(Step::Died {
+            reason,
+            message,
+            errors,
+        });
+    }
+
+    fn call_failed(&mut self, why: &str) {
+        let Some(row) = self.row() else {
+            return;
+        };
+        let counted = self.core.failures.failed(row, self.in_flight.failures);
+        let wait = self.core.failures.wait(counted);
+        if let Some(wait) = wait.filter(|_| !self.fails_alone()) {
+            self.step(Step::Returned {
+                not_before: self.now.wall.plus(wait),
+                why: why.to_owned(),
+                failures: counted,
+            });
+            return;
+        }
+        self.core.failures.forget(row);
+        let message = format!(
+            "the CRM failed on this call again and again ({counted} times while it accepted \
+             others); the last time: {why}"
+        );
+        if !self.core.confirm.reads_pages(self.now.wall) {
+            self.step(confirm::give_up(&message));
+            return;
+        }
+        // it may have been written
+        self.step(Step::Unresolved {
+            next_check: self.now.wall.plus(STRAGGLER + WRITTEN_WITHIN),
+            if_absent: IfAbsent::ServerError,
+            why: message,
+        });
+    }
+
+    /// The call is the only one, and submissions have failed for 24 hours while `token/info`
+    /// succeeds.
+    fn fails_alone(&self) -> bool {
+        let since = self.core.breakers.submit_failing_since();
+        let is_long = since.is_some_and(|since| self.now.wall.since(since) >= ALONE_FOR);
+        let works = self.core.tokens.is_record_recent(self.now.boot);
+        is_long && works && self.core.unsent <= 1
+    }
+
+    /// The request ended, and its call or page did not cause that.
+    fn give_back(&mut self, why: &str) {
+        let now = self.now.wall;
+        let step = match self.work() {
+            Work::Submit(_) => Step::Returned {
+                not_before: now,
+                why: why.to_owned(),
+                failures: self.in_flight.failures,
+            },
+            Work::Poll(call) => Step::NotYet {
+                next_check: next_poll(call.submitted_at, call.polls.saturating_add(1), now),
+                absent: None,
+            },
+            Work::Page { .. } => return self.core.confirm.drop_reading(),
+            Work::TokenInfo | Work::Lead(_) | Work::Settle(_) => return,
+        };
+        self.step(step);
+    }
+
+    fn read_page(&mut self, page: &Page) {
+        let now = self.now;
+        let findings = self.core.confirm.on_page(now.wall, page);
+        if !findings.found.is_empty() {
+            self.journaled();
+        }
+        for call in findings.found {
+            let step = confirm::found(&call);
+            self.steps.push((call, step));
+        }
+        for call in findings.absent {
+            let step = if self.core.tokens.reads(now, &call.token) {
+                self.core.confirm.absent(&call, now.wall)
+            } else {
+                self.core
+                    .confirm
+                    .settle(&call, now.wall, findings.is_complete)
+            };
+            self.steps.push((call, step));
+        }
+        for (call, step) in &self.steps {
+            self.ops.push(Op::step(call.row, step.clone(), now.wall));
+        }
+    }
+}
+
+/// Returns `true` for a call that must be looked for in the journal.
+fn is_unresolved(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Step {
+            step: Step::Unresolved { .. },
+            ..
+        }
+    )
+}

@@ -1,0 +1,509 @@
+//! The sender without clock, socket or file. In: the head of the spool, `now`, and answers. Out: one
+//! request at a time, and operations to commit.
+//!
+//! A request has three moments. [`Core::next`] chooses it and takes its slot. [`Core::launch`] makes
+//! it, and gives the operations to commit **before** it leaves. [`Core::answered`] judges its answer,
+//! applies the effects, and gives the operations to commit after it.
+
+pub mod answered;
+mod view;
+
+use crate::breaker::Breakers;
+use crate::breaker::pause::{Pause, Paused, Probe};
+use crate::breaker::retry::CallFailures;
+use crate::budget::Budget;
+use crate::budget::pacer::STRAGGLER;
+use crate::confirm::{self, Confirm, REQUEST_ID_LIFE, WRITTEN_WITHIN};
+use crate::in_flight::{InFlight, InFlightRequests};
+use crate::lead_requests::LeadRequests;
+use crate::memory::{KEY, Memory};
+use crate::plan::{Decision, Known, Launch, Plan, RequestInputs, Settings};
+use crate::queue::{self, Lane, View, Work};
+use crate::status::{self, SenderStatus};
+use crate::tokens::{Before, KnownTokens};
+use callbridge_crm::{ApiResponse, PageSize, Request, request};
+use callbridge_model::status::Requests;
+use callbridge_model::{Now, Reason, TokenFingerprint};
+use callbridge_spool::{IfAbsent, Op, QueueQuery, Row, RowId, State, Step, Unconfirmed, WorkQueue};
+use std::time::Duration;
+
+use answered::Answered;
+
+/// Time between two checks of a wrong clock, of a full set of requests under way, and of calls that
+/// wait for company.
+const CHECK: Duration = Duration::from_secs(1);
+
+/// Time between two checks of lead requests that wait for a better time.
+const LEAD_REQUEST_CHECK: Duration = Duration::from_secs(5);
+
+/// Nothing is planned further ahead, because the wall clock can be set meanwhile.
+const PLAN_AHEAD_MAX: Duration = Duration::from_secs(60);
+
+/// Wait after a reading of the journal that had no calls to look for.
+const PAGE_AGAIN: Duration = Duration::from_secs(1);
+
+/// The sender's state.
+#[derive(Debug)]
+pub struct Core {
+    pub(crate) settings: Settings,
+    pub(crate) budget: Budget,
+    pub(crate) breakers: Breakers,
+    pub(crate) paused: Option<Paused>,
+    pub(crate) refusals: crate::breaker::pause::Refusals,
+    pub(crate) failures: CallFailures,
+    pub(crate) confirm: Confirm,
+    pub(crate) tokens: KnownTokens,
+    pub(crate) in_flight: InFlightRequests,
+    pub(crate) requests: Requests,
+    pub(crate) lead_requests: LeadRequests,
+    /// Calls that wait to be sent, including those under way, by the last head.
+    unsent: u64,
+    /// The last request was a confirmation.
+    confirmed_last: bool,
+    /// Time since boot before which no page is read.
+    page_from: Duration,
+    /// Address of the CRM that has accepted a call.
+    accepted_at: Option<String>,
+    /// The memory's text as it is stored. If the text of the start has changed, it is stored again
+    /// before anything is sent.
+    memory: String,
+    /// Messages about parts of the stored memory that cannot be read.
+    pub(crate) doubts: Vec<String>,
+}
+
+impl Core {
+    /// Starts a sender. Also returns the operations to commit before its first request.
+    pub fn start(settings: Settings, known: Known, now: Now) -> (Self, Vec<Op>) {
+        let memory = Memory::read(known.memory.as_deref());
+        let seed = settings.seed;
+        let (budget, mut ops) = Budget::start(settings.rate, seed, &known, &memory, now);
+        let page_size = memory.page_size.unwrap_or(PageSize::LARGEST);
+        let mut core = Self {
+            settings,
+            budget,
+            breakers: Breakers::new(seed.wrapping_add(1), memory.submit_failing_since),
+            paused: None,
+            refusals: memory.refusals.clone(),
+            failures: CallFailures::new(seed.wrapping_add(2)),
+            confirm: Confirm::new(memory.pages_off_until, page_size),
+            tokens: KnownTokens::new(&known, &memory, now),
+            in_flight: InFlightRequests::default(),
+            requests: Requests::new(),
+            lead_requests: LeadRequests::default(),
+            unsent: 0,
+            confirmed_last: false,
+            page_from: Duration::ZERO,
+            accepted_at: memory.accepted_at,
+            memory: known.memory.unwrap_or_default(),
+            doubts: memory.doubts,
+        };
+        // a restart ends a pause for refused calls: the flags can have changed
+        core.end_pause(now, &mut ops);
+        core.pause_for_token(now);
+        core.remember(now, &mut ops);
+        (core, ops)
+    }
+
+    /// Marks the calls that were under way when the process ended. They may have arrived, so pages
+    /// are read before they are sent again. That makes no second record (§4.5.4).
+    pub fn interrupted(&self, rows: &[Row], now: Now) -> Vec<Op> {
+        let mut ops = Vec::new();
+        for row in rows {
+            if row.state != State::Sending || self.in_flight.has_call(row.id) {
+                continue;
+            }
+            let step = Step::Unresolved {
+                next_check: now.wall.plus(STRAGGLER + WRITTEN_WITHIN),
+                if_absent: IfAbsent::Interrupted,
+                why: "callbridge ended while the request was under way".to_owned(),
+            };
+            ops.push(Op::step(row.id, step, now.wall));
+        }
+        if !ops.is_empty() {
+            let by = u64::try_from(ops.len()).unwrap_or(u64::MAX);
+            ops.push(Op::count("interrupted_requests", by));
+        }
+        ops
+    }
+
+    /// Query for the part of the spool on which the next decision depends.
+    pub fn ask(&self, now: Now) -> QueueQuery {
+        QueueQuery {
+            now: now.wall,
+            tokens: self.tokens.living(now).cloned().collect(),
+            confirmable_before: self.confirm.written_before(now.wall),
+            untried_first: self.breakers.is_any_open(),
+        }
+    }
+
+    /// Sets the previous token, while it is valid.
+    pub fn before(&mut self, before: Option<Before>) {
+        self.tokens.before = before.filter(|(token, _)| !self.tokens.is_current(token));
+    }
+
+    /// Sets the current token. `None` if there is none. The same token again changes nothing. Also
+    /// returns the operations to commit.
+    pub fn token(&mut self, now: Now, token: Option<TokenFingerprint>) -> Vec<Op> {
+        let mut ops = Vec::new();
+        if self.tokens.current == token {
+            return ops;
+        }
+        if self.tokens.replace(token) {
+            self.confirm.forget_refusals();
+            self.end_pause(now, &mut ops);
+        }
+        self.pause_for_token(now);
+        ops
+    }
+
+    /// Pauses if there is no token, or the token was refused before. Otherwise only a pause for
+    /// refused calls goes on.
+    fn pause_for_token(&mut self, now: Now) {
+        if self.tokens.current.is_none() {
+            self.paused = Some(Paused::new(now.boot, Pause::TokenMissing));
+        } else if let Some(next) = self.tokens.refused_until() {
+            let refused = Pause::TokenRefused("401".to_owned());
+            self.paused = Some(Paused::with_probe_at(refused, next));
+        } else if !self.is_paused_for_calls() {
+            self.paused = None;
+        }
+    }
+
+    fn is_paused_for_calls(&self) -> bool {
+        let pause = self.paused.as_ref().map(|paused| &paused.pause);
+        matches!(pause, Some(Pause::CallsRefused(..)))
+    }
+
+    /// Ends the pause. Calls that were refused in a row are sent again.
+    fn end_pause(&mut self, now: Now, ops: &mut Vec<Op>) {
+        self.paused = None;
+        for row in self.refusals.take() {
+            let step = Step::Reopened {
+                why: "refused with other calls in a row: sent again".to_owned(),
+            };
+            ops.push(Op::step(row, step, now.wall));
+        }
+    }
+
+    /// Chooses the best request now and takes its slot.
+    pub fn next(&mut self, now: Now, head: &WorkQueue) -> Decision {
+        if self.clock_is_wrong(now) {
+            return Decision::WaitUntil(now.boot + CHECK);
+        }
+        self.budget.check_clock(now);
+        self.unsent = head.ready + head.sending;
+        self.confirm.note_webhook(head.webhook_pace);
+        if !self.in_flight.has_room(now) {
+            return Decision::WaitUntil(now.boot + CHECK);
+        }
+        if self.budget.is_limited() && !self.in_flight.is_empty() {
+            return Decision::Idle;
+        }
+        let view = view::view(self, now, head);
+        let Some(task) = queue::next(&view) else {
+            return self.wait(now, head, &view);
+        };
+        if let Work::Settle(call) = task.work {
+            return Decision::Settle(call);
+        }
+        let is_spare = task.lane == Lane::SpareLead;
+        match self.budget.take(now, task) {
+            // a request that can wait does not delay calls
+            Decision::WaitUntil(at) if is_spare => match self.wait(now, head, &view) {
+                Decision::WaitUntil(sooner) => Decision::WaitUntil(at.min(sooner)),
+                _ => Decision::WaitUntil(at),
+            },
+            decision => decision,
+        }
+    }
+
+    /// Nothing can be sent: when to check again.
+    fn wait(&self, now: Now, head: &WorkQueue, view: &View) -> Decision {
+        let mut first: Option<Duration> = None;
+        let mut note = |at: Option<Duration>| {
+            if let Some(at) = at.filter(|at| *at > now.boot) {
+                first = Some(first.map_or(at, |first| first.min(at)));
+            }
+        };
+        for at in [
+            head.next_not_before,
+            head.next_poll,
+            head.lead_requests.next,
+        ] {
+            // the wall clock can be set meanwhile, so check again within a minute
+            note(at.map(|at| {
+                let wait = at.since(now.wall);
+                now.boot + wait.clamp(Duration::from_millis(1), PLAN_AHEAD_MAX)
+            }));
+        }
+        note(self.breakers.next_probe());
+        note(self.paused.as_ref().and_then(Paused::next));
+        note(self.tokens.record_due());
+        note(Some(self.page_from));
+        if let Some((_, age)) = &view.unconfirmed.poll
+            && *age < WRITTEN_WITHIN
+        {
+            note(Some(now.boot + CHECK));
+        }
+        for call in &head.polls {
+            let left = self
+                .confirm
+                .webhook_wait()
+                .saturating_sub(call.age(now.wall));
+            note(Some(now.boot + left));
+        }
+        if !head.lead_requests.due.is_empty() || !self.lead_requests.asked.is_empty() {
+            note(Some(now.boot + LEAD_REQUEST_CHECK));
+        }
+        first.map_or(Decision::Idle, Decision::WaitUntil)
+    }
+
+    /// The step of a call that needs no request.
+    pub fn settle(&self, now: Now, call: &Unconfirmed) -> Step {
+        if self.tokens.reads(now, &call.token) {
+            return self.confirm.expired(call, now.wall);
+        }
+        self.confirm.settle(call, now.wall, false)
+    }
+
+    /// Makes the chosen request of its stored rows ([`Work::inputs`]).
+    pub fn launch(&mut self, now: Now, plan: Plan, inputs: RequestInputs) -> Launch {
+        let slot = plan.slot;
+        let failures = inputs.row.as_ref().map_or(0, |row| row.failures);
+        let mut ops = Vec::new();
+        let mut request = None;
+        if let Some(token) = self.tokens.fitting(now, &plan.task.work) {
+            let made = self.make(now, &plan.task.work, inputs, &mut ops);
+            request = made.map(|made| (made, token));
+        }
+        let Some((sent, token)) = &request else {
+            self.budget.pacer.never_sent(slot);
+            return Launch { request, ops };
+        };
+        let in_flight = InFlight {
+            endpoint: sent.endpoint(),
+            token: token.clone(),
+            sent: now,
+            failures,
+            plan,
+        };
+        ops.push(self.budget.launched(&in_flight));
+        if self.tokens.launched(now, token) {
+            self.remember(now, &mut ops);
+        }
+        self.note_launch(now, &in_flight);
+        self.in_flight.by_slot.insert(slot, in_flight);
+        Launch { request, ops }
+    }
+
+    fn note_launch(&mut self, now: Now, in_flight: &InFlight) {
+        let task = &in_flight.plan.task;
+        self.confirmed_last = matches!(task.work, Work::Poll(_) | Work::Page { .. });
+        if let Work::Poll(call) = &task.work {
+            self.confirm.is_polled(call);
+        }
+        if task.work == Work::TokenInfo {
+            self.tokens.record_asked(now.boot);
+        }
+        if let Some(endpoint) = task.work.endpoint() {
+            let stands_in = task.lane == Lane::StandIn;
+            self.breakers.sent(in_flight.plan.slot, endpoint, stands_in);
+        }
+        if let Some(paused) = &mut self.paused {
+            let is_probe = match paused.probe(now.boot) {
+                Probe::TokenInfo => task.work == Work::TokenInfo,
+                Probe::Submission => matches!(task.work, Work::Submit(_)),
+                Probe::Never => false,
+            };
+            if is_probe {
+                paused.probe_sent(now.boot);
+            }
+        }
+    }
+
+    fn make(
+        &mut self,
+        now: Now,
+        work: &Work,
+        inputs: RequestInputs,
+        ops: &mut Vec<Op>,
+    ) -> Option<Request> {
+        match work {
+            Work::TokenInfo => Some(Request::TokenInfo),
+            Work::Poll(call) => Some(Request::Poll {
+                request_id: call.request_id.clone()?,
+            }),
+            Work::Page { .. } => self.make_page(now, inputs.unconfirmed),
+            Work::Submit(id) => {
+                let mut row = inputs.row?;
+                if let Some(onward) = inputs.onward.filter(|_| row.state == State::Ready) {
+                    row.record.clone_from(&onward.record);
+                    // its lead is known to be merged: send it to the survivor, so it does not FAIL
+                    // first
+                    ops.push(Op::step(*id, Step::moved(onward, ""), now.wall));
+                }
+                self.make_submission(now, *id, &row, ops)
+            }
+            Work::Lead(request) => self.lead_requests.request(now, request, inputs.write, ops),
+            Work::Settle(_) => None,
+        }
+    }
+
+    fn make_page(&mut self, now: Now, mut calls: Vec<Unconfirmed>) -> Option<Request> {
+        calls.retain(|call| !self.in_flight.has_call(call.row));
+        let tokens = &self.tokens;
+        let is_lost = |call: &Unconfirmed| !tokens.reads(now, &call.token);
+        let page = self.confirm.page(now.wall, calls, &is_lost);
+        if page.is_none() {
+            self.page_from = now.boot + PAGE_AGAIN;
+        }
+        page.map(Request::Filter)
+    }
+
+    fn make_submission(
+        &self,
+        now: Now,
+        id: RowId,
+        row: &Row,
+        ops: &mut Vec<Op>,
+    ) -> Option<Request> {
+        if row.state != State::Ready {
+            return None;
+        }
+        let body = request::submission(&row.record, &self.settings.fields);
+        let step = if body.is_some() {
+            Step::Send
+        } else {
+            // Our rules never make such a call ready. If one is there, it must not stop the queue.
+            confirm::died(Reason::NoLead, "the call has no lead or no uuid".to_owned())
+        };
+        ops.push(Op::step(id, step, now.wall));
+        body.map(Request::Submit)
+    }
+
+    /// The operations of a launch could not be committed. Nothing was sent.
+    pub fn aborted(&mut self, slot: u32) {
+        if let Some(in_flight) = self.in_flight.by_slot.remove(&slot)
+            && matches!(in_flight.plan.task.work, Work::Page { .. })
+        {
+            self.confirm.drop_reading();
+        }
+        self.breakers.released(slot);
+        self.budget.pacer.never_sent(slot);
+        // the next memory is stored in any case
+        self.memory.clear();
+    }
+
+    /// Judges the answer to the request of a slot. `None` if the slot has no request under way.
+    pub fn answered(&mut self, now: Now, slot: u32, response: ApiResponse) -> Option<Answered> {
+        let in_flight = self.in_flight.by_slot.remove(&slot)?;
+        Some(answered::answered(self, now, in_flight, response))
+    }
+
+    /// Adds the operation that stores the sender's memory, if it has changed.
+    fn remember(&mut self, now: Now, ops: &mut Vec<Op>) {
+        let memory = Memory {
+            pages_off_until: self.confirm.pages_off_until,
+            page_size: Some(self.confirm.page_size),
+            accepted_at: self.accepted_at.clone(),
+            submit_failing_since: self.breakers.submit_failing_since(),
+            window: Some(self.budget.pacer.rate.window()),
+            silence: self.budget.silence(now),
+            shared: self.budget.shared(now),
+            refusals: self.refusals.clone(),
+            token: self.tokens.last.clone(),
+            refused: self
+                .tokens
+                .refused
+                .as_ref()
+                .map(|(refused, _)| refused.clone()),
+            doubts: Vec::new(),
+        };
+        let text = memory.text();
+        if text != self.memory {
+            self.memory.clone_from(&text);
+            ops.push(Op::meta(KEY, text));
+        }
+    }
+
+    /// The CRM has accepted a call at this address.
+    fn has_accepted(&self) -> bool {
+        self.accepted_at.as_deref() == Some(self.tokens.address())
+    }
+
+    /// Nothing is sent, because our times would be wrong, in the journal and for the token.
+    fn clock_is_wrong(&self, now: Now) -> bool {
+        (self.settings.clock_right_from).is_some_and(|right_from| now.wall < right_from)
+    }
+
+    /// A call whose requestId could be read, and whose 24 hours are over.
+    fn is_expired(&self, now: Now, call: &Unconfirmed) -> bool {
+        call.age(now.wall) >= REQUEST_ID_LIFE && self.tokens.reads(now, &call.token)
+    }
+
+    /// What stops requests of commands. Errors of single endpoints do not.
+    pub fn stops_commands(&self, now: Now) -> bool {
+        let unreachable = (self.breakers.failing().iter()).any(|failing| failing.unreachable);
+        let pause = self.pause(now);
+        unreachable || pause.is_some_and(|pause| !matches!(pause, Pause::CallsRefused(..)))
+    }
+
+    /// The pause that is in effect. A pause whose cause seems to be removed is not shown.
+    pub(crate) fn pause(&self, now: Now) -> Option<Pause> {
+        if self.clock_is_wrong(now) {
+            return Some(Pause::WrongClock);
+        }
+        match &self.paused {
+            Some(paused) if !paused.is_half_open() => Some(paused.pause.clone()),
+            _ if self.settings.dry_run => Some(Pause::DryRun),
+            _ => None,
+        }
+    }
+
+    /// It is not yet known whether the current token is accepted.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.paused.is_none() && !self.tokens.is_verified
+    }
+
+    /// Snapshot of the sender for `status`, metrics and the log.
+    pub fn status(&self, now: Now, head: &WorkQueue) -> SenderStatus {
+        let pause = self.pause(now);
+        let pages = view::access(self, now).pages.is_possible();
+        let pacer = &self.budget.pacer;
+        let confirmed_at_once = if pages { queue::PAGE_UNDER_LOAD } else { 1 };
+        let failing = self.breakers.failing();
+        let inputs = status::StatusInputs {
+            pause: pause.as_ref(),
+            limited: self.budget.limited_until(now.boot),
+            failing: &failing,
+            confirm: &self.confirm,
+            place: &self.settings.token_place,
+            is_verified: self.tokens.is_verified,
+            now,
+        };
+        SenderStatus {
+            token: status::token(
+                self.tokens.info.as_ref(),
+                pause.as_ref(),
+                self.tokens.current.is_some(),
+            ),
+            pause: status::shown_pause(&inputs),
+            degraded: status::degraded(&inputs),
+            requests: self.requests.clone(),
+            backlog: status::backlog(head, pacer, confirmed_at_once, now.boot),
+            expires_in_days: self.tokens.expires_in_days,
+            under_way: self.in_flight.by_slot.len(),
+            token_shared: pacer.is_shared(now.boot),
+            slots: status::Slots {
+                limit: pacer.allowed(now.boot),
+                window: pacer.rate.window(),
+                frees: pacer.frees(now.boot).collect(),
+                silent_until: pacer.silent_until,
+            },
+            ..SenderStatus::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,474 @@
+//! The core as a whole: from a head to a request, and from an answer to operations.
+
+use super::*;
+use crate::queue::Task;
+use crate::testing::{T0, at, info, print, row, submitted, uuid};
+use callbridge_crm::{ApiError, ApiReply, ApiResult, FailureWord, Page, TokenInfo, WriteStatus};
+use callbridge_model::CallUuid;
+use callbridge_spool::{Confirmable, Due, OutcomeSource};
+
+mod leads;
+mod pauses;
+mod restart;
+mod tokens;
+
+pub(super) fn due(id: i64) -> Due {
+    Due {
+        row: RowId(id),
+        uuid: uuid(id),
+        since: T0,
+    }
+}
+
+pub(super) fn live(id: i64) -> WorkQueue {
+    WorkQueue {
+        live: Some(due(id)),
+        ready: 1,
+        ..WorkQueue::default()
+    }
+}
+
+/// One accepted call that is due for a poll.
+pub(super) fn unconfirmed(call: &Unconfirmed) -> WorkQueue {
+    WorkQueue {
+        polls: vec![call.clone()],
+        oldest_submitted: vec![call.clone()],
+        submitted: 1,
+        confirmable: Confirmable {
+            calls: 1,
+            oldest: Some(call.submitted_at),
+        },
+        ..WorkQueue::default()
+    }
+}
+
+/// A sender whose token is known to be good.
+pub(super) fn ready(settings: Settings) -> Core {
+    let (mut core, ops) = Core::start(settings, Known::default(), at(0));
+    assert!(matches!(&ops[..], [Op::Meta { .. }]), "{ops:?}");
+    core.token(at(0), Some(print()));
+    let (request, answered) = exchange(&mut core, at(0), &WorkQueue::default(), record());
+    assert_eq!(request, Request::TokenInfo);
+    let bind = Op::BindCompany {
+        company: "12".to_owned(),
+        application: "7".to_owned(),
+    };
+    assert!(answered.ops.contains(&bind));
+    core
+}
+
+pub(super) fn record() -> ApiResult {
+    Ok(ApiReply::TokenInfo(info()))
+}
+
+pub(super) fn status(status: WriteStatus) -> ApiResult {
+    Ok(ApiReply::Status(status))
+}
+
+pub(super) fn page(calls: &[CallUuid]) -> ApiResult {
+    Ok(ApiReply::Page(Page {
+        rows: 1,
+        uuids: calls.to_vec(),
+        current: Some(1),
+        total: Some(1),
+        ..Page::default()
+    }))
+}
+
+pub(super) fn forbidden() -> ApiResult {
+    Err(ApiError::Forbidden("yo'q".to_owned()))
+}
+
+/// The next request, made of these rows.
+pub(super) fn sent(core: &mut Core, now: Now, head: &WorkQueue) -> (u32, Task, Launch) {
+    let Decision::Send(plan) = core.next(now, head) else {
+        panic!("something is sent at {now:?}");
+    };
+    let (slot, task) = (plan.slot, plan.task.clone());
+    let inputs = RequestInputs {
+        row: task.work.row().map(|id| row(id, 0)),
+        unconfirmed: head.polls.clone(),
+        ..RequestInputs::default()
+    };
+    let launch = core.launch(now, plan, inputs);
+    assert!(launch.request.is_some(), "it goes: {task:?}");
+    (slot, task, launch)
+}
+
+/// Sends the next request, and answers it.
+pub(super) fn exchange(
+    core: &mut Core,
+    now: Now,
+    head: &WorkQueue,
+    answer: ApiResult,
+) -> (Request, Answered) {
+    let (slot, _, launch) = sent(core, now, head);
+    let (request, _) = launch.request.expect("it goes");
+    let answered = core.answered(now, slot, answer.into());
+    (request, answered.expect("under way"))
+}
+
+/// The lane of the next request, which is not sent.
+pub(super) fn lane(core: &mut Core, now: Now, head: &WorkQueue) -> Option<Lane> {
+    match core.next(now, head) {
+        Decision::Send(plan) => {
+            core.aborted(plan.slot);
+            Some(plan.task.lane)
+        }
+        Decision::Settle(_) | Decision::WaitUntil(_) | Decision::Idle => None,
+    }
+}
+
+pub(super) fn pause(core: &Core, now: Now) -> Option<String> {
+    let status = core.status(now, &WorkQueue::default());
+    status.pause.map(|pause| pause.reason)
+}
+
+/// The only step among the operations.
+pub(super) fn step(answered: &Answered) -> Step {
+    let mut steps = answered.ops.iter().filter_map(|op| match op {
+        Op::Step { step, .. } => Some(step.clone()),
+        _ => None,
+    });
+    steps.next().expect("a step")
+}
+
+#[test]
+fn nothing_goes_before_the_token_is_known() {
+    let (mut core, _) = Core::start(Settings::default(), Known::default(), at(0));
+    assert_eq!(core.next(at(0), &live(1)), Decision::Idle);
+    assert_eq!(pause(&core, at(0)).as_deref(), Some("token_missing"));
+    core.token(at(0), Some(print()));
+    assert_eq!(lane(&mut core, at(0), &live(1)), Some(Lane::Token));
+    assert_eq!(pause(&core, at(0)), None);
+    assert!(core.is_asking());
+}
+
+#[test]
+fn a_poll_whose_request_id_ends_soon_goes_before_everything() {
+    let mut core = ready(Settings::default());
+    let head = WorkQueue {
+        oldest_submitted: vec![submitted(3, at(0))],
+        ..live(1)
+    };
+    let end = 3600 * 24 - 900;
+    exchange(&mut core, at(end - 2), &WorkQueue::default(), record());
+    assert_eq!(lane(&mut core, at(end - 1), &head), Some(Lane::Live));
+    assert_eq!(lane(&mut core, at(end), &head), Some(Lane::Deadline));
+}
+
+#[test]
+fn call_whose_24_hours_are_over_has_a_lost_request_id() {
+    let mut core = ready(Settings::default());
+    let call = submitted(3, at(0));
+    let day = at(24 * 3600);
+    exchange(&mut core, day, &WorkQueue::default(), record());
+    let settle = Decision::Settle(Box::new(call.clone()));
+    assert_eq!(core.next(day, &unconfirmed(&call)), settle);
+    let step = core.settle(day, &call);
+    assert!(matches!(step, Step::Unresolved { .. }), "{step:?}");
+}
+
+#[test]
+fn while_our_clock_is_wrong_nothing_is_sent_and_that_is_said() {
+    let mut core = ready(Settings::default());
+    core.settings.clock_right_from = Some(at(10).wall);
+    assert_eq!(core.next(at(9), &live(1)), Decision::WaitUntil(at(10).boot));
+    assert_eq!(pause(&core, at(9)).as_deref(), Some("clock"));
+    assert_eq!(lane(&mut core, at(10), &live(1)), Some(Lane::Live));
+    assert_eq!(pause(&core, at(10)), None);
+}
+
+#[test]
+fn a_dry_run_submits_nothing_and_says_so() {
+    let mut core = ready(Settings {
+        dry_run: true,
+        ..Settings::default()
+    });
+    let hourly = Decision::WaitUntil(at(3_600).boot);
+    assert_eq!(core.next(at(10), &live(1)), hourly);
+    assert_eq!(pause(&core, at(10)).as_deref(), Some("dry_run"));
+}
+
+#[test]
+fn call_of_other_token_is_read_for_and_then_resent() {
+    let mut core = ready(Settings::default());
+    let foreign = Unconfirmed {
+        token: TokenFingerprint::of("svc_pat_old"),
+        ..submitted(3, at(0))
+    };
+    let head = WorkQueue {
+        unresolved: Some(foreign.clone()),
+        polls: vec![foreign.clone()],
+        submitted: 1,
+        ..WorkQueue::default()
+    };
+    let settle = Decision::Settle(Box::new(foreign.clone()));
+    assert_eq!(core.next(at(59), &head), settle, "it waits for its minute");
+    assert!(matches!(core.settle(at(59), &foreign), Step::NotYet { .. }));
+    let (request, answered) = exchange(&mut core, at(60), &head, page(&[]));
+    assert!(matches!(request, Request::Filter(_)), "{request:?}");
+    assert!(matches!(step(&answered), Step::Resubmit { .. }));
+    core.confirm.rest_pages(at(60).wall);
+    assert_eq!(core.next(at(60), &head), settle, "pages cannot be read");
+    assert!(matches!(
+        core.settle(at(60), &foreign),
+        Step::Resubmit { .. }
+    ));
+}
+
+#[test]
+fn call_that_a_page_shows_is_journaled() {
+    let mut core = ready(Settings::default());
+    core.confirm.refuse_polls(at(0), "403");
+    let call = submitted(3, at(0));
+    let (request, answered) = exchange(&mut core, at(20), &unconfirmed(&call), page(&[call.uuid]));
+    assert!(matches!(request, Request::Filter(_)), "{request:?}");
+    let journaled = Step::Journaled(OutcomeSource::Confirmation);
+    assert_eq!(step(&answered), journaled);
+    assert_eq!(answered.steps, [(call, journaled)]);
+}
+
+#[test]
+fn call_that_no_page_shows_is_asked_for_again() {
+    let mut core = ready(Settings::default());
+    core.confirm.refuse_polls(at(0), "403");
+    let call = submitted(3, at(0));
+    let (_, answered) = exchange(&mut core, at(20), &unconfirmed(&call), page(&[]));
+    assert!(matches!(
+        step(&answered),
+        Step::NotYet {
+            absent: Some(1),
+            ..
+        }
+    ));
+}
+
+#[test]
+fn a_call_is_polled_once_at_a_time() {
+    let mut core = ready(Settings::default());
+    let head = unconfirmed(&submitted(3, at(0)));
+    let (_, task, _) = sent(&mut core, at(10), &head);
+    assert_eq!(task.lane, Lane::Confirmation);
+    assert_eq!(
+        core.next(at(10), &head),
+        Decision::WaitUntil(at(3_600).boot)
+    );
+}
+
+#[test]
+fn pending_call_is_polled_again_by_the_schedule() {
+    let mut core = ready(Settings::default());
+    let head = unconfirmed(&submitted(3, at(0)));
+    let pending = status(WriteStatus::Pending("PENDING".to_owned()));
+    let (_, answered) = exchange(&mut core, at(2), &head, pending);
+    let next_check = at(5).wall;
+    let absent = None;
+    assert_eq!(step(&answered), Step::NotYet { next_check, absent });
+    assert!(!answered.again);
+}
+
+#[test]
+fn a_404_to_a_poll_loses_the_request_id() {
+    let mut core = ready(Settings::default());
+    let head = unconfirmed(&submitted(3, at(0)));
+    let missing = Err(ApiError::NotFound {
+        own: true,
+        message: String::new(),
+    });
+    let (_, answered) = exchange(&mut core, at(2), &head, missing);
+    assert!(answered.again);
+    assert_eq!(answered.request_id.as_deref(), Some("r3"));
+    let Step::Unresolved { next_check, .. } = step(&answered) else {
+        panic!("{:?}", answered.ops);
+    };
+    assert_eq!(next_check, at(60).wall);
+}
+
+#[test]
+fn accepted_call_is_submitted_with_its_token() {
+    let mut core = ready(Settings::default());
+    let (slot, task, launch) = sent(&mut core, at(1), &live(1));
+    assert_eq!(task.work, Work::Submit(RowId(1)));
+    let send = Op::step(RowId(1), Step::Send, at(1).wall);
+    assert!(launch.ops.contains(&send), "{:?}", launch.ops);
+    let answer = ApiResponse::from(Ok(ApiReply::Accepted("r1".to_owned())));
+    let answered = core.answered(at(2), slot, answer).expect("under way");
+    let accepted = Step::Accepted {
+        request_id: "r1".to_owned(),
+        token: print(),
+    };
+    assert_eq!(step(&answered), accepted);
+    assert!(core.has_accepted());
+    assert_eq!(core.answered(at(2), slot, record().into()), None, "once");
+}
+
+#[test]
+fn failed_call_waits_a_minute_and_counts_after_others_passed() {
+    let mut core = ready(Settings::default());
+    let failed = |core: &mut Core, seconds, failures| {
+        let Decision::Send(plan) = core.next(at(seconds), &live(1)) else {
+            panic!("sent");
+        };
+        let slot = plan.slot;
+        let inputs = RequestInputs {
+            row: Some(row(RowId(1), failures)),
+            ..RequestInputs::default()
+        };
+        core.launch(at(seconds), plan, inputs);
+        let answer = ApiResponse::from(Err(ApiError::TimedOut));
+        step(&core.answered(at(seconds), slot, answer).expect("under way"))
+    };
+    let waits = |step: Step, seconds: u64| match step {
+        Step::Returned {
+            not_before,
+            failures,
+            ..
+        } => (not_before.since(at(seconds).wall).as_secs() / 60, failures),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(waits(failed(&mut core, 1, 0), 1), (0, 0), "56 s or more");
+    let accepted = Ok(ApiReply::Accepted("r2".to_owned()));
+    exchange(&mut core, at(30), &live(2), accepted);
+    assert_eq!(waits(failed(&mut core, 61, 0), 61), (3, 1));
+}
+
+#[test]
+fn call_that_failed_five_times_is_looked_for_and_given_up() {
+    for pages in [true, false] {
+        let mut core = ready(Settings::default());
+        if !pages {
+            core.confirm.rest_pages(at(1).wall);
+        }
+        core.failures.failed(RowId(1), 4);
+        core.failures.succeeded(RowId(2));
+        let Decision::Send(plan) = core.next(at(1), &live(1)) else {
+            panic!("sent");
+        };
+        let slot = plan.slot;
+        let inputs = RequestInputs {
+            row: Some(row(RowId(1), 4)),
+            ..RequestInputs::default()
+        };
+        core.launch(at(1), plan, inputs);
+        let answer = ApiResponse::from(Err(ApiError::TimedOut));
+        let answered = core.answered(at(1), slot, answer).expect("under way");
+        match step(&answered) {
+            Step::Unresolved {
+                if_absent: IfAbsent::ServerError,
+                ..
+            } if pages => {}
+            Step::Died {
+                reason: Reason::ServerError,
+                message,
+                ..
+            } if !pages => assert!(message.contains("5 times"), "{message}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn only_call_that_fails_for_a_day_is_given_up() {
+    for (seconds, unsent, given_up) in [
+        (24 * 3600 + 1, 1, true),
+        (24 * 3600, 1, false),
+        (24 * 3600 + 1, 2, false),
+    ] {
+        let mut core = ready(Settings::default());
+        exchange(&mut core, at(1), &live(1), Err(ApiError::TimedOut));
+        exchange(&mut core, at(seconds - 9), &WorkQueue::default(), record());
+        let head = WorkQueue {
+            ready: unsent,
+            ..live(1)
+        };
+        let (_, answered) = exchange(&mut core, at(seconds), &head, Err(ApiError::TimedOut));
+        let is_given_up = matches!(step(&answered), Step::Unresolved { .. });
+        assert_eq!(is_given_up, given_up, "{seconds} {unsent}");
+    }
+}
+
+#[test]
+fn what_goes_wrong_between_slot_and_request_gives_the_slot_back() {
+    let mut core = ready(Settings::default());
+    let Decision::Send(plan) = core.next(at(10), &live(1)) else {
+        panic!("submitted");
+    };
+    let used = |core: &Core| core.status(at(10), &live(1)).budget(at(10).boot).used;
+    let before = used(&core);
+    let none = Launch {
+        request: None,
+        ops: Vec::new(),
+    };
+    assert_eq!(core.launch(at(10), plan, RequestInputs::default()), none);
+    assert_eq!(used(&core), before - 1);
+}
+
+#[test]
+fn drain_time_includes_pages_or_one_poll_per_call() {
+    let mut core = ready(Settings::default());
+    let head = WorkQueue {
+        ready: 100,
+        submitted: 60,
+        ..WorkQueue::default()
+    };
+    let backlog = core.status(at(0), &head).backlog;
+    assert_eq!((backlog.calls, backlog.drain_sec), (160, 104));
+    core.confirm.rest_pages(at(0).wall);
+    let backlog = core.status(at(0), &head).backlog;
+    assert_eq!((backlog.calls, backlog.drain_sec), (160, 260));
+}
+
+#[test]
+fn webhooks_confirm_calls_for_two_minutes_at_no_cost() {
+    let mut core = ready(Settings::default());
+    let head = WorkQueue {
+        webhook_pace: Some(callbridge_spool::WebhookPace {
+            at: at(1).wall,
+            after: Duration::from_secs(1),
+            usual: Duration::from_secs(1),
+        }),
+        ..unconfirmed(&submitted(3, at(0)))
+    };
+    assert_eq!(core.next(at(100), &head), Decision::WaitUntil(at(120).boot));
+    assert_eq!(
+        core.ask(at(100)).confirmable_before,
+        T0.minus(Duration::from_secs(20))
+    );
+    assert_eq!(lane(&mut core, at(120), &head), Some(Lane::Confirmation));
+}
+
+#[test]
+fn at_most_four_requests_are_under_way_unless_they_are_slow() {
+    let mut core = ready(Settings::default());
+    for id in 1..=4 {
+        sent(&mut core, at(10), &live(id));
+    }
+    assert_eq!(
+        core.next(at(10), &live(5)),
+        Decision::WaitUntil(at(11).boot)
+    );
+    assert_eq!(lane(&mut core, at(15), &live(5)), Some(Lane::Live));
+}
+
+#[test]
+fn interrupted_calls_are_looked_for_before_they_are_sent_again() {
+    let core = ready(Settings::default());
+    let mut sending = row(RowId(1), 2);
+    sending.progress.state = State::Sending;
+    let ops = core.interrupted(&[sending, row(RowId(2), 0)], at(100));
+    let [Op::Step { row, step, .. }, Op::Count { counter, by: 1 }] = &ops[..] else {
+        panic!("{ops:?}");
+    };
+    assert_eq!((row, counter.as_str()), (&RowId(1), "interrupted_requests"));
+    let Step::Unresolved {
+        next_check,
+        if_absent: IfAbsent::Interrupted,
+        ..
+    } = step
+    else {
+        panic!("{step:?}");
+    };
+    assert_eq!(*next_check, at(115).wall);
+    assert_eq!(core.interrupted(&[], at(100)), []);
+}

@@ -1,0 +1,409 @@
+//! Pauses, refused calls, and endpoints that fail or are not granted.
+
+use super::*;
+
+fn rejected(status: u16) -> ApiResult {
+    Err(ApiError::Rejected {
+        status,
+        message: "xato".to_owned(),
+        errors: serde_json::Value::Null,
+    })
+}
+
+fn accepted() -> ApiResult {
+    Ok(ApiReply::Accepted("r1".to_owned()))
+}
+
+fn failed() -> ApiResult {
+    status(WriteStatus::Failed(
+        FailureWord::Failed,
+        "the lead is gone".to_owned(),
+        serde_json::Value::Null,
+    ))
+}
+
+/// The rows that go back to `ready`.
+fn reopened(answered: &Answered) -> Vec<i64> {
+    let mut rows = Vec::new();
+    for op in &answered.ops {
+        if let Op::Step {
+            row,
+            step: Step::Reopened { .. },
+            ..
+        } = op
+        {
+            rows.push(row.0);
+        }
+    }
+    rows
+}
+
+/// A sender that met five refused calls in a row.
+fn refused() -> Core {
+    let mut core = ready(Settings::default());
+    for id in 1..=5 {
+        assert_eq!(pause(&core, at(1)), None);
+        exchange(&mut core, at(1), &live(id), rejected(400));
+    }
+    core
+}
+
+#[test]
+fn five_refusals_pause_until_a_trial_call_an_hour_later() {
+    let mut core = refused();
+    assert_eq!(pause(&core, at(1)).as_deref(), Some("calls_refused"));
+    assert_eq!(lane(&mut core, at(3_600), &live(6)), Some(Lane::Token));
+    exchange(&mut core, at(3_600), &live(6), record());
+    assert_eq!(lane(&mut core, at(3_600), &live(6)), None);
+    let (request, answered) = exchange(&mut core, at(3_601), &live(6), accepted());
+    assert!(matches!(request, Request::Submit(_)));
+    assert_eq!(pause(&core, at(3_601)), None);
+    assert_eq!(reopened(&answered), [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn refused_trial_call_keeps_the_pause_for_another_hour() {
+    let mut core = refused();
+    exchange(&mut core, at(3_600), &live(6), record());
+    let (_, answered) = exchange(&mut core, at(3_601), &live(6), rejected(400));
+    assert!(reopened(&answered).is_empty());
+    assert_eq!(pause(&core, at(3_601)).as_deref(), Some("calls_refused"));
+    exchange(&mut core, at(7_200), &live(6), record());
+    assert_eq!(lane(&mut core, at(7_200), &live(7)), None);
+    let (_, answered) = exchange(&mut core, at(7_201), &live(7), accepted());
+    assert_eq!(reopened(&answered), [1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn only_one_trial_call_is_under_way() {
+    let mut core = refused();
+    exchange(&mut core, at(3_600), &live(6), record());
+    sent(&mut core, at(3_601), &live(6));
+    assert_eq!(lane(&mut core, at(3_601), &live(7)), None);
+}
+
+#[test]
+fn polls_go_on_while_calls_are_refused() {
+    let mut core = refused();
+    let head = unconfirmed(&submitted(9, at(0)));
+    assert_eq!(lane(&mut core, at(10), &head), Some(Lane::Confirmation));
+}
+
+#[test]
+fn another_token_ends_a_pause_for_refused_calls() {
+    let mut core = refused();
+    assert_eq!(core.token(at(2), None), [], "none is no other");
+    let ops = core.token(at(3), Some(TokenFingerprint::of("svc_pat_two")));
+    assert_eq!(ops.len(), 5);
+    assert!(matches!(
+        &ops[0],
+        Op::Step {
+            step: Step::Reopened { .. },
+            ..
+        }
+    ));
+}
+
+#[test]
+fn a_restart_ends_a_pause_for_refused_calls() {
+    let mut core = refused();
+    let mut ops = Vec::new();
+    core.memory.clear();
+    core.remember(at(2), &mut ops);
+    let [Op::Meta { value, .. }] = &ops[..] else {
+        panic!("{ops:?}");
+    };
+    let known = Known {
+        memory: Some(value.clone()),
+        ..Known::default()
+    };
+    let (core, ops) = Core::start(Settings::default(), known, at(3));
+    let reopened = |op: &&Op| {
+        matches!(
+            op,
+            Op::Step {
+                step: Step::Reopened { .. },
+                ..
+            }
+        )
+    };
+    assert_eq!(ops.iter().filter(reopened).count(), 5);
+    assert_eq!(pause(&core, at(3)).as_deref(), Some("token_missing"));
+}
+
+#[test]
+fn failed_calls_pause_until_one_is_journaled() {
+    let mut core = ready(Settings::default());
+    for id in 1..=5 {
+        exchange(
+            &mut core,
+            at(20),
+            &unconfirmed(&submitted(id, at(0))),
+            failed(),
+        );
+    }
+    assert_eq!(pause(&core, at(20)).as_deref(), Some("calls_refused"));
+    let head = unconfirmed(&submitted(6, at(10)));
+    let (_, answered) = exchange(&mut core, at(21), &head, status(WriteStatus::Success));
+    assert_eq!(reopened(&answered), [1, 2, 3, 4, 5]);
+    assert_eq!(pause(&core, at(21)), None);
+}
+
+#[test]
+fn failed_call_is_its_own_fault_once_later_ones_are_journaled() {
+    let mut core = ready(Settings::default());
+    let journaled = unconfirmed(&submitted(9, at(10)));
+    exchange(&mut core, at(15), &journaled, status(WriteStatus::Success));
+    for id in 1..=5 {
+        let head = unconfirmed(&submitted(id, at(0)));
+        let (_, answered) = exchange(&mut core, at(20), &head, failed());
+        assert!(
+            answered
+                .ops
+                .iter()
+                .any(|op| matches!(op, Op::FailedCall(_)))
+        );
+    }
+    assert_eq!(pause(&core, at(20)), None);
+}
+
+#[test]
+fn missing_grant_is_looked_for_once_a_minute() {
+    let mut core = ready(Settings::default());
+    let (_, answered) = exchange(&mut core, at(1), &live(1), forbidden());
+    assert!(matches!(step(&answered), Step::Returned { .. }));
+    assert_eq!(pause(&core, at(1)).as_deref(), Some("no_grant"));
+    assert_eq!(lane(&mut core, at(60), &live(1)), None);
+    let without = TokenInfo {
+        grants: Some(Vec::new()),
+        ..info()
+    };
+    exchange(
+        &mut core,
+        at(61),
+        &live(1),
+        Ok(ApiReply::TokenInfo(without)),
+    );
+    assert_eq!(pause(&core, at(61)).as_deref(), Some("no_grant"));
+    assert_eq!(lane(&mut core, at(120), &live(1)), None);
+    exchange(&mut core, at(121), &live(1), record());
+    assert_eq!(pause(&core, at(121)), None);
+    assert_eq!(lane(&mut core, at(121), &live(1)), Some(Lane::Live));
+}
+
+#[test]
+fn unexplained_403_is_tried_with_one_call_a_minute() {
+    let mut core = ready(Settings::default());
+    exchange(&mut core, at(1), &live(1), forbidden());
+    exchange(&mut core, at(61), &live(1), record());
+    assert_eq!(pause(&core, at(61)), None, "token/info shows the grant");
+    let (request, _) = exchange(&mut core, at(61), &live(1), forbidden());
+    assert!(matches!(request, Request::Submit(_)));
+    assert_eq!(pause(&core, at(61)).as_deref(), Some("no_grant"));
+    assert_eq!(lane(&mut core, at(120), &live(1)), None);
+    exchange(&mut core, at(121), &live(1), record());
+    exchange(&mut core, at(121), &live(1), accepted());
+    assert_eq!(lane(&mut core, at(122), &live(2)), Some(Lane::Live));
+}
+
+#[test]
+fn wrong_address_is_probed_with_token_info_and_one_call() {
+    let mut core = ready(Settings::default());
+    let missing = || {
+        Err(ApiError::NotFound {
+            own: true,
+            message: String::new(),
+        })
+    };
+    exchange(&mut core, at(1), &live(1), missing());
+    assert_eq!(pause(&core, at(1)).as_deref(), Some("wrong_address"));
+    exchange(&mut core, at(61), &live(1), missing());
+    assert_eq!(pause(&core, at(61)).as_deref(), Some("wrong_address"));
+    exchange(&mut core, at(121), &live(1), record());
+    exchange(&mut core, at(121), &live(1), accepted());
+    assert_eq!(pause(&core, at(121)), None);
+}
+
+#[test]
+fn record_that_cannot_be_read_again_stops_no_call() {
+    let mut core = ready(Settings::default());
+    let address = ApiError::WrongAddress {
+        status: 405,
+        own: true,
+    };
+    for (n, answer) in (0..).zip([Err(ApiError::TimedOut), Err(address), forbidden()]) {
+        let now = at(3_600 + 60 * n);
+        let (request, _) = exchange(&mut core, now, &WorkQueue::default(), answer);
+        assert_eq!(request, Request::TokenInfo, "again after a minute");
+        assert_eq!(pause(&core, now), None);
+        assert_eq!(lane(&mut core, now, &live(1)), Some(Lane::Live));
+    }
+    let unauthorized = Err(ApiError::UNAUTHORIZED);
+    exchange(&mut core, at(3_780), &WorkQueue::default(), unauthorized);
+    assert_eq!(pause(&core, at(3_780)).as_deref(), Some("token_refused"));
+}
+
+#[test]
+fn polls_without_grant_leave_their_work_to_pages() {
+    let mut core = ready(Settings::default());
+    let call = submitted(3, at(0));
+    let (request, answered) = exchange(&mut core, at(2), &unconfirmed(&call), forbidden());
+    assert!(matches!(request, Request::Poll { .. }), "{request:?}");
+    assert_eq!((answered.verdict, pause(&core, at(2))), ("no_grant", None));
+    let degraded = core.status(at(2), &unconfirmed(&call)).degraded;
+    assert_eq!((degraded.len(), degraded[0].part.as_str()), (1, "polls"));
+    assert_eq!(degraded[0].reason, "403: yo'q");
+    assert!(degraded[0].fallback.starts_with("pages"), "{degraded:?}");
+    let (request, _) = exchange(&mut core, at(12), &unconfirmed(&call), page(&[call.uuid]));
+    assert!(matches!(request, Request::Filter(_)), "{request:?}");
+    exchange(&mut core, at(3_600), &unconfirmed(&call), record());
+    let head = unconfirmed(&call);
+    let (request, _) = exchange(&mut core, at(3_600), &head, forbidden());
+    assert!(
+        matches!(request, Request::Poll { .. }),
+        "an hour later: {request:?}"
+    );
+}
+
+/// Promise: Calls that nothing can confirm are sent once and listed under one problem.
+#[test]
+fn calls_that_nothing_can_confirm_are_sent_once() {
+    let mut core = ready(Settings::default());
+    let call = submitted(3, at(0));
+    exchange(&mut core, at(2), &unconfirmed(&call), forbidden());
+    exchange(&mut core, at(12), &unconfirmed(&call), forbidden());
+    let head = WorkQueue {
+        live: Some(due(9)),
+        ..unconfirmed(&call)
+    };
+    assert_eq!(lane(&mut core, at(13), &head), Some(Lane::Live));
+    let status = core.status(at(13), &head);
+    assert_eq!((status.pause, status.degraded.len()), (None, 1));
+    assert!(status.degraded[0].fallback.contains("`unconfirmed`"));
+    let lost = Unconfirmed {
+        token: TokenFingerprint::none(),
+        request_id: None,
+        ..call.clone()
+    };
+    let gone = WorkQueue {
+        unresolved: Some(lost.clone()),
+        submitted: 1,
+        ..WorkQueue::default()
+    };
+    let settle = Decision::Settle(Box::new(lost.clone()));
+    assert_eq!(core.next(at(3_000), &gone), settle);
+    assert!(
+        matches!(core.settle(at(3_000), &lost), Step::NotYet { .. }),
+        "not resent"
+    );
+    let Step::Died {
+        reason, message, ..
+    } = core.settle(at(24 * 3_600), &lost)
+    else {
+        panic!("listed");
+    };
+    assert_eq!(reason, Reason::Unconfirmed);
+    assert!(message.contains("403: yo'q"), "{message}");
+}
+
+#[test]
+fn unreachable_crm_is_shown_and_probed_by_one_request() {
+    let mut core = ready(Settings::default());
+    let refused = || Err(ApiError::NotConnected("refused".to_owned()));
+    let (_, answered) = exchange(&mut core, at(1), &live(1), refused());
+    let Step::Returned { not_before, .. } = step(&answered) else {
+        panic!("{:?}", answered.ops);
+    };
+    assert_eq!(not_before, at(1).wall, "the call did not fail");
+    assert_eq!(pause(&core, at(1)).as_deref(), Some("unreachable"));
+    assert!(core.ask(at(1)).untried_first);
+    assert!(core.stops_commands(at(1)));
+    let head = WorkQueue {
+        backlog: Some(due(2)),
+        ..live(1)
+    };
+    let Decision::WaitUntil(until) = core.next(at(1), &head) else {
+        panic!("it waits for the probe");
+    };
+    assert!(until > at(1).boot && until <= at(2).boot);
+    sent(&mut core, at(2), &head);
+    assert_eq!(lane(&mut core, at(2), &head), None, "one probe at a time");
+}
+
+#[test]
+fn failing_submissions_stop_no_poll_and_no_command() {
+    let mut core = ready(Settings::default());
+    for id in 1..=5 {
+        exchange(&mut core, at(1), &live(id), Err(ApiError::TimedOut));
+    }
+    assert_eq!(pause(&core, at(1)).as_deref(), Some("failing"));
+    assert!(!core.stops_commands(at(1)));
+    let head = WorkQueue {
+        live: Some(due(6)),
+        ..unconfirmed(&submitted(9, at(0)))
+    };
+    assert_eq!(lane(&mut core, at(2), &head), Some(Lane::Live), "the probe");
+    sent(&mut core, at(2), &head);
+    assert_eq!(lane(&mut core, at(10), &head), Some(Lane::Confirmation));
+}
+
+#[test]
+fn token_info_is_the_probe_where_no_call_waits() {
+    let mut core = ready(Settings::default());
+    for id in 1..=5 {
+        exchange(&mut core, at(1), &live(id), Err(ApiError::TimedOut));
+    }
+    let (request, _) = exchange(&mut core, at(2), &WorkQueue::default(), record());
+    assert_eq!(request, Request::TokenInfo);
+    assert_eq!(pause(&core, at(2)), None);
+}
+
+#[test]
+fn after_a_429_one_request_at_a_time_waits_1_2_4_8_s() {
+    let mut core = ready(Settings::default());
+    let mut now = Duration::from_secs(1001);
+    let moment = |boot: Duration| Now {
+        wall: T0.plus(boot.saturating_sub(Duration::from_secs(1000))),
+        boot,
+    };
+    let mut waits = Vec::new();
+    for _ in 0..6 {
+        let limited = Err(ApiError::TooMany(true));
+        exchange(&mut core, moment(now), &live(1), limited);
+        assert_eq!(pause(&core, moment(now)).as_deref(), Some("rate_limited"));
+        let Decision::WaitUntil(until) = core.next(moment(now), &live(1)) else {
+            panic!("it waits");
+        };
+        waits.push((until - now).as_millis());
+        now = until;
+    }
+    for (wait, (least, more)) in waits.iter().zip([
+        (1_000, 500),
+        (2_000, 500),
+        (4_000, 500),
+        (8_000, 500),
+        (60_000, 1_000),
+        (60_000, 1_000),
+    ]) {
+        assert!((least..=least + more).contains(wait), "{wait} of {least}");
+    }
+    sent(&mut core, moment(now), &live(1));
+    assert_eq!(
+        core.next(moment(now), &live(2)),
+        Decision::Idle,
+        "its answer first"
+    );
+}
+
+#[test]
+fn another_answer_ends_the_wait_after_a_429() {
+    let mut core = ready(Settings::default());
+    exchange(&mut core, at(1), &live(1), Err(ApiError::TooMany(true)));
+    exchange(&mut core, at(3), &live(1), accepted());
+    assert_eq!(pause(&core, at(3)), None);
+    exchange(&mut core, at(4), &live(2), Err(ApiError::TooMany(false)));
+    let Decision::WaitUntil(until) = core.next(at(4), &live(2)) else {
+        panic!("it waits");
+    };
+    assert!(until <= at(6).boot, "from 1 s on again");
+}

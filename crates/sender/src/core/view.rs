@@ -1,0 +1,213 @@
+//! The candidates for the next request, from the head of the spool and the state of the sender.
+
+use super::Core;
+use crate::breaker::Access;
+use crate::breaker::pause::Probe;
+use crate::queue::{AccessByEndpoint, UnconfirmedCalls, View};
+use callbridge_call::EventTime;
+use callbridge_crm::Endpoint;
+use callbridge_leads::lead_request::due::{LeadRequest, Urgency};
+use callbridge_model::{Grant, Now};
+use callbridge_spool::{Unconfirmed, WorkQueue};
+use std::time::Duration;
+
+/// If pages fail this long while calls are accepted, calls with lost requestIds do not wait for them.
+const PAGES_FAIL_LONG: Duration = Duration::from_secs(3600);
+
+/// Collects the candidates.
+pub(super) fn view(core: &Core, now: Now, head: &WorkQueue) -> View {
+    let access = access(core, now);
+    let mut view = View {
+        access,
+        last_probed: core.breakers.last_probed(),
+        token_info_due: is_token_info_due(core, now),
+        stand_in_due: core.tokens.is_verified
+            && core.paused.is_none()
+            && core.unsent == 0
+            && core.breakers.is_probe_due(now.boot)
+            && !core.in_flight.has_endpoint(Endpoint::TokenInfo),
+        live: head.live.as_ref().map(|due| due.row),
+        backlog: head.backlog.as_ref().map(|due| due.row),
+        unconfirmed: unconfirmed(core, now, head),
+        is_reading: core.confirm.is_reading(),
+        page_under_way: core.in_flight.has_page(),
+        confirmed_last: core.confirmed_last,
+        lead_ending: None,
+        lead_turn: None,
+        lead: None,
+        lead_spare: None,
+    };
+    if may_ask_leads(core, now) {
+        add_lead_requests(core, now, head, &mut view);
+    }
+    view
+}
+
+/// Access to the endpoints by breakers, pause, and grants.
+pub(super) fn access(core: &Core, now: Now) -> AccessByEndpoint {
+    let breaker = |endpoint| {
+        let under_way = core.in_flight.has_endpoint(endpoint);
+        core.breakers.access(endpoint, now.boot, under_way)
+    };
+    let mut access = AccessByEndpoint {
+        submit: breaker(Endpoint::Submit),
+        poll: breaker(Endpoint::Poll),
+        pages: breaker(Endpoint::Filter),
+        token: breaker(Endpoint::TokenInfo),
+    };
+    if core.settings.dry_run {
+        access.submit = Access::No;
+        access.pages = Access::No;
+    }
+    if !core.confirm.reads_pages(now.wall) || now.boot < core.page_from {
+        access.pages = Access::No;
+    }
+    if core.confirm.polls_refused.is_some() {
+        access.poll = Access::No;
+    }
+    if let Some(paused) = &core.paused {
+        let trial = paused.probe(now.boot) == Probe::Submission;
+        if !trial || core.in_flight.has_endpoint(Endpoint::Submit) {
+            access.submit = Access::No;
+        }
+    }
+    if !confirms(core) {
+        access.poll = Access::No;
+        access.pages = Access::No;
+    }
+    if !core.tokens.is_verified {
+        access.submit = Access::No;
+    }
+    access
+}
+
+/// Calls that were sent before can be confirmed.
+fn confirms(core: &Core) -> bool {
+    let is_stopped = match &core.paused {
+        Some(paused) => !paused.pause.stops_only_submissions() && !paused.is_half_open(),
+        None => false,
+    };
+    core.tokens.is_verified && !is_stopped
+}
+
+fn is_token_info_due(core: &Core, now: Now) -> bool {
+    if let Some(paused) = &core.paused
+        && paused.is_about_token()
+    {
+        return paused.probe(now.boot) == Probe::TokenInfo && core.in_flight.is_empty();
+    }
+    if !core.tokens.is_verified {
+        return core.in_flight.is_empty();
+    }
+    let is_probe = match &core.paused {
+        Some(paused) => paused.probe(now.boot) == Probe::TokenInfo,
+        None => false,
+    };
+    let due = is_probe || core.tokens.is_record_due(now.boot);
+    due && !core.in_flight.has_endpoint(Endpoint::TokenInfo)
+}
+
+fn unconfirmed(core: &Core, now: Now, head: &WorkQueue) -> UnconfirmedCalls {
+    let due = head.confirmable.calls;
+    let mut calls = UnconfirmedCalls {
+        all: head.submitted,
+        due: due.saturating_sub(core.in_flight.polls()),
+        oldest: head
+            .confirmable
+            .oldest
+            .map_or(Duration::ZERO, |oldest| now.wall.since(oldest)),
+        ..UnconfirmedCalls::default()
+    };
+    if !confirms(core) {
+        return calls;
+    }
+    let is_free = |call: &&Unconfirmed| !core.in_flight.has_call(call.row);
+    let wait = core.confirm.webhook_wait();
+    let is_polled = |call: &&Unconfirmed| {
+        call.request_id.is_some() && is_free(call) && call.age(now.wall) >= wait
+    };
+    let with_age = |call: &Unconfirmed| (call.clone(), call.age(now.wall));
+    calls.poll = head.polls.iter().find(is_polled).map(with_age);
+    calls.absent = head.alone.iter().find(is_polled).map(with_age);
+    for call in head.oldest_submitted.iter().filter(is_free) {
+        if core.is_expired(now, call) {
+            calls.settle = Some(call.clone());
+        } else if call.next_poll <= now.wall
+            && call.request_id.is_some()
+            && core.tokens.request_id_ends_soon(now, call)
+        {
+            calls.ending = Some(call.clone());
+        }
+    }
+    if let Some(call) = head.unresolved.iter().find(is_free) {
+        let waits = core.confirm.waits_until(call, now.wall).is_some();
+        if waits || !reads_pages_for_lost(core, now.wall) {
+            calls.settle = Some(call.clone());
+        } else {
+            calls.lost = Some(call.clone());
+        }
+    }
+    calls
+}
+
+/// Pages can be read, now or soon.
+fn reads_pages_for_lost(core: &Core, now: EventTime) -> bool {
+    let failing = core.breakers.failing();
+    let is_alone = !failing.iter().any(|it| it.endpoint == Endpoint::Submit);
+    let fails_long = failing.iter().any(|it| {
+        it.endpoint == Endpoint::Filter && is_alone && now.since(it.since) >= PAGES_FAIL_LONG
+    });
+    core.confirm.reads_pages(now) && !fails_long && !core.settings.dry_run
+}
+
+/// Requests about leads can be made.
+fn may_ask_leads(core: &Core, now: Now) -> bool {
+    !core.settings.dry_run && core.tokens.is_verified && !core.stops_commands(now)
+}
+
+fn add_lead_requests(core: &Core, now: Now, head: &WorkQueue, view: &mut View) {
+    let ready = view.live.is_some() || view.backlog.is_some();
+    let has_turn = ready && core.lead_requests.from <= now.boot;
+    let is_idle = core.in_flight.is_empty();
+    if let Some(request) = core.lead_requests.first_asked()
+        && may_go(core, now, &request)
+    {
+        // pages for an audit, of which there can be many, wait for calls
+        let can_wait = matches!(&request, LeadRequest::Asked(_, asked) if asked.is_page());
+        if !can_wait || has_turn {
+            view.lead_turn = Some(request);
+        } else if !ready {
+            view.lead_spare = Some(request);
+        }
+    }
+    for due in &head.lead_requests.due {
+        if !may_go(core, now, &due.lead_request) {
+            continue;
+        }
+        let place = match due.urgency {
+            Urgency::Ending => &mut view.lead_ending,
+            Urgency::Soon if has_turn => &mut view.lead_turn,
+            Urgency::Soon if !ready => &mut view.lead,
+            Urgency::Spare if is_idle => &mut view.lead_spare,
+            Urgency::Soon | Urgency::Spare => continue,
+        };
+        place.get_or_insert_with(|| due.lead_request.clone());
+    }
+}
+
+fn may_go(core: &Core, now: Now, request: &LeadRequest) -> bool {
+    let tokens = &core.tokens;
+    let is_granted = match request {
+        LeadRequest::LookUp(_) => tokens.may(Grant::LeadRead),
+        LeadRequest::FieldWrite(_) => tokens.may(Grant::LeadSave),
+        LeadRequest::FieldPoll(_) => core.confirm.polls_refused.is_none(),
+        // a command learns from the CRM that it lacks the grant, and a page of leads is requested
+        // anyway
+        LeadRequest::Catalogue | LeadRequest::Backfill(_) | LeadRequest::Asked(..) => true,
+    };
+    let has_token = request.token().is_none_or(|token| tokens.reads(now, token));
+    is_granted
+        && has_token
+        && !core.in_flight.has_like(request)
+        && !core.lead_requests.rests(now, request)
+}

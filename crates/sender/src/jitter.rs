@@ -1,0 +1,36 @@
+//! Small pseudorandom waits, so that programs do not all ask at the same time.
+
+use std::time::Duration;
+
+/// Small pseudorandom numbers for jitter: splitmix64, so a seed repeats a run.
+#[derive(Clone, Debug)]
+pub struct Jitter(u64);
+
+impl Jitter {
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A random time between zero and `most`.
+    pub fn up_to(&mut self, most: Duration) -> Duration {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let share = (bits ^ (bits >> 31)) >> 54; // of 1024
+        most * u32::try_from(share).unwrap_or(0) / 1024
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_is_splitmix64_in_parts_of_1024() {
+        let mut jitter = Jitter::new(7);
+        let shares = [(); 6].map(|()| jitter.up_to(Duration::from_secs(1024)).as_secs());
+        // from the published generator, for seed 7
+        assert_eq!(shares, [399, 17, 922, 596, 463, 255]);
+    }
+}

@@ -1,0 +1,403 @@
+//! One test for each row of the design's table of answers, and one for the effects of each verdict.
+
+use super::*;
+use crate::testing::info;
+use serde_json::json;
+use strum::VariantArray as _;
+
+/// A verdict at an address where the CRM has accepted a call.
+fn verdict(endpoint: Endpoint, answer: ApiResult) -> Verdict {
+    judge(endpoint, answer, true)
+}
+
+fn message() -> String {
+    "xato".to_owned()
+}
+
+fn why() -> String {
+    "403: xato".to_owned()
+}
+
+fn server(status: u16, own: bool) -> ApiResult {
+    Err(ApiError::Server {
+        status,
+        own,
+        message: String::new(),
+    })
+}
+
+fn rejected(status: u16, errors: Value) -> ApiResult {
+    Err(ApiError::Rejected {
+        status,
+        message: message(),
+        errors,
+    })
+}
+
+fn is_failed(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Failed(_))
+}
+
+#[test]
+fn a_200_with_request_id_is_accepted() {
+    let answer = Ok(ApiReply::Accepted("r1".to_owned()));
+    let accepted = verdict(Endpoint::Submit, answer);
+    assert_eq!(accepted, Verdict::Accepted("r1".to_owned()));
+    assert_eq!((accepted.word(), accepted.message()), ("submitted", ""));
+}
+
+#[test]
+fn a_200_without_request_id_or_accept_false_is_a_failure() {
+    for answer in [
+        Err(ApiError::Unreadable("no requestId".to_owned())),
+        server(200, true),
+        Err(ApiError::Unreadable("no JSON".to_owned())),
+    ] {
+        assert!(is_failed(&verdict(Endpoint::Submit, answer)));
+    }
+}
+
+#[test]
+fn submit_400_is_refused_with_crm_message_and_errors() {
+    let errors = json!([{"field": "startedAt", "reason": "VALID_EPOCH_SEC"}]);
+    let refused = verdict(Endpoint::Submit, rejected(400, errors.clone()));
+    let message = "400: xato".to_owned();
+    let expected = Verdict::Refused(Reason::Rejected, message, errors);
+    assert_eq!(refused, expected);
+    assert_eq!(
+        (refused.word(), refused.message()),
+        ("rejected", "400: xato")
+    );
+}
+
+#[test]
+fn submit_409_is_a_conflict_and_any_other_4xx_rejected() {
+    let conflict = verdict(Endpoint::Submit, rejected(409, Value::Null));
+    let message = "409: xato".to_owned();
+    let expected = Verdict::Refused(Reason::Conflict, message, Value::Null);
+    assert_eq!(conflict, expected);
+    for status in [402, 407, 410, 412, 413, 418, 422, 423, 431, 451, 499] {
+        let other = verdict(Endpoint::Submit, rejected(status, Value::Null));
+        assert_eq!(other.word(), "rejected", "{status}");
+    }
+}
+
+#[test]
+fn a_401_or_406_refuses_the_token_on_every_endpoint() {
+    for &endpoint in Endpoint::VARIANTS {
+        let refused = verdict(endpoint, Err(ApiError::UNAUTHORIZED));
+        assert_eq!(refused, Verdict::TokenRefused("401".to_owned()));
+        let state = ApiError::TokenRefused {
+            status: 406,
+            message: message(),
+        };
+        let refused = verdict(endpoint, Err(state));
+        assert_eq!(refused, Verdict::TokenRefused("406: xato".to_owned()));
+    }
+}
+
+#[test]
+fn a_403_means_a_missing_grant_except_on_token_info() {
+    for endpoint in [Endpoint::Submit, Endpoint::Poll, Endpoint::Filter] {
+        let refused = verdict(endpoint, Err(ApiError::Forbidden(message())));
+        assert_eq!(refused, Verdict::NotGranted(why()));
+    }
+    let record = verdict(Endpoint::TokenInfo, Err(ApiError::Forbidden(message())));
+    assert!(is_failed(&record));
+}
+
+fn missing(own: bool) -> [ApiError; 4] {
+    let address = |status| ApiError::WrongAddress { status, own };
+    [
+        ApiError::NotFound {
+            own,
+            message: String::new(),
+        },
+        address(302),
+        address(405),
+        address(415),
+    ]
+}
+
+#[test]
+fn submit_404_405_415_3xx_in_envelope_is_a_wrong_address() {
+    for endpoint in [Endpoint::Submit, Endpoint::TokenInfo] {
+        for error in missing(true) {
+            let status = error.to_string();
+            let wrong = verdict(endpoint, Err(error));
+            assert_eq!(wrong, Verdict::WrongAddress(status));
+        }
+    }
+}
+
+#[test]
+fn proxy_404_is_a_failure_once_a_call_was_accepted() {
+    for endpoint in [Endpoint::Submit, Endpoint::TokenInfo] {
+        for error in missing(false) {
+            let before = judge(endpoint, Err(error.clone()), false);
+            assert!(matches!(before, Verdict::WrongAddress(_)), "{before:?}");
+            assert!(is_failed(&judge(endpoint, Err(error), true)));
+        }
+    }
+}
+
+#[test]
+fn poll_404_in_envelope_loses_the_request_id() {
+    let [found, others @ ..] = missing(true);
+    assert_eq!(
+        verdict(Endpoint::Poll, Err(found)),
+        Verdict::Lost("404".to_owned())
+    );
+    for error in others.into_iter().chain(missing(false)) {
+        assert!(is_failed(&verdict(Endpoint::Poll, Err(error))));
+    }
+    let lost = verdict(Endpoint::Poll, rejected(400, Value::Null));
+    assert_eq!(lost, Verdict::Lost("400: xato".to_owned()));
+}
+
+#[test]
+fn page_400_max_asks_for_smaller_pages_and_other_4xx_refuse() {
+    let kind = |errors| verdict(Endpoint::Filter, rejected(400, errors)).kind();
+    let max = json!([{"field": "size", "reason": "MAX"}]);
+    assert_eq!(kind(max), VerdictKind::PageTooLarge);
+    assert_eq!(kind(json!([{"reason": "max"}])), VerdictKind::PageTooLarge);
+    for errors in [
+        json!([{"field": "registeredTimestampFrom", "reason": "MAX"}]),
+        json!([{"field": "size", "reason": "MIN"}]),
+        Value::Null,
+    ] {
+        assert_eq!(kind(errors), VerdictKind::PageRefused);
+    }
+    for error in missing(true) {
+        let refused = verdict(Endpoint::Filter, Err(error));
+        assert_eq!(refused.kind(), VerdictKind::PageRefused);
+    }
+    for error in missing(false) {
+        assert!(is_failed(&verdict(Endpoint::Filter, Err(error))));
+    }
+}
+
+#[test]
+fn token_info_4xx_is_a_failure() {
+    for status in [400, 409, 422] {
+        let answer = rejected(status, Value::Null);
+        assert!(is_failed(&verdict(Endpoint::TokenInfo, answer)));
+    }
+}
+
+#[test]
+fn a_429_limits_the_rate_everywhere() {
+    for &endpoint in Endpoint::VARIANTS {
+        for own in [true, false] {
+            let limited = verdict(endpoint, Err(ApiError::TooMany(own)));
+            assert_eq!(limited, Verdict::RateLimited { own });
+        }
+    }
+}
+
+#[test]
+fn a_5xx_timeout_reset_or_proxy_4xx_is_a_failure() {
+    for answer in [
+        server(400, false),
+        server(401, false),
+        server(403, false),
+        server(409, false),
+        server(500, true),
+        server(502, false),
+        Err(ApiError::TimedOut),
+        Err(ApiError::Lost("reset".to_owned())),
+    ] {
+        for &endpoint in Endpoint::VARIANTS {
+            assert!(is_failed(&verdict(endpoint, answer.clone())));
+        }
+    }
+}
+
+#[test]
+fn no_connection_or_refused_tls_means_unreachable() {
+    for answer in [
+        Err(ApiError::NotConnected("refused".to_owned())),
+        Err(ApiError::TlsRefused("expired".to_owned())),
+    ] {
+        for &endpoint in Endpoint::VARIANTS {
+            let unreachable = verdict(endpoint, answer.clone());
+            assert_eq!(unreachable.kind(), VerdictKind::Unreachable);
+        }
+    }
+}
+
+#[test]
+fn unknown_status_or_body_is_a_failure_on_every_endpoint() {
+    for (status, body) in [
+        (101, "{}"),
+        (200, ""),
+        (200, "<html>welcome</html>"),
+        (200, "[]"),
+        (200, "{\"accept\":true"),
+        (204, ""),
+        (600, "{}"),
+        (999, "{}"),
+        (503, "<html>bad gateway</html>"),
+    ] {
+        for &endpoint in Endpoint::VARIANTS {
+            let answer = callbridge_crm::read(endpoint, status, body.as_bytes()).answer;
+            let failed = verdict(endpoint, answer);
+            assert!(is_failed(&failed), "{status} {body}: {failed:?}");
+        }
+    }
+}
+
+#[test]
+fn failed_is_refused_with_its_message_or_the_known_causes() {
+    for (text, message) in [("lead not found", "lead not found"), ("", FAILED)] {
+        let errors = json!([{"field": "employeeId", "reason": "NOT_FOUND"}]);
+        let status = WriteStatus::Failed(FailureWord::Failed, text.to_owned(), errors.clone());
+        let failed = verdict(Endpoint::Poll, Ok(ApiReply::Status(status)));
+        let expected = Verdict::Refused(Reason::Failed, message.to_owned(), errors);
+        assert_eq!(failed, expected);
+        assert_eq!(failed.word(), "failed");
+    }
+}
+
+#[test]
+fn success_is_journaled_and_an_unknown_status_is_pending() {
+    let status = |status| verdict(Endpoint::Poll, Ok(ApiReply::Status(status)));
+    assert_eq!(status(WriteStatus::Success), Verdict::Journaled);
+    let pending = status(WriteStatus::Pending("WHATEVER".to_owned()));
+    assert_eq!(pending, Verdict::Pending);
+}
+
+#[test]
+fn record_and_page_are_read_and_other_data_is_a_failure() {
+    let record = verdict(Endpoint::TokenInfo, Ok(ApiReply::TokenInfo(info())));
+    assert_eq!(record, Verdict::Record(info()));
+    let page = verdict(Endpoint::Filter, Ok(ApiReply::Page(Page::default())));
+    assert_eq!(page, Verdict::Page(Page::default()));
+    assert!(is_failed(&verdict(
+        Endpoint::Submit,
+        Ok(ApiReply::Data(json!({})))
+    )));
+}
+
+/// Promise: Each answer of the CRM has one consequence.
+#[test]
+fn each_http_status_gives_verdict_of_table() {
+    let body = json!({"message": "xato", "accept": false, "data": null}).to_string();
+    for (statuses, submit, token_info) in [
+        (
+            &[301, 302, 304, 307, 308][..],
+            "wrong_address",
+            "wrong_address",
+        ),
+        (&[404, 405, 415], "wrong_address", "wrong_address"),
+        (&[400, 422], "rejected", "fault"),
+        (&[401, 406], "token_refused", "token_refused"),
+        (&[403], "no_grant", "fault"),
+        (&[409], "conflict", "fault"),
+        (&[429], "too_many", "too_many"),
+        (&[500, 502, 503, 504, 599, 600], "fault", "fault"),
+    ] {
+        for status in statuses {
+            for (endpoint, word) in [
+                (Endpoint::Submit, submit),
+                (Endpoint::TokenInfo, token_info),
+            ] {
+                let answer = callbridge_crm::read(endpoint, *status, body.as_bytes()).answer;
+                let judged = verdict(endpoint, answer);
+                assert_eq!(judged.word(), word, "{status} of {endpoint}");
+            }
+        }
+    }
+}
+
+/// One verdict of each kind.
+fn verdicts() -> Vec<Verdict> {
+    vec![
+        Verdict::Accepted("r1".to_owned()),
+        Verdict::Journaled,
+        Verdict::Pending,
+        Verdict::Record(info()),
+        Verdict::Page(Page::default()),
+        Verdict::PageTooLarge(why()),
+        Verdict::PageRefused(why()),
+        Verdict::Lost(why()),
+        Verdict::Refused(Reason::Conflict, why(), Value::Null),
+        Verdict::NotGranted(why()),
+        Verdict::TokenRefused(why()),
+        Verdict::WrongAddress(why()),
+        Verdict::Failed(why()),
+        Verdict::Unreachable(why()),
+        Verdict::RateLimited { own: true },
+    ]
+}
+
+#[test]
+fn each_verdict_has_its_word_message_and_repetition() {
+    let mut table = Vec::new();
+    for verdict in verdicts() {
+        let kind = verdict.kind();
+        let again = if kind.is_again() { "again" } else { "done" };
+        let message = if verdict.message().is_empty() {
+            "-"
+        } else {
+            "message"
+        };
+        table.push(format!("{kind:?} {} {again} {message}", verdict.word()));
+    }
+    insta::assert_snapshot!(table.join("\n"), @r"
+    Accepted submitted done -
+    Journaled journaled done -
+    Pending not_yet done -
+    Record known done -
+    Page page_shown done -
+    PageTooLarge page_refused again message
+    PageRefused page_refused again message
+    Lost lost again message
+    Refused conflict done message
+    NotGranted no_grant again message
+    TokenRefused token_refused again message
+    WrongAddress wrong_address again message
+    Failed fault again message
+    Unreachable fault again message
+    RateLimited too_many again -
+    ");
+    let kinds: Vec<VerdictKind> = verdicts().iter().map(Verdict::kind).collect();
+    assert_eq!(kinds, VerdictKind::VARIANTS);
+}
+
+#[test]
+fn each_verdict_has_the_effects_of_the_table() {
+    let works = Effect::EndpointWorks;
+    let back = Effect::GiveBack(why());
+    let pause = |pause: Pause| vec![Effect::EndpointWorks, Effect::Pause(pause), back.clone()];
+    let expected = [
+        vec![works.clone(), Effect::CallAccepted("r1".to_owned())],
+        vec![works.clone(), Effect::CallJournaled],
+        vec![works.clone(), Effect::GiveBack(String::new())],
+        vec![works.clone(), Effect::ReadRecord(info())],
+        vec![works.clone(), Effect::ReadPage(Page::default())],
+        vec![works.clone(), Effect::ShrinkPages],
+        vec![works.clone(), Effect::RestPages],
+        vec![works.clone(), Effect::RequestIdLost(why())],
+        vec![
+            works.clone(),
+            Effect::CallRefused(Reason::Conflict, why(), Value::Null),
+        ],
+        pause(Pause::NoGrant(why())),
+        pause(Pause::TokenRefused(why())),
+        pause(Pause::WrongAddress(why())),
+        vec![Effect::EndpointFails(why()), Effect::CallFailed(why())],
+        vec![Effect::CrmUnreachable(why()), back.clone()],
+        vec![
+            Effect::SlowDown { own: true },
+            Effect::GiveBack("429".to_owned()),
+        ],
+    ];
+    for (verdict, expected) in verdicts().into_iter().zip(expected) {
+        assert_eq!(effects(Endpoint::Submit, verdict), expected);
+    }
+    let refused = effects(Endpoint::Poll, Verdict::NotGranted(why()));
+    assert_eq!(refused, [works, Effect::RestEndpoint(why()), back.clone()]);
+    let failed = effects(Endpoint::Filter, Verdict::Failed(why()));
+    assert_eq!(failed, [Effect::EndpointFails(why()), back]);
+}

@@ -1,0 +1,377 @@
+//! Which request is next. In: a plain struct of candidates. Out: one of them. Pure, so a person who
+//! reads [`LANES`] can predict the next request.
+
+use crate::breaker::Access;
+use crate::budget::pacer::Pace;
+use callbridge_crm::Endpoint;
+use callbridge_leads::lead_request::due::LeadRequest;
+use callbridge_spool::{RowId, Unconfirmed};
+use std::time::Duration;
+
+/// While calls are ready, a page is read once this many calls are unconfirmed…
+pub const PAGE_UNDER_LOAD: u32 = 50;
+
+/// …or the oldest of them has this age. Without pages, it is polled at this age.
+const OLD: Duration = Duration::from_secs(120);
+
+/// When no calls are ready, this many unconfirmed calls are worth a page.
+const PAGE_WHEN_IDLE: u32 = 3;
+
+/// A call of this age is not left to a page that too few other calls are worth.
+const ALONE: Duration = Duration::from_secs(10);
+
+/// Why a request is the next one, in order of precedence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::VariantArray)]
+pub enum Lane {
+    /// A call whose next step needs no request.
+    Settle,
+    /// The token's record, when it is due.
+    Token,
+    /// A requestId that can soon no longer be read: after 24 hours, or when its token ends (§4.6).
+    Deadline,
+    /// Calls that wait long to be confirmed, in at most every second slot while calls are ready.
+    DueConfirmation,
+    /// A call that finished in the last few minutes.
+    Live,
+    /// A request of a command, or one about a lead every ten seconds, before the backlog.
+    LeadTurn,
+    /// The rest of the calls, newest first, branches in turns.
+    Backlog,
+    /// Other confirmations, while no call is ready.
+    Confirmation,
+    /// A request about leads, while nothing else is due.
+    Lead,
+    /// A request about leads that leaves half of the budget free.
+    SpareLead,
+    /// `token/info` as the probe of an open breaker, while there is nothing else to ask.
+    StandIn,
+}
+
+impl Lane {
+    /// How its requests are spread over the budget.
+    pub const fn pace(self) -> Pace {
+        match self {
+            Self::Settle | Self::Token | Self::Deadline | Self::Live | Self::StandIn => {
+                Pace::AtOnce
+            }
+            Self::DueConfirmation
+            | Self::LeadTurn
+            | Self::Backlog
+            | Self::Confirmation
+            | Self::Lead => Pace::Even,
+            Self::SpareLead => Pace::Spare,
+        }
+    }
+}
+
+/// What is asked of the CRM.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// Read the token's record.
+    TokenInfo,
+    /// Submit the call of this row.
+    Submit(RowId),
+    /// Poll the outcome of this call.
+    Poll(Box<Unconfirmed>),
+    /// Read a page of the journal.
+    Page {
+        /// It is the first page of a reading.
+        begins: bool,
+    },
+    /// Read or write leads.
+    Lead(Box<LeadRequest>),
+    /// Ask nothing: only the next step of this call is due.
+    Settle(Box<Unconfirmed>),
+}
+
+/// The next request, and why it is the next.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    pub lane: Lane,
+    pub work: Work,
+}
+
+impl Work {
+    /// The call of the request.
+    pub fn row(&self) -> Option<RowId> {
+        match self {
+            Self::Submit(row) => Some(*row),
+            Self::Poll(call) | Self::Settle(call) => Some(call.row),
+            Self::TokenInfo | Self::Page { .. } | Self::Lead(_) => None,
+        }
+    }
+
+    /// The call that is polled.
+    pub fn poll(&self) -> Option<&Unconfirmed> {
+        match self {
+            Self::Poll(call) => Some(call),
+            _ => None,
+        }
+    }
+
+    pub fn lead_request(&self) -> Option<&LeadRequest> {
+        match self {
+            Self::Lead(request) => Some(request),
+            _ => None,
+        }
+    }
+
+    /// The endpoint whose breaker decides. `None` for requests about leads.
+    pub fn endpoint(&self) -> Option<Endpoint> {
+        match self {
+            Self::TokenInfo => Some(Endpoint::TokenInfo),
+            Self::Submit(_) => Some(Endpoint::Submit),
+            Self::Poll(_) => Some(Endpoint::Poll),
+            Self::Page { .. } => Some(Endpoint::Filter),
+            Self::Lead(_) | Self::Settle(_) => None,
+        }
+    }
+}
+
+/// Access to the endpoints, by their breakers, the pause, and the grants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessByEndpoint {
+    pub submit: Access,
+    pub poll: Access,
+    pub pages: Access,
+    pub token: Access,
+}
+
+/// Accepted calls that no page, poll, or webhook has shown.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UnconfirmedCalls {
+    /// All of them.
+    pub all: u64,
+    /// Those that should be in the journal by now, and are due.
+    pub due: u32,
+    /// Age of the oldest of these.
+    pub oldest: Duration,
+    /// The next call to poll, and its age.
+    pub poll: Option<(Unconfirmed, Duration)>,
+    /// The next call that pages did not show, to be polled, and its age.
+    pub absent: Option<(Unconfirmed, Duration)>,
+    /// A call with a deadline.
+    pub ending: Option<Unconfirmed>,
+    /// A call with a lost requestId. Pages are read for it before its next step.
+    pub lost: Option<Unconfirmed>,
+    /// A call whose next step needs no request: its requestId is lost, and it waits, or pages
+    /// cannot be read.
+    pub settle: Option<Unconfirmed>,
+}
+
+/// All candidates, and everything else that the next request depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct View {
+    pub access: AccessByEndpoint,
+    /// Endpoint of the last probe. The next one is for another endpoint, if one is open.
+    pub last_probed: Option<Endpoint>,
+    pub token_info_due: bool,
+    /// `token/info` can be the probe, because a breaker is open and its wait is over.
+    pub stand_in_due: bool,
+    pub live: Option<RowId>,
+    pub backlog: Option<RowId>,
+    pub unconfirmed: UnconfirmedCalls,
+    /// A reading of the journal goes on.
+    pub is_reading: bool,
+    /// A page is under way.
+    pub page_under_way: bool,
+    /// The last request was a confirmation.
+    pub confirmed_last: bool,
+    /// A lead request whose requestId can soon no longer be read.
+    pub lead_ending: Option<LeadRequest>,
+    /// A lead request that goes before the backlog.
+    pub lead_turn: Option<LeadRequest>,
+    /// A lead request that goes while nothing else is due.
+    pub lead: Option<LeadRequest>,
+    /// A lead request that leaves half of the budget free.
+    pub lead_spare: Option<LeadRequest>,
+}
+
+impl View {
+    /// Calls can be submitted now.
+    fn has_ready_call(&self) -> bool {
+        let ready = self.live.is_some() || self.backlog.is_some();
+        ready && self.access.submit.is_possible()
+    }
+
+    /// A page can be requested now: one at a time.
+    fn reads_pages(&self) -> bool {
+        self.access.pages.is_possible() && !self.page_under_way
+    }
+
+    fn access_for(&self, work: &Work) -> Access {
+        match work.endpoint() {
+            Some(Endpoint::Submit) => self.access.submit,
+            Some(Endpoint::Poll) => self.access.poll,
+            Some(Endpoint::Filter) => self.access.pages,
+            Some(Endpoint::TokenInfo) => self.access.token,
+            _ => Access::Yes,
+        }
+    }
+
+    /// The request would be the probe of the endpoint that was probed last.
+    fn repeats_probe(&self, work: &Work) -> bool {
+        self.access_for(work) == Access::Probe && work.endpoint() == self.last_probed
+    }
+}
+
+/// A lane, and the function that picks its candidate.
+type Pick = (Lane, fn(&View) -> Option<Work>);
+
+/// The lanes in their order.
+pub const LANES: [Pick; 11] = [
+    (Lane::Settle, settle),
+    (Lane::Token, token_info),
+    (Lane::Deadline, deadline),
+    (Lane::DueConfirmation, due_confirmation),
+    (Lane::Live, live),
+    (Lane::LeadTurn, lead_turn),
+    (Lane::Backlog, backlog),
+    (Lane::Confirmation, confirmation),
+    (Lane::Lead, lead),
+    (Lane::SpareLead, spare_lead),
+    (Lane::StandIn, stand_in),
+];
+
+/// The next request: that of the first lane which has one. Probes take turns, so a probe of the
+/// endpoint that was probed last lets a probe of another endpoint pass.
+pub fn next(view: &View) -> Option<Task> {
+    let mut repeated: Option<Task> = None;
+    for (lane, pick) in LANES {
+        let Some(work) = pick(view) else {
+            continue;
+        };
+        let is_probe = view.access_for(&work) == Access::Probe;
+        let repeats = view.repeats_probe(&work);
+        let task = Task { lane, work };
+        match repeated {
+            None if !repeats => return Some(task),
+            None => repeated = Some(task),
+            Some(_) if is_probe && !repeats => return Some(task),
+            Some(_) => {}
+        }
+    }
+    repeated
+}
+
+fn settle(view: &View) -> Option<Work> {
+    let call = view.unconfirmed.settle.as_ref()?;
+    Some(Work::Settle(Box::new(call.clone())))
+}
+
+fn token_info(view: &View) -> Option<Work> {
+    if view.token_info_due && view.access.token.is_possible() {
+        return Some(Work::TokenInfo);
+    }
+    None
+}
+
+fn deadline(view: &View) -> Option<Work> {
+    if let Some(call) = &view.unconfirmed.ending
+        && view.access.poll.is_possible()
+    {
+        return Some(poll(call));
+    }
+    view.lead_ending.as_ref().map(lead_work)
+}
+
+/// A page or a poll while calls are ready, in at most every second slot.
+fn due_confirmation(view: &View) -> Option<Work> {
+    if !view.has_ready_call() || view.confirmed_last {
+        return None;
+    }
+    let calls = &view.unconfirmed;
+    if view.access.pages.is_possible() {
+        let is_worth_it = calls.due >= PAGE_UNDER_LOAD || calls.due > 0 && calls.oldest >= OLD;
+        if view.reads_pages() && (view.is_reading || is_worth_it) {
+            return Some(page(view));
+        }
+        return old_poll(view, calls.absent.as_ref());
+    }
+    old_poll(view, calls.poll.as_ref())
+}
+
+fn live(view: &View) -> Option<Work> {
+    if !view.access.submit.is_possible() {
+        return None;
+    }
+    view.live.map(Work::Submit)
+}
+
+fn lead_turn(view: &View) -> Option<Work> {
+    view.lead_turn.as_ref().map(lead_work)
+}
+
+fn backlog(view: &View) -> Option<Work> {
+    if !view.access.submit.is_possible() {
+        return None;
+    }
+    view.backlog.map(Work::Submit)
+}
+
+/// A page for three calls or more, a poll for one or two. Where polls cannot be made, a page is
+/// read even for one call.
+fn confirmation(view: &View) -> Option<Work> {
+    let calls = &view.unconfirmed;
+    let polls = view.access.poll.is_possible();
+    if view.reads_pages() {
+        let worth = if polls { PAGE_WHEN_IDLE } else { 1 };
+        if view.is_reading || calls.due >= worth || calls.lost.is_some() {
+            return Some(page(view));
+        }
+    }
+    if !polls {
+        return None;
+    }
+    if let Some((call, _)) = &calls.absent {
+        return Some(poll(call));
+    }
+    let (call, age) = calls.poll.as_ref()?;
+    if view.access.pages.is_possible() {
+        let has_company = calls.all >= u64::from(PAGE_WHEN_IDLE) && *age < ALONE;
+        if view.page_under_way || has_company {
+            return None;
+        }
+    }
+    Some(poll(call))
+}
+
+fn lead(view: &View) -> Option<Work> {
+    view.lead.as_ref().map(lead_work)
+}
+
+fn spare_lead(view: &View) -> Option<Work> {
+    view.lead_spare.as_ref().map(lead_work)
+}
+
+fn stand_in(view: &View) -> Option<Work> {
+    if view.stand_in_due {
+        return Some(Work::TokenInfo);
+    }
+    None
+}
+
+fn old_poll(view: &View, candidate: Option<&(Unconfirmed, Duration)>) -> Option<Work> {
+    let (call, age) = candidate?;
+    if view.access.poll.is_possible() && *age >= OLD {
+        return Some(poll(call));
+    }
+    None
+}
+
+fn poll(call: &Unconfirmed) -> Work {
+    Work::Poll(Box::new(call.clone()))
+}
+
+fn page(view: &View) -> Work {
+    Work::Page {
+        begins: !view.is_reading,
+    }
+}
+
+fn lead_work(request: &LeadRequest) -> Work {
+    Work::Lead(Box::new(request.clone()))
+}
+
+#[cfg(test)]
+mod tests;

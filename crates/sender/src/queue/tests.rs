@@ -1,0 +1,470 @@
+//! Which request is the next one, lane by lane.
+
+use super::*;
+use crate::testing::{at, submitted};
+use callbridge_model::LeadId;
+use strum::VariantArray as _;
+
+const SECOND: Duration = Duration::from_secs(1);
+const LIVE: RowId = RowId(1);
+const OLDER: RowId = RowId(2);
+
+/// Nothing waits, and everything can be asked.
+fn idle() -> View {
+    View {
+        access: AccessByEndpoint {
+            submit: Access::Yes,
+            poll: Access::Yes,
+            pages: Access::Yes,
+            token: Access::Yes,
+        },
+        last_probed: None,
+        token_info_due: false,
+        stand_in_due: false,
+        live: None,
+        backlog: None,
+        unconfirmed: UnconfirmedCalls::default(),
+        is_reading: false,
+        page_under_way: false,
+        confirmed_last: false,
+        lead_ending: None,
+        lead_turn: None,
+        lead: None,
+        lead_spare: None,
+    }
+}
+
+fn call(id: i64) -> Unconfirmed {
+    submitted(id, at(0))
+}
+
+fn aged(id: i64, seconds: u32) -> Option<(Unconfirmed, Duration)> {
+    Some((call(id), SECOND * seconds))
+}
+
+fn lead(id: i64) -> LeadRequest {
+    LeadRequest::LookUp(LeadId::new(id).expect("positive"))
+}
+
+fn closed(view: View, change: fn(&mut AccessByEndpoint)) -> View {
+    let mut view = view;
+    change(&mut view.access);
+    view
+}
+
+fn lane(view: &View) -> Option<Lane> {
+    next(view).map(|task| task.lane)
+}
+
+fn work(view: &View) -> Option<Work> {
+    next(view).map(|task| task.work)
+}
+
+/// A view in which every lane has a candidate.
+fn busy() -> View {
+    View {
+        token_info_due: true,
+        stand_in_due: true,
+        live: Some(LIVE),
+        backlog: Some(OLDER),
+        unconfirmed: UnconfirmedCalls {
+            all: 100,
+            due: 50,
+            oldest: 10 * SECOND,
+            poll: aged(3, 10),
+            absent: aged(4, 10),
+            ending: Some(call(5)),
+            lost: Some(call(6)),
+            settle: Some(call(7)),
+        },
+        lead_ending: Some(lead(1)),
+        lead_turn: Some(lead(2)),
+        lead: Some(lead(3)),
+        lead_spare: Some(lead(4)),
+        ..idle()
+    }
+}
+
+/// Takes the candidate of this lane away.
+fn done(view: &mut View, lane: Lane) {
+    match lane {
+        Lane::Settle => view.unconfirmed.settle = None,
+        Lane::Token => view.token_info_due = false,
+        Lane::Deadline => match view.unconfirmed.ending.take() {
+            Some(_) => {}
+            None => view.lead_ending = None,
+        },
+        Lane::DueConfirmation => view.confirmed_last = true,
+        Lane::Live => view.live = None,
+        Lane::LeadTurn => view.lead_turn = None,
+        Lane::Backlog => view.backlog = None,
+        Lane::Confirmation => view.unconfirmed = UnconfirmedCalls::default(),
+        Lane::Lead => view.lead = None,
+        Lane::SpareLead => view.lead_spare = None,
+        Lane::StandIn => view.stand_in_due = false,
+    }
+}
+
+#[test]
+fn lanes_are_served_in_their_order() {
+    let mut view = busy();
+    let mut served = Vec::new();
+    while let Some(task) = next(&view) {
+        served.push(task.lane);
+        done(&mut view, task.lane);
+    }
+    served.dedup();
+    assert_eq!(served, Lane::VARIANTS);
+    let listed: Vec<Lane> = LANES.iter().map(|(lane, _)| *lane).collect();
+    assert_eq!(listed, Lane::VARIANTS);
+}
+
+#[test]
+fn nothing_waiting_means_no_request() {
+    assert_eq!(next(&idle()), None);
+}
+
+#[test]
+fn each_lane_asks_for_its_own_candidate() {
+    let mut view = busy();
+    let mut asked = Vec::new();
+    while let Some(task) = next(&view) {
+        asked.push(task.work);
+        done(&mut view, task.lane);
+    }
+    let page = Work::Page { begins: true };
+    let expected = [
+        Work::Settle(Box::new(call(7))),
+        Work::TokenInfo,
+        Work::Poll(Box::new(call(5))),
+        Work::Lead(Box::new(lead(1))),
+        page.clone(),
+        Work::Submit(LIVE),
+        Work::Lead(Box::new(lead(2))),
+        Work::Submit(OLDER),
+        page,
+        Work::Lead(Box::new(lead(3))),
+        Work::Lead(Box::new(lead(4))),
+        Work::TokenInfo,
+    ];
+    assert_eq!(asked, expected);
+}
+
+#[test]
+fn urgent_lanes_take_slots_at_once_and_spare_ones_leave_half() {
+    for &lane in Lane::VARIANTS {
+        let expected = match lane {
+            Lane::Settle | Lane::Token | Lane::Deadline | Lane::Live | Lane::StandIn => {
+                Pace::AtOnce
+            }
+            Lane::SpareLead => Pace::Spare,
+            _ => Pace::Even,
+        };
+        assert_eq!(lane.pace(), expected, "{lane:?}");
+    }
+}
+
+#[test]
+fn live_call_goes_before_backlog() {
+    let view = View {
+        live: Some(LIVE),
+        backlog: Some(OLDER),
+        ..idle()
+    };
+    assert_eq!(work(&view), Some(Work::Submit(LIVE)));
+    let view = closed(view, |access| access.submit = Access::No);
+    assert_eq!(next(&view), None);
+    let backlog = View {
+        live: None,
+        backlog: Some(OLDER),
+        ..view
+    };
+    assert_eq!(next(&backlog), None);
+}
+
+/// Calls are ready, and as many others are unconfirmed as this.
+fn loaded(due: u32, oldest: u32) -> View {
+    View {
+        live: Some(LIVE),
+        unconfirmed: UnconfirmedCalls {
+            all: u64::from(due),
+            due,
+            oldest: SECOND * oldest,
+            poll: aged(3, oldest),
+            ..UnconfirmedCalls::default()
+        },
+        ..idle()
+    }
+}
+
+#[test]
+fn under_load_50_calls_or_two_minutes_are_worth_a_page() {
+    assert_eq!(lane(&loaded(49, 119)), Some(Lane::Live));
+    assert_eq!(lane(&loaded(50, 10)), Some(Lane::DueConfirmation));
+    assert_eq!(lane(&loaded(1, 120)), Some(Lane::DueConfirmation));
+    assert_eq!(lane(&loaded(0, 120)), Some(Lane::Live));
+}
+
+#[test]
+fn confirmations_take_at_most_every_second_slot_under_load() {
+    let view = View {
+        confirmed_last: true,
+        ..loaded(100, 600)
+    };
+    assert_eq!(lane(&view), Some(Lane::Live));
+}
+
+#[test]
+fn running_reading_goes_on_under_load() {
+    let view = View {
+        is_reading: true,
+        ..loaded(0, 0)
+    };
+    let page = Work::Page { begins: false };
+    assert_eq!(work(&view), Some(page));
+    let under_way = View {
+        page_under_way: true,
+        ..view
+    };
+    assert_eq!(lane(&under_way), Some(Lane::Live));
+}
+
+#[test]
+fn without_pages_old_calls_are_polled_in_turns_with_submissions() {
+    let no_pages = |view| closed(view, |access| access.pages = Access::No);
+    assert_eq!(lane(&no_pages(loaded(9, 119))), Some(Lane::Live));
+    let old = no_pages(loaded(9, 120));
+    assert_eq!(work(&old), Some(Work::Poll(Box::new(call(3)))));
+    let no_polls = closed(old, |access| access.poll = Access::No);
+    assert_eq!(lane(&no_polls), Some(Lane::Live));
+}
+
+#[test]
+fn call_that_pages_missed_is_polled_under_load() {
+    let mut view = loaded(9, 60);
+    view.unconfirmed.absent = aged(4, 120);
+    assert_eq!(work(&view), Some(Work::Poll(Box::new(call(4)))));
+    view.unconfirmed.absent = aged(4, 119);
+    assert_eq!(lane(&view), Some(Lane::Live));
+}
+
+/// No calls are ready, and as many are unconfirmed as this.
+fn waiting(due: u32, age: u32) -> View {
+    View {
+        live: None,
+        ..loaded(due, age)
+    }
+}
+
+#[test]
+fn when_idle_three_calls_are_worth_a_page_and_fewer_are_polled() {
+    let page = Work::Page { begins: true };
+    assert_eq!(work(&waiting(3, 11)), Some(page));
+    let poll = Work::Poll(Box::new(call(3)));
+    assert_eq!(work(&waiting(2, 11)), Some(poll.clone()));
+    assert_eq!(work(&waiting(1, 2)), Some(poll));
+}
+
+#[test]
+fn young_call_among_three_waits_for_a_page() {
+    let mut view = waiting(0, 9);
+    view.unconfirmed.all = 3;
+    assert_eq!(next(&view), None);
+    view.unconfirmed.poll = aged(3, 10);
+    assert_eq!(lane(&view), Some(Lane::Confirmation));
+    view.unconfirmed.poll = aged(3, 9);
+    view.unconfirmed.all = 2;
+    assert_eq!(lane(&view), Some(Lane::Confirmation));
+    view.page_under_way = true;
+    assert_eq!(next(&view), None, "the page can show it");
+    let no_pages = closed(waiting(3, 9), |access| access.pages = Access::No);
+    assert_eq!(lane(&no_pages), Some(Lane::Confirmation), "none will come");
+}
+
+#[test]
+fn without_polls_a_page_is_read_for_one_call() {
+    let view = closed(waiting(1, 11), |access| access.poll = Access::No);
+    assert_eq!(work(&view), Some(Work::Page { begins: true }));
+    let none = closed(waiting(0, 11), |access| access.poll = Access::No);
+    assert_eq!(next(&none), None);
+}
+
+#[test]
+fn call_that_pages_missed_is_polled_before_others_when_idle() {
+    let mut view = waiting(1, 11);
+    view.unconfirmed.absent = aged(4, 11);
+    assert_eq!(work(&view), Some(Work::Poll(Box::new(call(4)))));
+}
+
+#[test]
+fn pages_are_read_for_a_lost_request_id_whatever_else_waits() {
+    let mut view = waiting(0, 2);
+    view.unconfirmed.poll = None;
+    view.unconfirmed.lost = Some(call(6));
+    assert_eq!(work(&view), Some(Work::Page { begins: true }));
+}
+
+#[test]
+fn deadline_poll_needs_access_to_polls() {
+    let mut view = loaded(1, 10);
+    view.unconfirmed.ending = Some(call(5));
+    assert_eq!(lane(&view), Some(Lane::Deadline));
+    let closed = closed(view, |access| access.poll = Access::No);
+    assert_eq!(lane(&closed), Some(Lane::Live));
+}
+
+#[test]
+fn token_info_needs_access_to_its_endpoint() {
+    let view = View {
+        token_info_due: true,
+        ..idle()
+    };
+    assert_eq!(lane(&view), Some(Lane::Token));
+    let closed = closed(view, |access| access.token = Access::No);
+    assert_eq!(next(&closed), None);
+}
+
+/// All breakers are open, and a probe is due.
+fn outage() -> View {
+    View {
+        access: AccessByEndpoint {
+            submit: Access::Probe,
+            poll: Access::Probe,
+            pages: Access::Probe,
+            token: Access::Probe,
+        },
+        ..waiting(2, 11)
+    }
+}
+
+#[test]
+fn probes_take_turns_between_endpoints() {
+    let mut view = outage();
+    view.live = Some(LIVE);
+    assert_eq!(lane(&view), Some(Lane::Live));
+    view.last_probed = Some(Endpoint::Submit);
+    assert_eq!(lane(&view), Some(Lane::Confirmation));
+    view.last_probed = Some(Endpoint::Poll);
+    assert_eq!(lane(&view), Some(Lane::Live));
+    view.last_probed = Some(Endpoint::Submit);
+    view.unconfirmed = UnconfirmedCalls::default();
+    assert_eq!(lane(&view), Some(Lane::Live), "there is no other");
+}
+
+#[test]
+fn repeated_probe_yields_only_to_another_probe() {
+    let mut view = outage();
+    view.live = Some(LIVE);
+    view.last_probed = Some(Endpoint::Submit);
+    view.access.poll = Access::Yes;
+    view.access.pages = Access::Yes;
+    view.lead = Some(lead(3));
+    assert_eq!(lane(&view), Some(Lane::Live));
+}
+
+#[test]
+fn work_names_its_row_endpoint_and_poll() {
+    let poll = Work::Poll(Box::new(call(3)));
+    assert_eq!(poll.row(), Some(RowId(3)));
+    assert_eq!(poll.poll(), Some(&call(3)));
+    let settle = Work::Settle(Box::new(call(3)));
+    assert_eq!((settle.row(), settle.poll()), (Some(RowId(3)), None));
+    assert_eq!(Work::Submit(LIVE).row(), Some(LIVE));
+    assert_eq!(Work::TokenInfo.row(), None);
+    let work = Work::Lead(Box::new(lead(1)));
+    assert_eq!(work.lead_request(), Some(&lead(1)));
+    assert_eq!(Work::TokenInfo.lead_request(), None);
+    let endpoints = [
+        (poll, Some(Endpoint::Poll)),
+        (settle, None),
+        (Work::Submit(LIVE), Some(Endpoint::Submit)),
+        (Work::TokenInfo, Some(Endpoint::TokenInfo)),
+        (Work::Page { begins: true }, Some(Endpoint::Filter)),
+        (work, None),
+    ];
+    for (work, endpoint) in endpoints {
+        assert_eq!(work.endpoint(), endpoint, "{work:?}");
+    }
+}
+
+/// The ten states of `docs/design/sender.md`, with their answers.
+#[test]
+fn ten_states_on_paper_have_these_answers() {
+    let saturated = loaded(50, 20);
+    let after_page = View {
+        confirmed_last: true,
+        ..loaded(50, 20)
+    };
+    let quiet = waiting(1, 5);
+    let burst_is_over = waiting(3, 11);
+    let ending = View {
+        unconfirmed: UnconfirmedCalls {
+            ending: Some(call(5)),
+            ..loaded(50, 600).unconfirmed
+        },
+        ..loaded(50, 600)
+    };
+    let no_grants = View {
+        backlog: Some(OLDER),
+        ..closed(waiting(9, 600), |access| {
+            access.poll = Access::No;
+            access.pages = Access::No;
+        })
+    };
+    let out = View {
+        backlog: Some(OLDER),
+        last_probed: Some(Endpoint::Poll),
+        ..outage()
+    };
+    let nothing_open = closed(outage(), |access| {
+        access.submit = Access::No;
+        access.poll = Access::No;
+        access.pages = Access::No;
+        access.token = Access::No;
+    });
+    let lost = View {
+        unconfirmed: UnconfirmedCalls {
+            settle: Some(call(7)),
+            ..UnconfirmedCalls::default()
+        },
+        live: Some(LIVE),
+        ..idle()
+    };
+    let new_token = View {
+        token_info_due: true,
+        ..closed(loaded(50, 600), |access| {
+            access.submit = Access::No;
+            access.poll = Access::No;
+            access.pages = Access::No;
+        })
+    };
+    let page = Some(Work::Page { begins: true });
+    let poll = |id| Some(Work::Poll(Box::new(call(id))));
+    let states = [
+        ("1 new token", new_token, Some(Work::TokenInfo)),
+        ("2 requestId ends", ending, poll(5)),
+        ("3 saturated, 50 unconfirmed", saturated, page.clone()),
+        (
+            "4 the slot after that",
+            after_page,
+            Some(Work::Submit(LIVE)),
+        ),
+        ("5 one call on a quiet line", quiet, poll(3)),
+        ("6 three calls, none ready", burst_is_over, page),
+        (
+            "7 nothing can confirm",
+            no_grants,
+            Some(Work::Submit(OLDER)),
+        ),
+        ("8 outage, a probe is due", out, Some(Work::Submit(OLDER))),
+        ("9 outage, a probe is under way", nothing_open, None),
+        (
+            "10 lost requestId, no pages",
+            lost,
+            Some(Work::Settle(Box::new(call(7)))),
+        ),
+    ];
+    for (state, view, answer) in states {
+        assert_eq!(work(&view), answer, "{state}");
+    }
+}

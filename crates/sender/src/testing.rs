@@ -1,0 +1,103 @@
+//! Values that the tests of several modules share.
+
+use callbridge_call::EventTime;
+use callbridge_crm::TokenInfo;
+use callbridge_model::{CallUuid, Grant, Now, TokenFingerprint};
+use callbridge_spool::{FIRST_POLL, IfAbsent, Progress, Row, RowId, State, Unconfirmed};
+use callbridge_testkit::sample;
+use std::time::Duration;
+
+/// Second 0 of a test.
+pub(crate) const T0: EventTime = EventTime::from_seconds(1_795_151_000);
+
+/// This many seconds later.
+pub(crate) fn at(seconds: u64) -> Now {
+    let since = Duration::from_secs(seconds);
+    Now {
+        wall: T0.plus(since),
+        boot: Duration::from_secs(1000) + since,
+    }
+}
+
+/// The token of most tests.
+pub(crate) fn print() -> TokenFingerprint {
+    TokenFingerprint::of("svc_pat_one")
+}
+
+pub(crate) fn uuid(id: i64) -> CallUuid {
+    CallUuid(uuid::Uuid::from_u128(u128::from(id.unsigned_abs())))
+}
+
+/// A call that was accepted at this moment with that token.
+pub(crate) fn submitted(id: i64, accepted: Now) -> Unconfirmed {
+    Unconfirmed {
+        row: RowId(id),
+        uuid: uuid(id),
+        linkedid: id.to_string(),
+        trunk: None,
+        started: accepted.wall.floor_seconds(),
+        request_id: Some(format!("r{id}")),
+        token: print(),
+        submitted_at: accepted.wall,
+        first_sent: accepted.wall,
+        polls: 0,
+        next_poll: accepted.wall.plus(FIRST_POLL),
+        absent: 0,
+        absent_at: None,
+        resubmits: 0,
+        if_absent: IfAbsent::Resubmit,
+        message: String::new(),
+    }
+}
+
+/// The record of that token.
+pub(crate) fn info() -> TokenInfo {
+    let granted = [Grant::CallSave, Grant::LeadRead, Grant::LeadSave];
+    TokenInfo {
+        company: 12,
+        company_name: "Uy".to_owned(),
+        application: Some(7),
+        application_name: String::new(),
+        kind: "PAT".to_owned(),
+        expires_at: None,
+        expires_in_days: None,
+        grants: Some(granted.map(|grant| grant.to_string()).to_vec()),
+    }
+}
+
+/// A row that can be sent, with this many counted failures.
+pub(crate) fn row(id: RowId, failures: u32) -> Row {
+    Row {
+        id,
+        uuid: uuid(id.0),
+        record: sample::record(),
+        call: sample::call(),
+        progress: Progress {
+            state: State::Ready,
+            since: T0,
+            started: T0.floor_seconds(),
+            live: true,
+            not_before: 0,
+            settled_externally: false,
+            request_id: None,
+            token: None,
+            submitted_at: None,
+            first_sent: None,
+            next_poll: None,
+            polls: 0,
+            absent: 0,
+            absent_at: None,
+            resubmits: 0,
+            failures,
+            if_absent: None,
+            reroute_history: None,
+            sent_again: false,
+            reason: None,
+            message: String::new(),
+            errors: None,
+            finding: None,
+            attempts: Vec::new(),
+            times_dead: 0,
+        },
+    }
+}
