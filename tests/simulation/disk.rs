@@ -132,8 +132,10 @@ impl Disk {
 
     fn stepped(&mut self, row: RowId, step: &Step, to: State, met: &mut Met) {
         let state = self.states.get_mut(&row).expect("a known row");
-        // an answer that a webhook has overtaken changes nothing
-        if *state != State::Journaled || to != State::Journaled {
+        // an answer that a webhook has overtaken changes nothing, nor a call that is no longer dead
+        let overtaken = *state == State::Journaled && to == State::Journaled;
+        let decided = matches!(step, Step::Reopened { .. }) && *state != State::Dead;
+        if !overtaken && !decided {
             met.count(Path::Step {
                 state: *state,
                 step: step.name(),

@@ -2,9 +2,9 @@
 //! request can go now, and the slots to store.
 //!
 //! A reboot, a takeover from another process, and slots that cannot be read are plain inputs
-//! ([`Known::silent_until`], [`Known::restored`]): nothing is sent until nothing of before can count any more. After a 429
-//! nothing is sent for 1, 2, 4, 8 s and up to half a second more (§7.7), then for a whole window,
-//! and one request at a time.
+//! ([`Known::silent_until`], [`Known::restored`]): nothing is sent until nothing of before can
+//! count any more. After a 429 nothing is sent for 1, 2, 4, 8 s and up to half a second more
+//! (§7.7), then for a whole window, and one request at a time.
 
 pub mod pacer;
 pub mod rate;

@@ -1,6 +1,6 @@
 //! Requests about leads, and those of commands. In: requests of commands, answers. Out: the next
-//! request of a command, and the request to send. The spool reports which lead requests are due, and
-//! [`callbridge_leads::lead_request`] judges their answers.
+//! request of a command, and the request to send. The spool reports which lead requests are due,
+//! and [`callbridge_leads::lead_request`] judges their answers.
 
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Request, WriteStatus};
 use callbridge_leads::lead_request;

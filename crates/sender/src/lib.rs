@@ -18,9 +18,9 @@
 //!
 //! Beside them: [`core`] holds the state and applies the effects, [`run`] is the loop with spool,
 //! clock, token, and client. `tokens`, [`token`], and [`token_update`] are about the token,
-//! `lead_requests` about requests for leads. [`token_probe`] and [`new_state`] serve commands without
-//! a daemon, [`crm_proxy`] those with one. [`memory`] is kept over restarts, [`status`] and `log` are
-//! what people see.
+//! `lead_requests` about requests for leads. [`token_probe`] and [`new_state`] serve commands
+//! without a daemon, [`crm_proxy`] those with one. [`memory`] is kept over restarts, [`status`] and
+//! `log` are what people see.
 
 pub mod breaker;
 mod budget;

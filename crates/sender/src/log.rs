@@ -58,7 +58,7 @@ impl SenderView {
                 warn!(
                     reason = "token_shared",
                     limit,
-                    "another program uses the token: 429 in three windows in a row, the rate is halved"
+                    "another program uses the token: 429 in three windows in a row, rate halved"
                 );
             }
             let modified = *shown != status;

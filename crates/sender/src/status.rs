@@ -1,5 +1,6 @@
-//! The sender's state for `status`, metrics and the log, in the same words everywhere: sending, rate
-//! limited until a time, paused (why, and the fix), CRM unreachable since, endpoint failing since.
+//! The sender's state for `status`, metrics and the log, in the same words everywhere: sending,
+//! rate limited until a time, paused (why, and the fix), CRM unreachable since, endpoint failing
+//! since.
 
 use crate::breaker::Failing;
 use crate::breaker::pause::Pause;

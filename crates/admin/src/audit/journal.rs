@@ -20,6 +20,7 @@ use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{ApiError, FilterPage, Page, PageSize, ShownCall};
 use callbridge_model::CallUuid;
 use callbridge_model::status::BudgetStatus;
+use callbridge_sender::confirm::reader::JournalReader;
 use callbridge_spool::{JournaledCall, SentValues};
 use pass::JournalPass;
 use serde::{Deserialize, Serialize};
@@ -177,9 +178,6 @@ pub struct JournalSearch {
     /// The current pass is the second one, or was the last one before the proof.
     is_second: bool,
     pass: JournalPass,
-    /// The start of the range, the same for all pages of a pass. `None` for no range.
-    since: Option<EpochSeconds>,
-    size: PageSize,
     ranged: bool,
     /// A page has shown a call that is journaled here.
     proven: bool,
@@ -207,9 +205,7 @@ impl JournalSearch {
             findings,
             stage: SearchStage::Pass,
             is_second: false,
-            pass: JournalPass::default(),
-            since: None,
-            size: PageSize::LARGEST,
+            pass: JournalPass::new(JournalReader::new(None, PageSize::LARGEST)),
             ranged: true,
             proven: false,
             anew: false,
@@ -225,17 +221,16 @@ impl JournalSearch {
 
     /// The page to request. `None` if the search is over.
     pub fn next(&self) -> Option<FilterPage> {
-        let page = match self.stage {
-            SearchStage::Pass => self.pass.page(),
-            SearchStage::Proof { last } => last.unwrap_or(1),
-            SearchStage::Over => return None,
-        };
-        let ranged = self.ranged && !matches!(self.stage, SearchStage::Proof { .. });
-        Some(FilterPage {
-            page,
-            size: self.size,
-            since: self.since.filter(|_| ranged),
-        })
+        let reader = &self.pass.reader;
+        match self.stage {
+            SearchStage::Pass => Some(reader.next()),
+            SearchStage::Proof { last } => Some(FilterPage {
+                page: last.unwrap_or(1),
+                size: reader.size,
+                since: None,
+            }),
+            SearchStage::Over => None,
+        }
     }
 
     /// Returns the wait before the next request: 2, 4, 8, then 16 s after failures in a row.
@@ -248,8 +243,8 @@ impl JournalSearch {
 
     /// The number of pages left and of all pages, if known.
     pub fn pages(&self) -> Option<(u32, u32)> {
-        let total = self.pass.total?;
-        Some((total.saturating_sub(self.pass.read), total))
+        let total = self.pass.reader.total()?;
+        Some((total.saturating_sub(self.pass.reader.read()), total))
     }
 
     /// Processes the answer to the page of [`JournalSearch::next`].
@@ -263,13 +258,13 @@ impl JournalSearch {
                 self.proven |= ours > 0;
                 self.page(&page);
             }
-            JournalAnswer::TooLarge { reason } => match self.size.smaller() {
-                Some(size) => {
-                    self.size = size;
+            JournalAnswer::TooLarge { reason } => {
+                if self.pass.reader.use_smaller_pages() {
                     self.restart_pass();
+                } else {
+                    self.unread(format!("the CRM refuses pages of any size ({reason})"));
                 }
-                None => self.unread(format!("the CRM refuses pages of any size ({reason})")),
-            },
+            }
             JournalAnswer::Refused { .. } if self.ranged => {
                 self.ranged = false;
                 self.restart_pass();
@@ -301,9 +296,10 @@ impl JournalSearch {
         };
         let starts = self.missing.values().map(|(_, call)| first(call));
         let first = starts.min().map(|first| first.saturating_sub(MARGIN_SEC));
-        self.since = first.map(EpochSeconds::new);
-        self.pass = JournalPass::default();
-        (self.stage, self.is_second) = (SearchStage::Pass, is_second);
+        let since = first.map(EpochSeconds::new).filter(|_| self.ranged);
+        self.pass = JournalPass::new(JournalReader::new(since, self.pass.reader.size));
+        self.stage = SearchStage::Pass;
+        self.is_second = is_second;
     }
 
     fn restart_pass(&mut self) {
@@ -316,7 +312,7 @@ impl JournalSearch {
             SearchStage::Proof { last } => return self.proof(page, last.is_some()),
             SearchStage::Over => return,
         }
-        let (last, number) = (self.pass.read, self.pass.page());
+        let (last, number) = (self.pass.reader.read(), self.pass.page());
         if self.pass.is_beyond() && page.rows == 0 {
             return self.end_pass();
         }
@@ -346,7 +342,7 @@ impl JournalSearch {
 
     /// The first pass can miss calls, because pages move while they are read.
     fn end_pass(&mut self) {
-        if !self.is_second && self.pass.read > 1 {
+        if !self.is_second && self.pass.reader.read() > 1 {
             return self.begin(true);
         }
         match (self.proven, self.ranged) {

@@ -1,5 +1,6 @@
-//! Why nothing, or no call, is sent: problems that the CRM names, or that we see ourselves. They are
-//! above the breakers. Each has one kind of probe, which finds out whether its cause is removed.
+//! Why nothing, or no call, is sent: problems that the CRM names, or that we see ourselves. They
+//! are above the breakers. Each has one kind of probe, which finds out whether its cause is
+//! removed.
 
 use callbridge_model::Reason;
 use callbridge_spool::RowId;

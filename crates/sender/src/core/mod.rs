@@ -1,9 +1,9 @@
-//! The sender without clock, socket or file. In: the head of the spool, `now`, and answers. Out: one
-//! request at a time, and operations to commit.
+//! The sender without clock, socket or file. In: the head of the spool, `now`, and answers. Out:
+//! one request at a time, and operations to commit.
 //!
-//! A request has three moments. [`Core::next`] chooses it and takes its slot. [`Core::launch`] makes
-//! it, and gives the operations to commit **before** it leaves. [`Core::answered`] judges its answer,
-//! applies the effects, and gives the operations to commit after it.
+//! A request has three moments. [`Core::next`] chooses it and takes its slot. [`Core::launch`]
+//! makes it, and gives the operations to commit **before** it leaves. [`Core::answered`] judges its
+//! answer, applies the effects, and gives the operations to commit after it.
 
 pub mod answered;
 mod view;

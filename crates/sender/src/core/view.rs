@@ -11,7 +11,8 @@ use callbridge_model::{Grant, Now};
 use callbridge_spool::{Unconfirmed, WorkQueue};
 use std::time::Duration;
 
-/// If pages fail this long while calls are accepted, calls with lost requestIds do not wait for them.
+/// If pages fail this long while calls are accepted, calls with lost requestIds do not wait for
+/// them.
 const PAGES_FAIL_LONG: Duration = Duration::from_secs(3600);
 
 /// Collects the candidates.

@@ -2,17 +2,16 @@
 
 use callbridge_crm::Page;
 use callbridge_model::CallUuid;
+use callbridge_sender::confirm::reader::JournalReader;
 
 /// Rows of the smallest page size of an endpoint, if the document leaves the largest one to it
 /// (§4.7).
 const SMALLEST_PAGE: u32 = 30;
 
 /// The progress of one pass over the pages, with their form so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct JournalPass {
-    pub(super) read: u32,
-    /// Number of all pages, from the last one read.
-    pub(super) total: Option<u32>,
+    pub(super) reader: JournalReader,
     /// Rows of the first page. All others except the last have as many.
     rows: Option<u32>,
     /// The uuids on the page read last, by which a repeated page is recognized.
@@ -20,9 +19,17 @@ pub(super) struct JournalPass {
 }
 
 impl JournalPass {
-    /// The page to request, from 1.
+    pub(super) const fn new(reader: JournalReader) -> Self {
+        Self {
+            reader,
+            rows: None,
+            last: Vec::new(),
+        }
+    }
+
+    /// Number of the page to request, from 1.
     pub(super) const fn page(&self) -> u32 {
-        self.read + 1
+        self.reader.next().page
     }
 
     /// Returns a message why this page cannot be right. `None` if nothing contradicts it.
@@ -44,7 +51,7 @@ impl JournalPass {
             ));
         }
         let total = page.total?;
-        if let Some(before) = self.total.filter(|before| *before > total) {
+        if let Some(before) = self.reader.total().filter(|before| *before > total) {
             return Some(format!("it had {before} pages, and then {total}"));
         }
         if number > total && rows > 0 {
@@ -62,7 +69,7 @@ impl JournalPass {
     /// end.
     pub(super) fn goes_on(&mut self, page: &Page) -> bool {
         let first = *self.rows.get_or_insert(page.rows);
-        let full = match self.read {
+        let full = match self.reader.read() {
             0 => page.rows >= SMALLEST_PAGE,
             _ => page.rows == first,
         };
@@ -71,14 +78,14 @@ impl JournalPass {
             // Without a page count, the first page says nothing about its size.
             None => page.rows > 0 && page.rows == first,
         };
-        self.read += 1;
-        self.total = page.total;
+        self.reader.on_page(page);
         self.last.clone_from(&page.uuids);
         more
     }
 
     /// The next page is beyond the last one.
     pub(super) fn is_beyond(&self) -> bool {
-        self.total.is_some_and(|total| self.read >= total)
+        let total = self.reader.total();
+        total.is_some_and(|total| self.reader.read() >= total)
     }
 }
