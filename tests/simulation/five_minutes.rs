@@ -12,7 +12,8 @@ use std::time::Duration;
 /// Requests under way when the trouble began, and those by which it was found out.
 const FINDING_OUT: usize = 6;
 
-/// Requests in the first minute of an outage, and in each of the next four. An hour costs at most 90.
+/// Requests in the first minute of an outage, and in each of the next four. An hour costs at most
+/// 90.
 const OUTAGE: (usize, usize) = (18, 6);
 
 /// All is well, then trouble for five minutes, then all is well again.

@@ -83,11 +83,11 @@ struct Drained {
 }
 
 /// A backlog of so many calls, until the last is journaled.
-fn drained(seed: u64, rate: &str, permille: u32) -> Drained {
+fn drained(seed: u64, rate: &str, permille: u32, calls: u32) -> Drained {
     let mut world = world(seed, rate);
     world.run_for(SECOND);
     world.sandbox.set_faults(flaky(permille));
-    for n in 0..CALLS {
+    for n in 0..calls {
         let lead = 4001 + i64::from(n % 50);
         world.finish(call(n, world.now.wall, lead, false));
     }
@@ -99,7 +99,7 @@ fn drained(seed: u64, rate: &str, permille: u32) -> Drained {
         drained.seconds = since.as_secs_f64();
         drained.dead = books.dead;
         drained.requests = world.sent.len();
-        if books.journaled + books.dead == u64::from(CALLS) || since > LONGEST {
+        if books.journaled + books.dead == u64::from(calls) || since > LONGEST {
             return drained;
         }
         if world.status().pause.is_some() {
@@ -113,10 +113,12 @@ fn drained(seed: u64, rate: &str, permille: u32) -> Drained {
 #[test]
 fn three_hundred_calls_without_errors_need_no_time_beyond_budget() {
     let rate = "60/60s";
-    let whole = drained(0, rate, 0);
+    let whole = drained(0, rate, 0, CALLS);
     println!("| requests that fail | pace | slowest | requests | paused | dead |");
     for permille in [0, 50, 150, 300] {
-        let runs: Vec<Drained> = seeds(4).map(|it| drained(it, rate, permille)).collect();
+        let runs: Vec<Drained> = seeds(4)
+            .map(|it| drained(it, rate, permille, CALLS))
+            .collect();
         let sum = |of: fn(&Drained) -> f64| runs.iter().map(of).sum::<f64>();
         let count = runs.len() as f64;
         let pace = whole.seconds * count / sum(|it| it.seconds);
@@ -136,6 +138,19 @@ fn three_hundred_calls_without_errors_need_no_time_beyond_budget() {
     let confirmed = f64::from(CALLS) / whole.requests as f64;
     println!("confirmed calls per request without errors: {confirmed:.3}");
     assert!(confirmed >= 0.97, "{whole:?}");
+}
+
+#[test]
+fn at_15_percent_failures_at_most_1_in_5000_calls_is_given_up() {
+    let (mut calls, mut dead) = (0, 0);
+    for seed in 1..=5 {
+        let drained = drained(seed, "60/6s", 150, 1000);
+        calls += 1000;
+        dead += drained.dead;
+        assert!(drained.seconds < LONGEST.as_secs_f64(), "{drained:?}");
+    }
+    println!("15 % of all requests fail: {dead} of {calls} calls given up");
+    assert!(dead <= 1, "{dead} of {calls}");
 }
 
 /// How everything fails, and the word for it.

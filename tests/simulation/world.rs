@@ -215,6 +215,7 @@ impl World {
                     let (row, step, at) = (call.row, self.core.settle(self.now, &call), now.wall);
                     self.unwritten.push_back(vec![Op::Step { row, step, at }]);
                 }
+                Decision::Commit(ops) => self.unwritten.push_back(ops),
                 Decision::WaitUntil(at) => {
                     if now.wall < self.settings.clock_right_from.unwrap_or(now.wall) {
                         self.met.pause("clock");

@@ -89,6 +89,8 @@ pub enum Decision {
     Send(Plan),
     /// Commit the step of [`super::Core::settle`] for this call. No request is sent.
     Settle(Box<Unconfirmed>),
+    /// Commit these operations, and ask again.
+    Commit(Vec<Op>),
     /// Nothing before this time since boot, unless something changes.
     WaitUntil(Duration),
     /// Nothing until something changes: the spool, the token, an answer.

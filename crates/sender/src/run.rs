@@ -191,6 +191,7 @@ impl Loop {
                     let step = Op::step(call.row, step, now.wall);
                     self.unwritten.push_back(vec![step]);
                 }
+                Decision::Commit(ops) => self.unwritten.push_back(ops),
                 Decision::WaitUntil(at) => break Some(at),
                 Decision::Idle => break None,
             }

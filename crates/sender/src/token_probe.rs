@@ -114,7 +114,7 @@ impl<'a> TokenProbe<'a> {
             Decision::WaitUntil(at) => {
                 return Err(Unasked::Full(at.saturating_sub(clock::now().boot)));
             }
-            Decision::Idle | Decision::Settle(_) => return Err(Unasked::Not),
+            Decision::Idle | Decision::Settle(_) | Decision::Commit(_) => return Err(Unasked::Not),
         };
         let slot = plan.slot;
         let launch = self

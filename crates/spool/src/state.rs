@@ -218,9 +218,9 @@ pub enum Step {
     Expire,
     /// dead or waiting → discarded: by a person.
     Discard,
-    /// dead → ready: automatically, because the call was refused with others in a row, and the cause
-    /// was not the call. The values stay. Counts as an attempt. Nothing happens if the call is no
-    /// longer dead.
+    /// dead → ready: automatically, because the call was refused with others in a row, and the
+    /// cause was not the call. The values stay. Counts as an attempt. Nothing happens if the call
+    /// is no longer dead.
     Reopened {
         /// Message for the list of attempts.
         why: String,

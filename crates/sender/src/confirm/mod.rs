@@ -136,12 +136,14 @@ impl Confirm {
         now.minus(WRITTEN_WITHIN.max(self.webhook_wait()))
     }
 
-    /// The newest confirmation by a webhook, from the spool.
-    pub fn note_webhook(&mut self, newest: Option<WebhookPace>) {
-        if newest != self.webhook {
-            self.webhook = newest;
-            self.webhooks_missed = 0;
+    /// The newest confirmation by a webhook, from the spool. Returns `true` if it is a new one.
+    pub fn note_webhook(&mut self, newest: Option<WebhookPace>) -> bool {
+        if newest == self.webhook {
+            return false;
         }
+        self.webhook = newest;
+        self.webhooks_missed = 0;
+        true
     }
 
     /// A poll or a page found this call in the journal.

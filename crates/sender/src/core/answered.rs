@@ -314,19 +314,7 @@ impl Ended<'_> {
             self.core.confirm.note_journaled(self.now.wall, &call);
             self.step(confirm::found(&call));
         }
-        self.journaled();
-    }
-
-    fn journaled(&mut self) {
-        let is_over = self
-            .core
-            .paused
-            .as_ref()
-            .is_some_and(Paused::is_ended_by_journaled);
-        if is_over {
-            self.core.end_pause(self.now, &mut self.ops);
-        }
-        self.core.refusals.journaled();
+        self.core.note_journaled(self.now, &mut self.ops);
     }
 
     fn call_refused(&mut self, reason: Reason, message: String, errors: Value) {
@@ -422,7 +410,7 @@ impl Ended<'_> {
         let now = self.now;
         let findings = self.core.confirm.on_page(now.wall, page);
         if !findings.found.is_empty() {
-            self.journaled();
+            self.core.note_journaled(now, &mut self.ops);
         }
         for call in findings.found {
             let step = confirm::found(&call);

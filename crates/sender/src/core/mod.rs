@@ -185,6 +185,14 @@ impl Core {
         }
     }
 
+    /// A call is journaled, which ends a pause for calls that FAILED.
+    fn note_journaled(&mut self, now: Now, ops: &mut Vec<Op>) {
+        if (self.paused.as_ref()).is_some_and(Paused::is_ended_by_journaled) {
+            self.end_pause(now, ops);
+        }
+        self.refusals.journaled();
+    }
+
     /// Chooses the best request now and takes its slot.
     pub fn next(&mut self, now: Now, head: &WorkQueue) -> Decision {
         if self.clock_is_wrong(now) {
@@ -192,7 +200,13 @@ impl Core {
         }
         self.budget.check_clock(now);
         self.unsent = head.ready + head.sending;
-        self.confirm.note_webhook(head.webhook_pace);
+        if self.confirm.note_webhook(head.webhook_pace) {
+            let mut ops = Vec::new();
+            self.note_journaled(now, &mut ops);
+            if !ops.is_empty() {
+                return Decision::Commit(ops);
+            }
+        }
         if !self.in_flight.has_room(now) {
             return Decision::WaitUntil(now.boot + CHECK);
         }

@@ -115,7 +115,8 @@ pub(super) fn lane(core: &mut Core, now: Now, head: &WorkQueue) -> Option<Lane> 
             core.aborted(plan.slot);
             Some(plan.task.lane)
         }
-        Decision::Settle(_) | Decision::WaitUntil(_) | Decision::Idle => None,
+        Decision::Settle(_) | Decision::Commit(_) => None,
+        Decision::WaitUntil(_) | Decision::Idle => None,
     }
 }
 

@@ -78,7 +78,8 @@ struct ReadyCall {
 }
 
 impl ReadyCall {
-    /// It was stored in the last few minutes. A time ahead was stored before the clock was set back.
+    /// It was stored in the last few minutes. A time ahead was stored before the clock was set
+    /// back.
     fn is_live(&self, now: EventTime) -> bool {
         let since = self.due.since;
         since.plus(LIVE_FOR) >= now && since <= now.plus(LIVE_FOR)

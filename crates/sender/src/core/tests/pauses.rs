@@ -150,6 +150,32 @@ fn failed_calls_pause_until_one_is_journaled() {
 }
 
 #[test]
+fn webhook_ends_a_pause_for_failed_calls() {
+    let mut core = ready(Settings::default());
+    for id in 1..=5 {
+        exchange(
+            &mut core,
+            at(20),
+            &unconfirmed(&submitted(id, at(0))),
+            failed(),
+        );
+    }
+    let head = WorkQueue {
+        webhook_pace: Some(callbridge_spool::WebhookPace {
+            at: at(21).wall,
+            after: Duration::from_secs(1),
+            usual: Duration::from_secs(1),
+        }),
+        ..live(7)
+    };
+    let Decision::Commit(ops) = core.next(at(22), &head) else {
+        panic!("the refused calls are sent again");
+    };
+    assert_eq!((ops.len(), pause(&core, at(22))), (5, None));
+    assert_eq!(lane(&mut core, at(22), &head), Some(Lane::Live));
+}
+
+#[test]
 fn failed_call_is_its_own_fault_once_later_ones_are_journaled() {
     let mut core = ready(Settings::default());
     let journaled = unconfirmed(&submitted(9, at(10)));
