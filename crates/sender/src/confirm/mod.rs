@@ -10,7 +10,7 @@ mod step;
 use crate::confirm::reader::JournalReader;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{FilterPage, Page, PageSize};
-use callbridge_model::CallUuid;
+use callbridge_model::{CallUuid, Now, TokenFingerprint};
 use callbridge_spool::{Unconfirmed, WebhookPace};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -169,18 +169,17 @@ impl Confirm {
     /// `token/info` was read: what was refused is tried again.
     pub fn token_read(&mut self, now: Duration) {
         for refused in [&mut self.pages_refused, &mut self.polls_refused] {
-            let is_old = |it: &mut NotGranted| now >= it.since_boot + REFUSED_AT_LEAST;
-            refused.take_if(is_old);
+            refused.take_if(|refused| now >= refused.since_boot + REFUSED_AT_LEAST);
         }
     }
 
     /// A poll was answered 403.
-    pub fn refuse_polls(&mut self, now: callbridge_model::Now, reason: &str) {
+    pub fn refuse_polls(&mut self, now: Now, reason: &str) {
         self.polls_refused.get_or_insert(not_granted(now, reason));
     }
 
     /// A page was answered 403.
-    pub fn refuse_pages(&mut self, now: callbridge_model::Now, reason: &str) {
+    pub fn refuse_pages(&mut self, now: Now, reason: &str) {
         self.reading = None;
         self.pages_refused.get_or_insert(not_granted(now, reason));
     }
@@ -222,16 +221,16 @@ impl Confirm {
     }
 
     /// The page to request: the next of the running reading, or the first of a new one for these
-    /// calls. A reading is either for calls whose requestId `is_lost`, or for all others. `None` if
-    /// there are none.
+    /// calls. A reading is either for calls whose requestId is lost, because none of the `living`
+    /// tokens made it, or for all others. `None` if there are none.
     pub fn page(
         &mut self,
         now: EventTime,
         calls: Vec<Unconfirmed>,
-        is_lost: &dyn Fn(&Unconfirmed) -> bool,
+        living: &[TokenFingerprint],
     ) -> Option<FilterPage> {
         if self.reading.is_none() {
-            self.reading = self.begin(now, calls, is_lost);
+            self.reading = self.begin(now, calls, living);
         }
         let reading = self.reading.as_ref()?;
         Some(reading.reader.next())
@@ -241,12 +240,12 @@ impl Confirm {
         &self,
         now: EventTime,
         calls: Vec<Unconfirmed>,
-        is_lost: &dyn Fn(&Unconfirmed) -> bool,
+        living: &[TokenFingerprint],
     ) -> Option<Reading> {
         let mut lost = BTreeMap::new();
         let mut others = BTreeMap::new();
         for call in calls {
-            if !is_lost(&call) {
+            if living.contains(&call.token) {
                 others.insert(call.uuid, call);
             } else if is_due(&call, now) {
                 lost.insert(call.uuid, call);
@@ -325,7 +324,7 @@ pub fn is_due(call: &Unconfirmed, now: EventTime) -> bool {
     call.next_poll <= now || call.next_poll > now.plus(callbridge_spool::HELD_MAX)
 }
 
-fn not_granted(now: callbridge_model::Now, reason: &str) -> NotGranted {
+fn not_granted(now: Now, reason: &str) -> NotGranted {
     NotGranted {
         reason: reason.to_owned(),
         since: now.wall,

@@ -2,7 +2,7 @@
 
 use super::step::*;
 use super::*;
-use crate::testing::{T0, at, submitted, uuid};
+use crate::testing::{T0, at, print, submitted, uuid};
 use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::{HELD_MAX, IfAbsent, OutcomeSource, Step};
 
@@ -28,8 +28,8 @@ pub(super) fn lost(id: i64, accepted: Now) -> Unconfirmed {
     }
 }
 
-fn is_lost(call: &Unconfirmed) -> bool {
-    call.request_id.is_none()
+fn living() -> [TokenFingerprint; 1] {
+    [print()]
 }
 
 fn page(ids: &[i64], total: Option<u32>) -> Page {
@@ -49,7 +49,7 @@ fn ids(calls: &[Unconfirmed]) -> Vec<i64> {
 fn reading(confirm: &mut Confirm, seconds: u64, calls: &[i64]) -> FilterPage {
     let calls = calls.iter().map(|id| submitted(*id, at(0))).collect();
     confirm
-        .page(after(seconds), calls, &is_lost)
+        .page(after(seconds), calls, &living())
         .expect("a page")
 }
 
@@ -139,7 +139,7 @@ fn query_begins_shortly_before_the_oldest_call() {
         submitted(2, at(50)),
         submitted(3, at(70)),
     ];
-    let first = confirm.page(after(200), calls, &is_lost).expect("a page");
+    let first = confirm.page(after(200), calls, &living()).expect("a page");
     assert_eq!((first.page, first.size.get()), (1, 100));
     assert_eq!(
         first.since.map(EpochSeconds::get),
@@ -156,7 +156,7 @@ fn query_begins_no_earlier_than_the_year_2000() {
         ..submitted(1, at(0))
     };
     let first = confirm
-        .page(after(30), vec![old], &is_lost)
+        .page(after(30), vec![old], &living())
         .expect("a page");
     assert_eq!(first.since.map(EpochSeconds::get), Some(946_684_800));
 }
@@ -166,20 +166,20 @@ fn query_of_calls_from_a_clock_ahead_has_no_start() {
     let mut confirm = confirm();
     let ahead = HELD_MAX.as_secs() + 1;
     let calls = vec![submitted(1, at(ahead))];
-    let first = confirm.page(after(0), calls, &is_lost).expect("a page");
+    let first = confirm.page(after(0), calls, &living()).expect("a page");
     assert_eq!(first.since, None);
     let calls = vec![submitted(1, at(ahead)), submitted(2, at(0))];
-    let first = Confirm::new(None, PageSize::LARGEST).page(after(0), calls, &is_lost);
+    let first = Confirm::new(None, PageSize::LARGEST).page(after(0), calls, &living());
     assert!(first.expect("a page").since.is_some());
 }
 
 #[test]
 fn no_calls_make_no_page() {
     let mut confirm = confirm();
-    assert_eq!(confirm.page(after(9), Vec::new(), &is_lost), None);
+    assert_eq!(confirm.page(after(9), Vec::new(), &living()), None);
     assert!(!confirm.is_reading());
     let waits = vec![lost(1, at(100))];
-    assert_eq!(confirm.page(after(9), waits, &is_lost), None, "not due");
+    assert_eq!(confirm.page(after(9), waits, &living()), None, "not due");
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn pages_are_read_until_all_expected_calls_are_found() {
     let first = confirm.on_page(after(20), &page(&[1], Some(3)));
     assert_eq!((ids(&first.found), ids(&first.absent)), (vec![1], vec![]));
     let second = confirm
-        .page(after(21), Vec::new(), &is_lost)
+        .page(after(21), Vec::new(), &living())
         .expect("another page");
     assert_eq!(second.page, 2);
     let findings = confirm.on_page(after(21), &page(&[2], Some(3)));
@@ -274,7 +274,7 @@ fn call_that_is_not_due_is_not_absent() {
     };
     let mut absent = |next| {
         let calls = vec![submitted(1, at(0)), later(next)];
-        confirm.page(after(30), calls, &is_lost).expect("a page");
+        confirm.page(after(30), calls, &living()).expect("a page");
         ids(&confirm.on_page(after(30), &page(&[1], Some(1))).absent)
     };
     assert_eq!(absent(after(31)), NONE);
@@ -292,7 +292,7 @@ fn call_from_a_clock_ahead_can_be_absent() {
         ..submitted(2, at(HELD_MAX.as_secs() + 100))
     };
     let calls = vec![submitted(1, at(0)), ahead];
-    confirm.page(after(30), calls, &is_lost).expect("a page");
+    confirm.page(after(30), calls, &living()).expect("a page");
     let findings = confirm.on_page(after(30), &page(&[1], Some(1)));
     assert_eq!(ids(&findings.absent), [2]);
 }
@@ -301,7 +301,7 @@ fn call_from_a_clock_ahead_can_be_absent() {
 fn lost_calls_are_read_for_alone_and_turn_no_pages_off() {
     let mut confirm = confirm();
     let calls = vec![submitted(1, at(90)), lost(2, at(0)), submitted(3, at(80))];
-    let first = confirm.page(after(100), calls, &is_lost).expect("a page");
+    let first = confirm.page(after(100), calls, &living()).expect("a page");
     let start = T0.floor_seconds().get() - 20;
     assert_eq!(first.since.map(EpochSeconds::get), Some(start));
     let findings = confirm.on_page(after(100), &page(&[1, 3], Some(1)));
@@ -340,7 +340,7 @@ fn page_size_shrinks_to_30_then_pages_rest_for_an_hour() {
         confirm.shrink_pages(after(20));
         assert_eq!(confirm.page_size.get(), size);
         let next = confirm
-            .page(after(20), Vec::new(), &is_lost)
+            .page(after(20), Vec::new(), &living())
             .expect("the same reading");
         assert_eq!((next.page, next.size.get()), (1, size));
         confirm.drop_reading();

@@ -233,43 +233,39 @@ impl Core {
 
     /// Nothing can be sent: when to check again.
     fn wait(&self, now: Now, head: &WorkQueue, view: &View) -> Decision {
-        let mut first: Option<Duration> = None;
-        let mut note = |at: Option<Duration>| {
-            if let Some(at) = at.filter(|at| *at > now.boot) {
-                first = Some(first.map_or(at, |first| first.min(at)));
-            }
-        };
+        let mut moments = vec![
+            self.breakers.next_probe(),
+            self.paused.as_ref().and_then(Paused::next),
+            self.tokens.record_due(),
+            Some(self.page_from),
+        ];
         for at in [
             head.next_not_before,
             head.next_poll,
             head.lead_requests.next,
         ] {
             // the wall clock can be set meanwhile, so check again within a minute
-            note(at.map(|at| {
-                let wait = at.since(now.wall);
-                now.boot + wait.clamp(Duration::from_millis(1), PLAN_AHEAD_MAX)
-            }));
+            let wait = at.map(|at| at.since(now.wall));
+            let wait = wait.map(|wait| wait.clamp(Duration::from_millis(1), PLAN_AHEAD_MAX));
+            moments.push(wait.map(|wait| now.boot + wait));
         }
-        note(self.breakers.next_probe());
-        note(self.paused.as_ref().and_then(Paused::next));
-        note(self.tokens.record_due());
-        note(Some(self.page_from));
         if let Some((_, age)) = &view.unconfirmed.poll
             && *age < WRITTEN_WITHIN
         {
-            note(Some(now.boot + CHECK));
+            moments.push(Some(now.boot + CHECK));
         }
         for call in &head.polls {
             let left = self
                 .confirm
                 .webhook_wait()
                 .saturating_sub(call.age(now.wall));
-            note(Some(now.boot + left));
+            moments.push(Some(now.boot + left));
         }
         if !head.lead_requests.due.is_empty() || !self.lead_requests.asked.is_empty() {
-            note(Some(now.boot + LEAD_REQUEST_CHECK));
+            moments.push(Some(now.boot + LEAD_REQUEST_CHECK));
         }
-        first.map_or(Decision::Idle, Decision::WaitUntil)
+        let later = moments.into_iter().flatten().filter(|at| *at > now.boot);
+        later.min().map_or(Decision::Idle, Decision::WaitUntil)
     }
 
     /// The step of a call that needs no request.
@@ -365,9 +361,8 @@ impl Core {
 
     fn make_page(&mut self, now: Now, mut calls: Vec<Unconfirmed>) -> Option<Request> {
         calls.retain(|call| !self.in_flight.has_call(call.row));
-        let tokens = &self.tokens;
-        let is_lost = |call: &Unconfirmed| !tokens.reads(now, &call.token);
-        let page = self.confirm.page(now.wall, calls, &is_lost);
+        let living: Vec<TokenFingerprint> = self.tokens.living(now).cloned().collect();
+        let page = self.confirm.page(now.wall, calls, &living);
         if page.is_none() {
             self.page_from = now.boot + PAGE_AGAIN;
         }

@@ -46,15 +46,11 @@ pub(super) fn view(core: &Core, now: Now, head: &WorkQueue) -> View {
 
 /// Access to the endpoints by breakers, pause, and grants.
 pub(super) fn access(core: &Core, now: Now) -> AccessByEndpoint {
-    let breaker = |endpoint| {
-        let under_way = core.in_flight.has_endpoint(endpoint);
-        core.breakers.access(endpoint, now.boot, under_way)
-    };
     let mut access = AccessByEndpoint {
-        submit: breaker(Endpoint::Submit),
-        poll: breaker(Endpoint::Poll),
-        pages: breaker(Endpoint::Filter),
-        token: breaker(Endpoint::TokenInfo),
+        submit: breaker_access(core, now, Endpoint::Submit),
+        poll: breaker_access(core, now, Endpoint::Poll),
+        pages: breaker_access(core, now, Endpoint::Filter),
+        token: breaker_access(core, now, Endpoint::TokenInfo),
     };
     if core.settings.dry_run {
         access.submit = Access::No;
@@ -80,6 +76,11 @@ pub(super) fn access(core: &Core, now: Now) -> AccessByEndpoint {
         access.submit = Access::No;
     }
     access
+}
+
+fn breaker_access(core: &Core, now: Now, endpoint: Endpoint) -> Access {
+    let under_way = core.in_flight.has_endpoint(endpoint);
+    core.breakers.access(endpoint, now.boot, under_way)
 }
 
 /// Calls that were sent before can be confirmed.
@@ -122,15 +123,12 @@ fn unconfirmed(core: &Core, now: Now, head: &WorkQueue) -> UnconfirmedCalls {
     if !confirms(core) {
         return calls;
     }
-    let is_free = |call: &&Unconfirmed| !core.in_flight.has_call(call.row);
-    let wait = core.confirm.webhook_wait();
-    let is_polled = |call: &&Unconfirmed| {
-        call.request_id.is_some() && is_free(call) && call.age(now.wall) >= wait
-    };
-    let with_age = |call: &Unconfirmed| (call.clone(), call.age(now.wall));
-    calls.poll = head.polls.iter().find(is_polled).map(with_age);
-    calls.absent = head.alone.iter().find(is_polled).map(with_age);
-    for call in head.oldest_submitted.iter().filter(is_free) {
+    calls.poll = first_polled(core, now, &head.polls);
+    calls.absent = first_polled(core, now, head.alone.as_slice());
+    for call in &head.oldest_submitted {
+        if core.in_flight.has_call(call.row) {
+            continue;
+        }
         if core.is_expired(now, call) {
             calls.settle = Some(call.clone());
         } else if call.next_poll <= now.wall
@@ -140,7 +138,9 @@ fn unconfirmed(core: &Core, now: Now, head: &WorkQueue) -> UnconfirmedCalls {
             calls.ending = Some(call.clone());
         }
     }
-    if let Some(call) = head.unresolved.iter().find(is_free) {
+    if let Some(call) = &head.unresolved
+        && !core.in_flight.has_call(call.row)
+    {
         let waits = core.confirm.waits_until(call, now.wall).is_some();
         if waits || !reads_pages_for_lost(core, now.wall) {
             calls.settle = Some(call.clone());
@@ -151,13 +151,29 @@ fn unconfirmed(core: &Core, now: Now, head: &WorkQueue) -> UnconfirmedCalls {
     calls
 }
 
+/// The first call that can be polled and is not left to webhooks, and its age.
+fn first_polled(core: &Core, now: Now, calls: &[Unconfirmed]) -> Option<(Unconfirmed, Duration)> {
+    for call in calls {
+        let age = call.age(now.wall);
+        let is_free = call.request_id.is_some() && !core.in_flight.has_call(call.row);
+        if is_free && age >= core.confirm.webhook_wait() {
+            return Some((call.clone(), age));
+        }
+    }
+    None
+}
+
 /// Pages can be read, now or soon.
 fn reads_pages_for_lost(core: &Core, now: EventTime) -> bool {
-    let failing = core.breakers.failing();
-    let is_alone = !failing.iter().any(|it| it.endpoint == Endpoint::Submit);
-    let fails_long = failing.iter().any(|it| {
-        it.endpoint == Endpoint::Filter && is_alone && now.since(it.since) >= PAGES_FAIL_LONG
-    });
+    let mut pages_since = None;
+    for failing in core.breakers.failing() {
+        match failing.endpoint {
+            Endpoint::Submit => return core.confirm.reads_pages(now) && !core.settings.dry_run,
+            Endpoint::Filter => pages_since = Some(failing.since),
+            _ => {}
+        }
+    }
+    let fails_long = pages_since.is_some_and(|since| now.since(since) >= PAGES_FAIL_LONG);
     core.confirm.reads_pages(now) && !fails_long && !core.settings.dry_run
 }
 
