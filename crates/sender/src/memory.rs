@@ -92,9 +92,11 @@ impl Memory {
         };
         let needed = ["window", "silence", "shared"].into_iter();
         let missing = needed.filter(|name| !fields.contains_key(*name));
-        let mut doubts: Vec<_> = missing.map(|it| format!("{it} (it is missing)")).collect();
+        let mut doubts: Vec<_> = missing
+            .map(|name| format!("{name} (it is missing)"))
+            .collect();
         let window: Option<Duration> = take(&mut fields, "window", &mut doubts);
-        if let Some(window) = window.filter(|it| !WINDOWS.contains(it)) {
+        if let Some(window) = window.filter(|window| !WINDOWS.contains(window)) {
             doubts.push(format!("window (no rate has one of {window:?})"));
         }
         Self {
@@ -103,7 +105,7 @@ impl Memory {
             accepted_at: take(&mut fields, "accepted_at", &mut doubts),
             submit_failing_since: take(&mut fields, "submit_failing_since", &mut doubts),
             token: take(&mut fields, "token", &mut doubts),
-            window: window.filter(|it| WINDOWS.contains(it)),
+            window: window.filter(|window| WINDOWS.contains(window)),
             silence: take(&mut fields, "silence", &mut doubts),
             shared: take(&mut fields, "shared", &mut doubts),
             refusals: take(&mut fields, "refusals", &mut doubts),

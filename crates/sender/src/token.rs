@@ -136,7 +136,9 @@ impl Watch {
     /// Checks once. A file that is missing or incomplete only counts at the second check.
     pub fn check(&mut self) -> TokenCheck {
         let version = match &self.source {
-            TokenSource::File(path) => std::fs::metadata(path).ok().map(|it| FileVersion::of(&it)),
+            TokenSource::File(path) => std::fs::metadata(path)
+                .ok()
+                .map(|file| FileVersion::of(&file)),
             TokenSource::Fixed(_) | TokenSource::Kept(_) | TokenSource::Missing => None,
         };
         if version.is_some() && version == self.seen && !self.doubted {
@@ -184,7 +186,7 @@ mod tests {
         match watch.check() {
             TokenCheck::Same | TokenCheck::Kept(_) => None,
             TokenCheck::Changed(token, _) => {
-                Some(token.map(|it| it.current.expose_secret().to_owned()))
+                Some(token.map(|tokens| tokens.current.expose_secret().to_owned()))
             }
         }
     }

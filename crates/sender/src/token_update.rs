@@ -71,7 +71,7 @@ impl TokenUpdate {
     /// known, although its last token can still be valid for a while.
     pub fn adorn(&self, status: &mut SenderStatus) {
         let trouble = self.trouble.as_ref();
-        if let Some(trouble) = trouble.filter(|it| is_of_people(it)) {
+        if let Some(trouble) = trouble.filter(|trouble| is_of_people(trouble)) {
             status.token.state.clone_from(&trouble.reason);
         }
         let Some(pause) = &mut status.pause else {

@@ -89,14 +89,18 @@ impl KnownTokens {
 
     /// The tokens whose requestIds can be read, the current one first.
     pub(super) fn living(&self, now: Now) -> impl Iterator<Item = &TokenFingerprint> {
-        let lives = |(_, until): &&Before| now.wall.floor_seconds() < *until;
-        let before = self.before.as_ref().filter(lives).map(|(token, _)| token);
+        let mut before = None;
+        if let Some((token, until)) = &self.before
+            && now.wall.floor_seconds() < *until
+        {
+            before = Some(token);
+        }
         self.current.iter().chain(before)
     }
 
     /// A requestId of this token can be read.
     pub(super) fn reads(&self, now: Now, token: &TokenFingerprint) -> bool {
-        self.living(now).any(|it| it == token)
+        self.living(now).any(|living| living == token)
     }
 
     /// A requestId is polled with the token that received it (§4.6), everything else uses the
@@ -251,7 +255,7 @@ impl KnownTokens {
         let application = application.or_else(|| self.binding.application.clone());
         let application = application.unwrap_or_default();
         let fit = self.binding.fits_company(&company, &application);
-        let named = self.company.filter(|it| *it != info.company);
+        let named = self.company.filter(|named| *named != info.company);
         let whose = format!("it is of {} ({company})", info.company_name);
         self.ends_within = info.expires_at.map_or(TOKEN_END, |at| {
             let left = EventTime::from_seconds(at.get()).since(now.wall);
@@ -311,8 +315,8 @@ impl KnownTokens {
 /// counts as refused now, plus [`STRAGGLER`], even if it was planned long ago.
 fn refused_at(last: Option<Refused>, slots: &[SlotRow], now: Now) -> Option<(Refused, Duration)> {
     let mut last = last?;
-    let cut = |row: &SlotRow| row.answered.is_none() && row.token == last.token;
-    if slots.iter().any(cut) {
+    let mut slots = slots.iter();
+    if slots.any(|row| row.answered.is_none() && row.token == last.token) {
         last.at = now.wall.plus(STRAGGLER);
         return Some((last, now.boot + STRAGGLER));
     }
