@@ -183,9 +183,10 @@ impl Budget {
 fn pacer(rate: Rate, known: &Known, memory: &Memory, now: Now) -> Pacer {
     let sure = known.slots.iter().all(|row| is_known(row, known, now));
     let uses = known.slots.iter().map(|row| {
-        let (sent, ended) = match sure {
-            true => (row.sent, row.answered),
-            false => (now.boot, None),
+        let (sent, ended) = if sure {
+            (row.sent, row.answered)
+        } else {
+            (now.boot, None)
         };
         (row.slot, Use { sent, ended })
     });

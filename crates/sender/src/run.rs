@@ -292,10 +292,12 @@ impl Loop {
     /// While nothing is sent, answers all waiting commands. Drops requests of commands that have
     /// ended.
     fn answer_waiting(&mut self, pause: Option<&Pause>) {
-        let over = |(ticket, reply): (&RequestId, &oneshot::Sender<ProxyReply>)| {
-            (pause.is_some() || reply.is_closed()).then_some(*ticket)
-        };
-        let over: Vec<RequestId> = self.asking.iter().filter_map(over).collect();
+        let mut over = Vec::new();
+        for (ticket, reply) in &self.asking {
+            if pause.is_some() || reply.is_closed() {
+                over.push(*ticket);
+            }
+        }
         for ticket in over {
             if !self.core.lead_requests.drop_asked(ticket) {
                 continue; // under way
@@ -318,8 +320,8 @@ impl Loop {
                 Err(refused) => {
                     // the step no longer fits the row, but its budget operations do
                     error!(error = %refused, "the spool refuses a step");
-                    let step = |op: &Op| matches!(op, Op::Step { .. } | Op::FailedCall(_));
-                    let kept: Vec<Op> = ops.iter().filter(|op| !step(op)).cloned().collect();
+                    let mut kept = ops.clone();
+                    kept.retain(|op| !matches!(op, Op::Step { .. } | Op::FailedCall(_)));
                     if kept.len() < ops.len() {
                         self.unwritten.push_front(kept);
                         self.unwritten.remove(1);

@@ -55,12 +55,13 @@ impl SenderStatus {
     /// The budget at this time since boot.
     pub fn budget(&self, now: Duration) -> BudgetStatus {
         let (limit, window, frees) = (self.slots.limit, self.slots.window, &self.slots.frees);
-        let taken = || (frees.iter()).filter(|free| free.is_none_or(|at| at > now));
-        let used = u32::try_from(taken().count()).unwrap_or(u32::MAX);
-        let next = match used >= limit {
-            true => taken().flatten().min().copied().unwrap_or(now + window),
-            false => now,
-        };
+        let mut taken = frees.clone();
+        taken.retain(|free| free.is_none_or(|at| at > now));
+        let used = u32::try_from(taken.len()).unwrap_or(u32::MAX);
+        let mut next = now;
+        if used >= limit {
+            next = taken.into_iter().flatten().min().unwrap_or(now + window);
+        }
         let next = next.max(self.slots.silent_until.unwrap_or_default());
         let wait = next.saturating_sub(now);
         BudgetStatus {

@@ -160,17 +160,19 @@ impl Watch {
                 TokenCheck::Same
             }
             Err(error @ TokenError::Unreadable { .. }) if self.current.is_some() => {
-                match std::mem::replace(&mut self.reported, true) {
-                    true => TokenCheck::Same,
-                    false => TokenCheck::Kept(error),
+                if std::mem::replace(&mut self.reported, true) {
+                    TokenCheck::Same
+                } else {
+                    TokenCheck::Kept(error)
                 }
             }
             Err(error) => {
                 let first = self.current.take().is_some() || self.seen.is_none();
                 self.seen = version.or(Some(FileVersion::default()));
-                match first {
-                    true => TokenCheck::Changed(None, Some(error)),
-                    false => TokenCheck::Same,
+                if first {
+                    TokenCheck::Changed(None, Some(error))
+                } else {
+                    TokenCheck::Same
                 }
             }
         }

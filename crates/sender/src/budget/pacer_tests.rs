@@ -398,9 +398,10 @@ impl Played {
             self.arrived.push(left + there);
         }
         let (answer, out) = (left + there + back, left + TIME_OUT);
-        let (seen, ended) = match answer < out {
-            true => (answer, answer),
-            false => (out, out + NEVER_LATER),
+        let (seen, ended) = if answer < out {
+            (answer, answer)
+        } else {
+            (out, out + NEVER_LATER)
         };
         self.under_way.push((slot, seen, ended));
         self.now = left;

@@ -48,9 +48,10 @@ impl Rate {
     /// The longest window in which requests count. This is the CRM's, except for a higher rate
     /// (loopback only), for which it is the rate's own.
     pub fn longest_window(self) -> Duration {
-        match self.exceeds_service() {
-            true => self.window,
-            false => self.window.max(Self::SERVICE.window),
+        if self.exceeds_service() {
+            self.window
+        } else {
+            self.window.max(Self::SERVICE.window)
         }
     }
 
