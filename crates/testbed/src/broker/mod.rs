@@ -12,6 +12,7 @@ mod configuration;
 use self::configuration::{configure, definitions, deployed, post};
 use crate::authority::Authority;
 use crate::port::free_port;
+use crate::wait::DEADLINE;
 use lapin::options::{
     BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions,
     QueueDeclareOptions, QueueDeleteOptions,
@@ -40,10 +41,9 @@ const VHOST: &str = "pbx";
 pub const SHARED: &str = "CALLBRIDGE_TEST_BROKER";
 
 const PROGRAMS: &str = "/usr/lib/rabbitmq/bin";
-const START_DEADLINE: Duration = Duration::from_secs(120);
 
-/// Answers each word with a line when it is done. `setsid` gives the node a process group of its
-/// own, so that all of it can be ended by its id.
+/// Answers each word with a line of four letters: `done`, or for `alive` whether the node's process
+/// runs. `setsid` makes the node a process group, which can be ended by its id.
 const KEEPER: &str = r#"
 epmd -port "$ERL_EPMD_PORT" -address 127.0.0.1 >/dev/null 2>&1 </dev/null &
 epmd=$!
@@ -54,6 +54,7 @@ while read -r word; do
     start) setsid "$PROGRAMS/rabbitmq-server" >>"$FOLDER/node.log" 2>&1 </dev/null & node=$! ;;
     stop) end TERM ;;
     kill) end KILL ;;
+    alive) if kill -0 "$node" 2>/dev/null; then echo runs; else echo gone; fi; continue ;;
     esac
     echo done
 done
@@ -224,6 +225,10 @@ impl Broker {
     }
 
     fn tell(&self, word: &str) {
+        assert_eq!(self.ask(word), *b"done\n");
+    }
+
+    fn ask(&self, word: &str) -> [u8; 5] {
         let keeper = self.keeper.as_ref().expect("only a test's own node ends");
         let mut keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
         let words = keeper.words.as_mut().expect("it lives");
@@ -233,23 +238,24 @@ impl Broker {
             .answers
             .read_exact(&mut answer)
             .expect("the shell answers");
-        assert_eq!(&answer, b"done\n");
+        answer
     }
 
     /// Starts the node after [`stop`](Self::stop) or [`kill`](Self::kill); returns when it
-    /// answers. What is durable is there still.
+    /// answers. What is durable is there still. A start takes as long as the machine needs, and
+    /// fails only if the node's process ends.
     pub fn start_again(&self) {
         let begun = Instant::now();
         // A killed node is gone some time after it was killed.
         for port in [self.place.port, self.place.tls_port] {
             while TcpListener::bind(("127.0.0.1", port)).is_err() {
-                assert!(begun.elapsed() < START_DEADLINE, "port {port} is taken");
+                assert!(begun.elapsed() < DEADLINE, "port {port} is taken");
                 std::thread::park_timeout(Duration::from_millis(50));
             }
         }
         self.tell("start");
         while !self.answers() {
-            if begun.elapsed() >= START_DEADLINE {
+            if self.ask("alive") == *b"gone\n" {
                 let log = std::fs::read_to_string(self.place.folder.join("node.log"));
                 panic!("the node did not start: {log:?}");
             }
@@ -282,7 +288,7 @@ impl Broker {
     pub fn kill(&self) {
         let begun = Instant::now();
         while let Some(log) = self.log_without_a_name() {
-            assert!(begun.elapsed() < START_DEADLINE, "{log:?} has no name");
+            assert!(begun.elapsed() < DEADLINE, "{log:?} has no name");
             std::thread::park_timeout(Duration::from_millis(50));
         }
         self.tell("kill");
@@ -348,7 +354,7 @@ impl Broker {
             "name",
         ];
         while self.ctl(&made).lines().count() < queues {
-            assert!(begun.elapsed() < START_DEADLINE, "{file} is not imported");
+            assert!(begun.elapsed() < DEADLINE, "{file} is not imported");
         }
     }
 
@@ -377,7 +383,7 @@ impl Broker {
         self.ctl(&["set_vm_memory_high_watermark", "0"]);
         let begun = Instant::now();
         while self.ctl(&["eval", "rabbit_alarm:get_alarms()."]).trim() == "[]" {
-            assert!(begun.elapsed() < START_DEADLINE, "no alarm");
+            assert!(begun.elapsed() < DEADLINE, "no alarm");
         }
     }
 
