@@ -111,7 +111,7 @@ fn drained(seed: u64, rate: &str, permille: u32, calls: u32) -> Drained {
 
 /// Pace where requests fail is shown for information. Only the pace without errors is promised.
 #[test]
-fn three_hundred_calls_without_errors_need_no_time_beyond_budget() {
+fn calls_without_errors_need_no_time_beyond_budget() {
     let rate = "60/60s";
     let whole = drained(0, rate, 0, CALLS);
     println!("| requests that fail | pace | slowest | requests | paused | dead |");

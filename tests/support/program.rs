@@ -233,8 +233,8 @@ impl Place {
     }
 }
 
-/// Asks the daemon of this state for its status, in the form of `status --json`. `None` if no daemon
-/// listens.
+/// Asks the daemon of this state for its status, in the form of `status --json`. `None` if no
+/// daemon listens.
 pub async fn status(state: &Path) -> Option<Value> {
     let asked = socket::ask(state, &ControlRequest::Status).await;
     match asked.ok()??.next().await.ok()?? {
