@@ -50,16 +50,16 @@ async fn silent_open_port_loses_and_doubles_no_call() {
 }
 
 #[tokio::test]
-async fn redirect_to_other_host_is_reported_as_wrong_address() {
+async fn redirect_after_accepted_calls_is_a_failure() {
     let scene = Scene::set("redirected", &[]).await;
     let story = async {
         scene.under_way().await;
         scene.judge.weather(100, &[Fault::Redirect]);
-        scene.trouble_shown(0, "wrong_address").await;
+        scene.trouble_shown(0, "failing").await;
         scene.judge.weather(0, &[]);
     };
     tokio::join!(scene.work(0), story);
-    let fix = scene.fix("wrong_address");
-    assert!(fix.contains("--crm-url"), "{fix}");
+    let fix = scene.fix("failing");
+    assert!(fix.contains("(302)"), "{fix}");
     scene.judged().await;
 }
