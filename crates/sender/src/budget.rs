@@ -93,7 +93,8 @@ impl Budget {
         self.limited_until.filter(|until| *until > now)
     }
 
-    /// Handles a 429. A proxy counts separately, so only the CRM's `own` limit lowers the rate.
+    /// Handles a 429. It lowers the rate only if it is the CRM's `own`, because a proxy counts
+    /// separately.
     pub(super) fn rate_limited(&mut self, now: Duration, own: bool) {
         self.too_many = self.too_many.saturating_add(1);
         let (wait, more) = match self.too_many {

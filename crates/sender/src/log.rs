@@ -58,7 +58,7 @@ impl SenderView {
                 warn!(
                     reason = "token_shared",
                     limit,
-                    "another program uses the token: 429 in three windows in a row, rate halved"
+                    "429 in three windows in a row, rate halved: another program uses the token"
                 );
             }
             let modified = *shown != status;
@@ -111,8 +111,8 @@ pub(super) fn doubted(doubts: &[String]) {
         let what = doubts.join("; ");
         warn!(
             %what,
-            "cannot read parts of what the sender stored; the last requests are not known, so \
-             nothing is sent for one window; the unreadable parts are reset"
+            "cannot read parts of what the sender stored. They are reset, and nothing is sent for \
+             one window"
         );
     }
 }

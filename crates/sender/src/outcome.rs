@@ -210,7 +210,7 @@ pub enum Effect {
     RequestIdLost(String),
     /// The request goes back as it was: the call is ready again, or polled later.
     GiveBack(String),
-    /// The journal shows these calls.
+    /// A page of the journal was read. It shows these calls.
     ReadPage(Page),
     /// Read smaller pages.
     ShrinkPages,

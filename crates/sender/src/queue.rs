@@ -128,7 +128,7 @@ impl Work {
     }
 }
 
-/// Access to the endpoints, by their breakers, the pause, and the grants.
+/// The endpoints that can be asked now. Breakers, the pause, and the grants decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessByEndpoint {
     pub submit: Access,
@@ -177,7 +177,7 @@ pub struct View {
     pub page_under_way: bool,
     /// The last request was a confirmation.
     pub confirmed_last: bool,
-    /// A lead request whose requestId can soon no longer be read.
+    /// The status of a lead request that must be asked for before its requestId expires.
     pub lead_ending: Option<LeadRequest>,
     /// A lead request that goes before the backlog.
     pub lead_turn: Option<LeadRequest>,

@@ -187,17 +187,17 @@ pub const FAILING: &str = "failing";
 
 fn rate_limited(until: EventTime) -> String {
     format!(
-        "rate limited until {}: the CRM or a gateway counts too many requests. Sending continues \
-         automatically. If another program uses this token, share the limit with --rate, or give \
-         that integration its own application",
+        "rate limited until {}: the CRM or a gateway has refused a request (429). Sending \
+         continues automatically. If another program uses this token, share the limit with --rate, \
+         or give that integration its own application",
         stamp(until)
     )
 }
 
 fn unreachable(failing: &Failing) -> String {
     format!(
-        "CRM unreachable since {} ({}). It is tried again at least once a minute. If it does not \
-         come back, check the network, the proxy, and the certificates",
+        "CRM unreachable since {} ({}). callbridge tries again at least once a minute. If the CRM \
+         stays unreachable, check the network, the proxy, and the certificates",
         stamp(failing.since),
         failing.reason
     )
@@ -210,14 +210,14 @@ fn submissions_fail(failing: &Failing) -> String {
         "token/info"
     };
     format!(
-        "{what} failing since {} ({}). One request is tried at least once a minute, and all calls \
-         are kept. If it does not end, contact the support of the CRM",
+        "{what} failing since {} ({}). callbridge tries one request at least once a minute, and \
+         keeps all calls. If requests keep failing, contact the support of the CRM",
         stamp(failing.since),
         failing.reason
     )
 }
 
-/// Commands show a time in this form in their time zone.
+/// A time in UTC. Commands find it in a text and show it in the time zone of the reader.
 fn stamp(at: EventTime) -> String {
     Zone::utc().shown(at, "%Y-%m-%dT%H:%M:%SZ")
 }
@@ -287,13 +287,15 @@ pub fn fix(pause: &Pause, place: &TokenPlace) -> String {
         Pause::WrongClock => "this machine's clock shows a time before this program was made: set \
                               it (timedatectl, NTP). Calls are kept until then"
             .to_owned(),
-        Pause::DryRun => "start without --dry-run: until then nothing is submitted".to_owned(),
+        Pause::DryRun => {
+            "with --dry-run nothing is submitted: to submit calls, start without it".to_owned()
+        }
         Pause::TokenMissing => "give a token with --token-file, the credential `token` or \
                                 CALLBRIDGE_TOKEN; the file is read again automatically"
             .to_owned(),
         Pause::WrongCompany(why) => format!(
-            "the token is not of this state's company{}: put the right token into {place}; or give \
-             --rebind or another --state",
+            "the token belongs to another company than the calls in --state{}: put the right token \
+             into {place}; or give --rebind or another --state",
             in_brackets(why)
         ),
         Pause::TokenRefused(why) => format!(
@@ -422,9 +424,9 @@ mod tests {
         insta::assert_snapshot!(wrapped(&lines.join("\n")), @r"
         token_missing: give a token with --token-file, the credential `token` or
          CALLBRIDGE_TOKEN; the file is read again automatically
-        wrong_company: the token is not of this state's company (it is of Uy (12)): put the right
-         token into --token-file, it is read again automatically; or give --rebind or another
-         --state
+        wrong_company: the token belongs to another company than the calls in --state (it is of
+         Uy (12)): put the right token into --token-file, it is read again automatically; or give
+         --rebind or another --state
         token_refused: the CRM refuses the token (401): issue a new one in the CRM and put it
          into --token-file, it is read again automatically; or check whether the company is
          blocked
@@ -437,16 +439,16 @@ mod tests {
          One call an hour is tried. When one is accepted, the refused calls are sent again
         clock: this machine's clock shows a time before this program was made: set it
          (timedatectl, NTP). Calls are kept until then
-        dry_run: start without --dry-run: until then nothing is submitted
-        rate_limited: rate limited until 2026-11-20T05:11:00Z: the CRM or a gateway counts too
-         many requests. Sending continues automatically. If another program uses this token,
+        dry_run: with --dry-run nothing is submitted: to submit calls, start without it
+        rate_limited: rate limited until 2026-11-20T05:11:00Z: the CRM or a gateway has refused a
+         request (429). Sending continues automatically. If another program uses this token,
          share the limit with --rate, or give that integration its own application
-        unreachable: CRM unreachable since 2026-11-20T05:08:37Z (503). It is tried again at least
-         once a minute. If it does not come back, check the network, the proxy, and the
+        unreachable: CRM unreachable since 2026-11-20T05:08:37Z (503). callbridge tries again at
+         least once a minute. If the CRM stays unreachable, check the network, the proxy, and the
          certificates
-        failing: submissions failing since 2026-11-20T05:08:37Z (503). One request is tried at
-         least once a minute, and all calls are kept. If it does not end, contact the support of
-         the CRM
+        failing: submissions failing since 2026-11-20T05:08:37Z (503). callbridge tries one
+         request at least once a minute, and keeps all calls. If requests keep failing, contact
+         the support of the CRM
         ");
     }
 

@@ -7,7 +7,7 @@ use callbridge_spool::RowId;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Refusals of one kind in a row after which the cause is our configuration, not the calls.
+/// After this many refusals of one kind in a row, the configuration is wrong, not the calls.
 pub const REFUSALS_MAX: usize = 5;
 
 /// Refused calls that are remembered, to be sent again when the pause ends.

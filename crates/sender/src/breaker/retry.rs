@@ -27,7 +27,7 @@ const REMEMBERED_MAX: usize = 10_000;
 #[derive(Debug)]
 pub struct CallFailures {
     jitter: Jitter,
-    /// Number of submissions that succeeded.
+    /// Number of submissions that succeeded since the start.
     succeeded: u64,
     /// That number at the last failure of each call.
     last: BTreeMap<RowId, u64>,

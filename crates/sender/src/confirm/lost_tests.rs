@@ -36,7 +36,7 @@ fn lost_call_is_resent_after_a_minute_an_hour_and_a_day() {
     let start = "sent 4 times, and each time its outcome could not be asked for before it was";
     assert!(message.starts_with(start), "{message}");
     assert!(
-        message.contains("404; no page of the journal shows it"),
+        message.contains("404; no page of the journal shows the call"),
         "{message}"
     );
 }

@@ -32,8 +32,8 @@ const PAGES_OFF: Duration = Duration::from_secs(3600);
 /// Maximum pages of one reading.
 const PAGES_MAX: u32 = 10;
 
-/// Seconds from the start of a query to the oldest call that is looked for, because the clocks
-/// differ a little.
+/// A query starts this many seconds before the oldest wanted call, because the clocks of the CRM
+/// and this machine differ a little.
 const MARGIN_SECONDS: i64 = 20;
 
 /// 2000-01-01: the CRM refuses much earlier times (§2.6), which only a wrong clock has.
@@ -42,7 +42,7 @@ const EARLIEST: i64 = 946_684_800;
 /// A 403 counts this long at least, whatever `token/info` shows (§7.7).
 const REFUSED_AT_LEAST: Duration = Duration::from_secs(60);
 
-/// An endpoint that answered 403. It rests until `token/info` is read again, once an hour.
+/// An endpoint that answered 403. It is not asked again before `token/info` is read, once an hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotGranted {
     /// The CRM's message.
@@ -146,7 +146,7 @@ impl Confirm {
         true
     }
 
-    /// A poll or a page found this call in the journal.
+    /// Notes that a poll or a page has found this call in the journal.
     pub fn note_journaled(&mut self, now: EventTime, call: &Unconfirmed) {
         self.journaled_to = self.journaled_to.max(call.submitted_at.min(now));
         if self.awaits_webhooks() && call.age(now) >= WEBHOOK_WAIT {

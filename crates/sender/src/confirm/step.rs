@@ -77,7 +77,7 @@ impl Confirm {
         Step::Unresolved {
             next_check: now,
             if_absent: IfAbsent::Resubmit,
-            why: "its requestId can be read for 24 hours, which are over".to_owned(),
+            why: "its requestId has expired: it can be read for 24 hours".to_owned(),
         }
     }
 
@@ -139,7 +139,7 @@ impl Confirm {
             return Step::NotYet { next_check, absent };
         }
         let how = if pages_read {
-            "no page of the journal shows it"
+            "no page of the journal shows the call"
         } else {
             "the journal cannot be read"
         };

@@ -18,7 +18,7 @@ use callbridge_spool::{CallFailure, IfAbsent, Op, RowId, Step, Unconfirmed};
 use serde_json::Value;
 use std::time::Duration;
 
-/// A call that fails this long while it is the only one, and `token/info` succeeds, is given up.
+/// A call is given up if it fails this long while no other call waits and `token/info` succeeds.
 const ALONE_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// An answer, judged.

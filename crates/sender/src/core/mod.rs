@@ -179,7 +179,8 @@ impl Core {
         self.paused = None;
         for row in self.refusals.take() {
             let step = Step::Reopened {
-                why: "refused with other calls in a row: sent again".to_owned(),
+                why: "several calls in a row were refused, and this one was not the cause"
+                    .to_owned(),
             };
             ops.push(Op::step(row, step, now.wall));
         }
@@ -450,7 +451,7 @@ impl Core {
         call.age(now.wall) >= REQUEST_ID_LIFE && self.tokens.reads(now, &call.token)
     }
 
-    /// What stops requests of commands. Errors of single endpoints do not.
+    /// Returns `true` if requests of commands must wait. One endpoint that fails is no reason.
     pub fn stops_commands(&self, now: Now) -> bool {
         let unreachable = (self.breakers.failing().iter()).any(|failing| failing.unreachable);
         let pause = self.pause(now);

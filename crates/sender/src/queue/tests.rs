@@ -9,7 +9,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const LIVE: RowId = RowId(1);
 const OLDER: RowId = RowId(2);
 
-/// Nothing waits, and everything can be asked.
+/// A state in which nothing waits, and every endpoint can be asked.
 fn idle() -> View {
     View {
         access: AccessByEndpoint {
