@@ -8,17 +8,17 @@ use callbridge_model::Status;
 use callbridge_sandbox::Server;
 use callbridge_spool as spool;
 use callbridge_spool::tables;
-use callbridge_testbed::wait::soon;
+use callbridge_testbed::wait::{pause_after, soon};
 use rustix::process::Signal;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, sleep};
 
 /// Calls of a scenario.
 pub const CALLS: usize = 10;
-/// Between two looks; a call is told at each.
-const CHECK_EVERY: Duration = Duration::from_millis(25);
+/// Time between two calls.
+const CALL_EVERY: Duration = Duration::from_millis(25);
 /// `run` ends with it where it cannot write at its start.
 const NOT_WRITABLE: i32 = 73;
 
@@ -61,16 +61,20 @@ impl Scenario {
         self.place.run_with(&self.crm.url(), &flags, &variables)
     }
 
-    /// Tells the next calls, one at a look, until the run ends or comes to a rest; a pause is a
-    /// rest where `pauses`.
+    /// Reports the remaining calls one by one, and waits until all calls are journaled or the
+    /// program ends. If `pauses`, a pause ends the wait, too.
     async fn watch(&mut self, program: &mut Program, pauses: bool) -> Seen {
-        let mut looks = interval(CHECK_EVERY);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last = None;
+        let begun = Instant::now();
         let what = "the end of ten calls";
         let watching = async {
             loop {
-                looks.tick().await;
+                let pause = if self.told < CALLS {
+                    CALL_EVERY
+                } else {
+                    pause_after(begun.elapsed())
+                };
+                sleep(pause).await;
                 if let Some(ended) = program.has_ended() {
                     return Seen::Ended(ended);
                 }
