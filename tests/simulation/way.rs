@@ -57,6 +57,8 @@ pub struct Waits {
     /// Of the call it is about.
     pub uuid: Option<String>,
     pub request: Request,
+    /// The token it carries.
+    pub token: String,
     until: EventTime,
 }
 
@@ -111,6 +113,7 @@ impl World {
             lane,
             uuid,
             request,
+            token: secret.to_owned(),
             until,
         };
         self.waits.insert(number, waits);

@@ -143,10 +143,13 @@ impl OutcomeSource {
             self.learned = self.learned.saturating_sub(1);
         }
         match verdict {
+            // a refusal of an older token says nothing about the one in use
             VerdictKind::TokenRefused
             | VerdictKind::NotGranted
             | VerdictKind::PageTooLarge
-            | VerdictKind::PageRefused => {
+            | VerdictKind::PageRefused
+                if waits.token == self.token =>
+            {
                 self.refused = Some(at);
             }
             VerdictKind::Accepted
