@@ -352,6 +352,21 @@ fn probes_take_turns_between_endpoints() {
 }
 
 #[test]
+fn call_is_probe_after_token_info_or_a_page() {
+    let mut view = outage();
+    view.live = Some(LIVE);
+    view.token_info_due = true;
+    assert_eq!(lane(&view), Some(Lane::Token));
+    view.last_probed = Some(Endpoint::TokenInfo);
+    assert_eq!(lane(&view), Some(Lane::Live));
+    view.token_info_due = false;
+    view.unconfirmed.due = PAGE_UNDER_LOAD;
+    assert_eq!(lane(&view), Some(Lane::DueConfirmation));
+    view.last_probed = Some(Endpoint::Filter);
+    assert_eq!(lane(&view), Some(Lane::Live));
+}
+
+#[test]
 fn repeated_probe_yields_only_to_another_probe() {
     let mut view = outage();
     view.live = Some(LIVE);
