@@ -268,6 +268,12 @@ mod tests {
     }
 
     #[test]
+    fn grant_that_token_info_shows_again_ends_the_pause() {
+        let mut paused = Paused::new(S, Pause::NoGrant(String::new()));
+        assert!(paused.token_verified(61 * S));
+    }
+
+    #[test]
     fn only_another_token_ends_missing_token_and_wrong_company() {
         for pause in [Pause::TokenMissing, Pause::WrongCompany(String::new())] {
             let paused = Paused::new(S, pause);
