@@ -69,13 +69,8 @@ async fn in_trouble(scene: &Scene, kinds: &[Fault], kills: usize) {
         pass(Duration::from_millis(scene.between(scene.scale.apart))).await;
     }
     scene.tell_part(parts - 2, parts);
-    let waits = |it: &Status| {
-        it.pause
-            .as_ref()
-            .is_some_and(|it| it.reason == "unreachable")
-    };
     scene
-        .wait_for(&mut program, "the end of the token", waits)
+        .wait_for(&mut program, "the end of the token", is_unreachable)
         .await;
     let fix = scene.fix("unreachable");
     assert!(fix.contains("tried again by itself"), "{fix}");
@@ -100,4 +95,9 @@ async fn token_endpoint_503_past_token_expiry_needs_no_consent() {
 async fn failing_token_endpoint_and_kills_lose_no_consent_or_call() {
     let scene = connected("token endpoint and kills").await;
     in_trouble(&scene, &TOKEN_TROUBLE, scene.scale.kills).await;
+}
+
+fn is_unreachable(status: &Status) -> bool {
+    let pause = status.pause.as_ref();
+    pause.is_some_and(|pause| pause.reason == "unreachable")
 }

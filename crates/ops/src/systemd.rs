@@ -31,6 +31,12 @@ struct Unsent {
     is_sending: bool,
 }
 
+impl Unsent {
+    fn is_unfinished(&self) -> bool {
+        self.is_sending || !self.messages.is_empty()
+    }
+}
+
 static OUTBOX: Outbox = Outbox::new();
 
 impl Outbox {
@@ -72,10 +78,10 @@ impl Outbox {
 
     /// Waits until all messages are sent, but at most this long.
     fn flush(&self, at_most: Duration) {
-        let is_unfinished = |unsent: &mut Unsent| unsent.is_sending || !unsent.messages.is_empty();
+        let unsent = self.lock();
         drop(
             self.changed
-                .wait_timeout_while(self.lock(), at_most, is_unfinished),
+                .wait_timeout_while(unsent, at_most, |unsent| unsent.is_unfinished()),
         );
     }
 }

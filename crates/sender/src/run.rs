@@ -216,8 +216,10 @@ impl Loop {
     /// Commits the slot and the step before the request is sent.
     async fn send(&mut self, plan: Plan) -> Result<(), Error> {
         let (slot, work) = (plan.slot, plan.task.work.clone());
-        let inputs = move |store: &Store, ask: &QueueQuery| work.inputs(store, ask);
-        let Some(inputs) = self.read(clock::now(), inputs).await? else {
+        let inputs = self
+            .read(clock::now(), move |store, ask| work.inputs(store, ask))
+            .await?;
+        let Some(inputs) = inputs else {
             self.core.aborted(slot);
             return Ok(());
         };
@@ -397,8 +399,11 @@ impl Loop {
         if let Some(trouble) = &self.trouble {
             status.pause = Some(Pause::new("disk", trouble.to_string()));
         }
-        let stops = self.trouble.is_some() || self.core.stops_commands(now);
-        self.answer_waiting(status.pause.as_ref().filter(|_| stops));
+        if self.trouble.is_some() || self.core.stops_commands(now) {
+            self.answer_waiting(status.pause.as_ref());
+        } else {
+            self.answer_waiting(None);
+        }
         let renewed = self.watch.kept().is_some();
         let place = (!renewed).then_some(&self.core.settings.token_place);
         let still_asking = self.core.is_asking();

@@ -117,8 +117,11 @@ impl Stage {
         assert_eq!(plan.task.work, Work::Submit(row));
         let slot = plan.slot;
         let work = plan.task.work.clone();
-        let inputs = move |store: &Store, ask: &QueueQuery| work.inputs(store, ask);
-        let inputs = self.work.read(clock::now(), inputs).await.expect("open");
+        let inputs = self
+            .work
+            .read(clock::now(), move |store, ask| work.inputs(store, ask))
+            .await
+            .expect("open");
         let inputs = inputs.expect("readable");
         let launch = self.work.core.launch(clock::now(), plan, inputs);
         let Launch {

@@ -465,12 +465,13 @@ mod tests {
     #[test]
     fn token_problem_is_shown_before_unreachable_crm() {
         let failing = [failing(Endpoint::Submit, true)];
-        let reason = |pause| shown(Some(pause), None, &failing).map(|pause| pause.reason);
-        assert_eq!(
-            reason(Pause::TokenMissing).as_deref(),
-            Some("token_missing")
-        );
-        assert_eq!(reason(Pause::DryRun).as_deref(), Some("unreachable"));
+        for (pause, reason) in [
+            (Pause::TokenMissing, "token_missing"),
+            (Pause::DryRun, "unreachable"),
+        ] {
+            let shown = shown(Some(pause), None, &failing).expect("a pause");
+            assert_eq!(shown.reason, reason);
+        }
     }
 
     /// Lines of at most 90 characters, for the page.

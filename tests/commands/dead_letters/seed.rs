@@ -105,31 +105,32 @@ pub async fn server_error(place: &Place, call: &Call) -> RowId {
 /// The CRM's journal has this call, but its requestId was lost each time.
 pub async fn unconfirmed(place: &Place, call: &Call) {
     let id = call.uuid(PBX);
-    let lose = async |spool: &Handle| {
-        let row = row(spool, id).await.id;
-        let accepted = Step::Accepted {
-            request_id: "lost".to_owned(),
-            token: TokenFingerprint::of("token"),
-        };
-        let lost = Step::Resubmit {
-            why: "the CRM does not know the requestId".to_owned(),
-        };
-        let died = Step::Died {
-            reason: Reason::Unconfirmed,
-            message: "sent 4 times, and each time its outcome could not be asked for".to_owned(),
-            errors: serde_json::Value::Null,
-        };
-        let mut steps = vec![Step::SendAgain {
-            why: "the journal lacks it".to_owned(),
-        }];
-        for end in [&lost, &lost, &lost, &died] {
-            steps.extend([Step::Send, accepted.clone(), end.clone()]);
-        }
-        for step in steps {
-            let at = clock::now().wall;
-            let step = Op::Step { row, step, at };
-            spool.write(vec![step]).await.expect("written");
-        }
+    with_state(place, async |spool| lose_request_ids(spool, id).await).await;
+}
+
+async fn lose_request_ids(spool: &Handle, id: String) {
+    let row = row(spool, id).await.id;
+    let accepted = Step::Accepted {
+        request_id: "lost".to_owned(),
+        token: TokenFingerprint::of("token"),
     };
-    with_state(place, lose).await;
+    let lost = Step::Resubmit {
+        why: "the CRM does not know the requestId".to_owned(),
+    };
+    let died = Step::Died {
+        reason: Reason::Unconfirmed,
+        message: "sent 4 times, and each time its outcome could not be asked for".to_owned(),
+        errors: serde_json::Value::Null,
+    };
+    let mut steps = vec![Step::SendAgain {
+        why: "the journal lacks it".to_owned(),
+    }];
+    for end in [&lost, &lost, &lost, &died] {
+        steps.extend([Step::Send, accepted.clone(), end.clone()]);
+    }
+    for step in steps {
+        let at = clock::now().wall;
+        let step = Op::Step { row, step, at };
+        spool.write(vec![step]).await.expect("written");
+    }
 }

@@ -133,6 +133,11 @@ async fn unconfirmable_calls_are_sent_and_confirmed_once_possible() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+fn is_failing(status: &Status) -> bool {
+    let pause = status.pause.as_ref();
+    pause.is_some_and(|pause| pause.reason == "failing")
+}
+
 #[tokio::test]
 async fn values_by_hand_go_out_while_the_crm_takes_no_calls() {
     let (place, crm) = (Place::new(), crm::start().await);
@@ -150,8 +155,7 @@ async fn values_by_hand_go_out_while_the_crm_takes_no_calls() {
         place.append("recorded", &call.ami);
     }
     let mut program = start(&place, &crm, &[]);
-    let failing = |it: &Status| it.pause.as_ref().is_some_and(|it| it.reason == "failing");
-    let status = program.until("failing submissions", failing).await;
+    let status = program.until("failing submissions", is_failing).await;
     let fix = status.pause.expect("a pause").fix;
     assert!(fix.starts_with("submissions failing since"), "{fix}");
     let set = place

@@ -289,14 +289,11 @@ impl JournalSearch {
 
     /// Begins a pass from the oldest call that no page has shown.
     fn begin(&mut self, is_second: bool) {
-        let first = |call: &JournaledCall| {
-            // The clock of its PBX may have been ahead.
-            let since = call.since.map(EventTime::floor_seconds);
-            call.started.min(since.unwrap_or(call.started)).get()
-        };
-        let starts = self.missing.values().map(|(_, call)| first(call));
-        let first = starts.min().map(|first| first.saturating_sub(MARGIN_SEC));
-        let since = first.map(EpochSeconds::new).filter(|_| self.ranged);
+        let mut since = None;
+        if self.ranged {
+            let starts = self.missing.values().map(|(_, call)| search_start(call));
+            since = starts.min();
+        }
         self.pass = JournalPass::new(JournalReader::new(since, self.pass.reader.size));
         self.stage = SearchStage::Pass;
         self.is_second = is_second;
@@ -455,6 +452,15 @@ fn differences(sent: &SentValues, shown: &ShownCall) -> Vec<Difference> {
         differ.then_some(Difference { field, here, there })
     });
     differing.collect()
+}
+
+/// Time from which pages are read for a call. The clock of its PBX may have been ahead.
+fn search_start(call: &JournaledCall) -> EpochSeconds {
+    let mut first = call.started;
+    if let Some(since) = call.since {
+        first = first.min(since.floor_seconds());
+    }
+    EpochSeconds::new(first.get().saturating_sub(MARGIN_SEC))
 }
 
 #[cfg(test)]

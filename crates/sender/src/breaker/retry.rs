@@ -104,12 +104,13 @@ mod tests {
         assert_eq!(failures.failed(ONE, 3), 3, "the previous one is not known");
     }
 
+    fn waits(seed: u64) -> [Duration; 5] {
+        let mut failures = CallFailures::new(seed);
+        [0, 1, 2, 3, 4].map(|counted| failures.wait(counted).expect("another attempt"))
+    }
+
     #[test]
     fn waits_are_1_4_10_20_25_minutes_and_then_none() {
-        let waits = |seed| {
-            let mut failures = CallFailures::new(seed);
-            [0, 1, 2, 3, 4].map(|counted| failures.wait(counted).expect("another attempt"))
-        };
         for seed in 0..500 {
             for (wait, minutes) in waits(seed).into_iter().zip([1, 4, 10, 20, 25]) {
                 let most = MINUTE * minutes;

@@ -158,14 +158,12 @@ fn probes_back_off_from_1_s_to_60_s_and_jitter_only_shortens() {
             last = *time;
         }
     }
-    let first = |seed| {
-        let mut breakers = Breakers::new(seed, None);
-        breakers.failed(at(0), 0, Endpoint::Submit, "refused", true);
-        breakers.next_probe()
-    };
+    let [mut one, mut other] = [1, 2].map(|seed| Breakers::new(seed, None));
+    one.failed(at(0), 0, Endpoint::Submit, "refused", true);
+    other.failed(at(0), 0, Endpoint::Submit, "refused", true);
     assert_ne!(
-        first(1),
-        first(2),
+        one.next_probe(),
+        other.next_probe(),
         "programs do not all ask at the same time"
     );
 }

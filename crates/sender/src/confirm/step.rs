@@ -14,7 +14,7 @@ pub const REQUEST_ID_LIFE: Duration = Duration::from_secs(24 * 3600);
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Ages, since its last acceptance, at which a call with a lost requestId is sent again. After the
-/// last one it is the dead letter `unconfirmed`.
+/// last one it becomes a dead letter, with the reason `unconfirmed`.
 const RESEND_AFTER: [Duration; 3] = [
     Duration::from_secs(60),
     Duration::from_secs(3600),
@@ -53,7 +53,7 @@ pub fn found(call: &Unconfirmed) -> Step {
     }
 }
 
-/// A dead letter for a reason of ours. It has no errors from the CRM.
+/// Makes a call a dead letter. callbridge decides that, so there are no `errors` from the CRM.
 pub fn died(reason: Reason, message: String) -> Step {
     Step::Died {
         reason,

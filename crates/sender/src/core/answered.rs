@@ -352,8 +352,9 @@ impl Ended<'_> {
             return;
         };
         let counted = self.core.failures.failed(row, self.in_flight.failures);
-        let wait = self.core.failures.wait(counted);
-        if let Some(wait) = wait.filter(|_| !self.fails_alone()) {
+        if let Some(wait) = self.core.failures.wait(counted)
+            && !self.fails_alone()
+        {
             self.step(Step::Returned {
                 not_before: self.now.wall.plus(wait),
                 why: why.to_owned(),

@@ -347,7 +347,9 @@ impl Core {
             Work::Page { .. } => self.make_page(now, inputs.unconfirmed),
             Work::Submit(id) => {
                 let mut row = inputs.row?;
-                if let Some(onward) = inputs.onward.filter(|_| row.state == State::Ready) {
+                if let Some(onward) = inputs.onward
+                    && row.state == State::Ready
+                {
                     row.record.clone_from(&onward.record);
                     // its lead is known to be merged: send it to the survivor, so it does not FAIL
                     // first

@@ -107,16 +107,13 @@ fn a_403_means_a_missing_grant_except_on_token_info() {
 }
 
 fn missing(own: bool) -> [ApiError; 4] {
-    let address = |status| ApiError::WrongAddress { status, own };
-    [
-        ApiError::NotFound {
-            own,
-            message: String::new(),
-        },
-        address(302),
-        address(405),
-        address(415),
-    ]
+    let not_found = ApiError::NotFound {
+        own,
+        message: String::new(),
+    };
+    let [found, not_allowed, media_type] =
+        [302, 405, 415].map(|status| ApiError::WrongAddress { status, own });
+    [not_found, found, not_allowed, media_type]
 }
 
 #[test]
@@ -157,16 +154,20 @@ fn poll_404_in_envelope_loses_the_request_id() {
 
 #[test]
 fn page_400_max_asks_for_smaller_pages_and_other_4xx_refuse() {
-    let kind = |errors| verdict(Endpoint::Filter, rejected(400, errors)).kind();
-    let max = json!([{"field": "size", "reason": "MAX"}]);
-    assert_eq!(kind(max), VerdictKind::PageTooLarge);
-    assert_eq!(kind(json!([{"reason": "max"}])), VerdictKind::PageTooLarge);
+    for errors in [
+        json!([{"field": "size", "reason": "MAX"}]),
+        json!([{"reason": "max"}]),
+    ] {
+        let refused = verdict(Endpoint::Filter, rejected(400, errors));
+        assert_eq!(refused.kind(), VerdictKind::PageTooLarge);
+    }
     for errors in [
         json!([{"field": "registeredTimestampFrom", "reason": "MAX"}]),
         json!([{"field": "size", "reason": "MIN"}]),
         Value::Null,
     ] {
-        assert_eq!(kind(errors), VerdictKind::PageRefused);
+        let refused = verdict(Endpoint::Filter, rejected(400, errors));
+        assert_eq!(refused.kind(), VerdictKind::PageRefused);
     }
     for error in missing(true) {
         let refused = verdict(Endpoint::Filter, Err(error));
@@ -261,10 +262,14 @@ fn failed_is_refused_with_its_message_or_the_known_causes() {
 
 #[test]
 fn success_is_journaled_and_an_unknown_status_is_pending() {
-    let status = |status| verdict(Endpoint::Poll, Ok(ApiReply::Status(status)));
-    assert_eq!(status(WriteStatus::Success), Verdict::Journaled);
-    let pending = status(WriteStatus::Pending("WHATEVER".to_owned()));
-    assert_eq!(pending, Verdict::Pending);
+    let unknown = WriteStatus::Pending("WHATEVER".to_owned());
+    for (status, expected) in [
+        (WriteStatus::Success, Verdict::Journaled),
+        (unknown, Verdict::Pending),
+    ] {
+        let polled = verdict(Endpoint::Poll, Ok(ApiReply::Status(status)));
+        assert_eq!(polled, expected);
+    }
 }
 
 #[test]
@@ -365,11 +370,18 @@ fn each_verdict_has_its_word_message_and_repetition() {
     assert_eq!(kinds, VerdictKind::VARIANTS);
 }
 
+fn pause(pause: Pause) -> Vec<Effect> {
+    vec![
+        Effect::EndpointWorks,
+        Effect::Pause(pause),
+        Effect::GiveBack(why()),
+    ]
+}
+
 #[test]
 fn each_verdict_has_the_effects_of_the_table() {
     let works = Effect::EndpointWorks;
     let back = Effect::GiveBack(why());
-    let pause = |pause: Pause| vec![Effect::EndpointWorks, Effect::Pause(pause), back.clone()];
     let expected = [
         vec![works.clone(), Effect::CallAccepted("r1".to_owned())],
         vec![works.clone(), Effect::CallJournaled],

@@ -231,9 +231,9 @@ fn running_reading_goes_on_under_load() {
 
 #[test]
 fn without_pages_old_calls_are_polled_in_turns_with_submissions() {
-    let no_pages = |view| closed(view, |access| access.pages = Access::No);
-    assert_eq!(lane(&no_pages(loaded(9, 119))), Some(Lane::Live));
-    let old = no_pages(loaded(9, 120));
+    let young = closed(loaded(9, 119), |access| access.pages = Access::No);
+    assert_eq!(lane(&young), Some(Lane::Live));
+    let old = closed(loaded(9, 120), |access| access.pages = Access::No);
     assert_eq!(work(&old), Some(Work::Poll(Box::new(call(3)))));
     let no_polls = closed(old, |access| access.poll = Access::No);
     assert_eq!(lane(&no_polls), Some(Lane::Live));
@@ -454,17 +454,16 @@ fn ten_states_on_paper_have_these_answers() {
         })
     };
     let page = Some(Work::Page { begins: true });
-    let poll = |id| Some(Work::Poll(Box::new(call(id))));
     let states = [
         ("1 new token", new_token, Some(Work::TokenInfo)),
-        ("2 requestId ends", ending, poll(5)),
+        ("2 requestId ends", ending, Some(poll(&call(5)))),
         ("3 saturated, 50 unconfirmed", saturated, page.clone()),
         (
             "4 the slot after that",
             after_page,
             Some(Work::Submit(LIVE)),
         ),
-        ("5 one call on a quiet line", quiet, poll(3)),
+        ("5 one call on a quiet line", quiet, Some(poll(&call(3)))),
         ("6 three calls, none ready", burst_is_over, page),
         (
             "7 nothing can confirm",

@@ -175,12 +175,10 @@ fn answer_after_webhook_changes_nothing_and_is_accepted() {
         "it is no longer dead"
     );
     // What the journal has lost a person sends again.
-    let by_a_person = |step: &Step| {
-        let again = matches!(step, Step::SendAgain { .. });
-        again || matches!(step, Step::Reopened { .. })
-    };
-    let others = steps().into_iter();
-    for other in others.filter(|step| !step.is_answer() && !by_a_person(step)) {
+    for other in steps() {
+        if other.is_answer() || matches!(other, Step::SendAgain { .. } | Step::Reopened { .. }) {
+            continue;
+        }
         assert!(
             step(&mut store, row, other.clone(), 40).is_err(),
             "{other:?}"

@@ -67,11 +67,11 @@ fn newest_live_and_newest_other_call_are_at_the_head() {
 fn live_call_is_backlog_after_five_minutes() {
     let store = with([backlog(1), journal(2)]);
     let head = tables::work_queue::head(&store, &ask(at(0))).expect("a head");
-    let since = head.live.expect("live").since;
-    let head = |now| tables::work_queue::head(&store, &ask(now)).expect("a head");
-    let last = since.plus(crate::LIVE_FOR);
-    assert_eq!(head(last).live.map(|due| due.row), Some(RowId(2)));
-    let late = head(last.plus(std::time::Duration::from_secs(1)));
+    let last = head.live.expect("live").since.plus(crate::LIVE_FOR);
+    let in_time = tables::work_queue::head(&store, &ask(last)).expect("a head");
+    assert_eq!(in_time.live.map(|due| due.row), Some(RowId(2)));
+    let later = last.plus(std::time::Duration::from_secs(1));
+    let late = tables::work_queue::head(&store, &ask(later)).expect("a head");
     assert_eq!(late.live, None);
     assert_eq!(late.backlog.map(|due| due.row), Some(RowId(2)));
 }
@@ -416,10 +416,10 @@ fn refused_call_is_ready_again_when_it_is_reopened() {
         errors: serde_json::Value::Null,
     };
     step(&mut store, 1, died, 11);
-    let reopened = || Step::Reopened {
+    let reopened = Step::Reopened {
         why: "again".into(),
     };
-    step(&mut store, 1, reopened(), 20);
+    step(&mut store, 1, reopened.clone(), 20);
     let row = tables::calls::row(&store, RowId(1))
         .expect("readable")
         .expect("a row");
@@ -432,7 +432,7 @@ fn refused_call_is_ready_again_when_it_is_reopened() {
         Some("again")
     );
     assert_eq!((store.books().ready, store.books().dead), (1, 0));
-    step(&mut store, 1, reopened(), 21);
+    step(&mut store, 1, reopened, 21);
     let again = tables::calls::row(&store, RowId(1))
         .expect("readable")
         .expect("a row");

@@ -381,6 +381,17 @@ fn a_right_that_is_given_later_counts_within_an_hour() {
     assert!(!is_granted(&answered), "nothing is new");
 }
 
+/// A command writes fields of a lead, and the CRM accepts that.
+fn set_fields(core: &mut Core, seconds: u64) {
+    let list = Request::FieldList {
+        lead: lead(),
+        body: serde_json::json!([]),
+    };
+    assert!(core.lead_requests.ask(RequestId(seconds), list.into()));
+    let accepted = Ok(ApiReply::Accepted("r1".to_owned()));
+    exchange(core, at(seconds), &WorkQueue::default(), accepted);
+}
+
 #[test]
 fn answer_against_the_record_reads_it_again_once_a_minute() {
     let mut core = ready(Settings::default());
@@ -390,16 +401,7 @@ fn answer_against_the_record_reads_it_again_once_a_minute() {
         &WorkQueue::default(),
         with(&["CALL:SAVE"]),
     );
-    let set = |core: &mut Core, seconds: u64| {
-        let list = Request::FieldList {
-            lead: lead(),
-            body: serde_json::json!([]),
-        };
-        assert!(core.lead_requests.ask(RequestId(seconds), list.into()));
-        let accepted = Ok(ApiReply::Accepted("r1".to_owned()));
-        exchange(core, at(seconds), &WorkQueue::default(), accepted);
-    };
-    set(&mut core, 3_610);
+    set_fields(&mut core, 3_610);
     let (request, _) = exchange(
         &mut core,
         at(3_610),
@@ -407,9 +409,9 @@ fn answer_against_the_record_reads_it_again_once_a_minute() {
         with(&["CALL:SAVE"]),
     );
     assert_eq!(request, Request::TokenInfo);
-    set(&mut core, 3_669);
+    set_fields(&mut core, 3_669);
     assert_eq!(lane(&mut core, at(3_669), &WorkQueue::default()), None);
-    set(&mut core, 3_670);
+    set_fields(&mut core, 3_670);
     assert_eq!(
         lane(&mut core, at(3_670), &WorkQueue::default()),
         Some(Lane::Token)

@@ -23,9 +23,9 @@ fn failed() -> ApiResult {
 }
 
 /// The rows that go back to `ready`.
-fn reopened(answered: &Answered) -> Vec<i64> {
+fn reopened(ops: &[Op]) -> Vec<i64> {
     let mut rows = Vec::new();
-    for op in &answered.ops {
+    for op in ops {
         if let Op::Step {
             row,
             step: Step::Reopened { .. },
@@ -58,7 +58,7 @@ fn five_refusals_pause_until_a_trial_call_an_hour_later() {
     let (request, answered) = exchange(&mut core, at(3_601), &live(6), accepted());
     assert!(matches!(request, Request::Submit(_)));
     assert_eq!(pause(&core, at(3_601)), None);
-    assert_eq!(reopened(&answered), [1, 2, 3, 4, 5]);
+    assert_eq!(reopened(&answered.ops), [1, 2, 3, 4, 5]);
 }
 
 #[test]
@@ -66,12 +66,12 @@ fn refused_trial_call_keeps_the_pause_for_another_hour() {
     let mut core = refused();
     exchange(&mut core, at(3_600), &live(6), record());
     let (_, answered) = exchange(&mut core, at(3_601), &live(6), rejected(400));
-    assert!(reopened(&answered).is_empty());
+    assert!(reopened(&answered.ops).is_empty());
     assert_eq!(pause(&core, at(3_601)).as_deref(), Some("calls_refused"));
     exchange(&mut core, at(7_200), &live(6), record());
     assert_eq!(lane(&mut core, at(7_200), &live(7)), None);
     let (_, answered) = exchange(&mut core, at(7_201), &live(7), accepted());
-    assert_eq!(reopened(&answered), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(reopened(&answered.ops), [1, 2, 3, 4, 5, 6]);
 }
 
 #[test]
@@ -118,48 +118,33 @@ fn a_restart_ends_a_pause_for_refused_calls() {
         ..Known::default()
     };
     let (core, ops) = Core::start(Settings::default(), known, at(3));
-    let reopened = |op: &&Op| {
-        matches!(
-            op,
-            Op::Step {
-                step: Step::Reopened { .. },
-                ..
-            }
-        )
-    };
-    assert_eq!(ops.iter().filter(reopened).count(), 5);
+    assert_eq!(reopened(&ops), [1, 2, 3, 4, 5]);
     assert_eq!(pause(&core, at(3)).as_deref(), Some("token_missing"));
+}
+
+/// A sender that met five calls in a row that FAILED.
+fn five_failed() -> Core {
+    let mut core = ready(Settings::default());
+    for id in 1..=5 {
+        let head = unconfirmed(&submitted(id, at(0)));
+        exchange(&mut core, at(20), &head, failed());
+    }
+    core
 }
 
 #[test]
 fn failed_calls_pause_until_one_is_journaled() {
-    let mut core = ready(Settings::default());
-    for id in 1..=5 {
-        exchange(
-            &mut core,
-            at(20),
-            &unconfirmed(&submitted(id, at(0))),
-            failed(),
-        );
-    }
+    let mut core = five_failed();
     assert_eq!(pause(&core, at(20)).as_deref(), Some("calls_refused"));
     let head = unconfirmed(&submitted(6, at(10)));
     let (_, answered) = exchange(&mut core, at(21), &head, status(WriteStatus::Success));
-    assert_eq!(reopened(&answered), [1, 2, 3, 4, 5]);
+    assert_eq!(reopened(&answered.ops), [1, 2, 3, 4, 5]);
     assert_eq!(pause(&core, at(21)), None);
 }
 
 #[test]
 fn webhook_ends_a_pause_for_failed_calls() {
-    let mut core = ready(Settings::default());
-    for id in 1..=5 {
-        exchange(
-            &mut core,
-            at(20),
-            &unconfirmed(&submitted(id, at(0))),
-            failed(),
-        );
-    }
+    let mut core = five_failed();
     let head = WorkQueue {
         webhook_pace: Some(callbridge_spool::WebhookPace {
             at: at(21).wall,
@@ -235,16 +220,15 @@ fn unexplained_403_is_tried_with_one_call_a_minute() {
 #[test]
 fn wrong_address_is_probed_with_token_info_and_one_call() {
     let mut core = ready(Settings::default());
-    let missing = || {
-        Err(ApiError::NotFound {
+    for seconds in [1, 61] {
+        let missing = ApiError::NotFound {
             own: true,
             message: String::new(),
-        })
-    };
-    exchange(&mut core, at(1), &live(1), missing());
-    assert_eq!(pause(&core, at(1)).as_deref(), Some("wrong_address"));
-    exchange(&mut core, at(61), &live(1), missing());
-    assert_eq!(pause(&core, at(61)).as_deref(), Some("wrong_address"));
+        };
+        exchange(&mut core, at(seconds), &live(1), Err(missing));
+        let paused = pause(&core, at(seconds));
+        assert_eq!(paused.as_deref(), Some("wrong_address"));
+    }
     exchange(&mut core, at(121), &live(1), record());
     exchange(&mut core, at(121), &live(1), accepted());
     assert_eq!(pause(&core, at(121)), None);
@@ -335,8 +319,8 @@ fn calls_that_nothing_can_confirm_are_sent_once() {
 #[test]
 fn unreachable_crm_is_shown_and_probed_by_one_request() {
     let mut core = ready(Settings::default());
-    let refused = || Err(ApiError::NotConnected("refused".to_owned()));
-    let (_, answered) = exchange(&mut core, at(1), &live(1), refused());
+    let refused = Err(ApiError::NotConnected("refused".to_owned()));
+    let (_, answered) = exchange(&mut core, at(1), &live(1), refused);
     let Step::Returned { not_before, .. } = step(&answered) else {
         panic!("{:?}", answered.ops);
     };
@@ -387,21 +371,21 @@ fn token_info_is_the_probe_where_no_call_waits() {
 #[test]
 fn after_a_429_one_request_at_a_time_waits_1_2_4_8_s() {
     let mut core = ready(Settings::default());
-    let mut now = Duration::from_secs(1001);
-    let moment = |boot: Duration| Now {
-        wall: T0.plus(boot.saturating_sub(Duration::from_secs(1000))),
-        boot,
-    };
+    let mut now = at(1);
     let mut waits = Vec::new();
     for _ in 0..6 {
         let limited = Err(ApiError::TooMany(true));
-        exchange(&mut core, moment(now), &live(1), limited);
-        assert_eq!(pause(&core, moment(now)).as_deref(), Some("rate_limited"));
-        let Decision::WaitUntil(until) = core.next(moment(now), &live(1)) else {
+        exchange(&mut core, now, &live(1), limited);
+        assert_eq!(pause(&core, now).as_deref(), Some("rate_limited"));
+        let Decision::WaitUntil(until) = core.next(now, &live(1)) else {
             panic!("it waits");
         };
-        waits.push((until - now).as_millis());
-        now = until;
+        let wait = until - now.boot;
+        waits.push(wait.as_millis());
+        now = Now {
+            wall: now.wall.plus(wait),
+            boot: until,
+        };
     }
     for (wait, (least, more)) in waits.iter().zip([
         (1_000, 500),
@@ -413,12 +397,8 @@ fn after_a_429_one_request_at_a_time_waits_1_2_4_8_s() {
     ]) {
         assert!((least..=least + more).contains(wait), "{wait} of {least}");
     }
-    sent(&mut core, moment(now), &live(1));
-    assert_eq!(
-        core.next(moment(now), &live(2)),
-        Decision::Idle,
-        "its answer first"
-    );
+    sent(&mut core, now, &live(1));
+    assert_eq!(core.next(now, &live(2)), Decision::Idle, "its answer first");
 }
 
 #[test]

@@ -194,35 +194,38 @@ fn killed_probe_counts_from_its_latest_possible_arrival() {
     assert_eq!(waits, Decision::WaitUntil(at(155).boot));
 }
 
+/// Starts a sender with this memory. Returns the end of its silence, what it stores, and the parts
+/// of the memory that it cannot read.
+fn silence(memory: &str, now: Now) -> (Option<Duration>, Option<String>, Vec<String>) {
+    let known = Known {
+        boot_id: Some("now".to_owned()),
+        memory: Some(memory.to_owned()),
+        ..Known::default()
+    };
+    let (mut core, ops) = Core::start(Settings::default(), known, now);
+    core.token(now, Some(print()));
+    let until = match core.next(now, &WorkQueue::default()) {
+        Decision::WaitUntil(until) => Some(until),
+        _ => None,
+    };
+    (until, stored(&ops), core.doubts.clone())
+}
+
 /// A rollback, a renamed word, a torn text: 60 requests may have left just now.
 #[test]
 fn unreadable_memory_starts_silence_that_survives_restart() {
-    let silent = |memory: &str, now: Now| {
-        let known = Known {
-            boot_id: Some("now".to_owned()),
-            memory: Some(memory.to_owned()),
-            ..Known::default()
-        };
-        let (mut core, ops) = Core::start(Settings::default(), known, now);
-        core.token(now, Some(print()));
-        let until = match core.next(now, &WorkQueue::default()) {
-            Decision::WaitUntil(until) => Some(until),
-            _ => None,
-        };
-        (until, stored(&ops), core.doubts.clone())
-    };
     let (_, ops) = Core::start(Settings::default(), Known::default(), at(0));
     let whole = stored(&ops).expect("remembered");
-    assert_eq!(silent(&whole, at(0)), (None, None, Vec::new()));
+    assert_eq!(silence(&whole, at(0)), (None, None, Vec::new()));
     let torn = &whole[..whole.len() / 2];
     let renamed = whole.replace("\"silence\"", "\"quiet\"");
     let longest = r#"{"boot_id": "now", "until": {"secs": 18446744073709551615, "nanos": 0}}"#;
     let absurd = whole.replace("\"silence\":null", &format!("\"silence\":{longest}"));
     for (memory, is_reported) in [(torn, true), (&renamed, true), (&absurd, false)] {
-        let (until, memory, doubts) = silent(memory, at(0));
+        let (until, memory, doubts) = silence(memory, at(0));
         assert!(until.is_some_and(|until| until >= at(65).boot && until < at(66).boot));
         assert_eq!(!doubts.is_empty(), is_reported);
-        let (again, _, doubts) = silent(&memory.expect("stored again"), at(10));
+        let (again, _, doubts) = silence(&memory.expect("stored again"), at(10));
         assert_eq!((again, doubts), (until, Vec::new()));
     }
 }
