@@ -157,27 +157,33 @@ impl OpenCall {
         past
     }
 
-    /// Forgets the channels that were given out and cannot have met a customer who is up, and the
-    /// bridges that others were in before that.
-    pub(super) fn sweep(&mut self, settings: &Settings) {
-        let since = self.needed_since(settings);
-        let named = self.legs.values().filter(|leg| leg.is_up());
-        let named = named.flat_map(|leg| leg.linkedids.iter());
-        let named: BTreeSet<String> = named.map(|linkedid| linkedid.text.to_string()).collect();
-        let is_past = |leg: &&Leg| {
-            let needed = since.is_some_and(|since| leg.last >= since);
-            leg.is_over() && !needed && self.parts.told.contains(&leg.id)
-        };
-        let past = self.legs.values().filter(is_past);
-        let past = past.filter(|leg| !named.contains(leg.id.as_str()));
-        let past: BTreeSet<UniqueId> = past.map(|leg| leg.id.clone()).collect();
+    /// Returns the channels that were given out, have hung up, and cannot have met a customer who is
+    /// up. The first of those customers' calls began at `since`.
+    fn past_channels(&self, since: Option<EventTime>) -> BTreeSet<UniqueId> {
+        let mut named: BTreeSet<&str> = BTreeSet::new();
+        for leg in self.legs.values().filter(|leg| leg.is_up()) {
+            named.extend(leg.linkedids.iter().map(|linkedid| linkedid.text.as_str()));
+        }
+        let mut past = BTreeSet::new();
+        for leg in self.legs.values() {
+            let is_needed = since.is_some_and(|since| leg.last >= since);
+            let is_told = self.parts.told.contains(&leg.id);
+            if leg.is_over() && is_told && !is_needed && !named.contains(leg.id.as_str()) {
+                past.insert(leg.id.clone());
+            }
+        }
+        past
+    }
+
+    /// Forgets these channels, and the bridges that others left before `since`.
+    fn forget_channels(&mut self, past: &BTreeSet<UniqueId>, since: Option<EventTime>) {
         self.legs.retain(|id, _| !past.contains(id));
         self.parts.told.retain(|id| !past.contains(id));
         self.joined
             .retain(|(a, b)| !past.contains(a) && !past.contains(b));
         let since = since.unwrap_or(self.times.latest);
         for leg in self.legs.values_mut().filter(|leg| leg.is_up()) {
-            forget_stays(leg, since, &past);
+            forget_stays(leg, since, past);
         }
         self.size.facts = self.joined.len() + self.legs.len();
         self.size.facts += self.legs.values().map(|leg| leg.facts.len()).sum::<usize>();
@@ -260,9 +266,23 @@ impl Assembler {
             };
             self.give_out_group(key, &group.channels, EndReason::HungUp);
         }
-        if let Some(call) = self.calls.get_mut(key) {
-            call.sweep(&self.settings);
+        self.sweep(key);
+        if self.calls.get(key).is_some() {
             self.changes.insert(key);
+        }
+    }
+
+    /// Forgets the channels of the call that nobody in it can have met. Their ids belong to no open
+    /// call from here on: an event of them that is late or repeated begins nothing.
+    fn sweep(&mut self, key: u64) {
+        let Some(call) = self.calls.get(key) else {
+            return;
+        };
+        let since = call.needed_since(&self.settings);
+        let past = call.past_channels(since);
+        self.calls.forget_ids(key, &past);
+        if let Some(call) = self.calls.get_mut(key) {
+            call.forget_channels(&past, since);
         }
     }
 
@@ -301,15 +321,13 @@ impl Assembler {
         let going_on = ids.into_iter().filter(|id| !past.contains(id));
         call.parts.given.extend(going_on);
         self.calls.forget_ids(key, &past);
-        if let Some(call) = self.calls.get_mut(key) {
-            call.sweep(&self.settings);
-            if call.legs.len() == 0 {
-                self.settling.remove(key);
-                self.overdue.remove(key);
-                self.changes.remove(key);
-                self.calls.close(key);
-                return;
-            }
+        self.sweep(key);
+        if self.calls.get(key).is_some_and(|call| call.legs.len() == 0) {
+            self.settling.remove(key);
+            self.overdue.remove(key);
+            self.changes.remove(key);
+            self.calls.close(key);
+            return;
         }
         self.calls.forget_bridges(key);
         self.changes.insert(key);

@@ -557,3 +557,38 @@ fn call_of_a_room_does_not_take_the_id_of_a_later_channel() {
         .collect();
     assert_eq!(ids, ["1795000000.9", "1795000000.8"]);
 }
+
+#[test]
+fn late_event_of_a_forgotten_channel_opens_no_call() {
+    let city = customer(1);
+    let phone = channel("PJSIP/103-00000002", 2).of(&city);
+    let joins = channel("PJSIP/101-00000003", 3);
+    let stays = channel("PJSIP/102-00000004", 4);
+    let mut story = Story::cel();
+    story.at(0.0).born(&city, Up).born(&phone, Up);
+    for (at, who) in [(1.0, &city), (1.0, &phone)] {
+        story.at(at).enter_kind(who, "room", "softmix");
+    }
+    for (at, who) in [(5.0, &joins), (6.0, &stays)] {
+        story.at(at).born(who, Up);
+        story.enter_kind(who, "room", "softmix");
+    }
+    for (at, who) in [(10.0, &city), (10.1, &joins)] {
+        story.at(at).leave_kind(who, "room", "softmix").hangup(who);
+    }
+    // The hangup of the phone shows that both calls are over, and the phone is forgotten. Then an
+    // event from before the hangup comes, and the hangup once more.
+    story.at(11.0).hangup(&phone);
+    story.at(10.9).leave_kind(&phone, "room", "softmix");
+    story.at(11.0).hangup(&phone);
+    story.at(12.0).leave_kind(&stays, "room", "softmix");
+    story.hangup(&stays);
+    let mut assembler = assembler();
+    for (at, told) in &story.events {
+        assembler.on_event(told, *at);
+        assembler.tick(*at);
+    }
+    assembler.tick(moment(14.0));
+    let given = assembler.take_finished();
+    assert_eq!((given.len(), assembler.open_calls()), (3, 0), "{given:?}");
+}
