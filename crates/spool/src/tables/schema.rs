@@ -70,7 +70,7 @@ CREATE INDEX calls_held ON calls(live, not_before) WHERE state = 'ready' AND not
 CREATE INDEX calls_sending ON calls(id) WHERE state = 'sending';
 CREATE INDEX calls_poll ON calls(next_poll) WHERE state = 'submitted';
 CREATE INDEX calls_token ON calls(token, submitted_at) WHERE state = 'submitted';
-CREATE INDEX calls_sweep ON calls(submitted_at) WHERE state = 'submitted' AND absent < 2;
+CREATE INDEX calls_sweep ON calls(submitted_at, next_poll) WHERE state = 'submitted' AND absent < 2;
 CREATE INDEX calls_due ON calls(token, next_poll) WHERE state = 'submitted';
 CREATE INDEX calls_alone ON calls(token, next_poll) WHERE state = 'submitted' AND absent >= 2;
 CREATE INDEX calls_dead ON calls(id) WHERE state = 'dead';
