@@ -81,6 +81,43 @@ fn five_refusals_pause_and_all_calls_are_sent_after_a_trial() {
 }
 
 #[test]
+fn retried_call_is_sent_while_calls_are_refused() {
+    let mut world = world();
+    world.run_for(Duration::from_secs(1));
+    faults(&mut world, "call-history with \"leadId\":4001 status 422");
+    for n in 0..20 {
+        world.finish(call(n, world.now.wall, 4001, false));
+    }
+    world.run_for(MINUTE);
+    let reason = world.status().pause.expect("a pause").reason;
+    assert_eq!(reason, "calls_refused");
+    let before = world.sent.len();
+    let letter = letters(&world).pop().expect("a dead letter");
+    retry(&mut world, &letter, 4001);
+    world.run_for(MINUTE);
+    assert_eq!(world.sent.len(), before + 1, "it is refused again");
+    assert!(world.status().pause.is_some());
+    retry(&mut world, &letter, 4002);
+    world.run_for(MINUTE);
+    assert_eq!(world.disk.store.books().journaled, 1);
+    world.assert_never_wrong(&[ViolationKind::RepeatAfter400]);
+}
+
+/// A person retries a dead letter with this lead.
+fn retry(world: &mut World, letter: &Letter, lead: i64) {
+    let mut record = letter.call.clone().expect("a call");
+    record.lead_id = LeadId::new(lead);
+    world.command(Op::Step {
+        row: letter.id,
+        step: Step::Retry {
+            by_itself: false,
+            record,
+        },
+        at: world.now.wall,
+    });
+}
+
+#[test]
 fn status_400_makes_dead_letter_with_crm_errors_and_no_retry() {
     let mut world = world();
     world.run_for(Duration::from_secs(1));
@@ -179,20 +216,9 @@ fn failed_write_is_dead_letter_until_retried_with_other_lead() {
         "{:?}",
         world.status().pause
     );
-    let now = world.now.wall;
     for letter in letters(&world) {
         assert_eq!(letter.reason, Reason::Failed);
-        let mut record = letter.call.expect("a call");
-        record.lead_id = LeadId::new(4002);
-        let step = Step::Retry {
-            by_itself: false,
-            record,
-        };
-        world.command(Op::Step {
-            row: letter.id,
-            step,
-            at: now,
-        });
+        retry(&mut world, &letter, 4002);
     }
     world.run_for(MINUTE);
     assert_eq!(world.disk.store.books().journaled, 90);

@@ -316,8 +316,9 @@ pub fn fix(pause: &Pause, place: &TokenPlace) -> String {
         ),
         Pause::CallsRefused(reason, why) => format!(
             "five calls in a row were refused as {reason}{}: check `callbridge dead list --reason \
-             {reason}`, correct leads, employees or --field, and restart callbridge. One call an \
-             hour is tried. When one is accepted, the refused calls are sent again",
+             {reason}`, correct leads, employees or --field, and retry one of the calls or \
+             restart callbridge. One call an hour is tried. When one is accepted, the refused \
+             calls are sent again",
             in_brackets(why)
         ),
     }
@@ -435,8 +436,9 @@ mod tests {
         wrong_address: the CRM's Open API is not at --crm-url (404): correct the address.
          callbridge tries again every minute
         calls_refused: five calls in a row were refused as failed (FAILED): check `callbridge
-         dead list --reason failed`, correct leads, employees or --field, and restart callbridge.
-         One call an hour is tried. When one is accepted, the refused calls are sent again
+         dead list --reason failed`, correct leads, employees or --field, and retry one of the
+         calls or restart callbridge. One call an hour is tried. When one is accepted, the
+         refused calls are sent again
         clock: this machine's clock shows a time before this program was made: set it
          (timedatectl, NTP). Calls are kept until then
         dry_run: with --dry-run nothing is submitted: to submit calls, start without it

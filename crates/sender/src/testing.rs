@@ -79,6 +79,7 @@ pub(crate) fn row(id: RowId, failures: u32) -> Row {
             live: true,
             not_before: 0,
             settled_externally: false,
+            retried: false,
             request_id: None,
             token: None,
             submitted_at: None,

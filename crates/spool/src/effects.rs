@@ -35,6 +35,7 @@ impl Progress {
                 self.next_poll = Some(at.plus(FIRST_POLL));
                 (self.polls, self.absent, self.failures) = (0, 0, 0);
                 (self.absent_at, self.if_absent) = (None, None);
+                self.retried = false;
             }
             Step::Returned {
                 not_before,
@@ -77,9 +78,13 @@ impl Progress {
                 self.attempted(at, message);
                 self.waits_for(*reason, message);
                 self.errors = (!errors.is_null()).then(|| errors.to_string());
+                self.retried = false;
             }
             Step::Rejudged { reason, message } => self.waits_for(*reason, message),
-            Step::Retry { .. } => self.goes_out_again(),
+            Step::Retry { by_itself, .. } => {
+                self.goes_out_again();
+                self.retried = !by_itself;
+            }
             Step::Reopened { why } => {
                 self.attempted(at, why);
                 self.goes_out_again();
@@ -87,6 +92,7 @@ impl Progress {
             Step::Recheck { before, .. } => {
                 self.goes_out_again();
                 self.is_unresolved(at, IfAbsent::Changed, before);
+                self.retried = true;
             }
             // With another lead, or without the employee, results of its earlier requests do not
             // count.

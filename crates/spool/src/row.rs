@@ -76,6 +76,8 @@ pub struct Progress {
     pub not_before: i64,
     /// A webhook or a page settled the call. Answers to its requests in flight no longer count.
     pub settled_externally: bool,
+    /// A person retried it, and the CRM has not accepted it since.
+    pub retried: bool,
     /// The CRM's id of its last accepted request.
     pub request_id: Option<String>,
     /// The token that made that request.
@@ -221,6 +223,8 @@ pub struct WorkQueue {
     pub live: Option<Due>,
     /// The newest other call that can be sent now.
     pub backlog: Option<Due>,
+    /// The first call that can be sent now because a person retried it.
+    pub retried: Option<Due>,
     /// Time at which the next held-back call can be sent. `None` if there is none.
     pub next_not_before: Option<EventTime>,
     /// Submitted calls of these tokens due for a poll, longest due first. At most

@@ -38,6 +38,15 @@ pub(super) fn view(core: &Core, now: Now, head: &WorkQueue) -> View {
         lead: None,
         lead_spare: None,
     };
+    if let Some(retried) = &head.retried
+        && core.is_paused_for_calls()
+        && core.tokens.is_verified
+        && !core.settings.dry_run
+    {
+        view.access.submit = breaker_access(core, now, Endpoint::Submit);
+        view.live = Some(retried.row);
+        view.backlog = None;
+    }
     if may_ask_leads(core, now) {
         add_lead_requests(core, now, head, &mut view);
     }

@@ -11,9 +11,9 @@ const DIGITS_MIN: usize = 4;
 const NAMED_MAX: u8 = 20;
 /// Columns of `calls` that make a [`Progress`].
 const PROGRESS: &str = "state, since, started, live, not_before, settled_externally, \
-     request_id, token, submitted_at, first_sent, next_poll, polls, absent, absent_at, resubmits, \
-     failures, if_absent, reroute_history, sent_again, reason, message, errors, finding, \
-     attempts, times_dead, id";
+     retried, request_id, token, submitted_at, first_sent, next_poll, polls, absent, absent_at, \
+     resubmits, failures, if_absent, reroute_history, sent_again, reason, message, errors, \
+     finding, attempts, times_dead, id";
 
 /// Builds a query for calls from its last part.
 fn calls(rest: &str) -> String {

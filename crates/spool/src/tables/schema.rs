@@ -51,6 +51,7 @@ CREATE TABLE calls (
     reroute_history TEXT,               -- RerouteHistory
     sent_again INTEGER NOT NULL DEFAULT 0,
     settled_externally INTEGER NOT NULL DEFAULT 0,
+    retried INTEGER NOT NULL DEFAULT 0, -- by a person, and not accepted since
     times_dead INTEGER NOT NULL DEFAULT 0,
     reported INTEGER NOT NULL DEFAULT 0, -- a notice of it was queued
     reason TEXT,
@@ -67,6 +68,7 @@ CREATE INDEX calls_fresh ON calls(live, id) WHERE state = 'ready' AND not_before
 CREATE INDEX calls_turn ON calls(live, pbx, id)
     WHERE state = 'ready' AND not_before = 0;
 CREATE INDEX calls_held ON calls(live, not_before) WHERE state = 'ready' AND not_before > 0;
+CREATE INDEX calls_retried ON calls(id) WHERE state = 'ready' AND retried = 1;
 CREATE INDEX calls_sending ON calls(id) WHERE state = 'sending';
 CREATE INDEX calls_poll ON calls(next_poll) WHERE state = 'submitted';
 CREATE INDEX calls_token ON calls(token, submitted_at) WHERE state = 'submitted';

@@ -89,8 +89,7 @@ pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(
                 request_id = ?7, token = ?8, submitted_at = ?9, first_sent = ?10, next_poll = ?11,
                 polls = ?12, absent = ?13, absent_at = ?14, resubmits = ?15, failures = ?16,
                 if_absent = ?17, reroute_history = ?18, sent_again = ?19, reason = ?20,
-                message = ?21,
-                errors = ?22, finding = ?23, attempts = ?24
+                message = ?21, errors = ?22, finding = ?23, attempts = ?24, retried = ?25
          WHERE id = ?1";
     let values = params![
         row.0,
@@ -117,6 +116,7 @@ pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(
         progress.errors,
         progress.finding,
         json("attempts", &progress.attempts)?,
+        progress.retried,
     ];
     db.run(text, values)
 }

@@ -42,6 +42,7 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
             .filter(|call| waits && call.pbx != had_turn);
         head.live = passes.or(live.as_ref()).map(|call| call.due);
         head.backlog = backlog.map(|call| call.due);
+        head.retried = next_retried(store, ask.now)?;
         head.next_not_before = next_held(store, ask.now)?;
     }
     if books.submitted > 0 {
@@ -134,6 +135,12 @@ fn next_ready(
         found.extend(db.query_first(&held, (live, moment))?);
     }
     Ok(found.into_iter().max_by_key(|call| call.due.row))
+}
+
+fn next_retried(db: &Db, now: EventTime) -> Result<Option<Due>, Error> {
+    let text = "SELECT id AS row, uuid, since FROM calls
+         WHERE state = 'ready' AND retried = 1 AND not_before <= ?1 ORDER BY id LIMIT 1";
+    db.query_first(text, [now.micros()])
 }
 
 fn next_held(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {

@@ -406,6 +406,40 @@ fn interrupted_call_is_resent_without_counting() {
     }
 }
 
+fn retried(store: &Store) -> Option<RowId> {
+    let head = tables::work_queue::head(store, &ask(at(10))).expect("a head");
+    head.retried.map(|due| due.row)
+}
+
+#[test]
+fn call_that_a_person_retries_is_found_until_it_is_accepted() {
+    let mut store = with([journal(1), journal(2)]);
+    let record = journal(1).judged.record;
+    let refused = Step::Died {
+        reason: Reason::Rejected,
+        message: "422".to_owned(),
+        errors: serde_json::Value::Null,
+    };
+    let by_person = Step::Retry {
+        record,
+        by_itself: false,
+    };
+    step(&mut store, 1, refused.clone(), 1);
+    assert_eq!(retried(&store), None);
+    step(&mut store, 1, by_person.clone(), 2);
+    assert_eq!(retried(&store), Some(RowId(1)));
+    step(&mut store, 1, refused.clone(), 3);
+    let why = "the others were refused too".to_owned();
+    step(&mut store, 1, Step::Reopened { why }, 4);
+    assert_eq!(retried(&store), None, "no person reopened it");
+    step(&mut store, 1, refused, 5);
+    step(&mut store, 1, by_person, 6);
+    submit(&mut store, 1, 7);
+    let why = "it is not in the journal".to_owned();
+    step(&mut store, 1, Step::Resubmit { why }, 8);
+    assert_eq!(retried(&store), None, "it was accepted");
+}
+
 #[test]
 fn refused_call_is_ready_again_when_it_is_reopened() {
     let mut store = with([journal(1)]);
