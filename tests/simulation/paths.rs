@@ -290,11 +290,18 @@ impl Path {
         let from = match self {
             Self::Hardship(Hardship::Killed | Hardship::KilledUnderWay) => 8,
             Self::Hardship(_) | Self::Pause(_) => 100,
-            // a webhook that comes after the call was given up
+            // a webhook that comes after the call was given up, and another lead for a call that
+            // may have been written: a call is given up after an hour of failures, or after a day
             Self::Step {
                 state: State::Dead,
-                step: "hooked",
+                step: "hooked" | "recheck",
             } => 10_000,
+            // a probe with token/info while no call waits
+            Self::Verdict {
+                lane: Lane::StandIn,
+                kind,
+                ..
+            } if kind != VerdictKind::Record => 10_000,
             Self::Verdict { .. } | Self::Answer(..) | Self::Step { .. } => 1000,
         };
         seeds >= from

@@ -157,8 +157,8 @@ impl OpenCall {
         past
     }
 
-    /// Returns the channels that were given out, have hung up, and cannot have met a customer who is
-    /// up. The first of those customers' calls began at `since`.
+    /// Returns the channels that were given out, have hung up, and cannot have met a customer who
+    /// is up. The first of those customers' calls began at `since`.
     fn past_channels(&self, since: Option<EventTime>) -> BTreeSet<UniqueId> {
         let mut named: BTreeSet<&str> = BTreeSet::new();
         for leg in self.legs.values().filter(|leg| leg.is_up()) {
