@@ -57,7 +57,11 @@ async fn a_journal_that_ignores_a_range_is_read_all_the_same() {
 
 #[tokio::test]
 async fn journal_with_range_by_call_start_is_read() {
-    through("range of beginnings", "shape registered started", 0).await;
+    let mut scene = prepare("range of beginnings", "shape registered started", 0).await;
+    // Such a page does not show calls that began long before they were sent. A call whose requestId
+    // a kill took is sent again.
+    scene.law.again = true;
+    play(scene).await;
 }
 
 #[tokio::test]
