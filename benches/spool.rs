@@ -12,7 +12,7 @@ use callbridge_call::{EventTime, FinishedCall};
 use callbridge_model::{Judged, TokenFingerprint};
 use callbridge_spool::{
     Done, Finished, Guard, Handle, LetterFilter, Op, OutcomeSource, QueueQuery, RowId, Settings,
-    Step, open, tables,
+    State, Step, open, tables,
 };
 use callbridge_testkit::Wait as _;
 use rusqlite::Connection;
@@ -195,11 +195,12 @@ fn head(handle: &Handle) -> Duration {
     })
 }
 
-/// A page of letters from the middle.
+/// A page of dead letters from the middle, as `dead list` reads it.
 fn letters(handle: &Handle, rows: usize) -> Duration {
     let after = Some(RowId(i64::try_from(rows / 2).expect("small")));
     timed(|_| {
         let filter = LetterFilter {
+            state: Some(State::Dead),
             after,
             limit: 200,
             ..LetterFilter::default()
