@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The crates, each using those before it alone.
-const CRATES: [&str; 25] = [
+const CRATES: [&str; 26] = [
     "callbridge-call",
     "callbridge-asterisk",
     "callbridge-freeswitch",
@@ -28,6 +28,7 @@ const CRATES: [&str; 25] = [
     "callbridge-sender",
     "callbridge-oauth",
     "callbridge-webhook",
+    "callbridge-hub",
     "callbridge-broker",
     "callbridge-intake",
     "callbridge-admin",

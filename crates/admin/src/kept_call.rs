@@ -72,9 +72,8 @@ pub(crate) fn judged_as_kept(
         outcome: match state {
             None => Outcome::Internal,
             Some(State::Dead | State::Waiting | State::Discarded) => Outcome::DeadLetter,
-            Some(State::Ready | State::Sending | State::Submitted | State::Journaled) => {
-                Outcome::Journal
-            }
+            Some(State::Ready | State::Sending | State::Submitted) => Outcome::Journal,
+            Some(State::Journaled | State::Forwarded) => Outcome::Journal,
         },
         reason,
         ..Judged::journaled(record, EventTime::from_seconds(0))

@@ -156,7 +156,7 @@ fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
             row.reason == Some(Reason::AmbiguousLead) && now.since(row.since) < WAITING_MAX
         }
         State::Ready | State::Sending | State::Submitted => false,
-        State::Journaled | State::Discarded => false,
+        State::Journaled | State::Discarded | State::Forwarded => false,
     };
     if !waits {
         return None;

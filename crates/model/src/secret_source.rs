@@ -41,6 +41,9 @@ pub enum SecretKind {
     /// The password with which a dialplan looks up callers (`--lookup`).
     #[strum(serialize = "lookup-secret")]
     Lookup,
+    /// The token of a collector's branch at its hub (`--forward`).
+    #[strum(serialize = "forward-token")]
+    Forward,
 }
 
 impl SecretKind {
@@ -64,7 +67,12 @@ impl SecretKind {
     fn flag(self) -> String {
         match self {
             Self::Ami | Self::Esl | Self::Amqp | Self::DeadLetter => "secret-file=FILE".to_owned(),
-            Self::Token | Self::Webhook | Self::Client | Self::PagePassword | Self::Lookup => {
+            Self::Token
+            | Self::Webhook
+            | Self::Client
+            | Self::PagePassword
+            | Self::Lookup
+            | Self::Forward => {
                 format!("--{}-file FILE", self.credential())
             }
         }

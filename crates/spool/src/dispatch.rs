@@ -1,7 +1,8 @@
 //! Operations on their way to the [`tables`](crate::tables), and the transactions around them.
 
-use crate::tables::{audited, backfill, deliveries, echoes, finish, given, lead_requests, letters};
-use crate::tables::{look_ups, meta, outbox, purge, resume, slots, step, unreadable};
+use crate::tables::unreadable;
+use crate::tables::{audited, backfill, branches, deliveries, echoes, finish, forward, given, hub};
+use crate::tables::{lead_requests, letters, look_ups, meta, outbox, purge, resume, slots, step};
 use crate::{Done, Error, Op, Store};
 use callbridge_leads::lead_request::LeadChange;
 
@@ -53,8 +54,10 @@ impl Store {
     ) -> Result<T, Error> {
         self.execute("BEGIN IMMEDIATE", [])?;
         let mark = self.tally.clone();
+        let hub_before = self.hub.clone();
         let answer = work(self).and_then(|answer| {
             self.sql(self.tally.write(&self.connection, &mark))?;
+            hub::advance(self)?;
             self.execute("COMMIT", [])?;
             Ok(answer)
         });
@@ -68,6 +71,7 @@ impl Store {
                 self.execute("ROLLBACK", []).ok();
             }
             self.tally = mark;
+            self.hub = hub_before;
         }
         answer
     }
@@ -75,10 +79,12 @@ impl Store {
     /// `Err` if the whole transaction is lost, `Ok(Err)` if only this request is.
     fn in_savepoint(&mut self, request: &[Op]) -> Result<Result<Vec<Done>, Error>, Error> {
         let mark = self.tally.clone();
+        let hub_before = self.hub.clone();
         self.execute("SAVEPOINT request", [])?;
         let answer = self.apply_all(request);
         if let Err(error) = &answer {
             self.tally = mark;
+            self.hub = hub_before;
             if self.connection.is_autocommit() {
                 return Err(error.clone());
             }
@@ -135,6 +141,12 @@ impl Store {
             Op::Shown { calls, at } => deliveries::shown(self, calls, *at)?,
             Op::Purge(now) => return purge::purge(self, *now).map(Done::PurgeCounts),
             Op::Learn(news) => return look_ups::learn(self, news).map(Done::Learned),
+            Op::BeginHub { incarnation, at } => hub::begin(self, incarnation, *at)?,
+            Op::BranchRequest(request) => return hub::request(self, request),
+            Op::AddBranch(branch) => return branches::add(self, branch).map(Done::Branch),
+            Op::RotateToken(rotation) => return branches::rotate(self, rotation).map(Done::Branch),
+            Op::RemoveBranch(name) => return branches::remove(self, name).map(Done::Branch),
+            Op::Offer { offer, at } => forward::offer(self, *offer, *at)?,
         }
         Ok(Done::Stored)
     }

@@ -13,7 +13,10 @@ impl Progress {
                 self.not_before = 0;
                 self.first_sent = self.first_sent.or(Some(at));
             }
-            Step::Journaled(OutcomeSource::Confirmation) | Step::Discard | Step::Expire => {}
+            Step::Journaled(OutcomeSource::Confirmation)
+            | Step::Discard
+            | Step::Expire
+            | Step::Forwarded => {}
             // The journal holds it, whatever it waited for here.
             Step::Journaled(OutcomeSource::Webhook) => {
                 self.settled_externally = true;

@@ -81,6 +81,12 @@ pub enum Error {
     Unstorable(&'static str, String),
     #[error("the spool is closed")]
     Closed,
+    /// The branch was removed, or never existed.
+    #[error("no branch has the name {0}: see `callbridge branch list`")]
+    NoBranch(String),
+    /// The state is not a hub's.
+    #[error("this state takes no calls of branches: start `callbridge run` with --collect")]
+    NoHub,
     /// SQLite refused one of our statements, with its message.
     #[error("{0}: {1}")]
     Sql(PathBuf, String),
@@ -97,6 +103,7 @@ impl ExitCode for Error {
             | Self::UuidTaken(..)
             | Self::NoRow(..)
             | Self::NoUuid(..)
+            | Self::NoBranch(..)
             | Self::Unstorable(..) => Code::Input,
             Self::Missing(..) | Self::Closed => Code::Unreachable,
             Self::NotWritable(..) | Self::Gone(..) | Self::Full(..) | Self::Disk(..) => {
@@ -107,6 +114,7 @@ impl ExitCode for Error {
             | Self::Foreign(..)
             | Self::Damaged(..)
             | Self::OtherAddress(..)
+            | Self::NoHub
             | Self::Sql(..)
             | Self::Shared(..)
             | Self::NotPlain(..) => Code::Configuration,

@@ -25,6 +25,8 @@ pub struct Finished {
     pub judged: Judged,
     /// Facts of the call, to map it again.
     pub call: FinishedCall,
+    /// The branch that sent the call to this hub. `None` for a call of our own sources.
+    pub branch: Option<String>,
     /// The record as JSON. Empty if it is not stored, and before [`Finished::make_json`].
     pub(crate) record_json: String,
     /// The facts as JSON. Empty if no row is made.
@@ -37,6 +39,7 @@ impl Finished {
         Self {
             judged,
             call,
+            branch: None,
             record_json: String::new(),
             call_json: String::new(),
         }

@@ -93,8 +93,11 @@ pub use store::Store;
 pub use tables::audited::{
     AuditedCall, AuditedFate, AuditedValues, CallFate, JournaledCall, SentValues,
 };
+pub use tables::branches::{Branch, BranchChange, NewBranch, TokenRotation};
 pub use tables::calls::Search;
 pub use tables::directory::DirectorySize;
+pub use tables::forward::Offer;
+pub use tables::hub::{BranchRequest, HubAnswer, HubPosition, HubRow, HubSilence};
 pub use tables::listed::{CallFilter, Listed, Place};
 pub use tables::shows::LeadFields;
 pub use writer::{Guard, Handle, Health};
@@ -142,6 +145,9 @@ pub const DELIVERIES_MAX: u32 = 2_000_000;
 /// Maximum time that a call is held back or left unpolled. A call that seems to wait longer was
 /// written before the clock was set back.
 pub const HELD_MAX: Duration = Duration::from_secs(65 * 60);
+
+/// Forwarded calls are kept at least this long, because the hub can lose its state.
+pub const FORWARDED_KEPT: Duration = Duration::from_secs(31 * 24 * 3600);
 
 /// A call that was stored longer ago than this is not live, whatever it was then.
 pub const LIVE_FOR: Duration = Duration::from_secs(5 * 60);

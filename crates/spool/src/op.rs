@@ -1,6 +1,9 @@
 //! What the spool is asked to store, and what it answers.
 
 use super::state::{State, Step};
+use crate::tables::branches::{BranchChange, NewBranch, TokenRotation};
+use crate::tables::forward::Offer;
+use crate::tables::hub::{BranchRequest, HubAnswer};
 use crate::{Action, Binding, CallEcho, Finished, ForeignCall, LeadByHand, RowId};
 use callbridge_call::EventTime;
 use callbridge_crm::ShownCall;
@@ -164,6 +167,19 @@ pub enum Op {
     /// News of a lead for the directory, of any age, any number of times. Find the calls that it
     /// can release with [`super::Store::take_awaited`] after the commit.
     Learn(Box<LeadNews>),
+    /// Makes the state a hub's, with this incarnation. A state that is a hub's keeps its own.
+    BeginHub { incarnation: String, at: EventTime },
+    /// A request of a branch, before the calls in it. Answered [`Done::Hub`]. If it shows that this
+    /// state has lost commits, a new incarnation begins.
+    BranchRequest(Box<BranchRequest>),
+    /// Adds a branch, or PBXs to a branch. Answered [`Done::Branch`].
+    AddBranch(NewBranch),
+    /// Gives a branch another token. Answered [`Done::Branch`].
+    RotateToken(TokenRotation),
+    /// Removes the branch of this name. Its calls stay. Answered [`Done::Branch`].
+    RemoveBranch(String),
+    /// Makes calls of a collector ready for its hub. Books: as the states that they leave.
+    Offer { offer: Offer, at: EventTime },
 }
 
 impl Op {
@@ -339,6 +355,10 @@ pub enum Done {
     /// `Learn`: the news is stored. `true` if something was not known before.
     Learned(bool),
     PurgeCounts(PurgeCounts),
+    /// `BranchRequest`: the position of this commit, for the answer.
+    Hub(HubAnswer),
+    /// `AddBranch`, `RotateToken`, `RemoveBranch`: what was done.
+    Branch(BranchChange),
     /// Any other operation, now stored.
     Stored,
 }

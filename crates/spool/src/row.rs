@@ -1,6 +1,6 @@
 //! What is read back from the spool.
 
-use crate::{HELD_MAX, IfAbsent, State, json_column};
+use crate::{HELD_MAX, HubSilence, IfAbsent, State, json_column};
 use callbridge_call::{Direction, EpochSeconds, EventTime, FinishedCall};
 use callbridge_leads::lead_request::Finding;
 use callbridge_leads::lead_request::due::DueRequests;
@@ -246,6 +246,8 @@ pub struct WorkQueue {
     pub lead_requests: DueRequests,
     /// `None` before the first confirmation.
     pub webhook_pace: Option<WebhookPace>,
+    /// A hub that lost commits keeps silence toward the CRM.
+    pub silence: Option<HubSilence>,
     /// Number of calls that wait to be sent, by the books.
     pub ready: u64,
     /// Number of calls whose request is in flight, by the books.

@@ -16,6 +16,9 @@
 //!
 //! `Rejudged` goes between dead and waiting, both ways.
 //!
+//! `Forwarded` leads from ready to forwarded, if a hub takes the calls in place of the CRM. If the
+//! hub has lost its state, [`Op::Offer`](crate::Op::Offer) makes forwarded calls ready again.
+//!
 //! `SendAgain` leads from journaled back to ready: by a person, of a call that the CRM's journal
 //! does not have (`audit --take-in`). Its uuid is what it was, so that one that turns up meanwhile
 //! is no second record (§4.5.4).
@@ -63,6 +66,8 @@ pub enum State {
     Waiting,
     /// A person has given up the call. Final.
     Discarded,
+    /// A hub has stored the call and sends it. Final, unless the hub loses its state.
+    Forwarded,
 }
 
 impl State {
@@ -218,6 +223,8 @@ pub enum Step {
     Expire,
     /// dead or waiting → discarded: by a person.
     Discard,
+    /// ready → forwarded: a hub has stored it.
+    Forwarded,
     /// dead → ready: automatically, because the call was refused with others in a row, and the
     /// cause was not the call. The values stay. Counts as an attempt. Nothing happens if the call
     /// is no longer dead.
@@ -253,6 +260,7 @@ impl Step {
             Self::Moved { .. } => "moved",
             Self::Expire => "expire",
             Self::Discard => "discard",
+            Self::Forwarded => "forwarded",
             Self::Reopened { .. } => "reopened",
             Self::SendAgain { .. } => "send again",
         }
@@ -317,7 +325,7 @@ pub fn step_when_shown(
         State::Submitted if if_absent == Some(IfAbsent::Changed) => Some(Step::too_late(message)),
         State::Ready | State::Sending | State::Submitted => Some(journaled),
         State::Dead => doubtful.then_some(journaled),
-        State::Journaled | State::Waiting | State::Discarded => None,
+        State::Journaled | State::Waiting | State::Discarded | State::Forwarded => None,
     }
 }
 
@@ -343,7 +351,7 @@ fn not_sent(reason: Reason) -> State {
 /// # Errors
 /// [`Refused`]. The call stays as it is.
 pub fn next(state: State, step: &Step) -> Result<State, Refused> {
-    use State::{Dead, Discarded, Journaled, Ready, Sending, Submitted, Waiting};
+    use State::{Dead, Discarded, Forwarded, Journaled, Ready, Sending, Submitted, Waiting};
     let to = match step {
         Step::Send => (state == Ready).then_some(Sending),
         Step::Accepted { .. } => (state == Sending).then_some(Submitted),
@@ -369,6 +377,7 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         Step::Moved { .. } => matches!(state, Ready | Submitted | Dead).then_some(Ready),
         Step::Expire => (state == Waiting).then_some(Dead),
         Step::Discard => state.is_letter().then_some(Discarded),
+        Step::Forwarded => (state == Ready).then_some(Forwarded),
         Step::Reopened { .. } => (state == Dead).then_some(Ready),
         Step::SendAgain { .. } => (state == Journaled).then_some(Ready),
     };

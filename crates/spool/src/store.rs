@@ -1,6 +1,7 @@
 //! The store: the open database with the books of its last commit. It is synchronous and knows no
 //! clock and no thread.
 
+use crate::tables::hub::{self, HubRow};
 use crate::tables::schema::{self, Found, MIGRATIONS};
 use crate::tally::{Book, Tally};
 use crate::{Db, Error, RowId, Settings};
@@ -43,6 +44,8 @@ pub struct Store {
     pub(crate) backfill_begun: Cell<bool>,
     /// PBX and id of the last seen call that the purge read.
     pub(crate) seen_calls_cursor: (String, String),
+    /// Position of the last commit. `None` if the state was never a hub's.
+    pub(crate) hub: Option<HubRow>,
 }
 
 impl Deref for Store {
@@ -103,7 +106,9 @@ impl Store {
             awaited: RefCell::default(),
             backfill_begun: Cell::new(false),
             seen_calls_cursor: (String::new(), String::new()),
+            hub: None,
         };
+        store.hub = hub::stored(&store)?;
         // The highest id used. Purged rows count through the setting.
         let text = "SELECT 1 + coalesce(max(id), 0) FROM (
                  SELECT max(id) AS id FROM calls UNION ALL SELECT max(id) FROM unreadable
@@ -126,7 +131,7 @@ impl Store {
         self.sql(self.connection.query_row(fold, [], |_| Ok(())))
     }
 
-    /// `finished` is always the sum of the eight states.
+    /// `finished` is always the sum of the states.
     pub fn books(&self) -> Books {
         let of = |book| self.tally.get(book);
         Books {
@@ -138,6 +143,7 @@ impl Store {
             dead: of(Book::Dead),
             waiting: of(Book::Waiting),
             discarded: of(Book::Discarded),
+            forwarded: of(Book::Forwarded),
             internal: of(Book::Internal),
             skipped: of(Book::Skipped),
             unreadable: of(Book::Unreadable),
@@ -164,6 +170,11 @@ impl Store {
     /// that its sender has waited.
     pub const fn restored(&self) -> bool {
         self.restored
+    }
+
+    /// The position of the hub as of the last commit. `None` if the state was never a hub's.
+    pub const fn hub(&self) -> Option<&HubRow> {
+        self.hub.as_ref()
     }
 
     /// Dead letters and waiting calls since the start of the process. Each time that a call dies

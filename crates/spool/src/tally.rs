@@ -26,6 +26,7 @@ pub(crate) enum Book {
     Dead,
     Waiting,
     Discarded,
+    Forwarded,
     Finished,
     Internal,
     Skipped,
@@ -33,6 +34,7 @@ pub(crate) enum Book {
     /// Rows that the purge deleted. The book of their state still counts them.
     PurgedJournaled,
     PurgedDiscarded,
+    PurgedForwarded,
     /// Unreadable dead letters that are kept, up to the limit.
     UnreadableKept,
     /// Bytes of the unreadable dead letters that are kept.

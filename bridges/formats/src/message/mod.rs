@@ -21,7 +21,7 @@ pub use read::read;
 pub use write::{ResolvedIds, write};
 
 /// Version of the message format that is read and written.
-const VERSION: u64 = 1;
+pub const VERSION: u64 = 1;
 
 /// The media type of a message, without parameters.
 const MEDIA_TYPE: &str = "application/vnd.callbridge.call+json";

@@ -189,6 +189,7 @@ fn place(call: &FileCall, fate: CallFate) -> Option<fn(&mut Report) -> &mut u64>
             State::Dead => |counts| &mut counts.dead,
             State::Waiting => |counts| &mut counts.waiting,
             State::Discarded => |counts| &mut counts.discarded,
+            State::Forwarded => |counts| &mut counts.forwarded,
         }),
         CallFate::Open => Some(|it| &mut it.under_way),
         CallFate::RowGone => None,

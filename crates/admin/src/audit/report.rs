@@ -18,6 +18,8 @@ pub struct Report {
     pub file: u64,
     /// Calls in the CRM's journal.
     pub journaled: u64,
+    /// Calls that a hub has stored.
+    pub forwarded: u64,
     /// Dead letters.
     pub dead: u64,
     /// Calls that wait for a lead or an employee.
@@ -88,6 +90,7 @@ impl Report {
         let rows = [
             ("in the file", self.file),
             ("journaled", self.journaled),
+            ("forwarded", self.forwarded),
             ("dead", self.dead),
             ("waiting", self.waiting),
             ("discarded", self.discarded),

@@ -254,7 +254,9 @@ fn day_of(now: EventTime, zone: &Zone) -> Option<EventTime> {
 /// Returns `true` if a moved call must be sent: new ones, and those that have ended.
 fn is_news(call: &Listed, under_way: &mut BTreeSet<RowId>) -> bool {
     match call.state {
-        Some(State::Journaled | State::Dead | State::Waiting | State::Discarded) | None => {
+        Some(State::Journaled | State::Forwarded | State::Dead | State::Waiting)
+        | Some(State::Discarded)
+        | None => {
             under_way.remove(&call.id);
             true
         }

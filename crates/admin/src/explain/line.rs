@@ -82,7 +82,7 @@ impl OneLine {
     /// The color (SGR) of its state.
     pub fn color(&self) -> &'static str {
         match self.known_state() {
-            Some(State::Journaled) => "32",
+            Some(State::Journaled | State::Forwarded) => "32",
             Some(State::Dead) => "31",
             Some(State::Waiting) => "33",
             Some(State::Ready | State::Sending | State::Submitted | State::Discarded) => "36",

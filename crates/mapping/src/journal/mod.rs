@@ -38,6 +38,9 @@ pub struct Rules {
     pub country: Option<Country>,
     /// A call waits if its extension has no employee (`--require-employee`).
     pub require_employee: bool,
+    /// Calls go to a hub (`--forward`), which can know the lead. Without a lead rule, a trunk leaves
+    /// it to the hub.
+    pub forwards: bool,
 }
 
 impl Rules {
@@ -97,7 +100,7 @@ pub fn judge(
             (outcome, None, why)
         }
         None => {
-            let who = who(call, trunk, people, &record);
+            let who = who(call, trunk, (rules, people), &record);
             (record.lead_id, record.lead_from) = who.lead.clone().unzip();
             record.employee_id = who.employee_id;
             let listed = trunk.is_some_and(|trunk| trunk.employees.is_some());
@@ -223,9 +226,17 @@ struct Who {
     no_employee: Option<String>,
 }
 
-fn who(call: &FinishedCall, trunk: Option<&Trunk>, people: &People, record: &CallRecord) -> Who {
+fn who(
+    call: &FinishedCall,
+    trunk: Option<&Trunk>,
+    (rules, people): (&Rules, &People),
+    record: &CallRecord,
+) -> Who {
     let given = call.given.unwrap_or_default();
     let Some(trunk) = trunk else {
+        if rules.forwards {
+            return Who::default();
+        }
         let words = match (call.given, &call.trunk) {
             (Some(_), Some(name)) => format!(
                 "trunk: no --trunk of PBX {} is called {name}; it may be the name of a --trunk, \
@@ -263,10 +274,11 @@ fn who(call: &FinishedCall, trunk: Option<&Trunk>, people: &People, record: &Cal
         Some(_) => format!("extension {extension} is not among the employees of {name}"),
         None => format!("extension {extension}: trunk {name} has no employees"),
     });
+    let left_to_hub = rules.forwards && trunk.leads.is_empty();
     Who {
         lead,
         employee_id,
-        no_lead,
+        no_lead: if left_to_hub { None } else { no_lead },
         no_employee,
     }
 }
@@ -367,7 +379,7 @@ pub fn remap(
     if record.client_phone.is_none() {
         record.client_phone = client_phone(call, trunk, people);
     }
-    let mut found = who(&known, trunk, people, &record);
+    let mut found = who(&known, trunk, (rules, people), &record);
     let wish = by.unwrap_or_default();
     (record.lead_id, record.lead_from) = match wish.lead {
         Some(lead) => (Some(lead), Some(BY_HAND.to_owned())),

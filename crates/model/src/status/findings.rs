@@ -27,6 +27,7 @@ const FINDERS: &[Finder] = &[
     pause,
     sources,
     super::silent_sources::silent_sources,
+    super::hub::hub,
     formats,
     daemons,
     trunks,

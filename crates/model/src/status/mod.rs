@@ -6,6 +6,7 @@
 //! | [`verdict`] | the verdict, and the problems by kind |
 //! | [`findings`] | what is found in the shape: one function for each part |
 //! | [`silent_sources`] | connected sources, and the rights that they lack |
+//! | [`hub`] | a hub with its branches, and a collector that sends to a hub |
 //! | [`journal`] | what the CRM's journal shows of our calls |
 //! | [`lead_fields`] | fields of leads that show their calls |
 //! | [`losses`] | counters that can mean a lost call |
@@ -16,6 +17,7 @@
 //! | [`text`] | the same for people |
 
 pub mod findings;
+pub mod hub;
 pub mod journal;
 pub mod lead_fields;
 pub mod losses;
@@ -30,6 +32,7 @@ pub mod trunks;
 pub mod verdict;
 
 use crate::status::other_reader::OtherReader;
+pub use hub::{BranchReport, BranchState, BranchStatus, ForwardStatus, HubStatus, ReportedSource};
 pub use journal::{Echo, ForeignCalls, JournalField, SentField};
 pub use lead_fields::{LeadField, LeadFields};
 pub use losses::LOSS_COUNTERS;
@@ -65,6 +68,12 @@ pub struct Status {
     /// Events from the CRM. Absent without `--webhook-listen`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhooks: Option<Webhooks>,
+    /// The hub and its branches. Absent without `--collect`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hub: Option<HubStatus>,
+    /// The way to the hub. Absent without `--forward`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forward: Option<ForwardStatus>,
     /// The directory of leads. Left out if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directory: Option<Directory>,
@@ -146,8 +155,8 @@ pub struct Directory {
     pub reason: Option<String>,
 }
 
-/// `finished = ready + sending + submitted + journaled + dead + waiting + discarded` at
-/// every time. `internal`, `skipped` and `unreadable` are counted separately.
+/// `finished = ready + sending + submitted + journaled + forwarded + dead + waiting + discarded`
+/// at every time. `internal`, `skipped` and `unreadable` are counted separately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Books {
     /// All finished customer calls.
@@ -160,6 +169,9 @@ pub struct Books {
     pub submitted: u64,
     /// Calls confirmed in the CRM's journal.
     pub journaled: u64,
+    /// Calls that a hub has stored (`--forward`).
+    #[serde(default)]
+    pub forwarded: u64,
     /// Dead letters, without waiting calls.
     pub dead: u64,
     /// Calls that wait for a lead or an employee.
@@ -182,6 +194,7 @@ impl Books {
                 + self.sending
                 + self.submitted
                 + self.journaled
+                + self.forwarded
                 + self.dead
                 + self.waiting
                 + self.discarded
@@ -193,13 +206,14 @@ impl Books {
     }
 
     /// Each book with its name, in the order of the JSON.
-    pub const fn named(&self) -> [(&'static str, u64); 11] {
+    pub const fn named(&self) -> [(&'static str, u64); 12] {
         [
             ("finished", self.finished),
             ("ready", self.ready),
             ("sending", self.sending),
             ("submitted", self.submitted),
             ("journaled", self.journaled),
+            ("forwarded", self.forwarded),
             ("dead", self.dead),
             ("waiting", self.waiting),
             ("discarded", self.discarded),
@@ -393,7 +407,7 @@ pub struct Webhooks {
 }
 
 /// All values of [`Pause::reason`] except `no daemon runs`.
-pub const PAUSES: [&str; 15] = [
+pub const PAUSES: [&str; 19] = [
     "token_missing",
     "token_refused",
     "reconnect",
@@ -409,6 +423,10 @@ pub const PAUSES: [&str; 15] = [
     "spool",
     "clock",
     "dry_run",
+    "hub_unreachable",
+    "hub_token_refused",
+    "hub_refuses",
+    "hub_older",
 ];
 
 /// A state in which nothing is sent, with its reason and its fix.

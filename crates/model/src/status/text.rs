@@ -2,8 +2,8 @@
 
 use super::verdict::if_any;
 use super::{
-    Directory, Employees, LOSS_COUNTERS, LeadField, LeadFields, OverallState, SourceState,
-    SourceStatus, Status, Webhooks,
+    Directory, Employees, ForwardStatus, HubStatus, LOSS_COUNTERS, LeadField, LeadFields,
+    OverallState, SourceState, SourceStatus, Status, Webhooks,
 };
 use crate::safe::safe;
 use crate::{Reason, Zone};
@@ -46,7 +46,15 @@ impl Status {
         let mut text = self.head(style);
         self.calls_to_text(&mut text, style);
         self.pace_to_text(&mut text);
-        self.token_to_text(&mut text, style);
+        if self.forward.is_none() {
+            self.token_to_text(&mut text, style);
+        }
+        if let Some(forward) = &self.forward {
+            forward.to_text(&mut text, style);
+        }
+        if let Some(hub) = &self.hub {
+            hub.to_text(&mut text, style);
+        }
         if let Some(webhooks) = &self.webhooks {
             webhooks.to_text(&mut text, style);
         }
@@ -85,6 +93,7 @@ impl Status {
                 many => style.paint("1;33", &format!("{many} problems need attention")),
             },
             OverallState::Down => match self.pause {
+                Some(_) if self.forward.is_some() => style.paint("1;31", "nothing reaches the hub"),
                 Some(_) => style.paint("1;31", "nothing reaches the CRM"),
                 None => style.paint("1;31", "no source is up"),
             },
@@ -121,9 +130,10 @@ impl Status {
         let messages = if_any(letters.saturating_sub(b.dead), |messages| {
             format!(" (of which unreadable messages: {messages})")
         });
+        let forwarded = if_any(b.forwarded, |forwarded| format!(", {forwarded} forwarded"));
         let _ = writeln!(
             text,
-            "         {} ready, {} sending, {} submitted, {} journaled\n         \
+            "         {} ready, {} sending, {} submitted, {} journaled{forwarded}\n         \
              {letters} dead letters{messages}, {} waiting, {} discarded",
             b.ready, b.sending, b.submitted, b.journaled, b.waiting, b.discarded
         );
@@ -218,6 +228,34 @@ impl Status {
         }
         if skipped > 0 {
             let _ = writeln!(text, "         and {skipped} before them: see --json");
+        }
+    }
+}
+
+impl ForwardStatus {
+    fn to_text(&self, text: &mut String, style: &TextStyle) {
+        let (hub, forwarded, ready) = (safe(&self.hub), self.forwarded, self.ready);
+        let _ = writeln!(text, "hub      {hub}: {forwarded} forwarded, {ready} ready");
+        if let Some(at) = self.answered_at {
+            let _ = writeln!(text, "         last answer {}", style.zone.second(at));
+        }
+        if let Some(reason) = &self.reason {
+            let _ = writeln!(text, "         not forwarded: {}", safe(reason));
+        }
+    }
+}
+
+impl HubStatus {
+    fn to_text(&self, text: &mut String, style: &TextStyle) {
+        let how = if self.tls { "HTTPS" } else { "HTTP" };
+        let (address, branches) = (safe(&self.address), self.branches.len());
+        let _ = writeln!(text, "hub      {address} ({how}), {branches} branches");
+        if let Some(until) = self.silent_until {
+            let until = style.zone.second(until);
+            let _ = writeln!(
+                text,
+                "         commits were lost: nothing is sent to the CRM before {until}"
+            );
         }
     }
 }

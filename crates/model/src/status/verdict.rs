@@ -38,6 +38,8 @@ pub enum FindingKind {
     NoSource,
     /// A source is down while another is up.
     SourceDown,
+    /// Collectors of branches send no reports.
+    SilentBranches,
     /// A source is logged in and receives no calls, or has received nothing for a long time.
     NotHeard,
     /// The account of a source lacks a right that some calls need.
@@ -63,6 +65,8 @@ pub enum FindingKind {
     TokenEnds,
     /// Outcomes cannot be polled, or pages of the CRM's journal cannot be read.
     CrmDegraded,
+    /// The state of a hub was restored, or is new, and has lost commits.
+    HubLostCommits,
     /// Calls during a gap in the events are missing.
     Gap,
     /// Calls or messages are dead letters.

@@ -183,6 +183,7 @@ impl CallSheet<'_> {
             Some(State::Submitted) => c.with("call.told.submitted", since),
             Some(State::Ready | State::Sending) | None => c.t("call.told.ready").to_owned(),
             Some(State::Discarded) => c.with("call.told.discarded", since),
+            Some(State::Forwarded) => c.with("call.told.forwarded", since),
             Some(State::Dead | State::Waiting) => {
                 c.with("call.told.dead_letter", reason.unwrap_or_default())
             }

@@ -15,6 +15,7 @@ pub fn recount(store: &Store) -> Result<Vec<(&'static str, i64, i64)>, Error> {
     for (state, purged) in [
         (State::Journaled, Book::PurgedJournaled),
         (State::Discarded, Book::PurgedDiscarded),
+        (State::Forwarded, Book::PurgedForwarded),
     ] {
         rows[Book::of(state) as usize] += books[purged as usize];
     }

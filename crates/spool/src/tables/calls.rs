@@ -134,6 +134,13 @@ pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     db.query_all(&text, [count(limit)])
 }
 
+/// Calls that can be sent, newest first, at most `limit`: live ones or the others.
+pub(super) fn newest_ready(db: &Db, live: bool, limit: usize) -> Result<Vec<Row>, Error> {
+    let text =
+        calls("WHERE state = 'ready' AND not_before = 0 AND live = ?1 ORDER BY id DESC LIMIT ?2");
+    db.query_all(&text, (live, count(limit)))
+}
+
 /// Calls whose request was under way when the process ended, oldest first.
 pub fn sending(db: &Db) -> Result<Vec<Row>, Error> {
     db.query_all(&calls("WHERE state = 'sending' ORDER BY id"), [])

@@ -7,6 +7,7 @@
 pub mod audited;
 pub mod backfill;
 pub mod books;
+pub mod branches;
 pub mod calls;
 pub mod deliveries;
 pub mod directory;
@@ -14,7 +15,9 @@ pub(crate) mod doubt;
 pub mod echoes;
 pub mod figures;
 pub(crate) mod finish;
+pub mod forward;
 pub mod given;
+pub mod hub;
 pub mod lead_requests;
 pub mod letters;
 pub mod listed;

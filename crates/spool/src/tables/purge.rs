@@ -2,7 +2,7 @@
 
 use super::{audited, deliveries, lead_requests, listed, look_ups, meta, missed};
 use super::{shows, trunk_calls};
-use crate::{Book, Db, Error, PurgeCounts, State, Store};
+use crate::{Book, Db, Error, FORWARDED_KEPT, PurgeCounts, State, Store};
 use callbridge_call::EventTime;
 
 /// Rows that one purge deletes at most, which takes some milliseconds.
@@ -18,7 +18,9 @@ const FREED_PAGES: u32 = 1_024;
 
 pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<PurgeCounts, Error> {
     let before = now.minus(store.settings.retention);
-    let calls = purge_calls(store, before)?;
+    let forwarded_before = now.minus(store.settings.retention.max(FORWARDED_KEPT));
+    let calls = purge_calls(store, "state IN ('journaled', 'discarded')", before)?
+        + purge_calls(store, "state = 'forwarded'", forwarded_before)?;
     let seen_calls = purge_seen_calls(store, before)?;
     let deliveries = deliveries::purge_deliveries(store, now)?;
     look_ups::purge_look_ups(store, now)?;
@@ -36,17 +38,18 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<PurgeCounts, Er
     })
 }
 
-fn purge_calls(store: &mut Store, before: EventTime) -> Result<u64, Error> {
-    let old = "SELECT id FROM calls WHERE state IN ('journaled', 'discarded') AND since < ?1
-         ORDER BY since LIMIT ?2";
+/// `ended` is a condition on the state, for which there is an index over `since`.
+fn purge_calls(store: &mut Store, ended: &str, before: EventTime) -> Result<u64, Error> {
+    let old = format!("SELECT id FROM calls WHERE {ended} AND since < ?1 ORDER BY since LIMIT ?2");
     let values = (before.micros(), CALLS_MAX);
-    audited::summarize(store, old, values)?;
+    audited::summarize(store, &old, values)?;
     let text = format!("DELETE FROM calls WHERE id IN ({old}) RETURNING state");
     let states: Vec<State> = store.query_all(&text, values)?;
     let calls = states.len() as u64;
     for state in states {
         let book = match state {
             State::Journaled => Book::PurgedJournaled,
+            State::Forwarded => Book::PurgedForwarded,
             _ => Book::PurgedDiscarded,
         };
         store.tally.add(book, 1);

@@ -22,6 +22,7 @@ CREATE TABLE calls (
     live INTEGER NOT NULL,
     since INTEGER NOT NULL,             -- in this state
     pbx TEXT NOT NULL,
+    turn TEXT NOT NULL,                 -- whose turn sends it: the branch, else the PBX
     linkedid TEXT NOT NULL,
     trunk TEXT,
     direction TEXT NOT NULL,            -- Direction
@@ -65,7 +66,7 @@ CREATE UNIQUE INDEX calls_uuid ON calls(uuid);
 CREATE INDEX calls_conflicting ON calls(conflicting_uuid, started)
     WHERE conflicting_uuid IS NOT NULL;
 CREATE INDEX calls_fresh ON calls(live, id) WHERE state = 'ready' AND not_before = 0;
-CREATE INDEX calls_turn ON calls(live, pbx, id)
+CREATE INDEX calls_turn ON calls(live, turn, id)
     WHERE state = 'ready' AND not_before = 0;
 CREATE INDEX calls_held ON calls(live, not_before) WHERE state = 'ready' AND not_before > 0;
 CREATE INDEX calls_retried ON calls(id) WHERE state = 'ready' AND retried = 1;
@@ -88,6 +89,7 @@ CREATE INDEX calls_ambiguous ON calls(phone, id) WHERE state = 'dead' AND reason
 CREATE INDEX calls_failed ON calls(lead, id)
     WHERE state = 'dead' AND reason = 'failed';
 CREATE INDEX calls_closed ON calls(since) WHERE state IN ('journaled', 'discarded');
+CREATE INDEX calls_forwarded ON calls(since) WHERE state = 'forwarded';
 CREATE INDEX calls_started ON calls(started, id);
 -- Every spelling of a number ends with the same four digits.
 CREATE INDEX calls_ending ON calls(phone_ending, started, id)
@@ -298,6 +300,35 @@ CREATE TABLE trunk_quarters (
     PRIMARY KEY (pbx, trunk, quarter)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX quarters_old ON trunk_quarters(quarter);
+
+-- The position of a hub. One row from the first `run --collect` on.
+CREATE TABLE hub (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    incarnation TEXT NOT NULL,
+    seq INTEGER NOT NULL,               -- grows with each commit
+    began INTEGER NOT NULL,             -- the incarnation
+    revealed_by TEXT,                   -- the branch that showed that commits were lost
+    silent_boot TEXT,                   -- boot id of `silent_until`
+    silent_until INTEGER                -- nanoseconds since that boot
+) STRICT;
+CREATE TABLE past_incarnations (incarnation TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+CREATE TABLE branches (
+    name TEXT PRIMARY KEY,
+    token TEXT NOT NULL,                -- SHA-256, hexadecimal
+    previous_token TEXT,                -- the same of the token before
+    previous_until INTEGER,             -- seconds
+    added INTEGER NOT NULL,             -- seconds
+    seq INTEGER NOT NULL,               -- of the last answer
+    claimed INTEGER,                    -- seconds: it last showed that commits were lost
+    taken INTEGER NOT NULL DEFAULT 0,   -- calls, repeats included
+    reported INTEGER,                   -- seconds
+    report TEXT                         -- JSON
+) STRICT, WITHOUT ROWID;
+CREATE TABLE branch_pbxs (
+    pbx TEXT PRIMARY KEY,
+    branch TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX branch_pbxs_branch ON branch_pbxs(branch);
 ";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,9 @@ use callbridge_model::TokenFingerprint;
 use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Phone, Reason};
 use rusqlite::params;
 
-/// The setting that names the PBX whose call was sent last. The next PBX has the next turn.
-pub(super) const LAST_PBX: &str = "sender.last_pbx";
+/// The setting that names the branch or PBX whose call was sent last. The next one has the next
+/// turn.
+pub(super) const LAST_TURN: &str = "sender.last_turn";
 
 const fn left_by(step: &Step, to: State) -> Left {
     match (to, step) {
@@ -33,7 +34,7 @@ pub(crate) fn step(
         return unreadable::step_unreadable(store, row, step, at);
     };
     let from = progress.state;
-    let settled = matches!(from, State::Journaled | State::Discarded);
+    let settled = matches!(from, State::Journaled | State::Discarded | State::Forwarded);
     if settled && progress.settled_externally && step.is_answer() {
         return Ok(Done::Stepped(from));
     }
@@ -127,11 +128,11 @@ pub(crate) fn letter_appeared(store: &mut Store, row: RowId) -> Result<(), Error
     outbox::queue_notice(store, row)
 }
 
-/// Stores the PBX that had its turn.
+/// Stores the branch or PBX that had its turn.
 fn had_turn(db: &Db, row: RowId) -> Result<(), Error> {
-    let text = "SELECT pbx FROM calls WHERE id = ?1";
-    let pbx: String = db.query_one(text, [row.0])?;
-    set_meta(db, LAST_PBX, &pbx)
+    let text = "SELECT turn FROM calls WHERE id = ?1";
+    let turn: String = db.query_one(text, [row.0])?;
+    set_meta(db, LAST_TURN, &turn)
 }
 
 fn set_record(db: &Db, row: RowId, record: &CallRecord) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! What the sender chooses from.
 
-use super::step::LAST_PBX;
+use super::step::LAST_TURN;
 use super::{deliveries, lead_requests, meta};
 use crate::{
     CONFIRMABLE_MAX, Confirmable, DUE_POLLS_MAX, Db, Due, Error, HELD_MAX, LIVE_FOR, QueueQuery,
@@ -23,11 +23,12 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
         sending: books.sending,
         submitted: books.submitted,
         webhook_pace: deliveries::webhook_pace(store)?,
+        silence: store.hub.as_ref().and_then(|hub| hub.silence.clone()),
         lead_requests: lead_requests::lead_requests(store, ask)?,
         ..WorkQueue::default()
     };
     if books.ready > 0 {
-        let had_turn = meta::meta(store, LAST_PBX)?.unwrap_or_default();
+        let had_turn = meta::meta(store, LAST_TURN)?.unwrap_or_default();
         let newest = next_ready(store, true, &had_turn, ask)?;
         let other = next_ready(store, false, &had_turn, ask)?;
         let (live, late) = match newest {
@@ -35,11 +36,11 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
             late => (None, late),
         };
         let backlog = first_in_backlog(late, other, &had_turn);
-        // A PBX with endless calls must also let the backlog of the others pass.
-        let waits = live.as_ref().is_some_and(|call| call.pbx == had_turn);
+        // A branch with endless calls must also let the backlog of the others pass.
+        let waits = live.as_ref().is_some_and(|call| call.turn == had_turn);
         let passes = backlog
             .as_ref()
-            .filter(|call| waits && call.pbx != had_turn);
+            .filter(|call| waits && call.turn != had_turn);
         head.live = passes.or(live.as_ref()).map(|call| call.due);
         head.backlog = backlog.map(|call| call.due);
         head.retried = next_retried(store, ask.now)?;
@@ -71,11 +72,11 @@ pub fn to_reconcile(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error
     Ok(calls)
 }
 
-/// A call that can be sent, and its PBX.
+/// A call that can be sent, and the branch or PBX in whose turn it is sent.
 #[derive(Deserialize)]
 struct ReadyCall {
     due: Due,
-    pbx: String,
+    turn: String,
 }
 
 impl ReadyCall {
@@ -87,17 +88,17 @@ impl ReadyCall {
     }
 }
 
-/// Returns the newer of two calls. A PBX that had its turn lets the others pass.
+/// Returns the newer of two calls. A branch that had its turn lets the others pass.
 fn first_in_backlog(
     one: Option<ReadyCall>,
     two: Option<ReadyCall>,
     had_turn: &str,
 ) -> Option<ReadyCall> {
     let calls = one.into_iter().chain(two);
-    calls.max_by_key(|call| (call.pbx != had_turn, call.due.row))
+    calls.max_by_key(|call| (call.turn != had_turn, call.due.row))
 }
 
-/// Returns the newest call of the PBX whose turn it is, of calls that were never held back. Or
+/// Returns the newest call of the branch whose turn it is, of calls that were never held back. Or
 /// returns a call that was held back long enough, if it is newer. While requests fail, calls that
 /// were never held back go first, and then those with the fewest failures.
 fn next_ready(
@@ -106,16 +107,16 @@ fn next_ready(
     had_turn: &str,
     ask: &QueueQuery,
 ) -> Result<Option<ReadyCall>, Error> {
-    let ready = "SELECT true AS due, id AS row, uuid, since, pbx FROM calls WHERE state = 'ready'";
+    let ready = "SELECT true AS due, id AS row, uuid, since, turn FROM calls WHERE state = 'ready'";
     let turn = format!(
-        "{ready} AND not_before = 0 AND live = ?1 AND pbx = (
-             SELECT min(pbx) FROM calls
-             WHERE state = 'ready' AND not_before = 0 AND live = ?1 AND pbx > ?2)
+        "{ready} AND not_before = 0 AND live = ?1 AND turn = (
+             SELECT min(turn) FROM calls
+             WHERE state = 'ready' AND not_before = 0 AND live = ?1 AND turn > ?2)
          ORDER BY id DESC LIMIT 1"
     );
     let mut fresh: Option<ReadyCall> = db.query_first(&turn, (live, had_turn))?;
     if fresh.is_none() {
-        // after the last PBX comes the first, and no PBX has an empty name
+        // after the last branch comes the first, and no branch has an empty name
         fresh = db.query_first(&turn, (live, ""))?;
     }
     if ask.untried_first && fresh.is_some() {

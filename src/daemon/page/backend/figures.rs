@@ -28,6 +28,7 @@ fn outcomes(counted: &BTreeMap<State, u64>) -> Outcomes {
             State::Waiting => all.waiting += count,
             State::Dead => all.letters += count,
             State::Discarded => all.discarded += count,
+            State::Forwarded => all.forwarded += count,
         }
     }
     all

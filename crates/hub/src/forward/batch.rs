@@ -1,0 +1,93 @@
+//! Ready calls to the body of `POST /v1/calls`.
+
+use super::core::BatchCall;
+use crate::protocol::BODY_BYTES_MAX;
+use callbridge_call::{EventTime, Extension, FinishedCall};
+use callbridge_formats::message::{ResolvedIds, write};
+use callbridge_model::{CallRecord, EmployeeId, LeadId, Phone};
+use callbridge_spool::Row;
+use std::time::Duration;
+
+/// Shortest talk of an answered call.
+const TALK_MIN: Duration = Duration::from_millis(500);
+
+/// Calls with their body.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    pub calls: Vec<BatchCall>,
+    pub body: Vec<u8>,
+}
+
+/// Makes the body of as many of these calls as fit.
+pub fn batch(rows: &[Row]) -> Batch {
+    let mut batch = Batch::default();
+    for row in rows {
+        let line = message(row);
+        let is_full = batch.body.len() + line.len() >= BODY_BYTES_MAX;
+        if is_full && !batch.calls.is_empty() {
+            break;
+        }
+        batch.body.extend_from_slice(line.as_bytes());
+        batch.body.push(b'\n');
+        batch.calls.push(BatchCall {
+            row: row.id,
+            uuid: row.uuid,
+        });
+    }
+    batch
+}
+
+/// The message of a ready call.
+pub fn message(row: &Row) -> String {
+    let record = &row.record;
+    let resolved = ResolvedIds {
+        phone: record.client_phone.as_ref().map(Phone::as_str),
+        lead: record.lead_id.map(LeadId::get),
+        employee: record.employee_id.map(EmployeeId::get),
+    };
+    write(&record.pbx, &as_recorded(&row.call, record), resolved)
+}
+
+/// The call with the values of its record. The exact figures of the call count if the record has the
+/// same ones. A person, or a rule for impossible values, can have changed them.
+fn as_recorded(call: &FinishedCall, record: &CallRecord) -> FinishedCall {
+    let is_talk_exact = if call.answered {
+        half_up(call.talk) == record.talk_time_sec && call.talk > Duration::ZERO
+    } else {
+        record.talk_time_sec == 0
+    };
+    let is_exact = is_talk_exact
+        && call.answered == record.answered
+        && call.started.floor_seconds() == record.started_at
+        && half_up(call.ended.since(call.started)).max(1) == record.duration_sec;
+    let mut sent = call.clone();
+    if !is_exact {
+        let length = seconds(record.duration_sec);
+        sent.started = EventTime::from_seconds(record.started_at.get());
+        sent.ended = sent.started.plus(length);
+        sent.answered = record.answered;
+        sent.talk = if record.answered {
+            seconds(record.talk_time_sec).max(TALK_MIN.min(length))
+        } else {
+            Duration::ZERO
+        };
+    }
+    sent.direction = record.direction;
+    sent.trunk.clone_from(&record.trunk);
+    sent.employee = record.employee.clone().map(Extension::new);
+    let in_order = record.employees_in_order.iter().map(Extension::new);
+    sent.employees_in_order = in_order.collect();
+    sent.estimate = record.estimate;
+    // A ready call is complete, or a person has decided that it is sent.
+    sent.incomplete = None;
+    sent
+}
+
+fn seconds(whole: u32) -> Duration {
+    Duration::from_secs(whole.into())
+}
+
+/// Whole seconds, half up, as in the record.
+fn half_up(exact: Duration) -> u32 {
+    u32::try_from((exact.as_micros() + 500_000) / 1_000_000).unwrap_or(u32::MAX)
+}

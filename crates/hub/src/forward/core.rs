@@ -1,0 +1,386 @@
+//! Decides what a collector sends to its hubs. In come answers and `now`, out go requests, the calls
+//! that the hub has stored, and the calls that it refuses. No clock, socket, or file.
+//!
+//! Requests go one at a time, at most one in [`REQUEST_EVERY`], so that a branch stays within its 60
+//! requests a minute. A report goes once a minute.
+//!
+//! | answer | what happens |
+//! |---|---|
+//! | 200 | `taken` calls are forwarded, `refused` calls become dead letters |
+//! | 413 | the next request has half as many lines |
+//! | 415 | pause: the hub is older than the collector |
+//! | 401, 403 | pause: the token is refused |
+//! | 3xx, other 4xx, a 200 that cannot be read | pause: this is not the hub, or not a working one |
+//! | 429, 5xx, no answer | the next hub; after the last one, a backoff of up to 60 s |
+//!
+//! After a pause, the request is tried again each minute.
+
+use crate::protocol::{CallsAnswer, LINES_MAX, ReportAnswer};
+use callbridge_model::CallUuid;
+use callbridge_spool::{HubPosition, RowId};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Shortest time between two requests.
+pub const REQUEST_EVERY: Duration = Duration::from_millis(1_100);
+/// Time between two reports.
+pub const REPORT_EVERY: Duration = Duration::from_secs(60);
+/// Time after which a paused request is tried again.
+pub const PAUSE: Duration = Duration::from_secs(60);
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// Longest `Retry-After` that is followed.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+/// Most characters of a hub's error text in a message.
+const ERROR_CHARS: usize = 300;
+
+/// A call of a request, in the order of its lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchCall {
+    pub row: RowId,
+    pub uuid: CallUuid,
+}
+
+/// What came back from a hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    Answer {
+        status: u16,
+        retry_after: Option<Duration>,
+        body: Vec<u8>,
+    },
+    /// No answer came. The hub can have stored the calls.
+    Lost(String),
+    /// The token cannot be read, so nothing was sent.
+    NoToken(String),
+}
+
+/// The next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// At most this many calls to the hub with this number.
+    Calls { hub: usize, lines: usize },
+    /// A report to the hub with this number.
+    Report { hub: usize },
+    /// Nothing before this time, unless a call becomes ready.
+    WaitUntil(Duration),
+}
+
+/// Why calls are not forwarded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardProblem {
+    /// One of [`PAUSES`](callbridge_model::status::PAUSES).
+    pub reason: &'static str,
+    /// Which hub, what happened, and the fix.
+    pub message: String,
+}
+
+/// What an answer changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    pub forwarded: Vec<RowId>,
+    /// Calls that the hub refuses, each with its reason.
+    pub refused: Vec<(RowId, String)>,
+    /// The pair to store.
+    pub position: Option<HubPosition>,
+    /// The hub has another incarnation than before: everything is offered again.
+    pub new_incarnation: bool,
+}
+
+/// State of the way to the hubs.
+#[derive(Debug)]
+pub struct ForwardCore {
+    /// Addresses of the hubs, for messages.
+    hubs: Vec<String>,
+    /// Number of the hub that is asked next.
+    hub: usize,
+    /// Hubs that failed since the last success or backoff.
+    failed: usize,
+    /// Rounds over all hubs that failed in a row.
+    rounds: u32,
+    lines: usize,
+    not_before: Duration,
+    report_at: Duration,
+    seen: Option<HubPosition>,
+    problem: Option<ForwardProblem>,
+    /// Spreads the backoffs of many collectors.
+    seed: u64,
+}
+
+/// What an answer says, before it is applied.
+enum Verdict<T> {
+    Taken(T),
+    TooLarge,
+    Pause(ForwardProblem),
+    Failure {
+        retry_after: Option<Duration>,
+        message: String,
+    },
+}
+
+impl ForwardCore {
+    /// `seen` is the highest pair of an earlier run.
+    pub fn new(hubs: Vec<String>, seen: Option<HubPosition>, seed: u64, now: Duration) -> Self {
+        Self {
+            hubs,
+            hub: 0,
+            failed: 0,
+            rounds: 0,
+            lines: LINES_MAX,
+            not_before: now,
+            report_at: now,
+            seen,
+            problem: None,
+            seed,
+        }
+    }
+
+    /// The highest pair so far, for the headers of a request.
+    pub fn seen(&self) -> Option<&HubPosition> {
+        self.seen.as_ref()
+    }
+
+    /// Why nothing is forwarded now.
+    pub fn problem(&self) -> Option<&ForwardProblem> {
+        self.problem.as_ref()
+    }
+
+    /// Address of the hub that is asked next.
+    pub fn hub(&self) -> &str {
+        self.hubs.get(self.hub).map_or("", String::as_str)
+    }
+
+    /// Number of the hub that is asked next.
+    pub fn hub_number(&self) -> usize {
+        self.hub
+    }
+
+    /// Decides the next request. `ready`: a call can be forwarded.
+    pub fn next(&mut self, now: Duration, ready: bool) -> Next {
+        if now < self.not_before {
+            return Next::WaitUntil(self.not_before);
+        }
+        let hub = self.hub;
+        if self.report_at <= now {
+            self.report_at = now + REPORT_EVERY;
+            self.not_before = now + REQUEST_EVERY;
+            return Next::Report { hub };
+        }
+        if ready {
+            self.not_before = now + REQUEST_EVERY;
+            let lines = self.lines;
+            return Next::Calls { hub, lines };
+        }
+        Next::WaitUntil(self.report_at)
+    }
+
+    /// Applies the answer to a request with these calls.
+    pub fn calls_answered(&mut self, now: Duration, batch: &[BatchCall], reply: Reply) -> Outcome {
+        let verdict = self.verdict::<CallsAnswer>(reply);
+        let answer = match verdict {
+            Verdict::Taken(answer) => answer,
+            Verdict::TooLarge if batch.len() > 1 => {
+                self.lines = (batch.len() / 2).max(1);
+                return Outcome::default();
+            }
+            Verdict::TooLarge => {
+                let problem = self.pause(
+                    "hub_refuses",
+                    "refused one call because of its size (413); raise the limit of the proxy in \
+                     front of the hub to 1 MiB",
+                );
+                self.pause_with(now, problem);
+                return Outcome::default();
+            }
+            Verdict::Pause(problem) => {
+                self.pause_with(now, problem);
+                return Outcome::default();
+            }
+            Verdict::Failure {
+                retry_after,
+                message,
+            } => {
+                self.fail(now, retry_after, message);
+                return Outcome::default();
+            }
+        };
+        self.succeed(batch.len());
+        let mut outcome = Outcome::default();
+        self.note_position(answer.position, &mut outcome);
+        let taken: BTreeSet<CallUuid> = answer.taken.into_iter().collect();
+        let mut left_out = 0;
+        for (at, call) in batch.iter().enumerate() {
+            let refused = answer.refused.iter().find(|refused| refused.line == at + 1);
+            match refused {
+                _ if taken.contains(&call.uuid) => outcome.forwarded.push(call.row),
+                Some(refused) => {
+                    let error = cut(&refused.error);
+                    let message = format!("the hub refused the call: {error}");
+                    outcome.refused.push((call.row, message));
+                }
+                None => left_out += 1,
+            }
+        }
+        if left_out > 0 {
+            let problem = self.pause(
+                "hub_refuses",
+                &format!("answered without {left_out} calls of the request; check its version"),
+            );
+            self.pause_with(now, problem);
+        }
+        outcome
+    }
+
+    /// Applies the answer to a report.
+    pub fn report_answered(&mut self, now: Duration, reply: Reply) -> Outcome {
+        let mut outcome = Outcome::default();
+        match self.verdict::<ReportAnswer>(reply) {
+            Verdict::Taken(answer) => {
+                self.succeed(0);
+                self.note_position(answer.position, &mut outcome);
+            }
+            Verdict::TooLarge => {
+                let problem = self.pause("hub_refuses", "refused a report because of its size");
+                self.pause_with(now, problem);
+            }
+            Verdict::Pause(problem) => self.pause_with(now, problem),
+            Verdict::Failure {
+                retry_after,
+                message,
+            } => self.fail(now, retry_after, message),
+        }
+        outcome
+    }
+
+    fn verdict<T: serde::de::DeserializeOwned>(&self, reply: Reply) -> Verdict<T> {
+        let (status, retry_after, body) = match reply {
+            Reply::Answer {
+                status,
+                retry_after,
+                body,
+            } => (status, retry_after, body),
+            Reply::Lost(message) => {
+                return Verdict::Failure {
+                    retry_after: None,
+                    message,
+                };
+            }
+            Reply::NoToken(message) => {
+                return Verdict::Pause(ForwardProblem {
+                    reason: "hub_token_refused",
+                    message,
+                });
+            }
+        };
+        let error = error_text(&body);
+        match status {
+            200 => match serde_json::from_slice(&body) {
+                Ok(answer) => Verdict::Taken(answer),
+                Err(_) => Verdict::Pause(self.pause(
+                    "hub_refuses",
+                    "answered 200 with a body that is not a hub's; check the address in --forward",
+                )),
+            },
+            413 => Verdict::TooLarge,
+            415 => Verdict::Pause(self.pause(
+                "hub_older",
+                "does not know this version of call messages; upgrade the hub first",
+            )),
+            401 | 403 => Verdict::Pause(self.pause(
+                "hub_token_refused",
+                &format!(
+                    "refuses the token ({status}{error}); put the token of `callbridge branch \
+                     add` or `branch rotate` into --forward-token-file"
+                ),
+            )),
+            429 | 500.. => Verdict::Failure {
+                retry_after,
+                message: format!("{} answered {status}{error}", self.hub()),
+            },
+            _ => Verdict::Pause(self.pause(
+                "hub_refuses",
+                &format!("answered {status}{error}; check the address in --forward"),
+            )),
+        }
+    }
+
+    fn pause(&self, reason: &'static str, what: &str) -> ForwardProblem {
+        let message = format!("{} {what}", self.hub());
+        ForwardProblem { reason, message }
+    }
+
+    fn pause_with(&mut self, now: Duration, problem: ForwardProblem) {
+        self.problem = Some(problem);
+        self.not_before = now + PAUSE;
+        self.next_hub();
+    }
+
+    fn fail(&mut self, now: Duration, retry_after: Option<Duration>, message: String) {
+        self.problem = Some(ForwardProblem {
+            reason: "hub_unreachable",
+            message,
+        });
+        self.next_hub();
+        self.failed += 1;
+        if self.failed < self.hubs.len() {
+            self.not_before = now;
+            return;
+        }
+        self.failed = 0;
+        let backoff = BACKOFF_MIN.saturating_mul(1 << self.rounds.min(10));
+        self.rounds += 1;
+        let wait = self.shortened(backoff.min(BACKOFF_MAX));
+        let asked = retry_after.unwrap_or_default().min(RETRY_AFTER_MAX);
+        self.not_before = now + wait.max(asked).max(REQUEST_EVERY);
+    }
+
+    /// A backoff, shortened by up to a quarter.
+    fn shortened(&mut self, backoff: Duration) -> Duration {
+        // An xorshift generator: the same seed gives the same waits.
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        let less = u32::try_from(self.seed % 256).unwrap_or(0);
+        backoff - backoff / 4 * less / 256
+    }
+
+    fn next_hub(&mut self) {
+        self.hub = (self.hub + 1) % self.hubs.len().max(1);
+    }
+
+    fn succeed(&mut self, lines: usize) {
+        self.problem = None;
+        self.failed = 0;
+        self.rounds = 0;
+        if lines >= self.lines {
+            self.lines = (self.lines * 2).min(LINES_MAX);
+        }
+    }
+
+    fn note_position(&mut self, position: HubPosition, outcome: &mut Outcome) {
+        let newer = match &self.seen {
+            Some(seen) if seen.incarnation == position.incarnation => seen.seq < position.seq,
+            Some(_) => {
+                outcome.new_incarnation = true;
+                true
+            }
+            None => true,
+        };
+        if newer {
+            self.seen = Some(position.clone());
+            outcome.position = Some(position);
+        }
+    }
+}
+
+/// The error text of an answer, for a message: `: no branch has this token`.
+fn error_text(body: &[u8]) -> String {
+    match serde_json::from_slice::<crate::protocol::ErrorAnswer>(body) {
+        Ok(answer) if !answer.error.is_empty() => format!(": {}", cut(&answer.error)),
+        Ok(_) | Err(_) => String::new(),
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(ERROR_CHARS).collect()
+}

@@ -1,0 +1,194 @@
+//! What a collector does with each answer of a hub.
+
+use super::core::*;
+use crate::protocol::LINES_MAX;
+use callbridge_model::CallUuid;
+use callbridge_spool::{HubPosition, RowId};
+use serde_json::json;
+use std::time::Duration;
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn core(hubs: usize) -> ForwardCore {
+    let names = (1..=hubs).map(|n| format!("https://hub{n}"));
+    let mut core = ForwardCore::new(names.collect(), None, 7, at(0));
+    assert_eq!(core.next(at(0), true), Next::Report { hub: 0 });
+    core.report_answered(at(0), report("A", 1));
+    core
+}
+
+fn call(n: u128) -> BatchCall {
+    BatchCall {
+        row: RowId(i64::try_from(n).expect("small")),
+        uuid: CallUuid(uuid::Uuid::from_u128(n)),
+    }
+}
+
+fn status(status: u16) -> Reply {
+    Reply::Answer {
+        status,
+        retry_after: None,
+        body: br#"{"error":"no"}"#.to_vec(),
+    }
+}
+
+fn ok(body: &serde_json::Value) -> Reply {
+    Reply::Answer {
+        status: 200,
+        retry_after: None,
+        body: body.to_string().into_bytes(),
+    }
+}
+
+fn report(incarnation: &str, seq: u64) -> Reply {
+    ok(&json!({"incarnation": incarnation, "seq": seq}))
+}
+
+fn taken(incarnation: &str, seq: u64, calls: &[BatchCall]) -> Reply {
+    let uuids: Vec<CallUuid> = calls.iter().map(|call| call.uuid).collect();
+    ok(&json!({"incarnation": incarnation, "seq": seq, "taken": uuids, "refused": []}))
+}
+
+#[test]
+fn calls_go_when_ready_and_reports_each_minute() {
+    let mut core = core(1);
+    assert_eq!(core.next(at(1), false), Next::WaitUntil(REQUEST_EVERY));
+    assert_eq!(core.next(at(2), false), Next::WaitUntil(at(60)));
+    let lines = LINES_MAX;
+    assert_eq!(core.next(at(3), true), Next::Calls { hub: 0, lines });
+    let spaced = at(3) + REQUEST_EVERY;
+    assert_eq!(core.next(at(3), true), Next::WaitUntil(spaced));
+    assert_eq!(core.next(at(60), true), Next::Report { hub: 0 });
+}
+
+#[test]
+fn only_taken_calls_are_forwarded_and_refused_ones_die() {
+    let mut core = core(1);
+    let batch = [call(1), call(2), call(3)];
+    let answer = ok(&json!({
+        "incarnation": "A", "seq": 9, "taken": [batch[0].uuid],
+        "refused": [{"line": 2, "id": "2", "error": "durationSec: it is -1"}],
+    }));
+    let outcome = core.calls_answered(at(5), &batch, answer);
+    assert_eq!(outcome.forwarded, [RowId(1)]);
+    let message = "the hub refused the call: durationSec: it is -1".to_owned();
+    assert_eq!(outcome.refused, [(RowId(2), message)]);
+    let problem = core.problem().expect("one call is left out");
+    assert_eq!(problem.reason, "hub_refuses");
+    assert_eq!(core.next(at(6), true), Next::WaitUntil(at(5) + PAUSE));
+}
+
+#[test]
+fn answers_that_need_a_person_pause_for_a_minute() {
+    for (code, reason) in [
+        (401, "hub_token_refused"),
+        (403, "hub_token_refused"),
+        (404, "hub_refuses"),
+        (408, "hub_refuses"),
+        (301, "hub_refuses"),
+        (204, "hub_refuses"),
+        (415, "hub_older"),
+    ] {
+        let mut core = core(1);
+        let outcome = core.calls_answered(at(5), &[call(1)], status(code));
+        assert_eq!(outcome, Outcome::default(), "{code}");
+        assert_eq!(core.problem().expect("paused").reason, reason, "{code}");
+        assert_eq!(core.next(at(6), true), Next::WaitUntil(at(65)), "{code}");
+    }
+    let mut core = core(1);
+    core.calls_answered(at(5), &[call(1)], ok(&json!("hello")));
+    assert_eq!(core.problem().expect("paused").reason, "hub_refuses");
+    core.calls_answered(at(65), &[call(1)], taken("A", 2, &[call(1)]));
+    assert_eq!(core.problem(), None);
+}
+
+#[test]
+fn too_large_body_is_halved_down_to_one_call() {
+    let mut core = core(1);
+    let batch: Vec<BatchCall> = (1..=500).map(call).collect();
+    core.calls_answered(at(2), &batch, status(413));
+    assert_eq!(core.next(at(4), true), Next::Calls { hub: 0, lines: 250 });
+    core.calls_answered(at(4), &batch[..250], taken("A", 2, &batch[..250]));
+    assert_eq!(core.next(at(6), true), Next::Calls { hub: 0, lines: 500 });
+    core.calls_answered(at(6), &batch[..1], status(413));
+    assert_eq!(core.problem().expect("paused").reason, "hub_refuses");
+}
+
+#[test]
+fn failing_hub_is_followed_by_the_next_one() {
+    let mut core = core(2);
+    for failure in [
+        status(429),
+        status(503),
+        Reply::Lost("timed out".to_owned()),
+    ] {
+        let mut core = self::core(2);
+        core.calls_answered(at(5), &[call(1)], failure);
+        assert!(matches!(core.next(at(5), true), Next::Calls { hub: 1, .. }));
+    }
+    core.calls_answered(at(5), &[call(1)], status(500));
+    core.calls_answered(at(5), &[call(1)], status(500));
+    let Next::WaitUntil(until) = core.next(at(5), true) else {
+        panic!("a backoff after both hubs");
+    };
+    assert!(until > at(5) && until <= at(7), "{until:?}");
+    assert_eq!(core.problem().expect("a problem").reason, "hub_unreachable");
+}
+
+#[test]
+fn backoff_grows_to_a_minute_and_follows_retry_after() {
+    let mut core = core(1);
+    let mut now = at(5);
+    for _ in 0..10 {
+        core.calls_answered(now, &[call(1)], status(502));
+        let Next::WaitUntil(until) = core.next(now, true) else {
+            panic!("a backoff");
+        };
+        assert!(until <= now + Duration::from_secs(60));
+        now = until;
+    }
+    let busy = Reply::Answer {
+        status: 503,
+        retry_after: Some(at(90)),
+        body: Vec::new(),
+    };
+    core.calls_answered(now, &[call(1)], busy);
+    assert_eq!(core.next(now, true), Next::WaitUntil(now + at(90)));
+}
+
+#[test]
+fn new_incarnation_is_noticed_once_and_highest_pair_is_kept() {
+    let mut core = core(1);
+    let pair = |incarnation: &str, seq| {
+        let incarnation = incarnation.to_owned();
+        Some(HubPosition { incarnation, seq })
+    };
+    let outcome = core.report_answered(at(2), report("A", 40));
+    assert!(!outcome.new_incarnation);
+    assert_eq!(outcome.position, pair("A", 40));
+    let outcome = core.report_answered(at(3), report("A", 30));
+    assert_eq!(outcome.position, None);
+    assert_eq!(core.seen().cloned(), pair("A", 40));
+    let batch = [call(1)];
+    let outcome = core.calls_answered(at(4), &batch, taken("B", 3, &batch));
+    assert!(outcome.new_incarnation);
+    assert_eq!(outcome.forwarded, [RowId(1)]);
+    let outcome = core.report_answered(at(5), report("B", 4));
+    assert!(!outcome.new_incarnation);
+    assert_eq!(core.seen().cloned(), pair("B", 4));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_answer_is_handled_without_panic(
+        code in 100_u16..600,
+        body in proptest::collection::vec(0_u8.., 0..60),
+    ) {
+        let mut core = core(2);
+        let reply = Reply::Answer { status: code, retry_after: None, body };
+        let outcome = core.calls_answered(at(9), &[call(1)], reply);
+        proptest::prop_assert!(outcome.forwarded.is_empty());
+    }
+}

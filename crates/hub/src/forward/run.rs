@@ -1,0 +1,293 @@
+//! The loop that forwards calls: spool, clock, token, and client around the core.
+
+use super::batch::batch;
+use super::client::HubClient;
+use super::core::{ForwardCore, ForwardProblem, Next, Outcome, Reply};
+use callbridge_model::status::{BranchReport, Pause};
+use callbridge_model::{Heartbeat, Reason, Secret, SecretPlace, clock};
+use callbridge_spool::tables::forward;
+use callbridge_spool::{Error, Handle, HubPosition, Offer, Op, Step};
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+/// The setting that keeps the highest pair that the hub has answered.
+const POSITION: &str = "forward.hub";
+/// Wait after the spool could not write, before it is tried again.
+const SPOOL_AGAIN: Duration = Duration::from_secs(1);
+/// The loop turns at least this often.
+const TURN_WITHIN: Duration = Duration::from_secs(5);
+/// Time for the last calls and the last report when the collector stops.
+const FINISH_WITHIN: Duration = Duration::from_secs(4);
+
+/// Makes the report of this collector.
+pub type ReportSource =
+    Box<dyn Fn() -> Pin<Box<dyn Future<Output = Option<BranchReport>> + Send>> + Send + Sync>;
+
+/// State of the way to the hub, for `status`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ForwardView {
+    /// Address of the hub of the next request.
+    pub hub: String,
+    pub pause: Option<Pause>,
+    /// Epoch seconds of the hub's last answer.
+    pub answered_at: Option<i64>,
+    pub position: Option<HubPosition>,
+}
+
+/// The parts that the loop uses.
+pub struct Forwarder {
+    pub spool: Handle,
+    pub hubs: Vec<HubClient>,
+    /// Place of the branch's token. A file is read again for each request.
+    pub token: SecretPlace,
+    pub report: ReportSource,
+    pub seed: u64,
+    pub pulse: Heartbeat,
+}
+
+struct Loop {
+    with: Forwarder,
+    core: ForwardCore,
+    shown: watch::Sender<ForwardView>,
+    answered_at: Option<i64>,
+    reported: Option<ForwardProblem>,
+}
+
+impl Forwarder {
+    /// Forwards calls until `stop`, then once more what is ready, and a last report.
+    ///
+    /// # Errors
+    /// The spool's, if it has ended.
+    pub async fn run(
+        self,
+        shown: watch::Sender<ForwardView>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
+        let now = clock::now();
+        let offer = Offer::Unconfirmed;
+        let at = now.wall;
+        self.spool.write(vec![Op::Offer { offer, at }]).await?;
+        let text = self.spool.meta(POSITION).await?;
+        let seen = text.and_then(|text| serde_json::from_str(&text).ok());
+        let hubs = self
+            .hubs
+            .iter()
+            .map(|hub| hub.address().as_str().to_owned());
+        let mut work = Loop {
+            core: ForwardCore::new(hubs.collect(), seen, self.seed, now.boot),
+            with: self,
+            shown,
+            answered_at: None,
+            reported: None,
+        };
+        let stopped = tokio::select! {
+            ended = work.forward() => ended,
+            () = stop => Ok(()),
+        };
+        stopped?;
+        if timeout(FINISH_WITHIN, work.finish()).await.is_err() {
+            tracing::info!("the hub did not answer the last report in time");
+        }
+        Ok(())
+    }
+}
+
+impl Loop {
+    async fn forward(&mut self) -> Result<(), Error> {
+        let mut changed = self.with.spool.changed();
+        loop {
+            self.with.pulse.beat();
+            self.publish();
+            changed.borrow_and_update();
+            let read = self
+                .with
+                .spool
+                .read(|store| Ok(Some(store.books().ready > 0)));
+            let ready = read.await.or_else(later)?.unwrap_or(false);
+            match self.core.next(clock::now().boot, ready) {
+                Next::Calls { hub, lines } => self.send_calls(hub, lines).await?,
+                Next::Report { hub } => self.send_report(hub, false).await?,
+                Next::WaitUntil(until) => {
+                    let wait = until.saturating_sub(clock::now().boot).min(TURN_WITHIN);
+                    let is_spaced = wait < TURN_WITHIN;
+                    tokio::select! {
+                        () = sleep(wait) => {}
+                        // A call that becomes ready does not end a wait between two requests.
+                        ended = changed.changed(), if !is_spaced => {
+                            ended.map_err(|_| Error::Closed)?;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send_calls(&mut self, hub: usize, lines: usize) -> Result<(), Error> {
+        let read = self
+            .with
+            .spool
+            .read(move |store| forward::next_calls(store, lines).map(Some));
+        let Some(rows) = read.await.or_else(later)? else {
+            return Ok(());
+        };
+        let batch = batch(&rows);
+        if batch.calls.is_empty() {
+            return Ok(());
+        }
+        let reply = match self.token().await {
+            Ok(token) => {
+                let client = &self.with.hubs[hub];
+                client.calls(&token, self.core.seen(), batch.body).await
+            }
+            Err(reply) => reply,
+        };
+        self.note_answer(&reply);
+        let outcome = self
+            .core
+            .calls_answered(clock::now().boot, &batch.calls, reply);
+        self.store(outcome).await
+    }
+
+    async fn send_report(&mut self, hub: usize, stopping: bool) -> Result<(), Error> {
+        let Some(mut report) = (self.with.report)().await else {
+            return Ok(());
+        };
+        report.stopping = stopping;
+        let body = serde_json::to_vec(&report).unwrap_or_default();
+        let reply = match self.token().await {
+            Ok(token) => {
+                let client = &self.with.hubs[hub];
+                client.report(&token, self.core.seen(), body).await
+            }
+            Err(reply) => reply,
+        };
+        self.note_answer(&reply);
+        let outcome = self.core.report_answered(clock::now().boot, reply);
+        self.store(outcome).await
+    }
+
+    async fn finish(&mut self) -> Result<(), Error> {
+        if self.core.problem().is_some() {
+            return Ok(());
+        }
+        // The core's waits and its choice of the hub no longer matter: this is the last request.
+        let hub = self.core.hub_number();
+        self.send_calls(hub, crate::protocol::LINES_MAX).await?;
+        if self.core.problem().is_none() {
+            self.send_report(hub, true).await?;
+        }
+        Ok(())
+    }
+
+    async fn token(&self) -> Result<Secret, Reply> {
+        let place = self.with.token.clone();
+        let reading = tokio::task::spawn_blocking(move || place.read());
+        match reading.await {
+            Ok(Ok(token)) => Ok(token),
+            Ok(Err(error)) => Err(Reply::NoToken(error.to_string())),
+            Err(_) => Err(Reply::NoToken("the token cannot be read".to_owned())),
+        }
+    }
+
+    fn note_answer(&mut self, reply: &Reply) {
+        if let Reply::Answer { status: 200, .. } = reply {
+            self.answered_at = Some(clock::now().wall.floor_seconds().get());
+        }
+    }
+
+    /// Commits what an answer changes. It waits as long as the disk takes no writes.
+    async fn store(&mut self, outcome: Outcome) -> Result<(), Error> {
+        self.publish();
+        let at = clock::now().wall;
+        let mut ops = Vec::new();
+        if outcome.new_incarnation {
+            tracing::warn!("the hub has a new incarnation: all calls that are kept are sent again");
+            let offer = Offer::Forwarded;
+            ops.push(Op::Offer { offer, at });
+        }
+        if let Some(position) = &outcome.position {
+            let text = serde_json::to_string(position).unwrap_or_default();
+            ops.push(Op::meta(POSITION, text));
+        }
+        let mut steps = Vec::new();
+        for row in outcome.forwarded {
+            steps.push(Op::step(row, Step::Forwarded, at));
+        }
+        for (row, message) in outcome.refused {
+            tracing::warn!(call = %row, reason = message, "the hub refused a call");
+            steps.push(Op::step(row, refused(message), at));
+        }
+        ops.extend(steps.iter().cloned());
+        if ops.is_empty() {
+            return Ok(());
+        }
+        match self.write(ops.clone()).await {
+            Err(Error::Refused(..) | Error::NoRow(_)) => {}
+            written => return written,
+        }
+        // A person has changed one of the calls meanwhile. The others are stored without it.
+        ops.truncate(ops.len() - steps.len());
+        self.write(ops).await?;
+        for step in steps {
+            match self.write(vec![step]).await {
+                Ok(()) | Err(Error::Refused(..) | Error::NoRow(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(&self, ops: Vec<Op>) -> Result<(), Error> {
+        loop {
+            self.with.pulse.beat();
+            match self.with.spool.write(ops.clone()).await {
+                Err(error) if error.is_retryable() => {
+                    tracing::debug!(%error, "what the hub answered is not stored yet");
+                    sleep(SPOOL_AGAIN).await;
+                }
+                written => return written.map(drop),
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        let problem = self.core.problem();
+        if problem != self.reported.as_ref() {
+            match problem {
+                Some(problem) => {
+                    tracing::warn!(reason = problem.message, "calls are not forwarded");
+                }
+                None => tracing::info!(hub = self.core.hub(), "calls are forwarded again"),
+            }
+            self.reported = problem.cloned();
+        }
+        let problem = self.core.problem();
+        let pause = problem.map(|problem| Pause::new(problem.reason, &problem.message));
+        self.shown.send_replace(ForwardView {
+            hub: self.core.hub().to_owned(),
+            pause,
+            answered_at: self.answered_at,
+            position: self.core.seen().cloned(),
+        });
+    }
+}
+
+/// The step of a call that the hub refuses.
+fn refused(message: String) -> Step {
+    Step::Died {
+        reason: Reason::Rejected,
+        message,
+        errors: serde_json::Value::Null,
+    }
+}
+
+/// `None` if the spool can be read later.
+fn later<T>(error: Error) -> Result<Option<T>, Error> {
+    if error.is_retryable() {
+        Ok(None)
+    } else {
+        Err(error)
+    }
+}

@@ -1,0 +1,352 @@
+//! The listener of `--collect`. A request has a valid token, and its branch has requests left in
+//! this minute, before its body is read. Bodies are held within a budget.
+
+use crate::limits::BranchRates;
+use crate::protocol::{
+    BODY_BYTES_MAX, BRANCH, CALLS, ErrorAnswer, INCARNATION_BYTES_MAX, REPORT, REPORT_BYTES_MAX,
+    SEEN_INCARNATION, SEEN_SEQ,
+};
+use crate::receiver::{Origin, Receiver, Refusal};
+use crate::token::KnownBranch;
+use bytes::Bytes;
+use callbridge_listener::body::{self, Body};
+use callbridge_listener::budget::{ByteBudget, ByteShare};
+use callbridge_listener::places::ConnectionPlace;
+use callbridge_listener::serve::{AnswerHttp, Limits, Open};
+use callbridge_listener::site::{HostRule, SiteRules};
+use callbridge_listener::{descriptors, serve};
+use callbridge_model::{Secret, clock};
+use callbridge_spool::{Error, HubPosition};
+use futures_util::StreamExt as _;
+use http_body_util::BodyExt as _;
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use hyper::{Method, Request, Response, StatusCode, body::Incoming, header::HeaderValue};
+use rustls::ServerConfig;
+use serde::Serialize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// Bytes of all bodies that are held at once.
+pub const BUDGET_BYTES: usize = 16 << 20;
+/// A longer body is read and dropped up to this many bytes, because its sender reads no answer
+/// before its end.
+const PASSED_OVER_MAX: usize = 4 << 20;
+/// Time in which a body must come.
+const BODY_WITHIN: Duration = Duration::from_secs(20);
+/// Most connections at once. Fewer, if the limit on open files is low.
+pub const CONNECTIONS_MAX: usize = 1024;
+/// After a full budget or a full disk, a collector tries again after this time.
+const RETRY_SOON_SEC: u64 = 5;
+
+/// Serves `--collect` until `stop`.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Option<watch::Receiver<Arc<ServerConfig>>>,
+    receiver: Arc<Receiver>,
+    stop: impl Future<Output = ()>,
+) {
+    let open = Open {
+        name: "--collect",
+        listener,
+        tls,
+        limits: Limits {
+            connections: descriptors::share(CONNECTIONS_MAX),
+            answer_within: BODY_WITHIN + Duration::from_secs(20),
+            stop_within: Duration::from_secs(2),
+            ..Limits::FEW
+        },
+        site: SiteRules {
+            // Each request is verified by its token, and a proxy passes on its public name.
+            hosts: HostRule::Any,
+            ..SiteRules::STRICT
+        },
+    };
+    let gate = Gate {
+        receiver,
+        budget: ByteBudget::new(BUDGET_BYTES),
+        rates: Mutex::default(),
+    };
+    serve::serve(open, Arc::new(gate), stop).await;
+}
+
+/// Checks requests, reads their bodies within the budget, and passes them to the receiver.
+struct Gate {
+    receiver: Arc<Receiver>,
+    budget: ByteBudget,
+    rates: Mutex<BranchRates>,
+}
+
+/// A refused request: status, the reason for metrics, the message, and when to try again.
+struct Refused {
+    status: StatusCode,
+    reason: &'static str,
+    message: String,
+    retry_after_sec: Option<u64>,
+}
+
+impl Refused {
+    fn new(status: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            reason,
+            message: message.into(),
+            retry_after_sec: None,
+        }
+    }
+
+    fn retry_after(self, seconds: u64) -> Self {
+        Self {
+            retry_after_sec: Some(seconds.max(1)),
+            ..self
+        }
+    }
+
+    fn response(&self) -> Response<Body> {
+        let answer = ErrorAnswer {
+            error: self.message.clone(),
+        };
+        let mut response = json(self.status, &answer);
+        if let Some(seconds) = self.retry_after_sec {
+            let seconds = HeaderValue::from(seconds);
+            response.headers_mut().insert(RETRY_AFTER, seconds);
+        }
+        response
+    }
+}
+
+impl AnswerHttp for Gate {
+    async fn answer(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
+        let now = clock::now();
+        let token = bearer(request.headers());
+        let branch =
+            token.and_then(|token| (self.receiver.branches).find(&token, now.wall.floor_seconds()));
+        let name = branch.as_ref().map_or("", |branch| &branch.name).to_owned();
+        match self.admitted(place, request, branch).await {
+            Ok(response) => response,
+            Err(refused) => {
+                self.receiver
+                    .tally
+                    .refuse(&name, refused.reason, 1, now.boot);
+                refused.response()
+            }
+        }
+    }
+
+    fn no_tls(&self, _why: &'static str) {
+        self.receiver
+            .tally
+            .refuse("", "no_tls", 1, clock::now().boot);
+    }
+}
+
+impl Gate {
+    async fn admitted(
+        &self,
+        place: &ConnectionPlace,
+        request: Request<Incoming>,
+        branch: Option<Arc<KnownBranch>>,
+    ) -> Result<Response<Body>, Refused> {
+        let (method, bytes_max) = match request.uri().path() {
+            CALLS => (Method::POST, BODY_BYTES_MAX),
+            REPORT => (Method::POST, REPORT_BYTES_MAX),
+            BRANCH => (Method::GET, 0),
+            path => {
+                let message = format!("there is no {path}; calls go to {CALLS}");
+                return Err(Refused::new(StatusCode::NOT_FOUND, "path", message));
+            }
+        };
+        if *request.method() != method {
+            let message = format!("use {method}");
+            return Err(Refused::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method",
+                message,
+            ));
+        }
+        let Some(branch) = branch else {
+            let message = "no branch has this token; send it as Authorization: Bearer TOKEN";
+            return Err(Refused::new(StatusCode::UNAUTHORIZED, "token", message));
+        };
+        let origin = Origin {
+            branch,
+            seen: seen(request.headers()),
+        };
+        if method == Method::GET {
+            self.admit(&origin, 0)?;
+            return Ok(json(StatusCode::OK, &self.receiver.branch(&origin)));
+        }
+        let length = length(request.headers());
+        self.admit(&origin, length.unwrap_or(0))?;
+        if length.is_some_and(|length| length > PASSED_OVER_MAX as u64) {
+            return Err(too_large(bytes_max));
+        }
+        let path = request.uri().path().to_owned();
+        let content_type = request.headers().get(CONTENT_TYPE);
+        let content_type = content_type.and_then(|text| text.to_str().ok().map(str::to_owned));
+        let mut share = self.budget.share();
+        let body = self
+            .read_body(&origin, request.into_body(), bytes_max, &mut share)
+            .await?;
+        let _answering = place.answer();
+        let answered = if path == REPORT {
+            let answer = self.receiver.report(&origin, &body).await;
+            answer.map(|answer| json(StatusCode::OK, &answer))
+        } else {
+            let answer = self.receiver.calls(&origin, body, content_type).await;
+            answer.map(|answer| json(StatusCode::OK, &answer))
+        };
+        answered.map_err(not_stored)
+    }
+
+    fn admit(&self, origin: &Origin, length: u64) -> Result<(), Refused> {
+        let now = clock::now().boot;
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        rates.forget_idle(now);
+        let admitted = rates.admit(&origin.branch.name, length, now);
+        admitted.map_err(|wait| {
+            let message = "this branch has sent its requests or bytes of this minute";
+            let refused = Refused::new(StatusCode::TOO_MANY_REQUESTS, "rate", message);
+            refused.retry_after(wait.as_secs() + 1)
+        })
+    }
+
+    async fn read_body(
+        &self,
+        origin: &Origin,
+        body: Incoming,
+        bytes_max: usize,
+        share: &mut ByteShare,
+    ) -> Result<Bytes, Refused> {
+        let mut length = 0;
+        let reading = read(body, bytes_max, share, &mut length);
+        let read = timeout(BODY_WITHIN, reading).await;
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        rates.note_bytes(&origin.branch.name, length as u64, clock::now().boot);
+        match read {
+            Ok(read) => read,
+            Err(_) => {
+                let message = "the body came too slowly";
+                Err(Refused::new(StatusCode::REQUEST_TIMEOUT, "slow", message))
+            }
+        }
+    }
+}
+
+/// Reads a body to its end. One that is too large is dropped, up to a limit, because an answer in
+/// the middle of it would be lost with the connection.
+async fn read(
+    body: Incoming,
+    bytes_max: usize,
+    share: &mut ByteShare,
+    length: &mut usize,
+) -> Result<Bytes, Refused> {
+    let mut pieces = body.into_data_stream();
+    let mut whole = Vec::new();
+    let mut refused = None;
+    while let Some(piece) = pieces.next().await {
+        let Ok(piece) = piece else {
+            let message = "the body was cut off";
+            return Err(Refused::new(StatusCode::BAD_REQUEST, "cut", message));
+        };
+        *length += piece.len();
+        if *length > PASSED_OVER_MAX {
+            return Err(too_large(bytes_max));
+        }
+        if *length > bytes_max {
+            refused = Some(too_large(bytes_max));
+        } else if refused.is_none() && !make_room(&mut whole, *length, bytes_max, share) {
+            let message = "the hub holds too many bodies at once";
+            let full = Refused::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message);
+            refused = Some(full.retry_after(RETRY_SOON_SEC));
+        }
+        if refused.is_none() {
+            whole.extend_from_slice(&piece);
+        } else {
+            whole = Vec::new();
+            share.give_back();
+        }
+    }
+    match refused {
+        Some(refused) => Err(refused),
+        None => Ok(Bytes::from(whole)),
+    }
+}
+
+/// Enlarges a body's memory, doubling it. `false` if the budget is used up.
+fn make_room(whole: &mut Vec<u8>, length: usize, bytes_max: usize, share: &mut ByteShare) -> bool {
+    if length <= whole.capacity() {
+        return true;
+    }
+    let capacity = length.next_power_of_two().min(bytes_max);
+    let held = share.grow_to(capacity);
+    if held {
+        whole.reserve_exact(capacity - whole.len());
+    }
+    held
+}
+
+fn too_large(bytes_max: usize) -> Refused {
+    let message = format!("the body has more than {bytes_max} bytes; send it in parts");
+    Refused::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+}
+
+fn not_stored(refusal: Refusal) -> Refused {
+    let message = refusal.to_string();
+    match refusal {
+        Refusal::Body(crate::lines::BodyRefusal::TooManyLines) => {
+            Refused::new(StatusCode::PAYLOAD_TOO_LARGE, "too_many_lines", message)
+        }
+        Refusal::Body(crate::lines::BodyRefusal::UnknownVersion(_)) => {
+            Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "version", message)
+        }
+        Refusal::Report(_) => Refused::new(StatusCode::BAD_REQUEST, "report", message),
+        Refusal::Spool(Error::NoBranch(_)) => {
+            Refused::new(StatusCode::UNAUTHORIZED, "token", message)
+        }
+        Refusal::Spool(error) => {
+            tracing::error!(%error, "a request of a branch is not stored");
+            let message = "the hub cannot store calls now";
+            let status = if error.is_retryable() || error == Error::Closed {
+                StatusCode::SERVICE_UNAVAILABLE
+            } else {
+                StatusCode::INTERNAL_SERVER_ERROR
+            };
+            Refused::new(status, "not_stored", message).retry_after(RETRY_SOON_SEC)
+        }
+    }
+}
+
+/// The token of a request. `None` if it has none.
+fn bearer(headers: &HeaderMap) -> Option<Secret> {
+    let text = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = text.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return None;
+    }
+    Some(Secret::from(token.trim().to_owned()))
+}
+
+/// The highest pair that a collector has seen. Scripts send none.
+fn seen(headers: &HeaderMap) -> Option<HubPosition> {
+    let incarnation = headers.get(SEEN_INCARNATION)?.to_str().ok()?;
+    let seq: i64 = headers.get(SEEN_SEQ)?.to_str().ok()?.parse().ok()?;
+    if incarnation.is_empty() || incarnation.len() > INCARNATION_BYTES_MAX {
+        return None;
+    }
+    Some(HubPosition {
+        incarnation: incarnation.to_owned(),
+        seq: u64::try_from(seq).ok()?,
+    })
+}
+
+fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn json(status: StatusCode, answer: &impl Serialize) -> Response<Body> {
+    let text = serde_json::to_vec(answer).unwrap_or_default();
+    body::response(status, "application/json", body::whole(text))
+}

@@ -1,0 +1,29 @@
+//! Calls over HTTPS. A collector next to each PBX sends them, and a hub takes them and sends them to
+//! the CRM.
+//!
+//! ```text
+//! collector: spool ─▶ forward ── POST /v1/calls ──▶ http ─▶ receiver ─▶ spool :hub
+//! ```
+//!
+//! The hub answers after its commit. The collector keeps a call `ready` until the hub's answer names
+//! the call's uuid. `docs/hub.md` describes both sides.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`protocol`] | paths, headers, answers, and limits that both sides know |
+//! | [`token`] | tokens of branches, and the branch of a token |
+//! | [`lines`] | the body of a request: one call message per line |
+//! | [`limits`] | requests and bytes of a branch in a minute |
+//! | [`tally`] | refusals by branch and reason |
+//! | [`receiver`] | calls and reports of a branch, committed and answered |
+//! | [`http`] | the listener of `--collect` |
+//! | [`forward`] | the collector: a pure core, the client, and the loop around them |
+
+pub mod forward;
+pub mod http;
+pub mod limits;
+pub mod lines;
+pub mod protocol;
+pub mod receiver;
+pub mod tally;
+pub mod token;

@@ -1,0 +1,133 @@
+//! The body of `POST /v1/calls`: one call message per line. In come bytes, out go the calls, and the
+//! lines that cannot be read.
+
+use crate::protocol::{LINES_MAX, RefusedLine};
+use callbridge_call::ReportedCall;
+use callbridge_formats::message::{VERSION, read, version_problem};
+use serde::Deserialize;
+
+/// Longest error text of a line. The message itself is not repeated in it.
+const ERROR_CHARS: usize = 1000;
+
+/// The lines of a body.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// Each call with the number of its line, from 1.
+    pub calls: Vec<(usize, ReportedCall)>,
+    pub refused: Vec<RefusedLine>,
+}
+
+/// Why a whole body is refused. Nothing of it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyRefusal {
+    #[error("the body has more than {LINES_MAX} lines; send them in several requests")]
+    TooManyLines,
+    #[error("{0}")]
+    UnknownVersion(String),
+}
+
+/// Reads all lines. Empty lines count, and say nothing.
+///
+/// # Errors
+/// If the body has too many lines, or if a message has a version that is not known here.
+pub fn read_lines(body: &[u8], content_type: Option<&str>) -> Result<Lines, BodyRefusal> {
+    if let Some(problem) = content_type.and_then(version_problem) {
+        return Err(BodyRefusal::UnknownVersion(problem));
+    }
+    let mut lines = Lines::default();
+    let mut messages = 0;
+    for (at, bytes) in body.split(|byte| *byte == b'\n').enumerate() {
+        if bytes.trim_ascii().is_empty() {
+            continue;
+        }
+        messages += 1;
+        if messages > LINES_MAX {
+            return Err(BodyRefusal::TooManyLines);
+        }
+        let line = at + 1;
+        match read(bytes, None) {
+            Ok(call) => lines.calls.push((line, call)),
+            Err(wrong) if has_newer_version(bytes) => {
+                return Err(BodyRefusal::UnknownVersion(wrong.words));
+            }
+            Err(wrong) => lines.refused.push(refused(line, wrong.id, &wrong.words)),
+        }
+    }
+    Ok(lines)
+}
+
+/// A line that is not taken.
+pub(crate) fn refused(line: usize, id: Option<String>, error: &str) -> RefusedLine {
+    RefusedLine {
+        line,
+        id,
+        error: error.chars().take(ERROR_CHARS).collect(),
+    }
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    version: Option<u64>,
+}
+
+fn has_newer_version(message: &[u8]) -> bool {
+    let read = serde_json::from_slice::<Versioned>(message);
+    read.is_ok_and(|message| message.version.is_some_and(|version| version > VERSION))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALL: &str = r#"{"pbx":"a","id":"1","direction":"INBOUND","phone":"+998901110001",
+        "startedAt":1795151317,"durationSec":20,"answered":false}"#;
+
+    fn call() -> String {
+        CALL.replace("\n        ", "")
+    }
+
+    #[test]
+    fn garbage_is_refused_with_its_line_number() {
+        let body = format!("{}\n\nnot json\r\n{{\"id\":\"7\"}}\n", call());
+        let lines = read_lines(body.as_bytes(), None).expect("read");
+        assert_eq!(lines.calls.len(), 1);
+        assert_eq!(lines.calls[0].0, 1);
+        let refused: Vec<_> = lines.refused.iter().map(|it| (it.line, &it.id)).collect();
+        assert_eq!(refused, [(3, &None), (4, &Some("7".to_owned()))]);
+    }
+
+    #[test]
+    fn unknown_version_refuses_the_whole_body() {
+        let newer = call().replace("{\"pbx\"", "{\"version\":2,\"pbx\"");
+        let body = format!("{}\n{newer}", call());
+        let refusal = read_lines(body.as_bytes(), None).expect_err("a newer version");
+        assert!(
+            refusal.to_string().starts_with("version: it is 2"),
+            "{refusal}"
+        );
+        let by_type = "application/vnd.callbridge.call+json; version=2";
+        assert!(matches!(
+            read_lines(call().as_bytes(), Some(by_type)),
+            Err(BodyRefusal::UnknownVersion(_))
+        ));
+    }
+
+    #[test]
+    fn five_hundred_and_one_lines_are_refused() {
+        let body = format!("{}\n", call()).repeat(LINES_MAX);
+        assert_eq!(
+            read_lines(body.as_bytes(), None).expect("read").calls.len(),
+            LINES_MAX
+        );
+        let more = format!("{body}{}", call());
+        let refusal = read_lines(more.as_bytes(), None).expect_err("too many");
+        assert_eq!(refusal, BodyRefusal::TooManyLines);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(body in proptest::collection::vec(0_u8.., 0..400)) {
+            let _ = read_lines(&body, None);
+        }
+    }
+}

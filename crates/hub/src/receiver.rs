@@ -1,0 +1,294 @@
+//! Calls and reports of a branch: read, judged, committed, and answered.
+
+use crate::lines::{BodyRefusal, Lines, read_lines, refused};
+use crate::protocol::{BranchAnswer, CallsAnswer, RefusedLine, ReportAnswer};
+use crate::tally::Tally;
+use crate::token::{BranchTable, KnownBranch, new_incarnation};
+use bytes::Bytes;
+use callbridge_mapping::journal::figures;
+use callbridge_mapping::{People, Rules, judge};
+use callbridge_model::status::BranchReport;
+use callbridge_model::{CallUuid, Now, clock};
+use callbridge_spool::{
+    BranchRequest, Done, Error, Finished, Handle, HubAnswer, HubPosition, HubSilence, Op,
+};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+/// A call that arrives this soon after its end is live, and is sent before the backlog.
+const LIVE_WITHIN: Duration = Duration::from_secs(60);
+
+/// Most sources and problems that are kept of a report.
+const LISTED_MAX: usize = 100;
+/// Most characters that are kept of a text in a report.
+const TEXT_CHARS: usize = 300;
+
+/// The hub's side of the requests.
+pub struct Receiver {
+    pub spool: Handle,
+    pub rules: Rules,
+    /// The current lists of leads and employees. A reload replaces them.
+    pub people: Arc<RwLock<Arc<People>>>,
+    pub branches: Arc<BranchTable>,
+    pub tally: Arc<Tally>,
+    /// Time without requests to the CRM after lost commits: a window, and 45 s.
+    pub silence: Duration,
+    /// Version of this program.
+    pub version: &'static str,
+}
+
+/// A request of a branch that has a valid token.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    pub branch: Arc<KnownBranch>,
+    /// The highest pair that the branch has seen, if it sends one.
+    pub seen: Option<HubPosition>,
+}
+
+/// Why a request is not answered with 200.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    #[error(transparent)]
+    Body(#[from] BodyRefusal),
+    #[error("the report is not JSON as a collector sends it: {0}")]
+    Report(serde_json::Error),
+    /// The spool cannot store it now, or refuses it.
+    #[error("{0}")]
+    Spool(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Spool(error)
+    }
+}
+
+/// A call with the number of its line.
+struct JudgedLine {
+    line: usize,
+    id: String,
+    uuid: CallUuid,
+    finished: Finished,
+}
+
+impl Receiver {
+    /// Stores the calls of a body. Returns after the commit.
+    ///
+    /// # Errors
+    /// If nothing of the body is stored.
+    pub async fn calls(
+        &self,
+        origin: &Origin,
+        body: Bytes,
+        content_type: Option<String>,
+    ) -> Result<CallsAnswer, Refusal> {
+        let now = clock::now();
+        let judging = Judging {
+            rules: self.rules.clone(),
+            people: Arc::clone(&self.people.read().unwrap_or_else(PoisonError::into_inner)),
+            branch: Arc::clone(&origin.branch),
+            now,
+        };
+        // Hundreds of calls take long enough to hold up other requests.
+        let reading = tokio::task::spawn_blocking(move || {
+            let lines = read_lines(&body, content_type.as_deref())?;
+            Ok::<_, BodyRefusal>(judging.judge_all(lines))
+        });
+        let (judged, mut refused) = reading.await.map_err(|_| Error::Closed)??;
+        self.count_lines(&origin.branch.name, &refused, now);
+        let (taken, position) = match self.store(origin, &judged, now).await {
+            Ok(stored) => stored,
+            Err(error) if is_of_all_calls(&error) => return Err(error.into()),
+            // One call cannot be stored. It must not hold up the others.
+            Err(_) => self.store_each(origin, &judged, &mut refused, now).await?,
+        };
+        refused.sort_by_key(|line| line.line);
+        Ok(CallsAnswer {
+            position,
+            taken,
+            refused,
+        })
+    }
+
+    fn count_lines(&self, branch: &str, refused: &[RefusedLine], now: Now) {
+        if !refused.is_empty() {
+            let lines = refused.len() as u64;
+            self.tally.refuse(branch, "line", lines, now.boot);
+        }
+    }
+
+    async fn store(
+        &self,
+        origin: &Origin,
+        judged: &[JudgedLine],
+        now: Now,
+    ) -> Result<(Vec<CallUuid>, HubPosition), Error> {
+        let mut ops = vec![self.request(origin, judged.len(), None, now)];
+        let mut taken = Vec::with_capacity(judged.len());
+        for line in judged {
+            ops.push(Op::Finish(Box::new(line.finished.clone())));
+            taken.push(line.uuid);
+        }
+        let done = self.spool.write(ops).await?;
+        Ok((taken, self.position(origin, done)?))
+    }
+
+    async fn store_each(
+        &self,
+        origin: &Origin,
+        judged: &[JudgedLine],
+        refused_lines: &mut Vec<RefusedLine>,
+        now: Now,
+    ) -> Result<(Vec<CallUuid>, HubPosition), Error> {
+        let (mut taken, mut last) = self.store(origin, &[], now).await?;
+        for line in judged {
+            match self.store(origin, std::slice::from_ref(line), now).await {
+                Ok((uuids, position)) => {
+                    taken.extend(uuids);
+                    last = position;
+                }
+                Err(error) if is_of_all_calls(&error) => return Err(error),
+                Err(error) => {
+                    let id = Some(line.id.clone());
+                    refused_lines.push(refused(line.line, id, &error.to_string()));
+                    self.tally.refuse(&origin.branch.name, "line", 1, now.boot);
+                }
+            }
+        }
+        Ok((taken, last))
+    }
+
+    /// Stores the report of a branch.
+    ///
+    /// # Errors
+    /// If it cannot be read or stored.
+    pub async fn report(&self, origin: &Origin, body: &[u8]) -> Result<ReportAnswer, Refusal> {
+        let report: BranchReport = serde_json::from_slice(body).map_err(Refusal::Report)?;
+        let text = serde_json::to_string(&shortened(report)).map_err(Refusal::Report)?;
+        let now = clock::now();
+        let op = self.request(origin, 0, Some(text), now);
+        let done = self.spool.write(vec![op]).await?;
+        let position = self.position(origin, done)?;
+        Ok(ReportAnswer { position })
+    }
+
+    /// The branch of a token, for `callbridge check`.
+    pub fn branch(&self, origin: &Origin) -> BranchAnswer {
+        BranchAnswer {
+            branch: origin.branch.name.clone(),
+            pbxs: origin.branch.pbxs.iter().cloned().collect(),
+            version: self.version.to_owned(),
+            time_ms: clock::now().wall.micros() / 1000,
+        }
+    }
+
+    fn request(&self, origin: &Origin, calls: usize, report: Option<String>, now: Now) -> Op {
+        Op::BranchRequest(Box::new(BranchRequest {
+            branch: origin.branch.name.clone(),
+            seen: origin.seen.clone(),
+            next_incarnation: new_incarnation(),
+            silence: HubSilence {
+                boot_id: clock::boot_id().unwrap_or_default(),
+                until: now.boot + self.silence,
+            },
+            calls: calls as u64,
+            report,
+            at: now.wall,
+        }))
+    }
+
+    fn position(&self, origin: &Origin, done: Vec<Done>) -> Result<HubPosition, Error> {
+        let Some(Done::Hub(HubAnswer {
+            position,
+            lost_commits,
+        })) = done.into_iter().next()
+        else {
+            return Err(Error::NoHub);
+        };
+        if lost_commits {
+            tracing::error!(
+                branch = origin.branch.name,
+                incarnation = position.incarnation,
+                silence_sec = self.silence.as_secs(),
+                "this state has lost commits: began a new incarnation"
+            );
+        }
+        Ok(position)
+    }
+}
+
+/// Everything that calls of a body are judged by.
+struct Judging {
+    rules: Rules,
+    people: Arc<People>,
+    branch: Arc<KnownBranch>,
+    now: Now,
+}
+
+impl Judging {
+    fn judge_all(&self, lines: Lines) -> (Vec<JudgedLine>, Vec<RefusedLine>) {
+        let mut judged = Vec::with_capacity(lines.calls.len());
+        let mut refused_lines = lines.refused;
+        for (line, reported) in lines.calls {
+            let id = reported.call.linkedid.as_str().to_owned();
+            if !self.branch.pbxs.contains(&reported.pbx) {
+                let error = format!(
+                    "pbx: {} is not a PBX of branch {}; at the hub, run: callbridge branch add {} \
+                     --pbx {}",
+                    reported.pbx, self.branch.name, self.branch.name, reported.pbx
+                );
+                refused_lines.push(refused(line, Some(id), &error));
+                continue;
+            }
+            let uuid = figures::uuid(&reported.pbx, &reported.call.linkedid);
+            let mut call = reported.call;
+            call.live = self.now.wall.since(call.ended) <= LIVE_WITHIN;
+            let verdict = judge(
+                &call,
+                &reported.pbx,
+                &self.rules,
+                &self.people,
+                self.now.wall,
+            );
+            let mut finished = Finished::new(verdict, call);
+            finished.branch = Some(self.branch.name.clone());
+            judged.push(JudgedLine {
+                line,
+                id,
+                uuid,
+                finished,
+            });
+        }
+        (judged, refused_lines)
+    }
+}
+
+/// Returns `true` if the error does not come from one of the calls.
+fn is_of_all_calls(error: &Error) -> bool {
+    let is_of_branch = matches!(error, Error::NoBranch(_) | Error::NoHub);
+    error.is_retryable() || is_of_branch || *error == Error::Closed
+}
+
+/// The report with bounded lists and texts. It is stored and shown.
+fn shortened(mut report: BranchReport) -> BranchReport {
+    report.sources.truncate(LISTED_MAX);
+    report.problems.truncate(LISTED_MAX);
+    cut(&mut report.version);
+    for source in &mut report.sources {
+        cut(&mut source.name);
+        cut(&mut source.pbx);
+        if let Some(reason) = &mut source.reason {
+            cut(reason);
+        }
+    }
+    for problem in &mut report.problems {
+        cut(problem);
+    }
+    report
+}
+
+fn cut(text: &mut String) {
+    if let Some((end, _)) = text.char_indices().nth(TEXT_CHARS) {
+        text.truncate(end);
+    }
+}

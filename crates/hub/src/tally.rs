@@ -1,0 +1,52 @@
+//! Refusals since the start of the process, by branch and reason, for metrics and the log.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Refusals by branch and reason. The branch is empty for requests without a valid token.
+pub type Refusals = BTreeMap<(String, &'static str), u64>;
+
+/// Shortest time between two log lines about refusals of one branch and reason.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Default)]
+pub struct Tally(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    refusals: Refusals,
+    logged: BTreeMap<(String, &'static str), (Duration, u64)>,
+}
+
+impl Tally {
+    /// Counts refusals, and logs them once a minute.
+    pub fn refuse(&self, branch: &str, reason: &'static str, times: u64, now: Duration) {
+        let key = (branch.to_owned(), reason);
+        let mut counts = self.lock();
+        *counts.refusals.entry(key.clone()).or_default() += times;
+        let (logged_at, since) = counts.logged.entry(key).or_default();
+        *since += times;
+        if *logged_at != Duration::ZERO && now < *logged_at + LOG_EVERY {
+            return;
+        }
+        *logged_at = now;
+        let times = std::mem::take(since);
+        drop(counts);
+        tracing::warn!(
+            branch,
+            reason,
+            times,
+            "refused a request or lines of a branch"
+        );
+    }
+
+    /// The counts so far.
+    pub fn refusals(&self) -> Refusals {
+        self.lock().refusals.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,154 @@
+//! Tokens of branches: 256 random bits, of which the state keeps the SHA-256.
+
+use callbridge_call::EpochSeconds;
+use callbridge_model::{ExposeSecret as _, Secret, is_token};
+use callbridge_spool::{Error, Handle, tables};
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::{Arc, PoisonError, RwLock};
+use subtle::ConstantTimeEq as _;
+
+/// The beginning of a token, by which people and scanners recognize it.
+const PREFIX: &str = "cbh_";
+/// Random bytes of a token.
+const BYTES: usize = 32;
+
+/// Makes a token. `None` if the system provides no random bytes.
+pub fn new_token() -> Option<Secret> {
+    let mut bytes = [0; BYTES];
+    SystemRandom::new().fill(&mut bytes).ok()?;
+    Some(Secret::from(format!("{PREFIX}{}", hex(&bytes))))
+}
+
+/// Makes an incarnation: a random name that no other state has.
+pub fn new_incarnation() -> String {
+    uuid::Uuid::new_v4().to_string()
+}
+
+/// The SHA-256 of a token, as the state keeps it.
+pub fn hash(token: &Secret) -> String {
+    hex(digest(&SHA256, token.expose_secret().as_bytes()).as_ref())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing into a String does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// A branch that can send calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownBranch {
+    pub name: String,
+    pub pbxs: BTreeSet<String>,
+    token: String,
+    previous: Option<(String, EpochSeconds)>,
+}
+
+/// The branches of the state, in memory. A request of an unknown token never reaches the spool.
+#[derive(Debug, Default)]
+pub struct BranchTable {
+    all: RwLock<Arc<Vec<Arc<KnownBranch>>>>,
+}
+
+impl BranchTable {
+    /// Reads the branches again. Called at the start, and after each change of a branch.
+    ///
+    /// # Errors
+    /// The spool's.
+    pub async fn reload(&self, spool: &Handle) -> Result<(), Error> {
+        let branches = spool
+            .read(|store| tables::branches::branches(store))
+            .await?;
+        let mut all = Vec::with_capacity(branches.len());
+        for branch in branches {
+            all.push(Arc::new(KnownBranch {
+                name: branch.name,
+                pbxs: branch.pbxs.into_iter().collect(),
+                token: branch.token,
+                previous: branch.previous,
+            }));
+        }
+        *self.all.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(all);
+        Ok(())
+    }
+
+    /// Finds the branch of a token. The time that this takes depends on the number of branches
+    /// only.
+    pub fn find(&self, token: &Secret, now: EpochSeconds) -> Option<Arc<KnownBranch>> {
+        if !is_token(token.expose_secret()) {
+            return None;
+        }
+        let all = Arc::clone(&self.all.read().unwrap_or_else(PoisonError::into_inner));
+        let hash = hash(token);
+        let mut found = None;
+        for branch in all.iter() {
+            let is_current = is_same(&branch.token, &hash);
+            let is_previous = match &branch.previous {
+                Some((previous, until)) => is_same(previous, &hash) && now < *until,
+                None => false,
+            };
+            if is_current || is_previous {
+                found = Some(Arc::clone(branch));
+            }
+        }
+        found
+    }
+}
+
+fn is_same(one: &str, other: &str) -> bool {
+    one.as_bytes().ct_eq(other.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(branches: Vec<KnownBranch>) -> BranchTable {
+        BranchTable {
+            all: RwLock::new(Arc::new(branches.into_iter().map(Arc::new).collect())),
+        }
+    }
+
+    fn branch(name: &str, token: &Secret) -> KnownBranch {
+        KnownBranch {
+            name: name.to_owned(),
+            pbxs: BTreeSet::new(),
+            token: hash(token),
+            previous: None,
+        }
+    }
+
+    #[test]
+    fn token_is_random_and_stored_as_its_hash() {
+        let (one, other) = (new_token().expect("random"), new_token().expect("random"));
+        assert_ne!(one.expose_secret(), other.expose_secret());
+        assert_eq!(one.expose_secret().len(), PREFIX.len() + 2 * BYTES);
+        assert_eq!(hash(&one).len(), 64);
+        assert!(!format!("{one:?}").contains(one.expose_secret()));
+    }
+
+    #[test]
+    fn previous_token_is_valid_until_its_end() {
+        let (old, new) = (new_token().expect("random"), new_token().expect("random"));
+        let rotated = KnownBranch {
+            previous: Some((hash(&old), EpochSeconds::new(100))),
+            ..branch("samarkand", &new)
+        };
+        let table = table(vec![branch("tashkent", &Secret::from("t")), rotated]);
+        let name = |token: &Secret, at: i64| {
+            table
+                .find(token, EpochSeconds::new(at))
+                .map(|branch| branch.name.clone())
+        };
+        assert_eq!(name(&new, 200).as_deref(), Some("samarkand"));
+        assert_eq!(name(&old, 99).as_deref(), Some("samarkand"));
+        assert_eq!(name(&old, 100), None);
+        assert_eq!(name(&Secret::from(""), 0), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! The hub and its branches, and a collector that sends to a hub.
+
+use super::{FindingKind, OverallState, Problem, SourceState, Status};
+use serde::{Deserialize, Serialize};
+
+/// A branch that sent no report for this many seconds is silent. It reports once a minute.
+pub const SILENT_AFTER_SEC: i64 = 5 * 60;
+
+/// A new incarnation is a problem for this many seconds, because an operator should know why the
+/// hub lost commits.
+const LOST_COMMITS_SHOWN_SEC: i64 = 24 * 3600;
+
+/// The report of a collector, once a minute and when it stops.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct BranchReport {
+    pub version: String,
+    /// Epoch seconds by the collector's clock.
+    pub at: i64,
+    /// The collector stops. Its silence is no problem.
+    pub stopping: bool,
+    pub verdict: OverallState,
+    pub sources: Vec<ReportedSource>,
+    /// Gaps that no catch-up file has filled.
+    pub gaps: u64,
+    /// Calls that are not forwarded yet.
+    pub backlog: u64,
+    /// Epoch seconds at which the oldest of them began. `null` without a backlog.
+    pub oldest_call_at: Option<i64>,
+    /// Calls that wait for a lead or an employee at the collector.
+    pub waiting: u64,
+    /// Dead letters at the collector.
+    pub dead: u64,
+    pub forwarded: u64,
+    /// Messages of the problems at the collector, worst first.
+    pub problems: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ReportedSource {
+    pub name: String,
+    pub pbx: String,
+    pub state: SourceState,
+    pub reason: Option<String>,
+}
+
+/// The hub's part of `status`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct HubStatus {
+    /// The address of `--collect`.
+    pub address: String,
+    pub tls: bool,
+    pub incarnation: String,
+    pub seq: u64,
+    /// Epoch seconds at which the incarnation began.
+    pub began_at: i64,
+    /// The branch whose request showed that this state had lost commits. `null` if it has lost none.
+    pub lost_commits_shown_by: Option<String>,
+    /// Epoch seconds until which nothing is sent to the CRM after lost commits. `null` if calls are
+    /// sent.
+    pub silent_until: Option<i64>,
+    pub branches: Vec<BranchStatus>,
+}
+
+/// A branch, as `branch list --json` and the page show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct BranchStatus {
+    pub branch: String,
+    pub pbxs: Vec<String>,
+    /// `reports`, `silent`, `stopped`, or `never` if no report has come yet.
+    pub state: BranchState,
+    /// Epoch seconds of the last report.
+    pub reported_at: Option<i64>,
+    /// Calls that the hub has taken, repeats included.
+    pub taken: u64,
+    pub added_at: i64,
+    pub report: Option<BranchReport>,
+}
+
+/// Whether a branch reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum BranchState {
+    #[default]
+    Never,
+    Reports,
+    Silent,
+    Stopped,
+}
+
+impl BranchState {
+    /// The word in JSON and on the page: `reports`.
+    pub fn word(self) -> &'static str {
+        self.into()
+    }
+
+    /// The state of a branch with this last report, at this time.
+    pub fn of(report: Option<(i64, &BranchReport)>, now: i64) -> Self {
+        match report {
+            None => Self::Never,
+            Some((_, report)) if report.stopping => Self::Stopped,
+            Some((at, _)) if now.saturating_sub(at) > SILENT_AFTER_SEC => Self::Silent,
+            Some(_) => Self::Reports,
+        }
+    }
+}
+
+/// The collector's part of `status`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ForwardStatus {
+    /// The addresses of `--forward`.
+    pub hubs: Vec<String>,
+    /// The hub of the last request.
+    pub hub: String,
+    /// Calls that the hub has stored.
+    pub forwarded: u64,
+    /// Calls that are not forwarded yet.
+    pub ready: u64,
+    /// Why the last request failed. `null` if the hub took it.
+    pub reason: Option<String>,
+    /// Epoch seconds of the hub's last answer to calls or a report.
+    pub answered_at: Option<i64>,
+    /// The highest pair that the hub has answered. Empty before the first answer.
+    pub incarnation: String,
+    pub seq: u64,
+}
+
+pub(super) fn hub(status: &Status, found: &mut Vec<Problem>) {
+    let Some(hub) = &status.hub else {
+        return;
+    };
+    if let Some(branch) = &hub.lost_commits_shown_by
+        && status.at.saturating_sub(hub.began_at) < LOST_COMMITS_SHOWN_SEC
+    {
+        let message = format!(
+            "This state lost commits, as a request of branch {branch} showed. The collectors send \
+             again what they still have. Was a backup restored?"
+        );
+        let problem = Problem::new(
+            FindingKind::HubLostCommits,
+            message,
+            status.command("status"),
+        );
+        found.push(problem.with([branch.clone()]));
+    }
+    let mut silent = Vec::new();
+    for branch in &hub.branches {
+        if branch.state == BranchState::Silent {
+            silent.push(branch.branch.as_str());
+        }
+    }
+    if !silent.is_empty() {
+        let count = silent.len().to_string();
+        let names = silent.join(", ");
+        let message = format!(
+            "{count} branches send no report: {names}. Check the machine and the network of each."
+        );
+        let problem = Problem::new(
+            FindingKind::SilentBranches,
+            message,
+            status.command("branch list"),
+        );
+        found.push(problem.with([count, names]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branch_is_silent_five_minutes_after_its_last_report() {
+        let mut report = BranchReport::default();
+        assert_eq!(BranchState::of(None, 0), BranchState::Never);
+        assert_eq!(
+            BranchState::of(Some((0, &report)), 300),
+            BranchState::Reports
+        );
+        assert_eq!(
+            BranchState::of(Some((0, &report)), 301),
+            BranchState::Silent
+        );
+        report.stopping = true;
+        assert_eq!(
+            BranchState::of(Some((0, &report)), 9_000),
+            BranchState::Stopped
+        );
+    }
+}

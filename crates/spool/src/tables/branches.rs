@@ -1,0 +1,182 @@
+//! The branches of a hub: their tokens, their PBXs, and their last reports.
+
+use crate::{BranchRequest, Db, Error, Store};
+use callbridge_call::EpochSeconds;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Shortest time between two new incarnations that one branch causes.
+const CLAIM_AGAIN_SEC: u64 = 3600;
+
+/// A branch as it is stored. Tokens are stored as their SHA-256 in hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Branch {
+    pub name: String,
+    pub token: String,
+    /// The token before, and the end of its time.
+    pub previous: Option<(String, EpochSeconds)>,
+    /// In alphabetical order.
+    pub pbxs: Vec<String>,
+    pub added: EpochSeconds,
+    /// Calls that were taken, repeats included.
+    pub taken: u64,
+    /// Time of the last report.
+    pub reported: Option<EpochSeconds>,
+    /// The last report as JSON.
+    pub report: Option<String>,
+}
+
+/// A branch to add, or PBXs to add to a branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewBranch {
+    pub name: String,
+    /// SHA-256 of its token. A branch that exists keeps its own.
+    pub token: String,
+    pub pbxs: Vec<String>,
+    pub at: EpochSeconds,
+}
+
+/// Another token of a branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRotation {
+    pub branch: String,
+    /// SHA-256 of the new token.
+    pub token: String,
+    /// End of the time of the token before.
+    pub previous_until: EpochSeconds,
+}
+
+/// What a change of branches did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BranchChange {
+    /// The branch is new, or its token is.
+    NewToken,
+    /// PBXs were added to the branch, which keeps its token.
+    PbxsAdded,
+    Removed,
+    /// There is no such branch. Nothing was changed.
+    Unknown,
+    /// Another branch has this PBX. Nothing was changed.
+    PbxOf {
+        pbx: String,
+        branch: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct StoredBranch {
+    name: String,
+    token: String,
+    previous_token: Option<String>,
+    previous_until: Option<EpochSeconds>,
+    added: EpochSeconds,
+    taken: u64,
+    reported: Option<EpochSeconds>,
+    report: Option<String>,
+}
+
+/// All branches, by name.
+pub fn branches(db: &Db) -> Result<Vec<Branch>, Error> {
+    let text = "SELECT name, token, previous_token, previous_until, added, taken, reported, report
+         FROM branches ORDER BY name";
+    let stored: Vec<StoredBranch> = db.query_all(text, [])?;
+    let mut pbxs: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let text = "SELECT branch, pbx FROM branch_pbxs ORDER BY branch, pbx";
+    for (branch, pbx) in db.query_all::<(String, String)>(text, [])? {
+        pbxs.entry(branch).or_default().push(pbx);
+    }
+    let mut all = Vec::with_capacity(stored.len());
+    for stored in stored {
+        all.push(Branch {
+            pbxs: pbxs.remove(&stored.name).unwrap_or_default(),
+            name: stored.name,
+            token: stored.token,
+            previous: stored.previous_token.zip(stored.previous_until),
+            added: stored.added,
+            taken: stored.taken,
+            reported: stored.reported,
+            report: stored.report,
+        });
+    }
+    Ok(all)
+}
+
+pub(crate) fn add(store: &mut Store, branch: &NewBranch) -> Result<BranchChange, Error> {
+    for pbx in &branch.pbxs {
+        let text = "SELECT branch FROM branch_pbxs WHERE pbx = ?1";
+        match store.query_first::<String>(text, [pbx])? {
+            Some(owner) if owner != branch.name => {
+                let pbx = pbx.clone();
+                return Ok(BranchChange::PbxOf { pbx, branch: owner });
+            }
+            Some(_) | None => {}
+        }
+    }
+    // The answers that a removed branch of this name has seen are not lost ones.
+    let seq = store.hub.as_ref().map_or(0, |hub| hub.position.seq);
+    let text = "INSERT INTO branches (name, token, added, seq) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT DO NOTHING";
+    let values = (&branch.name, &branch.token, branch.at.get(), seq);
+    let is_new = store.execute(text, values)? == 1;
+    for pbx in &branch.pbxs {
+        let text = "INSERT INTO branch_pbxs (pbx, branch) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+        store.run(text, (pbx, &branch.name))?;
+    }
+    Ok(if is_new {
+        BranchChange::NewToken
+    } else {
+        BranchChange::PbxsAdded
+    })
+}
+
+pub(crate) fn rotate(db: &Db, rotation: &TokenRotation) -> Result<BranchChange, Error> {
+    let text = "UPDATE branches SET previous_token = token, previous_until = ?3, token = ?2
+         WHERE name = ?1";
+    let until = rotation.previous_until.get();
+    let changed = db.execute(text, (&rotation.branch, &rotation.token, until))?;
+    Ok(if changed == 1 {
+        BranchChange::NewToken
+    } else {
+        BranchChange::Unknown
+    })
+}
+
+pub(crate) fn remove(db: &Db, name: &str) -> Result<BranchChange, Error> {
+    if db.execute("DELETE FROM branches WHERE name = ?1", [name])? == 0 {
+        return Ok(BranchChange::Unknown);
+    }
+    db.run("DELETE FROM branch_pbxs WHERE branch = ?1", [name])?;
+    Ok(BranchChange::Removed)
+}
+
+/// The `seq` of the last answer to this branch.
+pub(super) fn answered_seq(db: &Db, name: &str) -> Result<u64, Error> {
+    let seq = db.query_first("SELECT seq FROM branches WHERE name = ?1", [name])?;
+    seq.ok_or_else(|| Error::NoBranch(name.to_owned()))
+}
+
+/// Returns `true` if the branch showed less than an hour ago that commits were lost. A branch that
+/// claims it again and again must not keep the hub silent.
+pub(super) fn has_claimed_lately(db: &Db, request: &BranchRequest) -> Result<bool, Error> {
+    let text = "SELECT claimed FROM branches WHERE name = ?1";
+    let claimed: Option<EpochSeconds> = db.query_one(text, [&request.branch])?;
+    let at = request.at.floor_seconds().get();
+    Ok(claimed.is_some_and(|claimed| at.abs_diff(claimed.get()) < CLAIM_AGAIN_SEC))
+}
+
+pub(super) fn note_claim(db: &Db, request: &BranchRequest) -> Result<(), Error> {
+    let text = "UPDATE branches SET claimed = ?2 WHERE name = ?1";
+    db.run(text, (&request.branch, request.at.floor_seconds().get()))
+}
+
+/// Stores what a request changes of its branch, with the `seq` of its answer.
+pub(super) fn note_request(db: &Db, request: &BranchRequest, seq: u64) -> Result<(), Error> {
+    let text = "UPDATE branches SET seq = ?2, taken = taken + ?3 WHERE name = ?1";
+    db.run(text, (&request.branch, seq, request.calls))?;
+    if let Some(report) = &request.report {
+        let text = "UPDATE branches SET reported = ?2, report = ?3 WHERE name = ?1";
+        let at = request.at.floor_seconds().get();
+        db.run(text, (&request.branch, at, report))?;
+    }
+    Ok(())
+}
