@@ -56,7 +56,7 @@ const VERBS: [&str; 11] = [
 ];
 
 /// Groups of commands in which some flags have a variable.
-const GROUPS: [&str; 3] = ["dead", "lead", "state"];
+const GROUPS: [&str; 4] = ["branch", "dead", "lead", "state"];
 
 /// Returns `true` if this flag of a command in the group has a variable.
 fn has_variable(group: &str, arg: &Arg) -> bool {

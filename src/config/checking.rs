@@ -9,8 +9,8 @@ use super::faults::Faults;
 use super::flags::StateFlags;
 use super::manual;
 use super::options::{
-    AuditFlags, CallsFlags, DeadVerb, DemoFlags, ExplainFlags, LeadVerb, PageCommandFlags,
-    PageVerb, SelectFlags, StateVerb, StatusFlags, Verb,
+    AuditFlags, BranchVerb, CallsFlags, DeadVerb, DemoFlags, ExplainFlags, LeadVerb,
+    PageCommandFlags, PageVerb, SelectFlags, StateVerb, StatusFlags, Verb,
 };
 use crate::config::{Checking, checked as config};
 use crate::values;
@@ -19,7 +19,9 @@ use callbridge_call::Direction;
 use callbridge_formats::Format;
 use callbridge_leads::{lead_field::Item, lead_field::item::ITEMS_MAX};
 use callbridge_mapping::{EmployeeChoice, RetryValues, Rules};
-use callbridge_model::{EmployeeId, LeadId, Reason, SuppliedFacts, TypedNumber, Zone, dates};
+use callbridge_model::{
+    EmployeeId, LeadId, Reason, SecretPlace, SuppliedFacts, TypedNumber, Zone, dates,
+};
 use callbridge_spool::State;
 use clap_complete::Shell;
 use jiff::tz::TimeZone;
@@ -43,6 +45,7 @@ impl Checking<'_> {
             Verb::Calls(flags) => self.calls(flags),
             Verb::Dead(verb) => self.dead(verb),
             Verb::Lead(verb) => self.lead(verb),
+            Verb::Branch(verb) => self.branch(verb),
             Verb::Missed { since, csv, state } => {
                 let within = self.faults.read("--since", &since, values::duration);
                 let within_sec = within.map(|within| within.as_secs());
@@ -413,6 +416,40 @@ impl Checking<'_> {
         }
     }
 
+    fn branch(mut self, verb: BranchVerb) -> Result<Command, Faults> {
+        let (request, state) = match verb {
+            BranchVerb::Add {
+                name,
+                pbx,
+                token_file,
+                state,
+            } => {
+                let branch = self.branch_name(name);
+                let pbxs: Vec<String> = values::given(&pbx).map(str::to_owned).collect();
+                let words = "is missing: name each PBX of the branch";
+                self.faults.add_if(pbxs.is_empty(), "--pbx", words);
+                let hash = self.faults.read("--token-file", &token_file, token_hash);
+                let request = ControlRequest::BranchAdd { branch, pbxs, hash };
+                (request, state)
+            }
+            BranchVerb::List(state) => (ControlRequest::Branches, state),
+            BranchVerb::Rotate { name, state } => {
+                let branch = self.branch_name(name);
+                (ControlRequest::BranchRotate { branch }, state)
+            }
+            BranchVerb::Remove { name, state } => {
+                let branch = self.branch_name(name);
+                (ControlRequest::BranchRemove { branch }, state)
+            }
+        };
+        self.ask(request, false, state)
+    }
+
+    fn branch_name(&mut self, name: Option<String>) -> String {
+        let name = name.ok_or("is missing: the name of the branch");
+        self.faults.take("NAME", name).unwrap_or_default()
+    }
+
     /// A number, as a person writes it.
     fn phone(&mut self, phone: Option<String>) -> String {
         let phone = phone.ok_or("is missing: the number to look up");
@@ -468,6 +505,13 @@ impl Checking<'_> {
         let shell = self.faults.take("SHELL", read).unwrap_or(Shell::Bash);
         self.faults.or(Command::Print(manual::completions(shell)))
     }
+}
+
+/// The SHA-256 of the token in a file.
+fn token_hash(file: &str) -> Result<String, String> {
+    let place = SecretPlace::File(PathBuf::from(file));
+    let token = place.read().map_err(|error| error.to_string())?;
+    Ok(callbridge_hub::token::hash(&token))
 }
 
 fn lead_id(text: &str) -> Result<LeadId, String> {

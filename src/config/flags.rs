@@ -1,6 +1,7 @@
 //! The flags of `run`, which others take too, as they are typed: texts alone, checked in
 //! [`crate::config::checked`] all at once.
 
+use super::checked::hub::HubFlags;
 use super::checked::lookup::LookupFlags;
 use super::checked::page::PageFlags;
 use clap::Args;
@@ -15,6 +16,8 @@ pub struct Flags {
     pub trunks: TrunkFlags,
     #[command(flatten)]
     pub crm: CrmFlags,
+    #[command(flatten)]
+    pub hub: HubFlags,
     #[command(flatten)]
     pub webhooks: WebhookFlags,
     #[command(flatten)]

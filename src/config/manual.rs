@@ -176,6 +176,7 @@ const fn secret_of(kind: SecretKind) -> &'static str {
         SecretKind::Client => "The client secret of the application (connect)",
         SecretKind::PagePassword => "Who may log in at the page, with the passwords' hashes",
         SecretKind::Lookup => "The password of whoever asks who calls (--lookup)",
+        SecretKind::Forward => "The token of a collector's branch at its hub (--forward)",
     }
 }
 

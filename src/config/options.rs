@@ -71,6 +71,9 @@ pub(crate) enum Verb {
         #[command(flatten)]
         state: StateFlags,
     },
+    /// Add, list, and remove the branches whose calls this hub takes
+    #[command(subcommand)]
+    Branch(BranchVerb),
     /// Print a link that opens the administrator's page, or a line for its password file
     #[command(after_help = PAGE_EXAMPLES)]
     Page(PageCommandFlags),
@@ -428,6 +431,53 @@ pub(crate) enum LeadVerb {
         /// The flags of run, for when no daemon is running.
         #[command(flatten)]
         flags: Box<Flags>,
+    },
+}
+
+const BRANCH_ADD_EXAMPLES: &str = "\
+The token is printed once. Put it into a file on the collector's machine, and name the file with
+--forward-token-file. If the branch exists, its PBXs are added, and its token stays.
+
+Examples:
+  callbridge branch add samarkand --pbx samarkand
+  callbridge branch add bukhara --pbx bukhara-1 --pbx bukhara-2 --json
+  callbridge branch add samarkand --pbx samarkand --token-file old.token
+
+Exit: 0 added, 64 usage, 65 another branch has the PBX, 69 no daemon and no state.";
+
+/// The commands below `branch`, as typed.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BranchVerb {
+    /// Add a branch, and print its token once
+    #[command(after_help = BRANCH_ADD_EXAMPLES)]
+    Add {
+        /// Name of the branch: letters, digits, `-`, `_`, `.`
+        name: Option<String>,
+        /// Name of a PBX of the branch, as its collector has it in --pbx-id. May be repeated
+        #[arg(long, value_name = "PBX")]
+        pbx: Vec<String>,
+        /// Accept the token in this file again, after the hub lost its state. No new token is
+        /// printed
+        #[arg(long, value_name = "FILE")]
+        token_file: Option<String>,
+        #[command(flatten)]
+        state: StateFlags,
+    },
+    /// List branches: which report, which are silent, their versions and backlogs
+    List(StateFlags),
+    /// Print a new token for a branch. The old one is valid for another hour
+    Rotate {
+        /// Name of the branch
+        name: Option<String>,
+        #[command(flatten)]
+        state: StateFlags,
+    },
+    /// Remove a branch. Its requests are refused from then on. Calls that were taken stay
+    Remove {
+        /// Name of the branch
+        name: Option<String>,
+        #[command(flatten)]
+        state: StateFlags,
     },
 }
 

@@ -35,6 +35,7 @@ pub(crate) fn find(config: &Config, trunk: &Trunk, people: &People) -> Option<Tr
     let variable = trunk.leads.iter().find_map(LeadRule::variable);
     if let Some(variable) = variable
         && trunk.leads.len() == 1
+        && config.collect.is_none()
         && !config.sources.iter().any(carries_variables)
     {
         let message = format!("lead=var:{variable}, but no source reports channel variables");
@@ -52,7 +53,7 @@ pub(crate) fn find(config: &Config, trunk: &Trunk, people: &People) -> Option<Tr
         return Some(TrunkProblem::new(message, fix));
     }
     // A message can name its lead.
-    let needs_rule = trunk.has_channels() && trunk.journal;
+    let needs_rule = trunk.has_channels() && trunk.journal && config.forward.is_none();
     if needs_rule && trunk.leads.is_empty() {
         let message = "there is no lead rule: every call would wait for a lead";
         let fix = "give lead=var:NAME, lead=userfield:REGEX, lead=csv:FILE or lead=directory";

@@ -15,6 +15,8 @@
 //! | [`lists`] | leads and employees in force; waiting calls go when something is learned |
 //! | [`trunks`] | what each trunk took |
 //! | [`webhooks`] | events that come to us |
+//! | [`collect`] | a hub's listener for calls of branches |
+//! | [`forward`] | a collector's way to its hub |
 //! | [`page`] | the administrator's page |
 //! | [`lookup`] | who calls, told to a dialplan |
 //! | [`readers`] | other daemons on this machine that read a source of ours |
@@ -23,6 +25,8 @@
 //! Stopping: the sources end first and wait for their verdicts, the intake commits what it has,
 //! the sender finishes the request under way, the spool closes last.
 
+pub(crate) mod collect;
+pub(crate) mod forward;
 pub(crate) mod lists;
 pub(crate) mod lookup;
 pub(crate) mod notify;
@@ -279,6 +283,11 @@ impl Daemon {
             tasks.start(queue.run(spool.clone(), tasks.stop()));
         }
         let webhooks = webhooks::start(config, &spool, &mut tasks).await?;
+        let hub = collect::start(config, &spool, &people, &mut tasks).await?;
+        let forward = forward::view(config);
+        outward
+            .vitals
+            .extend(forward.as_ref().map(forward::ForwardChannel::vital));
         let state = config.state.as_deref().unwrap_or(Path::new(""));
         let observer = Arc::new(Observer {
             spool,
@@ -289,10 +298,13 @@ impl Daemon {
             durations,
             page_sessions: config.page.as_ref().map(|_| Sessions::default()),
             webhooks,
+            hub,
+            forward: forward.as_ref().map(forward::ForwardChannel::view),
             lookups,
             lists: shown,
             secret_files,
             employees: met,
+            forward_hubs: forward::addresses(config),
             trunks: opened.trunks,
             state: state.display().to_string(),
             notify_problem: watch::Sender::new(None),
@@ -301,6 +313,9 @@ impl Daemon {
                 outward::token_place(crm.token.as_ref(), outward::directory_of).to_string()
             }),
         });
+        if let Some(forward) = forward {
+            forward::start(config, forward, &observer, &mut tasks);
+        }
         let daemon = Self {
             observer,
             stop,
@@ -337,6 +352,7 @@ impl Daemon {
                 Box::pin(async move { observer.status().await })
             }),
             page: shown.as_ref().map(|(_, door, _)| Arc::clone(door)),
+            branches: observer.hub.as_ref().map(|hub| Arc::clone(&hub.branches)),
             files_again,
         });
         tasks.start(Arc::clone(&handler).read_newer_again());

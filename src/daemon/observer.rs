@@ -1,10 +1,12 @@
 //! Looks at the running daemon: for `status`, metrics, health and systemd.
 
+use super::collect::{self, HubView};
 use super::readers::{self, Others};
 use super::secret_files::SecretFiles;
 use super::trunks::{self, KnownTrunks};
-use super::{lists, outward::Outward, webhooks::ReceiverView};
+use super::{forward, lists, outward::Outward, webhooks::ReceiverView};
 use callbridge_admin::command_handler::audit::{DIFFERENT_KEY, UNEXPLAINED_KEY};
+use callbridge_hub::forward::run::ForwardView;
 use callbridge_leads::lead_field::Fit;
 use callbridge_lookup::tally::Tally;
 use callbridge_model::status::{
@@ -36,6 +38,10 @@ pub(crate) struct Observer {
     pub durations: Durations,
     /// The count of sessions at the page; `None` where no page is shown.
     pub page_sessions: Option<Sessions>,
+    /// The listener for calls of branches. `None` without `--collect`.
+    pub hub: Option<HubView>,
+    /// The way to the hub. `None` without `--forward`.
+    pub forward: Option<watch::Receiver<ForwardView>>,
     /// The receiver of webhooks, where there is one.
     pub webhooks: Option<ReceiverView>,
     /// Lookups of dialplans, where they are answered.
@@ -46,6 +52,8 @@ pub(crate) struct Observer {
     pub secret_files: SecretFiles,
     /// The match of the newest calls' extensions with the lists of employees.
     pub employees: watch::Receiver<Option<Employees>>,
+    /// Addresses of `--forward`.
+    pub forward_hubs: Vec<String>,
     /// The trunks of the flags.
     pub trunks: KnownTrunks,
     pub state: String,
@@ -71,9 +79,10 @@ impl Observer {
             let calls = tables::trunk_calls::trunk_calls(store, at - trunks::DAY)?;
             let missed = tables::missed::missed_by_trunk(store)?;
             let notices = tables::outbox::notices_waiting(store)?;
-            Ok((kept, fields, calls, missed, notices))
+            let hub = collect::stored(store)?;
+            Ok((kept, fields, calls, missed, notices, hub))
         });
-        let (kept, fields, calls, missed, notices) = read.await?;
+        let (kept, fields, calls, missed, notices, hub) = read.await?;
         let (trunks, day_calls) = self.trunks.shown(&calls, &missed);
         let books = kept.books;
         let sender = self.outward.sender.borrow().clone();
@@ -82,6 +91,8 @@ impl Observer {
         let pause = trouble.map(|error| Pause::new("disk", error.to_string()));
         let directory = self.spool.read(tables::backfill::directory_status).await?;
         let waiting = books.ready + books.sending + books.submitted;
+        let forward = self.forward.as_ref().map(|view| view.borrow().clone());
+        let forward_pause = forward.as_ref().and_then(|view| view.pause.clone());
         let status = Status {
             budget: sender.budget(clock::now().boot),
             // The sender's figure is of its last turn; the books are of now.
@@ -95,7 +106,9 @@ impl Observer {
                 print: sender.token_print.map(|it| it.to_string()),
                 ..sender.token
             },
-            pause: pause.or(sender.pause),
+            pause: pause.or(sender.pause).or(forward_pause),
+            hub: self.hub.as_ref().map(|view| view.status(hub, clock::now())),
+            forward: forward.map(|view| forward::status(&view, &self.forward_hubs, &books)),
             degraded: sender.degraded,
             webhooks: self.webhooks.as_ref().map(ReceiverView::status),
             directory,
@@ -189,6 +202,7 @@ impl Watch for Observer {
             requests,
             log_lines_lost: callbridge_ops::log::lost_lines(),
             webhooks: self.webhooks.as_ref().map(|it| it.tally.events()),
+            branch_refusals: self.hub.as_ref().map(|hub| hub.tally.refusals()),
             lookups: self.lookups.as_ref().map(|tally| tally.counts()),
             durations: self.durations.clone(),
             audit_unexplained: unexplained.and_then(|text| text.parse().ok()),

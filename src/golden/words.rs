@@ -49,7 +49,9 @@ fn serialized<T: Serialize>(all: &[T]) -> Vec<String> {
 }
 
 fn written_now() -> BTreeMap<&'static str, Vec<String>> {
-    let state = every!(State: Ready, Sending, Submitted, Journaled, Dead, Waiting, Discarded);
+    let state = every!(
+        State: Ready, Sending, Submitted, Journaled, Dead, Waiting, Discarded, Forwarded
+    );
     let fate = every!(IfAbsent: Resubmit, Interrupted, ServerError, Changed);
     let reason = every!(Reason: NoLead, AmbiguousLead, Failed, Rejected, Conflict, UuidConflict,
         ServerError, Unconfirmed, Incomplete, TalkExceedsDuration, InvalidEpoch, Unreadable,

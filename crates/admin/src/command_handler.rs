@@ -6,6 +6,7 @@ use super::refusal::Refusal;
 use super::socket::AnswerRequest;
 use crate::dead_letters::{Letters, Selection, plan_retry};
 use callbridge_call::Direction;
+use callbridge_hub::token::BranchTable;
 use callbridge_intake::read_again::FilesAgain;
 use callbridge_mapping::{People, RetryValues, Rules};
 use callbridge_model::{CallUuid, Code, EmployeeId, LeadId, Reason, Status, clock};
@@ -20,6 +21,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::mpsc;
 
 pub mod audit;
+mod branches;
 mod calls;
 mod lead_set;
 mod leads;
@@ -58,6 +60,8 @@ pub struct CommandHandler {
     pub status: StatusOf,
     /// Makes links to the page. `None` without a page.
     pub page: Option<PageDoor>,
+    /// The branches whose tokens the listener knows. `None` without `--collect`.
+    pub branches: Option<Arc<BranchTable>>,
     /// Makes folder sources read files again, by their URLs. Empty if no daemon runs.
     pub files_again: BTreeMap<String, FilesAgain>,
 }
@@ -222,6 +226,16 @@ impl CommandHandler {
             ControlRequest::LeadGiven => line.items(self.leads_given().await?).await,
             ControlRequest::Missed { within_sec } => {
                 line.items(self.missed_customers(within_sec).await?).await
+            }
+            ControlRequest::Branches => line.items(self.branches().await?).await,
+            ControlRequest::BranchAdd { branch, pbxs, hash } => {
+                line.item(self.add_branch(&branch, pbxs, hash).await?).await
+            }
+            ControlRequest::BranchRotate { branch } => {
+                line.item(self.rotate_branch(&branch).await?).await
+            }
+            ControlRequest::BranchRemove { branch } => {
+                line.item(self.remove_branch(&branch).await?).await
             }
             ControlRequest::LeadList => self.lead_list(line).await,
             ControlRequest::LeadSet { lead, items } => self.lead_set(lead, &items, line).await,

@@ -70,6 +70,19 @@ pub enum ControlRequest {
     },
     /// `lead given`: one item per number to which a person has assigned a lead.
     LeadGiven,
+    /// `branch list`: one item per branch.
+    Branches,
+    /// `branch add`: one item with the branch and its new token.
+    BranchAdd {
+        branch: String,
+        pbxs: Vec<String>,
+        /// SHA-256 of a token that the branch gets again. `None` for a new token.
+        hash: Option<String>,
+    },
+    /// `branch rotate`: one item with the branch and its new token.
+    BranchRotate { branch: String },
+    /// `branch remove`: one item with the branch.
+    BranchRemove { branch: String },
     /// `missed`: one item per customer who waits for a callback, longest wait first.
     Missed {
         /// Only those who called within this many seconds.

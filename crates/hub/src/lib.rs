@@ -16,6 +16,7 @@
 //! | [`limits`] | requests and bytes of a branch in a minute |
 //! | [`tally`] | refusals by branch and reason |
 //! | [`receiver`] | calls and reports of a branch, committed and answered |
+//! | [`status`] | a branch, as it is shown |
 //! | [`http`] | the listener of `--collect` |
 //! | [`forward`] | the collector: a pure core, the client, and the loop around them |
 
@@ -25,5 +26,6 @@ pub mod limits;
 pub mod lines;
 pub mod protocol;
 pub mod receiver;
+pub mod status;
 pub mod tally;
 pub mod token;

@@ -11,6 +11,7 @@
 //! | [`notify`] | `--notify-command` |
 
 pub mod http;
+mod hub_metrics;
 pub mod kept;
 pub mod log;
 #[cfg(test)]

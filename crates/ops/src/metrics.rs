@@ -57,6 +57,8 @@ pub struct Observed {
     pub audit_different: Option<u64>,
     /// Events received, by kind and result. `None` without a webhook listener.
     pub webhooks: Option<callbridge_webhook::tally::Events>,
+    /// Refused requests and lines of branches. `None` without `--collect`.
+    pub branch_refusals: Option<callbridge_hub::tally::Refusals>,
     /// Lookups of dialplans, by their answer. `None` without a lookup listener.
     pub lookups: Option<Vec<(&'static str, u64)>>,
     /// Shared with the code that measures them.
@@ -111,6 +113,8 @@ pub fn render(seen: &Observed, format: Format) -> String {
     unmatched(&mut all, seen);
     trunks(&mut all, seen);
     token(&mut all, seen);
+    crate::hub_metrics::hub(&mut all, seen);
+    crate::hub_metrics::forward(&mut all, seen);
     webhooks(&mut all, seen);
     journal(&mut all, seen);
     lookups(&mut all, seen);

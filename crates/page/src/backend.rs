@@ -86,11 +86,14 @@ pub struct Outcomes {
     pub waiting: u64,
     pub letters: u64,
     pub discarded: u64,
+    /// Calls that a hub has stored.
+    pub forwarded: u64,
 }
 
 impl Outcomes {
     pub const fn total(&self) -> u64 {
-        self.journaled + self.queued + self.waiting + self.letters + self.discarded
+        let open = self.queued + self.waiting + self.letters;
+        open + self.journaled + self.discarded + self.forwarded
     }
 }
 

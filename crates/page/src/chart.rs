@@ -10,7 +10,7 @@ const STEP: usize = 10;
 /// A piece of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// `journaled`, `queued`, `waiting`, `letters`, `discarded`.
+    /// `journaled`, `forwarded`, `queued`, `waiting`, `letters`, `discarded`.
     pub(crate) class: &'static str,
     pub(crate) y: u64,
     pub(crate) height: u64,
@@ -32,6 +32,8 @@ pub(crate) struct Chart {
     pub(crate) top: u64,
     pub(crate) width: usize,
     pub(crate) total: u64,
+    /// A hub has stored some of the calls.
+    pub(crate) forwards: bool,
 }
 
 impl Chart {
@@ -48,6 +50,7 @@ impl Chart {
             top,
             width: bars.len().max(1) * STEP,
             total: bars.iter().map(|bar| bar.outcomes.total()).sum(),
+            forwards: bars.iter().any(|bar| bar.outcomes.forwarded > 0),
             columns: bars.iter().enumerate().map(column).collect(),
         }
     }
@@ -56,6 +59,7 @@ impl Chart {
 fn pieces(outcomes: &Outcomes, top: u64) -> Vec<Piece> {
     let parts = [
         ("journaled", outcomes.journaled),
+        ("forwarded", outcomes.forwarded),
         ("queued", outcomes.queued),
         ("waiting", outcomes.waiting),
         ("letters", outcomes.letters),
@@ -100,6 +104,7 @@ mod tests {
             waiting: 0,
             letters: 2,
             discarded: 0,
+            forwarded: 0,
         };
         let bar = |outcomes| Bar { from: 0, outcomes };
         let chart = Chart::of(&[bar(outcomes), bar(Outcomes::default())]);

@@ -14,6 +14,7 @@ fn families() -> BTreeSet<String> {
         ("direction", &["INBOUND", "OUTBOUND", "UNKNOWN"]),
         ("cause", &["lead", "employee", "phone", "extension"]),
         ("finding", &["ok", "doubt", "failed"]),
+        ("branch.state", &["never", "reports", "silent", "stopped"]),
         ("remedy", &["lead_missing", "employee_missing"]),
         ("field", &["lead", "employee", "phone", "id", "reason"]),
         (
@@ -43,6 +44,7 @@ fn families() -> BTreeSet<String> {
                 "dead",
                 "waiting",
                 "discarded",
+                "forwarded",
                 "letters",
             ],
         ),
@@ -241,7 +243,7 @@ fn colors_of_a_chart_are_colors_of_the_style() {
         y: 0,
         height: 1,
     };
-    for class in [piece.class, "waiting", "letters", "discarded"] {
+    for class in [piece.class, "forwarded", "waiting", "letters", "discarded"] {
         assert!(style.contains(&format!("rect.{class}")), "{class}");
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     sessions::Sessions, settings::Settings, throttle::LoginThrottle,
 };
 use callbridge_admin::Refusal;
+use callbridge_model::status::HubStatus;
 use callbridge_model::{Code, Reason, Status};
 use hyper::StatusCode;
 use std::collections::BTreeMap;
@@ -105,6 +106,7 @@ impl AuthenticatedRequest<'_> {
                 missed,
                 letters: status.dead_letter_count(),
                 waiting: status.waiting_count(Reason::NoLead),
+                silent: status.hub.as_ref().map(HubStatus::silent_branches),
             };
         }
         Ok(status)

@@ -40,6 +40,8 @@ pub(crate) struct Badges {
     pub(crate) waiting: u64,
     /// Customers who wait for a call back.
     pub(crate) missed: u64,
+    /// Silent branches. `None` if this is not a hub.
+    pub(crate) silent: Option<u64>,
 }
 
 /// The surroundings of a page's content, and the texts, times and values that templates ask for.
@@ -61,14 +63,18 @@ pub(crate) struct PageShell {
     pub(crate) notice: Option<String>,
 }
 
+/// The view of a hub.
+const BRANCHES: &str = "/branches";
+
 /// The views, in the order of the navigation: path and key of the name.
-const VIEWS: [(&str, &str); 8] = [
+const VIEWS: [(&str, &str); 9] = [
     ("/", "nav.today"),
     ("/calls", "nav.calls"),
     ("/letters", "nav.dead_letters"),
     ("/numbers", "nav.numbers"),
     ("/missed", "nav.missed"),
     ("/employees", "nav.employees"),
+    (BRANCHES, "nav.branches"),
     ("/pbx", "nav.pbx"),
     ("/check", "nav.check"),
 ];
@@ -380,7 +386,7 @@ impl PageShell {
         ))
     }
 
-    /// Returns the entries of the navigation.
+    /// Returns the entries of the navigation. Branches are left out if this is not a hub.
     pub(crate) fn nav(&self) -> Vec<NavEntry> {
         let path = self.target.split('?').next().unwrap_or("/");
         let below = |rest: &str| rest.is_empty() || rest.starts_with('/');
@@ -392,6 +398,7 @@ impl PageShell {
             "/letters" => self.badges.letters,
             "/numbers" => self.badges.waiting,
             "/missed" => self.badges.missed,
+            BRANCHES => self.badges.silent.unwrap_or(0),
             _ => 0,
         };
         let entry = |(view, key): (&'static str, &'static str)| NavEntry {
@@ -401,7 +408,13 @@ impl PageShell {
             here: here(view),
             badge: (badge(view) > 0).then(|| self.count(badge(view))),
         };
-        VIEWS.into_iter().map(entry).collect()
+        let mut entries = Vec::new();
+        for view in VIEWS {
+            if view.0 != BRANCHES || self.badges.silent.is_some() || here(BRANCHES) {
+                entries.push(entry(view));
+            }
+        }
+        entries
     }
 
     /// The languages: code, name, whether it is this one, and where the switch leads.

@@ -79,6 +79,7 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHan
     Ok(CommandHandler {
         asking: None,
         page: None,
+        branches: None,
         files_again: BTreeMap::new(),
         zone,
         field_list_wrapper: None,

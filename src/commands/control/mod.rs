@@ -4,12 +4,14 @@
 //! | module | what lives there |
 //! |---|---|
 //! | `conversation` | who answers, one question, its answers |
+//! | [`branch`] | the branches of a hub |
 //! | [`calls`] | calls, those that are kept and those that come |
 //! | [`dead`] | the commands about letters |
 //! | [`page`] | a link to the page, a line of its password file |
 //! | [`lead`] | the commands about leads, and customers who wait for a call back |
 //! | [`status`] | how all stands, once or drawn anew in place |
 
+pub(crate) mod branch;
 pub(crate) mod calls;
 pub(crate) mod conversation;
 pub(crate) mod dead;
@@ -43,6 +45,11 @@ pub(crate) async fn ask(
         ControlRequest::Retry { .. } | ControlRequest::Discard { .. } => {
             dead::change(request, at).await
         }
+        ControlRequest::Branches => branch::list(at).await,
+        ControlRequest::BranchAdd { .. } | ControlRequest::BranchRotate { .. } => {
+            branch::token(request, at).await
+        }
+        ControlRequest::BranchRemove { .. } => branch::remove(request, at).await,
         ControlRequest::LeadMissing => lead::missing(csv, at).await,
         ControlRequest::LeadList => lead::list(at).await,
         ControlRequest::LeadCheck { .. } => lead::check(request, at).await,

@@ -8,12 +8,14 @@
 //! | `trunks` | `--trunk` over its defaults, against each other and the sources |
 //! | [`connect`](mod@connect) | the flags of `connect` |
 //! | [`crm`] | `--crm-url`, its rate and field names, and where its token comes from |
+//! | [`hub`] | `--collect`, and `--forward` in place of the CRM |
 //! | [`page`] | `--page`, its certificate, names and passwords |
 //! | [`lookup`] | `--lookup`, and who may ask |
 //! | `webhooks` | `--webhook-listen`, its certificate and secrets |
 
 pub(crate) mod connect;
 pub(crate) mod crm;
+pub(crate) mod hub;
 pub(crate) mod lookup;
 pub(crate) mod page;
 pub(super) mod sources;
@@ -35,6 +37,7 @@ use callbridge_source::{BrokerUrl, SourceUrl};
 use callbridge_webhook::tls::Certificate;
 pub(crate) use connect::check as connect;
 pub(crate) use crm::TokenFrom;
+pub(crate) use hub::{CollectConfig, ForwardConfig};
 use jiff::tz::TimeZone;
 pub(crate) use lookup::LookupConfig;
 pub(crate) use page::PageConfig;
@@ -57,6 +60,10 @@ pub struct Config {
     pub lead_directory: bool,
     /// The CRM that calls are sent to; `None` in `explain` and dry runs without `--crm-url`.
     pub crm: Option<Crm>,
+    /// The listener for calls of branches; `None` without `--collect`.
+    pub collect: Option<CollectConfig>,
+    /// The hubs that calls are sent to in place of a CRM; `None` without `--forward`.
+    pub forward: Option<ForwardConfig>,
     /// The receiver of the CRM's events; `None` without `--webhook-listen`.
     pub webhooks: Option<Webhooks>,
     /// The administrator's page; `None` without `--page`.
@@ -165,6 +172,8 @@ impl Config {
         if let Some(TokenFrom::Place(place)) = self.crm.as_ref().and_then(|it| it.token.as_ref()) {
             all.push(("the CRM (token)".to_owned(), place));
         }
+        let branch = self.forward.iter().flat_map(|it| &it.token);
+        all.extend(branch.map(|place| ("the hub (token)".to_owned(), place)));
         let own = self.webhooks.iter().flat_map(|it| &it.application);
         let others = self
             .webhooks
@@ -191,7 +200,9 @@ impl Config {
         let mut all: Vec<PathBuf> = named.map(Path::to_path_buf).collect();
         let tls = self.webhooks.as_ref().and_then(|it| it.tls.as_ref());
         let page = self.page.as_ref().and_then(|it| it.tls.as_ref());
-        all.extend(tls.into_iter().chain(page).map(|it| it.key.clone()));
+        let collect = self.collect.as_ref().and_then(|it| it.tls.as_ref());
+        let keys = tls.into_iter().chain(page).chain(collect);
+        all.extend(keys.map(|it| it.key.clone()));
         if let Some(state) = &self.state {
             all.push(state.join(store::FILE));
             all.push(state.join(shown_once::FILE));

@@ -10,8 +10,12 @@ use callbridge_mapping::trunk;
 use callbridge_model::{SecretKind, SecretPlace};
 use callbridge_source::{SourceUrl, Transport, url::Format};
 
-/// Every `--source`, in the order of the flags.
-pub(super) fn check(flags: &SourceFlags, checking: &mut Checking<'_>) -> Vec<SourceConfig> {
+/// Every `--source`, in the order of the flags. A hub that `collects` needs none.
+pub(super) fn check(
+    flags: &SourceFlags,
+    collects: bool,
+    checking: &mut Checking<'_>,
+) -> Vec<SourceConfig> {
     let unfit = |id: &&str| !trunk::is_name(id);
     if let Some(id) = flags.pbx_id.as_deref().filter(unfit) {
         checking.faults.add("--pbx-id", format!("`{id}`: {NAMES}"));
@@ -44,7 +48,8 @@ pub(super) fn check(flags: &SourceFlags, checking: &mut Checking<'_>) -> Vec<Sou
                  it (other sources take pbx=)";
     faults.add_if(flags.pbx_id.is_some() && of_messages, "--pbx-id", words);
     let words = "is missing: give the PBX, as ami://USER@HOST or file:///PATH";
-    faults.add_if(needs && flags.source.is_empty(), "--source", words);
+    let is_missing = needs && !collects && flags.source.is_empty();
+    faults.add_if(is_missing, "--source", words);
     let files = catch_up(flags, &sources, faults);
     sources.extend(files);
     sources

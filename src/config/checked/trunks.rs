@@ -14,8 +14,10 @@ use callbridge_source::url::Format;
 pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Checking<'_>) -> Rules {
     // The recording of `explain` may be of messages, whatever the sources beside it are.
     let of_messages = sources.iter().filter(|it| it.carries_whole_calls()).count();
-    let no_messages = checking.needs && of_messages == 0;
-    let all_messages = of_messages > 0 && of_messages == sources.len();
+    let collects = flags.hub.collects();
+    let no_messages = checking.needs && of_messages == 0 && !collects;
+    let has_messages = of_messages > 0 || collects;
+    let all_messages = has_messages && of_messages == sources.len();
     let (of_trunks, faults) = (&flags.trunks, &mut checking.faults);
     let defaults = defaults(of_trunks, faults);
     let mut trunks = Vec::new();
@@ -38,12 +40,15 @@ pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Chec
     faults.add_if(lacks, "--trunk", words);
     let trunks = faults.take_all("--trunk", Trunks::new(trunks));
     let trunks = trunks.unwrap_or_default();
-    known_pbxs(&trunks, sources, flags.sources.pbx_id.as_deref(), faults);
+    if !collects {
+        known_pbxs(&trunks, sources, flags.sources.pbx_id.as_deref(), faults);
+    }
     Rules {
         country: country(of_trunks, &trunks),
         trunks,
         without_trunk: (!no_messages).then_some(defaults),
         require_employee: of_trunks.require_employee,
+        forwards: flags.hub.forwards(),
         ..Rules::default()
     }
 }

@@ -1,6 +1,6 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
-use super::{BrokerTarget, Config, crm, lookup, page, sources, trunks, webhooks};
+use super::{BrokerTarget, Config, crm, hub, lookup, page, sources, trunks, webhooks};
 use crate::config::flags::{CallFlags, Flags, LogFlags, OperationFlags};
 use crate::config::{Faults, arguments};
 use crate::state_owner::other_owner;
@@ -66,7 +66,8 @@ impl<'a> Checking<'a> {
     /// Checks the flags as typed; returns the configuration, or all faults at once.
     pub(crate) fn config(mut self, flags: Flags) -> Result<Config, Faults> {
         let (it, operation) = (&mut self, &flags.operation);
-        let sources = sources::check(&flags.sources, it);
+        let collects = flags.hub.collects();
+        let sources = sources::check(&flags.sources, collects, it);
         let zone_flag = &flags.sources.pbx_timezone;
         let pbx_timezone = it.faults.read("--pbx-timezone", zone_flag, values::zone);
         let zone = pbx_timezone.clone().unwrap_or(TimeZone::UTC);
@@ -88,9 +89,15 @@ impl<'a> Checking<'a> {
         // A recording is judged without a token, whatever lies there.
         let connected =
             it.needs && !is_others && folder.as_deref().is_ok_and(callbridge_oauth::store::exists);
-        let needs_no_crm = operation.dry_run || is_others;
+        let forwards = flags.hub.forwards();
+        let needs_no_crm = operation.dry_run || is_others || forwards;
         let crm = crm::check(&flags.crm, (needs_no_crm, connected), it);
         let webhooks = webhooks::check(&flags.webhooks, it);
+        let collect = hub::collect(&flags.hub, it);
+        let forward = hub::forward(&flags.hub, it);
+        if forwards {
+            refuse_in_collector(&flags, &mut it.faults);
+        }
         let page = page::check(&flags.page, it);
         let lookup = lookup::check(&flags.lookup, it);
         let calls = calls(&flags.calls, &mut it.faults);
@@ -106,6 +113,8 @@ impl<'a> Checking<'a> {
             columns,
             rules,
             lead_directory: flags.trunks.lead_directory,
+            collect,
+            forward,
             webhooks,
             page,
             lookup,
@@ -123,6 +132,23 @@ impl<'a> Checking<'a> {
         };
         self.faults.or(config)
     }
+}
+
+/// Flags that only the hub can use.
+fn refuse_in_collector(flags: &Flags, faults: &mut Faults) {
+    let given = [
+        ("--crm-url", flags.crm.crm_url.is_some()),
+        ("--token-file", flags.crm.token_file.is_some()),
+        ("--token-command", flags.crm.token_command.is_some()),
+        ("--rate", flags.crm.rate.is_some()),
+        ("--lead-field", flags.crm.lead_field.is_some()),
+        ("--lead-directory", flags.trunks.lead_directory),
+        ("--require-employee", flags.trunks.require_employee),
+        ("--webhook-listen", flags.webhooks.webhook_listen.is_some()),
+        ("--dry-run", flags.operation.dry_run),
+        ("--rebind", flags.operation.rebind),
+    ];
+    hub::refuse_crm_flags(&given, faults);
 }
 
 /// An unknown variable is a fault, as an unknown flag is: otherwise it would be ignored.

@@ -64,6 +64,15 @@ pub struct HubStatus {
     pub branches: Vec<BranchStatus>,
 }
 
+impl HubStatus {
+    /// Number of branches that are silent.
+    pub fn silent_branches(&self) -> u64 {
+        let silent = self.branches.iter();
+        let silent = silent.filter(|branch| branch.state == BranchState::Silent);
+        silent.count() as u64
+    }
+}
+
 /// A branch, as `branch list --json` and the page show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

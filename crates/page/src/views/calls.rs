@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::{collections::BTreeSet, sync::Arc};
 
 /// The states that a call can be in, as one looks for them.
-pub(crate) const STATES: [&str; 7] = [
+pub(crate) const STATES: [&str; 8] = [
     "journaled",
     "ready",
     "sending",
@@ -23,6 +23,7 @@ pub(crate) const STATES: [&str; 7] = [
     "dead",
     "waiting",
     "discarded",
+    "forwarded",
 ];
 
 #[derive(Template)]

@@ -8,8 +8,10 @@
 //! | [`numbers`] | numbers without a lead |
 //! | [`missed`] | Missed; [`employees`]: what employees did |
 //! | [`operations`] | PBX and Check |
+//! | [`branches`] | the branches of a hub |
 
 mod act;
+mod branches;
 mod calls;
 mod employees;
 mod letters;
@@ -45,6 +47,7 @@ pub(crate) async fn show(visit: AuthenticatedRequest<'_>, path: &[&str]) -> Hand
         ["missed.csv"] => missed::csv(&visit).await,
         ["employees"] => employees::table(visit).await,
         ["employees.csv"] => employees::csv(&visit).await,
+        ["branches"] => branches::list(visit).await,
         ["pbx"] => operations::pbx(visit).await,
         ["check"] if visit.asked.is_post() => {
             visit.page.checks.begin(Arc::clone(&visit.page.backend));

@@ -149,6 +149,7 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
             let down = sources.filter_map(|it| it.down_since);
             (Some("/pbx"), down.min())
         }
+        F::SilentBranches | F::HubLostCommits => (Some("/branches"), None),
         F::NotHeard => {
             let silent = sources.filter(|it| it.state == SourceState::Connected);
             let since = silent.filter_map(|it| it.connected_since).min();

@@ -158,6 +158,7 @@ fn outcomes(n: u64) -> Outcomes {
         waiting: n / 10,
         letters: n / 12,
         discarded: n / 30,
+        forwarded: 0,
     }
 }
 

@@ -57,6 +57,7 @@ impl Model {
             dead: of(State::Dead),
             waiting: of(State::Waiting),
             discarded: of(State::Discarded),
+            forwarded: of(State::Forwarded),
             internal: self.internal,
             skipped: self.skipped,
             unreadable: 0,

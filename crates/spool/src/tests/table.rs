@@ -75,33 +75,35 @@ pub fn steps() -> [Step; 21] {
         Step::Reopened {
             why: "refused with others in a row".into(),
         },
+        Step::Forwarded,
     ]
 }
 
 #[test]
 fn every_step_in_every_state_is_as_the_table_says() {
-    use State::{Dead, Discarded, Journaled, Ready, Sending, Submitted, Waiting};
+    use State::{Dead, Discarded, Forwarded, Journaled, Ready, Sending, Submitted, Waiting};
     let no = None;
     // Send, Accepted, Returned, Confirmed, Hooked, NotYet, Absent, Orphaned, Resubmit,
     // Died, Died of what may pass, Release, Retry, Recheck, Rejudged (a person mends it), Rejudged
-    // (it may pass), Moved, Expire, Discard, SendAgain, Reopened
+    // (it may pass), Moved, Expire, Discard, SendAgain, Reopened, Forwarded
     #[rustfmt::skip]
     let table = [
         (Ready, [Some(Sending), no, no, no, Some(Journaled), no, no, no, no, Some(Dead),
-            Some(Waiting), no, no, no, no, no, Some(Ready), no, no, no, no]),
+            Some(Waiting), no, no, no, no, no, Some(Ready), no, no, no, no, Some(Forwarded)]),
         (Sending, [no, Some(Submitted), Some(Ready), no, Some(Journaled), no, no, Some(Submitted),
-            no, Some(Dead), Some(Waiting), no, no, no, no, no, no, no, no, no, no]),
+            no, Some(Dead), Some(Waiting), no, no, no, no, no, no, no, no, no, no, no]),
         (Submitted, [no, no, no, Some(Journaled), Some(Journaled), Some(Submitted), Some(Submitted),
             Some(Submitted), Some(Ready), Some(Dead), Some(Waiting), no, no, no, no, no,
-            Some(Ready), no, no, no, no]),
+            Some(Ready), no, no, no, no, no]),
         (Journaled, [no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no,
-            Some(Ready), no]),
+            Some(Ready), no, no]),
         (Dead, [no, no, no, no, Some(Journaled), no, no, no, no, no, no, no, Some(Ready),
             Some(Submitted), Some(Dead), Some(Waiting), Some(Ready), no, Some(Discarded), no,
-            Some(Ready)]),
+            Some(Ready), no]),
         (Waiting, [no, no, no, no, no, no, no, no, no, no, no, Some(Ready), Some(Ready), no,
-            Some(Dead), Some(Waiting), no, Some(Dead), Some(Discarded), no, no]),
-        (Discarded, [no; 21]),
+            Some(Dead), Some(Waiting), no, Some(Dead), Some(Discarded), no, no, no]),
+        (Discarded, [no; 22]),
+        (Forwarded, [no; 22]),
     ];
     assert_eq!(table.map(|(state, _)| state), State::ALL);
     for (state, row) in table {
@@ -118,7 +120,7 @@ fn every_step_in_every_state_is_as_the_table_says() {
 #[test]
 fn a_step_moves_only_what_can_still_move() {
     for step in steps() {
-        for end in [State::Journaled, State::Discarded] {
+        for end in [State::Journaled, State::Discarded, State::Forwarded] {
             // What the journal has lost is sent again by a person alone.
             let again = matches!(step, Step::SendAgain { .. }) && end == State::Journaled;
             assert_eq!(next(end, &step).is_ok(), again, "{end}: {step:?}");

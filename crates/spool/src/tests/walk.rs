@@ -49,6 +49,7 @@ impl Model {
             State::Dead => &mut books.dead,
             State::Waiting => &mut books.waiting,
             State::Discarded => &mut books.discarded,
+            State::Forwarded => &mut books.forwarded,
         }
     }
 
@@ -113,7 +114,7 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             row.not_before = 0;
             row.first_sent = row.first_sent.or(Some(now));
         }
-        Step::Journaled(OutcomeSource::Confirmation) | Step::Discard => {}
+        Step::Journaled(OutcomeSource::Confirmation) | Step::Discard | Step::Forwarded => {}
         Step::Journaled(OutcomeSource::Webhook) => settled_by_webhook(row),
         Step::SendAgain { why } => {
             attempted(row, at, why);

@@ -1,0 +1,20 @@
+//! A stored branch, as `branch list --json`, `status`, and the page show it.
+
+use callbridge_model::status::{BranchReport, BranchState, BranchStatus};
+use callbridge_spool::Branch;
+
+/// The branch at this time in epoch seconds.
+pub fn branch_status(branch: Branch, now: i64) -> BranchStatus {
+    let report = branch.report.as_deref();
+    let report: Option<BranchReport> = report.and_then(|text| serde_json::from_str(text).ok());
+    let reported_at = branch.reported.map(|at| at.get());
+    BranchStatus {
+        state: BranchState::of(reported_at.zip(report.as_ref()), now),
+        branch: branch.name,
+        pbxs: branch.pbxs,
+        reported_at,
+        taken: branch.taken,
+        added_at: branch.added.get(),
+        report,
+    }
+}

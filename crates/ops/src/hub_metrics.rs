@@ -1,0 +1,50 @@
+//! Metrics of a hub and its branches, and of a collector.
+
+use crate::metric_families::{counters, gauge, gauges, labels, signed};
+use crate::metrics::Observed;
+use prometheus_client::registry::Registry;
+
+pub(crate) fn hub(all: &mut Registry, seen: &Observed) {
+    let Some(hub) = &seen.status.hub else {
+        return;
+    };
+    let mut reported = Vec::new();
+    let mut backlog = Vec::new();
+    let mut taken = Vec::new();
+    for branch in &hub.branches {
+        let name = labels([("branch", branch.branch.as_str())]);
+        if let Some(at) = branch.reported_at {
+            reported.push((name.clone(), at));
+        }
+        if let Some(report) = &branch.report {
+            backlog.push((name.clone(), signed(report.backlog)));
+        }
+        taken.push((name, branch.taken));
+    }
+    let help = "Time of the last report of a branch";
+    gauges(all, "branch_last_report_timestamp_seconds", help, reported);
+    let help = "Calls that a branch has not forwarded yet, by its last report";
+    gauges(all, "branch_backlog_calls", help, backlog);
+    let help = "Calls that the hub took from a branch, repeats included";
+    counters(all, "branch_taken_calls", help, taken);
+    let help = "1 while nothing is sent to the CRM because this state lost commits";
+    let is_silent = i64::from(hub.silent_until.is_some());
+    gauge(all, "hub_silent", help, is_silent);
+    let refusals = seen.branch_refusals.iter().flatten();
+    let refusals = refusals.map(|((branch, reason), count)| {
+        let labels = labels([("branch", branch.as_str()), ("reason", reason)]);
+        (labels, *count)
+    });
+    let help = "Requests and lines of a branch that were refused, by reason";
+    counters(all, "branch_refused", help, refusals);
+}
+
+pub(crate) fn forward(all: &mut Registry, seen: &Observed) {
+    let Some(forward) = &seen.status.forward else {
+        return;
+    };
+    if let Some(at) = forward.answered_at {
+        let help = "Time of the hub's last answer";
+        gauge(all, "forward_last_answer_timestamp_seconds", help, at);
+    }
+}

@@ -1,0 +1,51 @@
+//! Branches: who reports, what each has not forwarded yet, and its problems.
+
+use crate::answer::{self, Handled};
+use crate::{page::AuthenticatedRequest, shell::PageShell};
+use askama::Template;
+use callbridge_model::status::{BranchState, BranchStatus, HubStatus, OverallState};
+
+/// Branches that are shown. Those with a problem come first.
+const BRANCHES_MAX: usize = 200;
+
+#[derive(Template)]
+#[template(path = "branches.html")]
+struct BranchesSheet<'a> {
+    c: &'a PageShell,
+    /// `None` if this is not a hub.
+    hub: Option<&'a HubStatus>,
+    rows: Vec<&'a BranchStatus>,
+}
+
+/// Serves `GET /branches`.
+pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
+    let status = visit.refresh_badges().await?;
+    let hub = status.hub.as_ref();
+    let mut rows: Vec<&BranchStatus> = hub.into_iter().flat_map(|hub| &hub.branches).collect();
+    rows.sort_by_key(|branch| pill(branch) == "well");
+    rows.truncate(BRANCHES_MAX);
+    let c = &visit.shell;
+    answer::html(&BranchesSheet { c, hub, rows })
+}
+
+impl BranchesSheet<'_> {
+    fn pill(&self, branch: &BranchStatus) -> &'static str {
+        pill(branch)
+    }
+
+    /// The sentence on a silence after lost commits.
+    fn silence(&self, until: &i64) -> String {
+        let c = self.c;
+        c.with("branches.silent", c.moment(until))
+    }
+}
+
+/// The color of a branch: `down`, `attention`, or `well`.
+fn pill(branch: &BranchStatus) -> &'static str {
+    match (branch.state, &branch.report) {
+        (BranchState::Silent, _) => "down",
+        (BranchState::Never | BranchState::Stopped, _) | (_, None) => "attention",
+        (BranchState::Reports, Some(report)) if report.verdict == OverallState::Ok => "well",
+        (BranchState::Reports, Some(_)) => "attention",
+    }
+}

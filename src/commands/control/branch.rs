@@ -1,0 +1,80 @@
+//! `branch …`: the branches whose calls a hub takes.
+
+use super::conversation::{line, list_items, print_items};
+use crate::Result;
+use crate::config::Asking;
+use callbridge_admin::ControlRequest;
+use callbridge_model::status::seconds_in_words;
+use callbridge_model::{Zone, clock, safe};
+use serde_json::Value;
+
+/// Runs `branch list`.
+///
+/// # Errors
+/// 69 without daemon and state.
+pub(crate) async fn list(at: &Asking) -> Result<()> {
+    let none = "there is no branch: add one with `callbridge branch add NAME --pbx PBX`";
+    print_items(at, ControlRequest::Branches, Some(none), branch_line).await
+}
+
+/// Two lines for a branch: who and how it is, then its figures.
+fn branch_line(item: &Value, zone: &Zone) -> String {
+    let name = safe(item["branch"].as_str().unwrap_or_default());
+    let state = safe(item["state"].as_str().unwrap_or_default());
+    let pbxs: Vec<&str> = item["pbxs"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let pbxs = safe(&pbxs.join(", "));
+    let Some(reported) = item["reportedAt"].as_i64() else {
+        return format!("{name:<16}  {state:<8}  PBX {pbxs}; no report yet");
+    };
+    let report = &item["report"];
+    let (version, backlog) = (
+        safe(report["version"].as_str().unwrap_or("?")),
+        &report["backlog"],
+    );
+    let mut figures = format!("version {version}, backlog {backlog}");
+    if let Some(oldest) = report["oldestCallAt"].as_i64() {
+        let now = clock::now().wall.floor_seconds().get();
+        let age = u64::try_from(now.saturating_sub(oldest)).unwrap_or(0);
+        figures.push_str(&format!(" (oldest {})", seconds_in_words(age)));
+    }
+    let (waiting, dead) = (&report["waiting"], &report["dead"]);
+    figures.push_str(&format!(", {waiting} waiting, {dead} dead letters"));
+    for problem in report["problems"].as_array().into_iter().flatten() {
+        let problem = safe(problem.as_str().unwrap_or_default());
+        figures.push_str(&format!("\n    problem: {problem}"));
+    }
+    let reported = zone.second(reported);
+    format!("{name:<16}  {state:<8}  PBX {pbxs}; last report {reported}\n    {figures}")
+}
+
+/// Runs `branch add` and `branch rotate`: prints the token alone, for a file.
+///
+/// # Errors
+/// 65 if another branch has the PBX or there is no such branch, 69 without daemon and state.
+pub(crate) async fn token(request: ControlRequest, at: &Asking) -> Result<()> {
+    let show = |item: &Value, _: &Zone| match item["token"].as_str() {
+        Some(token) => line(token),
+        None => line(&format!(
+            "branch {} keeps its token",
+            safe(item["branch"].as_str().unwrap_or_default())
+        )),
+    };
+    list_items(at, request, None, show).await
+}
+
+/// Runs `branch remove`.
+///
+/// # Errors
+/// 65 if there is no such branch, 69 without daemon and state.
+pub(crate) async fn remove(request: ControlRequest, at: &Asking) -> Result<()> {
+    let show = |item: &Value, _: &Zone| {
+        let name = safe(item["branch"].as_str().unwrap_or_default());
+        line(&format!("branch {name} is removed"))
+    };
+    list_items(at, request, None, show).await
+}

@@ -1,0 +1,189 @@
+//! The flags of a hub, and of a collector that sends to a hub.
+
+use super::{Checking, alone, certificate, crm};
+use crate::config::Faults;
+use crate::values;
+use callbridge_crm::Address;
+use callbridge_model::{SecretKind, SecretPlace};
+use callbridge_webhook::tls::Certificate;
+use clap::Args;
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// The listener of `--collect`.
+#[derive(Clone, Debug)]
+pub struct CollectConfig {
+    pub listen: SocketAddr,
+    /// `--tls-cert` and `--tls-key`. `None` on loopback only.
+    pub tls: Option<Certificate>,
+}
+
+/// The way of a collector to its hubs.
+#[derive(Clone, Debug)]
+pub struct ForwardConfig {
+    /// In the order in which they are tried.
+    pub hubs: Vec<Address>,
+    /// `None` if it is not needed, as in `explain`.
+    pub token: Option<SecretPlace>,
+    /// Certificates that replace the system's roots.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// The flags of a hub and of a collector, as typed.
+#[derive(Args, Clone, Debug, Default, Serialize)]
+#[command(next_help_heading = "Hub")]
+pub struct HubFlags {
+    /// Take calls of branches here, at /v1/calls: 0.0.0.0:8443 with --tls-cert and --tls-key, or
+    /// 127.0.0.1:8443 behind a proxy. Add branches with `callbridge branch add` [default: off]
+    #[arg(long, value_name = "ADDR")]
+    pub collect: Option<String>,
+    /// Certificate and chain (PEM) for --collect; read again when the file changes
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<String>,
+    /// Private key (PEM) of --tls-cert
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<String>,
+    /// Send calls to a hub instead of a CRM: https://hub.example.com. Several addresses of the same
+    /// hub, separated by commas, are tried in turn. Replaces --crm-url
+    #[arg(long, value_name = "URL[,URL]")]
+    pub forward: Option<String>,
+    /// The branch's token, from `callbridge branch add` at the hub (or the credential
+    /// `forward-token`, or CALLBRIDGE_FORWARD_TOKEN); read again for each request
+    #[arg(long, value_name = "FILE")]
+    pub forward_token_file: Option<String>,
+    /// Certificates (PEM) that replace the system's roots for --forward
+    #[arg(long, value_name = "FILE")]
+    pub forward_ca_file: Option<String>,
+}
+
+impl HubFlags {
+    /// Calls go to a hub.
+    pub(crate) fn forwards(&self) -> bool {
+        self.forward.as_deref().is_some_and(|text| !text.is_empty())
+    }
+
+    /// Calls come from branches.
+    pub(crate) fn collects(&self) -> bool {
+        self.collect.as_deref().is_some_and(|text| !text.is_empty())
+    }
+}
+
+/// The listener. `None` if it is not asked for, or wrongly.
+pub(super) fn collect(flags: &HubFlags, checking: &mut Checking<'_>) -> Option<CollectConfig> {
+    let faults = &mut checking.faults;
+    let tls = certificate("tls", (&flags.tls_cert, &flags.tls_key), "", faults);
+    if !flags.collects() {
+        let given = [
+            ("--tls-cert", flags.tls_cert.is_some()),
+            ("--tls-key", flags.tls_key.is_some()),
+        ];
+        alone("--collect", &given, faults);
+        return None;
+    }
+    let words = "cannot be used with --forward: a hub sends to the CRM";
+    faults.add_if(flags.forwards(), "--collect", words);
+    let address = |text: &str| values::address(text, ", as 127.0.0.1:8443");
+    let listen = faults.read("--collect", &flags.collect, address)?;
+    let is_open = !listen.ip().to_canonical().is_loopback();
+    let without_tls = flags.tls_cert.is_none() && flags.tls_key.is_none();
+    let words = format!(
+        "tokens and calls could be read on the way to {listen}: give --tls-cert and --tls-key, or \
+         listen on 127.0.0.1 behind a proxy with TLS"
+    );
+    faults.add_if(is_open && without_tls, "--collect", words);
+    Some(CollectConfig { listen, tls })
+}
+
+/// The way to the hubs. `None` without `--forward`, or if it is wrong.
+pub(super) fn forward(flags: &HubFlags, checking: &mut Checking<'_>) -> Option<ForwardConfig> {
+    let faults = &mut checking.faults;
+    let token_file = faults.read(
+        "--forward-token-file",
+        &flags.forward_token_file,
+        values::path,
+    );
+    let ca_file = faults.read("--forward-ca-file", &flags.forward_ca_file, values::path);
+    if !flags.forwards() {
+        for (flag, given) in [
+            ("--forward-token-file", &flags.forward_token_file),
+            ("--forward-ca-file", &flags.forward_ca_file),
+        ] {
+            faults.add_if(given.is_some(), flag, "does nothing without --forward URL");
+        }
+        return None;
+    }
+    let hubs = addresses(flags.forward.as_deref().unwrap_or_default(), faults);
+    let (kind, environment) = (SecretKind::Forward, checking.environment);
+    let token = SecretPlace::find(kind, token_file.as_deref(), environment);
+    let token = checking.needed("--forward-token-file", token);
+    let hubs = hubs?;
+    Some(ForwardConfig {
+        hubs,
+        token,
+        ca_file,
+    })
+}
+
+fn addresses(text: &str, faults: &mut Faults) -> Option<Vec<Address>> {
+    let mut hubs = Vec::new();
+    for url in text.split(',') {
+        hubs.push(crm::address(url.trim(), "--forward", faults)?);
+    }
+    Some(hubs)
+}
+
+/// Refuses flags that need a CRM in a collector, which has none.
+pub(super) fn refuse_crm_flags(given: &[(&str, bool)], faults: &mut Faults) {
+    for (flag, _) in given.iter().filter(|(_, given)| *given) {
+        let words = "cannot be used with --forward: give it to the hub, which sends to the CRM";
+        faults.add(flag, words);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use callbridge_model::Environment;
+
+    fn faults(flags: &HubFlags) -> String {
+        let environment = Environment::of([("CALLBRIDGE_FORWARD_TOKEN", "hidden")]);
+        let mut checking = Checking::new(&environment, Faults::default());
+        checking.needs = true;
+        let collect = collect(flags, &mut checking);
+        let forward = forward(flags, &mut checking);
+        assert!(!format!("{collect:?} {forward:?}").contains("hidden"));
+        checking.faults.to_string()
+    }
+
+    #[test]
+    fn hub_off_loopback_needs_tls() {
+        let mut flags = HubFlags {
+            collect: Some("0.0.0.0:8443".into()),
+            ..HubFlags::default()
+        };
+        assert!(faults(&flags).contains("give --tls-cert and --tls-key"));
+        (flags.tls_cert, flags.tls_key) = (Some("/c".into()), Some("/k".into()));
+        assert!(faults(&flags).starts_with("0 faults"));
+        let plain = HubFlags {
+            collect: Some("127.0.0.1:8443".into()),
+            ..HubFlags::default()
+        };
+        assert!(faults(&plain).starts_with("0 faults"));
+    }
+
+    #[test]
+    fn collector_takes_several_addresses_of_its_hub() {
+        let flags = HubFlags {
+            forward: Some("https://hub1.example, https://hub2.example".into()),
+            ..HubFlags::default()
+        };
+        assert!(faults(&flags).starts_with("0 faults"), "{}", faults(&flags));
+        let plain = HubFlags {
+            forward: Some("http://hub.example".into()),
+            collect: Some("127.0.0.1:8443".into()),
+            ..HubFlags::default()
+        };
+        insta::assert_snapshot!(faults(&plain), @"");
+    }
+}

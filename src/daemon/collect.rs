@@ -1,0 +1,123 @@
+//! A hub: the listener for calls of branches, and what `status` shows of it.
+
+use super::tasks::Tasks;
+use crate::config::Config;
+use crate::{Failure, OrFail as _};
+use callbridge_hub::http;
+use callbridge_hub::receiver::Receiver;
+use callbridge_hub::status::branch_status;
+use callbridge_hub::tally::Tally;
+use callbridge_hub::token::{BranchTable, new_incarnation};
+use callbridge_intake::run::SharedPeople;
+use callbridge_model::status::HubStatus;
+use callbridge_model::{Code, Now, clock};
+use callbridge_sender::rate::Rate;
+use callbridge_spool::{Branch, Error, Handle, HubRow, Op, Store, tables};
+use callbridge_webhook::tls;
+use futures_util::FutureExt as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time after a window in which a request of the lost commits can still reach the CRM.
+const STRAGGLER: Duration = Duration::from_secs(45);
+
+/// The hub, as others read it.
+#[derive(Clone, Debug)]
+pub(crate) struct HubView {
+    address: SocketAddr,
+    tls: bool,
+    pub(crate) branches: Arc<BranchTable>,
+    pub(crate) tally: Arc<Tally>,
+}
+
+/// The hub's part of the state. `None` if the state was never a hub's.
+pub(crate) type StoredHub = Option<(HubRow, Vec<Branch>)>;
+
+/// Reads the hub's part of the state.
+pub(crate) fn stored(store: &Store) -> Result<StoredHub, Error> {
+    let Some(hub) = store.hub() else {
+        return Ok(None);
+    };
+    Ok(Some((hub.clone(), tables::branches::branches(store)?)))
+}
+
+impl HubView {
+    /// The hub's part of `status`.
+    pub(crate) fn status(&self, stored: StoredHub, now: Now) -> HubStatus {
+        let mut status = HubStatus {
+            address: self.address.to_string(),
+            tls: self.tls,
+            ..HubStatus::default()
+        };
+        let Some((hub, branches)) = stored else {
+            return status;
+        };
+        status.incarnation = hub.position.incarnation;
+        status.seq = hub.position.seq;
+        status.began_at = hub.began.floor_seconds().get();
+        status.lost_commits_shown_by = hub.revealed_by;
+        if let Some(silence) = hub.silence
+            && clock::boot_id().as_deref() == Some(silence.boot_id.as_str())
+            && silence.until > now.boot
+        {
+            let until = now.wall.plus(silence.until - now.boot);
+            status.silent_until = Some(until.floor_seconds().get());
+        }
+        let at = now.wall.floor_seconds().get();
+        status.branches = branches
+            .into_iter()
+            .map(|it| branch_status(it, at))
+            .collect();
+        status
+    }
+}
+
+/// Starts the listener of `--collect`. `None` without it.
+///
+/// # Errors
+/// If the address is in use, or if the certificate cannot be used.
+pub(crate) async fn start(
+    config: &Config,
+    spool: &Handle,
+    people: &SharedPeople,
+    tasks: &mut Tasks,
+) -> Result<Option<HubView>, Failure> {
+    let Some(settings) = &config.collect else {
+        return Ok(None);
+    };
+    let tls = settings.tls.clone().map(tls::keep).transpose();
+    let tls = tls.or_fail_at(Code::Configuration, "--tls-cert")?;
+    let begin = Op::BeginHub {
+        incarnation: new_incarnation(),
+        at: clock::now().wall,
+    };
+    spool.write(vec![begin]).await?;
+    let branches = Arc::new(BranchTable::default());
+    branches.reload(spool).await?;
+    let (listener, address) = super::listen_at("--collect", settings.listen).await?;
+    let view = HubView {
+        address,
+        tls: tls.is_some(),
+        branches: Arc::clone(&branches),
+        tally: Arc::default(),
+    };
+    tracing::info!(%address, tls = view.tls, "takes calls of branches");
+    let rate = config.crm.as_ref().map_or(Rate::default(), |crm| crm.rate);
+    let receiver = Arc::new(Receiver {
+        spool: spool.clone(),
+        rules: config.rules.clone(),
+        people: Arc::clone(people),
+        branches,
+        tally: Arc::clone(&view.tally),
+        silence: rate.longest_window() + STRAGGLER,
+        version: crate::VERSION,
+    });
+    let (current, keeping) = tls.unzip();
+    if let Some(keeping) = keeping {
+        tasks.start_until_stop(keeping.map(Ok));
+    }
+    let stop = tasks.stop();
+    tasks.start(async move { http::serve(listener, current, receiver, stop).await });
+    Ok(Some(view))
+}

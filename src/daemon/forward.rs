@@ -1,0 +1,139 @@
+//! A collector: the task that sends calls to the hub, its reports, and what `status` shows of it.
+
+use super::observer::Observer;
+use super::tasks::Tasks;
+use crate::config::Config;
+use callbridge_hub::forward::client::HubClient;
+use callbridge_hub::forward::run::{ForwardView, Forwarder};
+use callbridge_model::status::{Books, BranchReport, ForwardStatus, ReportedSource, Status};
+use callbridge_model::{Heartbeat, HeartbeatMonitor};
+use callbridge_spool::tables;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// The channel over which the task shows its state, before the task runs.
+pub(crate) struct ForwardChannel {
+    shown: watch::Sender<ForwardView>,
+    pulse: Heartbeat,
+}
+
+impl ForwardChannel {
+    pub(crate) fn view(&self) -> watch::Receiver<ForwardView> {
+        self.shown.subscribe()
+    }
+
+    pub(crate) fn vital(&self) -> HeartbeatMonitor {
+        self.pulse.vital()
+    }
+}
+
+/// Opens the channel. `None` without `--forward`.
+pub(crate) fn view(config: &Config) -> Option<ForwardChannel> {
+    config.forward.as_ref()?;
+    Some(ForwardChannel {
+        shown: watch::Sender::default(),
+        pulse: Heartbeat::new("the forwarder"),
+    })
+}
+
+/// The addresses of `--forward`.
+pub(crate) fn addresses(config: &Config) -> Vec<String> {
+    let hubs = config.forward.iter().flat_map(|forward| &forward.hubs);
+    hubs.map(|hub| hub.as_str().to_owned()).collect()
+}
+
+/// Starts the task that sends calls to the hub.
+pub(crate) fn start(
+    config: &Config,
+    channel: ForwardChannel,
+    observer: &Arc<Observer>,
+    tasks: &mut Tasks,
+) {
+    let Some(settings) = &config.forward else {
+        return;
+    };
+    let Some(token) = settings.token.clone() else {
+        return;
+    };
+    let hubs = settings.hubs.iter();
+    let hubs = hubs.map(|address| HubClient::new(address.clone(), settings.ca_file.clone()));
+    let reporter = Arc::clone(observer);
+    let forwarder = Forwarder {
+        spool: observer.spool.clone(),
+        hubs: hubs.collect(),
+        token,
+        report: Box::new(move || {
+            let observer = Arc::clone(&reporter);
+            Box::pin(async move { report(&observer).await })
+        }),
+        seed: uuid::Uuid::new_v4().as_u64_pair().0 | 1,
+        pulse: channel.pulse,
+    };
+    let stop = tasks.stop();
+    let shown = channel.shown;
+    tasks.start_fallible(async move { Ok(forwarder.run(shown, stop).await?) });
+}
+
+/// The report of this collector. `None` if the state cannot be read now.
+async fn report(observer: &Observer) -> Option<BranchReport> {
+    let status = match observer.status().await {
+        Ok(status) => status,
+        Err(error) => {
+            tracing::debug!(%error, "no report: the state cannot be read");
+            return None;
+        }
+    };
+    let oldest = observer
+        .spool
+        .read(|store| tables::forward::oldest_ready(store));
+    let oldest = oldest.await.ok().flatten();
+    Some(BranchReport {
+        oldest_call_at: oldest.map(|at| at.get()),
+        ..report_of(&status)
+    })
+}
+
+fn report_of(status: &Status) -> BranchReport {
+    let mut sources = Vec::new();
+    for source in &status.sources {
+        sources.push(ReportedSource {
+            name: source.name().to_owned(),
+            pbx: source.pbx.clone(),
+            state: source.state,
+            reason: source.reason.clone(),
+        });
+    }
+    let open_gaps = status.gaps.iter().filter(|gap| !gap.filled);
+    let problems = status.problems.iter();
+    BranchReport {
+        version: status.version.clone(),
+        at: status.at,
+        stopping: false,
+        verdict: status.verdict,
+        sources,
+        gaps: open_gaps.count() as u64,
+        backlog: status.books.ready,
+        oldest_call_at: None,
+        waiting: status.books.waiting,
+        dead: status.dead_letter_count(),
+        forwarded: status.books.forwarded,
+        problems: problems.map(|problem| problem.message.clone()).collect(),
+    }
+}
+
+/// The collector's part of `status`.
+pub(crate) fn status(view: &ForwardView, hubs: &[String], books: &Books) -> ForwardStatus {
+    let position = view.position.as_ref();
+    ForwardStatus {
+        hubs: hubs.to_vec(),
+        hub: view.hub.clone(),
+        forwarded: books.forwarded,
+        ready: books.ready,
+        reason: view.pause.as_ref().map(|pause| pause.fix.clone()),
+        answered_at: view.answered_at,
+        incarnation: position
+            .map(|it| it.incarnation.clone())
+            .unwrap_or_default(),
+        seq: position.map_or(0, |it| it.seq),
+    }
+}
