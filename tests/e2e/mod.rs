@@ -5,6 +5,7 @@
 
 mod calls;
 mod gaps;
+mod hub;
 mod leads;
 mod loss;
 mod operations;

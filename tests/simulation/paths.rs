@@ -230,6 +230,7 @@ pub fn steps() -> Vec<Step> {
         Step::Discard,
         Step::Reopened { why: words() },
         Step::SendAgain { why: words() },
+        Step::Forwarded,
     ];
     for step in &all {
         match step {
@@ -239,7 +240,7 @@ pub fn steps() -> Vec<Step> {
             Step::Died { .. } | Step::Retry { .. } => {}
             Step::Rejudged { .. } | Step::Moved { .. } | Step::Expire => {}
             Step::Discard | Step::Reopened { .. } => {}
-            Step::SendAgain { .. } => {}
+            Step::SendAgain { .. } | Step::Forwarded => {}
         }
     }
     all

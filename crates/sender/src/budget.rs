@@ -20,7 +20,7 @@ use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiResult};
 use callbridge_model::clock::ClockOffset;
 use callbridge_model::{Now, TokenFingerprint};
-use callbridge_spool::{Op, SlotRow};
+use callbridge_spool::{HubSilence, Op, SlotRow};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -145,6 +145,16 @@ impl Budget {
             self.pacer.doubt(now.boot);
         }
         self.offset = offset;
+    }
+
+    /// Keeps the silence of a hub that lost commits. One of an earlier boot has ended: a reboot
+    /// begins with its own silence.
+    pub(super) fn keep_silence(&mut self, now: Now, silence: &HubSilence) {
+        let is_of_this_boot = !self.boot_id.is_empty() && silence.boot_id == self.boot_id;
+        let is_possible = silence.until <= now.boot + SILENCE_MAX;
+        if is_of_this_boot && is_possible && silence.until > now.boot {
+            self.pacer.silence(silence.until);
+        }
     }
 
     /// The silence that must outlive a restart.

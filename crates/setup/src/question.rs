@@ -9,6 +9,12 @@ pub enum SetupQuestion {
     Account,
     /// The manager account's secret, which is not shown.
     AccountSecret,
+    /// Whether calls go to the CRM or to a hub.
+    Destination,
+    /// The address of the hub.
+    HubAddress,
+    /// The token of the branch at the hub.
+    HubToken,
     /// The address of the CRM's API.
     CrmAddress,
     /// The CRM's token; none for a connection by consent.
@@ -29,6 +35,9 @@ impl SetupQuestion {
             }
             Self::Account => "Manager account (a heading of manager.conf)",
             Self::AccountSecret => "Its secret (not shown)",
+            Self::Destination => "Send to the CRM, or to a hub? Type crm or hub",
+            Self::HubAddress => "Address of the hub, as https://hub.example.com:8443",
+            Self::HubToken => "Token of this branch, from `callbridge branch add` (not shown)",
             Self::CrmAddress => "Address of the CRM's API, as https://crm.example.com",
             Self::Token => "The CRM's token (not shown; empty to connect by consent later)",
             Self::LeadRule => {
@@ -45,15 +54,17 @@ impl SetupQuestion {
         match self {
             Self::PbxAddress => Some("127.0.0.1:5038"),
             Self::Account => Some("callbridge"),
+            Self::Destination => Some("crm"),
             Self::LeadRule if is_freeswitch => Some("var:lead_id"),
             Self::LeadRule => Some("var:LEAD_ID"),
             Self::AccountSecret | Self::CrmAddress | Self::Token | Self::Country => None,
+            Self::HubAddress | Self::HubToken => None,
         }
     }
 
     /// The answer is not shown as it is typed.
     pub const fn is_secret(self) -> bool {
-        matches!(self, Self::AccountSecret | Self::Token)
+        matches!(self, Self::AccountSecret | Self::Token | Self::HubToken)
     }
 
     /// The flag that answers it, and how.
@@ -69,9 +80,14 @@ impl SetupQuestion {
                 "its secret is missing: give secret-file= in the URL, or CALLBRIDGE_AMI_SECRET \
                  (CALLBRIDGE_ESL_SECRET for esl://)",
             ),
-            Self::CrmAddress => (
+            Self::HubToken => (
+                "--forward-token-file",
+                "is missing: the token of the branch in a file (or CALLBRIDGE_FORWARD_TOKEN)",
+            ),
+            Self::Destination | Self::CrmAddress | Self::HubAddress => (
                 "--crm-url",
-                "is missing: the address of the CRM's API, as https://crm.example.com",
+                "is missing: the address of the CRM's API, as https://crm.example.com; for a hub \
+                 give --forward https://HOST",
             ),
             Self::Token => (
                 "--token-file",

@@ -9,12 +9,14 @@
 //! | [`release`] | which release it is, what it wants, and what each source tells of its calls |
 //! | [`endpoints`] | the PBX's endpoints against the trunks |
 //! | [`service`] | the CRM: address, token, grant, company, fields; [`token`]: its source |
+//! | [`hub`] | a hub's listener and branches; a collector's way to its hub |
 //! | [`lookup`] | who calls, told to a dialplan: one trial, and what is missing |
 //! | [`notify`] | whether the command for notices exists |
 //! | [`webhooks`] | the receiver of its events and the page: address, certificate, secrets |
 
 pub(crate) mod account;
 pub(crate) mod endpoints;
+pub(crate) mod hub;
 pub(crate) mod inward;
 pub(crate) mod lists;
 pub(crate) mod lookup;
@@ -183,6 +185,7 @@ pub(crate) async fn run(check: &Check) -> Result<()> {
     findings.show(webhooks::check(config, state.is_daemon()).await)?;
     findings.show(webhooks::page(config, state.is_daemon()).await)?;
     findings.show(lookup::check(config, &people, state.is_daemon()).await)?;
+    findings.show(hub::check(config, &state).await)?;
     findings.show(service::check(config, state).await)?;
     findings.verdict()
 }

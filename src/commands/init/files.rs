@@ -62,11 +62,17 @@ pub(crate) fn plan(answers: &Answers, shown: &pbx::ShownPbx, path: &Path) -> Res
     if let Some(TokenFrom::Place(place)) = token {
         secret(SecretKind::Token, &place.read()?);
     }
+    let forward = config.forward.as_ref();
+    if let Some(place) = forward.and_then(|forward| forward.token.as_ref()) {
+        secret(SecretKind::Forward, &place.read()?);
+    }
     flags.crm.token_file = None;
+    flags.hub.forward_token_file = None;
     if let Some(messenger) = &answers.messenger {
         add(messenger.path.clone(), messenger.curl.clone(), true);
     }
-    let connect = token.is_none().then(|| {
+    let is_unconnected = token.is_none() && forward.is_none();
+    let connect = is_unconnected.then(|| {
         let crm = flags.crm.crm_url.as_deref().unwrap_or_default();
         let state = flags.operation.state.as_deref().unwrap_or("DIR");
         format!(

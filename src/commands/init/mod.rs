@@ -4,6 +4,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`pbx`] | the PBX: lets us in, shows its endpoints; [`trunks`]: which are trunks |
+//! | [`hub`] | the hub, if calls go to one |
 //! | [`service`] | the CRM: whether the address and the token are right |
 //! | [`notify`] | who receives messages about problems: a chat, a mailbox, or nobody |
 //! | [`files`] | the files, what is there already, and the writing |
@@ -11,6 +12,7 @@
 //! [`Answers`] are of whoever sits at the terminal; without a person nothing is asked.
 
 pub(crate) mod files;
+pub(crate) mod hub;
 pub(crate) mod notify;
 pub(crate) mod pbx;
 pub(crate) mod service;
@@ -55,6 +57,8 @@ pub(crate) struct Answers {
     /// Typed, not given by a file or a variable.
     pub ami_secret: Option<Secret>,
     pub token: Option<Secret>,
+    /// The token of the branch at the hub, as typed.
+    pub hub_token: Option<Secret>,
     /// The messenger for notices of problems, as typed.
     pub messenger: Option<notify::Messenger>,
     /// The lines that are typed; `None` where nobody can be asked.
@@ -74,6 +78,9 @@ impl Answers {
         }
         if let (Some(crm), Some(token)) = (&mut config.crm, &self.token) {
             crm.token = Some(TokenFrom::Place(SecretPlace::Variable(token.clone())));
+        }
+        if let (Some(forward), Some(token)) = (&mut config.forward, &self.hub_token) {
+            forward.token = Some(SecretPlace::Variable(token.clone()));
         }
         Ok(config)
     }
@@ -100,6 +107,7 @@ impl Answers {
         let typed = match question {
             SetupQuestion::AccountSecret => self.ami_secret.is_some(),
             SetupQuestion::Token => self.token.is_some(),
+            SetupQuestion::HubToken => self.hub_token.is_some(),
             _ => false,
         };
         let missing = crate::config::missing_answers(&self.init.flags, &self.environment);
@@ -196,6 +204,7 @@ pub(crate) async fn run(
         init,
         ami_secret: None,
         token: None,
+        hub_token: None,
         messenger: None,
     };
     let planned = tokio::select! {
@@ -219,7 +228,9 @@ async fn prepare(answers: &mut Answers, file: &Path) -> Result<Planned> {
     let shown = pbx::find(answers).await?;
     trunks::find(answers, &shown).await?;
     pbx_id(answers).await?;
-    service::find(answers).await?;
+    if !hub::find(answers).await? {
+        service::find(answers).await?;
+    }
     rules(answers).await?;
     directory(answers).await?;
     employees(answers).await?;

@@ -59,13 +59,23 @@ pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQues
     };
     let no_lead = flags.trunks.lead.is_none() && !every_trunk(",lead=");
     let no_country = flags.trunks.country.is_none() && !every_trunk(",country=");
+    let forwards = flags.hub.forwards();
+    let file = flags.hub.forward_token_file.as_deref().map(Path::new);
+    let no_hub_token = forwards && !finds(SecretKind::Forward, file);
     let questions = [
         (no_source, SetupQuestion::PbxAddress),
         (no_source, SetupQuestion::Account),
         (no_secret, SetupQuestion::AccountSecret),
-        (flags.crm.crm_url.is_none(), SetupQuestion::CrmAddress),
-        (!given && !connected, SetupQuestion::Token),
-        (no_lead, SetupQuestion::LeadRule),
+        (
+            !forwards && flags.crm.crm_url.is_none(),
+            SetupQuestion::CrmAddress,
+        ),
+        (
+            !forwards && !given && !connected,
+            SetupQuestion::Token,
+        ),
+        (no_hub_token, SetupQuestion::HubToken),
+        (!forwards && no_lead, SetupQuestion::LeadRule),
         (no_country, SetupQuestion::Country),
     ];
     let missing = questions.into_iter().filter(|(is_missing, _)| *is_missing);

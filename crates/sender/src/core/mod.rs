@@ -200,6 +200,9 @@ impl Core {
             return Decision::WaitUntil(now.boot + CHECK);
         }
         self.budget.check_clock(now);
+        if let Some(silence) = &head.silence {
+            self.budget.keep_silence(now, silence);
+        }
         self.unsent = head.ready + head.sending;
         if self.confirm.note_webhook(head.webhook_pace) {
             let mut ops = Vec::new();

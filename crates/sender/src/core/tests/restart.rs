@@ -244,6 +244,29 @@ fn takeover_begins_with_silence() {
 }
 
 #[test]
+fn hub_that_lost_commits_keeps_silence() {
+    let known = Known {
+        boot_id: Some("boot".to_owned()),
+        ..Known::default()
+    };
+    let (mut core, _) = Core::start(Settings::default(), known, at(0));
+    core.token(at(0), Some(print()));
+    let silence = |boot_id: &str, until| HubSilence {
+        boot_id: boot_id.to_owned(),
+        until: at(until).boot,
+    };
+    let mut head = WorkQueue {
+        silence: Some(silence("another boot", 500)),
+        ..WorkQueue::default()
+    };
+    assert_eq!(lane(&mut core, at(0), &head), Some(Lane::Token));
+    core.aborted(0);
+    head.silence = Some(silence("boot", 105));
+    assert_eq!(core.next(at(1), &head), Decision::WaitUntil(at(105).boot));
+    assert_eq!(lane(&mut core, at(105), &head), Some(Lane::Token));
+}
+
+#[test]
 fn memory_of_aborted_launch_is_stored_with_next_launch() {
     let (mut core, _) = restarted(&refused_at(0), Vec::new(), 3);
     for seconds in [60, 120] {

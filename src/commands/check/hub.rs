@@ -1,0 +1,171 @@
+//! A hub and its branches; and of a collector the way to its hub: address, TLS, token, PBX names, and
+//! the difference of the clocks.
+
+use super::place::{State, unusable_address};
+use super::webhooks::{certificate, now};
+use super::{CheckFinding, advice, fault, well};
+use crate::config::Config;
+use callbridge_crm::Address;
+use callbridge_hub::forward::client::HubClient;
+use callbridge_hub::forward::core::Reply;
+use callbridge_hub::protocol::{BranchAnswer, ErrorAnswer};
+use callbridge_model::{Code, Secret, clock};
+use callbridge_spool::{Handle, tables};
+
+/// A larger difference between the clocks is reported.
+const CLOCK_DIFFERENCE_MS: u64 = 5_000;
+
+/// Checks `--collect` and `--forward`. Nothing without them.
+pub(crate) async fn check(config: &Config, state: &State) -> Vec<CheckFinding> {
+    let mut found = collect(config, state).await;
+    found.extend(forward(config).await);
+    found
+}
+
+async fn collect(config: &Config, state: &State) -> Vec<CheckFinding> {
+    let Some(collect) = &config.collect else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let how = if collect.tls.is_some() {
+        "HTTPS"
+    } else {
+        "plain HTTP for a proxy on this machine"
+    };
+    match unusable_address("collect", collect.listen, state.is_daemon()).await {
+        Some(fault) => found.push(fault),
+        None => found.push(well("collect", format!("{}, {how}", collect.listen))),
+    }
+    if let Some(files) = &collect.tls {
+        found.push(certificate("tls-cert", files, now(), |_, _, _| None));
+    }
+    if let State::Ours(spool, ..) = state {
+        found.push(branches(spool).await);
+    }
+    found
+}
+
+async fn branches(spool: &Handle) -> CheckFinding {
+    let read = spool.read(|store| tables::branches::branches(store)).await;
+    match read {
+        Ok(branches) if branches.is_empty() => advice(
+            "branches",
+            "there is no branch, so every request is refused",
+            "add one: callbridge branch add NAME --pbx PBX",
+        ),
+        Ok(branches) => well("branches", format!("{} branches", branches.len())),
+        Err(error) => fault(Code::Unreachable, "branches", error, "repair the state"),
+    }
+}
+
+/// Checks the way of a collector to its hubs. Nothing without `--forward`.
+pub(crate) async fn forward(config: &Config) -> Vec<CheckFinding> {
+    let Some(forward) = &config.forward else {
+        return Vec::new();
+    };
+    let Some(token) = &forward.token else {
+        return Vec::new();
+    };
+    let token = match token.read() {
+        Ok(token) => token,
+        Err(error) => {
+            let fix = "put the token that `callbridge branch add` printed at the hub into the file";
+            return vec![fault(Code::NoPermission, "hub token", error, fix)];
+        }
+    };
+    let mut found = Vec::new();
+    for address in &forward.hubs {
+        found.extend(one(config, address, &token).await);
+    }
+    found
+}
+
+/// Asks one hub for the branch of the token.
+async fn one(config: &Config, address: &Address, token: &Secret) -> Vec<CheckFinding> {
+    let name = format!("hub {}", address.as_str());
+    let ca_file = config
+        .forward
+        .as_ref()
+        .and_then(|forward| forward.ca_file.clone());
+    let client = HubClient::new(address.clone(), ca_file);
+    let asked = clock::now();
+    let (status, body) = match client.branch(token).await {
+        Reply::Answer { status, body, .. } => (status, body),
+        Reply::Lost(message) => {
+            let fix = "check address, DNS, firewall, and certificate of the hub";
+            return vec![fault(Code::Unreachable, name, message, fix)];
+        }
+        Reply::NoToken(message) => {
+            let fix = "put the token of `callbridge branch add` into the file";
+            return vec![fault(Code::NoPermission, name, message, fix)];
+        }
+    };
+    let answered = clock::now();
+    let error = serde_json::from_slice::<ErrorAnswer>(&body);
+    let error = error.map_or_else(|_| String::new(), |answer| format!(": {}", answer.error));
+    match (status, serde_json::from_slice::<BranchAnswer>(&body)) {
+        (200, Ok(branch)) => {
+            let message = format!("takes calls of branch {}", branch.branch);
+            let half = (answered.boot - asked.boot) / 2;
+            let middle = asked.wall.plus(half).micros() / 1000;
+            let mut found = vec![well(&name, message)];
+            found.extend(pbx_names(config, &name, &branch));
+            found.extend(clocks(&name, branch.time_ms - middle));
+            found
+        }
+        (401 | 403, _) => {
+            let message = format!("refuses the token ({status}{error})");
+            let fix = "put the token of `callbridge branch add` or `branch rotate` at the hub into \
+                       the file of --forward-token-file";
+            vec![fault(Code::NoPermission, name, message, fix)]
+        }
+        (429 | 500.., _) => {
+            let message = format!("answered {status}{error}");
+            vec![fault(Code::Unreachable, name, message, "try again later")]
+        }
+        _ => {
+            let message = format!("answered {status}{error}, as no hub does");
+            let fix = "check the address in --forward, and that the hub runs with --collect";
+            vec![fault(Code::Configuration, name, message, fix)]
+        }
+    }
+}
+
+/// PBXs of this collector that the branch does not have.
+fn pbx_names(config: &Config, name: &str, branch: &BranchAnswer) -> Option<CheckFinding> {
+    let mut missing = Vec::new();
+    for source in &config.sources {
+        if let Some(pbx) = &source.pbx
+            && !branch.pbxs.contains(pbx)
+            && !missing.contains(pbx)
+        {
+            missing.push(pbx.clone());
+        }
+    }
+    if missing.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "branch {} has the PBXs {}, but not {}: their calls would be refused",
+        branch.branch,
+        branch.pbxs.join(", "),
+        missing.join(", ")
+    );
+    let fix = format!(
+        "run at the hub: callbridge branch add {} --pbx {}",
+        branch.branch,
+        missing.join(" --pbx ")
+    );
+    Some(fault(Code::Configuration, format!("{name} PBX"), message, fix))
+}
+
+fn clocks(name: &str, ahead_ms: i64) -> Option<CheckFinding> {
+    if ahead_ms.unsigned_abs() <= CLOCK_DIFFERENCE_MS {
+        return None;
+    }
+    let seconds = ahead_ms.unsigned_abs().div_ceil(1_000);
+    let side = if ahead_ms > 0 { "ahead of" } else { "behind" };
+    let message = format!("the hub's clock is {seconds} s {side} this machine's");
+    let fix = "set both clocks by NTP: calls that begin in the future are dead letters";
+    Some(advice(format!("{name} clock"), message, fix))
+}

@@ -1,0 +1,73 @@
+//! Where calls go: to the CRM, or to a hub. A hub's address and token are tried with one request.
+
+use super::{Answers, pbx, say};
+use crate::Result;
+use crate::commands::check::{CheckFinding, hub};
+use callbridge_model::{Secret, is_token};
+use callbridge_setup::question::SetupQuestion;
+
+/// Finds out whether calls go to a hub, and tries it. `false` if they go to the CRM.
+///
+/// # Errors
+/// If the hub refuses the answers and no person can correct them.
+pub(crate) async fn find(answers: &mut Answers) -> Result<bool> {
+    let is_open = answers.init.asks && answers.lacks(SetupQuestion::CrmAddress);
+    if is_open && !wants_hub(answers).await? {
+        return Ok(false);
+    }
+    if !is_open && !answers.init.flags.hub.forwards() {
+        return Ok(false);
+    }
+    let asked = is_open || answers.lacks(SetupQuestion::HubToken);
+    loop {
+        while !ask(answers).await? {}
+        say("\nasking the hub …")?;
+        let found = hub::forward(&answers.config()?).await;
+        for finding in &found {
+            say(&finding.to_text(false))?;
+        }
+        let Some(fault) = found.into_iter().find(has_failed) else {
+            return Ok(true);
+        };
+        if !asked {
+            return Err(pbx::failure(&fault));
+        }
+        say("Give the hub's address and the token again, or press Ctrl-C to leave.")?;
+        answers.init.flags.hub.forward = None;
+        answers.hub_token = None;
+    }
+}
+
+fn has_failed(finding: &CheckFinding) -> bool {
+    finding.fault.is_some()
+}
+
+async fn wants_hub(answers: &mut Answers) -> Result<bool> {
+    loop {
+        let typed = answers.ask(SetupQuestion::Destination).await?;
+        match typed.to_ascii_lowercase().as_str() {
+            "crm" => return Ok(false),
+            "hub" => return Ok(true),
+            _ => say("Type crm or hub.")?,
+        }
+    }
+}
+
+/// Address and token, if no flag gives them. `false` if they cannot be right.
+async fn ask(answers: &mut Answers) -> Result<bool> {
+    if !answers.init.flags.hub.forwards() {
+        let address = answers.ask(SetupQuestion::HubAddress).await?;
+        if !answers.take(|flags| flags.hub.forward = Some(address))? {
+            return Ok(false);
+        }
+    }
+    if answers.lacks(SetupQuestion::HubToken) {
+        let token = answers.ask(SetupQuestion::HubToken).await?;
+        if !is_token(&token) {
+            say("That is not a token: one word is expected, as `callbridge branch add` prints it.")?;
+            return Ok(false);
+        }
+        answers.hub_token = Some(Secret::from(token));
+    }
+    Ok(true)
+}

@@ -1,0 +1,111 @@
+//! Collectors that send to a hub.
+
+use super::stage::{add_branch, free_address, messages, start_collector, start_hub};
+use crate::support::crm;
+use crate::support::program::Place;
+use callbridge_model::Status;
+use callbridge_testbed::wait::until;
+
+fn serves(status: &Status) -> bool {
+    status.hub.is_some()
+}
+
+fn forwarded(calls: u64) -> impl Fn(&Status) -> bool {
+    move |status| status.books.forwarded == calls
+}
+
+/// Promise: A collector forwards each call once, and the hub journals it.
+#[tokio::test]
+async fn two_collectors_forward_and_the_hub_journals() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let address = free_address();
+    let mut hub = start_hub(&place, &crm.url(), address);
+    hub.until("it serves", serves).await;
+    let mut collectors = Vec::new();
+    for pbx in ["samarkand", "bukhara"] {
+        let token = add_branch(&place, pbx, pbx).await;
+        let own = Place::new();
+        own.write("calls.jsonl", messages(pbx, 0..10));
+        let collector = start_collector(&own, address, &token);
+        collectors.push((own, collector));
+    }
+    for (own, collector) in &mut collectors {
+        let status = collector.until("its calls are forwarded", forwarded(10)).await;
+        let forward = status.forward.expect("a collector");
+        assert_eq!((forward.ready, forward.reason), (0, None));
+        own.append("calls.jsonl", messages("samarkand", 90..91).as_bytes());
+    }
+    hub.until("all calls are journaled", |status| {
+        status.books.journaled >= 20
+    })
+    .await;
+    // The last call is of another branch for one of the two.
+    let (own, collector) = &mut collectors[1];
+    let status = collector
+        .until("the foreign call is a dead letter", |status| status.books.dead == 1)
+        .await;
+    assert!(status.books.balance());
+    let letters = own.letters().await;
+    let message = letters[0]["message"].as_str().expect("a message");
+    assert!(message.contains("samarkand is not a PBX of branch bukhara"), "{message}");
+    until("both report", async || {
+        let listed = place.lines(&["branch", "list", "--json"]).await;
+        listed.iter().all(|branch| branch["state"] == "reports")
+    })
+    .await;
+    for (_, collector) in collectors {
+        collector.terminate().await;
+    }
+    let listed = place.lines(&["branch", "list", "--json"]).await;
+    for branch in listed {
+        assert_eq!(branch["state"], "stopped", "{branch}");
+    }
+    hub.terminate().await;
+}
+
+#[tokio::test]
+async fn collector_keeps_calls_while_the_hub_is_away() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let address = free_address();
+    let mut hub = start_hub(&place, &crm.url(), address);
+    hub.until("it serves", serves).await;
+    let token = add_branch(&place, "samarkand", "samarkand").await;
+    hub.kill().await;
+    let own = Place::new();
+    own.write("calls.jsonl", messages("samarkand", 0..3));
+    let mut collector = start_collector(&own, address, &token);
+    let status = collector
+        .until("the hub is away", |status| {
+            let reason = status.pause.as_ref().map(|pause| pause.reason.as_str());
+            reason == Some("hub_unreachable") && status.books.ready == 3
+        })
+        .await;
+    assert!(status.forward.expect("a collector").reason.is_some());
+    collector.kill().await;
+    let mut collector = start_collector(&own, address, &token);
+    let hub = start_hub(&place, &crm.url(), address);
+    let status = collector.until("its calls are forwarded", forwarded(3)).await;
+    assert_eq!(status.pause, None);
+    collector.terminate().await;
+    hub.terminate().await;
+}
+
+#[tokio::test]
+async fn wrong_token_pauses_and_calls_stay_ready() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let address = free_address();
+    let mut hub = start_hub(&place, &crm.url(), address);
+    hub.until("it serves", serves).await;
+    let own = Place::new();
+    own.write("calls.jsonl", messages("samarkand", 0..1));
+    let mut collector = start_collector(&own, address, "wrong");
+    let status = collector
+        .until("the token is refused", |status| {
+            let reason = status.pause.as_ref().map(|pause| pause.reason.as_str());
+            reason == Some("hub_token_refused")
+        })
+        .await;
+    assert_eq!(status.books.ready, 1);
+    collector.terminate().await;
+    hub.terminate().await;
+}

@@ -1,0 +1,122 @@
+//! What a hub answers to requests, right and wrong.
+
+use super::stage::{add_branch, free_address, message, messages, post, post_as, start_hub};
+use crate::support::crm;
+use crate::support::program::Place;
+use callbridge_model::Status;
+use serde_json::json;
+
+const KIND: &str = "application/vnd.callbridge.call+json; version=2";
+
+fn serves(status: &Status) -> bool {
+    status.hub.is_some()
+}
+
+/// Promise: One line of JSON, posted with curl, is journaled.
+#[tokio::test]
+async fn hub_journals_one_posted_line() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let address = free_address();
+    let mut hub = start_hub(&place, &crm.url(), address);
+    hub.until("it serves", serves).await;
+    let token = add_branch(&place, "samarkand", "samarkand").await;
+    let body = message("samarkand", 1).to_string();
+    let (status, answer) = post(address, "/v1/calls", &token, body.clone()).await;
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["refused"], json!([]));
+    let taken = answer["taken"].clone();
+    assert_eq!(taken.as_array().expect("uuids").len(), 1);
+    hub.until("the call is journaled", |status| status.books.journaled == 1)
+        .await;
+    let (status, again) = post(address, "/v1/calls", &token, body).await;
+    assert_eq!((status, &again["taken"]), (200, &taken), "a repeat is taken");
+    assert!(again["seq"].as_u64() > answer["seq"].as_u64());
+    let status = hub.settled(1).await;
+    assert_eq!(status.books.finished, 1);
+    hub.terminate().await;
+}
+
+#[tokio::test]
+async fn wrong_requests_are_refused_and_counted_by_branch() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let address = free_address();
+    let mut hub = start_hub(&place, &crm.url(), address);
+    hub.until("it serves", serves).await;
+    let token = add_branch(&place, "samarkand", "samarkand").await;
+    add_branch(&place, "bukhara", "bukhara").await;
+    let calls = "/v1/calls";
+    let (status, answer) = post(address, calls, "no-token", messages("samarkand", 1..2)).await;
+    assert_eq!(status, 401, "{answer}");
+    let body = format!(
+        "{}garbage\n{}{{\"id\":\"9\"}}\n",
+        messages("samarkand", 1..2),
+        messages("bukhara", 2..3)
+    );
+    let (status, answer) = post(address, calls, &token, body).await;
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["taken"].as_array().expect("uuids").len(), 1);
+    let refused = answer["refused"].as_array().expect("lines");
+    let lines: Vec<_> = refused.iter().map(|refused| &refused["line"]).collect();
+    assert_eq!(lines, [2, 3, 4]);
+    let error = refused[1]["error"].as_str().expect("an error");
+    assert!(error.starts_with("pbx: bukhara is not a PBX of branch samarkand"), "{error}");
+    let (status, answer) =
+        post_as(address, calls, &token, KIND, messages("samarkand", 2..3)).await;
+    assert_eq!(status, 415, "{answer}");
+    let (status, _) = post(address, calls, &token, messages("samarkand", 0..501)).await;
+    assert_eq!(status, 413);
+    let (status, _) = post(address, calls, &token, " ".repeat((1 << 20) + 1)).await;
+    assert_eq!(status, 413);
+    let (status, _) = post(address, "/v2/calls", &token, String::new()).await;
+    assert_eq!(status, 404);
+    let (status, _) = post(address, "/v1/report", &token, "no JSON".to_owned()).await;
+    assert_eq!(status, 400);
+    let status = hub.settled(1).await;
+    assert_eq!(status.books.finished, 1);
+    hub.terminate().await;
+}
+
+#[tokio::test]
+async fn rotated_token_is_valid_at_once_and_removed_branch_is_refused() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let address = free_address();
+    let mut hub = start_hub(&place, &crm.url(), address);
+    hub.until("it serves", serves).await;
+    let old = add_branch(&place, "samarkand", "samarkand").await;
+    let rotated = place.lines(&["branch", "rotate", "samarkand", "--json"]).await;
+    let new = rotated[0]["token"].as_str().expect("a token").to_owned();
+    assert_ne!(old, new);
+    for token in [&old, &new] {
+        let (status, answer) = post(address, "/v1/calls", token, messages("samarkand", 1..2)).await;
+        assert_eq!(status, 200, "{answer}");
+    }
+    let listed = place.lines(&["branch", "list", "--json"]).await;
+    assert_eq!(listed[0]["branch"], "samarkand");
+    assert_eq!(listed[0]["taken"], 2);
+    assert_eq!(listed[0]["state"], "never");
+    place.lines(&["branch", "remove", "samarkand", "--json"]).await;
+    let (status, _) = post(address, "/v1/calls", &new, messages("samarkand", 2..3)).await;
+    assert_eq!(status, 401);
+    let logs = place.logs();
+    assert!(!logs.contains(&new) && !logs.contains(&old), "{logs}");
+    hub.terminate().await;
+}
+
+#[tokio::test]
+async fn branch_that_floods_is_limited_and_another_is_served() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let address = free_address();
+    let mut hub = start_hub(&place, &crm.url(), address);
+    hub.until("it serves", serves).await;
+    let flood = add_branch(&place, "flood", "flood").await;
+    let quiet = add_branch(&place, "quiet", "quiet").await;
+    let mut limited = 0;
+    for _ in 0..70 {
+        let (status, _) = post(address, "/v1/calls", &flood, messages("flood", 0..1)).await;
+        limited += u32::from(status == 429);
+    }
+    assert!(limited >= 10, "{limited}");
+    let (status, _) = post(address, "/v1/calls", &quiet, messages("quiet", 0..1)).await;
+    assert_eq!(status, 200);
+    hub.terminate().await;
+}

@@ -1,0 +1,97 @@
+//! A hub, its branches, and collectors, each a real process with its own folder.
+
+use crate::support::crm::RATE_FLAG;
+use crate::support::program::{Place, Program};
+use callbridge_testbed::port;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+
+/// A free port on loopback for a hub that is started again.
+pub fn free_address() -> SocketAddr {
+    let port = port::free_port();
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+/// Starts a hub that sends to this CRM.
+pub fn start_hub(place: &Place, crm: &str, address: SocketAddr) -> Program {
+    let arguments = [
+        "run".to_owned(),
+        format!("--collect={address}"),
+        format!("--crm-url={crm}"),
+        format!("--token-file={}", place.path("token")),
+        format!("--state={}", place.path("state")),
+        "--country=UZ".to_owned(),
+        RATE_FLAG.to_owned(),
+    ];
+    place.start(&arguments, &[])
+}
+
+/// Adds a branch at the hub, and returns its token.
+pub async fn add_branch(hub: &Place, name: &str, pbx: &str) -> String {
+    let lines = hub
+        .lines(&["branch", "add", name, "--pbx", pbx, "--json"])
+        .await;
+    assert_eq!(lines[0]["branch"], name);
+    lines[0]["token"].as_str().expect("a token").to_owned()
+}
+
+/// Starts a collector that reads call messages from `calls.jsonl`.
+pub fn start_collector(place: &Place, hub: SocketAddr, token: &str) -> Program {
+    let token_file = place.write("hub-token", token);
+    let arguments = [
+        "run".to_owned(),
+        place.file("calls.jsonl", "call"),
+        format!("--forward=http://{hub}"),
+        format!("--forward-token-file={token_file}"),
+        format!("--state={}", place.path("state")),
+        "--country=UZ".to_owned(),
+    ];
+    place.start(&arguments, &[])
+}
+
+/// A call message. Calls of one PBX begin one second apart.
+pub fn message(pbx: &str, n: u32) -> Value {
+    json!({
+        "pbx": pbx, "id": format!("call.{n}"), "direction": "INBOUND",
+        "phone": "+998901110001", "startedAt": 1_795_151_317 + i64::from(n),
+        "durationSec": 20, "answered": true, "talkSec": 12, "leadId": 4001,
+    })
+}
+
+/// These calls, one per line.
+pub fn messages(pbx: &str, numbers: std::ops::Range<u32>) -> String {
+    let lines = numbers.map(|n| format!("{}\n", message(pbx, n)));
+    lines.collect()
+}
+
+/// An answer of a hub: its status and its JSON.
+pub type Answer = (u16, Value);
+
+/// Posts a body as a script does.
+pub async fn post(hub: SocketAddr, path: &str, token: &str, body: String) -> Answer {
+    post_as(hub, path, token, "application/x-ndjson", body).await
+}
+
+/// Posts a body of this content type.
+pub async fn post_as(
+    hub: SocketAddr,
+    path: &str,
+    token: &str,
+    content_type: &str,
+    body: String,
+) -> Answer {
+    let http = reqwest::Client::builder()
+        .tls_certs_only([])
+        .no_proxy()
+        .build()
+        .expect("a client");
+    let request = http
+        .post(format!("http://{hub}{path}"))
+        .header("Authorization", format!("Bearer {token}"))
+        .header("Content-Type", content_type)
+        .body(body);
+    let response = request.send().await.expect("an answer");
+    let status = response.status().as_u16();
+    let text = response.text().await.expect("a body");
+    (status, serde_json::from_str(&text).unwrap_or(Value::Null))
+}
