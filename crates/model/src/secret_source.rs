@@ -293,6 +293,7 @@ mod tests {
         client-secret CALLBRIDGE_CLIENT_SECRET --client-secret-file FILE
         page-password CALLBRIDGE_PAGE_PASSWORD --page-password-file FILE
         lookup-secret CALLBRIDGE_LOOKUP_SECRET --lookup-secret-file FILE
+        forward-token CALLBRIDGE_FORWARD_TOKEN --forward-token-file FILE
         ");
     }
 

@@ -156,7 +156,12 @@ fn pbx_names(config: &Config, name: &str, branch: &BranchAnswer) -> Option<Check
         branch.branch,
         missing.join(" --pbx ")
     );
-    Some(fault(Code::Configuration, format!("{name} PBX"), message, fix))
+    Some(fault(
+        Code::Configuration,
+        format!("{name} PBX"),
+        message,
+        fix,
+    ))
 }
 
 fn clocks(name: &str, ahead_ms: i64) -> Option<CheckFinding> {

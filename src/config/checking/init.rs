@@ -70,10 +70,7 @@ pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQues
             !forwards && flags.crm.crm_url.is_none(),
             SetupQuestion::CrmAddress,
         ),
-        (
-            !forwards && !given && !connected,
-            SetupQuestion::Token,
-        ),
+        (!forwards && !given && !connected, SetupQuestion::Token),
         (no_hub_token, SetupQuestion::HubToken),
         (!forwards && no_lead, SetupQuestion::LeadRule),
         (no_country, SetupQuestion::Country),

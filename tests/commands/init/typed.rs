@@ -49,7 +49,9 @@ async fn ten_answers_write_a_service_and_no_secret_is_shown() {
     let again = terminal.shows("must never change [office]: ").await;
     assert!(again.contains("a name has letters, digits"), "{again}");
     terminal.types("head-office\n").await;
-    terminal.takes_default("or to a hub? Type crm or hub [crm]: ").await;
+    terminal
+        .takes_default("or to a hub? Type crm or hub [crm]: ")
+        .await;
     terminal.shows("CRM's API").await;
     terminal.types(&format!("{}\n", stage.crm.url())).await;
     terminal.shows("connect by consent later): ").await;
@@ -150,7 +152,9 @@ async fn ctrl_c_at_any_question_writes_nothing_and_is_130() {
     stage.of_pbx(&mut terminal, "secret of the manager").await;
     terminal.takes_default("Trunks, separated").await;
     terminal.takes_default("must never change [office]: ").await;
-    terminal.takes_default("or to a hub? Type crm or hub [crm]: ").await;
+    terminal
+        .takes_default("or to a hub? Type crm or hub [crm]: ")
+        .await;
     terminal.shows("CRM's API").await;
     terminal.types(CTRL_C).await;
     assert_eq!(terminal.ends().await.0, 130);

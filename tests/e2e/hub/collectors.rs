@@ -30,7 +30,9 @@ async fn two_collectors_forward_and_the_hub_journals() {
         collectors.push((own, collector));
     }
     for (own, collector) in &mut collectors {
-        let status = collector.until("its calls are forwarded", forwarded(10)).await;
+        let status = collector
+            .until("its calls are forwarded", forwarded(10))
+            .await;
         let forward = status.forward.expect("a collector");
         assert_eq!((forward.ready, forward.reason), (0, None));
         own.append("calls.jsonl", messages("samarkand", 90..91).as_bytes());
@@ -42,12 +44,17 @@ async fn two_collectors_forward_and_the_hub_journals() {
     // The last call is of another branch for one of the two.
     let (own, collector) = &mut collectors[1];
     let status = collector
-        .until("the foreign call is a dead letter", |status| status.books.dead == 1)
+        .until("the foreign call is a dead letter", |status| {
+            status.books.dead == 1
+        })
         .await;
     assert!(status.books.balance());
     let letters = own.letters().await;
     let message = letters[0]["message"].as_str().expect("a message");
-    assert!(message.contains("samarkand is not a PBX of branch bukhara"), "{message}");
+    assert!(
+        message.contains("samarkand is not a PBX of branch bukhara"),
+        "{message}"
+    );
     until("both report", async || {
         let listed = place.lines(&["branch", "list", "--json"]).await;
         listed.iter().all(|branch| branch["state"] == "reports")
@@ -84,7 +91,9 @@ async fn collector_keeps_calls_while_the_hub_is_away() {
     collector.kill().await;
     let mut collector = start_collector(&own, address, &token);
     let hub = start_hub(&place, &crm.url(), address);
-    let status = collector.until("its calls are forwarded", forwarded(3)).await;
+    let status = collector
+        .until("its calls are forwarded", forwarded(3))
+        .await;
     assert_eq!(status.pause, None);
     collector.terminate().await;
     hub.terminate().await;

@@ -27,7 +27,9 @@ async fn deleted_hub_is_offered_everything_and_keeps_silence() {
     let own = Place::new();
     own.write("calls.jsonl", messages("samarkand", 0..5));
     let mut collector = start_collector(&own, address, &token);
-    collector.until("its calls are forwarded", forwarded(5)).await;
+    collector
+        .until("its calls are forwarded", forwarded(5))
+        .await;
     hub.kill().await;
     fs::remove_dir_all(place.at("state")).expect("removed");
     let mut hub = start_hub(&place, &crm.url(), address);
@@ -45,7 +47,9 @@ async fn deleted_hub_is_offered_everything_and_keeps_silence() {
     assert_eq!(seen.lost_commits_shown_by.as_deref(), Some("samarkand"));
     assert!(seen.silent_until.is_some());
     assert_eq!(status.books.ready, 5, "nothing is sent in the silence");
-    collector.until("all calls are forwarded again", forwarded(5)).await;
+    collector
+        .until("all calls are forwarded again", forwarded(5))
+        .await;
     collector.terminate().await;
     hub.terminate().await;
 }
@@ -60,12 +64,16 @@ async fn restored_hub_is_offered_the_calls_that_its_copy_lacks() {
     let own = Place::new();
     own.write("calls.jsonl", messages("samarkand", 0..3));
     let mut collector = start_collector(&own, address, &token);
-    collector.until("its calls are forwarded", forwarded(3)).await;
+    collector
+        .until("its calls are forwarded", forwarded(3))
+        .await;
     hub.terminate().await;
     fs::copy(place.at("state/spool.db"), place.at("copy.db")).expect("copied");
     let mut hub = start_hub(&place, &crm.url(), address);
     own.append("calls.jsonl", messages("samarkand", 3..7).as_bytes());
-    collector.until("more calls are forwarded", forwarded(7)).await;
+    collector
+        .until("more calls are forwarded", forwarded(7))
+        .await;
     finishes(&mut hub, 7).await;
     hub.terminate().await;
     fs::copy(place.at("copy.db"), place.at("state/spool.db")).expect("restored");
@@ -74,7 +82,9 @@ async fn restored_hub_is_offered_the_calls_that_its_copy_lacks() {
     let status = finishes(&mut hub, 8).await;
     let seen = status.hub.expect("a hub");
     assert_eq!(seen.lost_commits_shown_by.as_deref(), Some("samarkand"));
-    collector.until("all calls are forwarded", forwarded(8)).await;
+    collector
+        .until("all calls are forwarded", forwarded(8))
+        .await;
     collector.terminate().await;
     hub.terminate().await;
 }

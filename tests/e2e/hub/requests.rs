@@ -26,10 +26,16 @@ async fn hub_journals_one_posted_line() {
     assert_eq!(answer["refused"], json!([]));
     let taken = answer["taken"].clone();
     assert_eq!(taken.as_array().expect("uuids").len(), 1);
-    hub.until("the call is journaled", |status| status.books.journaled == 1)
-        .await;
+    hub.until("the call is journaled", |status| {
+        status.books.journaled == 1
+    })
+    .await;
     let (status, again) = post(address, "/v1/calls", &token, body).await;
-    assert_eq!((status, &again["taken"]), (200, &taken), "a repeat is taken");
+    assert_eq!(
+        (status, &again["taken"]),
+        (200, &taken),
+        "a repeat is taken"
+    );
     assert!(again["seq"].as_u64() > answer["seq"].as_u64());
     let status = hub.settled(1).await;
     assert_eq!(status.books.finished, 1);
@@ -59,9 +65,11 @@ async fn wrong_requests_are_refused_and_counted_by_branch() {
     let lines: Vec<_> = refused.iter().map(|refused| &refused["line"]).collect();
     assert_eq!(lines, [2, 3, 4]);
     let error = refused[1]["error"].as_str().expect("an error");
-    assert!(error.starts_with("pbx: bukhara is not a PBX of branch samarkand"), "{error}");
-    let (status, answer) =
-        post_as(address, calls, &token, KIND, messages("samarkand", 2..3)).await;
+    assert!(
+        error.starts_with("pbx: bukhara is not a PBX of branch samarkand"),
+        "{error}"
+    );
+    let (status, answer) = post_as(address, calls, &token, KIND, messages("samarkand", 2..3)).await;
     assert_eq!(status, 415, "{answer}");
     let (status, _) = post(address, calls, &token, messages("samarkand", 0..501)).await;
     assert_eq!(status, 413);
@@ -83,7 +91,9 @@ async fn rotated_token_is_valid_at_once_and_removed_branch_is_refused() {
     let mut hub = start_hub(&place, &crm.url(), address);
     hub.until("it serves", serves).await;
     let old = add_branch(&place, "samarkand", "samarkand").await;
-    let rotated = place.lines(&["branch", "rotate", "samarkand", "--json"]).await;
+    let rotated = place
+        .lines(&["branch", "rotate", "samarkand", "--json"])
+        .await;
     let new = rotated[0]["token"].as_str().expect("a token").to_owned();
     assert_ne!(old, new);
     for token in [&old, &new] {
@@ -94,7 +104,9 @@ async fn rotated_token_is_valid_at_once_and_removed_branch_is_refused() {
     assert_eq!(listed[0]["branch"], "samarkand");
     assert_eq!(listed[0]["taken"], 2);
     assert_eq!(listed[0]["state"], "never");
-    place.lines(&["branch", "remove", "samarkand", "--json"]).await;
+    place
+        .lines(&["branch", "remove", "samarkand", "--json"])
+        .await;
     let (status, _) = post(address, "/v1/calls", &new, messages("samarkand", 2..3)).await;
     assert_eq!(status, 401);
     let logs = place.logs();

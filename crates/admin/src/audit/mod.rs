@@ -3,7 +3,7 @@
 //! In come the calls of the file ([`FileCall`]), the state's fate and values of each
 //! ([`AuditedFate`]), the times without a connection ([`Listening`]), and the CRM's journal of the
 //! calls that are journaled ([`JournalFindings`]). Out comes a [`Report`] that counts each call
-//! once: `file = journaled + dead + waiting + discarded + underWay + internal +
+//! once: `file = journaled + forwarded + dead + waiting + discarded + underWay + internal +
 //! skipped + unexplained`. Except for [`records`], the module is pure: no file, no clock.
 //!
 //! | module | what lives there |

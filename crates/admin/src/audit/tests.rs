@@ -147,12 +147,12 @@ fn call_open_in_file_is_under_way_unless_stored_as_finished() {
 
 #[test]
 fn each_call_of_the_file_stands_once() {
-    use State::{Dead, Discarded, Journaled, Ready, Sending, Submitted, Waiting};
+    use State::{Dead, Discarded, Forwarded, Journaled, Ready, Sending, Submitted, Waiting};
     let states = [
-        Ready, Sending, Submitted, Journaled, Journaled, Dead, Waiting, Discarded,
+        Ready, Sending, Submitted, Journaled, Journaled, Dead, Waiting, Discarded, Forwarded,
     ];
     let mut fates: Vec<CallFate> = states.map(CallFate::Stands).to_vec();
-    let mut calls: Vec<FileCall> = (0..8).map(|n| call(n, Outcome::Journal)).collect();
+    let mut calls: Vec<FileCall> = (0..9).map(|n| call(n, Outcome::Journal)).collect();
     for (outcome, fate) in [
         (Outcome::Journal, CallFate::Open),
         (Outcome::Internal, CallFate::Counted),
@@ -169,6 +169,7 @@ fn each_call_of_the_file_stands_once() {
     let Report {
         file,
         journaled,
+        forwarded,
         dead,
         waiting,
         discarded,
@@ -184,9 +185,10 @@ fn each_call_of_the_file_stands_once() {
     assert!(changed.is_empty() && !journal.read, "{journal:?}");
     assert_eq!((journaled, under_way, internal, skipped), (2, 4, 2, 2));
     assert_eq!(unexplained.len(), 2);
-    let sum = journaled + dead + waiting + discarded + under_way + internal + skipped;
+    let kept = journaled + forwarded + dead + waiting + discarded;
+    let sum = kept + under_way + internal + skipped;
     assert_eq!(file, sum + 2);
-    assert_eq!(file, 15);
+    assert_eq!((file, forwarded), (16, 1));
 }
 
 #[test]
@@ -258,6 +260,7 @@ fn the_report_reads_for_scripts_and_for_people() {
         @r#"
     {"file":2,
     "journaled":1,
+    "forwarded":0,
     "dead":0,
     "waiting":0,
     "discarded":0,
@@ -276,6 +279,7 @@ fn the_report_reads_for_scripts_and_for_people() {
     insta::assert_snapshot!(text, @r"
     in the file         2
     journaled           1
+    forwarded           0
     dead                0
     waiting             0
     discarded           0

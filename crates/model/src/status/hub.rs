@@ -180,8 +180,40 @@ pub(super) fn hub(status: &Status, found: &mut Vec<Problem>) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// Each problem of this module, and the finding that it must produce.
+    pub(in crate::status) fn failing() -> Vec<(Status, &'static [FindingKind])> {
+        let branch = |state| BranchStatus {
+            branch: "samarkand".to_owned(),
+            state,
+            ..BranchStatus::default()
+        };
+        let hub = |hub| Status {
+            hub: Some(hub),
+            at: 100,
+            ..Status::default()
+        };
+        let silent = HubStatus {
+            branches: vec![branch(BranchState::Silent), branch(BranchState::Reports)],
+            ..HubStatus::default()
+        };
+        let stopped = HubStatus {
+            branches: vec![branch(BranchState::Stopped), branch(BranchState::Never)],
+            ..HubStatus::default()
+        };
+        let lost = HubStatus {
+            began_at: 90,
+            lost_commits_shown_by: Some("samarkand".to_owned()),
+            ..HubStatus::default()
+        };
+        vec![
+            (hub(silent).judged(), &[FindingKind::SilentBranches]),
+            (hub(stopped).judged(), &[]),
+            (hub(lost).judged(), &[FindingKind::HubLostCommits]),
+        ]
+    }
 
     #[test]
     fn branch_is_silent_five_minutes_after_its_last_report() {

@@ -1,8 +1,11 @@
 //! Calls of a collector on their way to a hub.
 
 use super::calls::newest_ready;
-use crate::{Book, Db, Error, Row, State, Store};
+use crate::{Book, Db, Error, Row, State, Store, count};
 use callbridge_call::{EpochSeconds, EventTime};
+
+/// Calls that one statement makes ready.
+const OFFERED_MAX: usize = 10_000;
 
 /// The calls that are made ready for a hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,17 +25,23 @@ pub(crate) fn offer(store: &mut Store, offer: Offer, at: EventTime) -> Result<()
     for state in states {
         let text = format!(
             "UPDATE calls SET state = 'ready', live = 0, not_before = 0, since = ?1
-             WHERE state = '{}'",
+             WHERE id IN (SELECT id FROM calls WHERE state = '{}' LIMIT ?2)",
             state.word()
         );
-        let calls = store.execute(&text, [at.micros()])?;
-        let calls = i64::try_from(calls).unwrap_or(i64::MAX);
-        store.tally.add(Book::of(*state), -calls);
-        store.tally.add(Book::Ready, calls);
+        loop {
+            let calls = store.execute(&text, (at.micros(), count(OFFERED_MAX)))?;
+            let shifted = count(calls);
+            store.tally.add(Book::of(*state), -shifted);
+            store.tally.add(Book::Ready, shifted);
+            if calls < OFFERED_MAX {
+                break;
+            }
+        }
     }
     if offer == Offer::Unconfirmed {
         // A hub has no failures of single calls.
-        let text = "UPDATE calls SET not_before = 0 WHERE state = 'ready' AND not_before > 0";
+        let text = "UPDATE calls SET not_before = 0
+             WHERE state = 'ready' AND live IN (0, 1) AND not_before > 0";
         store.run(text, [])?;
     }
     Ok(())
@@ -47,10 +56,14 @@ pub fn next_calls(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     Ok(calls)
 }
 
-/// Start of the oldest call that is not forwarded yet. It reads all ready calls.
+/// Start of the call that has waited longest to be forwarded.
 pub fn oldest_ready(db: &Db) -> Result<Option<EpochSeconds>, Error> {
-    db.query_one(
-        "SELECT min(started) FROM calls WHERE state = 'ready' AND not_before = 0",
-        [],
-    )
+    let mut oldest: Option<EpochSeconds> = None;
+    for live in [true, false] {
+        let text = "SELECT started FROM calls
+             WHERE state = 'ready' AND not_before = 0 AND live = ?1 ORDER BY id LIMIT 1";
+        let started: Option<EpochSeconds> = db.query_first(text, [live])?;
+        oldest = oldest.into_iter().chain(started).min();
+    }
+    Ok(oldest)
 }

@@ -1,6 +1,7 @@
 //! Tests of the spool, filed by the question they answer.
 
 mod acts;
+mod acts_hub;
 mod acts_lead_requests;
 mod acts_listed;
 mod archive;
@@ -18,6 +19,7 @@ mod finish;
 mod flood;
 mod given;
 mod handle;
+mod hub;
 mod lead_requests;
 mod letters;
 mod listed;

@@ -6,7 +6,7 @@ use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::{Reason, TokenFingerprint};
 
 /// One of each step, in the order of the table's columns; two of `Died`.
-pub fn steps() -> [Step; 21] {
+pub fn steps() -> [Step; 22] {
     let record = journal(1).judged.record;
     let died = |reason| Step::Died {
         reason,

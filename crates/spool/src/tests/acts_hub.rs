@@ -1,0 +1,75 @@
+//! The operations and questions of a hub and of a collector, for `plans.rs`.
+
+use super::acts::Rows;
+use super::call::at;
+use crate::{
+    BranchChange, BranchRequest, Done, HubPosition, HubSilence, NewBranch, Offer, Op, Store,
+    TokenRotation, tables,
+};
+use callbridge_call::EpochSeconds;
+use std::time::Duration;
+
+pub const HUB: &[(&str, fn(&mut Store, &Rows))] = &[
+    ("a collector's offers", |store, _| {
+        for offer in [Offer::Unconfirmed, Offer::Forwarded] {
+            write(store, Op::Offer { offer, at: at(1) });
+        }
+    }),
+    ("the calls to forward", |store, _| {
+        tables::forward::next_calls(store, 5).expect("readable");
+        tables::forward::oldest_ready(store).expect("readable");
+    }),
+    ("a hub begins", |store, _| {
+        let incarnation = "first".to_owned();
+        write(
+            store,
+            Op::BeginHub {
+                incarnation,
+                at: at(1),
+            },
+        );
+    }),
+    ("a branch and its requests", |store, _| {
+        let branch = NewBranch {
+            name: "samarkand".to_owned(),
+            token: "00".to_owned(),
+            pbxs: vec!["samarkand".to_owned()],
+            at: EpochSeconds::new(1),
+        };
+        write(store, Op::AddBranch(branch));
+        write(store, request(None));
+        write(store, request(Some(("another", 7))));
+        tables::branches::branches(store).expect("readable");
+        let rotation = TokenRotation {
+            branch: "samarkand".to_owned(),
+            token: "01".to_owned(),
+            previous_until: EpochSeconds::new(9),
+        };
+        write(store, Op::RotateToken(rotation));
+        let removed = write(store, Op::RemoveBranch("samarkand".to_owned()));
+        assert_eq!(removed, Done::Branch(BranchChange::Removed));
+    }),
+];
+
+fn write(store: &mut Store, op: Op) -> Done {
+    store.write(vec![op]).expect("stored").remove(0)
+}
+
+fn request(seen: Option<(&str, u64)>) -> Op {
+    let seen = seen.map(|(incarnation, seq)| HubPosition {
+        incarnation: incarnation.to_owned(),
+        seq,
+    });
+    Op::BranchRequest(Box::new(BranchRequest {
+        branch: "samarkand".to_owned(),
+        seen,
+        next_incarnation: "next".to_owned(),
+        silence: HubSilence {
+            boot_id: "boot".to_owned(),
+            until: Duration::from_secs(105),
+        },
+        calls: 0,
+        report: Some("{}".to_owned()),
+        at: at(2),
+    }))
+}

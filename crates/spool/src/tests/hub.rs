@@ -1,0 +1,271 @@
+//! Does a hub notice that it has lost commits, and does a collector keep its calls?
+
+use super::call::{at, journal};
+use crate::{
+    BranchChange, BranchRequest, Done, Error, FORWARDED_KEPT, Finished, HubAnswer, HubPosition,
+    HubSilence, NewBranch, Offer, Op, RowId, Settings, State, Step, Store, TokenRotation, tables,
+};
+use callbridge_call::EpochSeconds;
+use callbridge_model::Reason;
+use std::time::Duration;
+
+fn finish(call: Finished) -> Op {
+    Op::Finish(Box::new(call))
+}
+
+fn store() -> Store {
+    Store::in_memory(Settings::default()).expect("memory")
+}
+
+fn hub(branches: &[&str]) -> Store {
+    let mut store = store();
+    let incarnation = "first".to_owned();
+    let begin = Op::BeginHub {
+        incarnation,
+        at: at(1),
+    };
+    store.write(vec![begin]).expect("stored");
+    for name in branches {
+        assert_eq!(add(&mut store, name, name), BranchChange::NewToken);
+    }
+    store
+}
+
+fn add(store: &mut Store, name: &str, pbx: &str) -> BranchChange {
+    let branch = NewBranch {
+        name: name.to_owned(),
+        token: format!("hash of {name}"),
+        pbxs: vec![pbx.to_owned()],
+        at: EpochSeconds::new(1),
+    };
+    change(store, Op::AddBranch(branch))
+}
+
+fn change(store: &mut Store, op: Op) -> BranchChange {
+    match store.write(vec![op]).expect("stored").remove(0) {
+        Done::Branch(change) => change,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn request(branch: &str, seen: Option<&HubPosition>, next: &str, seconds: i64) -> Op {
+    Op::BranchRequest(Box::new(BranchRequest {
+        branch: branch.to_owned(),
+        seen: seen.cloned(),
+        next_incarnation: next.to_owned(),
+        silence: HubSilence {
+            boot_id: "boot".to_owned(),
+            until: Duration::from_secs(105),
+        },
+        calls: 1,
+        report: None,
+        at: at(seconds),
+    }))
+}
+
+fn asks(store: &mut Store, branch: &str, seen: Option<&HubPosition>, next: &str) -> HubAnswer {
+    let done = store.write(vec![request(branch, seen, next, 5)]);
+    match done.expect("stored").remove(0) {
+        Done::Hub(answer) => answer,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn each_commit_of_a_hub_has_a_number_and_others_have_none() {
+    let mut plain = store();
+    plain.write(vec![finish(journal(1))]).expect("stored");
+    assert_eq!(plain.hub(), None);
+    let mut store = hub(&["a"]);
+    let first = asks(&mut store, "a", None, "x").position;
+    store.write(vec![finish(journal(1))]).expect("stored");
+    let second = asks(&mut store, "a", Some(&first), "x");
+    assert_eq!(second.position.seq, first.seq + 2);
+    assert!(!second.lost_commits);
+    let refused = store.write(vec![request("b", None, "x", 5)]);
+    assert_eq!(refused, Err(Error::NoBranch("b".to_owned())));
+    let now = store.hub().expect("a hub").position.clone();
+    assert_eq!(now, second.position, "a refused request is no commit");
+    assert_eq!(tables::books::recount(&store).expect("a recount"), []);
+}
+
+#[test]
+fn restored_state_is_noticed_by_the_branch_that_saw_more() {
+    let mut store = hub(&["a", "b"]);
+    asks(&mut store, "b", None, "x");
+    // Answers of commits that this state no longer has.
+    let lost = HubPosition {
+        incarnation: "first".to_owned(),
+        seq: 50,
+    };
+    // Other commits have passed that number in the meantime.
+    for n in 1..60 {
+        store.write(vec![finish(journal(n))]).expect("stored");
+    }
+    let answer = asks(&mut store, "a", Some(&lost), "second");
+    assert!(answer.lost_commits);
+    assert_eq!(answer.position.incarnation, "second");
+    let row = store.hub().expect("a hub");
+    assert_eq!(row.revealed_by.as_deref(), Some("a"));
+    let silence = row.silence.clone().expect("silence");
+    assert_eq!(
+        (silence.boot_id.as_str(), silence.until.as_secs()),
+        ("boot", 105)
+    );
+    let head = tables::work_queue::head(&store, &super::call::ask(at(9))).expect("a head");
+    assert_eq!(head.silence, Some(silence));
+    // The other branch has seen the incarnation before. That is no news.
+    let answer = asks(&mut store, "b", Some(&lost), "third");
+    assert!(!answer.lost_commits);
+    assert_eq!(answer.position.incarnation, "second");
+}
+
+#[test]
+fn new_state_is_noticed_by_an_incarnation_that_it_never_had() {
+    let mut store = hub(&["a"]);
+    let other = HubPosition {
+        incarnation: "of the deleted state".to_owned(),
+        seq: 1,
+    };
+    assert!(asks(&mut store, "a", Some(&other), "second").lost_commits);
+    assert!(!asks(&mut store, "a", Some(&other), "third").lost_commits);
+    let text = store.hub().expect("a hub").position.incarnation.clone();
+    assert_eq!(text, "second");
+}
+
+#[test]
+fn one_branch_cannot_keep_a_hub_silent() {
+    let mut store = hub(&["a", "b"]);
+    let wrong = |seq| HubPosition {
+        incarnation: format!("invented {seq}"),
+        seq,
+    };
+    assert!(asks(&mut store, "a", Some(&wrong(1)), "second").lost_commits);
+    assert!(!asks(&mut store, "a", Some(&wrong(2)), "third").lost_commits);
+    assert!(asks(&mut store, "b", Some(&wrong(3)), "fourth").lost_commits);
+    let later = request("a", Some(&wrong(4)), "fifth", 3_605);
+    let done = store.write(vec![later]).expect("stored").remove(0);
+    assert!(matches!(
+        done,
+        Done::Hub(HubAnswer {
+            lost_commits: true,
+            ..
+        })
+    ));
+}
+
+#[test]
+fn pbx_belongs_to_one_branch_and_a_removed_branch_frees_it() {
+    let mut store = hub(&["a"]);
+    let taken = BranchChange::PbxOf {
+        pbx: "a".to_owned(),
+        branch: "a".to_owned(),
+    };
+    assert_eq!(add(&mut store, "b", "a"), taken);
+    assert_eq!(add(&mut store, "a", "a2"), BranchChange::PbxsAdded);
+    let branches = tables::branches::branches(&store).expect("readable");
+    assert_eq!(branches.len(), 1);
+    assert_eq!(branches[0].pbxs, ["a", "a2"]);
+    let rotation = |branch: &str| {
+        Op::RotateToken(TokenRotation {
+            branch: branch.to_owned(),
+            token: "new".to_owned(),
+            previous_until: EpochSeconds::new(3_600),
+        })
+    };
+    assert_eq!(change(&mut store, rotation("a")), BranchChange::NewToken);
+    assert_eq!(change(&mut store, rotation("b")), BranchChange::Unknown);
+    let branches = tables::branches::branches(&store).expect("readable");
+    let previous = Some(("hash of a".to_owned(), EpochSeconds::new(3_600)));
+    assert_eq!(
+        (branches[0].token.as_str(), &branches[0].previous),
+        ("new", &previous)
+    );
+    let remove = Op::RemoveBranch("a".to_owned());
+    assert_eq!(change(&mut store, remove.clone()), BranchChange::Removed);
+    assert_eq!(change(&mut store, remove), BranchChange::Unknown);
+    assert_eq!(add(&mut store, "b", "a"), BranchChange::NewToken);
+}
+
+#[test]
+fn forwarded_calls_are_offered_again_newest_first() {
+    let mut store = store();
+    store
+        .write((1..=4).map(|n| finish(journal(n))).collect())
+        .expect("stored");
+    let forward = |n| Op::step(RowId(n), Step::Forwarded, at(10));
+    store.write(vec![forward(1), forward(2)]).expect("stored");
+    let died = Step::Died {
+        reason: Reason::Rejected,
+        message: "the hub refused the call".to_owned(),
+        errors: serde_json::Value::Null,
+    };
+    store
+        .write(vec![Op::step(RowId(3), died, at(10))])
+        .expect("stored");
+    let books = store.books();
+    assert_eq!((books.forwarded, books.ready, books.dead), (2, 1, 1));
+    let offer = Offer::Forwarded;
+    store
+        .write(vec![Op::Offer { offer, at: at(20) }])
+        .expect("stored");
+    let next = tables::forward::next_calls(&store, 10).expect("readable");
+    let ids: Vec<i64> = next.iter().map(|row| row.id.0).collect();
+    assert_eq!(ids, [4, 2, 1]);
+    assert_eq!(store.books().forwarded, 0);
+    assert_eq!(tables::books::recount(&store).expect("a recount"), []);
+}
+
+#[test]
+fn forwarded_calls_are_kept_31_days_and_counted_after_that() {
+    let settings = Settings {
+        retention: Duration::from_secs(3_600),
+        ..Settings::default()
+    };
+    let mut store = Store::in_memory(settings).expect("memory");
+    store.write(vec![finish(journal(1))]).expect("stored");
+    store
+        .write(vec![Op::step(RowId(1), Step::Forwarded, at(0))])
+        .expect("stored");
+    let until = at(0).plus(FORWARDED_KEPT);
+    store.write(vec![Op::Purge(until)]).expect("stored");
+    let kept = tables::calls::row(&store, RowId(1)).expect("readable");
+    assert_eq!(kept.expect("a row").state, State::Forwarded);
+    let later = until.plus(Duration::from_secs(1));
+    store.write(vec![Op::Purge(later)]).expect("stored");
+    assert_eq!(
+        tables::calls::row(&store, RowId(1)).expect("readable"),
+        None
+    );
+    assert_eq!(store.books().forwarded, 1);
+    assert_eq!(tables::books::recount(&store).expect("a recount"), []);
+}
+
+#[test]
+fn branches_with_several_pbxs_take_one_turn_each() {
+    let mut store = store();
+    let mut ops = Vec::new();
+    for (n, branch, pbx) in [
+        (1, "big", "big-1"),
+        (2, "big", "big-2"),
+        (3, "big", "big-3"),
+        (4, "small", "small"),
+        (5, "small", "small"),
+    ] {
+        let mut call = journal(n);
+        call.judged.record.pbx = pbx.to_owned();
+        call.judged.live = false;
+        call.branch = Some(branch.to_owned());
+        ops.push(finish(call));
+    }
+    store.write(ops).expect("stored");
+    let mut sent = Vec::new();
+    for _ in 0..4 {
+        let head = tables::work_queue::head(&store, &super::call::ask(at(2_000)));
+        let due = head.expect("a head").backlog.expect("a call");
+        let send = Op::step(due.row, Step::Send, at(2_000));
+        store.write(vec![send]).expect("sent");
+        sent.push(due.row.0);
+    }
+    assert_eq!(sent, [3, 5, 2, 4]);
+}
