@@ -65,10 +65,9 @@ impl HubView {
             status.silent_until = Some(until.floor_seconds().get());
         }
         let at = now.wall.floor_seconds().get();
-        status.branches = branches
-            .into_iter()
-            .map(|it| branch_status(it, at))
-            .collect();
+        for branch in branches {
+            status.branches.push(branch_status(branch, at));
+        }
         status
     }
 }

@@ -123,17 +123,18 @@ fn report_of(status: &Status) -> BranchReport {
 
 /// The collector's part of `status`.
 pub(crate) fn status(view: &ForwardView, hubs: &[String], books: &Books) -> ForwardStatus {
-    let position = view.position.as_ref();
-    ForwardStatus {
+    let mut status = ForwardStatus {
         hubs: hubs.to_vec(),
         hub: view.hub.clone(),
         forwarded: books.forwarded,
         ready: books.ready,
         reason: view.pause.as_ref().map(|pause| pause.fix.clone()),
         answered_at: view.answered_at,
-        incarnation: position
-            .map(|it| it.incarnation.clone())
-            .unwrap_or_default(),
-        seq: position.map_or(0, |it| it.seq),
+        ..ForwardStatus::default()
+    };
+    if let Some(position) = &view.position {
+        status.incarnation.clone_from(&position.incarnation);
+        status.seq = position.seq;
     }
+    status
 }

@@ -92,7 +92,9 @@ mod tests {
         let lines = read_lines(body.as_bytes(), None).expect("read");
         assert_eq!(lines.calls.len(), 1);
         assert_eq!(lines.calls[0].0, 1);
-        let refused: Vec<_> = lines.refused.iter().map(|it| (it.line, &it.id)).collect();
+        let refused: Vec<_> = (lines.refused.iter())
+            .map(|refused| (refused.line, &refused.id))
+            .collect();
         assert_eq!(refused, [(3, &None), (4, &Some("7".to_owned()))]);
     }
 

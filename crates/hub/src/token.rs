@@ -124,6 +124,11 @@ mod tests {
         }
     }
 
+    fn found(table: &BranchTable, token: &Secret, at: i64) -> Option<String> {
+        let branch = table.find(token, EpochSeconds::new(at))?;
+        Some(branch.name.clone())
+    }
+
     #[test]
     fn token_is_random_and_stored_as_its_hash() {
         let (one, other) = (new_token().expect("random"), new_token().expect("random"));
@@ -141,14 +146,9 @@ mod tests {
             ..branch("samarkand", &new)
         };
         let table = table(vec![branch("tashkent", &Secret::from("t")), rotated]);
-        let name = |token: &Secret, at: i64| {
-            table
-                .find(token, EpochSeconds::new(at))
-                .map(|branch| branch.name.clone())
-        };
-        assert_eq!(name(&new, 200).as_deref(), Some("samarkand"));
-        assert_eq!(name(&old, 99).as_deref(), Some("samarkand"));
-        assert_eq!(name(&old, 100), None);
-        assert_eq!(name(&Secret::from(""), 0), None);
+        assert_eq!(found(&table, &new, 200).as_deref(), Some("samarkand"));
+        assert_eq!(found(&table, &old, 99).as_deref(), Some("samarkand"));
+        assert_eq!(found(&table, &old, 100), None);
+        assert_eq!(found(&table, &Secret::from(""), 0), None);
     }
 }

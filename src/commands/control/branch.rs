@@ -19,7 +19,7 @@ pub(crate) async fn list(at: &Asking) -> Result<()> {
 
 /// Two lines for a branch: who and how it is, then its figures.
 fn branch_line(item: &Value, zone: &Zone) -> String {
-    let name = safe(item["branch"].as_str().unwrap_or_default());
+    let name = name_of(item);
     let state = safe(item["state"].as_str().unwrap_or_default());
     let pbxs: Vec<&str> = item["pbxs"]
         .as_array()
@@ -57,14 +57,14 @@ fn branch_line(item: &Value, zone: &Zone) -> String {
 /// # Errors
 /// 65 if another branch has the PBX or there is no such branch, 69 without daemon and state.
 pub(crate) async fn token(request: ControlRequest, at: &Asking) -> Result<()> {
-    let show = |item: &Value, _: &Zone| match item["token"].as_str() {
+    list_items(at, request, None, token_line).await
+}
+
+fn token_line(item: &Value, _: &Zone) -> Result<()> {
+    match item["token"].as_str() {
         Some(token) => line(token),
-        None => line(&format!(
-            "branch {} keeps its token",
-            safe(item["branch"].as_str().unwrap_or_default())
-        )),
-    };
-    list_items(at, request, None, show).await
+        None => line(&format!("branch {} keeps its token", name_of(item))),
+    }
 }
 
 /// Runs `branch remove`.
@@ -72,9 +72,13 @@ pub(crate) async fn token(request: ControlRequest, at: &Asking) -> Result<()> {
 /// # Errors
 /// 65 if there is no such branch, 69 without daemon and state.
 pub(crate) async fn remove(request: ControlRequest, at: &Asking) -> Result<()> {
-    let show = |item: &Value, _: &Zone| {
-        let name = safe(item["branch"].as_str().unwrap_or_default());
-        line(&format!("branch {name} is removed"))
-    };
-    list_items(at, request, None, show).await
+    list_items(at, request, None, removed_line).await
+}
+
+fn removed_line(item: &Value, _: &Zone) -> Result<()> {
+    line(&format!("branch {} is removed", name_of(item)))
+}
+
+fn name_of(item: &Value) -> String {
+    safe(item["branch"].as_str().unwrap_or_default())
 }

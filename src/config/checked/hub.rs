@@ -83,8 +83,7 @@ pub(super) fn collect(flags: &HubFlags, checking: &mut Checking<'_>) -> Option<C
     }
     let words = "cannot be used with --forward: a hub sends to the CRM";
     faults.add_if(flags.forwards(), "--collect", words);
-    let address = |text: &str| values::address(text, ", as 127.0.0.1:8443");
-    let listen = faults.read("--collect", &flags.collect, address)?;
+    let listen = faults.read("--collect", &flags.collect, listen_address)?;
     let is_open = !listen.ip().to_canonical().is_loopback();
     let without_tls = flags.tls_cert.is_none() && flags.tls_key.is_none();
     let words = format!(
@@ -93,6 +92,10 @@ pub(super) fn collect(flags: &HubFlags, checking: &mut Checking<'_>) -> Option<C
     );
     faults.add_if(is_open && without_tls, "--collect", words);
     Some(CollectConfig { listen, tls })
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    values::address(text, ", as 127.0.0.1:8443")
 }
 
 /// The way to the hubs. `None` without `--forward`, or if it is wrong.

@@ -172,7 +172,7 @@ impl Config {
         if let Some(TokenFrom::Place(place)) = self.crm.as_ref().and_then(|it| it.token.as_ref()) {
             all.push(("the CRM (token)".to_owned(), place));
         }
-        let branch = self.forward.iter().flat_map(|it| &it.token);
+        let branch = self.forward.iter().flat_map(|forward| &forward.token);
         all.extend(branch.map(|place| ("the hub (token)".to_owned(), place)));
         let own = self.webhooks.iter().flat_map(|it| &it.application);
         let others = self
@@ -200,9 +200,10 @@ impl Config {
         let mut all: Vec<PathBuf> = named.map(Path::to_path_buf).collect();
         let tls = self.webhooks.as_ref().and_then(|it| it.tls.as_ref());
         let page = self.page.as_ref().and_then(|it| it.tls.as_ref());
-        let collect = self.collect.as_ref().and_then(|it| it.tls.as_ref());
+        let collect = self.collect.as_ref();
+        let collect = collect.and_then(|collect| collect.tls.as_ref());
         let keys = tls.into_iter().chain(page).chain(collect);
-        all.extend(keys.map(|it| it.key.clone()));
+        all.extend(keys.map(|files| files.key.clone()));
         if let Some(state) = &self.state {
             all.push(state.join(store::FILE));
             all.push(state.join(shown_once::FILE));

@@ -158,13 +158,14 @@ fn backoff_grows_to_a_minute_and_follows_retry_after() {
     assert_eq!(core.next(now, true), Next::WaitUntil(now + at(90)));
 }
 
+fn pair(incarnation: &str, seq: u64) -> Option<HubPosition> {
+    let incarnation = incarnation.to_owned();
+    Some(HubPosition { incarnation, seq })
+}
+
 #[test]
 fn new_incarnation_is_noticed_once_and_highest_pair_is_kept() {
     let mut core = core(1);
-    let pair = |incarnation: &str, seq| {
-        let incarnation = incarnation.to_owned();
-        Some(HubPosition { incarnation, seq })
-    };
     let outcome = core.report_answered(at(2), report("A", 40));
     assert!(!outcome.new_incarnation);
     assert_eq!(outcome.position, pair("A", 40));

@@ -183,18 +183,25 @@ pub(super) fn hub(status: &Status, found: &mut Vec<Problem>) {
 pub(super) mod tests {
     use super::*;
 
-    /// Each problem of this module, and the finding that it must produce.
-    pub(in crate::status) fn failing() -> Vec<(Status, &'static [FindingKind])> {
-        let branch = |state| BranchStatus {
+    fn branch(state: BranchState) -> BranchStatus {
+        BranchStatus {
             branch: "samarkand".to_owned(),
             state,
             ..BranchStatus::default()
-        };
-        let hub = |hub| Status {
+        }
+    }
+
+    fn judged(hub: HubStatus) -> Status {
+        let status = Status {
             hub: Some(hub),
             at: 100,
             ..Status::default()
         };
+        status.judged()
+    }
+
+    /// Each problem of this module, and the finding that it must produce.
+    pub(in crate::status) fn failing() -> Vec<(Status, &'static [FindingKind])> {
         let silent = HubStatus {
             branches: vec![branch(BranchState::Silent), branch(BranchState::Reports)],
             ..HubStatus::default()
@@ -209,9 +216,9 @@ pub(super) mod tests {
             ..HubStatus::default()
         };
         vec![
-            (hub(silent).judged(), &[FindingKind::SilentBranches]),
-            (hub(stopped).judged(), &[]),
-            (hub(lost).judged(), &[FindingKind::HubLostCommits]),
+            (judged(silent), &[FindingKind::SilentBranches]),
+            (judged(stopped), &[]),
+            (judged(lost), &[FindingKind::HubLostCommits]),
         ]
     }
 

@@ -1,6 +1,6 @@
 //! The operations and questions of a hub and of a collector, for `plans.rs`.
 
-use super::acts::Rows;
+use super::acts::Act;
 use super::call::at;
 use crate::{
     BranchChange, BranchRequest, Done, HubPosition, HubSilence, NewBranch, Offer, Op, Store,
@@ -9,7 +9,7 @@ use crate::{
 use callbridge_call::EpochSeconds;
 use std::time::Duration;
 
-pub const HUB: &[(&str, fn(&mut Store, &Rows))] = &[
+pub const HUB: &[Act] = &[
     ("a collector's offers", |store, _| {
         for offer in [Offer::Unconfirmed, Offer::Forwarded] {
             write(store, Op::Offer { offer, at: at(1) });

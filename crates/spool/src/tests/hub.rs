@@ -133,17 +133,20 @@ fn new_state_is_noticed_by_an_incarnation_that_it_never_had() {
     assert_eq!(text, "second");
 }
 
+fn invented(seq: u64) -> HubPosition {
+    HubPosition {
+        incarnation: format!("invented {seq}"),
+        seq,
+    }
+}
+
 #[test]
 fn one_branch_cannot_keep_a_hub_silent() {
     let mut store = hub(&["a", "b"]);
-    let wrong = |seq| HubPosition {
-        incarnation: format!("invented {seq}"),
-        seq,
-    };
-    assert!(asks(&mut store, "a", Some(&wrong(1)), "second").lost_commits);
-    assert!(!asks(&mut store, "a", Some(&wrong(2)), "third").lost_commits);
-    assert!(asks(&mut store, "b", Some(&wrong(3)), "fourth").lost_commits);
-    let later = request("a", Some(&wrong(4)), "fifth", 3_605);
+    assert!(asks(&mut store, "a", Some(&invented(1)), "second").lost_commits);
+    assert!(!asks(&mut store, "a", Some(&invented(2)), "third").lost_commits);
+    assert!(asks(&mut store, "b", Some(&invented(3)), "fourth").lost_commits);
+    let later = request("a", Some(&invented(4)), "fifth", 3_605);
     let done = store.write(vec![later]).expect("stored").remove(0);
     assert!(matches!(
         done,
@@ -152,6 +155,14 @@ fn one_branch_cannot_keep_a_hub_silent() {
             ..
         })
     ));
+}
+
+fn rotation(branch: &str) -> Op {
+    Op::RotateToken(TokenRotation {
+        branch: branch.to_owned(),
+        token: "new".to_owned(),
+        previous_until: EpochSeconds::new(3_600),
+    })
 }
 
 #[test]
@@ -166,13 +177,6 @@ fn pbx_belongs_to_one_branch_and_a_removed_branch_frees_it() {
     let branches = tables::branches::branches(&store).expect("readable");
     assert_eq!(branches.len(), 1);
     assert_eq!(branches[0].pbxs, ["a", "a2"]);
-    let rotation = |branch: &str| {
-        Op::RotateToken(TokenRotation {
-            branch: branch.to_owned(),
-            token: "new".to_owned(),
-            previous_until: EpochSeconds::new(3_600),
-        })
-    };
     assert_eq!(change(&mut store, rotation("a")), BranchChange::NewToken);
     assert_eq!(change(&mut store, rotation("b")), BranchChange::Unknown);
     let branches = tables::branches::branches(&store).expect("readable");
@@ -193,8 +197,10 @@ fn forwarded_calls_are_offered_again_newest_first() {
     store
         .write((1..=4).map(|n| finish(journal(n))).collect())
         .expect("stored");
-    let forward = |n| Op::step(RowId(n), Step::Forwarded, at(10));
-    store.write(vec![forward(1), forward(2)]).expect("stored");
+    for n in [1, 2] {
+        let forwarded = Op::step(RowId(n), Step::Forwarded, at(10));
+        store.write(vec![forwarded]).expect("stored");
+    }
     let died = Step::Died {
         reason: Reason::Rejected,
         message: "the hub refused the call".to_owned(),

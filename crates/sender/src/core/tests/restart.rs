@@ -2,7 +2,7 @@
 
 use super::*;
 use callbridge_call::EventTime;
-use callbridge_spool::SlotRow;
+use callbridge_spool::{HubSilence, SlotRow};
 
 /// The memory that a start, or an answer, has stored.
 fn stored(ops: &[Op]) -> Option<String> {
@@ -243,6 +243,13 @@ fn takeover_begins_with_silence() {
     assert_eq!(lane(&mut core, at(105), &head), Some(Lane::Token));
 }
 
+fn silence_of(boot_id: &str, until: u64) -> HubSilence {
+    HubSilence {
+        boot_id: boot_id.to_owned(),
+        until: at(until).boot,
+    }
+}
+
 #[test]
 fn hub_that_lost_commits_keeps_silence() {
     let known = Known {
@@ -251,17 +258,13 @@ fn hub_that_lost_commits_keeps_silence() {
     };
     let (mut core, _) = Core::start(Settings::default(), known, at(0));
     core.token(at(0), Some(print()));
-    let silence = |boot_id: &str, until| HubSilence {
-        boot_id: boot_id.to_owned(),
-        until: at(until).boot,
-    };
     let mut head = WorkQueue {
-        silence: Some(silence("another boot", 500)),
+        silence: Some(silence_of("another boot", 500)),
         ..WorkQueue::default()
     };
     assert_eq!(lane(&mut core, at(0), &head), Some(Lane::Token));
     core.aborted(0);
-    head.silence = Some(silence("boot", 105));
+    head.silence = Some(silence_of("boot", 105));
     assert_eq!(core.next(at(1), &head), Decision::WaitUntil(at(105).boot));
     assert_eq!(lane(&mut core, at(105), &head), Some(Lane::Token));
 }
