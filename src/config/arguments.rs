@@ -308,6 +308,7 @@ mod tests {
           lead         Find numbers without a lead, and what a number maps to
           missed       List customers who called, reached nobody and still wait for a call
                        back, longest first
+          branch       Add, list, and remove the branches whose calls this hub takes
           page         Print a link that opens the administrator's page, or a line for its
                        password file
           connect      Ask a company for its consent, and keep the tokens that it gives
@@ -371,11 +372,11 @@ mod tests {
     #[test]
     fn unknown_flags_and_missing_values_are_told_together() {
         insta::assert_snapshot!(
-            faults("callbridge run --crm-ulr https://x --rate --foo=1 --state /s extra --settle"),
+            faults("callbridge run --crm-ulr https://x --rate --qux=1 --state /s extra --settle"),
             @"
         5 faults in the flags, and nothing was opened:
           --crm-ulr: no such flag; is it --crm-url?
-          --foo: no such flag
+          --qux: no such flag
           --rate: its value is missing
           extra: not expected here
           --settle: its value is missing

@@ -1,7 +1,6 @@
 //! The flags of `run`, which others take too, as they are typed: texts alone, checked in
 //! [`crate::config::checked`] all at once.
 
-use super::checked::hub::HubFlags;
 use super::checked::lookup::LookupFlags;
 use super::checked::page::PageFlags;
 use clap::Args;
@@ -140,6 +139,45 @@ pub struct CrmFlags {
     /// The only proxy that is used: those of the environment are ignored
     #[arg(long, value_name = "URL")]
     pub crm_proxy: Option<String>,
+}
+
+/// The flags of a hub and of a collector, as typed.
+#[derive(Args, Clone, Debug, Default, Serialize)]
+#[command(next_help_heading = "Hub")]
+pub struct HubFlags {
+    /// Take calls of branches here, at /v1/calls: 0.0.0.0:8443 with --tls-cert and --tls-key, or
+    /// 127.0.0.1:8443 behind a proxy. Add branches with `callbridge branch add` [default: off]
+    #[arg(long, value_name = "ADDR")]
+    pub collect: Option<String>,
+    /// Certificate and chain (PEM) for --collect; read again when the file changes
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<String>,
+    /// Private key (PEM) of --tls-cert
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<String>,
+    /// Send calls to a hub instead of a CRM: https://hub.example.com. Several addresses of the same
+    /// hub, separated by commas, are tried in turn. Replaces --crm-url
+    #[arg(long, value_name = "URL[,URL]")]
+    pub forward: Option<String>,
+    /// The branch's token, from `callbridge branch add` at the hub (or the credential
+    /// `forward-token`, or CALLBRIDGE_FORWARD_TOKEN); read again for each request
+    #[arg(long, value_name = "FILE")]
+    pub forward_token_file: Option<String>,
+    /// Certificates (PEM) that replace the system's roots for --forward
+    #[arg(long, value_name = "FILE")]
+    pub forward_ca_file: Option<String>,
+}
+
+impl HubFlags {
+    /// Calls go to a hub.
+    pub(crate) fn forwards(&self) -> bool {
+        self.forward.as_deref().is_some_and(|text| !text.is_empty())
+    }
+
+    /// Calls come from branches.
+    pub(crate) fn collects(&self) -> bool {
+        self.collect.as_deref().is_some_and(|text| !text.is_empty())
+    }
 }
 
 /// Events that the CRM sends to us.

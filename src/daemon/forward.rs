@@ -5,7 +5,7 @@ use super::tasks::Tasks;
 use crate::config::Config;
 use callbridge_hub::forward::client::HubClient;
 use callbridge_hub::forward::run::{ForwardView, Forwarder};
-use callbridge_model::status::{Books, BranchReport, ForwardStatus, ReportedSource, Status};
+use callbridge_model::status::{BranchReport, ReportedSource, Status};
 use callbridge_model::{Heartbeat, HeartbeatMonitor};
 use callbridge_spool::tables;
 use std::sync::Arc;
@@ -119,22 +119,4 @@ fn report_of(status: &Status) -> BranchReport {
         forwarded: status.books.forwarded,
         problems: problems.map(|problem| problem.message.clone()).collect(),
     }
-}
-
-/// The collector's part of `status`.
-pub(crate) fn status(view: &ForwardView, hubs: &[String], books: &Books) -> ForwardStatus {
-    let mut status = ForwardStatus {
-        hubs: hubs.to_vec(),
-        hub: view.hub.clone(),
-        forwarded: books.forwarded,
-        ready: books.ready,
-        reason: view.pause.as_ref().map(|pause| pause.fix.clone()),
-        answered_at: view.answered_at,
-        ..ForwardStatus::default()
-    };
-    if let Some(position) = &view.position {
-        status.incarnation.clone_from(&position.incarnation);
-        status.seq = position.seq;
-    }
-    status
 }

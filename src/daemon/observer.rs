@@ -4,14 +4,14 @@ use super::collect::{self, HubView};
 use super::readers::{self, Others};
 use super::secret_files::SecretFiles;
 use super::trunks::{self, KnownTrunks};
-use super::{forward, lists, outward::Outward, webhooks::ReceiverView};
+use super::{lists, outward::Outward, webhooks::ReceiverView};
 use callbridge_admin::command_handler::audit::{DIFFERENT_KEY, UNEXPLAINED_KEY};
 use callbridge_hub::forward::run::ForwardView;
 use callbridge_leads::lead_field::Fit;
 use callbridge_lookup::tally::Tally;
 use callbridge_model::status::{
-    Backlog, Employees, LeadField, LeadFields, OutboxStatus, Pause, SecretFile, SourceState,
-    SourceStatus, Status, Token,
+    Backlog, Books, Employees, ForwardStatus, LeadField, LeadFields, OutboxStatus, Pause,
+    SecretFile, SourceState, SourceStatus, Status, Token,
 };
 use callbridge_model::{Grant, clock, heartbeat as pulse};
 use callbridge_ops::http::Watch;
@@ -108,7 +108,7 @@ impl Observer {
             },
             pause: pause.or(sender.pause).or(forward_pause),
             hub: self.hub.as_ref().map(|view| view.status(hub, clock::now())),
-            forward: forward.map(|view| forward::status(&view, &self.forward_hubs, &books)),
+            forward: forward.map(|view| forward_status(&view, &self.forward_hubs, &books)),
             degraded: sender.degraded,
             webhooks: self.webhooks.as_ref().map(ReceiverView::status),
             directory,
@@ -219,6 +219,24 @@ impl Watch for Observer {
         let words = waiting.map(|(source, _)| format!("{} has not been up yet", source.name()));
         words.collect()
     }
+}
+
+/// The collector's part of `status`.
+fn forward_status(view: &ForwardView, hubs: &[String], books: &Books) -> ForwardStatus {
+    let mut status = ForwardStatus {
+        hubs: hubs.to_vec(),
+        hub: view.hub.clone(),
+        forwarded: books.forwarded,
+        ready: books.ready,
+        reason: view.pause.as_ref().map(|pause| pause.fix.clone()),
+        answered_at: view.answered_at,
+        ..ForwardStatus::default()
+    };
+    if let Some(position) = &view.position {
+        status.incarnation.clone_from(&position.incarnation);
+        status.seq = position.seq;
+    }
+    status
 }
 
 pub(crate) fn lead_fields(fields: &spool::LeadFields, token: &Token) -> LeadFields {

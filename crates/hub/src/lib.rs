@@ -1,12 +1,12 @@
-//! Calls over HTTPS. A collector next to each PBX sends them, and a hub takes them and sends them to
-//! the CRM.
+//! Calls over HTTPS. A collector next to each PBX sends them, and a hub takes them and sends them
+//! to the CRM.
 //!
 //! ```text
 //! collector: spool ─▶ forward ── POST /v1/calls ──▶ http ─▶ receiver ─▶ spool :hub
 //! ```
 //!
-//! The hub answers after its commit. The collector keeps a call `ready` until the hub's answer names
-//! the call's uuid. `docs/hub.md` describes both sides.
+//! The hub answers after its commit. The collector keeps a call `ready` until the hub's answer
+//! names the call's uuid. `docs/hub.md` describes both sides.
 //!
 //! | module | contents |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! How much a branch can send in a minute. In come requests and `now`, out goes whether one is taken.
+//! How much a branch can send in a minute. In come requests and `now`, out goes whether one is
+//! taken.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

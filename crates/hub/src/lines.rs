@@ -1,5 +1,5 @@
-//! The body of `POST /v1/calls`: one call message per line. In come bytes, out go the calls, and the
-//! lines that cannot be read.
+//! The body of `POST /v1/calls`: one call message per line. In come bytes, out go the calls, and
+//! the lines that cannot be read.
 
 use crate::protocol::{LINES_MAX, RefusedLine};
 use callbridge_call::ReportedCall;

@@ -1,11 +1,12 @@
 //! Metrics of a hub and its branches, and of a collector.
 
 use crate::metric_families::{counters, gauge, gauges, labels, signed};
-use crate::metrics::Observed;
+use callbridge_hub::tally::Refusals;
+use callbridge_model::Status;
 use prometheus_client::registry::Registry;
 
-pub(crate) fn hub(all: &mut Registry, seen: &Observed) {
-    let Some(hub) = &seen.status.hub else {
+pub(crate) fn hub(all: &mut Registry, status: &Status, refusals: Option<&Refusals>) {
+    let Some(hub) = &status.hub else {
         return;
     };
     let mut reported = Vec::new();
@@ -30,7 +31,7 @@ pub(crate) fn hub(all: &mut Registry, seen: &Observed) {
     let help = "1 while nothing is sent to the CRM because this state lost commits";
     let is_silent = i64::from(hub.silent_until.is_some());
     gauge(all, "hub_silent", help, is_silent);
-    let refusals = seen.branch_refusals.iter().flatten();
+    let refusals = refusals.into_iter().flatten();
     let refusals = refusals.map(|((branch, reason), count)| {
         let labels = labels([("branch", branch.as_str()), ("reason", reason)]);
         (labels, *count)
@@ -39,8 +40,8 @@ pub(crate) fn hub(all: &mut Registry, seen: &Observed) {
     counters(all, "branch_refused", help, refusals);
 }
 
-pub(crate) fn forward(all: &mut Registry, seen: &Observed) {
-    let Some(forward) = &seen.status.forward else {
+pub(crate) fn forward(all: &mut Registry, status: &Status) {
+    let Some(forward) = &status.forward else {
         return;
     };
     if let Some(at) = forward.answered_at {

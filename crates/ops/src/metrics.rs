@@ -2,6 +2,7 @@
 //! and in the older text format for all others.
 
 use crate::Release;
+use crate::hub_metrics;
 use crate::metric_families::{Labels, counters, gauge, gauges, labels, signed, text_of};
 use callbridge_model::Reason;
 use callbridge_model::status::{
@@ -113,8 +114,8 @@ pub fn render(seen: &Observed, format: Format) -> String {
     unmatched(&mut all, seen);
     trunks(&mut all, seen);
     token(&mut all, seen);
-    crate::hub_metrics::hub(&mut all, seen);
-    crate::hub_metrics::forward(&mut all, seen);
+    hub_metrics::hub(&mut all, &seen.status, seen.branch_refusals.as_ref());
+    hub_metrics::forward(&mut all, &seen.status);
     webhooks(&mut all, seen);
     journal(&mut all, seen);
     lookups(&mut all, seen);

@@ -19,6 +19,7 @@
 //! | [`tables`] | all SQL, a file a stored thing |
 //! | [`writer`] | the thread, group commit, [`Handle`] |
 //! | `db` | the open database, its statements and errors, and rows as serde reads them |
+//! | `hub` | the position of a hub, and its branches |
 //! | [`folder`] | opening: modes, damage |
 //! | [`archive`] | a state folder as one tar file: export and import |
 //! | `state_dir` | folder, lock and file: how they are made, and what is done when they go away |
@@ -59,6 +60,7 @@ pub mod error;
 mod finished;
 pub mod folder;
 pub mod foreign;
+mod hub;
 mod identity;
 pub mod op;
 mod readers;
@@ -79,6 +81,10 @@ pub use error::Error;
 pub use finished::Finished;
 pub use folder::{open, refuse_shared};
 pub use foreign::ForeignCall;
+pub use hub::{
+    Branch, BranchChange, BranchRequest, HubAnswer, HubPosition, HubRow, HubSilence, NewBranch,
+    Offer, TokenRotation,
+};
 pub use op::{
     CallFailure, Delivered, Delivery, Done, Op, PurgeCounts, SlotRow, UnreadableBytes, WebhookEvent,
 };
@@ -93,11 +99,8 @@ pub use store::Store;
 pub use tables::audited::{
     AuditedCall, AuditedFate, AuditedValues, CallFate, JournaledCall, SentValues,
 };
-pub use tables::branches::{Branch, BranchChange, NewBranch, TokenRotation};
 pub use tables::calls::Search;
 pub use tables::directory::DirectorySize;
-pub use tables::forward::Offer;
-pub use tables::hub::{BranchRequest, HubAnswer, HubPosition, HubRow, HubSilence};
 pub use tables::listed::{CallFilter, Listed, Place};
 pub use tables::shows::LeadFields;
 pub use writer::{Guard, Handle, Health};

@@ -1,9 +1,7 @@
 //! What the spool is asked to store, and what it answers.
 
 use super::state::{State, Step};
-use crate::tables::branches::{BranchChange, NewBranch, TokenRotation};
-use crate::tables::forward::Offer;
-use crate::tables::hub::{BranchRequest, HubAnswer};
+use crate::hub::{BranchChange, BranchRequest, HubAnswer, NewBranch, Offer, TokenRotation};
 use crate::{Action, Binding, CallEcho, Finished, ForeignCall, LeadByHand, RowId};
 use callbridge_call::EventTime;
 use callbridge_crm::ShownCall;

@@ -1,6 +1,7 @@
 //! What is read back from the spool.
 
-use crate::{HELD_MAX, HubSilence, IfAbsent, State, json_column};
+use crate::hub::HubSilence;
+use crate::{HELD_MAX, IfAbsent, State, json_column};
 use callbridge_call::{Direction, EpochSeconds, EventTime, FinishedCall};
 use callbridge_leads::lead_request::Finding;
 use callbridge_leads::lead_request::due::DueRequests;

@@ -1,7 +1,7 @@
 //! The store: the open database with the books of its last commit. It is synchronous and knows no
 //! clock and no thread.
 
-use crate::tables::hub::{self, HubRow};
+use crate::hub::{self, HubRow};
 use crate::tables::schema::{self, Found, MIGRATIONS};
 use crate::tally::{Book, Tally};
 use crate::{Db, Error, RowId, Settings};

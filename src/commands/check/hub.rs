@@ -1,5 +1,5 @@
-//! A hub and its branches; and of a collector the way to its hub: address, TLS, token, PBX names, and
-//! the difference of the clocks.
+//! A hub and its branches, and the way of a collector to its hub: address, TLS, token, PBX names,
+//! and the difference of the clocks.
 
 use super::place::{State, unusable_address};
 use super::webhooks::{certificate, now};

@@ -2,12 +2,11 @@
 
 use super::{Checking, alone, certificate, crm};
 use crate::config::Faults;
+use crate::config::flags::HubFlags;
 use crate::values;
 use callbridge_crm::Address;
 use callbridge_model::{SecretKind, SecretPlace};
 use callbridge_webhook::tls::Certificate;
-use clap::Args;
-use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -28,45 +27,6 @@ pub struct ForwardConfig {
     pub token: Option<SecretPlace>,
     /// Certificates that replace the system's roots.
     pub ca_file: Option<PathBuf>,
-}
-
-/// The flags of a hub and of a collector, as typed.
-#[derive(Args, Clone, Debug, Default, Serialize)]
-#[command(next_help_heading = "Hub")]
-pub struct HubFlags {
-    /// Take calls of branches here, at /v1/calls: 0.0.0.0:8443 with --tls-cert and --tls-key, or
-    /// 127.0.0.1:8443 behind a proxy. Add branches with `callbridge branch add` [default: off]
-    #[arg(long, value_name = "ADDR")]
-    pub collect: Option<String>,
-    /// Certificate and chain (PEM) for --collect; read again when the file changes
-    #[arg(long, value_name = "FILE")]
-    pub tls_cert: Option<String>,
-    /// Private key (PEM) of --tls-cert
-    #[arg(long, value_name = "FILE")]
-    pub tls_key: Option<String>,
-    /// Send calls to a hub instead of a CRM: https://hub.example.com. Several addresses of the same
-    /// hub, separated by commas, are tried in turn. Replaces --crm-url
-    #[arg(long, value_name = "URL[,URL]")]
-    pub forward: Option<String>,
-    /// The branch's token, from `callbridge branch add` at the hub (or the credential
-    /// `forward-token`, or CALLBRIDGE_FORWARD_TOKEN); read again for each request
-    #[arg(long, value_name = "FILE")]
-    pub forward_token_file: Option<String>,
-    /// Certificates (PEM) that replace the system's roots for --forward
-    #[arg(long, value_name = "FILE")]
-    pub forward_ca_file: Option<String>,
-}
-
-impl HubFlags {
-    /// Calls go to a hub.
-    pub(crate) fn forwards(&self) -> bool {
-        self.forward.as_deref().is_some_and(|text| !text.is_empty())
-    }
-
-    /// Calls come from branches.
-    pub(crate) fn collects(&self) -> bool {
-        self.collect.as_deref().is_some_and(|text| !text.is_empty())
-    }
 }
 
 /// The listener. `None` if it is not asked for, or wrongly.
@@ -187,6 +147,10 @@ mod tests {
             collect: Some("127.0.0.1:8443".into()),
             ..HubFlags::default()
         };
-        insta::assert_snapshot!(faults(&plain), @"");
+        insta::assert_snapshot!(faults(&plain), @"
+        2 faults in the flags, and nothing was opened:
+          --collect: cannot be used with --forward: a hub sends to the CRM
+          --forward http://hub.example: http is allowed to a loopback address only; use https
+        ");
     }
 }

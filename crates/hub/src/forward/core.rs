@@ -1,8 +1,8 @@
-//! Decides what a collector sends to its hubs. In come answers and `now`, out go requests, the calls
-//! that the hub has stored, and the calls that it refuses. No clock, socket, or file.
+//! Decides what a collector sends to its hubs. In come answers and `now`, out go requests, the
+//! calls that the hub has stored, and the calls that it refuses. No clock, socket, or file.
 //!
-//! Requests go one at a time, at most one in [`REQUEST_EVERY`], so that a branch stays within its 60
-//! requests a minute. A report goes once a minute.
+//! Requests go one at a time, at most one in [`REQUEST_EVERY`]. A branch therefore stays within its
+//! 60 requests a minute. A report goes once a minute.
 //!
 //! | answer | what happens |
 //! |---|---|

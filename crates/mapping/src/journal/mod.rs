@@ -38,8 +38,8 @@ pub struct Rules {
     pub country: Option<Country>,
     /// A call waits if its extension has no employee (`--require-employee`).
     pub require_employee: bool,
-    /// Calls go to a hub (`--forward`), which can know the lead. Without a lead rule, a trunk leaves
-    /// it to the hub.
+    /// Calls go to a hub (`--forward`), which can know the lead. Without a lead rule, a trunk
+    /// leaves it to the hub.
     pub forwards: bool,
 }
 

@@ -56,7 +56,8 @@ pub struct HubStatus {
     pub seq: u64,
     /// Epoch seconds at which the incarnation began.
     pub began_at: i64,
-    /// The branch whose request showed that this state had lost commits. `null` if it has lost none.
+    /// The branch whose request showed that this state had lost commits. `null` if it has lost
+    /// none.
     pub lost_commits_shown_by: Option<String>,
     /// Epoch seconds until which nothing is sent to the CRM after lost commits. `null` if calls are
     /// sent.

@@ -1,67 +1,12 @@
 //! The branches of a hub: their tokens, their PBXs, and their last reports.
 
-use crate::{BranchRequest, Db, Error, Store};
+use crate::{Branch, BranchChange, BranchRequest, Db, Error, NewBranch, Store, TokenRotation};
 use callbridge_call::EpochSeconds;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// Shortest time between two new incarnations that one branch causes.
 const CLAIM_AGAIN_SEC: u64 = 3600;
-
-/// A branch as it is stored. Tokens are stored as their SHA-256 in hexadecimal digits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Branch {
-    pub name: String,
-    pub token: String,
-    /// The token before, and the end of its time.
-    pub previous: Option<(String, EpochSeconds)>,
-    /// In alphabetical order.
-    pub pbxs: Vec<String>,
-    pub added: EpochSeconds,
-    /// Calls that were taken, repeats included.
-    pub taken: u64,
-    /// Time of the last report.
-    pub reported: Option<EpochSeconds>,
-    /// The last report as JSON.
-    pub report: Option<String>,
-}
-
-/// A branch to add, or PBXs to add to a branch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewBranch {
-    pub name: String,
-    /// SHA-256 of its token. A branch that exists keeps its own.
-    pub token: String,
-    pub pbxs: Vec<String>,
-    pub at: EpochSeconds,
-}
-
-/// Another token of a branch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenRotation {
-    pub branch: String,
-    /// SHA-256 of the new token.
-    pub token: String,
-    /// End of the time of the token before.
-    pub previous_until: EpochSeconds,
-}
-
-/// What a change of branches did.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BranchChange {
-    /// The branch is new, or its token is.
-    NewToken,
-    /// PBXs were added to the branch, which keeps its token.
-    PbxsAdded,
-    Removed,
-    /// There is no such branch. Nothing was changed.
-    Unknown,
-    /// Another branch has this PBX. Nothing was changed.
-    PbxOf {
-        pbx: String,
-        branch: String,
-    },
-}
 
 #[derive(Deserialize)]
 struct StoredBranch {

@@ -1,21 +1,11 @@
 //! Calls of a collector on their way to a hub.
 
 use super::calls::newest_ready;
-use crate::{Book, Db, Error, Row, State, Store, count};
+use crate::{Book, Db, Error, Offer, Row, State, Store, count};
 use callbridge_call::{EpochSeconds, EventTime};
 
 /// Calls that one statement makes ready.
 const OFFERED_MAX: usize = 10_000;
-
-/// The calls that are made ready for a hub.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offer {
-    /// The hub has a new incarnation: every forwarded call that is still stored.
-    Forwarded,
-    /// A state that sent to a CRM becomes a collector's: calls whose outcome is not known. The CRM
-    /// accepts a repeated uuid without a second record (§4.5.4).
-    Unconfirmed,
-}
 
 pub(crate) fn offer(store: &mut Store, offer: Offer, at: EventTime) -> Result<(), Error> {
     let states: &[State] = match offer {

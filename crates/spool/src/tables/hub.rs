@@ -1,105 +1,20 @@
 //! The position of a hub: which incarnation of the state this is, and how far it has come.
 //!
-//! `seq` grows with each commit. The answer to a branch carries the pair, and the branch's row keeps
-//! the `seq` of its last answer. The branch sends the highest pair that it has seen. If the branch
-//! has seen more than its row says, commits were lost: a backup was restored, or the state is new.
-//! A new incarnation then begins, with a time of silence toward the CRM, because requests that the
-//! lost commits recorded still count there.
+//! `seq` grows with each commit. The answer to a branch carries the pair, and the branch's row
+//! keeps the `seq` of its last answer. The branch sends the highest pair that it has seen. If the
+//! branch has seen more than its row says, commits were lost: a backup was restored, or the state
+//! is new. A new incarnation then begins, with a time of silence toward the CRM, because requests
+//! that the lost commits recorded still count there.
 
 use super::branches;
-use crate::{Db, Done, Error, Store};
+use crate::hub::stored;
+use crate::{BranchRequest, Done, Error, HubAnswer, HubPosition, Store};
 use callbridge_call::EventTime;
-use serde::{Deserialize, Serialize};
-use std::time::Duration;
 
 /// Counter of incarnations that began because commits were lost.
 pub const LOST_COMMITS: &str = "hub_lost_commits";
 /// Counter of claims of a branch that came too soon after its last one.
 const CLAIMS_IGNORED: &str = "hub_claims_ignored";
-
-/// A pair that a hub answers, and that a branch sends back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HubPosition {
-    /// Another one begins when commits were lost.
-    pub incarnation: String,
-    /// Number of the commit. It keeps growing in a new incarnation.
-    pub seq: u64,
-}
-
-/// The end of a silence toward the CRM.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HubSilence {
-    /// The boot that `until` belongs to. The silence of an earlier boot is replaced by that of the
-    /// reboot.
-    pub boot_id: String,
-    /// Time since boot.
-    pub until: Duration,
-}
-
-/// The row of the table `hub`, as of the last commit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HubRow {
-    pub position: HubPosition,
-    /// Time at which the incarnation began.
-    pub began: EventTime,
-    /// The branch whose request showed that commits were lost. `None` for the first incarnation.
-    pub revealed_by: Option<String>,
-    pub silence: Option<HubSilence>,
-}
-
-/// A request of a branch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BranchRequest {
-    pub branch: String,
-    /// The highest pair that the branch has seen. `None` if it sends none, as scripts do.
-    pub seen: Option<HubPosition>,
-    /// The incarnation that begins if commits were lost.
-    pub next_incarnation: String,
-    /// The silence that begins with it.
-    pub silence: HubSilence,
-    /// Calls in the request that can be read.
-    pub calls: u64,
-    /// The report of the branch as JSON, if this request is one.
-    pub report: Option<String>,
-    pub at: EventTime,
-}
-
-/// The position of the commit that a request of a branch is in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HubAnswer {
-    pub position: HubPosition,
-    /// The request showed that commits were lost, so a new incarnation has begun.
-    pub lost_commits: bool,
-}
-
-type StoredHub = (
-    String,
-    u64,
-    EventTime,
-    Option<String>,
-    Option<String>,
-    Option<u64>,
-);
-
-/// Reads the position. `None` if the state was never a hub's.
-pub(crate) fn stored(db: &Db) -> Result<Option<HubRow>, Error> {
-    let text =
-        "SELECT incarnation, seq, began, revealed_by, silent_boot, silent_until FROM hub LIMIT 1";
-    let row: Option<StoredHub> = db.query_first(text, [])?;
-    let Some((incarnation, seq, began, revealed_by, boot_id, until)) = row else {
-        return Ok(None);
-    };
-    let silence = boot_id.zip(until).map(|(boot_id, until)| HubSilence {
-        boot_id,
-        until: Duration::from_nanos(until),
-    });
-    Ok(Some(HubRow {
-        position: HubPosition { incarnation, seq },
-        began,
-        revealed_by,
-        silence,
-    }))
-}
 
 pub(crate) fn begin(store: &mut Store, incarnation: &str, at: EventTime) -> Result<(), Error> {
     let text = "INSERT INTO hub (id, incarnation, seq, began) VALUES (1, ?1, 0, ?2)
