@@ -1,7 +1,7 @@
 //! The position of a hub, its branches, and what is asked of both.
 
-use crate::{Db, Error};
 use callbridge_call::{EpochSeconds, EventTime};
+use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -125,31 +125,26 @@ pub enum Offer {
     Unconfirmed,
 }
 
-type StoredHub = (
-    String,
-    u64,
-    EventTime,
-    Option<String>,
-    Option<String>,
-    Option<u64>,
-);
-
-/// Reads the position. `None` if the state was never a hub's.
-pub(crate) fn stored(db: &Db) -> Result<Option<HubRow>, Error> {
-    let text =
-        "SELECT incarnation, seq, began, revealed_by, silent_boot, silent_until FROM hub LIMIT 1";
-    let row: Option<StoredHub> = db.query_first(text, [])?;
-    let Some((incarnation, seq, began, revealed_by, boot_id, until)) = row else {
+/// Reads the row of the table `hub`. `None` if the state was never a hub's.
+pub(crate) fn load(db: &Connection) -> rusqlite::Result<Option<HubRow>> {
+    let text = "SELECT incarnation, seq, began, revealed_by, silent_boot, silent_until FROM hub";
+    let mut rows = db.prepare(text)?;
+    let mut rows = rows.query([])?;
+    let Some(row) = rows.next()? else {
         return Ok(None);
     };
+    let (boot_id, until): (Option<String>, Option<u64>) = (row.get(4)?, row.get(5)?);
     let silence = boot_id.zip(until).map(|(boot_id, until)| HubSilence {
         boot_id,
         until: Duration::from_nanos(until),
     });
     Ok(Some(HubRow {
-        position: HubPosition { incarnation, seq },
-        began,
-        revealed_by,
+        position: HubPosition {
+            incarnation: row.get(0)?,
+            seq: row.get(1)?,
+        },
+        began: EventTime::from_micros(row.get(2)?),
+        revealed_by: row.get(3)?,
         silence,
     }))
 }

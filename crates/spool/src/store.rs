@@ -108,7 +108,7 @@ impl Store {
             seen_calls_cursor: (String::new(), String::new()),
             hub: None,
         };
-        store.hub = hub::stored(&store)?;
+        store.hub = store.sql(hub::load(&store.connection))?;
         // The highest id used. Purged rows count through the setting.
         let text = "SELECT 1 + coalesce(max(id), 0) FROM (
                  SELECT max(id) AS id FROM calls UNION ALL SELECT max(id) FROM unreadable

@@ -146,8 +146,9 @@ fn put(
     let letter = state.is_letter();
     let text = format!(
         "INSERT INTO calls (id, uuid, conflicting_uuid, state, live, since, pbx, turn, linkedid,
-                            trunk, direction, answered, started, ended, phone, phone_ending, raw_phone,
-                            extension, employee, lead, record, call, times_dead, reason, message)
+                            trunk, direction, answered, started, ended, phone, phone_ending,
+                            raw_phone, extension, employee, lead, record, call, times_dead, reason,
+                            message)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
                  ?19, ?20, ?21, ?22, ?23, ?24, ?25)
          ON CONFLICT {then}"

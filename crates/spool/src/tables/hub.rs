@@ -7,7 +7,7 @@
 //! that the lost commits recorded still count there.
 
 use super::branches;
-use crate::hub::stored;
+use crate::hub;
 use crate::{BranchRequest, Done, Error, HubAnswer, HubPosition, Store};
 use callbridge_call::EventTime;
 
@@ -20,7 +20,7 @@ pub(crate) fn begin(store: &mut Store, incarnation: &str, at: EventTime) -> Resu
     let text = "INSERT INTO hub (id, incarnation, seq, began) VALUES (1, ?1, 0, ?2)
          ON CONFLICT DO NOTHING";
     store.run(text, (incarnation, at.micros()))?;
-    store.hub = stored(store)?;
+    store.hub = store.sql(hub::load(&store.connection))?;
     Ok(())
 }
 
@@ -91,7 +91,7 @@ fn begin_again(store: &mut Store, request: &BranchRequest) -> Result<(), Error> 
     );
     store.run(text, values)?;
     let seq = hub_seq(store);
-    store.hub = stored(store)?;
+    store.hub = store.sql(hub::load(&store.connection))?;
     if let Some(hub) = &mut store.hub {
         hub.position.seq = seq;
     }
