@@ -2,5 +2,7 @@
 
 mod collectors;
 mod going_back;
+mod judge;
+mod lossy;
 mod requests;
 mod stage;

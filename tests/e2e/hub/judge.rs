@@ -1,0 +1,311 @@
+//! Collectors and a hub are killed and frozen, answers are lost after the commit, and the hub's
+//! state is restored from a copy, or deleted. A judge counts the CRM's records by uuid.
+//!
+//! `tests/run hub` runs it for half an hour with 20 collectors and 5,000 calls.
+
+use super::lossy::LossyProxy;
+use super::stage::{add_branch, free_address, message, start_collector, start_hub};
+use crate::support::crm;
+use crate::support::program::{Place, Program};
+use callbridge_call::Linkedid;
+use callbridge_mapping::journal::figures::uuid;
+use callbridge_sandbox::{Server, ViolationKind};
+use callbridge_testbed::wait::{pass, until, until_within};
+use rustix::process::Signal;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+struct Length {
+    collectors: u32,
+    calls: u32,
+    /// Time over which the calls end.
+    lasts: Duration,
+    /// The state is also deleted.
+    deletes: bool,
+}
+
+fn length() -> Length {
+    if std::env::var("CALLBRIDGE_HUB").as_deref() == Ok("long") {
+        Length {
+            collectors: 20,
+            calls: 5_000,
+            lasts: Duration::from_secs(1_500),
+            deletes: true,
+        }
+    } else {
+        Length {
+            collectors: 5,
+            calls: 200,
+            lasts: Duration::from_secs(20),
+            deletes: false,
+        }
+    }
+}
+
+/// Random numbers from a seed that a failure shows.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % below
+    }
+}
+
+struct Collector {
+    pbx: String,
+    place: Place,
+    token: String,
+    program: Option<Program>,
+    written: u32,
+}
+
+struct Company {
+    crm: Server,
+    place: Place,
+    address: SocketAddr,
+    proxy: LossyProxy,
+    hub: Option<Program>,
+    collectors: Vec<Collector>,
+    dice: Dice,
+    kills: u32,
+    freezes: u32,
+}
+
+impl Company {
+    async fn start(collectors: u32, seed: u64) -> Self {
+        let (place, crm) = (Place::on_disk(), crm::start().await);
+        let address = free_address();
+        let mut company = Self {
+            hub: Some(start_hub(&place, &crm.url(), address)),
+            proxy: LossyProxy::start(address).await,
+            crm,
+            place,
+            address,
+            collectors: Vec::new(),
+            dice: Dice(seed | 1),
+            kills: 0,
+            freezes: 0,
+        };
+        company.hub_serves().await;
+        for n in 0..collectors {
+            let pbx = format!("pbx{n}");
+            let token = add_branch(&company.place, &pbx, &pbx).await;
+            let place = Place::on_disk();
+            place.write("calls.jsonl", "");
+            let program = start_collector(&place, company.proxy.address, &token);
+            company.collectors.push(Collector {
+                pbx,
+                place,
+                token,
+                program: Some(program),
+                written: 0,
+            });
+        }
+        company
+    }
+
+    async fn hub_serves(&mut self) {
+        let hub = self.hub.as_mut().expect("it runs");
+        hub.until("the hub serves", |status| status.hub.is_some())
+            .await;
+    }
+
+    fn start_hub(&mut self) {
+        self.hub = Some(start_hub(&self.place, &self.crm.url(), self.address));
+    }
+
+    async fn kill_hub(&mut self) {
+        self.hub.take().expect("it runs").kill().await;
+        self.kills += 1;
+    }
+
+    /// One call of each collector, until so many were written.
+    fn calls_end(&mut self, until: u32) {
+        for collector in &mut self.collectors {
+            while collector.written < until {
+                let call = message(&collector.pbx, collector.written);
+                let line = format!("{call}\n");
+                collector.place.append("calls.jsonl", line.as_bytes());
+                collector.written += 1;
+            }
+        }
+    }
+
+    async fn fault(&mut self) {
+        let at = usize::try_from(self.dice.roll(self.collectors.len() as u64)).expect("few");
+        match self.dice.roll(4) {
+            0 => {
+                self.kill_hub().await;
+                self.start_hub();
+                self.hub_serves().await;
+            }
+            1 => {
+                let collector = &mut self.collectors[at];
+                collector.program.take().expect("it runs").kill().await;
+                let proxy = self.proxy.address;
+                let again = start_collector(&collector.place, proxy, &collector.token);
+                collector.program = Some(again);
+                self.kills += 1;
+            }
+            2 => {
+                let hub = self.hub.as_ref().expect("it runs");
+                hub.freeze().await;
+                pass(Duration::from_secs(1 + self.dice.roll(3))).await;
+                hub.signal(Signal::CONT);
+                self.freezes += 1;
+            }
+            _ => {
+                let collector = self.collectors[at].program.as_ref().expect("it runs");
+                collector.freeze().await;
+                pass(Duration::from_secs(1 + self.dice.roll(3))).await;
+                collector.signal(Signal::CONT);
+                self.freezes += 1;
+            }
+        }
+    }
+
+    async fn copy_state(&mut self) {
+        self.hub.take().expect("it runs").terminate().await;
+        let copied = std::fs::copy(self.place.at("state/spool.db"), self.place.at("copy.db"));
+        copied.expect("copied");
+        self.start_hub();
+        self.hub_serves().await;
+    }
+
+    async fn restore_state(&mut self) {
+        self.kill_hub().await;
+        for file in ["spool.db-wal", "spool.db-shm"] {
+            // The log of the state that is replaced.
+            let _ = std::fs::remove_file(self.place.at(&format!("state/{file}")));
+        }
+        let restored = std::fs::copy(self.place.at("copy.db"), self.place.at("state/spool.db"));
+        restored.expect("restored");
+        self.start_hub();
+        self.hub_serves().await;
+    }
+
+    async fn delete_state(&mut self) {
+        self.kill_hub().await;
+        std::fs::remove_dir_all(self.place.at("state")).expect("removed");
+        self.start_hub();
+        self.hub_serves().await;
+        for collector in &self.collectors {
+            let file = self.place.write("branch-token", &collector.token);
+            let pbx = collector.pbx.as_str();
+            let add = [
+                "branch",
+                "add",
+                pbx,
+                "--pbx",
+                pbx,
+                "--token-file",
+                &file,
+                "--json",
+            ];
+            self.place.lines(&add).await;
+        }
+    }
+
+    async fn all_is_journaled(&mut self) {
+        let deadline = Duration::from_secs(600);
+        for collector in &mut self.collectors {
+            let written = u64::from(collector.written);
+            let program = collector.program.as_mut().expect("it runs");
+            until_within(deadline, "each call is forwarded", async || {
+                let status = program.status().await;
+                status.is_some_and(|status| status.books.forwarded == written)
+            })
+            .await;
+        }
+        let hub = self.hub.as_mut().expect("it runs");
+        until_within(deadline, "each call is journaled", async || {
+            let status = hub.status().await;
+            status.is_some_and(|status| status.books.settled())
+        })
+        .await;
+    }
+}
+
+/// Promise: Whatever is killed, frozen, or restored, each call of each branch is journaled once.
+#[tokio::test]
+async fn each_call_of_each_branch_is_journaled_once_despite_faults() {
+    let length = length();
+    let seed = uuid::Uuid::new_v4().as_u64_pair().0;
+    let mut company = Company::start(length.collectors, seed).await;
+    let each = length.calls / length.collectors;
+    let begun = Instant::now();
+    let (mut copied, mut restored, mut deleted) = (false, false, !length.deletes);
+    while begun.elapsed() < length.lasts {
+        let part = begun.elapsed().as_secs_f64() / length.lasts.as_secs_f64();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a part of few calls
+        company.calls_end((f64::from(each) * part) as u32);
+        if part > 0.2 && !copied {
+            company.copy_state().await;
+            copied = true;
+        } else if part > 0.5 && !restored {
+            company.restore_state().await;
+            restored = true;
+        } else if part > 0.7 && !deleted {
+            company.delete_state().await;
+            deleted = true;
+        } else {
+            company.fault().await;
+        }
+        pass(Duration::from_millis(500 + company.dice.roll(1_500))).await;
+    }
+    company.calls_end(each);
+    company.all_is_journaled().await;
+    let mut records: BTreeMap<String, u32> = BTreeMap::new();
+    until("the CRM has written all", async || {
+        records.clear();
+        for record in company.crm.journal() {
+            *records.entry(record.call.uuid.clone()).or_default() += 1;
+        }
+        records.len() >= (each * length.collectors) as usize
+    })
+    .await;
+    let mut lost = 0;
+    for collector in &company.collectors {
+        for n in 0..each {
+            let id = Linkedid::new(format!("call.{n}")).expect("an id");
+            let uuid = uuid(&collector.pbx, &id).to_string();
+            lost += u32::from(records.remove(&uuid).is_none());
+        }
+    }
+    let journal = company.crm.journal();
+    let uuids: std::collections::BTreeSet<&str> = journal
+        .iter()
+        .map(|record| record.call.uuid.as_str())
+        .collect();
+    let doubled = journal.len() - uuids.len();
+    let violations = company.crm.violations();
+    let exceeded = violations
+        .iter()
+        .filter(|violation| violation.kind == ViolationKind::WindowExceeded);
+    let exceeded = exceeded.count();
+    let calls = each * length.collectors;
+    println!(
+        "hub judge, seed {seed}: {calls} calls, {} kills, {} freezes, {} answers lost, \
+         {} records; lost {lost}, doubled {doubled}, invented {}, windows above 60: {exceeded}",
+        company.kills,
+        company.freezes,
+        company.proxy.lost(),
+        journal.len(),
+        records.len(),
+    );
+    assert_eq!((lost, doubled, records.len(), exceeded), (0, 0, 0, 0));
+    let hub = company.hub.as_mut().expect("it runs");
+    let status = hub.status().await.expect("a status").hub.expect("a hub");
+    assert!(
+        status.lost_commits_shown_by.is_some(),
+        "the lost commits were noticed"
+    );
+    for collector in company.collectors {
+        collector.program.expect("it runs").terminate().await;
+    }
+    company.hub.expect("it runs").terminate().await;
+}
