@@ -13,6 +13,7 @@ mod day;
 mod decode;
 mod directory;
 mod footprint;
+mod hub;
 mod intake;
 mod lookup;
 mod page;
@@ -24,7 +25,7 @@ use std::process::{Command, ExitCode};
 /// Names the bench that a process of its own runs.
 const CHOSEN: &str = "BENCH";
 
-const BENCHES: [(&str, fn()); 9] = [
+const BENCHES: [(&str, fn()); 10] = [
     ("decode", decode::main),
     ("day", day::main),
     ("intake", intake::main),
@@ -32,6 +33,7 @@ const BENCHES: [(&str, fn()); 9] = [
     ("directory", directory::main),
     ("lookup", lookup::main),
     ("webhook", webhook::main),
+    ("hub", hub::main),
     ("page", page::main),
     ("footprint", footprint::main),
 ];

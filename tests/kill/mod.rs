@@ -4,7 +4,7 @@
 mod disk;
 mod fault;
 mod folder;
-mod mounts;
+pub mod mounts;
 mod points;
 mod scenario;
 mod spool;

@@ -12,4 +12,6 @@ pub mod client;
 pub mod core;
 #[cfg(test)]
 mod core_tests;
+#[cfg(test)]
+mod going_back_tests;
 pub mod run;

@@ -1,8 +1,11 @@
 //! Does a hub take each call of its branches once, and does a collector keep calls until then?
 
 mod collectors;
+mod flood;
+mod full_disk;
 mod going_back;
 mod judge;
 mod lossy;
 mod requests;
+mod secured;
 mod stage;

@@ -16,11 +16,14 @@
 //! After a pause, the request is tried again each minute.
 
 use crate::protocol::{CallsAnswer, LINES_MAX, ReportAnswer};
-use callbridge_model::CallUuid;
-use callbridge_spool::{HubPosition, RowId};
+use callbridge_call::EventTime;
+use callbridge_model::{CallUuid, Reason};
+use callbridge_spool::{HubPosition, Offer, Op, RowId, Step};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// The setting that keeps the highest pair that the hub has answered.
+pub const POSITION: &str = "forward.hub";
 /// Shortest time between two requests.
 pub const REQUEST_EVERY: Duration = Duration::from_millis(1_100);
 /// Time between two reports.
@@ -85,6 +88,35 @@ pub struct Outcome {
     pub position: Option<HubPosition>,
     /// The hub has another incarnation than before: everything is offered again.
     pub new_incarnation: bool,
+}
+
+impl Outcome {
+    /// The operations that store it, and the steps of single calls, which a person's change of a
+    /// call can make impossible.
+    pub fn ops(self, at: EventTime) -> (Vec<Op>, Vec<Op>) {
+        let mut ops = Vec::new();
+        if self.new_incarnation {
+            let offer = Offer::Forwarded;
+            ops.push(Op::Offer { offer, at });
+        }
+        if let Some(position) = &self.position {
+            let text = serde_json::to_string(position).unwrap_or_default();
+            ops.push(Op::meta(POSITION, text));
+        }
+        let mut steps = Vec::new();
+        for row in self.forwarded {
+            steps.push(Op::step(row, Step::Forwarded, at));
+        }
+        for (row, message) in self.refused {
+            let died = Step::Died {
+                reason: Reason::Rejected,
+                message,
+                errors: serde_json::Value::Null,
+            };
+            steps.push(Op::step(row, died, at));
+        }
+        (ops, steps)
+    }
 }
 
 /// State of the way to the hubs.

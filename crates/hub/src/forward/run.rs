@@ -2,18 +2,16 @@
 
 use super::batch::batch;
 use super::client::HubClient;
-use super::core::{ForwardCore, ForwardProblem, Next, Outcome, Reply};
+use super::core::{ForwardCore, ForwardProblem, Next, Outcome, POSITION, Reply};
 use callbridge_model::status::{BranchReport, Pause};
-use callbridge_model::{Heartbeat, Reason, Secret, SecretPlace, clock};
+use callbridge_model::{Heartbeat, Secret, SecretPlace, clock};
 use callbridge_spool::tables::forward;
-use callbridge_spool::{Error, Handle, HubPosition, Offer, Op, Step};
+use callbridge_spool::{Error, Handle, HubPosition, Offer, Op};
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// The setting that keeps the highest pair that the hub has answered.
-const POSITION: &str = "forward.hub";
 /// Wait after the spool could not write, before it is tried again.
 const SPOOL_AGAIN: Duration = Duration::from_secs(1);
 /// The loop turns at least this often.
@@ -201,24 +199,13 @@ impl Loop {
     async fn store(&mut self, outcome: Outcome) -> Result<(), Error> {
         self.publish();
         let at = clock::now().wall;
-        let mut ops = Vec::new();
         if outcome.new_incarnation {
             tracing::warn!("the hub has a new incarnation: all calls that are kept are sent again");
-            let offer = Offer::Forwarded;
-            ops.push(Op::Offer { offer, at });
         }
-        if let Some(position) = &outcome.position {
-            let text = serde_json::to_string(position).unwrap_or_default();
-            ops.push(Op::meta(POSITION, text));
-        }
-        let mut steps = Vec::new();
-        for row in outcome.forwarded {
-            steps.push(Op::step(row, Step::Forwarded, at));
-        }
-        for (row, message) in outcome.refused {
+        for (row, message) in &outcome.refused {
             tracing::warn!(call = %row, reason = message, "the hub refused a call");
-            steps.push(Op::step(row, refused(message), at));
         }
+        let (mut ops, steps) = outcome.ops(at);
         ops.extend(steps.iter().cloned());
         if ops.is_empty() {
             return Ok(());
@@ -271,15 +258,6 @@ impl Loop {
             answered_at: self.answered_at,
             position: self.core.seen().cloned(),
         });
-    }
-}
-
-/// The step of a call that the hub refuses.
-fn refused(message: String) -> Step {
-    Step::Died {
-        reason: Reason::Rejected,
-        message,
-        errors: serde_json::Value::Null,
     }
 }
 

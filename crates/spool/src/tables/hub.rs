@@ -40,7 +40,8 @@ pub(crate) fn request(store: &mut Store, request: &BranchRequest) -> Result<Done
         Some(seen) => has_lost_commits(store, seen, answered)?,
         None => false,
     };
-    if lost_commits && branches::has_claimed_lately(store, request)? {
+    let is_too_soon = lost_commits && branches::has_claimed_lately(store, request)?;
+    if is_too_soon {
         store.tally.count(CLAIMS_IGNORED, 1);
         lost_commits = false;
     }
@@ -53,7 +54,9 @@ pub(crate) fn request(store: &mut Store, request: &BranchRequest) -> Result<Done
         incarnation: hub.position.incarnation.clone(),
         seq: hub.position.seq + 1,
     };
-    branches::note_request(store, request, position.seq)?;
+    // A claim that came too soon must be true again later.
+    let answered = if is_too_soon { answered } else { position.seq };
+    branches::note_request(store, request, answered)?;
     Ok(Done::Hub(HubAnswer {
         position,
         lost_commits,
