@@ -424,6 +424,7 @@ fn the_help_of_run_teaches_by_groups_and_examples() {
             "PBX:",
             "Trunks and people:",
             "CRM:",
+            "Hub:",
             "Webhooks:",
             "Lookup:",
             "Calls:",
