@@ -220,7 +220,7 @@ fn methods(path: &[&str]) -> Option<&'static str> {
         ["login" | "check"] | ["open", _] | ["letters", "export"] => "GET,HEAD,POST",
         ["logout"] | ["letters", "act"] | ["numbers", "give" | "take"] => "POST",
         ["" | "calls" | "calls.csv" | "letters" | "numbers" | "numbers.csv"]
-        | ["missed" | "missed.csv" | "employees" | "employees.csv" | "pbx" | "live"]
+        | ["missed" | "missed.csv" | "employees" | "employees.csv" | "branches" | "pbx" | "live"]
         | ["language" | "calls", _]
         | ["calls", _, "picture.svg"] => "GET,HEAD",
         ["letters", id] if id.parse::<i64>().is_ok() => "GET,HEAD",

@@ -1,5 +1,6 @@
 //! The page over real sockets, before a daemon that lives in memory.
 
+mod branches;
 mod calls;
 mod causes;
 mod client;

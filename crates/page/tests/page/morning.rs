@@ -87,6 +87,7 @@ fn status(name: &str, now: i64) -> Status {
     down.reason = Some(format!("connection refused by {name}"));
     down.down_since = Some(now - 1500);
     Status {
+        hub: Some(crate::branches::hub(name, now)),
         books: Books {
             finished: 12_540,
             journaled: 12_480,

@@ -8,7 +8,7 @@ use callbridge_model::clock;
 use callbridge_model::status::Employees;
 
 /// Every path that shows something.
-pub const PATHS: [&str; 15] = [
+pub const PATHS: [&str; 16] = [
     "/",
     "/calls",
     "/calls?text=998&day=2026-11-20&trunk=city&state=dead",
@@ -20,6 +20,7 @@ pub const PATHS: [&str; 15] = [
     "/missed",
     "/employees",
     "/employees?span=week",
+    "/branches",
     "/pbx",
     "/check",
     "/jobs/1",

@@ -1,0 +1,86 @@
+//! A hub: a branch that reports, one with a problem, and one that is silent.
+
+use crate::client::{Manner, Served};
+use crate::fake::Fake;
+use crate::morning::morning;
+use callbridge_admin::PageRole;
+use callbridge_model::status::{BranchReport, BranchState, BranchStatus, HubStatus, OverallState};
+use std::sync::Arc;
+
+const NOW: i64 = 1_795_158_000;
+
+/// `name` is in every text that another machine chose.
+pub fn hub(name: &str, now: i64) -> HubStatus {
+    let report = BranchReport {
+        version: name.to_owned(),
+        at: now - 20,
+        backlog: 7,
+        oldest_call_at: Some(now - 600),
+        waiting: 2,
+        dead: 1,
+        ..BranchReport::default()
+    };
+    let troubled = BranchReport {
+        verdict: OverallState::Attention,
+        problems: vec![format!("no source is up: {name}")],
+        ..report.clone()
+    };
+    HubStatus {
+        address: "0.0.0.0:8443".to_owned(),
+        tls: true,
+        incarnation: "first".to_owned(),
+        seq: 12,
+        began_at: now - 60,
+        silent_until: Some(now + 40),
+        lost_commits_shown_by: Some(name.to_owned()),
+        branches: vec![
+            branch(name, BranchState::Reports, Some(report.clone()), now),
+            branch("bukhara", BranchState::Reports, Some(troubled), now),
+            branch("samarkand", BranchState::Silent, Some(report), now),
+            branch("new", BranchState::Never, None, now),
+        ],
+    }
+}
+
+fn branch(name: &str, state: BranchState, report: Option<BranchReport>, now: i64) -> BranchStatus {
+    BranchStatus {
+        branch: name.to_owned(),
+        pbxs: vec![name.to_owned()],
+        state,
+        reported_at: report.as_ref().map(|_| now - 20),
+        taken: 90,
+        added_at: now - 9_000,
+        report,
+    }
+}
+
+#[tokio::test]
+async fn branches_are_listed_only_on_a_hub() {
+    let fake = Fake::new(morning("Savdo LLC", NOW));
+    let served = Served::new(Arc::clone(&fake), Manner::default()).await;
+    let anna = served.visitor(PageRole::View).await;
+    let page = anna.get("/branches").await.body;
+    for text in [
+        "samarkand",
+        "silent",
+        "no report yet",
+        "no source is up",
+        "Commits were lost.",
+        "Savdo LLC",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    let silent = page.find("samarkand").expect("a branch");
+    let well = page.find("<th scope=\"row\" class=\"said\"><bdi>Savdo LLC");
+    assert!(
+        well.is_some_and(|well| silent < well),
+        "problems come first"
+    );
+    assert!(anna.get("/pbx").await.body.contains("href=\"/branches\""));
+    fake.known().status.hub = None;
+    assert!(!anna.get("/pbx").await.body.contains("href=\"/branches\""));
+    let page = anna.get("/branches").await;
+    assert_eq!(page.status, 200);
+    assert!(page.body.contains("This is not a hub"));
+    served.stop().await;
+}
