@@ -64,9 +64,6 @@ impl Forwarder {
         stop: impl Future<Output = ()>,
     ) -> Result<(), Error> {
         let now = clock::now();
-        let offer = Offer::Unconfirmed;
-        let at = now.wall;
-        self.spool.write(vec![Op::Offer { offer, at }]).await?;
         let text = self.spool.meta(POSITION).await?;
         let seen = text.and_then(|text| serde_json::from_str(&text).ok());
         let hubs = self
@@ -81,7 +78,7 @@ impl Forwarder {
             reported: None,
         };
         let stopped = tokio::select! {
-            ended = work.forward() => ended,
+            ended = work.begin() => ended,
             () = stop => Ok(()),
         };
         stopped?;
@@ -93,6 +90,14 @@ impl Forwarder {
 }
 
 impl Loop {
+    /// Offers what was on its way to a CRM, then forwards calls.
+    async fn begin(&mut self) -> Result<(), Error> {
+        let offer = Offer::Unconfirmed;
+        let at = clock::now().wall;
+        self.write(vec![Op::Offer { offer, at }]).await?;
+        self.forward().await
+    }
+
     async fn forward(&mut self) -> Result<(), Error> {
         let mut changed = self.with.spool.changed();
         loop {

@@ -4,6 +4,7 @@ use crate::client::{Manner, Served};
 use crate::fake::Fake;
 use crate::morning::morning;
 use callbridge_admin::PageRole;
+use callbridge_model::status::ForwardStatus;
 use callbridge_model::status::{BranchReport, BranchState, BranchStatus, HubStatus, OverallState};
 use std::sync::Arc;
 
@@ -82,5 +83,31 @@ async fn branches_are_listed_only_on_a_hub() {
     let page = anna.get("/branches").await;
     assert_eq!(page.status, 200);
     assert!(page.body.contains("This is not a hub"));
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn collector_shows_why_calls_are_not_forwarded() {
+    let fake = Fake::new(morning("Savdo LLC", NOW));
+    let served = Served::new(Arc::clone(&fake), Manner::default()).await;
+    let anna = served.visitor(PageRole::View).await;
+    assert!(!anna.get("/").await.body.contains("Not forwarded yet"));
+    fake.known().status.forward = Some(ForwardStatus {
+        hub: "https://hub.example".to_owned(),
+        forwarded: 480,
+        ready: 12,
+        reason: Some("hub.example:443: connection refused".to_owned()),
+        answered_at: Some(NOW - 90),
+        ..ForwardStatus::default()
+    });
+    let page = anna.get("/").await.body;
+    for text in [
+        "https://hub.example",
+        "480",
+        "Not forwarded yet",
+        "connection refused",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
     served.stop().await;
 }
