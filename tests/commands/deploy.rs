@@ -355,13 +355,18 @@ fn alert_rules_use_only_exported_metrics_and_cover_key_ones() {
 
 #[test]
 fn prometheus_takes_the_alert_rules() {
-    let path = deploy("prometheus/callbridge.rules.yml");
-    let arguments = ["check", "rules", path.to_str().expect("a path in UTF-8")];
-    let Some(output) = run("promtool", &arguments, "prometheus_takes_the_alert_rules") else {
-        return;
-    };
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "promtool check rules: {said}");
+    for file in [
+        "prometheus/callbridge.rules.yml",
+        "hub/callbridge-hub.rules.yml",
+    ] {
+        let path = deploy(file);
+        let arguments = ["check", "rules", path.to_str().expect("a path in UTF-8")];
+        let Some(output) = run("promtool", &arguments, "prometheus_takes_the_alert_rules") else {
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "promtool check rules: {said}");
+    }
 }
 
 /// Promise: Each alert rule fires when it should, and only then.

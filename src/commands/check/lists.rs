@@ -26,7 +26,8 @@ fn without_employees(config: &Config) -> Option<CheckFinding> {
     let trunks = config.rules.trunks.iter().filter(without);
     let names: Vec<&str> = trunks.map(|trunk| trunk.name.as_str()).collect();
     let names = names.join(", ");
-    if names.is_empty() {
+    // A hub has its own lists.
+    if names.is_empty() || config.forward.is_some() {
         return None;
     }
     let message = format!("--employees is missing: no call over {names} names one");

@@ -1,10 +1,14 @@
 //! What a hub answers to requests, right and wrong.
 
 use super::stage::{add_branch, free_address, message, messages, post, post_as, start_hub};
+use crate::e2e::operations::monitoring;
 use crate::support::crm;
 use crate::support::program::Place;
 use callbridge_model::Status;
+use callbridge_testbed::wait::soon;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 const KIND: &str = "application/vnd.callbridge.call+json; version=2";
 
@@ -81,6 +85,52 @@ async fn wrong_requests_are_refused_and_counted_by_branch() {
     assert_eq!(status, 400);
     let status = hub.settled(1).await;
     assert_eq!(status.books.finished, 1);
+    let metrics = monitoring::address(&hub).await;
+    let (_, text) = monitoring::get(metrics, "/metrics").await;
+    for (branch, reason, count) in [
+        ("", "token", 1),
+        ("samarkand", "line", 3),
+        ("samarkand", "version", 1),
+        ("samarkand", "too_many_lines", 1),
+        ("samarkand", "too_large", 1),
+        ("samarkand", "path", 1),
+        ("samarkand", "report", 1),
+    ] {
+        let labels = format!("{{branch=\"{branch}\",reason=\"{reason}\"}}");
+        let line = format!("callbridge_branch_refused_total{labels} {count}");
+        assert!(text.contains(&line), "{line} is not in\n{text}");
+    }
+    for name in [
+        "callbridge_hub_silent 0",
+        "callbridge_branch_taken_calls_total{",
+    ] {
+        assert!(text.contains(name), "{name} is not in\n{text}");
+    }
+    hub.terminate().await;
+}
+
+#[tokio::test]
+async fn half_body_is_cut_and_counted() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let address = free_address();
+    let mut hub = start_hub(&place, &crm.url(), address);
+    hub.until("it serves", serves).await;
+    let token = add_branch(&place, "samarkand", "samarkand").await;
+    let mut line = TcpStream::connect(address).await.expect("it listens");
+    let head = format!(
+        "POST /v1/calls HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer {token}\r\n\
+         Content-Length: 9000\r\n\r\nhalf a body"
+    );
+    line.write_all(head.as_bytes()).await.expect("taken");
+    let mut answer = Vec::new();
+    let read = soon("the end of the request", line.read_to_end(&mut answer)).await;
+    read.expect("an answer");
+    let text = String::from_utf8_lossy(&answer);
+    assert!(text.starts_with("HTTP/1.1 408"), "{text}");
+    let metrics = monitoring::address(&hub).await;
+    let (_, text) = monitoring::get(metrics, "/metrics").await;
+    let line = "callbridge_branch_refused_total{branch=\"samarkand\",reason=\"slow\"} 1";
+    assert!(text.contains(line), "{text}");
     hub.terminate().await;
 }
 
