@@ -4,7 +4,7 @@ mod call_messages;
 mod echoes;
 mod every_recording;
 mod freeswitch;
-mod freeswitch_cdr;
+pub mod freeswitch_cdr;
 mod identity;
 mod late;
 mod old_files;

@@ -1,5 +1,6 @@
 //! Does a hub take each call of its branches once, and does a collector keep calls until then?
 
+mod audit;
 mod collectors;
 mod flood;
 mod full_disk;
