@@ -52,7 +52,7 @@ fn branch_line(item: &Value, zone: &Zone) -> String {
     format!("{name:<16}  {state:<8}  PBX {pbxs}; last report {reported}\n    {figures}")
 }
 
-/// Runs `branch add` and `branch rotate`: prints the token alone, for a file.
+/// Runs `branch add` and `branch rotate`: prints only the token, for a file.
 ///
 /// # Errors
 /// 65 if another branch has the PBX or there is no such branch, 69 without daemon and state.

@@ -1,4 +1,4 @@
-//! A hub with TLS of its own, and what `check` says of the way there.
+//! A hub that serves TLS itself, and what `check` says of the way to it.
 
 use super::stage::{add_branch, free_address, messages};
 use crate::support::crm::{self, RATE_FLAG};
