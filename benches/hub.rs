@@ -10,7 +10,7 @@ mod table;
 
 use callbridge_call::EpochSeconds;
 use callbridge_hub::http;
-use callbridge_hub::receiver::Receiver;
+use callbridge_hub::receiver::{Receiver, Turns};
 use callbridge_hub::tally::Tally;
 use callbridge_hub::token::{BranchTable, hash, new_incarnation};
 use callbridge_mapping::{People, Rules, Trunk};
@@ -145,6 +145,7 @@ fn receiver(runtime: &tokio::runtime::Runtime, spool: &Handle) -> Arc<Receiver> 
         tally: Arc::new(Tally::default()),
         silence: Duration::from_secs(105),
         version: "bench",
+        turns: Turns::default(),
     })
 }
 

@@ -4,7 +4,7 @@ use super::tasks::Tasks;
 use crate::config::Config;
 use crate::{Failure, OrFail as _};
 use callbridge_hub::http;
-use callbridge_hub::receiver::Receiver;
+use callbridge_hub::receiver::{Receiver, Turns};
 use callbridge_hub::status::branch_status;
 use callbridge_hub::tally::Tally;
 use callbridge_hub::token::{BranchTable, new_incarnation};
@@ -111,6 +111,7 @@ pub(crate) async fn start(
         tally: Arc::clone(&view.tally),
         silence: rate.longest_window() + STRAGGLER,
         version: crate::VERSION,
+        turns: Turns::default(),
     });
     let (current, keeping) = tls.unzip();
     if let Some(keeping) = keeping {

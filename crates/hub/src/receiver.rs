@@ -12,8 +12,10 @@ use callbridge_model::{CallUuid, Now, clock};
 use callbridge_spool::{
     BranchRequest, Done, Error, Finished, Handle, HubAnswer, HubPosition, HubSilence, Op,
 };
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
+use tokio::sync::Mutex as AsyncMutex;
 
 /// A call that arrives this soon after its end is live, and is sent before the backlog.
 const LIVE_WITHIN: Duration = Duration::from_secs(60);
@@ -35,6 +37,20 @@ pub struct Receiver {
     pub silence: Duration,
     /// Version of this program.
     pub version: &'static str,
+    pub turns: Turns,
+}
+
+/// The requests of a branch are stored one at a time. A branch that floods the hub thus delays
+/// another by one request, and its other bodies are not read into calls yet, which take several
+/// times as much memory.
+#[derive(Debug, Default)]
+pub struct Turns(Mutex<BTreeMap<String, Arc<AsyncMutex<()>>>>);
+
+impl Turns {
+    fn of(&self, branch: &str) -> Arc<AsyncMutex<()>> {
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(turns.entry(branch.to_owned()).or_default())
+    }
 }
 
 /// A request of a branch that has a valid token.
@@ -82,6 +98,8 @@ impl Receiver {
         body: Bytes,
         content_type: Option<String>,
     ) -> Result<CallsAnswer, Refusal> {
+        let turn = self.turns.of(&origin.branch.name);
+        let _turn = turn.lock().await;
         let now = clock::now();
         let judging = Judging {
             rules: self.rules.clone(),
