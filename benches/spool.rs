@@ -195,7 +195,7 @@ fn head(handle: &Handle) -> Duration {
     })
 }
 
-/// A page of dead letters from the middle, as `dead list` reads it.
+/// A page from the middle of the dead letters, as `dead list` reads it.
 fn letters(handle: &Handle, rows: usize) -> Duration {
     let after = Some(RowId(i64::try_from(rows / 2).expect("small")));
     timed(|_| {

@@ -1,4 +1,4 @@
-//! A hub: the listener for calls of branches, and what `status` shows of it.
+//! The hub's listener for calls from branches, and the hub's part of `status`.
 
 use super::tasks::Tasks;
 use crate::config::Config;

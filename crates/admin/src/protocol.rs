@@ -72,7 +72,7 @@ pub enum ControlRequest {
     LeadGiven,
     /// `branch list`: one item per branch.
     Branches,
-    /// `branch add`: one item with the branch and its new token.
+    /// `branch add`. The reply is one item with the branch and its new token.
     BranchAdd {
         branch: String,
         pbxs: Vec<String>,

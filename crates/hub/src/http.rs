@@ -167,7 +167,7 @@ impl Gate {
             ));
         }
         let Some(branch) = branch else {
-            let message = "no branch has this token; send it as Authorization: Bearer TOKEN";
+            let message = "the token is missing or unknown; send Authorization: Bearer TOKEN";
             return Err(Refused::new(StatusCode::UNAUTHORIZED, "token", message));
         };
         let origin = Origin {
@@ -258,7 +258,7 @@ async fn read(
         if *length > bytes_max {
             refused = Some(too_large(bytes_max));
         } else if refused.is_none() && !make_room(&mut whole, *length, bytes_max, share) {
-            let message = "the hub holds too many bodies at once";
+            let message = "the hub holds too many request bodies now; send the request again later";
             let full = Refused::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message);
             refused = Some(full.retry_after(RETRY_SOON_SEC));
         }
@@ -289,7 +289,8 @@ fn make_room(whole: &mut Vec<u8>, length: usize, bytes_max: usize, share: &mut B
 }
 
 fn too_large(bytes_max: usize) -> Refused {
-    let message = format!("the body has more than {bytes_max} bytes; send it in parts");
+    let message =
+        format!("the body has more than {bytes_max} bytes; send the calls in several requests");
     Refused::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
 }
 
@@ -307,7 +308,7 @@ fn not_stored(refusal: Refusal) -> Refused {
             Refused::new(StatusCode::UNAUTHORIZED, "token", message)
         }
         Refusal::Spool(error) => {
-            tracing::error!(%error, "a request of a branch is not stored");
+            tracing::error!(%error, "could not store a request of a branch");
             let message = "the hub cannot store calls now";
             let status = if error.is_retryable() || error == Error::Closed {
                 StatusCode::SERVICE_UNAVAILABLE

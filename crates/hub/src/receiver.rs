@@ -68,7 +68,7 @@ pub enum Refusal {
     Body(#[from] BodyRefusal),
     #[error("the report is not JSON as a collector sends it: {0}")]
     Report(serde_json::Error),
-    /// The spool cannot store it now, or refuses it.
+    /// The spool cannot store the request now, or refuses it.
     #[error("{0}")]
     Spool(Error),
 }

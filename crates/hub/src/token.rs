@@ -50,7 +50,7 @@ pub struct KnownBranch {
     previous: Option<(String, EpochSeconds)>,
 }
 
-/// The branches of the state, in memory. A request of an unknown token never reaches the spool.
+/// The stored branches, in memory. A request with an unknown token never reaches the spool.
 #[derive(Debug, Default)]
 pub struct BranchTable {
     all: RwLock<Arc<Vec<Arc<KnownBranch>>>>,

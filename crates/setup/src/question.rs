@@ -82,7 +82,7 @@ impl SetupQuestion {
             ),
             Self::HubToken => (
                 "--forward-token-file",
-                "is missing: the token of the branch in a file (or CALLBRIDGE_FORWARD_TOKEN)",
+                "is missing: give a file with the branch's token, or CALLBRIDGE_FORWARD_TOKEN",
             ),
             Self::Destination | Self::CrmAddress | Self::HubAddress => (
                 "--crm-url",

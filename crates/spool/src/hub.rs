@@ -52,7 +52,7 @@ pub struct BranchRequest {
     pub at: EventTime,
 }
 
-/// The position of the commit that a request of a branch is in.
+/// The position of the commit that contains the request of a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubAnswer {
     pub position: HubPosition,
@@ -125,7 +125,7 @@ pub enum Offer {
     Unconfirmed,
 }
 
-/// Reads the row of the table `hub`. `None` if the state was never a hub's.
+/// Reads the row of the table `hub`. `None` if no hub has used this state.
 pub(crate) fn load(db: &Connection) -> rusqlite::Result<Option<HubRow>> {
     let text = "SELECT incarnation, seq, began, revealed_by, silent_boot, silent_until FROM hub";
     let mut rows = db.prepare(text)?;

@@ -172,7 +172,7 @@ impl Store {
         self.restored
     }
 
-    /// The position of the hub as of the last commit. `None` if the state was never a hub's.
+    /// The hub's position as of the last commit. `None` if no hub has used this state.
     pub const fn hub(&self) -> Option<&HubRow> {
         self.hub.as_ref()
     }

@@ -1,5 +1,5 @@
-//! A hub and its branches, and the way of a collector to its hub: address, TLS, token, PBX names,
-//! and the difference of the clocks.
+//! Checks of a hub: its listener, its certificate, and its branches. Checks of a collector: the
+//! hub's address, TLS, the token, the PBX names, and the difference of the two clocks.
 
 use super::place::{State, unusable_address};
 use super::webhooks::{certificate, now};
@@ -50,7 +50,7 @@ async fn branches(spool: &Handle) -> CheckFinding {
     match read {
         Ok(branches) if branches.is_empty() => advice(
             "branches",
-            "there is no branch, so every request is refused",
+            "there is no branch, so every request is refused; add one: callbridge branch add",
             "add one: callbridge branch add NAME --pbx PBX",
         ),
         Ok(branches) => well("branches", format!("{} branches", branches.len())),

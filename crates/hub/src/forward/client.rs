@@ -20,7 +20,7 @@ const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// Most characters of a transport error's text.
 const ERROR_CHARS: usize = 300;
 
-/// The way to one hub. Cheap to make: TLS roots are loaded with the first request.
+/// HTTP client for one hub. Cheap to make: TLS roots are loaded with the first request.
 #[derive(Debug)]
 pub struct HubClient {
     address: Address,

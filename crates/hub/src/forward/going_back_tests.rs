@@ -1,5 +1,5 @@
-//! Collectors and a hub without sockets or clocks: the hub goes back to any of its commits, or to
-//! none, answers are lost, and collectors forget their cores. No call is lost.
+//! Collectors and a hub, simulated without sockets or clocks. The hub's state goes back to an
+//! earlier commit or is deleted, answers are lost, and collectors restart. No call is lost.
 
 use super::core::{BatchCall, ForwardCore, Next, POSITION, Reply};
 use crate::protocol::{CallsAnswer, ReportAnswer};
@@ -227,7 +227,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// In one of four runs, the state is deleted once.
+/// One run in four deletes the hub's state once.
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let acts = prop::collection::vec(act(), 1..150);
     (acts, 0..600_usize).prop_map(|(mut acts, at)| {

@@ -205,7 +205,9 @@ impl Loop {
         self.publish();
         let at = clock::now().wall;
         if outcome.new_incarnation {
-            tracing::warn!("the hub has a new incarnation: all calls that are kept are sent again");
+            tracing::warn!(
+                "the hub has lost stored calls: this collector sends all of its calls again"
+            );
         }
         for (row, message) in &outcome.refused {
             tracing::warn!(call = %row, reason = message, "the hub refused a call");
@@ -236,7 +238,7 @@ impl Loop {
             self.with.pulse.beat();
             match self.with.spool.write(ops.clone()).await {
                 Err(error) if error.is_retryable() => {
-                    tracing::debug!(%error, "what the hub answered is not stored yet");
+                    tracing::debug!(%error, "the hub's answer is not stored yet");
                     sleep(SPOOL_AGAIN).await;
                 }
                 written => return written.map(drop),

@@ -254,7 +254,7 @@ impl HubStatus {
             let until = style.zone.second(until);
             let _ = writeln!(
                 text,
-                "         commits were lost: nothing is sent to the CRM before {until}"
+                "         stored calls were lost: nothing is sent to the CRM before {until}"
             );
         }
     }

@@ -26,7 +26,7 @@ fn slack(name: &str) -> i32 {
         "the sender's head, all due" => 9_000,
         "the sender's head, none due" => 9_000,
         "the sender's head after the clock was set back" => 9_000,
-        // All calls that a collector makes ready at once.
+        // A collector makes all calls that it has forwarded ready again.
         "a collector's offers" => 900_000,
         _ => 300,
     }
