@@ -155,8 +155,8 @@ pub struct HubFlags {
     /// Private key (PEM) of --tls-cert
     #[arg(long, value_name = "FILE")]
     pub tls_key: Option<String>,
-    /// Send calls to a hub instead of a CRM: https://hub.example.com. Several addresses of the same
-    /// hub, separated by commas, are tried in turn. Replaces --crm-url
+    /// Send calls to a hub instead of a CRM, such as `https://hub.example.com`. Several addresses
+    /// of the same hub, separated by commas, are tried in turn. Replaces --crm-url
     #[arg(long, value_name = "URL[,URL]")]
     pub forward: Option<String>,
     /// The branch's token, from `callbridge branch add` at the hub (or the credential
