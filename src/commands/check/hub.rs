@@ -50,7 +50,7 @@ async fn branches(spool: &Handle) -> CheckFinding {
     match read {
         Ok(branches) if branches.is_empty() => advice(
             "branches",
-            "there is no branch, so every request is refused; add one: callbridge branch add",
+            "there is no branch, so every request is refused",
             "add one: callbridge branch add NAME --pbx PBX",
         ),
         Ok(branches) => well("branches", format!("{} branches", branches.len())),
