@@ -15,6 +15,7 @@ use crate::support::program::{Place, Program, preload};
 use crate::support::recordings::{self, LEADS, Recording};
 use callbridge_call::EventTime;
 use callbridge_model::clock;
+use callbridge_sandbox as sandbox;
 use callbridge_sandbox::Server;
 use callbridge_testbed::broker::{self, Broker};
 use callbridge_testbed::expected::Expected;
@@ -171,7 +172,7 @@ impl Scene {
         flags.extend(more.into_iter().map(str::to_owned));
         Self {
             place,
-            crm: crm::start().await,
+            crm: writing_at_once().await,
             flags,
             queue,
             tale,
@@ -289,6 +290,15 @@ impl Scene {
         let queue = &self.queue;
         wrong.map(|words| format!("{queue}: {words}")).collect()
     }
+}
+
+/// A CRM for which no hour passes: a call accepted just before a kill is journaled when callbridge
+/// is back.
+async fn writing_at_once() -> Server {
+    let mut config = crm::settings();
+    config.settings.persist_after = Duration::ZERO;
+    config.settings.persist_jitter = Duration::ZERO;
+    sandbox::start(config).await.expect("a sandbox")
 }
 
 /// What is wrong with all of these at the same time; a broker that goes away is their own.
