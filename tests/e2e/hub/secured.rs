@@ -57,7 +57,7 @@ async fn check(place: &Place, hub: SocketAddr, pbx: &str) -> Vec<Value> {
     findings.retain(|finding| {
         finding["name"]
             .as_str()
-            .is_some_and(|it| it.starts_with("hub"))
+            .is_some_and(|place| place.starts_with("hub"))
     });
     findings
 }
