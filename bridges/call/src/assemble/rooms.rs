@@ -272,8 +272,7 @@ impl Assembler {
         }
     }
 
-    /// Forgets the channels of the call that nobody in it can have met. Their ids belong to no open
-    /// call from here on: an event of them that is late or repeated begins nothing.
+    /// Forgets the past channels of the call. A late or repeated event of one of them is ignored.
     fn sweep(&mut self, key: u64) {
         let Some(call) = self.calls.get(key) else {
             return;
