@@ -7,12 +7,11 @@
 //! nothing was sent, or the request may have arrived.
 
 use super::answer::{ApiError, ApiResponse, read_redacted};
+use super::https::{self, ServerFlags, causes};
 use super::{Address, Request, Setup};
 use callbridge_call::redact::Redactor;
 use callbridge_model::{ExposeSecret, Secret};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
-use std::error::Error as StdError;
-use std::fmt::Display;
 use std::sync::OnceLock;
 
 /// Maximum bytes that are read of an answer to a form.
@@ -21,8 +20,11 @@ const FORM_BODY_MAX: usize = 256 * 1024;
 /// The header of the token (§5.1).
 const TOKEN: &str = "X-Open-Api-Token";
 
-/// Maximum length of a transport error's text.
-const WORDS_MAX: usize = 300;
+const SERVER: ServerFlags = ServerFlags {
+    server: "the CRM",
+    address: "--crm-url",
+    ca_file: "--crm-ca-file",
+};
 
 /// Why a form has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,53 +205,23 @@ fn is_decompression_error(error: &reqwest::Error) -> bool {
 }
 
 fn build(setup: &Setup) -> Result<reqwest::Client, String> {
-    let mut builder = reqwest::Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .referer(false)
-        .no_proxy()
-        .http1_only()
-        .pool_max_idle_per_host(0)
-        .connect_timeout(setup.timeouts.connect)
-        .timeout(setup.timeouts.total)
-        // otherwise the system tries for minutes to deliver data from before the timeout
-        .tcp_user_timeout(setup.timeouts.total)
-        .user_agent(concat!("callbridge/", env!("CARGO_PKG_VERSION")));
-    if let Some(path) = &setup.ca_file {
-        let failed = |why: &dyn Display| format!("--crm-ca-file {}: {why}", path.display());
-        let pem = std::fs::read(path).map_err(|error| failed(&error))?;
-        let roots = reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| failed(&error))?;
-        if roots.is_empty() {
-            return Err(failed(&"no certificate in it"));
-        }
-        builder = builder.tls_certs_only(roots);
-    } else if setup.address.is_plain() {
-        // without TLS, an empty list avoids loading the system's, which may not exist
-        builder = builder.tls_certs_only([]);
-    }
+    let ca_file = setup.ca_file.as_deref();
+    let mut builder = https::builder(&setup.address, ca_file, setup.timeouts, &SERVER)?;
     if let Some(proxy) = &setup.proxy {
         let proxy = reqwest::Proxy::all(proxy.clone())
             .map_err(|error| format!("--crm-proxy: {}", error.without_url()))?;
         builder = builder.proxy(proxy);
     }
-    builder.build().map_err(|error| {
-        let why = StdError::source(&error).map_or(error.to_string(), ToString::to_string);
-        format!("TLS cannot be set up: {why}; install CA certificates or give --crm-ca-file")
-    })
+    https::build(builder, &SERVER)
 }
 
 /// The error for a failed exchange with the CRM behind `way`. The message omits the URL: it can
 /// contain a requestId, never a secret, but nothing new.
 fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
     let error = error.without_url();
-    // the innermost cause is the informative one
-    let innermost = causes(&error)
-        .last()
-        .map(ToString::to_string)
-        .unwrap_or_default();
-    let why = innermost.chars().take(WORDS_MAX).collect();
-    if let Some(tls) = causes(&error).find_map(|it| it.downcast_ref()) {
-        return ApiError::TlsRefused(tls_words(tls));
+    let why = https::innermost(&error);
+    if let Some(tls) = https::tls_problem(&error, &SERVER) {
+        return ApiError::TlsRefused(tls);
     }
     if error.is_timeout() && !error.is_connect() {
         return ApiError::TimedOut;
@@ -280,47 +252,4 @@ fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
         )),
         Some(_) | None => ApiError::Lost(why),
     }
-}
-
-fn tls_words(tls: &rustls::Error) -> String {
-    use rustls::{CertificateError as Fault, Error as Tls};
-    let words = match tls {
-        Tls::InvalidCertificate(Fault::NotValidForName | Fault::NotValidForNameContext { .. }) => {
-            "the certificate is for another name; give --crm-url the name that it is for"
-        }
-        Tls::InvalidCertificate(Fault::Expired | Fault::ExpiredContext { .. }) => {
-            "the certificate has expired; it has to be renewed at the CRM"
-        }
-        Tls::InvalidCertificate(Fault::NotValidYet | Fault::NotValidYetContext { .. }) => {
-            "the certificate is not valid yet; check this machine's clock"
-        }
-        Tls::InvalidCertificate(Fault::UnknownIssuer | Fault::BadSignature) => {
-            "the certificate is self-signed, or signed by an authority that is not trusted here; \
-             if it is your own, give it with --crm-ca-file"
-        }
-        // like certificates of `openssl req -x509`
-        Tls::InvalidCertificate(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            "the certificate is an authority's (CA:TRUE) and no server's; issue one for the \
-             server, signed by that authority, and give the authority's with --crm-ca-file"
-        }
-        Tls::InvalidMessage(_) => {
-            "what answers there does not speak TLS; check the port of --crm-url"
-        }
-        other => return other.to_string().chars().take(WORDS_MAX).collect(),
-    };
-    words.to_owned()
-}
-
-/// The error and its causes, including those inside `io::Error`. The `source` of an `io::Error`
-/// skips the error that it wraps, and rustls's errors are wrapped in this way.
-fn causes<'a>(
-    error: &'a (dyn StdError + 'static),
-) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    std::iter::successors(Some(error), |&error| {
-        let io = error.downcast_ref::<std::io::Error>();
-        match io.and_then(std::io::Error::get_ref) {
-            Some(inner) => Some(inner),
-            None => error.source(),
-        }
-    })
 }

@@ -12,12 +12,14 @@
 //! | [`address`] | where the CRM is, checked once, and how it is reached |
 //! | [`request`] | pure: endpoints and bodies |
 //! | [`answer`] | pure: a reply or an error of an answer; `envelope`, `lenient`: its body (§2.1) |
+//! | [`https`] | clients that send each request once, and texts for their errors |
 //! | [`client`] | the shell: one request out, its answer back, or why there is none |
 
 pub mod address;
 pub mod answer;
 pub mod client;
 mod envelope;
+pub mod https;
 pub mod lenient;
 pub mod request;
 

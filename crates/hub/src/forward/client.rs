@@ -3,22 +3,27 @@
 
 use super::core::Reply;
 use crate::protocol::{BRANCH, CALLS, NDJSON, REPORT, SEEN_INCARNATION, SEEN_SEQ};
-use callbridge_crm::Address;
+use callbridge_crm::https::{self, ServerFlags};
+use callbridge_crm::{Address, Timeouts};
 use callbridge_model::{ExposeSecret as _, Secret};
 use callbridge_spool::HubPosition;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{RequestBuilder, Response};
-use std::error::Error as StdError;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-const ANSWER_WITHIN: Duration = Duration::from_secs(40);
+const TIMEOUTS: Timeouts = Timeouts {
+    connect: Duration::from_secs(10),
+    total: Duration::from_secs(40),
+};
+const SERVER: ServerFlags = ServerFlags {
+    server: "the hub",
+    address: "--forward",
+    ca_file: "--forward-ca-file",
+};
 /// An answer to 500 lines has at most half a megabyte, with all lines refused.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
-/// Most characters of a transport error's text.
-const ERROR_CHARS: usize = 300;
 
 /// HTTP client for one hub. Cheap to make: TLS roots are loaded with the first request.
 #[derive(Debug)]
@@ -110,41 +115,10 @@ impl HubClient {
         if let Some(http) = self.http.get() {
             return Ok(http);
         }
-        let built = self.build()?;
+        let ca_file = self.ca_file.as_deref();
+        let builder = https::builder(&self.address, ca_file, TIMEOUTS, &SERVER)?;
+        let built = https::build(builder, &SERVER)?;
         Ok(self.http.get_or_init(|| built))
-    }
-
-    fn build(&self) -> Result<reqwest::Client, String> {
-        let mut builder = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .referer(false)
-            .no_proxy()
-            .http1_only()
-            .pool_max_idle_per_host(0)
-            .connect_timeout(CONNECT_WITHIN)
-            .timeout(ANSWER_WITHIN)
-            .tcp_user_timeout(ANSWER_WITHIN)
-            .user_agent(concat!("callbridge/", env!("CARGO_PKG_VERSION")));
-        if let Some(path) = &self.ca_file {
-            let pem = std::fs::read(path).map_err(|error| ca_file_error(path, &error))?;
-            let roots = reqwest::Certificate::from_pem_bundle(&pem);
-            let roots = roots.map_err(|error| ca_file_error(path, &error))?;
-            if roots.is_empty() {
-                let shown = path.display();
-                return Err(format!("--forward-ca-file {shown}: no certificate in it"));
-            }
-            builder = builder.tls_certs_only(roots);
-        } else if self.address.is_plain() {
-            // Without TLS, an empty list avoids loading the system's, which may not exist.
-            builder = builder.tls_certs_only([]);
-        }
-        builder.build().map_err(|error| {
-            let why = innermost(&error);
-            format!(
-                "TLS cannot be set up: {why}; install CA certificates or give --forward-ca-file"
-            )
-        })
     }
 
     fn failure(&self, error: reqwest::Error) -> String {
@@ -153,19 +127,10 @@ impl HubClient {
         if error.is_timeout() {
             return format!("{place} does not answer");
         }
-        let why = innermost(&error);
-        if why.contains("certificate") {
-            return format!(
-                "{place}: {why}; if its certificate comes from an authority of your company, give \
-                 --forward-ca-file"
-            );
-        }
+        let why = https::tls_problem(&error, &SERVER);
+        let why = why.unwrap_or_else(|| https::innermost(&error));
         format!("{place}: {why}")
     }
-}
-
-fn ca_file_error(path: &std::path::Path, error: &dyn std::fmt::Display) -> String {
-    format!("--forward-ca-file {}: {error}", path.display())
 }
 
 async fn read(mut response: Response) -> Result<Reply, reqwest::Error> {
@@ -186,22 +151,4 @@ async fn read(mut response: Response) -> Result<Reply, reqwest::Error> {
         retry_after,
         body,
     })
-}
-
-/// The innermost cause of an error says most.
-fn innermost(error: &(dyn StdError + 'static)) -> String {
-    let mut cause = error;
-    loop {
-        let io = cause.downcast_ref::<std::io::Error>();
-        let inner = io.and_then(std::io::Error::get_ref);
-        let next: Option<&(dyn StdError + 'static)> = match inner {
-            Some(inner) => Some(inner),
-            None => cause.source(),
-        };
-        match next {
-            Some(next) => cause = next,
-            None => break,
-        }
-    }
-    cause.to_string().chars().take(ERROR_CHARS).collect()
 }

@@ -1,0 +1,127 @@
+//! HTTP clients that send each request once, and texts for their errors.
+
+use crate::{Address, Timeouts};
+use reqwest::ClientBuilder;
+use std::error::Error as StdError;
+use std::fmt::Display;
+use std::path::Path;
+
+/// Maximum length of an error's text.
+const WORDS_MAX: usize = 300;
+
+/// How texts name the server, and the flags that reach it.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerFlags {
+    pub server: &'static str,
+    pub address: &'static str,
+    pub ca_file: &'static str,
+}
+
+/// Makes a builder that follows no redirect, repeats nothing, keeps no connection, and takes no
+/// proxy from the environment. `ca_file` replaces the system's roots.
+///
+/// # Errors
+/// Why the file cannot be used.
+pub fn builder(
+    address: &Address,
+    ca_file: Option<&Path>,
+    timeouts: Timeouts,
+    flags: &ServerFlags,
+) -> Result<ClientBuilder, String> {
+    let builder = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .no_proxy()
+        .http1_only()
+        .pool_max_idle_per_host(0)
+        .connect_timeout(timeouts.connect)
+        .timeout(timeouts.total)
+        // otherwise the system tries for minutes to deliver data from before the timeout
+        .tcp_user_timeout(timeouts.total)
+        .user_agent(concat!("callbridge/", env!("CARGO_PKG_VERSION")));
+    if let Some(path) = ca_file {
+        let failed = |why: &dyn Display| format!("{} {}: {why}", flags.ca_file, path.display());
+        let pem = std::fs::read(path).map_err(|error| failed(&error))?;
+        let roots = reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| failed(&error))?;
+        if roots.is_empty() {
+            return Err(failed(&"no certificate in it"));
+        }
+        return Ok(builder.tls_certs_only(roots));
+    }
+    if address.is_plain() {
+        // without TLS, an empty list avoids loading the system's, which may not exist
+        return Ok(builder.tls_certs_only([]));
+    }
+    Ok(builder)
+}
+
+/// Makes the client.
+///
+/// # Errors
+/// Why TLS cannot be set up.
+pub fn build(builder: ClientBuilder, flags: &ServerFlags) -> Result<reqwest::Client, String> {
+    builder.build().map_err(|error| {
+        let why = StdError::source(&error).map_or(error.to_string(), ToString::to_string);
+        let ca_file = flags.ca_file;
+        format!("TLS cannot be set up: {why}; install CA certificates or give {ca_file}")
+    })
+}
+
+/// The innermost cause, which says most.
+pub fn innermost(error: &(dyn StdError + 'static)) -> String {
+    let innermost = causes(error).last();
+    let text = innermost.map(ToString::to_string).unwrap_or_default();
+    text.chars().take(WORDS_MAX).collect()
+}
+
+/// Why TLS refused the server, and what to do. `None` for other errors.
+pub fn tls_problem(error: &(dyn StdError + 'static), flags: &ServerFlags) -> Option<String> {
+    use rustls::{CertificateError as Fault, Error as Tls};
+    let ServerFlags {
+        server,
+        address,
+        ca_file,
+    } = flags;
+    let tls: &Tls = causes(error).find_map(|cause| cause.downcast_ref())?;
+    Some(match tls {
+        Tls::InvalidCertificate(Fault::NotValidForName | Fault::NotValidForNameContext { .. }) => {
+            format!("the certificate is for another name; give {address} the name that it is for")
+        }
+        Tls::InvalidCertificate(Fault::Expired | Fault::ExpiredContext { .. }) => {
+            format!("the certificate has expired; it has to be renewed at {server}")
+        }
+        Tls::InvalidCertificate(Fault::NotValidYet | Fault::NotValidYetContext { .. }) => {
+            "the certificate is not valid yet; check this machine's clock".to_owned()
+        }
+        Tls::InvalidCertificate(Fault::UnknownIssuer | Fault::BadSignature) => format!(
+            "the certificate is self-signed, or signed by an authority that is not trusted here; \
+             if it is your own, give it with {ca_file}"
+        ),
+        // like certificates of `openssl req -x509`
+        Tls::InvalidCertificate(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            format!(
+                "the certificate is an authority's (CA:TRUE) and no server's; issue one for the \
+                 server, signed by that authority, and give the authority's with {ca_file}"
+            )
+        }
+        Tls::InvalidMessage(_) => {
+            format!("what answers there does not speak TLS; check the port of {address}")
+        }
+        other => other.to_string().chars().take(WORDS_MAX).collect(),
+    })
+}
+
+/// The error and its causes, including those inside `io::Error`. The `source` of an `io::Error`
+/// skips the error that it wraps, and rustls's errors are wrapped in this way.
+pub fn causes<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| {
+        let io = error.downcast_ref::<std::io::Error>();
+        match io.and_then(std::io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        }
+    })
+}
