@@ -5,6 +5,8 @@
 //! second and CPU seconds per 1,000 calls. The reference is a loop of `INSERT` statements with the
 //! same texts, in transactions of the same size.
 
+#[path = "support/cpu.rs"]
+mod cpu;
 #[path = "support/table.rs"]
 mod table;
 
@@ -18,6 +20,7 @@ use callbridge_model::{Secret, clock};
 use callbridge_spool as spool;
 use callbridge_spool::{Handle, NewBranch, Op, Settings};
 use callbridge_testkit::Wait as _;
+use cpu::cpu;
 use serde_json::json;
 use std::future::pending;
 use std::io::{Read as _, Write as _};
@@ -89,25 +92,6 @@ fn send(addr: SocketAddr, requests: &[Vec<u8>]) {
             });
         }
     });
-}
-
-/// CPU time of the threads whose names begin so, in clock ticks of 10 ms.
-fn cpu(names: &[&str]) -> Duration {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
-    let mut ticks = 0;
-    for task in tasks.flatten() {
-        let Ok(stat) = std::fs::read_to_string(task.path().join("stat")) else {
-            continue;
-        };
-        let (before, after) = stat.rsplit_once(')').expect("a name");
-        let name = before.split_once('(').expect("a name").1;
-        if names.iter().any(|known| name.starts_with(known)) {
-            let fields: Vec<&str> = after.split_whitespace().collect();
-            ticks +=
-                fields[11].parse::<u64>().expect("user") + fields[12].parse::<u64>().expect("sys");
-        }
-    }
-    Duration::from_millis(10 * ticks)
 }
 
 fn filled(dir: &Path) -> (Handle, spool::Guard) {

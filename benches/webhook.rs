@@ -6,6 +6,8 @@
 //! alone: the same requests to a listener that only answers, the judging without a commit, the
 //! commits without HTTP. The CPU time of the senders is their own threads' and is not counted.
 
+#[path = "support/cpu.rs"]
+mod cpu;
 #[path = "support/table.rs"]
 mod table;
 
@@ -25,6 +27,7 @@ use callbridge_webhook::receiver::Receiver;
 use callbridge_webhook::secrets::{Places, Secrets};
 use callbridge_webhook::tally::Tally;
 use callbridge_webhook::verify::{Verified, VerifyContext, judge};
+use cpu::cpu;
 use hyper::{Request, Response, StatusCode, body::Incoming};
 use serde_json::json;
 use std::future::pending;
@@ -105,25 +108,6 @@ fn send(addr: SocketAddr, requests: &[Vec<u8>]) {
             });
         }
     });
-}
-
-/// CPU time of the threads whose names begin so, in clock ticks of 10 ms.
-fn cpu(names: &[&str]) -> Duration {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
-    let mut ticks = 0;
-    for task in tasks.flatten() {
-        let Ok(stat) = std::fs::read_to_string(task.path().join("stat")) else {
-            continue;
-        };
-        let (before, after) = stat.rsplit_once(')').expect("a name");
-        let name = before.split_once('(').expect("a name").1;
-        if names.iter().any(|known| name.starts_with(known)) {
-            let fields: Vec<&str> = after.split_whitespace().collect();
-            ticks +=
-                fields[11].parse::<u64>().expect("user") + fields[12].parse::<u64>().expect("sys");
-        }
-    }
-    Duration::from_millis(10 * ticks)
 }
 
 fn show(name: &str, began: Instant, cpu: Option<Duration>) -> String {

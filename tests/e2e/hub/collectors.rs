@@ -1,14 +1,9 @@
 //! Collectors that send to a hub.
 
-use super::stage::{add_branch, free_address, messages, start_collector, start_hub};
-use crate::support::crm;
+use super::stage::{Hub, messages, start_collector, start_hub};
 use crate::support::program::Place;
 use callbridge_model::Status;
 use callbridge_testbed::wait::until;
-
-fn serves(status: &Status) -> bool {
-    status.hub.is_some()
-}
 
 fn forwarded(calls: u64) -> impl Fn(&Status) -> bool {
     move |status| status.books.forwarded == calls
@@ -17,16 +12,13 @@ fn forwarded(calls: u64) -> impl Fn(&Status) -> bool {
 /// Promise: A collector forwards each call once, and the hub journals it.
 #[tokio::test]
 async fn two_collectors_forward_and_the_hub_journals() {
-    let (place, crm) = (Place::new(), crm::start().await);
-    let address = free_address();
-    let mut hub = start_hub(&place, &crm.url(), address);
-    hub.until("it serves", serves).await;
+    let mut hub = Hub::start().await;
     let mut collectors = Vec::new();
     for pbx in ["samarkand", "bukhara"] {
-        let token = add_branch(&place, pbx, pbx).await;
+        let token = hub.branch(pbx).await;
         let own = Place::new();
         own.write("calls.jsonl", messages(pbx, 0..10));
-        let collector = start_collector(&own, address, &token);
+        let collector = start_collector(&own, hub.address, &token);
         collectors.push((own, collector));
     }
     for (own, collector) in &mut collectors {
@@ -37,10 +29,12 @@ async fn two_collectors_forward_and_the_hub_journals() {
         assert_eq!((forward.ready, forward.reason), (0, None));
         own.append("calls.jsonl", messages("samarkand", 90..91).as_bytes());
     }
-    hub.until("all calls are journaled", |status| {
-        status.books.journaled >= 20
-    })
-    .await;
+    hub.program
+        .until("all calls are journaled", |status| {
+            status.books.journaled == 21
+        })
+        .await;
+    assert_eq!(hub.crm.journal().len(), 21, "each call once");
     // The last call is of another branch for one of the two.
     let (own, collector) = &mut collectors[1];
     let status = collector
@@ -56,28 +50,31 @@ async fn two_collectors_forward_and_the_hub_journals() {
         "{message}"
     );
     until("both report", async || {
-        let listed = place.lines(&["branch", "list", "--json"]).await;
+        let listed = hub.place.lines(&["branch", "list", "--json"]).await;
         listed.iter().all(|branch| branch["state"] == "reports")
     })
     .await;
     for (_, collector) in collectors {
         collector.terminate().await;
     }
-    let listed = place.lines(&["branch", "list", "--json"]).await;
+    let listed = hub.place.lines(&["branch", "list", "--json"]).await;
     for branch in listed {
         assert_eq!(branch["state"], "stopped", "{branch}");
     }
-    hub.terminate().await;
+    hub.program.terminate().await;
 }
 
 #[tokio::test]
 async fn collector_keeps_calls_while_the_hub_is_away() {
-    let (place, crm) = (Place::new(), crm::start().await);
-    let address = free_address();
-    let mut hub = start_hub(&place, &crm.url(), address);
-    hub.until("it serves", serves).await;
-    let token = add_branch(&place, "samarkand", "samarkand").await;
-    hub.kill().await;
+    let hub = Hub::start().await;
+    let token = hub.branch("samarkand").await;
+    let Hub {
+        place,
+        crm,
+        address,
+        program,
+    } = hub;
+    program.kill().await;
     let own = Place::new();
     own.write("calls.jsonl", messages("samarkand", 0..3));
     let mut collector = start_collector(&own, address, &token);
@@ -101,13 +98,10 @@ async fn collector_keeps_calls_while_the_hub_is_away() {
 
 #[tokio::test]
 async fn wrong_token_pauses_and_calls_stay_ready() {
-    let (place, crm) = (Place::new(), crm::start().await);
-    let address = free_address();
-    let mut hub = start_hub(&place, &crm.url(), address);
-    hub.until("it serves", serves).await;
+    let hub = Hub::start().await;
     let own = Place::new();
     own.write("calls.jsonl", messages("samarkand", 0..1));
-    let mut collector = start_collector(&own, address, "wrong");
+    let mut collector = start_collector(&own, hub.address, "wrong");
     collector
         .until("the token is refused", |status| {
             let reason = status.pause.as_ref().map(|pause| pause.reason.as_str());
@@ -115,5 +109,5 @@ async fn wrong_token_pauses_and_calls_stay_ready() {
         })
         .await;
     collector.terminate().await;
-    hub.terminate().await;
+    hub.program.terminate().await;
 }

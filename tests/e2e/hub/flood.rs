@@ -1,9 +1,8 @@
 //! A branch that floods its hub, strangers without a token, and clients that are slow: do other
 //! branches wait?
 
-use super::stage::{add_branch, free_address, messages, start_hub};
+use super::stage::{Hub, messages};
 use crate::e2e::security::flood::peak;
-use crate::support::crm;
 use crate::support::program::Place;
 use callbridge_testbed::wait::{pass, soon};
 use futures_util::future::join_all;
@@ -63,12 +62,10 @@ async fn flood(hub: SocketAddr, token: &str, stored: &AtomicU32) {
 /// Promise: A branch that floods the hub delays no other branch.
 #[tokio::test]
 async fn million_calls_of_one_branch_delay_no_other() {
-    let (place, crm) = (Place::on_disk(), crm::start().await);
-    let address = free_address();
-    let mut hub = start_hub(&place, &crm.url(), address);
-    hub.until("it serves", |status| status.hub.is_some()).await;
-    let flooding = add_branch(&place, "flood", "flood").await;
-    let quiet = add_branch(&place, "quiet", "quiet").await;
+    let hub = Hub::start_in(Place::on_disk()).await;
+    let address = hub.address;
+    let flooding = hub.branch("flood").await;
+    let quiet = hub.branch("quiet").await;
     let mut slow = Vec::new();
     for _ in 0..50 {
         let mut line = TcpStream::connect(address).await.expect("it listens");
@@ -94,7 +91,7 @@ async fn million_calls_of_one_branch_delay_no_other() {
         pass(Duration::from_millis(200)).await;
     }
     soon("the end of the flood", flood).await.expect("no panic");
-    let memory = peak(&hub);
+    let memory = peak(&hub.program);
     println!(
         "{calls} calls of a quiet branch in a flood: at most {longest:?}, and {passed} of the \
          flood's requests were stored meanwhile; peak {memory} bytes"
@@ -102,5 +99,5 @@ async fn million_calls_of_one_branch_delay_no_other() {
     assert!(passed <= PASSED_MAX, "{passed}");
     assert!(memory < MEMORY_MAX, "{memory}");
     drop(slow);
-    hub.terminate().await;
+    hub.program.terminate().await;
 }

@@ -1,7 +1,6 @@
 //! A hub whose state is new, or older than its collectors know.
 
-use super::stage::{add_branch, free_address, messages, start_collector, start_hub};
-use crate::support::crm;
+use super::stage::{Hub, messages, serves, start_collector, start_hub};
 use crate::support::program::{Place, Program};
 use callbridge_model::Status;
 use std::fs;
@@ -19,11 +18,14 @@ async fn finishes(hub: &mut Program, calls: u64) -> Status {
 /// Promise: If a hub loses its state, its collectors send all their calls again.
 #[tokio::test]
 async fn deleted_hub_is_offered_everything_and_keeps_silence() {
-    let (place, crm) = (Place::new(), crm::start().await);
-    let address = free_address();
-    let mut hub = start_hub(&place, &crm.url(), address);
-    hub.until("it serves", |status| status.hub.is_some()).await;
-    let token = add_branch(&place, "samarkand", "samarkand").await;
+    let hub = Hub::start().await;
+    let token = hub.branch("samarkand").await;
+    let Hub {
+        place,
+        crm,
+        address,
+        program: hub,
+    } = hub;
     let own = Place::new();
     own.write("calls.jsonl", messages("samarkand", 0..5));
     let mut collector = start_collector(&own, address, &token);
@@ -33,8 +35,7 @@ async fn deleted_hub_is_offered_everything_and_keeps_silence() {
     hub.kill().await;
     fs::remove_dir_all(place.at("state")).expect("removed");
     let mut hub = start_hub(&place, &crm.url(), address);
-    hub.until("it serves again", |status| status.hub.is_some())
-        .await;
+    serves(&mut hub).await;
     let file = place.write("branch-token", &token);
     let add = ["branch", "add", "samarkand", "--pbx", "samarkand"];
     let given = [&add[..], &["--token-file", &file, "--json"]].concat();
@@ -56,11 +57,14 @@ async fn deleted_hub_is_offered_everything_and_keeps_silence() {
 
 #[tokio::test]
 async fn restored_hub_is_offered_the_calls_that_its_copy_lacks() {
-    let (place, crm) = (Place::on_disk(), crm::start().await);
-    let address = free_address();
-    let mut hub = start_hub(&place, &crm.url(), address);
-    hub.until("it serves", |status| status.hub.is_some()).await;
-    let token = add_branch(&place, "samarkand", "samarkand").await;
+    let hub = Hub::start_in(Place::on_disk()).await;
+    let token = hub.branch("samarkand").await;
+    let Hub {
+        place,
+        crm,
+        address,
+        program: hub,
+    } = hub;
     let own = Place::new();
     own.write("calls.jsonl", messages("samarkand", 0..3));
     let mut collector = start_collector(&own, address, &token);

@@ -1,10 +1,7 @@
 //! What a hub answers to requests, right and wrong.
 
-use super::stage::{add_branch, free_address, message, messages, post, post_as, start_hub};
+use super::stage::{Hub, message, messages, post, post_as};
 use crate::e2e::operations::monitoring;
-use crate::support::crm;
-use crate::support::program::Place;
-use callbridge_model::Status;
 use callbridge_testbed::wait::soon;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -12,57 +9,47 @@ use tokio::net::TcpStream;
 
 const KIND: &str = "application/vnd.callbridge.call+json; version=2";
 
-fn serves(status: &Status) -> bool {
-    status.hub.is_some()
-}
-
 /// Promise: One line of JSON, posted with curl, is journaled.
 #[tokio::test]
 async fn hub_journals_one_posted_line() {
-    let (place, crm) = (Place::new(), crm::start().await);
-    let address = free_address();
-    let mut hub = start_hub(&place, &crm.url(), address);
-    hub.until("it serves", serves).await;
-    let token = add_branch(&place, "samarkand", "samarkand").await;
+    let mut hub = Hub::start().await;
+    let token = hub.branch("samarkand").await;
     let body = message("samarkand", 1).to_string();
-    let (status, answer) = post(address, "/v1/calls", &token, body.clone()).await;
+    let (status, answer) = hub.post(&token, body.clone()).await;
     assert_eq!(status, 200, "{answer}");
     assert_eq!(answer["refused"], json!([]));
     let taken = answer["taken"].clone();
     assert_eq!(taken.as_array().expect("uuids").len(), 1);
-    hub.until("the call is journaled", |status| {
-        status.books.journaled == 1
-    })
-    .await;
-    let (status, again) = post(address, "/v1/calls", &token, body).await;
+    hub.program
+        .until("the call is journaled", |status| {
+            status.books.journaled == 1
+        })
+        .await;
+    let (status, again) = hub.post(&token, body).await;
     assert_eq!(
         (status, &again["taken"]),
         (200, &taken),
         "a repeat is taken"
     );
     assert!(again["seq"].as_u64() > answer["seq"].as_u64());
-    let status = hub.settled(1).await;
+    let status = hub.program.settled(1).await;
     assert_eq!(status.books.finished, 1);
-    hub.terminate().await;
+    hub.program.terminate().await;
 }
 
 #[tokio::test]
 async fn wrong_requests_are_refused_and_counted_by_branch() {
-    let (place, crm) = (Place::new(), crm::start().await);
-    let address = free_address();
-    let mut hub = start_hub(&place, &crm.url(), address);
-    hub.until("it serves", serves).await;
-    let token = add_branch(&place, "samarkand", "samarkand").await;
-    add_branch(&place, "bukhara", "bukhara").await;
-    let calls = "/v1/calls";
-    let (status, answer) = post(address, calls, "no-token", messages("samarkand", 1..2)).await;
+    let mut hub = Hub::start().await;
+    let token = hub.branch("samarkand").await;
+    hub.branch("bukhara").await;
+    let (status, answer) = hub.post("no-token", messages("samarkand", 1..2)).await;
     assert_eq!(status, 401, "{answer}");
     let body = format!(
         "{}garbage\n{}{{\"id\":\"9\"}}\n",
         messages("samarkand", 1..2),
         messages("bukhara", 2..3)
     );
-    let (status, answer) = post(address, calls, &token, body).await;
+    let (status, answer) = hub.post(&token, body).await;
     assert_eq!(status, 200, "{answer}");
     assert_eq!(answer["taken"].as_array().expect("uuids").len(), 1);
     let refused = answer["refused"].as_array().expect("lines");
@@ -73,19 +60,26 @@ async fn wrong_requests_are_refused_and_counted_by_branch() {
         error.starts_with("pbx: bukhara is not a PBX of branch samarkand"),
         "{error}"
     );
-    let (status, answer) = post_as(address, calls, &token, KIND, messages("samarkand", 2..3)).await;
+    let (status, answer) = post_as(
+        hub.address,
+        "/v1/calls",
+        &token,
+        KIND,
+        messages("samarkand", 2..3),
+    )
+    .await;
     assert_eq!(status, 415, "{answer}");
-    let (status, _) = post(address, calls, &token, messages("samarkand", 0..501)).await;
+    let (status, _) = hub.post(&token, messages("samarkand", 0..501)).await;
     assert_eq!(status, 413);
-    let (status, _) = post(address, calls, &token, " ".repeat((1 << 20) + 1)).await;
+    let (status, _) = hub.post(&token, " ".repeat((1 << 20) + 1)).await;
     assert_eq!(status, 413);
-    let (status, _) = post(address, "/v2/calls", &token, String::new()).await;
+    let (status, _) = post(hub.address, "/v2/calls", &token, String::new()).await;
     assert_eq!(status, 404);
-    let (status, _) = post(address, "/v1/report", &token, "no JSON".to_owned()).await;
+    let (status, _) = post(hub.address, "/v1/report", &token, "no JSON".to_owned()).await;
     assert_eq!(status, 400);
-    let status = hub.settled(1).await;
+    let status = hub.program.settled(1).await;
     assert_eq!(status.books.finished, 1);
-    let metrics = monitoring::address(&hub).await;
+    let metrics = monitoring::address(&hub.program).await;
     let (_, text) = monitoring::get(metrics, "/metrics").await;
     for (branch, reason, count) in [
         ("", "token", 1),
@@ -106,17 +100,14 @@ async fn wrong_requests_are_refused_and_counted_by_branch() {
     ] {
         assert!(text.contains(name), "{name} is not in\n{text}");
     }
-    hub.terminate().await;
+    hub.program.terminate().await;
 }
 
 #[tokio::test]
 async fn half_body_is_cut_and_counted() {
-    let (place, crm) = (Place::new(), crm::start().await);
-    let address = free_address();
-    let mut hub = start_hub(&place, &crm.url(), address);
-    hub.until("it serves", serves).await;
-    let token = add_branch(&place, "samarkand", "samarkand").await;
-    let mut line = TcpStream::connect(address).await.expect("it listens");
+    let hub = Hub::start().await;
+    let token = hub.branch("samarkand").await;
+    let mut line = TcpStream::connect(hub.address).await.expect("it listens");
     let head = format!(
         "POST /v1/calls HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer {token}\r\n\
          Content-Length: 9000\r\n\r\nhalf a body"
@@ -127,58 +118,53 @@ async fn half_body_is_cut_and_counted() {
     read.expect("an answer");
     let text = String::from_utf8_lossy(&answer);
     assert!(text.starts_with("HTTP/1.1 408"), "{text}");
-    let metrics = monitoring::address(&hub).await;
+    let metrics = monitoring::address(&hub.program).await;
     let (_, text) = monitoring::get(metrics, "/metrics").await;
     let line = "callbridge_branch_refused_total{branch=\"samarkand\",reason=\"slow\"} 1";
     assert!(text.contains(line), "{text}");
-    hub.terminate().await;
+    hub.program.terminate().await;
 }
 
 #[tokio::test]
 async fn rotated_token_is_valid_at_once_and_removed_branch_is_refused() {
-    let (place, crm) = (Place::new(), crm::start().await);
-    let address = free_address();
-    let mut hub = start_hub(&place, &crm.url(), address);
-    hub.until("it serves", serves).await;
-    let old = add_branch(&place, "samarkand", "samarkand").await;
-    let rotated = place
+    let hub = Hub::start().await;
+    let old = hub.branch("samarkand").await;
+    let rotated = hub
+        .place
         .lines(&["branch", "rotate", "samarkand", "--json"])
         .await;
     let new = rotated[0]["token"].as_str().expect("a token").to_owned();
     assert_ne!(old, new);
     for token in [&old, &new] {
-        let (status, answer) = post(address, "/v1/calls", token, messages("samarkand", 1..2)).await;
+        let (status, answer) = hub.post(token, messages("samarkand", 1..2)).await;
         assert_eq!(status, 200, "{answer}");
     }
-    let listed = place.lines(&["branch", "list", "--json"]).await;
+    let listed = hub.place.lines(&["branch", "list", "--json"]).await;
     assert_eq!(listed[0]["branch"], "samarkand");
     assert_eq!(listed[0]["taken"], 2);
     assert_eq!(listed[0]["state"], "never");
-    place
+    hub.place
         .lines(&["branch", "remove", "samarkand", "--json"])
         .await;
-    let (status, _) = post(address, "/v1/calls", &new, messages("samarkand", 2..3)).await;
+    let (status, _) = hub.post(&new, messages("samarkand", 2..3)).await;
     assert_eq!(status, 401);
-    let logs = place.logs();
+    let logs = hub.place.logs();
     assert!(!logs.contains(&new) && !logs.contains(&old), "{logs}");
-    hub.terminate().await;
+    hub.program.terminate().await;
 }
 
 #[tokio::test]
 async fn branch_that_floods_is_limited_and_another_is_served() {
-    let (place, crm) = (Place::new(), crm::start().await);
-    let address = free_address();
-    let mut hub = start_hub(&place, &crm.url(), address);
-    hub.until("it serves", serves).await;
-    let flood = add_branch(&place, "flood", "flood").await;
-    let quiet = add_branch(&place, "quiet", "quiet").await;
+    let hub = Hub::start().await;
+    let flood = hub.branch("flood").await;
+    let quiet = hub.branch("quiet").await;
     let mut limited = 0;
     for _ in 0..70 {
-        let (status, _) = post(address, "/v1/calls", &flood, messages("flood", 0..1)).await;
+        let (status, _) = hub.post(&flood, messages("flood", 0..1)).await;
         limited += u32::from(status == 429);
     }
     assert!(limited >= 10, "{limited}");
-    let (status, _) = post(address, "/v1/calls", &quiet, messages("quiet", 0..1)).await;
+    let (status, _) = hub.post(&quiet, messages("quiet", 0..1)).await;
     assert_eq!(status, 200);
-    hub.terminate().await;
+    hub.program.terminate().await;
 }

@@ -1,9 +1,8 @@
 //! A hub that serves TLS itself, and what `check` says of the way to it.
 
-use super::stage::{add_branch, free_address, messages};
+use super::stage::{add_branch, free_address, messages, serves};
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
-use callbridge_model::Status;
 use callbridge_testbed::authority::{Authority, Flaw};
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -67,8 +66,7 @@ async fn check_tries_token_pbx_names_and_certificate_of_the_hub() {
     let (place, crm) = (Place::new(), crm::start().await);
     let (address, authority) = (free_address(), Authority::new());
     let mut hub = start_secured(&place, &crm.url(), address, &authority);
-    hub.until("it serves", |status: &Status| status.hub.is_some())
-        .await;
+    serves(&mut hub).await;
     let token = add_branch(&place, "samarkand", "samarkand").await;
     let own = Place::new();
     own.write("cel.csv", "");
@@ -98,8 +96,7 @@ async fn collector_forwards_over_tls() {
     let (place, crm) = (Place::new(), crm::start().await);
     let (address, authority) = (free_address(), Authority::new());
     let mut hub = start_secured(&place, &crm.url(), address, &authority);
-    hub.until("it serves", |status: &Status| status.hub.is_some())
-        .await;
+    serves(&mut hub).await;
     let token = add_branch(&place, "samarkand", "samarkand").await;
     let own = Place::new();
     own.write("hub-token", &token);

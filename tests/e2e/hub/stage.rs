@@ -1,7 +1,8 @@
 //! A hub, its branches, and collectors, each a real process with its own folder.
 
-use crate::support::crm::RATE_FLAG;
+use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
+use callbridge_sandbox::Server;
 use callbridge_testbed::port;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -25,6 +26,49 @@ pub fn start_hub(place: &Place, crm: &str, address: SocketAddr) -> Program {
         RATE_FLAG.to_owned(),
     ];
     place.start(&arguments, &[])
+}
+
+/// A hub that serves, and its CRM.
+pub struct Hub {
+    pub place: Place,
+    pub crm: Server,
+    pub address: SocketAddr,
+    pub program: Program,
+}
+
+impl Hub {
+    /// Starts it, and waits until it serves.
+    pub async fn start() -> Self {
+        Self::start_in(Place::new()).await
+    }
+
+    /// The same with this folder.
+    pub async fn start_in(place: Place) -> Self {
+        let (crm, address) = (crm::start().await, free_address());
+        let mut program = start_hub(&place, &crm.url(), address);
+        serves(&mut program).await;
+        Self {
+            place,
+            crm,
+            address,
+            program,
+        }
+    }
+
+    /// Adds a branch with a PBX of the same name, and returns its token.
+    pub async fn branch(&self, name: &str) -> String {
+        add_branch(&self.place, name, name).await
+    }
+
+    /// Posts calls as a script does, and returns the status and the answer.
+    pub async fn post(&self, token: &str, body: String) -> Answer {
+        post(self.address, "/v1/calls", token, body).await
+    }
+}
+
+/// Waits until the hub serves.
+pub async fn serves(hub: &mut Program) {
+    hub.until("it serves", |status| status.hub.is_some()).await;
 }
 
 /// Adds a branch at the hub, and returns its token.
