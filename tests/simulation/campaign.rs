@@ -13,6 +13,7 @@
 use crate::simulation::paths::Met;
 use crate::simulation::scenario::{Length, Run};
 use std::io::{IsTerminal as _, Write as _};
+use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::process::Command;
 use std::sync::Mutex;
@@ -75,6 +76,16 @@ fn length() -> Length {
         },
         (None, None) => Length::default(),
     }
+}
+
+/// The seeds of a run with this length.
+pub fn seeds(length: Length) -> Range<u64> {
+    if let Some(seed) = only() {
+        return seed..seed + 1;
+    }
+    let days = length.calls_an_hour > Length::default().calls_an_hour;
+    let few = if days { 1 } else { SEEDS };
+    FIRST..FIRST + number("CALLBRIDGE_SIM_SEEDS").unwrap_or(few)
 }
 
 /// The line that runs this seed again.
@@ -153,14 +164,7 @@ fn work(shared: &Mutex<Shared>, all: u64, length: Length) {
 #[test]
 fn every_seed_journals_each_call_once_within_rate_limit() {
     let length = length();
-    let seeds = match only() {
-        Some(seed) => seed..seed + 1,
-        None => {
-            let days = length.calls_an_hour > Length::default().calls_an_hour;
-            let few = if days { 1 } else { SEEDS };
-            FIRST..FIRST + number("CALLBRIDGE_SIM_SEEDS").unwrap_or(few)
-        }
-    };
+    let seeds = seeds(length);
     let all = seeds.end - seeds.start;
     let now = Instant::now();
     let shared = Mutex::new(Shared {

@@ -7,6 +7,7 @@ mod drain;
 mod five_minutes;
 mod full;
 mod hooks;
+mod hub;
 mod log;
 mod paths;
 pub mod scenario;

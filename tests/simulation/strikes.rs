@@ -1,6 +1,7 @@
 //! What befalls the process and its machine: kills at the worst moments, stalls, reboots, an
 //! orderly stop, a clock that is set, a snapshot restored.
 
+use crate::simulation::disk::Disk;
 use crate::simulation::paths::Hardship;
 use crate::simulation::way::Event;
 use crate::simulation::world::World;
@@ -223,6 +224,17 @@ impl World {
     /// From here on a snapshot of the disk can be restored.
     pub fn snapshot(&self) -> usize {
         self.disk.history.as_ref().map_or(0, Vec::len)
+    }
+
+    /// The process is killed, and its state deleted before it starts again after `down`.
+    pub fn delete_state(&mut self, down: Duration) {
+        self.log.event(self.truth, format_args!("state deleted"));
+        self.witness.excuse_all();
+        self.end(down, false);
+        self.disk = Disk::new();
+        self.disk.history = Some(Vec::new());
+        self.witness.restarted(true);
+        self.start();
     }
 
     /// The machine starts from a snapshot; sources tell again what it does not know.

@@ -12,6 +12,4 @@ pub mod client;
 pub mod core;
 #[cfg(test)]
 mod core_tests;
-#[cfg(test)]
-mod going_back_tests;
 pub mod run;
