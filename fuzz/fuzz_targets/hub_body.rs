@@ -1,0 +1,24 @@
+//! Any bytes as the body of `POST /v1/calls`: each line is a call, is refused, or is empty.
+#![no_main]
+
+use callbridge_hub::lines::read_lines;
+use callbridge_hub::protocol::LINES_MAX;
+
+libfuzzer_sys::fuzz_target!(|input: (Option<&str>, &[u8])| {
+    let (content_type, body) = input;
+    let Ok(lines) = read_lines(body, content_type) else {
+        return;
+    };
+    let refused = lines.refused.iter().map(|refused| refused.line);
+    let mut numbers: Vec<usize> = lines.calls.iter().map(|(line, _)| *line).collect();
+    numbers.extend(refused);
+    numbers.sort_unstable();
+    let mut messages = Vec::new();
+    for (at, line) in body.split(|byte| *byte == b'\n').enumerate() {
+        if !line.trim_ascii().is_empty() {
+            messages.push(at + 1);
+        }
+    }
+    assert_eq!(numbers, messages);
+    assert!(numbers.len() <= LINES_MAX);
+});
