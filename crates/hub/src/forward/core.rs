@@ -152,15 +152,20 @@ enum Verdict<T> {
 
 impl ForwardCore {
     /// `seen` is the highest pair of an earlier run.
-    pub fn new(hubs: Vec<String>, seen: Option<HubPosition>, seed: u64, now: Duration) -> Self {
+    pub fn new(
+        hubs: Vec<String>,
+        seen: Option<HubPosition>,
+        seed: u64,
+        first_report: Duration,
+    ) -> Self {
         Self {
             hubs,
             hub: 0,
             failed: 0,
             rounds: 0,
             lines: LINES_MAX,
-            not_before: now,
-            report_at: now,
+            not_before: Duration::ZERO,
+            report_at: first_report,
             seen,
             problem: None,
             seed,

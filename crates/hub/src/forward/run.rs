@@ -14,6 +14,8 @@ use tokio::time::{sleep, timeout};
 
 /// Wait after the spool could not write, before it is tried again.
 const SPOOL_AGAIN: Duration = Duration::from_secs(1);
+/// Time before the first report. Sources connect in it, and would be reported as down without it.
+const FIRST_REPORT_AFTER: Duration = Duration::from_secs(3);
 /// The loop turns at least this often.
 const TURN_WITHIN: Duration = Duration::from_secs(5);
 /// Time for the last calls and the last report when the collector stops.
@@ -70,8 +72,9 @@ impl Forwarder {
             .hubs
             .iter()
             .map(|hub| hub.address().as_str().to_owned());
+        let first_report = now.boot + FIRST_REPORT_AFTER;
         let mut work = Loop {
-            core: ForwardCore::new(hubs.collect(), seen, self.seed, now.boot),
+            core: ForwardCore::new(hubs.collect(), seen, self.seed, first_report),
             with: self,
             shown,
             answered_at: None,
