@@ -39,23 +39,34 @@ async fn collect(config: &Config, state: &State) -> Vec<CheckFinding> {
     if let Some(files) = &collect.tls {
         found.push(certificate("tls-cert", files, now(), |_, _, _| None));
     }
-    if let State::Ours(spool, ..) = state {
-        found.push(branches(spool).await);
+    match state {
+        State::Ours(spool, ..) => found.push(stored_branches(spool).await),
+        State::Daemon(status) => {
+            let running = status.hub.iter().map(|hub| branches(hub.branches.len()));
+            found.extend(running);
+        }
+        State::Unusable => {}
     }
     found
 }
 
-async fn branches(spool: &Handle) -> CheckFinding {
+async fn stored_branches(spool: &Handle) -> CheckFinding {
     let read = spool.read(|store| tables::branches::branches(store)).await;
     match read {
-        Ok(branches) if branches.is_empty() => advice(
+        Ok(stored) => branches(stored.len()),
+        Err(error) => fault(Code::Unreachable, "branches", error, "repair the state"),
+    }
+}
+
+fn branches(count: usize) -> CheckFinding {
+    if count == 0 {
+        return advice(
             "branches",
             "there is no branch, so every request is refused",
             "add one: callbridge branch add NAME --pbx PBX",
-        ),
-        Ok(branches) => well("branches", format!("{} branches", branches.len())),
-        Err(error) => fault(Code::Unreachable, "branches", error, "repair the state"),
+        );
     }
+    well("branches", format!("{count} branches"))
 }
 
 /// Checks the way of a collector to its hubs. Nothing without `--forward`.
