@@ -1,12 +1,13 @@
 //! What the page is looked at with: a daemon that has five hundred calls, 51 letters of six leads
 //! that the CRM does not have, 28 numbers without a lead, a customer who waits and was called back
 //! in vain, a call whose end nobody heard, one that goes on, and names that nobody should choose.
+//! It is a hub, too: of one branch that reports, one with problems, and one that never reported.
 
 use anyhow::{Context as _, Result, bail};
 use callbridge_sandbox as sandbox;
 use callbridge_testbed::calls::{Call, moved_to, now, recording};
 use callbridge_testbed::port::free_port;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -40,6 +41,8 @@ pub struct Stage {
     pub crm: sandbox::Server,
     /// Of the page: the same over a restart.
     port: u16,
+    /// Of `--collect`.
+    collect: u16,
     daemon: Option<Child>,
 }
 
@@ -58,10 +61,51 @@ impl Stage {
             folder,
             crm,
             port: free_port(),
+            collect: free_port(),
             daemon: None,
         };
         stage.start().await?;
+        stage.branches().await?;
         Ok(stage)
+    }
+
+    /// Adds the branches, and reports as their collectors do.
+    async fn branches(&self) -> Result<()> {
+        self.branch("bukhara", None).await?;
+        self.branch("samarkand", Some(&[])).await?;
+        let problems = [
+            "source ami://pbx.khiva: no connection for 12 min: connection refused; start the PBX",
+            "2 dead letters `incomplete`; see callbridge dead list",
+        ];
+        let long = "the-branch-in-khiva-with-a-name-that-needs-two-lines";
+        self.branch(long, Some(&problems)).await
+    }
+
+    async fn branch(&self, name: &str, problems: Option<&[&str]>) -> Result<()> {
+        let pbx = format!("pbx-{name}");
+        let words = ["branch", "add", name, "--pbx", &pbx, "--json"];
+        let added: Value = serde_json::from_str(&self.ask(&words).await?)?;
+        let token = added["token"].as_str().context("a token")?;
+        let Some(problems) = problems else {
+            return Ok(());
+        };
+        let verdict = if problems.is_empty() {
+            "ok"
+        } else {
+            "attention"
+        };
+        let report = json!({
+            "version": "0.1.0", "at": now(), "verdict": verdict, "backlog": problems.len() * 40,
+            "oldestCallAt": now() - 300, "waiting": 3, "dead": problems.len(), "forwarded": 812,
+            "problems": problems,
+        });
+        let client = reqwest::Client::builder().tls_certs_only([]).no_proxy();
+        let request = (client.build()?)
+            .post(format!("http://127.0.0.1:{}/v1/report", self.collect))
+            .bearer_auth(token)
+            .body(report.to_string());
+        request.send().await?.error_for_status()?;
+        Ok(())
     }
 
     /// Starts the daemon, and waits until all is settled.
@@ -75,6 +119,7 @@ impl Stage {
             .arg(format!("--state={}", shown("state")))
             .args(["--pbx-id=hq", "--rate=1000/1s"])
             .arg(format!("--page=127.0.0.1:{}", self.port))
+            .arg(format!("--collect=127.0.0.1:{}", self.collect))
             .arg("--employees=101:501;102:502")
             .arg("--pbx-timezone=Asia/Tashkent")
             .args(TRUNKS)

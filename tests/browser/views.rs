@@ -31,7 +31,7 @@ const SIZES: [Size; 4] = [
 ];
 
 /// The pages that need nothing to be named.
-const PATHS: [(&str, &str); 9] = [
+const PATHS: [(&str, &str); 10] = [
     ("today", "/"),
     ("calls", "/calls"),
     ("letters", "/letters"),
@@ -39,6 +39,7 @@ const PATHS: [(&str, &str); 9] = [
     ("missed", "/missed"),
     ("employees", "/employees"),
     ("pbx", "/pbx"),
+    ("branches", "/branches"),
     ("check", "/check"),
     ("login", "/login"),
 ];
