@@ -2,7 +2,7 @@
 
 use super::findings::{check, check_in_both_forms, with};
 use crate::commands::sidecar::{Place, TOKEN, crm, grant_leads};
-use callbridge_sandbox::token::TokenKind;
+use callbridge_sandbox::token::{Grant, TokenKind};
 use callbridge_sandbox::window::Rate;
 use callbridge_sandbox::{Action, Endpoint, Rule, Server};
 use callbridge_testbed::authority::{Authority, Flaw};
@@ -238,6 +238,13 @@ async fn check_then_run_never_exceeds_the_budget() {
         window: Duration::from_secs(6),
     };
     let crm = crm(|config| config.settings.rate = rate).await;
+    // `run` cannot know what was refused to `check` a moment before, so nothing is refused.
+    let mut grants = Vec::new();
+    for right in ["CALL:SAVE", "CALL:READ", "LEAD:READ", "LEAD:SAVE"] {
+        let grant = Grant::parse(&format!("PERMISSION_OPEN_API_{right}"));
+        grants.push(grant.expect("a grant"));
+    }
+    crm.admin(|core, now| core.set_grants(now, grants));
     let place = Place::new();
     let calls: String = (1..=150).map(|n| Call::new(n, 4001).ami()).collect();
     place.write("calls.ami", calls);
