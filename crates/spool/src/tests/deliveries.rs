@@ -9,6 +9,7 @@ use crate::{
 use callbridge_call::EpochSeconds;
 use callbridge_model::status::{Echo, SentField};
 use callbridge_model::{LeadId, Outcome, Reason, TokenFingerprint};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 fn store() -> Store {
@@ -163,7 +164,21 @@ fn answer_after_webhook_changes_nothing_and_is_accepted() {
     let row = call(&mut store, &[Step::Send]);
     deliver(&mut store, event("a", 1, 30));
     let before = (super::stored::columns(&store), store.books());
-    for late in steps().into_iter().filter(Step::is_answer) {
+    let answers: Vec<Step> = steps().into_iter().filter(Step::is_answer).collect();
+    let names: BTreeSet<&str> = answers.iter().map(Step::name).collect();
+    let expected = [
+        "absent",
+        "accepted",
+        "confirmed",
+        "died",
+        "hooked",
+        "not yet",
+        "orphaned",
+        "resubmit",
+        "returned",
+    ];
+    assert_eq!(names, BTreeSet::from(expected));
+    for late in answers {
         let done = step(&mut store, row, late.clone(), 40);
         assert_eq!(done, Ok(Done::Stepped(State::Journaled)), "{late:?}");
     }
