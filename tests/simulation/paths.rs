@@ -165,7 +165,7 @@ const fn place(answer: &ApiResult) -> usize {
         Err(ApiError::TimedOut) => 15,
         Err(ApiError::Lost(..)) => 16,
         // Nothing was sent.
-        Err(ApiError::NotConnected(..) | ApiError::TlsRefused(..)) => 17,
+        Err(ApiError::NotConnected(..) | ApiError::TlsRefused(..) | ApiError::TooLate) => 17,
     }
 }
 
@@ -303,6 +303,11 @@ impl Path {
                 kind,
                 ..
             } if kind != VerdictKind::Record => 10_000,
+            // a stall at one moment of many
+            Self::Verdict {
+                kind: VerdictKind::TooLate,
+                ..
+            } => 10_000,
             Self::Verdict { .. } | Self::Answer(..) | Self::Step { .. } => 1000,
         };
         seeds >= from
@@ -325,6 +330,7 @@ impl Path {
             Self::Pause("reconnect" | "client_refused") => {
                 Some("whoever keeps a connection is simulated in `tokens`")
             }
+            Self::Pause(pause) if pause.starts_with("hub_") => Some("a collector's"),
             Self::Pause("dry_run") => Some("--dry-run submits nothing: nothing to simulate"),
             Self::Pause(_) | Self::Hardship(_) => None,
         }
@@ -382,6 +388,7 @@ fn no_such_verdict(endpoint: Endpoint, kind: VerdictKind) -> Option<&'static str
         ),
         VerdictKind::Failed
         | VerdictKind::Unreachable
+        | VerdictKind::TooLate
         | VerdictKind::TokenRefused
         | VerdictKind::RateLimited => None,
     }

@@ -63,7 +63,7 @@ pub struct Waits {
 }
 
 impl World {
-    /// A request leaves; its number.
+    /// A request leaves, unless it is too late for its slot; its number.
     pub(crate) fn fly(
         &mut self,
         slot: u32,
@@ -71,6 +71,7 @@ impl World {
         uuid: Option<String>,
         request: Request,
         secret: &str,
+        too_late: bool,
     ) -> u64 {
         let endpoint = request.endpoint();
         self.numbered += 1;
@@ -79,7 +80,9 @@ impl World {
             self.truth,
             format_args!("sends {number} in slot {slot}: {endpoint}"),
         );
-        self.sent.push((self.truth, endpoint.word()));
+        if !too_late {
+            self.sent.push((self.truth, endpoint.word()));
+        }
         let until = self.truth.plus(TIME_OUT);
         let Network {
             refuses,
@@ -88,7 +91,9 @@ impl World {
             broken,
             ..
         } = self.network;
-        if refuses {
+        if too_late {
+            self.answer_at(self.truth, number, Err(ApiError::TooLate).into());
+        } else if refuses {
             let why = "connection refused".to_owned();
             self.answer_at(self.truth, number, Err(ApiError::NotConnected(why)).into());
         } else if mistrusted {

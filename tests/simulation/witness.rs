@@ -137,7 +137,10 @@ impl OutcomeSource {
                 _ => self.excuse(uuid),
             }
         }
-        let unheard = matches!(verdict, VerdictKind::Failed | VerdictKind::Unreachable);
+        let unheard = matches!(
+            verdict,
+            VerdictKind::Failed | VerdictKind::Unreachable | VerdictKind::TooLate
+        );
         if unheard && waits.request.endpoint() == callbridge_crm::Endpoint::Filter {
             // what did not reach us has taught nothing
             self.learned = self.learned.saturating_sub(1);

@@ -17,6 +17,7 @@ use callbridge_model::{Now, TokenFingerprint};
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::{Sandbox, ViolationKind};
 use callbridge_sender::core::Core;
+use callbridge_sender::pacer::SEND_WITHIN;
 use callbridge_sender::plan::{Decision, Known, Launch, Plan, Settings};
 use callbridge_sender::queue::Work;
 use callbridge_sender::status::SenderStatus;
@@ -246,6 +247,7 @@ impl World {
             (Work::Submit(_) | Work::Page { .. }, _) => None,
             (Work::TokenInfo | Work::Lead(_) | Work::Settle(_), _) => None,
         };
+        let send_by = self.now.boot + SEND_WITHIN;
         let Launch { request, ops } = self.core.launch(self.now, plan, about);
         let Some((request, token)) = request else {
             self.unwritten.push_back(ops);
@@ -266,7 +268,8 @@ impl World {
         if self.struck(Moment::Committed) {
             return;
         }
-        self.fly(slot, lane, uuid, request, &secret);
+        let too_late = self.now.boot > send_by;
+        self.fly(slot, lane, uuid, request, &secret, too_late);
     }
 
     /// An answer is judged; what it means is written at the next turn.

@@ -114,6 +114,10 @@ pub enum ApiError {
     /// handshake, and the fix if there is one.
     #[error("TLS refused: {0}")]
     TlsRefused(String),
+    /// The request could not be written soon enough after its slot was stored, so nothing was sent.
+    /// The process or the machine stood still, or the connection came late.
+    #[error("not sent, because it was too late for its slot")]
+    TooLate,
 }
 
 impl ApiError {

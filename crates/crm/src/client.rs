@@ -8,11 +8,14 @@
 
 use super::answer::{ApiError, ApiResponse, read_redacted};
 use super::https::{self, ServerFlags, causes};
+use super::in_time::{SEND_BY, TimedBody, TooLate, connected};
 use super::{Address, Request, Setup};
 use callbridge_call::redact::Redactor;
 use callbridge_model::{ExposeSecret, Secret};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use std::sync::OnceLock;
+use std::time::Duration;
+use tower::util::MapFutureLayer;
 
 /// Maximum bytes that are read of an answer to a form.
 const FORM_BODY_MAX: usize = 256 * 1024;
@@ -71,8 +74,9 @@ impl Client {
         &self.setup.address
     }
 
-    /// Makes one exchange. Every possible outcome is in the result.
-    pub async fn send(&self, request: &Request, token: &Secret) -> ApiResponse {
+    /// Makes one exchange. Every possible outcome is in the result. Nothing is sent after
+    /// `send_by`, in time since boot ([`ApiError::TooLate`]).
+    pub async fn send(&self, request: &Request, token: &Secret, send_by: Duration) -> ApiResponse {
         let http = match self.http() {
             Ok(http) => http,
             Err(why) => return Err(ApiError::NotConnected(why)).into(),
@@ -83,7 +87,10 @@ impl Client {
                 Some(body) => http
                     .post(url)
                     .header(CONTENT_TYPE, "application/json")
-                    .body(body.to_string()),
+                    .body(reqwest::Body::wrap(TimedBody::new(
+                        body.to_string(),
+                        send_by,
+                    ))),
                 None => http.get(url),
             };
             let Ok(mut secret) = HeaderValue::from_str(token.expose_secret()) else {
@@ -108,7 +115,7 @@ impl Client {
                 Err(_) => read_redacted(endpoint, status, b"", &redactor),
             })
         };
-        let answer: Result<ApiResponse, reqwest::Error> = exchange.await;
+        let answer: Result<ApiResponse, reqwest::Error> = SEND_BY.scope(send_by, exchange).await;
         answer.unwrap_or_else(|error| Err(failure(error, &self.setup)).into())
     }
 
@@ -206,7 +213,8 @@ fn is_decompression_error(error: &reqwest::Error) -> bool {
 
 fn build(setup: &Setup) -> Result<reqwest::Client, String> {
     let ca_file = setup.ca_file.as_deref();
-    let mut builder = https::builder(&setup.address, ca_file, setup.timeouts, &SERVER)?;
+    let mut builder = https::builder(&setup.address, ca_file, setup.timeouts, &SERVER)?
+        .connector_layer(MapFutureLayer::new(connected));
     if let Some(proxy) = &setup.proxy {
         let proxy = reqwest::Proxy::all(proxy.clone())
             .map_err(|error| format!("--crm-proxy: {}", error.without_url()))?;
@@ -222,6 +230,9 @@ fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
     let why = https::innermost(&error);
     if let Some(tls) = https::tls_problem(&error, &SERVER) {
         return ApiError::TlsRefused(tls);
+    }
+    if causes(&error).any(|cause| cause.is::<TooLate>()) {
+        return ApiError::TooLate;
     }
     if error.is_timeout() && !error.is_connect() {
         return ApiError::TimedOut;

@@ -13,6 +13,7 @@
 //! | [`request`] | pure: endpoints and bodies |
 //! | [`answer`] | pure: a reply or an error of an answer; `envelope`, `lenient`: its body (§2.1) |
 //! | [`https`] | clients that send each request once, and texts for their errors |
+//! | `in_time` | the latest moment at which a request may be written |
 //! | [`client`] | the shell: one request out, its answer back, or why there is none |
 
 pub mod address;
@@ -20,6 +21,7 @@ pub mod answer;
 pub mod client;
 mod envelope;
 pub mod https;
+mod in_time;
 pub mod lenient;
 pub mod request;
 

@@ -128,5 +128,6 @@ pub(super) const fn word(answer: &ApiResult) -> &'static str {
             | ApiError::NotConnected(..)
             | ApiError::TlsRefused(..),
         ) => "fault",
+        Err(ApiError::TooLate) => "too_late",
     }
 }

@@ -58,6 +58,8 @@ pub enum Verdict {
     /// The request did not arrive: no connection, no DNS name, no valid certificate.
     #[strum_discriminants(strum(serialize = "fault"))]
     Unreachable(String),
+    /// The request was not sent, because it was too late for its slot.
+    TooLate(String),
     /// 429. `own`: the CRM's limit, not that of a proxy.
     #[strum_discriminants(strum(serialize = "too_many"))]
     RateLimited { own: bool },
@@ -87,7 +89,8 @@ impl Verdict {
             | Self::TokenRefused(message)
             | Self::WrongAddress(message)
             | Self::Failed(message)
-            | Self::Unreachable(message) => message,
+            | Self::Unreachable(message)
+            | Self::TooLate(message) => message,
             Self::Accepted(_)
             | Self::Journaled
             | Self::Pending
@@ -110,6 +113,7 @@ impl VerdictKind {
             | Self::WrongAddress
             | Self::Failed
             | Self::Unreachable
+            | Self::TooLate
             | Self::RateLimited => true,
             Self::Accepted
             | Self::Journaled
@@ -161,6 +165,7 @@ pub fn judge(endpoint: Endpoint, answer: ApiResult, accepted_before: bool) -> Ve
         | ApiError::TimedOut
         | ApiError::Lost(_) => Verdict::Failed(message),
         ApiError::NotConnected(_) | ApiError::TlsRefused(_) => Verdict::Unreachable(message),
+        ApiError::TooLate => Verdict::TooLate(message),
     }
 }
 
@@ -260,6 +265,8 @@ pub fn effects(endpoint: Endpoint, verdict: Verdict) -> Vec<Effect> {
         Verdict::Unreachable(why) => {
             vec![Effect::CrmUnreachable(why.clone()), Effect::GiveBack(why)]
         }
+        // it says nothing about the CRM
+        Verdict::TooLate(why) => vec![Effect::GiveBack(why)],
         Verdict::RateLimited { own } => {
             vec![Effect::SlowDown { own }, Effect::GiveBack("429".to_owned())]
         }

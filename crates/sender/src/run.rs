@@ -1,5 +1,6 @@
 //! The loop that owns the budget: spool, clock, token and client around the core.
 
+use crate::budget::pacer::SEND_WITHIN;
 use crate::core::Core;
 use crate::crm_proxy::{ProxyReply, Question, Questions};
 use crate::log::{Call, SenderView, doubted, log_answer, log_step};
@@ -224,7 +225,8 @@ impl Loop {
             return Ok(());
         };
         let call = Call::of(&plan, &inputs);
-        let Launch { request, ops } = self.core.launch(clock::now(), plan, inputs);
+        let now = clock::now();
+        let Launch { request, ops } = self.core.launch(now, plan, inputs);
         let Some((request, token)) = request else {
             self.unwritten.push_back(ops);
             return Ok(());
@@ -244,7 +246,9 @@ impl Loop {
         }
         self.calls.insert(slot, call);
         let client = Arc::clone(&self.with.client);
-        self.start(slot, async move { client.send(&request, &secret).await });
+        let send_by = now.boot + SEND_WITHIN;
+        let sending = async move { client.send(&request, &secret, send_by).await };
+        self.start(slot, sending);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! `token/info` asked once, where no daemon runs. It passes the core, so its slot is counted and
 //! kept like all others.
 
+use crate::budget::pacer::SEND_WITHIN;
 use crate::core::Core;
 use crate::memory::Memory;
 use crate::plan::{Decision, Known, RequestInputs, Settings};
@@ -117,14 +118,14 @@ impl<'a> TokenProbe<'a> {
             Decision::Idle | Decision::Settle(_) | Decision::Commit(_) => return Err(Unasked::Not),
         };
         let slot = plan.slot;
-        let launch = self
-            .core
-            .launch(clock::now(), plan, RequestInputs::default());
+        let now = clock::now();
+        let launch = self.core.launch(now, plan, RequestInputs::default());
         let (request, _) = launch.request.ok_or(Unasked::Not)?;
         let mut ops = std::mem::take(&mut self.ops);
         ops.extend(launch.ops);
         self.keep(ops).await?;
-        let response = self.client.send(&request, self.token).await;
+        let send_by = now.boot + SEND_WITHIN;
+        let response = self.client.send(&request, self.token, send_by).await;
         let answer = response.answer.clone();
         if let Some(outcome) = self.core.answered(clock::now(), slot, response) {
             self.keep(outcome.ops).await?;

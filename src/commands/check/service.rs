@@ -217,6 +217,7 @@ pub(crate) fn judge(
             fault(Code::Configuration, "crm", what, todo)
         }
         ApiError::NotConnected(why) => not_reached(why),
+        ApiError::TooLate => not_reached(error.to_string()),
         ApiError::Lost(why) => not_reached(format!("{address}: {why}")),
         ApiError::TlsRefused(why) => {
             let parts = why.split_once("; ");

@@ -115,7 +115,7 @@ pub fn submit() -> Request {
 
 pub async fn send(client: &Client) -> ApiResult {
     client
-        .send(&submit(), &Secret::from("svc_pat_secret"))
+        .send(&submit(), &Secret::from("svc_pat_secret"), Duration::MAX)
         .await
         .answer
 }
@@ -242,7 +242,8 @@ async fn a_server_that_says_nothing_is_timed_out() {
 async fn a_token_that_no_header_can_carry_is_refused_here() {
     let server = serve(http("200 OK", "", ACCEPTED)).await;
     let client = plain(server.addr);
-    let heard = client.send(&submit(), &Secret::from("two\nlines")).await;
+    let token = Secret::from("two\nlines");
+    let heard = client.send(&submit(), &token, Duration::MAX).await;
     assert_eq!(heard.answer, Err(ApiError::UNAUTHORIZED));
     assert_eq!(server.connections.load(Ordering::SeqCst), 0);
 }

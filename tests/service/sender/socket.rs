@@ -38,7 +38,7 @@ async fn tcp_user_timeout_equals_request_timeout() {
         ..Setup::new(address)
     });
     let token = Secret::from("svc_pat_x");
-    let mut sending = std::pin::pin!(client.send(&Request::TokenInfo, &token));
+    let mut sending = std::pin::pin!(client.send(&Request::TokenInfo, &token, Duration::MAX));
     let accepted = tokio::select! {
         answer = &mut sending => panic!("nobody answers: {:?}", answer.answer),
         accepted = listener.accept() => accepted.expect("a connection"),

@@ -150,7 +150,8 @@ impl JournalAnswer {
             | ApiError::TimedOut
             | ApiError::Lost(..)
             | ApiError::NotConnected(..)
-            | ApiError::TlsRefused(..) => Self::Failed { reason },
+            | ApiError::TlsRefused(..)
+            | ApiError::TooLate => Self::Failed { reason },
         }
     }
 }

@@ -162,7 +162,8 @@ impl Backfill {
                 | ApiError::TimedOut
                 | ApiError::Lost(..)
                 | ApiError::NotConnected(..)
-                | ApiError::TlsRefused(..),
+                | ApiError::TlsRefused(..)
+                | ApiError::TooLate,
             ) => {
                 let times = 1_u32 << self.failures.min(6);
                 self.failures = self.failures.saturating_add(1);

@@ -152,7 +152,8 @@ const fn sort(error: &ApiError) -> Sort {
         ApiError::TokenRefused { .. }
         | ApiError::TooMany(..)
         | ApiError::NotConnected(..)
-        | ApiError::TlsRefused(..) => Sort::Stopped,
+        | ApiError::TlsRefused(..)
+        | ApiError::TooLate => Sort::Stopped,
     }
 }
 

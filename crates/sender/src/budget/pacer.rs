@@ -42,6 +42,10 @@ const LOWEST_PART: u32 = 4;
 /// Longest time for which a request can still arrive after its connection was closed.
 pub const STRAGGLER: Duration = Duration::from_secs(5);
 
+/// A request is written within this time after it was launched, or not at all. Its slot is stored
+/// in between. A process that takes over the state counts on it.
+pub const SEND_WITHIN: Duration = Duration::from_secs(5);
+
 /// How the requests of a lane are spread within the cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {

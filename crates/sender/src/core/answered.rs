@@ -112,7 +112,7 @@ impl Ended<'_> {
             _ => self.poll().and_then(|call| call.request_id.clone()),
         };
         self.count(word);
-        if kind != VerdictKind::RateLimited {
+        if !matches!(kind, VerdictKind::RateLimited | VerdictKind::TooLate) {
             self.core.budget.not_limited();
         }
         for effect in effects(endpoint, verdict) {

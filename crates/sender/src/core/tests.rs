@@ -145,6 +145,39 @@ fn nothing_goes_before_the_token_is_known() {
     assert!(core.is_asking());
 }
 
+/// Promise: A request is written within five seconds after its slot was taken, or not at all.
+#[test]
+fn request_too_late_for_its_slot_keeps_slot_and_goes_again() {
+    let mut core = ready(Settings::default());
+    let (_, answered) = exchange(&mut core, at(10), &live(1), Err(ApiError::TooLate));
+    let Step::Returned {
+        not_before,
+        failures,
+        ..
+    } = step(&answered)
+    else {
+        panic!("{:?}", answered.ops);
+    };
+    assert_eq!((not_before, failures), (at(10).wall, 0));
+    assert!(answered.again);
+    assert!(matches!(&answered.ops[0], Op::Slot(row) if row.answered == Some(at(10).boot)));
+    assert_eq!(core.budget.used(at(69)), 1, "the slot stays taken");
+    assert_eq!(core.budget.used(at(71)), 0);
+    assert_eq!(pause(&core, at(10)), None, "it says nothing about the CRM");
+    assert_eq!(lane(&mut core, at(10), &live(1)), Some(Lane::Live));
+}
+
+#[test]
+fn request_too_late_ends_no_wait_after_a_429() {
+    let mut core = ready(Settings::default());
+    let limited: ApiResult = Err(ApiError::TooMany(true));
+    let (first, _, _) = sent(&mut core, at(10), &live(1));
+    let (second, _, _) = sent(&mut core, at(10), &live(2));
+    core.answered(at(10), first, limited.into());
+    core.answered(at(10), second, Err(ApiError::TooLate).into());
+    assert_eq!(pause(&core, at(10)).as_deref(), Some("rate_limited"));
+}
+
 #[test]
 fn a_poll_whose_request_id_ends_soon_goes_before_everything() {
     let mut core = ready(Settings::default());

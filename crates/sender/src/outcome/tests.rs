@@ -228,6 +228,16 @@ fn no_connection_or_refused_tls_means_unreachable() {
 }
 
 #[test]
+fn request_that_was_too_late_is_given_back_and_blames_nothing() {
+    for &endpoint in Endpoint::VARIANTS {
+        let too_late = verdict(endpoint, Err(ApiError::TooLate));
+        assert_eq!(too_late.kind(), VerdictKind::TooLate);
+        let effects = effects(endpoint, too_late);
+        assert!(matches!(&effects[..], [Effect::GiveBack(_)]), "{effects:?}");
+    }
+}
+
+#[test]
 fn unknown_status_or_body_is_a_failure_on_every_endpoint() {
     for (status, body) in [
         (101, "{}"),
@@ -332,6 +342,7 @@ fn verdicts() -> Vec<Verdict> {
         Verdict::WrongAddress(why()),
         Verdict::Failed(why()),
         Verdict::Unreachable(why()),
+        Verdict::TooLate(why()),
         Verdict::RateLimited { own: true },
     ]
 }
@@ -364,6 +375,7 @@ fn each_verdict_has_its_word_message_and_repetition() {
     WrongAddress wrong_address again message
     Failed fault again message
     Unreachable fault again message
+    TooLate too_late again message
     RateLimited too_many again -
     ");
     let kinds: Vec<VerdictKind> = verdicts().iter().map(Verdict::kind).collect();
@@ -400,6 +412,7 @@ fn each_verdict_has_the_effects_of_the_table() {
         pause(Pause::WrongAddress(why())),
         vec![Effect::EndpointFails(why()), Effect::CallFailed(why())],
         vec![Effect::CrmUnreachable(why()), back.clone()],
+        vec![back.clone()],
         vec![
             Effect::SlowDown { own: true },
             Effect::GiveBack("429".to_owned()),

@@ -1,0 +1,175 @@
+//! The latest moment at which a request may be written.
+//!
+//! A request counts in the window in which it arrives. Another process that takes over the state
+//! assumes that requests of this one were written within seconds after their slots were stored. A
+//! process that was frozen in between must not write them later.
+//!
+//! The moment is checked twice by the boot clock:
+//!
+//! | when | for | left until the first byte |
+//! |---|---|---|
+//! | the connection is ready, with TLS ([`connected`]) | every request | two tasks of hyper |
+//! | hyper reads the body, before it writes the head ([`TimedBody`]) | a body | the system's call |
+//!
+//! A process or a machine that is frozen within the gap that is left writes the request when it
+//! goes on.
+
+use bytes::Bytes;
+use callbridge_model::clock;
+use http_body::{Body, Frame, SizeHint};
+use std::error::Error;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+tokio::task_local! {
+    /// The latest time since boot for the request of this task.
+    pub(crate) static SEND_BY: Duration;
+}
+
+/// The moment has passed, and nothing was written.
+#[derive(Debug, thiserror::Error)]
+#[error("too late to be sent")]
+pub(crate) struct TooLate;
+
+fn check(send_by: Duration) -> Result<(), TooLate> {
+    if clock::now().boot > send_by {
+        return Err(TooLate);
+    }
+    Ok(())
+}
+
+/// Gives up a connection that is ready too late. Without [`SEND_BY`] there is no limit.
+pub(crate) async fn connected<C>(
+    connecting: impl Future<Output = Result<C, Box<dyn Error + Send + Sync>>>,
+) -> Result<C, Box<dyn Error + Send + Sync>> {
+    let connection = connecting.await?;
+    if let Ok(send_by) = SEND_BY.try_with(|send_by| *send_by) {
+        check(send_by)?;
+    }
+    Ok(connection)
+}
+
+/// A body that is not given when it is read too late.
+pub(crate) struct TimedBody {
+    bytes: Option<Bytes>,
+    send_by: Duration,
+}
+
+impl TimedBody {
+    pub(crate) fn new(text: String, send_by: Duration) -> Self {
+        Self {
+            bytes: Some(Bytes::from(text)),
+            send_by,
+        }
+    }
+}
+
+impl Body for TimedBody {
+    type Data = Bytes;
+    type Error = TooLate;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, TooLate>>> {
+        let Some(bytes) = self.bytes.take() else {
+            return Poll::Ready(None);
+        };
+        Poll::Ready(Some(check(self.send_by).map(|()| Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let length = self.bytes.as_ref().map_or(0, Bytes::len);
+        SizeHint::with_exact(length as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Address, ApiError, ApiResponse, Client, Request, Setup};
+    use callbridge_model::Secret;
+    use std::net::SocketAddr;
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+    use tokio::task::JoinHandle;
+
+    /// A server that reads one connection to its end, and closes it when a request has come.
+    async fn server() -> (SocketAddr, JoinHandle<String>) {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let reading = tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.expect("a connection");
+            let mut bytes = Vec::new();
+            let mut some = [0; 4096];
+            loop {
+                let count = socket.read(&mut some).await.unwrap_or(0);
+                bytes.extend_from_slice(&some[..count]);
+                if count == 0 || bytes.windows(4).any(|end| end == b"\r\n\r\n") {
+                    return String::from_utf8(bytes).expect("text");
+                }
+            }
+        });
+        (address, reading)
+    }
+
+    fn requests() -> [Request; 2] {
+        let submission = serde_json::json!({"leadId": 4001});
+        [Request::TokenInfo, Request::Submit(submission)]
+    }
+
+    async fn sent(request: &Request, send_by: Duration) -> (ApiResponse, String) {
+        let (address, reading) = server().await;
+        let address = Address::parse(&format!("http://{address}")).expect("an address");
+        let client = Client::new(Setup::new(address));
+        let token = Secret::from("svc_pat_x");
+        let answer = client.send(request, &token, send_by).await;
+        (answer, reading.await.expect("read"))
+    }
+
+    #[tokio::test]
+    async fn request_past_its_time_leaves_no_byte_on_the_connection() {
+        for request in requests() {
+            let (response, received) = sent(&request, Duration::ZERO).await;
+            assert_eq!(response.answer, Err(ApiError::TooLate), "{request:?}");
+            assert_eq!(received, "", "{request:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn request_in_time_is_written_with_its_length() {
+        let later = clock::now().boot + Duration::from_secs(60);
+        for request in requests() {
+            let (response, received) = sent(&request, later).await;
+            assert!(
+                matches!(response.answer, Err(ApiError::Lost(_))),
+                "{request:?}"
+            );
+            let has_length = received.contains("content-length: 15\r\n");
+            assert_eq!(has_length, request.body().is_some(), "{received}");
+            assert!(!received.contains("transfer-encoding"), "{received}");
+        }
+    }
+
+    /// The connection was ready in time, and the process was frozen after that.
+    #[tokio::test]
+    async fn body_past_its_time_keeps_the_head_back() {
+        let (address, reading) = server().await;
+        let client = reqwest::Client::builder().no_proxy().tls_certs_only([]);
+        let client = client.build().expect("a client");
+        let body = TimedBody::new("text".to_owned(), Duration::ZERO);
+        let sending = client.post(format!("http://{address}"));
+        let failed = sending.body(reqwest::Body::wrap(body)).send().await;
+        let failed = failed.expect_err("too late");
+        let mut causes = crate::https::causes(&failed);
+        assert!(causes.any(|cause| cause.is::<TooLate>()), "{failed:?}");
+        drop(client);
+        assert_eq!(reading.await.expect("read"), "");
+    }
+}
