@@ -11,16 +11,13 @@ use callbridge_hub::token::{BranchTable, new_incarnation};
 use callbridge_intake::run::SharedPeople;
 use callbridge_model::status::HubStatus;
 use callbridge_model::{Code, Now, clock};
+use callbridge_sender::pacer::OTHERS_ARRIVE;
 use callbridge_sender::rate::Rate;
 use callbridge_spool::{Branch, Error, Handle, HubRow, Op, Store, tables};
 use callbridge_webhook::tls;
 use futures_util::FutureExt as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Time after a window in which a request of the lost commits can still reach the CRM.
-const STRAGGLER: Duration = Duration::from_secs(45);
 
 /// The hub, as others read it.
 #[derive(Clone, Debug)]
@@ -109,7 +106,7 @@ pub(crate) async fn start(
         people: Arc::clone(people),
         branches,
         tally: Arc::clone(&view.tally),
-        silence: rate.longest_window() + STRAGGLER,
+        silence: rate.longest_window() + OTHERS_ARRIVE,
         version: crate::VERSION,
         turns: Turns::default(),
     });

@@ -71,6 +71,7 @@ pub(crate) fn start_sender(
             dry_run: config.dry_run,
             seed: uuid::Uuid::new_v4().as_u64_pair().0,
             clock_right_from: Some(build_time::right_from()),
+            by_proxy: crm.setup.proxy.is_some(),
             token_place: token_place(crm.token.as_ref(), directory_of),
         },
         request_times: Box::new(move |took| request.observe(took.as_secs_f64())),

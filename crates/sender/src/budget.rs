@@ -2,30 +2,33 @@
 //! request can go now, and the slots to store.
 //!
 //! A reboot, a takeover from another process, and slots that cannot be read are plain inputs
-//! ([`Known::silent_until`], [`Known::restored`]): nothing is sent until nothing of before can
+//! ([`Known::predecessor`], [`Known::restored`]): nothing is sent until nothing of before can
 //! count any more. After a 429 nothing is sent for 1, 2, 4, 8 s and up to half a second more
 //! (§7.7), then for a whole window, and one request at a time.
 
 pub mod pacer;
 pub mod rate;
 
-use crate::budget::pacer::{Pacer, STRAGGLER, Use};
+use crate::budget::pacer::{
+    OTHERS_ARRIVE, OTHERS_ARRIVE_BY_PROXY, Pacer, STRAGGLER, Takeover, Use,
+};
 use crate::budget::rate::Rate;
 use crate::in_flight::InFlight;
 use crate::jitter::Jitter;
 use crate::memory::{Memory, Shared, Silence};
-use crate::plan::{Decision, Known, Plan};
+use crate::plan::{Decision, Known, Plan, Settings};
 use crate::queue::Task;
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiResult};
 use callbridge_model::clock::ClockOffset;
 use callbridge_model::{Now, TokenFingerprint};
-use callbridge_spool::{HubSilence, Op, SlotRow};
+use callbridge_spool::{HubSilence, Op, Predecessor, SlotRow};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The longest possible silence, after the longest window of a rate.
-const SILENCE_MAX: Duration = Duration::from_secs(3600 + 3600 / 2000 + 1 + STRAGGLER.as_secs());
+const SILENCE_MAX: Duration =
+    Duration::from_secs(3600 + 3600 / 2000 + 1 + OTHERS_ARRIVE_BY_PROXY.as_secs());
 
 /// Jitter of a wait after a 429 (§7.7).
 const MORE: Duration = Duration::from_millis(500);
@@ -43,24 +46,40 @@ pub(super) struct Budget {
     too_many: u32,
     /// After a 429, nothing is sent before this time since boot.
     limited_until: Option<Duration>,
+    takeover: Option<Takeover>,
 }
 
 impl Budget {
     /// Restores the budget. Also returns its slots to store now.
     pub(super) fn start(
-        rate: Rate,
-        seed: u64,
+        settings: &Settings,
         known: &Known,
         memory: &Memory,
         now: Now,
     ) -> (Self, Vec<Op>) {
+        let mut pacer = pacer(settings.rate, known, memory, now);
+        let takeover = match &known.predecessor {
+            Predecessor::Local => None,
+            Predecessor::Other(name) => {
+                let late = if settings.by_proxy {
+                    OTHERS_ARRIVE_BY_PROXY
+                } else {
+                    OTHERS_ARRIVE
+                };
+                Some(Takeover {
+                    from: name.clone(),
+                    until: pacer.take_over(now.boot, memory.window, late),
+                })
+            }
+        };
         let budget = Self {
-            pacer: pacer(rate, known, memory, now),
+            pacer,
             boot_id: known.boot_id.clone().unwrap_or_default(),
             offset: now.offset(),
-            jitter: Jitter::new(seed),
+            jitter: Jitter::new(settings.seed),
             too_many: 0,
             limited_until: None,
+            takeover,
         };
         let kept: BTreeMap<u32, Use> = budget.pacer.uses(now.boot).collect();
         let ops = known.slots.iter().map(|row| match kept.get(&row.slot) {
@@ -91,6 +110,13 @@ impl Budget {
     /// After a 429, the end of the wait. `None` if it is over.
     pub(super) fn limited_until(&self, now: Duration) -> Option<Duration> {
         self.limited_until.filter(|until| *until > now)
+    }
+
+    /// The silence after a takeover. `None` if it is over.
+    pub(super) fn takeover(&self, now: Duration) -> Option<&Takeover> {
+        self.takeover
+            .as_ref()
+            .filter(|takeover| takeover.until > now)
     }
 
     /// Handles a 429. It lowers the rate only if it is the CRM's `own`, because a proxy counts
@@ -219,9 +245,6 @@ fn pacer(rate: Rate, known: &Known, memory: &Memory, now: Now) -> Pacer {
         } else {
             pacer.doubt(now.boot);
         }
-    }
-    if let Some(until) = known.silent_until {
-        pacer.silence(until);
     }
     if let Some(Shared { allowed, since }) = memory.shared {
         pacer.share(allowed, now.boot.saturating_sub(now.wall.since(since)));

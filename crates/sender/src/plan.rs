@@ -9,7 +9,9 @@ use callbridge_leads::lead_request::FieldWrite;
 use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_leads::lead_request::failed::Reroute;
 use callbridge_model::TokenFingerprint;
-use callbridge_spool::{Binding, Error, Op, QueueQuery, Row, SlotRow, Store, Unconfirmed, tables};
+use callbridge_spool::{
+    Binding, Error, Op, Predecessor, QueueQuery, Row, SlotRow, Store, Unconfirmed, tables,
+};
 use std::time::Duration;
 
 /// Settings of the sender, from the command line.
@@ -25,6 +27,8 @@ pub struct Settings {
     pub seed: u64,
     /// While our clock shows an earlier time, nothing is sent, because the clock is wrong.
     pub clock_right_from: Option<EventTime>,
+    /// `--crm-proxy` is given.
+    pub by_proxy: bool,
     /// Place for a new token, for advice to the operator.
     pub token_place: TokenPlace,
 }
@@ -41,8 +45,8 @@ pub struct Known {
     pub memory: Option<String>,
     /// The spool's file is a copy or was restored: newer slots may be missing.
     pub restored: bool,
-    /// Another process used the token until now: nothing is sent before this time since boot.
-    pub silent_until: Option<Duration>,
+    /// The process that held the state before. Requests of another one can still arrive.
+    pub predecessor: Predecessor,
 }
 
 impl Known {
@@ -59,7 +63,7 @@ impl Known {
             binding: tables::meta::binding(store)?,
             memory,
             restored: store.restored(),
-            silent_until: None,
+            predecessor: store.predecessor().clone(),
         })
     }
 }

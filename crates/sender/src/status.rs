@@ -4,7 +4,7 @@
 
 use crate::breaker::Failing;
 use crate::breaker::pause::Pause;
-use crate::budget::pacer::Pacer;
+use crate::budget::pacer::{Pacer, Takeover};
 use crate::confirm::Confirm;
 use callbridge_call::EventTime;
 use callbridge_crm::{Endpoint, TokenInfo};
@@ -76,6 +76,8 @@ impl SenderStatus {
 /// What a status is made of.
 pub(super) struct StatusInputs<'a> {
     pub(super) pause: Option<&'a Pause>,
+    /// The silence after a takeover, until it is over.
+    pub(super) takeover: Option<&'a Takeover>,
     /// End of the wait after a 429, since boot.
     pub(super) limited: Option<Duration>,
     pub(super) failing: &'a [Failing],
@@ -157,6 +159,10 @@ pub(super) fn shown_pause(inputs: &StatusInputs<'_>) -> Option<status::Pause> {
     {
         return Some(status::Pause::new(word(pause), fix(pause, inputs.place)));
     }
+    if let Some(Takeover { from, until }) = inputs.takeover {
+        let at = inputs.now.wall.plus(until.saturating_sub(inputs.now.boot));
+        return Some(status::Pause::new(TAKEOVER, took_over(from, at)));
+    }
     if let Some(until) = inputs.limited {
         let at = inputs.now.wall.plus(until.saturating_sub(inputs.now.boot));
         return Some(status::Pause::new(RATE_LIMITED, rate_limited(at)));
@@ -178,12 +184,22 @@ pub(super) fn shown_pause(inputs: &StatusInputs<'_>) -> Option<status::Pause> {
     Some(status::Pause::new(word(pause), fix(pause, inputs.place)))
 }
 
+/// The word for the silence after a takeover.
+pub const TAKEOVER: &str = "takeover";
 /// The word for a 429 that is waited out.
 pub const RATE_LIMITED: &str = "rate_limited";
 /// The word for a CRM that no request reaches.
 pub const UNREACHABLE: &str = "unreachable";
 /// The word for a CRM that accepts no call.
 pub const FAILING: &str = "failing";
+
+fn took_over(from: &str, until: EventTime) -> String {
+    format!(
+        "took over from {from}; no request until {}, because requests of {from} can still count. \
+         Sending continues automatically",
+        stamp(until)
+    )
+}
 
 fn rate_limited(until: EventTime) -> String {
     format!(
@@ -388,6 +404,7 @@ mod tests {
     ) -> Option<status::Pause> {
         shown_pause(&StatusInputs {
             pause: pause.as_ref(),
+            takeover: None,
             limited,
             failing,
             confirm: &Confirm::new(None, callbridge_crm::PageSize::LARGEST),
@@ -414,6 +431,7 @@ mod tests {
         for pause in paused {
             all.extend(shown(Some(pause), None, &[]));
         }
+        all.push(status::Pause::new(TAKEOVER, took_over("hub2", now().wall)));
         all.extend(shown(None, Some(Duration::from_secs(160)), &[]));
         all.extend(shown(None, None, &[failing(Endpoint::Submit, true)]));
         all.extend(shown(None, None, &[failing(Endpoint::Submit, false)]));
@@ -442,6 +460,8 @@ mod tests {
         clock: this machine's clock shows a time before this program was made: set it
          (timedatectl, NTP). Calls are kept until then
         dry_run: with --dry-run nothing is submitted: to submit calls, start without it
+        takeover: took over from hub2; no request until 2026-11-20T05:10:00Z, because requests of
+         hub2 can still count. Sending continues automatically
         rate_limited: rate limited until 2026-11-20T05:11:00Z: the CRM or a gateway has refused a
          request (429). Sending continues automatically. If another program uses this token,
          share the limit with --rate, or give that integration its own application

@@ -80,6 +80,7 @@ impl<'a> TokenProbe<'a> {
         let last = window.and_then(|window| format!("60/{}s", window.as_secs()).parse().ok());
         let settings = Settings {
             rate: rate.or(last).unwrap_or_default(),
+            by_proxy: setup.proxy.is_some(),
             ..Settings::default()
         };
         let (mut core, ops) = Core::start(settings, known, clock::now());

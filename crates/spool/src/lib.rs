@@ -95,7 +95,7 @@ pub use row::{
     WaitingPhone, WebhookPace, WorkQueue,
 };
 pub use state::{FIRST_POLL, IfAbsent, OutcomeSource, Refused, State, Step, next, step_when_shown};
-pub use store::Store;
+pub use store::{Predecessor, Store};
 pub use tables::audited::{
     AuditedCall, AuditedFate, AuditedValues, CallFate, JournaledCall, SentValues,
 };

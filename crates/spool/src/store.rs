@@ -30,6 +30,17 @@ pub(crate) struct Awaited {
     pub(crate) all: bool,
 }
 
+/// The process that held this state before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Predecessor {
+    /// It was on this machine, or there was none. Its requests ended with it, and its slots are of
+    /// our boot clock.
+    #[default]
+    Local,
+    /// It has this name, and can be on another machine. It may still finish what it began.
+    Other(String),
+}
+
 /// The database, and the books of its last commit. It dereferences to its [`Db`].
 pub struct Store {
     pub(crate) db: Db,
@@ -37,6 +48,8 @@ pub struct Store {
     pub(crate) tally: Tally,
     pub(crate) next_id: i64,
     pub(crate) restored: bool,
+    /// The holder of a lock file was on this machine.
+    pub(crate) predecessor: Predecessor,
     pub(crate) appeared: Appeared,
     pub(crate) moved: Appeared,
     pub(crate) awaited: RefCell<Awaited>,
@@ -101,6 +114,7 @@ impl Store {
             tally,
             next_id: 1,
             restored: false,
+            predecessor: Predecessor::Local,
             appeared: Appeared::new(LETTERS_REMEMBERED),
             moved: Appeared::new(MOVES_REMEMBERED),
             awaited: RefCell::default(),
@@ -170,6 +184,11 @@ impl Store {
     /// that its sender has waited.
     pub const fn restored(&self) -> bool {
         self.restored
+    }
+
+    /// The process that held this state before this one.
+    pub const fn predecessor(&self) -> &Predecessor {
+        &self.predecessor
     }
 
     /// The hub's position as of the last commit. `None` if no hub has used this state.

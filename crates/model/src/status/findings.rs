@@ -114,6 +114,7 @@ fn pause(status: &Status, found: &mut Vec<Problem>) {
         "calls_refused" => status.command("dead list"),
         "disk" => format!("df -h {}", quoted(&status.state)),
         "clock" => "timedatectl status".to_owned(),
+        "takeover" => status.command("status --watch"),
         // all others concern the CRM, its token, or the flags
         _ => status.check(),
     };

@@ -407,7 +407,7 @@ pub struct Webhooks {
 }
 
 /// All values of [`Pause::reason`] except `no daemon runs`.
-pub const PAUSES: [&str; 19] = [
+pub const PAUSES: [&str; 20] = [
     "token_missing",
     "token_refused",
     "reconnect",
@@ -417,6 +417,7 @@ pub const PAUSES: [&str; 19] = [
     "wrong_address",
     "unreachable",
     "failing",
+    "takeover",
     "rate_limited",
     "calls_refused",
     "disk",

@@ -46,6 +46,13 @@ pub const STRAGGLER: Duration = Duration::from_secs(5);
 /// in between. A process that takes over the state counts on it.
 pub const SEND_WITHIN: Duration = Duration::from_secs(5);
 
+/// Time in which a request of another process can still arrive: it is written up to [`SEND_WITHIN`]
+/// after its slot was stored, its connection is closed 30 s later, and [`STRAGGLER`] follows.
+pub const OTHERS_ARRIVE: Duration = Duration::from_secs(45);
+
+/// The same if the CRM is reached by a proxy, which can deliver later.
+pub const OTHERS_ARRIVE_BY_PROXY: Duration = Duration::from_secs(180);
+
 /// How the requests of a lane are spread within the cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
@@ -66,6 +73,15 @@ pub struct Use {
     pub sent: Duration,
     /// When it was answered or could no longer arrive. `None` while in flight.
     pub ended: Option<Duration>,
+}
+
+/// The silence after another process held the state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Takeover {
+    /// The name of that process.
+    pub(crate) from: String,
+    /// Time since boot.
+    pub(crate) until: Duration,
 }
 
 /// The budget of one process.
@@ -195,6 +211,20 @@ impl Pacer {
     /// Keeps silent for a whole window, because the requests of the last one are not known.
     pub fn doubt(&mut self, now: Duration) {
         self.silence(now + STRAGGLER + reach(self.rate.longest_window()));
+    }
+
+    /// Keeps silent because another process sent requests until `now` that are not known. They
+    /// arrive for `late` at most. Returns the end. `before`: the longest window of that process.
+    pub fn take_over(
+        &mut self,
+        now: Duration,
+        before: Option<Duration>,
+        late: Duration,
+    ) -> Duration {
+        let window = self.rate.longest_window();
+        let until = now + late + reach(before.map_or(window, |before| before.max(window)));
+        self.silence(until);
+        until
     }
 
     /// Sends nothing before this time.

@@ -76,7 +76,7 @@ impl Core {
     pub fn start(settings: Settings, known: Known, now: Now) -> (Self, Vec<Op>) {
         let memory = Memory::read(known.memory.as_deref());
         let seed = settings.seed;
-        let (budget, mut ops) = Budget::start(settings.rate, seed, &known, &memory, now);
+        let (budget, mut ops) = Budget::start(&settings, &known, &memory, now);
         let page_size = memory.page_size.unwrap_or(PageSize::LARGEST);
         let mut core = Self {
             settings,
@@ -489,6 +489,7 @@ impl Core {
         let failing = self.breakers.failing();
         let inputs = status::StatusInputs {
             pause: pause.as_ref(),
+            takeover: self.budget.takeover(now.boot),
             limited: self.budget.limited_until(now.boot),
             failing: &failing,
             confirm: &self.confirm,

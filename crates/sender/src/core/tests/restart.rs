@@ -2,7 +2,7 @@
 
 use super::*;
 use callbridge_call::EventTime;
-use callbridge_spool::{HubSilence, SlotRow};
+use callbridge_spool::{HubSilence, Predecessor, SlotRow};
 
 /// The memory that a start, or an answer, has stored.
 fn stored(ops: &[Op]) -> Option<String> {
@@ -230,17 +230,63 @@ fn unreadable_memory_starts_silence_that_survives_restart() {
     }
 }
 
-#[test]
-fn takeover_begins_with_silence() {
+/// A sender that took over the state from another process, and what it stores at its start.
+fn taken_over(by_proxy: bool, memory: Option<String>) -> (Core, Vec<Op>) {
+    let settings = Settings {
+        by_proxy,
+        ..Settings::default()
+    };
     let known = Known {
-        silent_until: Some(at(105).boot),
+        boot_id: Some("boot".to_owned()),
+        predecessor: Predecessor::Other("hub2".to_owned()),
+        memory,
         ..Known::default()
     };
-    let (mut core, _) = Core::start(Settings::default(), known, at(0));
+    let (mut core, ops) = Core::start(settings, known, at(0));
     core.token(at(0), Some(print()));
+    (core, ops)
+}
+
+/// Promise: A hub that takes over sends nothing for a window and 45 seconds.
+#[test]
+fn takeover_begins_with_a_window_of_silence_and_45_seconds() {
     let head = WorkQueue::default();
-    assert_eq!(core.next(at(0), &head), Decision::WaitUntil(at(105).boot));
-    assert_eq!(lane(&mut core, at(105), &head), Some(Lane::Token));
+    for (by_proxy, seconds) in [(false, 105), (true, 240)] {
+        let (mut core, ops) = taken_over(by_proxy, None);
+        let Decision::WaitUntil(until) = core.next(at(0), &head) else {
+            panic!("not silent");
+        };
+        assert_eq!(until, at(seconds).boot + Duration::from_millis(30));
+        let pause = core.status(at(seconds), &head).pause.expect("a pause");
+        assert_eq!(pause.reason, "takeover");
+        let text = "took over from hub2; no request until 2026-";
+        assert!(pause.fix.starts_with(text), "{}", pause.fix);
+        assert_eq!(core.status(at(seconds + 1), &head).pause, None);
+        assert_eq!(lane(&mut core, at(seconds + 1), &head), Some(Lane::Token));
+        // a restart of this process keeps it
+        let known = Known {
+            boot_id: Some("boot".to_owned()),
+            memory: stored(&ops),
+            ..Known::default()
+        };
+        let (mut core, _) = Core::start(Settings::default(), known, at(20));
+        core.token(at(20), Some(print()));
+        assert_eq!(core.next(at(20), &head), Decision::WaitUntil(until));
+    }
+}
+
+#[test]
+fn takeover_silence_covers_longer_window_of_other_process() {
+    let settings = Settings {
+        rate: "60/120s".parse().expect("a rate"),
+        ..Settings::default()
+    };
+    let (_, ops) = Core::start(settings, Known::default(), at(0));
+    let (mut core, _) = taken_over(false, stored(&ops));
+    let Decision::WaitUntil(until) = core.next(at(0), &WorkQueue::default()) else {
+        panic!("not silent");
+    };
+    assert_eq!(until, at(165).boot + Duration::from_millis(60));
 }
 
 fn silence_of(boot_id: &str, until: u64) -> HubSilence {
