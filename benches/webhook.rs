@@ -185,7 +185,7 @@ fn receiver(spool: &Handle) -> Arc<Receiver> {
     };
     Arc::new(Receiver {
         spool: spool.clone(),
-        secrets: Secrets::new(places, None).0,
+        secrets: Secrets::new(places, None, None).0,
         country: None,
         clock_right_from: callbridge_call::EventTime::from_seconds(0),
         tally: Arc::new(Tally::new()),
@@ -264,7 +264,7 @@ fn judging() -> Vec<Op> {
         application: Some(SecretPlace::Variable(Secret::from(SECRET))),
         ..Places::default()
     };
-    let keyring = Secrets::new(places, None).0.current();
+    let keyring = Secrets::new(places, None, None).0.current();
     let all: Vec<_> = (0..EVENTS)
         .map(|n| (headers(&event(n), n), event(n)))
         .collect();

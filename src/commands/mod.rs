@@ -64,7 +64,7 @@ pub async fn dispatch(
         Command::Ask { request, csv, at } => command::ask(request, csv, &at, shutdown).await,
         Command::PagePassword { name, role } => command::page::password(&name, role).await,
         Command::Connect(connect) => crate::commands::connect::run(*connect).await,
-        Command::Disconnect(state) => connect::disconnect(&state).await,
+        Command::Disconnect { state, forget } => connect::disconnect(&state, forget).await,
         Command::Sandbox(options) => {
             callbridge_ops::log::set_up(Default::default(), environment);
             Ok(callbridge_sandbox::run(*options, shutdown).await?)

@@ -1,16 +1,12 @@
 //! `state export` and `state import`: a state folder as one tar file.
 
-use crate::config::StateMove;
+use crate::config::{StateDirection, StateMove};
 use crate::{Result, print};
 use callbridge_model::{clock, safe};
-use callbridge_oauth::{shown_once, store};
-use callbridge_spool::archive::{ArchiveError, Manifest, export, import};
+use callbridge_spool::archive::{ArchiveError, ArchivedSecrets, Manifest, export, import};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-
-/// The files that are exported with the database: an OAuth connection.
-const COMPANIONS: [&str; 2] = [store::FILE, shown_once::FILE];
 
 /// One way or the other.
 ///
@@ -19,25 +15,46 @@ const COMPANIONS: [&str; 2] = [store::FILE, shown_once::FILE];
 /// folder in use, 78 for one that is not empty and for what a newer program wrote.
 pub(crate) fn run(state: &StateMove) -> Result<()> {
     let (file, dir) = (&state.file, &state.state);
-    let words = match state.import {
-        true => {
+    let message = match state.direction {
+        StateDirection::Import => {
             let from = File::open(file);
             let from = from.map_err(|error| ArchiveError::NotRead(file.clone(), error))?;
-            let manifest = import(dir, &COMPANIONS, (from, file))?;
-            summary("imported", &manifest, dir)
+            let manifest = import(dir, (from, file))?;
+            let secrets = match manifest.secrets {
+                ArchivedSecrets::None => "",
+                ArchivedSecrets::LeftOut => {
+                    "it was exported without the secrets of its connection: run `callbridge \
+                     connect` before `run`\n"
+                }
+                ArchivedSecrets::Included => {
+                    "it contains the tokens of a connection: stop the callbridge that it was \
+                     exported from, because only one of them can refresh the tokens\n"
+                }
+            };
+            summary("imported", &manifest, dir) + secrets
         }
-        false => {
+        StateDirection::Export { with_secrets } => {
             let mut how = OpenOptions::new();
             let to = how.write(true).create_new(true).mode(0o600).open(file);
             let mut to = to.map_err(|error| ArchiveError::NotWritten(file.clone(), error))?;
             let now = clock::now().wall.floor_seconds().get();
-            let written = export(dir, &COMPANIONS, (&mut to, file), (crate::VERSION, now));
+            let written = export(dir, with_secrets, (&mut to, file), (crate::VERSION, now));
             // An incomplete archive is of no use.
             let manifest = written.inspect_err(|_| drop(std::fs::remove_file(file)))?;
-            summary("exported", &manifest, file)
+            let secrets = match manifest.secrets {
+                ArchivedSecrets::None => "",
+                ArchivedSecrets::LeftOut => {
+                    "the secrets of its connection are left out: to include them, give \
+                     --with-secrets\n"
+                }
+                ArchivedSecrets::Included => {
+                    "it contains the tokens of a connection: protect it like a password\n"
+                }
+            };
+            summary("exported", &manifest, file) + secrets
         }
     };
-    print(words)
+    print(message)
 }
 
 /// `exported: spool.db 81920 bytes, schema 1, of callbridge 0.1.0: /var/backups/pbx1.tar`
@@ -47,14 +64,9 @@ fn summary(verb: &str, manifest: &Manifest, place: &Path) -> String {
         .iter()
         .map(|file| format!("{} {} bytes", safe(&file.name), file.bytes))
         .collect();
-    let secret = if manifest.files.len() > 1 {
-        "\nit contains the tokens of a connection: protect it like a password"
-    } else {
-        ""
-    };
     let (program, place) = (safe(&manifest.program), place.display());
     format!(
-        "{verb}: {}, schema {}, of callbridge {program}: {place}{secret}\n",
+        "{verb}: {}, schema {}, of callbridge {program}: {place}\n",
         files.join(", "),
         manifest.schema
     )

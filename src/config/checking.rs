@@ -3,7 +3,7 @@
 pub(super) mod init;
 
 use super::command::{
-    Asking, Audit, Check, Command, Demo, DemoPbx, Explain, StateMove, StatusMode,
+    Asking, Audit, Check, Command, Demo, DemoPbx, Explain, StateDirection, StateMove, StatusMode,
 };
 use super::faults::Faults;
 use super::flags::StateFlags;
@@ -65,9 +65,9 @@ impl Checking<'_> {
                 let connect = config::connect(&flags, self.environment, self.faults)?;
                 Ok(Command::Connect(Box::new(connect)))
             }
-            Verb::Disconnect { state } => {
+            Verb::Disconnect { state, forget } => {
                 let state = self.folder(state.as_deref());
-                self.faults.or(Command::Disconnect(state))
+                self.faults.or(Command::Disconnect { state, forget })
             }
             Verb::Init(flags) => init::check(self, *flags),
             Verb::State(verb) => self.state_move(verb),
@@ -482,16 +482,19 @@ impl Checking<'_> {
     }
 
     fn state_move(mut self, verb: StateVerb) -> Result<Command, Faults> {
-        let (flags, import) = match verb {
-            StateVerb::Export(flags) => (flags, false),
-            StateVerb::Import(flags) => (flags, true),
+        let (flags, direction) = match verb {
+            StateVerb::Export {
+                flags,
+                with_secrets,
+            } => (flags, StateDirection::Export { with_secrets }),
+            StateVerb::Import(flags) => (flags, StateDirection::Import),
         };
         let file = flags.file.filter(|file| !file.is_empty());
         let file = file.ok_or("is missing: the file of the exported state");
         let file = self.faults.take("FILE", file).unwrap_or_default();
         let state = self.folder(flags.state.as_deref());
         self.faults.or(Command::State(StateMove {
-            import,
+            direction,
             file: PathBuf::from(file),
             state,
         }))

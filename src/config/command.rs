@@ -34,8 +34,11 @@ pub enum Command {
         role: PageRole,
     },
     Connect(Box<crate::config::checked::connect::Connect>),
-    /// `disconnect`, with its state folder.
-    Disconnect(PathBuf),
+    /// `disconnect`, with its state folder. `forget`: also where tokens cannot be revoked.
+    Disconnect {
+        state: PathBuf,
+        forget: bool,
+    },
     Sandbox(Box<callbridge_sandbox::Options>),
     Init(Box<InitFlags>),
     /// The commands `state export` and `state import`.
@@ -54,7 +57,7 @@ impl Command {
             Self::Explain(explain) if explain.file.is_some() => None,
             Self::Explain(explain) => explain.config.state.as_deref(),
             Self::Connect(connect) => Some(&connect.state),
-            Self::Disconnect(state) => Some(state),
+            Self::Disconnect { state, .. } => Some(state),
             Self::State(state) => Some(&state.state),
             Self::Status(_, at) | Self::Ask { at, .. } => Some(&at.state),
             Self::Demo(_) | Self::Sandbox(_) | Self::Init(_) => None,
@@ -66,7 +69,7 @@ impl Command {
     /// be able to read its memory then.
     pub(crate) const fn holds_secrets(&self) -> bool {
         match self {
-            Self::Run(_) | Self::Check(_) | Self::Connect(_) | Self::Disconnect(_) => true,
+            Self::Run(_) | Self::Check(_) | Self::Connect(_) | Self::Disconnect { .. } => true,
             Self::State(_) | Self::Init(_) | Self::PagePassword { .. } => true,
             Self::Explain(_) | Self::Audit(_) | Self::Status(..) | Self::Ask { .. } => false,
             Self::Demo(_) | Self::Sandbox(_) | Self::Print(_) => false,
@@ -82,7 +85,7 @@ impl Command {
                 request,
                 ControlRequest::Calls { follow: true, .. } | ControlRequest::Watch
             ),
-            Self::Check(_) | Self::Connect(_) | Self::Disconnect(_) | Self::State(_) => false,
+            Self::Check(_) | Self::Connect(_) | Self::Disconnect { .. } | Self::State(_) => false,
             Self::Explain(_) | Self::Audit(_) | Self::PagePassword { .. } | Self::Print(_) => false,
         }
     }
@@ -158,11 +161,22 @@ pub struct Check {
     pub config: Config,
 }
 
+/// Which way a state is moved.
+#[derive(Clone, Copy, Debug)]
+pub enum StateDirection {
+    /// From the folder into the file.
+    Export {
+        /// With the secrets of an OAuth connection.
+        with_secrets: bool,
+    },
+    /// From the file into the folder.
+    Import,
+}
+
 /// The flags of `state export` and `state import`, checked.
 #[derive(Debug)]
 pub struct StateMove {
-    /// From the file into the folder.
-    pub import: bool,
+    pub direction: StateDirection,
     pub file: PathBuf,
     pub state: PathBuf,
 }

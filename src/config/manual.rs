@@ -3,7 +3,6 @@
 
 use super::arguments::command;
 use callbridge_model::{Code, SecretKind};
-use callbridge_oauth as oauth;
 use callbridge_spool as spool;
 use clap::Arg;
 use clap_complete::Shell;
@@ -52,7 +51,6 @@ pub(crate) fn page() -> io::Result<Vec<u8>> {
     }
     let files = FILES.replace("{db}", spool::folder::FILE);
     let files = files.replace("{lock}", spool::folder::LOCK);
-    let files = files.replace("{connection}", oauth::store::FILE);
     for (heading, words, terms) in [
         ("EXIT STATUS", EXIT_STATUS, exit_codes()),
         ("ENVIRONMENT", ENVIRONMENT, variables()),
@@ -223,13 +221,12 @@ dead-letter-secret likewise.
 /var/lib/callbridge/NAME
   The state of that service; ~/.local/state/callbridge of a person's own run.
 STATE/{db}, STATE/{db}-wal, STATE/{db}-shm
-  Every call, its state and the books (SQLite). Copy them together, or with sqlite3's .backup.
+  Every call, its state and the books, and tokens by consent (SQLite). Copy them together, or \
+with sqlite3's .backup, and keep the copy as you would a password.
 STATE/{lock}
   Locked by the process that has the state.
 STATE/control.sock
-  Where status, dead, lead and calls reach the daemon.
-STATE/{connection}
-  Tokens by consent (connect): keep it as you would a password.";
+  Where status, dead, lead and calls reach the daemon.";
 
 const EXAMPLES: &str = "\
 callbridge demo

@@ -85,6 +85,10 @@ pub(crate) enum Verb {
         /// The state folder [default: $STATE_DIRECTORY, else ~/.local/state/callbridge]
         #[arg(long, value_name = "DIR")]
         state: Option<String>,
+        /// Remove the connection even if its tokens cannot be revoked. They end when you disconnect
+        /// the application in the CRM
+        #[arg(long)]
+        forget: bool,
     },
     /// Serve a test CRM that keeps every rule of the service's document
     Sandbox(Box<callbridge_sandbox::Options>),
@@ -485,9 +489,15 @@ pub(crate) enum BranchVerb {
 #[derive(Debug, Subcommand)]
 pub(crate) enum StateVerb {
     /// Export the state as it is at one moment into a new tar file (manifest.json, spool.db), also
-    /// while the daemon runs. With an OAuth connection, the file contains its tokens: protect it
-    /// like a password
-    Export(StateMoveFlags),
+    /// while the daemon runs
+    Export {
+        #[command(flatten)]
+        flags: StateMoveFlags,
+        /// Include the tokens and secrets of an OAuth connection. Protect the file like a password.
+        /// Without it, run `connect` after the import
+        #[arg(long)]
+        with_secrets: bool,
+    },
     /// Import an exported state into an empty folder that no daemon uses
     Import(StateMoveFlags),
 }

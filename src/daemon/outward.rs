@@ -55,7 +55,7 @@ pub(crate) fn start_sender(
     let Some(crm) = &config.crm else {
         return outward;
     };
-    let (token, requests) = keep_token(config, crm, &outward.sender, tasks);
+    let (token, requests) = keep_token(config, crm, spool, &outward.sender, tasks);
     outward.token_requests = requests;
 
     let request = durations.request.clone();
@@ -92,6 +92,7 @@ pub(crate) fn queue(dead_letters: &BrokerTarget) -> Queue {
 pub(crate) fn keep_token(
     config: &Config,
     crm: &Crm,
+    spool: &Handle,
     sender: &watch::Receiver<SenderStatus>,
     tasks: &mut Tasks,
 ) -> (TokenSource, watch::Receiver<Requests>) {
@@ -109,6 +110,7 @@ pub(crate) fn keep_token(
         }
         Some(TokenFrom::Connection) => {
             let keeper = keeper::Keeper {
+                state: spool.clone(),
                 dir: config.state.clone().unwrap_or_default(),
                 setup: crm.setup.clone(),
                 auth: crm.auth.clone(),

@@ -8,7 +8,7 @@ use callbridge_model::Code;
 use callbridge_model::status::{SecretFile, Webhooks};
 use callbridge_spool::Handle;
 use callbridge_webhook::receiver::{BOUND, Receiver};
-use callbridge_webhook::secrets::{Places, Secrets};
+use callbridge_webhook::secrets::{self, Places, Secrets};
 use callbridge_webhook::tally::Tally;
 use callbridge_webhook::{http, tls};
 use futures_util::FutureExt as _;
@@ -76,9 +76,9 @@ pub(crate) async fn start(
     let places = Places {
         application: settings.application.clone(),
         installations: settings.installations.clone(),
-        state: config.state.clone(),
     };
-    let (secrets, faults) = Secrets::new(places, bound);
+    let connection = secrets::of_connection(spool).await;
+    let (secrets, faults) = Secrets::new(places, connection, bound);
     for error in faults {
         tracing::warn!(%error, "a secret that signs events");
     }
@@ -106,7 +106,7 @@ pub(crate) async fn start(
     if let Some(keeping) = keeping {
         tasks.start_until_stop(keeping.map(Ok));
     }
-    tasks.start_until_stop(secrets.keep().map(Ok));
+    tasks.start_until_stop(secrets.keep(spool.clone()).map(Ok));
     let stop = tasks.stop();
     tasks.start(async move {
         http::serve(listener, current, receiver, http::CONNECTIONS_MAX, stop).await;

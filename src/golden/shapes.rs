@@ -48,10 +48,10 @@ fn what_the_journal_showed() {
 }
 
 #[test]
-fn the_connection_s_file() {
+fn the_stored_connection() {
     holds("connection", |text| {
-        let connection = Connection::from_json(text.as_bytes())?;
-        String::from_utf8(connection.to_json()).map_err(|error| error.to_string())
+        let connection = Connection::from_json(text)?;
+        Ok(connection.to_json())
     });
 }
 

@@ -3,6 +3,7 @@
 use callbridge_call::EpochSeconds;
 use callbridge_model::{ExposeSecret, Secret, is_token};
 use callbridge_sender::token_update::Tokens;
+use callbridge_spool::StoredConnection;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -122,19 +123,25 @@ impl Connection {
         "callbridge connect".to_owned() + &given.collect::<String>()
     }
 
-    /// Returns the content of `connection.json`, with plain secrets and a final newline.
-    pub fn to_json(&self) -> Vec<u8> {
-        let mut text = serde_json::to_vec_pretty(self).unwrap_or_default();
-        text.push(b'\n');
-        text
+    /// The connection as the state keeps it.
+    pub fn stored(&self) -> StoredConnection {
+        StoredConnection {
+            refresh_token: self.refresh_token.clone(),
+            content: Secret::from(self.to_json()),
+        }
     }
 
-    /// Parses the content of `connection.json`.
+    /// Returns the JSON that the state keeps, with plain secrets.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Parses the JSON that the state keeps.
     ///
     /// # Errors
-    /// A message about what is missing or wrong. It never contains a value of the file.
-    pub fn from_json(text: &[u8]) -> Result<Self, String> {
-        let read = serde_json::from_slice::<Self>(text);
+    /// A message about what is missing or wrong. It never contains a value of the text.
+    pub fn from_json(text: &str) -> Result<Self, String> {
+        let read = serde_json::from_str::<Self>(text);
         let stored = read.map_err(|error| match error.is_data() {
             // serde's message would show the value
             true => format!(
@@ -166,7 +173,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Secrets are written in plain text only to the connection's file.
+/// Secrets are written in plain text only to the state.
 pub(super) fn bare<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Error> {
     secret.expose_secret().serialize(to)
 }
@@ -221,11 +228,10 @@ pub(super) mod tests {
 
     #[test]
     fn fields_of_a_later_version_are_kept() {
-        let mut value: Value = serde_json::from_slice(&connection().to_json()).expect("JSON");
+        let mut value: Value = serde_json::from_str(&connection().to_json()).expect("JSON");
         value["later"] = serde_json::json!({"a": 1});
-        let text = serde_json::to_vec(&value).expect("JSON");
-        let read = Connection::from_json(&text).expect("a connection");
-        let again: Value = serde_json::from_slice(&read.to_json()).expect("JSON");
+        let read = Connection::from_json(&value.to_string()).expect("a connection");
+        let again: Value = serde_json::from_str(&read.to_json()).expect("JSON");
         assert_eq!(again, value);
     }
 
@@ -234,12 +240,11 @@ pub(super) mod tests {
         let whole = connection().to_json();
         let torn = Connection::from_json(&whole[..whole.len() / 2]).expect_err("torn");
         assert!(torn.starts_with("it is no whole JSON"), "{torn}");
-        let odd = br#"{"crmUrl": 7, "accessToken": "svc_at_hidden"}"#;
+        let odd = r#"{"crmUrl": 7, "accessToken": "svc_at_hidden"}"#;
         let odd = Connection::from_json(odd).expect_err("odd");
         assert!(odd.starts_with("a field is missing"), "{odd}");
-        let text = String::from_utf8(whole).expect("UTF-8");
-        let empty = text.replace("svcrt_hidden", "");
-        let empty = Connection::from_json(empty.as_bytes()).expect_err("empty");
+        let empty = whole.replace("svcrt_hidden", "");
+        let empty = Connection::from_json(&empty).expect_err("empty");
         assert_eq!(empty, "refreshToken holds no token");
     }
 
@@ -269,8 +274,8 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_explained(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = Connection::from_json(&bytes);
+        fn any_text_is_read_or_explained(text in "\\PC{0,300}") {
+            let _ = Connection::from_json(&text);
         }
 
         #[test]

@@ -1,29 +1,38 @@
 //! Keeps the stored connection alive beside the sender: the shell around [`super::refresh`].
 //!
-//! A refresh changes the pair at the service before we know the new one. What a kill can lose is
-//! made as small as can be: the lock and the disk are tried first, the new pair is written the
-//! moment its answer is read, and nothing is told to the sender before it is durable.
+//! A refresh changes the pair at the CRM before we know the new one. A refresh is therefore noted
+//! in the state before it begins, which shows that the state can be written. The new pair is stored
+//! as soon as its answer is read, and nothing is sent to the sender before it is durable.
+//!
+//! Only the process that holds the state's lock can note a refresh. A process that loses the lock
+//! during a refresh still stores the pair that it receives ([`ConnectionStore`]). A process that
+//! takes over the state waits for that.
 
 use super::connection::Connection;
 use super::exchange::{Pair, TokenReply, TokenRequest, own};
 use super::refresh::{Facts, RefreshOutcome, Refresher};
-use super::store::{self, Lock};
+use super::{revoke, store};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{Address, Client, Setup};
 use callbridge_model::status::{Pause, Requests};
-use callbridge_model::{FileVersion, Now, clock};
+use callbridge_model::{Now, clock};
 use callbridge_sender::status::SenderStatus;
 use callbridge_sender::token_update::{
     CLIENT_REFUSED, RECONNECT, TokenPrints, TokenUpdate, Tokens, print,
 };
+use callbridge_spool::{
+    ConnectionChange, ConnectionStore, Done, Error, Handle, Op, Predecessor, StoredConnection,
+    tables,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 use tracing::{error, info, warn};
 
-/// Longest wait between two checks of the file for a new version.
+/// Time between two reads of the stored connection.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Wait before a new pair is stored again after a disk error.
+/// Wait before a new pair is stored again after an error.
 const STORE_AGAIN: Duration = Duration::from_millis(500);
 /// Fix for a refused token whose connection works.
 const REFUSED: &str = "the CRM refuses the access token: it is refreshed by itself, once a minute \
@@ -32,7 +41,9 @@ const REFUSED: &str = "the CRM refuses the access token: it is refreshed by itse
 /// Keeper of a stored connection: its settings, and its channels to the sender and `status`.
 #[derive(Debug)]
 pub struct Keeper {
-    /// The state folder, which holds `connection.json`.
+    /// The state that holds the connection.
+    pub state: Handle,
+    /// Its place, for a new pair.
     pub dir: PathBuf,
     /// Address, certificates and proxy of the CRM. The latter two also apply to the OAuth
     /// endpoints.
@@ -54,8 +65,9 @@ struct Work {
     keeper: Keeper,
     core: Refresher,
     connection: Option<Connection>,
-    version: Option<FileVersion>,
-    /// Why the file cannot be used. `None` if it was read or is missing.
+    /// The connection as it was last read. `None` to read it again in any case.
+    seen: Option<Option<StoredConnection>>,
+    /// Why the connection cannot be used. `None` if it was read or is missing.
     unread: Option<String>,
     /// Why the last refresh returned no pair.
     failure: Option<String>,
@@ -73,23 +85,17 @@ impl Keeper {
             keeper: self,
             core: Refresher::default(),
             connection: None,
-            version: None,
+            seen: None,
             unread: None,
             failure: None,
             shown: None,
         };
-        if store::is_unfinished(&work.keeper.dir) {
-            // taking the lock finishes an interrupted write
-            if let Err(error) = Lock::take(&work.keeper.dir).await {
-                warn!(%error, "a pair that was being stored is not in its place");
-            }
-        }
-        work.read(clock::now());
+        work.read().await;
+        work.await_other().await;
+        let mut reads = tokio::time::interval(CHECK_EVERY);
+        reads.set_missed_tick_behavior(MissedTickBehavior::Delay);
         tokio::pin!(shutdown);
         loop {
-            if store::version(&work.keeper.dir) != work.version {
-                work.read(clock::now());
-            }
             work.publish(clock::now());
             let wait = work.core.wait(clock::now(), CHECK_EVERY);
             tokio::select! {
@@ -99,6 +105,7 @@ impl Keeper {
                     Ok(()) => work.on_sender_status(&sender.borrow_and_update().clone()),
                     Err(_) => return,
                 },
+                _ = reads.tick() => work.read().await,
                 () = tokio::time::sleep(wait) => {
                     if work.core.is_due(clock::now()) {
                         work.refresh().await;
@@ -119,15 +126,39 @@ impl Work {
         }
     }
 
-    fn read(&mut self, now: Now) {
-        self.version = store::version(&self.keeper.dir);
-        let read = store::read(&self.keeper.dir).map_err(|error| error.to_string());
-        match read.and_then(|found| self.fits(found)) {
+    /// If another process led the state before, a refresh that was noted can still bring a pair.
+    async fn await_other(&mut self) {
+        let state = &self.keeper.state;
+        let predecessor = state.read(|store| Ok(store.predecessor().clone())).await;
+        if let Ok(Predecessor::Other(name)) = predecessor
+            && self.core.await_other(clock::now())
+        {
+            let seconds = store::REFRESH_WITHIN.as_secs();
+            info!(%name, seconds, "waiting for the pair of a refresh that another process began");
+            self.failure = Some(format!(
+                "{name} began to refresh the token before it stopped"
+            ));
+        }
+    }
+
+    async fn read(&mut self) {
+        let state = &self.keeper.state;
+        let read = state
+            .read(|store| tables::connection::connection(store))
+            .await;
+        let found = match read {
+            Ok(found) if self.seen.as_ref() == Some(&found) => return,
+            Ok(found) => found,
+            Err(error) => return self.unreadable(error.to_string()),
+        };
+        let connection = found.as_ref().map(store::parse).transpose();
+        let connection = connection.map_err(|error| error.to_string());
+        match connection.and_then(|connection| self.fits(connection)) {
             Ok(Some(connection)) => {
                 self.unread = None;
                 let before = self.connection.as_ref();
                 if !before.is_some_and(|before| before.is_same_pair(&connection)) {
-                    self.core.adopt(now, &facts(&connection));
+                    self.core.adopt(clock::now(), &facts(&connection));
                     self.failure = None;
                 }
                 self.connection = Some(connection);
@@ -139,12 +170,18 @@ impl Work {
                 self.unread = None;
                 self.core.gone();
             }
-            // the previous connection stays in use
-            Err(why) => {
-                error!(error = %why, "the connection cannot be read");
-                self.unread = Some(why);
-            }
+            Err(why) => self.unreadable(why),
         }
+        self.seen = Some(found);
+    }
+
+    /// The previous connection stays in use.
+    fn unreadable(&mut self, why: String) {
+        self.seen = None;
+        if self.unread.as_ref() != Some(&why) {
+            error!(error = %why, "the connection cannot be read");
+        }
+        self.unread = Some(why);
     }
 
     /// Refuses the connection of another CRM, because its token must not be sent to ours.
@@ -203,7 +240,7 @@ impl Work {
         trouble("unreachable", format!("{why}; it is tried again by itself"))
     }
 
-    /// One refresh, from the lock to the stored pair.
+    /// One refresh, from its note to the stored pair.
     async fn refresh(&mut self) {
         let asked = self.core.begin(clock::now());
         let ended = self.rotate(asked).await.unwrap_or_else(|why| {
@@ -222,13 +259,11 @@ impl Work {
     /// sent.
     async fn rotate(&mut self, asked: bool) -> Result<RefreshOutcome, String> {
         let connection = self.connection.clone().ok_or("there is no connection")?;
-        let said = |error: store::Error| error.to_string();
         let host = self.host(&connection)?;
-        let lock = Lock::take(&self.keeper.dir).await.map_err(said)?;
-        let stored = store::read(&self.keeper.dir).map_err(said)?;
+        let stored = store::read(&self.keeper.state).await;
+        let stored = stored.map_err(|error| error.to_string())?;
         let Some(mut stored) = stored.filter(|it| it.is_same_pair(&connection)) else {
-            self.version = None;
-            return Err("the connection was changed at the same time".to_owned());
+            return Err(self.lost_race());
         };
         let sent = clock::now().wall;
         let before = stored.refresh_began_at;
@@ -236,8 +271,12 @@ impl Work {
         if asked {
             stored.refused_at = stored.refresh_began_at;
         }
-        // a disk that cannot store this cannot store the new pair either
-        self.store(&lock, &stored).await.map_err(said)?;
+        // a state that cannot store this cannot store the new pair either
+        match self.note(&stored).await {
+            Ok(true) => {}
+            Ok(false) => return Err(self.lost_race()),
+            Err(error) => return Err(error.to_string()),
+        }
         let ask = TokenRequest::Refresh(stored.refresh_token.clone());
         let came = ask.send(&host, &stored.client).await;
         let key = (format!("oauth_{}", ask.endpoint()), came.word().to_owned());
@@ -250,7 +289,10 @@ impl Work {
         let (ended, words) = match came {
             TokenReply::Pair(pair) => {
                 let next = renewed(&stored, *pair, sent, self.core.is_refused());
-                self.insist(&lock, &next).await;
+                if !self.insist(&stored, &next).await {
+                    self.drop_pair(&host, next).await;
+                    return Err(self.lost_race());
+                }
                 let expires_at = next.expires_at.get();
                 info!(expires_at, "the token was refreshed");
                 return Ok(RefreshOutcome::Rotated(facts(self.connection.insert(next))));
@@ -294,8 +336,8 @@ impl Work {
             )),
             TokenReply::Revoked => not_done("an answer to something else"),
         };
-        if let Err(error) = self.store(&lock, &stored).await {
-            warn!(%error, "the connection's state is not stored");
+        if let Err(error) = self.note(&stored).await {
+            warn!(%error, "the end of a refresh is not noted");
         }
         if stored.over.is_some() {
             self.connection = Some(stored);
@@ -316,16 +358,36 @@ impl Work {
         }))
     }
 
-    async fn store(&mut self, lock: &Lock, connection: &Connection) -> Result<(), store::Error> {
-        let stored = lock.write(connection).await;
-        self.version = store::version(&self.keeper.dir);
-        stored
+    /// Notes the beginning or the end of a refresh, which leaves the pair as it is. `false` if
+    /// another connection is stored.
+    async fn note(&mut self, connection: &Connection) -> Result<bool, Error> {
+        let stored = connection.stored();
+        let change = ConnectionChange {
+            from: Some(stored.clone()),
+            to: Some(stored),
+        };
+        let op = Op::Connection(Box::new(change));
+        let done = self.keeper.state.write(vec![op]).await?;
+        Ok(done == [Done::Connection(true)])
     }
 
-    /// Stores a new pair, however long the disk takes, because the old one is no longer valid.
-    async fn insist(&mut self, lock: &Lock, connection: &Connection) {
+    /// Stores a new pair, however long it takes, because the old one is no longer valid. `false` if
+    /// another connection was stored meanwhile.
+    async fn insist(&mut self, from: &Connection, to: &Connection) -> bool {
+        let change = ConnectionChange {
+            from: Some(from.stored()),
+            to: Some(to.stored()),
+        };
         let mut logged = false;
-        while let Err(error) = self.store(lock, connection).await {
+        loop {
+            let (store, change) = (ConnectionStore::new(&self.keeper.dir), change.clone());
+            // a disk that hangs only blocks this thread
+            let storing = tokio::task::spawn_blocking(move || store.change(&change));
+            let error = match storing.await {
+                Ok(Ok(stored)) => return stored,
+                Ok(Err(error)) => error.to_string(),
+                Err(error) => error.to_string(),
+            };
             if !std::mem::replace(&mut logged, true) {
                 error!(%error, "the new pair is not stored yet; it is not used before it is");
             }
@@ -333,6 +395,23 @@ impl Work {
             self.publish(clock::now());
             tokio::time::sleep(STORE_AGAIN).await;
         }
+    }
+
+    /// Revokes a pair that no state holds. A used refresh token gives no second pair (§5.6.6), so
+    /// the connection that is stored instead is another consent's.
+    async fn drop_pair(&self, host: &Client, pair: Connection) {
+        warn!("the connection was changed during a refresh: its new pair is revoked");
+        let only_new = Connection {
+            previous_token: None,
+            ..pair
+        };
+        drop(revoke::all(host, &only_new).await);
+    }
+
+    /// Another connection is stored than the one to refresh: it is read.
+    fn lost_race(&mut self) -> String {
+        self.seen = None;
+        "the connection was changed at the same time".to_owned()
     }
 }
 

@@ -3,6 +3,7 @@ use super::super::scripted::{Reply, Scripted, pair};
 use super::*;
 use callbridge_model::{ExposeSecret as _, Secret, TokenFingerprint};
 use callbridge_sender::token_update::Tokens;
+use callbridge_spool::Guard;
 use std::path::Path;
 
 /// Nothing here takes so long unless it never comes.
@@ -10,6 +11,8 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A keeper at work.
 struct Stage {
+    state: Handle,
+    guard: Guard,
     folder: tempfile::TempDir,
     updates: watch::Receiver<TokenUpdate>,
     requests: watch::Receiver<Requests>,
@@ -19,15 +22,29 @@ struct Stage {
 }
 
 impl Stage {
-    /// With this connection in its file.
+    /// With this connection in a new state.
     async fn start(host: &Scripted, stored: &Connection) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        put(folder.path(), stored).await;
+        Self::start_in(folder, host, Some(stored)).await
+    }
+
+    /// In this folder, where the connection is replaced.
+    async fn start_in(
+        folder: tempfile::TempDir,
+        host: &Scripted,
+        stored: Option<&Connection>,
+    ) -> Self {
+        let opened = callbridge_spool::open(folder.path(), callbridge_spool::Settings::default());
+        let (state, guard) = opened.expect("a state");
+        if let Some(stored) = stored {
+            put(folder.path(), stored);
+        }
         let (updates, hears_told) = watch::channel(TokenUpdate::default());
         let (requests, counts) = watch::channel(Requests::new());
         let (sender, status) = watch::channel(SenderStatus::default());
         let (stop, mut stopped) = watch::channel(false);
         let keeper = Keeper {
+            state: state.clone(),
             dir: folder.path().to_owned(),
             setup: Setup::new(Address::parse("https://crm.example").expect("an address")),
             auth: Some(Address::parse(&host.url).expect("an address")),
@@ -44,6 +61,8 @@ impl Stage {
                 .await;
         });
         Self {
+            state,
+            guard,
             folder,
             updates: hears_told,
             requests: counts,
@@ -63,9 +82,7 @@ impl Stage {
     }
 
     fn stored(&self) -> Connection {
-        store::read(self.folder.path())
-            .expect("readable")
-            .expect("there")
+        stored(self.folder.path()).expect("there")
     }
 
     /// The sender says how the CRM takes a token.
@@ -82,13 +99,26 @@ impl Stage {
             .await
             .expect("it ends")
             .expect("well");
+        drop(self.state);
+        self.guard.close();
         self.folder
     }
 }
 
-async fn put(dir: &Path, stored: &Connection) {
-    let lock = Lock::take(dir).await.expect("the lock");
-    lock.write(stored).await.expect("written");
+fn stored(dir: &Path) -> Option<Connection> {
+    store::read_in(dir).expect("readable")
+}
+
+/// Replaces the connection, as another process does.
+fn put_content(dir: &Path, to: Option<StoredConnection>) {
+    let store = ConnectionStore::new(dir);
+    let from = store.read().expect("readable");
+    let change = ConnectionChange { from, to };
+    assert!(store.change(&change).expect("written"));
+}
+
+fn put(dir: &Path, connection: &Connection) {
+    put_content(dir, Some(connection.stored()));
 }
 
 /// A connection whose token began so long ago and has this life.
@@ -192,18 +222,14 @@ async fn refused_refresh_token_ends_connection_until_reconnect() {
     assert_eq!(reason(&updates), Some(RECONNECT));
     let folder = stage.end().await;
     // a restart asks nothing with what is known to be over
-    let stored = store::read(folder.path())
-        .expect("readable")
-        .expect("there");
-    assert!(stored.over.is_some());
-    let mut stage = Stage::start(&host, &stored).await;
+    assert!(stored(folder.path()).expect("there").over.is_some());
+    let mut stage = Stage::start_in(folder, &host, None).await;
     stage.updates("the end again", over).await;
-    put(stage.folder.path(), &aged(0, 3_600)).await;
     let new = Connection {
         access_token: Secret::from("svc_at_new"),
         ..aged(0, 3_600)
     };
-    put(stage.folder.path(), &new).await;
+    put(stage.folder.path(), &new);
     let updates = stage.updates("the new token", has("svc_at_new")).await;
     assert_eq!(updates.trouble, None);
     assert_eq!(host.asked().len(), 1);
@@ -305,19 +331,25 @@ async fn blocked_company_keeps_token_and_recovers_when_accepted() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_damaged_in_use_is_told_and_the_token_stays() {
+async fn damaged_connection_is_reported_and_token_stays() {
     let host = Scripted::start(Vec::new()).await;
     let mut stage = Stage::start(&host, &aged(0, 3_600)).await;
     stage.updates("the first token", has("svc_at_first")).await;
-    let path = store::path(stage.folder.path());
-    std::fs::write(&path, "{").expect("written");
+    let damaged = StoredConnection {
+        refresh_token: Secret::from("svcrt_first"),
+        content: Secret::from("{\"accessToken\": \"svc_at_hidden"),
+    };
+    put_content(stage.folder.path(), Some(damaged));
     let updates = stage
         .updates("the damage", |updates| updates.trouble.is_some())
         .await;
     assert_eq!(current(&updates).as_deref(), Some("svc_at_first"));
-    assert!(updates.trouble.expect("trouble").fix.contains("is damaged"));
-    assert_eq!(std::fs::read(&path).expect("there"), b"{");
-    std::fs::remove_file(&path).expect("removed");
+    let fix = updates.trouble.expect("trouble").fix;
+    assert!(
+        fix.contains("is damaged") && !fix.contains("hidden"),
+        "{fix}"
+    );
+    put_content(stage.folder.path(), None);
     let updates = stage
         .updates("no token", |updates| updates.tokens.is_none())
         .await;
@@ -349,12 +381,14 @@ async fn a_connection_of_another_crm_is_not_used() {
 #[tokio::test]
 async fn token_is_not_refreshed_until_new_pair_can_be_stored() {
     let host = Scripted::start(Vec::new()).await;
-    let stage = Stage::start(&host, &aged(0, 3_600)).await;
-    let dir = stage.folder.path().to_owned();
-    // a folder where the new file is to be written: whoever runs this, it cannot be
-    let blocked = dir.join("connection.json.new");
-    std::fs::create_dir(&blocked).expect("a folder");
-    let mut stage = stage;
+    let mut stage = Stage::start(&host, &aged(0, 3_600)).await;
+    // without its file, the state cannot be written
+    let (file, aside) = ("spool.db", "aside");
+    let (file, aside) = (
+        stage.folder.path().join(file),
+        stage.folder.path().join(aside),
+    );
+    std::fs::rename(&file, &aside).expect("moved");
     stage.says("svc_at_first", false);
     stage
         .updates("the trouble", |updates| updates.trouble.is_some())
@@ -364,9 +398,70 @@ async fn token_is_not_refreshed_until_new_pair_can_be_stored() {
         "no pair is rotated that could not be stored"
     );
     host.then(pair("second", 3_600));
-    std::fs::remove_dir(&blocked).expect("removed");
+    std::fs::rename(&aside, &file).expect("moved back");
     stage
         .updates("the second token", has("svc_at_second"))
         .await;
     stage.end().await;
+}
+
+/// The lock is lost with the spool's thread, and another process takes it.
+#[tokio::test]
+async fn pair_is_stored_though_lock_is_lost_during_refresh() {
+    let host = Scripted::start(vec![Reply::Wait(Box::new(pair("second", 3_600)))]).await;
+    let stage = Stage::start(&host, &aged(3_500, 3_600)).await;
+    host.is_asked(1).await;
+    drop(stage.state);
+    stage.guard.close();
+    let opened = callbridge_spool::open(stage.folder.path(), callbridge_spool::Settings::default());
+    let (other, guard) = opened.expect("the lock is free");
+    let stored = async || store::read(&other).await.expect("readable").expect("there");
+    assert!(stored().await.refresh_began_at.is_some(), "it is noted");
+    host.go_on();
+    let second = async {
+        while stored().await.refresh_token.expose_secret() != "svcrt_second" {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, second)
+        .await
+        .expect("stored");
+    assert_eq!(stored().await.refresh_began_at, None);
+    stage.stop.send_replace(true);
+    tokio::time::timeout(DEADLINE, stage.task)
+        .await
+        .expect("it ends")
+        .expect("well");
+    drop(other);
+    guard.close();
+}
+
+#[tokio::test]
+async fn connection_changed_during_refresh_stays_and_pair_is_revoked() {
+    let second = || Reply::Wait(Box::new(pair("second", 3_600)));
+    let new = Connection {
+        access_token: Secret::from("svc_at_new"),
+        refresh_token: Secret::from("svcrt_new"),
+        ..aged(0, 3_600)
+    };
+    for other in [Some(new), None] {
+        let revoked = || Reply::Say(200, "{}".to_owned());
+        let host = Scripted::start(vec![second(), revoked(), revoked()]).await;
+        let mut stage = Stage::start(&host, &aged(3_500, 3_600)).await;
+        host.is_asked(1).await;
+        put_content(stage.folder.path(), other.as_ref().map(Connection::stored));
+        host.go_on();
+        host.is_asked(3).await;
+        let token = other.as_ref().map(|_| "svc_at_new".to_owned());
+        stage
+            .updates("the other connection", |updates| current(updates) == token)
+            .await;
+        let asked = host.asked();
+        assert!(asked[1].starts_with("/v1/open-api/oauth/revoke token=svcrt_second&"));
+        assert!(asked[2].starts_with("/v1/open-api/oauth/revoke token=svc_at_second&"));
+        let left = stored(stage.folder.path());
+        let left = left.map(|it| it.refresh_token.expose_secret().to_owned());
+        assert_eq!(left, other.map(|_| "svcrt_new".to_owned()));
+        stage.end().await;
+    }
 }

@@ -17,6 +17,7 @@
 //! service's own 400 ends a connection (§5.6.6): any other failure says nothing of the refresh
 //! token, which lives for 30 days.
 
+use super::store::REFRESH_WITHIN;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{Now, TokenFingerprint};
 use callbridge_sender::jitter::Jitter;
@@ -135,6 +136,15 @@ impl Refresher {
             now.boot.saturating_sub(since)
         });
         self.futile = u32::from(self.by_401.is_some());
+    }
+
+    /// Another process can still store the pair of a refresh that was noted: waits for it. Returns
+    /// `false` if no refresh was noted.
+    pub fn await_other(&mut self, now: Now) -> bool {
+        if self.unsure {
+            self.not_before = now.boot + REFRESH_WITHIN;
+        }
+        self.unsure
     }
 
     fn holding(now: Now, facts: &Facts) -> Self {

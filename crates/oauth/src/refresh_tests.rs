@@ -200,6 +200,23 @@ fn killed_refresh_is_retried_at_once_after_restart() {
 }
 
 #[test]
+fn refresh_of_another_process_is_awaited_for_45_seconds() {
+    let facts = |began| Facts {
+        began,
+        ..facts("a", 0, 20)
+    };
+    let mut core = Refresher::default();
+    core.adopt(at(0), &facts(false));
+    assert!(!core.await_other(at(0)), "none was noted");
+    core.adopt(at(0), &facts(true));
+    assert!(core.await_other(at(0)));
+    assert_eq!(core.next(at(30)), boot(45), "also when the token has ended");
+    assert!(core.is_due(at(45)));
+    core.adopt(at(30), &self::facts("b", 29, 3_600));
+    assert_eq!(core.next(at(30)), boot(3_329), "its pair has come");
+}
+
+#[test]
 fn where_nothing_was_sent_it_is_tried_on_with_growing_pauses() {
     let mut core = holding(20);
     let mut now = 10;

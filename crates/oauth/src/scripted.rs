@@ -12,6 +12,8 @@ pub(crate) enum Reply {
     Say(u16, String),
     /// Closes the connection without an answer, after the request was read.
     Close,
+    /// Gives this answer after the next [`Scripted::go_on`].
+    Wait(Box<Reply>),
 }
 
 /// The scripted host. Clones share its script and its notes.
@@ -20,6 +22,7 @@ pub(crate) struct Scripted {
     pub(crate) url: String,
     script: Arc<Mutex<VecDeque<Reply>>>,
     asked: watch::Sender<Vec<String>>,
+    going_on: watch::Sender<bool>,
 }
 
 impl Scripted {
@@ -32,6 +35,7 @@ impl Scripted {
             url: format!("http://127.0.0.1:{port}"),
             script: Arc::new(Mutex::new(script.into())),
             asked: watch::channel(Vec::new()).0,
+            going_on: watch::channel(false).0,
         };
         let serving = host.clone();
         tokio::spawn(async move {
@@ -51,6 +55,17 @@ impl Scripted {
     /// Path and form of each request so far: `/v1/… grant_type=…`.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.borrow().clone()
+    }
+
+    /// Waits until so many requests have come.
+    pub(crate) async fn is_asked(&self, count: usize) {
+        let mut asked = self.asked.subscribe();
+        drop(asked.wait_for(|asked| asked.len() >= count).await);
+    }
+
+    /// Gives the answers that wait.
+    pub(crate) fn go_on(&self) {
+        self.going_on.send_replace(true);
     }
 
     async fn serve(&self, mut line: TcpStream) {
@@ -75,17 +90,30 @@ impl Scripted {
             }
         };
         let reply = self.script.lock().expect("the script").pop_front();
-        match reply.unwrap_or(Reply::Say(503, String::new())) {
-            Reply::Close => {}
-            Reply::Say(status, body) => {
-                let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}", body.len());
-                let answer = format!("{head}\r\nconnection: close\r\n\r\n{body}");
-                line.write_all(answer.as_bytes()).await.ok();
-            }
+        let reply = reply.unwrap_or(Reply::Say(503, String::new()));
+        if let Reply::Wait(reply) = reply {
+            self.note(&request);
+            let mut going_on = self.going_on.subscribe();
+            drop(going_on.wait_for(|going_on| *going_on).await);
+            return answer(line, *reply).await;
         }
-        drop(line);
-        self.asked.send_modify(|asked| asked.push(request));
+        answer(line, reply).await;
+        self.note(&request);
     }
+
+    fn note(&self, request: &str) {
+        self.asked
+            .send_modify(|asked| asked.push(request.to_owned()));
+    }
+}
+
+async fn answer(mut line: TcpStream, reply: Reply) {
+    let Reply::Say(status, body) = reply else {
+        return;
+    };
+    let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}", body.len());
+    let answer = format!("{head}\r\nconnection: close\r\n\r\n{body}");
+    line.write_all(answer.as_bytes()).await.ok();
 }
 
 /// A pair as in the token endpoint's answer.

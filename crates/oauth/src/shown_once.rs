@@ -1,17 +1,11 @@
-//! Secrets that a service shows once, at the first exchange (§5.6.8). `disconnect` ends the tokens,
-//! not the connection in the CRM: a later consent brings these secrets no more, and webhooks go on
-//! being signed with them. So they outlive the connection's file.
+//! Secrets that a CRM shows once, at the first exchange (§5.6.8). `disconnect` ends the tokens, but
+//! not the connection in the CRM: a later consent does not return these secrets, and webhooks are
+//! still signed with them. Therefore they outlive the connection.
 
 use super::connection::{Client, Connection, bare_option};
-use super::store::{self, Error};
-use callbridge_model::{Secret, plain_file};
+use callbridge_model::{ExposeSecret as _, Secret};
+use callbridge_spool::{ConnectionStore, Error};
 use serde::{Deserialize, Serialize};
-use std::io::{self, ErrorKind};
-use std::path::Path;
-
-pub const FILE: &str = "shown-once.json";
-/// Maximum bytes that are read of it.
-const FILE_MAX: u64 = 64 * 1024;
 
 /// Secrets that a CRM has shown once to one client.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -36,22 +30,34 @@ impl ShownOnce {
             webhook_secret: connection.webhook_secret.clone(),
             embedded_secret: connection.embedded_secret.clone(),
         };
-        let shown = Some(shown).filter(|it| it.is_of(client));
-        shown.unwrap_or_default()
+        if shown.is_of(client) {
+            shown
+        } else {
+            Self::default()
+        }
     }
 
-    /// Secrets from an earlier connection of this client. If the file cannot be read, returns none
-    /// and logs a warning.
-    pub fn left(dir: &Path, client: &Client) -> Self {
-        let stored = stored(dir).unwrap_or_else(|why| {
-            tracing::warn!(
-                %why,
-                "secrets that the CRM has shown once cannot be read: give them by hand, or have \
-                 the CRM make new ones"
-            );
-            None
-        });
-        stored.filter(|it| it.is_of(client)).unwrap_or_default()
+    /// Secrets from an earlier connection of this client. If they cannot be read, returns none and
+    /// logs a warning.
+    ///
+    /// # Errors
+    /// If the state cannot be read.
+    pub fn left(state: &ConnectionStore, client: &Client) -> Result<Self, Error> {
+        let Some(stored) = state.shown_once()? else {
+            return Ok(Self::default());
+        };
+        match serde_json::from_str::<Self>(stored.expose_secret()) {
+            Ok(shown) if shown.is_of(client) => Ok(shown),
+            Ok(_) => Ok(Self::default()),
+            Err(_) => {
+                // serde's message could show a value
+                tracing::warn!(
+                    "secrets that the CRM has shown once cannot be read: give them by hand, or \
+                     have the CRM make new ones"
+                );
+                Ok(Self::default())
+            }
+        }
     }
 
     fn is_of(&self, client: &Client) -> bool {
@@ -59,72 +65,52 @@ impl ShownOnce {
     }
 }
 
-/// Reads the file. `None` if there is none. An error never contains a value of the file.
-fn stored(dir: &Path) -> Result<Option<ShownOnce>, String> {
-    let path = dir.join(FILE);
-    match plain_file::read(&path, FILE_MAX) {
-        Ok(bytes) => serde_json::from_slice(&bytes)
-            .map_err(|error| format!("{} is damaged in line {}", path.display(), error.line())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(format!("{}: {error}", path.display())),
-    }
-}
-
-/// Stores those of a connection that ends, if it has any. An unreadable file is renamed, because
-/// its secrets are not shown again.
+/// Stores those of a connection that ends, if it has any.
 ///
 /// # Errors
-/// If the folder cannot be written.
-pub fn keep(dir: &Path, connection: &Connection) -> Result<(), Error> {
+/// If the state cannot be written.
+pub fn keep(state: &ConnectionStore, connection: &Connection) -> Result<(), Error> {
     let kept = ShownOnce::of(connection, &connection.client);
     if kept.webhook_secret.is_none() && kept.embedded_secret.is_none() {
         return Ok(());
     }
-    let path = dir.join(FILE);
-    let write = || -> io::Result<()> {
-        if stored(dir).is_err() {
-            std::fs::rename(&path, dir.join(format!("{FILE}.damaged")))?;
-        }
-        let new = dir.join(format!("{FILE}.new"));
-        store::replace(dir, &new, &path, &serde_json::to_vec_pretty(&kept)?)
-    };
-    write().map_err(|error| Error::not_writable(path.clone(), error))
+    let text = serde_json::to_string(&kept).unwrap_or_default();
+    state.keep_shown_once(&Secret::from(text))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::connection::tests::connection;
     use super::*;
-    use callbridge_model::ExposeSecret as _;
-    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn shown_secrets_outlive_connection_only_for_same_client() {
         let folder = tempfile::tempdir().expect("a folder");
-        let dir = folder.path();
+        let (_handle, guard) =
+            callbridge_spool::open(folder.path(), callbridge_spool::Settings::default())
+                .expect("a state");
+        let state = ConnectionStore::new(folder.path());
         let ours = connection();
-        assert!(ShownOnce::left(dir, &ours.client).webhook_secret.is_none());
-        keep(dir, &ours).expect("kept");
-        let left = ShownOnce::left(dir, &ours.client)
-            .webhook_secret
-            .expect("there");
-        assert_eq!(left.expose_secret(), "webhook_hidden");
-        let mode = dir.join(FILE).metadata().expect("there").permissions();
-        assert_eq!(mode.mode() & 0o777, 0o600);
+        let left = |client: &Client| {
+            let left = ShownOnce::left(&state, client).expect("readable");
+            left.webhook_secret
+                .map(|secret| secret.expose_secret().to_owned())
+        };
+        assert_eq!(left(&ours.client), None);
+        keep(&state, &ours).expect("kept");
+        assert_eq!(left(&ours.client).as_deref(), Some("webhook_hidden"));
         let other = Client {
             client_id: "svc_app_2".to_owned(),
             ..ours.client.clone()
         };
-        assert!(ShownOnce::left(dir, &other).webhook_secret.is_none());
+        assert_eq!(left(&other), None);
         assert!(ShownOnce::of(&ours, &other).webhook_secret.is_none());
-        std::fs::write(dir.join(FILE), "torn webhook_hidden").expect("written");
-        assert!(ShownOnce::left(dir, &ours.client).webhook_secret.is_none());
-        let why = stored(dir).expect_err("damaged");
-        assert!(why.contains("damaged") && !why.contains("hidden"), "{why}");
-        keep(dir, &ours).expect("kept");
-        assert!(ShownOnce::left(dir, &ours.client).webhook_secret.is_some());
-        let beside = std::fs::read(dir.join(format!("{FILE}.damaged")));
-        assert_eq!(beside.expect("there"), b"torn webhook_hidden");
+        let torn = Secret::from("torn webhook_hidden");
+        state.keep_shown_once(&torn).expect("kept");
+        assert_eq!(left(&ours.client), None);
+        keep(&state, &ours).expect("kept");
+        assert!(left(&ours.client).is_some());
+        guard.close();
     }
 }
 

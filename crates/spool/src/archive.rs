@@ -2,16 +2,17 @@
 //!
 //! | entry | content |
 //! |---|---|
-//! | `manifest.json` | [`Manifest`]: who exported it, and each file with its length and digest |
+//! | `manifest.json` | [`Manifest`]: who exported it, and the file with its length and digest |
 //! | `spool.db` | a snapshot of the database at one moment, made with `VACUUM INTO` |
-//! | others | the files that the caller names, such as `connection.json`, where they exist |
 //!
-//! The files hold secrets, so only the owner can read the archive. An archive can come from anyone
-//! who had access to it. An import therefore writes nothing unless each entry is listed in the
-//! manifest with this length and digest, and the database has exactly the schema that callbridge
-//! creates: a foreign trigger would run with each commit of the daemon.
+//! The secrets of an OAuth connection are left out unless they are asked for. Calls are private
+//! too, so only the owner can read the archive. An archive can come from anyone who had access to
+//! it. An import therefore writes nothing unless the entry has the length and digest of the
+//! manifest, and the database has exactly the schema that callbridge creates: a foreign trigger
+//! would run with each commit of the daemon.
 
 use crate::state_dir::{FILE, LOCK, check_siblings, make_folder, not_writable, sync_folder};
+use crate::tables::connection::SECRET_TABLES;
 use crate::tables::schema::{Found, MIGRATIONS, inspect};
 use crate::{Error, Lock, refuse_shared};
 use callbridge_model::{Code, ExitCode, plain_file};
@@ -44,8 +45,19 @@ pub struct Manifest {
     pub schema: i64,
     /// Epoch seconds.
     pub exported_at: i64,
-    /// The entries after the manifest, in this order. The first is `spool.db`.
+    pub secrets: ArchivedSecrets,
+    /// The entry after the manifest: `spool.db`.
     pub files: Vec<ManifestFile>,
+}
+
+/// Whether the archive holds the secrets of an OAuth connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArchivedSecrets {
+    /// The state has none.
+    None,
+    LeftOut,
+    Included,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,14 +160,13 @@ impl<R: Read> Read for Digester<R> {
     }
 }
 
-/// Writes the state in `dir`, and those of `companions` that exist, into the tar file `to`, whose
-/// path is `path`.
+/// Writes the state in `dir` into the tar file `to`, whose path is `path`.
 ///
 /// # Errors
 /// If there is no state, or one of the files cannot be read or written.
 pub fn export(
     dir: &Path,
-    companions: &[&str],
+    with_secrets: bool,
     (to, path): (&mut File, &Path),
     (program, now): (&str, i64),
 ) -> Result<Manifest, ArchiveError> {
@@ -165,45 +176,28 @@ pub fn export(
     }
     check_siblings(&database)?;
     let (snapshot, _) = Temporary::make(dir, "export.db")?;
-    let schema =
-        vacuum(&database, &snapshot.0).map_err(|error| Error::sqlite(&database, &error))?;
-    let mut sources = vec![(FILE, snapshot.0.clone())];
-    for name in companions {
-        let source = dir.join(name);
-        let found = plain_file::check(&source).map_err(|error| not_writable(&source, &error))?;
-        if found.is_some() {
-            sources.push((*name, source));
-        }
-    }
-    let mut files = Vec::new();
-    for (name, source) in &sources {
-        let mut digester = Digester::new(open(source)?);
-        io::copy(&mut digester, &mut io::sink())
-            .map_err(|error| ArchiveError::NotRead(source.clone(), error))?;
-        files.push(digester.finish(name));
-    }
+    let not_copied = |error| Error::sqlite(&database, &error);
+    let schema = vacuum(&database, &snapshot.0).map_err(not_copied)?;
+    let secrets = archived_secrets(&snapshot.0, with_secrets).map_err(not_copied)?;
+    let mut digester = Digester::new(open(&snapshot.0)?);
+    io::copy(&mut digester, &mut io::sink())
+        .map_err(|error| ArchiveError::NotRead(snapshot.0.clone(), error))?;
+    let file = digester.finish(FILE);
     let manifest = Manifest {
         program: program.to_owned(),
         schema,
         exported_at: now,
-        files,
+        secrets,
+        files: vec![file.clone()],
     };
     let not_written = |error| ArchiveError::NotWritten(path.to_path_buf(), error);
     let json = serde_json::to_vec_pretty(&manifest).map_err(|error| not_written(error.into()))?;
     let mut archive = Builder::new(&mut *to);
     let header = header(MANIFEST, json.len() as u64, now).map_err(not_written)?;
     archive.append(&header, &*json).map_err(not_written)?;
-    for ((name, source), file) in sources.iter().zip(&manifest.files) {
-        let header = self::header(name, file.bytes, now).map_err(not_written)?;
-        let mut digester = Digester::new(open(source)?);
-        archive
-            .append(&header, &mut digester)
-            .map_err(not_written)?;
-        if digester.finish(name) != *file {
-            let message = format!("{name} was changed at the same time; try again");
-            return Err(not_written(io::Error::other(message)));
-        }
-    }
+    let header = self::header(FILE, file.bytes, now).map_err(not_written)?;
+    let snapshot = open(&snapshot.0)?;
+    archive.append(&header, snapshot).map_err(not_written)?;
     archive.into_inner().map_err(not_written)?;
     to.sync_all().map_err(not_written)?;
     Ok(manifest)
@@ -233,25 +227,42 @@ fn vacuum(file: &Path, into: &Path) -> rusqlite::Result<i64> {
     db.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
+/// Removes the secrets from a snapshot, unless they are wanted.
+fn archived_secrets(snapshot: &Path, wanted: bool) -> rusqlite::Result<ArchivedSecrets> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(snapshot, flags)?;
+    // Otherwise the secrets would stay in free space of the file, and in its journal.
+    db.execute_batch("PRAGMA journal_mode = MEMORY; PRAGMA secure_delete = ON;")?;
+    let mut rows = 0;
+    for table in SECRET_TABLES {
+        rows += if wanted {
+            db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| {
+                row.get(0)
+            })?
+        } else {
+            db.execute(&format!("DELETE FROM {table}"), [])?
+        };
+    }
+    Ok(match rows {
+        0 => ArchivedSecrets::None,
+        _ if wanted => ArchivedSecrets::Included,
+        _ => ArchivedSecrets::LeftOut,
+    })
+}
+
 fn open(path: &Path) -> Result<File, ArchiveError> {
     let opened = plain_file::open(path, OpenOptions::new().read(true));
     opened.map_err(|error| ArchiveError::NotRead(path.to_path_buf(), error))
 }
 
-/// Puts the state of the tar file `from`, whose path is `path`, into the empty folder `dir`. Only
-/// the database and files named in `companions` are accepted.
+/// Puts the state of the tar file `from`, whose path is `path`, into the empty folder `dir`.
 ///
-/// Nothing is unpacked by name: the expected entries are read in their order, and each is written
-/// to a temporary file. The files get their names only after the whole archive was read and
-/// checked.
+/// Nothing is unpacked by name: the expected entries are read in their order, and the database is
+/// written to a temporary file. It gets its name only after the whole archive was read and checked.
 ///
 /// # Errors
 /// If the folder is in use or not empty, or if the archive is incomplete, altered, or newer.
-pub fn import(
-    dir: &Path,
-    companions: &[&str],
-    (from, path): (File, &Path),
-) -> Result<Manifest, ArchiveError> {
+pub fn import(dir: &Path, (from, path): (File, &Path)) -> Result<Manifest, ArchiveError> {
     let mut archive = Archive::new(BufReader::new(from));
     let mut entries = Expected {
         // Raw: extensions for long names, links, or sparse files are entries of another type.
@@ -261,7 +272,7 @@ pub fn import(
             .raw(true),
         path,
     };
-    let manifest = read_manifest(&mut entries, companions)?;
+    let (manifest, file) = read_manifest(&mut entries)?;
     refuse_shared(dir)?;
     make_folder(dir)?;
     let lock = Lock::take(dir)?;
@@ -271,22 +282,13 @@ pub fn import(
         let name = other.to_string_lossy().into_owned();
         return Err(ArchiveError::NotEmpty(dir.to_path_buf(), name));
     }
-    let mut written = Vec::new();
-    for file in &manifest.files {
-        let temporary = write_entry(&mut entries, file, dir)?;
-        if file.name == FILE {
-            check_database(&temporary.0, path)?;
-        }
-        written.push((temporary, dir.join(&file.name)));
-    }
+    let database = write_entry(&mut entries, &file, dir)?;
+    check_database(&database.0, path)?;
     entries.end()?;
     check_end(archive.into_inner(), path)?;
-    // The database comes last, because a folder with a database is a state.
-    for (temporary, place) in written.iter().rev() {
-        let renamed = std::fs::rename(&temporary.0, place);
-        renamed.map_err(|error| not_writable(place, &error))?;
-    }
-    sync_folder(&dir.join(FILE))?;
+    let place = dir.join(FILE);
+    std::fs::rename(&database.0, &place).map_err(|error| not_writable(&place, &error))?;
+    sync_folder(&place)?;
     drop(lock);
     Ok(manifest)
 }
@@ -344,10 +346,10 @@ fn not_read(path: &Path, error: io::Error) -> ArchiveError {
     }
 }
 
+/// Returns the manifest, and the file that it lists.
 fn read_manifest(
     entries: &mut Expected<'_, impl Read>,
-    companions: &[&str],
-) -> Result<Manifest, ArchiveError> {
+) -> Result<(Manifest, ManifestFile), ArchiveError> {
     let path = entries.path;
     let mut entry = entries.next(MANIFEST)?;
     if entry.size() > MANIFEST_BYTES_MAX {
@@ -363,20 +365,15 @@ fn read_manifest(
     if manifest.schema > known {
         return Err(newer(path, manifest.schema));
     }
-    let mut allowed = vec![FILE];
-    allowed.extend(companions);
-    for file in &manifest.files {
-        let Some(place) = allowed.iter().position(|name| *name == file.name) else {
-            let message = format!("{MANIFEST} in it lists {:?}", file.name);
+    let file = match &manifest.files[..] {
+        [file] if file.name == FILE => file.clone(),
+        files => {
+            let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
+            let message = format!("{MANIFEST} in it lists {names:?} and not only {FILE}");
             return Err(no_archive(path, message));
-        };
-        // A name counts once.
-        allowed.remove(place);
-    }
-    if manifest.files.first().is_none_or(|file| file.name != FILE) {
-        return Err(no_archive(path, format!("{FILE} is not its first file")));
-    }
-    Ok(manifest)
+        }
+    };
+    Ok((manifest, file))
 }
 
 /// Writes the next entry, which must be this file, to a temporary file in `dir`.

@@ -1,8 +1,10 @@
 //! Operations on their way to the [`tables`](crate::tables), and the transactions around them.
 
 use crate::tables::unreadable;
-use crate::tables::{audited, backfill, branches, deliveries, echoes, finish, forward, given, hub};
-use crate::tables::{lead_requests, letters, look_ups, meta, outbox, purge, resume, slots, step};
+use crate::tables::{audited, backfill, branches, connection, deliveries, echoes, finish, forward};
+use crate::tables::{
+    given, hub, lead_requests, letters, look_ups, meta, outbox, purge, resume, slots, step,
+};
 use crate::{Done, Error, Op, Store};
 use callbridge_leads::lead_request::LeadChange;
 
@@ -147,6 +149,9 @@ impl Store {
             Op::RotateToken(rotation) => return branches::rotate(self, rotation).map(Done::Branch),
             Op::RemoveBranch(name) => return branches::remove(self, name).map(Done::Branch),
             Op::Offer { offer, at } => forward::offer(self, *offer, *at)?,
+            Op::Connection(change) => {
+                return connection::change(self, change).map(Done::Connection);
+            }
         }
         Ok(Done::Stored)
     }

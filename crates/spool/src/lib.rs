@@ -20,6 +20,7 @@
 //! | [`writer`] | the thread, group commit, [`Handle`] |
 //! | `db` | the open database, its statements and errors, and rows as serde reads them |
 //! | `hub` | the position of a hub, and its branches |
+//! | `connection` | the OAuth connection; `connection_store`: sessions that change it |
 //! | [`folder`] | opening: modes, damage |
 //! | [`archive`] | a state folder as one tar file: export and import |
 //! | `state_dir` | folder, lock and file: how they are made, and what is done when they go away |
@@ -51,6 +52,8 @@ pub mod archive;
 pub mod binding;
 mod check;
 mod columns;
+mod connection;
+mod connection_store;
 mod db;
 mod dispatch;
 mod echo;
@@ -75,6 +78,8 @@ pub mod writer;
 pub use crate::advice::{fix, fix_after_lookup};
 pub use binding::{Binding, Fit};
 pub use check::Integrity;
+pub use connection::{ConnectionChange, StoredConnection};
+pub use connection_store::ConnectionStore;
 pub use db::Db;
 pub use echo::CallEcho;
 pub use error::Error;

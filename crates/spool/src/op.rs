@@ -2,7 +2,9 @@
 
 use super::state::{State, Step};
 use crate::hub::{BranchChange, BranchRequest, HubAnswer, NewBranch, Offer, TokenRotation};
-use crate::{Action, Binding, CallEcho, Finished, ForeignCall, LeadByHand, RowId};
+use crate::{
+    Action, Binding, CallEcho, ConnectionChange, Finished, ForeignCall, LeadByHand, RowId,
+};
 use callbridge_call::EventTime;
 use callbridge_crm::ShownCall;
 use callbridge_leads::directory::LeadNews;
@@ -178,6 +180,9 @@ pub enum Op {
     RemoveBranch(String),
     /// Makes calls of a collector ready for its hub. Books: as the states that they leave.
     Offer { offer: Offer, at: EventTime },
+    /// Changes the OAuth connection. Answered [`Done::Connection`]. Only the holder of the state's
+    /// lock can do it in this way; see [`ConnectionStore`](crate::ConnectionStore).
+    Connection(Box<ConnectionChange>),
 }
 
 impl Op {
@@ -357,6 +362,8 @@ pub enum Done {
     Hub(HubAnswer),
     /// `AddBranch`, `RotateToken`, `RemoveBranch`: what was done.
     Branch(BranchChange),
+    /// `Connection`: `false` if another connection is stored. Nothing changed then.
+    Connection(bool),
     /// Any other operation, now stored.
     Stored,
 }

@@ -3,7 +3,6 @@
 use super::*;
 use crate::headers::{ID, INSTALLATION, SIGNATURE, TIMESTAMP};
 use crate::secrets::Places;
-use crate::secrets::tests::connected;
 use callbridge_call::EventTime;
 use callbridge_model::Secret;
 use callbridge_model::webhook_signature::Key;
@@ -17,15 +16,15 @@ const SECRET: &str = "4f1a0c9d2b7e6058a3c1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f6
 /// The receiver of a state that `connect` has given a secret.
 async fn receiver(folder: &Path) -> (Receiver, Guard) {
     let (spool, guard) = spool::open(folder, Settings::default()).expect("a spool");
-    connected(folder, Some(SECRET));
-    let places = Places {
-        state: Some(folder.to_owned()),
-        ..Places::default()
-    };
     let bound = spool.read(|store| tables::meta::meta(store, BOUND)).await;
     let receiver = Receiver {
         spool,
-        secrets: Secrets::new(places, bound.expect("readable")).0,
+        secrets: Secrets::new(
+            Places::default(),
+            Some(Secret::from(SECRET)),
+            bound.expect("readable"),
+        )
+        .0,
         country: None,
         clock_right_from: EventTime::from_seconds(0),
         tally: Arc::new(Tally::new()),

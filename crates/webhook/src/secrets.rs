@@ -1,34 +1,33 @@
 //! Keeps the secrets that sign events in force. A secret that is changed in the CRM signs at once
-//! (§6.4.7), so the files are read every second.
+//! (§6.4.7), so the files and the stored connection are read every second.
 
 use super::keyring::{Connection, Keyring};
 use callbridge_model::secret_source::Error;
 use callbridge_model::webhook_signature::Key;
 use callbridge_model::{ExposeSecret as _, Secret, SecretPlace};
 use callbridge_oauth::store;
+use callbridge_spool::Handle;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// Time between two checks of the files.
+/// Time between two reads.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Places from which secrets are read.
+/// Places from which secrets are read, in addition to the stored connection.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     /// `--webhook-secret-file`.
     pub application: Option<SecretPlace>,
     /// Places of `--installation-secret`, by the installation's id.
     pub installations: BTreeMap<String, SecretPlace>,
-    /// The state folder, in which `connect` stores its secret.
-    pub state: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Texts {
     application: Vec<Secret>,
     installations: BTreeMap<String, Vec<Secret>>,
+    /// The secret that `connect` has stored.
     connection: Option<Secret>,
 }
 
@@ -52,12 +51,15 @@ impl Places {
                 Err(error) => faults.push(error),
             }
         }
-        // The part that uses the connection reports an unreadable file.
-        if let Some(Ok(Some(connection))) = self.state.as_deref().map(store::read) {
-            texts.connection = connection.webhook_secret;
-        }
         (texts, faults)
     }
+}
+
+/// The secret of the stored connection. The part that uses the connection reports an unreadable
+/// one.
+pub async fn of_connection(state: &Handle) -> Option<Secret> {
+    let connection = store::read(state).await.ok().flatten();
+    connection.and_then(|connection| connection.webhook_secret)
 }
 
 impl Texts {
@@ -96,10 +98,15 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// Reads them for the first time. `bound` shows the installation that `connect`'s secret was
-    /// found to belong to.
-    pub fn new(places: Places, bound: Option<String>) -> (Arc<Self>, Vec<Error>) {
-        let (texts, faults) = places.read();
+    /// Reads the places for the first time. `connection` is the secret of the stored connection,
+    /// and `bound` shows the installation that it was found to belong to.
+    pub fn new(
+        places: Places,
+        connection: Option<Secret>,
+        bound: Option<String>,
+    ) -> (Arc<Self>, Vec<Error>) {
+        let (mut texts, faults) = places.read();
+        texts.connection = connection;
         let keyring = texts.keyring(bound.as_deref());
         let secrets = Self {
             places,
@@ -110,7 +117,7 @@ impl Secrets {
         (Arc::new(secrets), faults)
     }
 
-    /// Returns the current secrets. A later change of the files does not alter them.
+    /// Returns the current secrets. A later change does not alter them.
     pub fn current(&self) -> Arc<Keyring> {
         let current = self.current.read();
         Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))
@@ -144,18 +151,19 @@ impl Secrets {
         Some(binding)
     }
 
-    /// Reads the files every second until it is dropped. A change counts if two reads in a row
+    /// Reads the secrets every second until it is dropped. A change counts if two reads in a row
     /// agree, because a file can be read while it is written.
-    pub async fn keep(self: Arc<Self>) {
+    pub async fn keep(self: Arc<Self>, state: Handle) {
         let mut ticks = tokio::time::interval(CHECK_EVERY);
         let (mut used, mut seen) = (None, None);
         loop {
             ticks.tick().await;
             let places = self.places.clone();
             let reading = tokio::task::spawn_blocking(move || places.read());
-            let Ok((read, faults)) = reading.await else {
+            let Ok((mut read, faults)) = reading.await else {
                 continue;
             };
+            read.connection = of_connection(&state).await;
             let faults = messages(&faults);
             let state = Some((read.print(), faults.clone()));
             if state == seen && state != used {
@@ -190,80 +198,53 @@ fn report(faults: &[String]) {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-    use callbridge_call::EpochSeconds;
-    use callbridge_oauth::connection::Client;
-    use std::path::Path;
+    use callbridge_oauth::Connection;
+    use callbridge_spool::{self as spool, ConnectionChange, Done, Op};
 
-    /// As `connect` leaves it, with this secret.
-    pub fn connected(folder: &Path, secret: Option<&str>) {
-        let text = || "x".to_owned();
-        let at = EpochSeconds::new(0);
-        let connection = callbridge_oauth::Connection {
-            client: Client {
-                crm_url: text(),
-                auth_url: text(),
-                consent_url: text(),
-                redirect_uri: text(),
-                client_id: text(),
-                client_secret: Secret::from("x"),
-                client_secret_file: None,
-                ca_file: None,
-                proxy: None,
-            },
-            asked_scope: text(),
-            scope: text(),
-            access_token: Secret::from("x"),
-            issued_at: at,
-            expires_at: at,
-            refresh_token: Secret::from("x"),
-            previous_token: None,
-            previous_expires_at: None,
-            webhook_secret: secret.map(Secret::from),
-            embedded_secret: None,
-            company_id: None,
-            refresh_began_at: None,
-            refused_at: None,
-            over: None,
-            others: serde_json::Map::new(),
+    #[tokio::test]
+    async fn connection_secret_is_read_from_the_state() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let opened = spool::open(folder.path(), spool::Settings::default());
+        let (state, guard) = opened.expect("a state");
+        assert!(of_connection(&state).await.is_none());
+        let text = include_str!("../../../tests/golden/connection.json");
+        let connection = Connection::from_json(text).expect("a connection");
+        let change = ConnectionChange {
+            from: None,
+            to: Some(connection.stored()),
         };
-        std::fs::write(store::path(folder), connection.to_json()).expect("written");
+        let done = state.write(vec![Op::Connection(Box::new(change))]).await;
+        assert_eq!(done, Ok(vec![Done::Connection(true)]));
+        let secret = of_connection(&state).await.expect("a secret");
+        assert_eq!(secret.expose_secret(), "webhook");
+        drop(state);
+        guard.close();
     }
 
     #[test]
-    fn connection_secret_is_read_and_new_secret_is_unbound() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let places = Places {
-            state: Some(folder.path().to_owned()),
-            ..Places::default()
+    fn new_connection_secret_is_unbound() {
+        let read = |secret: Option<&str>, bound| {
+            Secrets::new(Places::default(), secret.map(Secret::from), bound).0
         };
-        let read = || Secrets::new(places.clone(), None).0;
-        assert!(read().current().is_empty());
-        connected(folder.path(), None);
-        assert!(
-            read().current().is_empty(),
-            "without a webhook configuration it has none"
-        );
-        connected(folder.path(), Some("first"));
-        let secrets = read();
         let installation = |secrets: &Secrets| {
             let connection = secrets.current().connection.clone();
             connection.expect("a connection").installation
         };
+        assert!(read(None, None).current().is_empty());
+        let secrets = read(Some("first"), None);
         assert_eq!(installation(&secrets), None);
         secrets.bind("7001");
         assert_eq!(installation(&secrets).as_deref(), Some("7001"));
         let bound = secrets.bound.read().expect("not poisoned").clone();
-        let again = Secrets::new(places.clone(), bound.clone()).0;
+        let again = read(Some("first"), bound.clone());
         assert_eq!(
             installation(&again).as_deref(),
             Some("7001"),
             "after a restart"
         );
-        connected(folder.path(), Some("second"));
-        let anew = Secrets::new(places.clone(), bound).0;
-        assert_eq!(installation(&anew), None);
+        assert_eq!(installation(&read(Some("second"), bound)), None);
     }
 
     #[test]
@@ -279,7 +260,6 @@ pub(super) mod tests {
                 SecretPlace::File(folder.path().join("none")),
             )]
             .into(),
-            state: None,
         };
         let (first, faults) = places.read();
         assert_eq!(faults.len(), 1, "{faults:?}");

@@ -35,7 +35,6 @@ use crate::{Failure, Result, print};
 use callbridge_call::shell::quoted_path;
 use callbridge_mapping::People;
 use callbridge_model::{Code, plain_file, safe, safe_json};
-use callbridge_oauth::store;
 use endpoints::PbxEndpoints;
 use serde_json::{Map, Value, json};
 use std::{fmt::Display, path::PathBuf};
@@ -218,10 +217,10 @@ async fn sources(config: &Config, people: &People, findings: &mut Findings) -> R
     findings.show(endpoints::judge(config, &shown, people))
 }
 
-/// Secrets that every user of this machine can read. Of the connection its own check tells.
+/// Secrets that every user of this machine can read.
 fn open_secrets(config: &Config) -> Vec<CheckFinding> {
     let mut files = config.secret_files();
-    files.retain(|file| !file.ends_with(store::FILE) && plain_file::is_open_to_all(file));
+    files.retain(|file| plain_file::is_open_to_all(file));
     let advice = |file: PathBuf| {
         let message = format!(
             "{} can be read by every user of this machine",

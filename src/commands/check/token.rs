@@ -4,10 +4,9 @@
 use super::{CheckFinding, advice, fault, well};
 use crate::config::{Crm, TokenFrom};
 use crate::daemon::outward;
-use callbridge_call::shell::quoted_path;
-use callbridge_model::{Code, Secret, clock};
+use callbridge_model::{Code, ExitCode as _, Secret, clock};
 use callbridge_oauth::{command, scope, store};
-use std::{fmt::Display, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{fmt::Display, path::Path};
 
 /// Reads the token; returns the findings on its source, and the token where it can be used.
 pub(crate) async fn check(crm: &Crm, dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
@@ -37,29 +36,22 @@ fn refused(message: &dyn Display, fix: &str) -> (Vec<CheckFinding>, Option<Secre
 }
 
 fn connection(dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
-    let path = store::path(dir);
     let name = "connection";
-    let stored = match store::read(dir) {
+    let stored = match store::read_in(dir) {
         Ok(Some(stored)) => stored,
         Ok(None) => {
-            let message = format!("{} is not there any more", path.display());
+            let message = format!("the state in {} has none any more", dir.display());
             let fix = "run `callbridge connect`";
             return (vec![fault(Code::NoPermission, name, message, fix)], None);
         }
         Err(error) => {
             let text = error.to_string();
             let parts = text.split_once("; ");
-            let (message, fix) = parts.unwrap_or((&text, "run connect again"));
-            return (vec![fault(Code::Configuration, name, message, fix)], None);
+            let (message, fix) = parts.unwrap_or((&text, ""));
+            return (vec![fault(error.exit_code(), name, message, fix)], None);
         }
     };
     let mut found = Vec::new();
-    let is_open = |it: std::fs::Metadata| it.permissions().mode() & 0o077 != 0;
-    if path.symlink_metadata().is_ok_and(is_open) {
-        let message = format!("{} can be read by others than its owner", path.display());
-        let fix = format!("chmod 600 {}", quoted_path(&path));
-        found.push(advice(name, message, fix));
-    }
     if let Some(over) = &stored.over {
         let fix = format!("run: {}", stored.command(dir));
         found.push(fault(Code::NoPermission, name, over, fix));

@@ -169,7 +169,7 @@ fn secrets(webhooks: &Webhooks, state: Option<&Path>) -> Vec<CheckFinding> {
     for (id, place) in &webhooks.installations {
         found.push(secret(format!("installation-secret {id}"), place));
     }
-    let connection = state.and_then(|state| store::read(state).ok().flatten());
+    let connection = state.and_then(|state| store::read_in(state).ok().flatten());
     if connection.is_some_and(|connection| connection.webhook_secret.is_some()) {
         found.push(well(name, "that of the stored connection"));
     }

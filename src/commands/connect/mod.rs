@@ -13,6 +13,9 @@
 //! back: the new pair is revoked, and what was there before stands there again. One that lacks the
 //! needed grant is stored all the same: its secrets are shown once, and a grant that the company
 //! adds later counts, too.
+//!
+//! The connection is read and changed on an ordinary session, so a running daemon need not take
+//! part: it sees the change within a second. Without a daemon, the state's lock is held meanwhile.
 
 pub(crate) mod catcher;
 mod verify;
@@ -29,11 +32,11 @@ use callbridge_model::{Code, ExposeSecret as _, Secret, clock, plain_file, safe,
 use callbridge_oauth::connection::{Client, Connection};
 use callbridge_oauth::consent::{ConsentReply, address, pasted};
 use callbridge_oauth::exchange::{Pair, TokenReply, TokenRequest};
-use callbridge_oauth::store::{self, Lock};
+use callbridge_oauth::store::{self, REFRESH_WITHIN};
 use callbridge_oauth::{keeper::end_of, revoke, scope, shown_once, shown_once::ShownOnce};
 use callbridge_ops::log::say;
 use callbridge_sender::jitter::Jitter;
-use callbridge_spool as spool;
+use callbridge_spool::{self as spool, ConnectionChange, ConnectionStore, StoredConnection};
 use std::{convert::Infallible, path::Path, time::Duration};
 use tokio::{sync::mpsc, sync::watch, time::Instant, time::timeout_at};
 use url::Url;
@@ -47,6 +50,8 @@ const JITTER_MAX: Duration = Duration::from_millis(500);
 const STORE_AGAIN: Duration = Duration::from_secs(2);
 /// Tries to store what was given.
 const STORE_TRIES_MAX: u32 = 30;
+/// Between two looks at a refresh that is under way.
+const CHECK_EVERY: Duration = Duration::from_millis(250);
 
 /// Runs `connect`, from the consent to the stored connection.
 ///
@@ -70,15 +75,8 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
     verify::prepare(&connect.state, &connect.setup.address).await?;
     let mut typed = StdinLines::listen();
     let code = consent(&connect, &mut typed).await?;
-    // a daemon that refreshes is waited for: one request at a time
-    let lock = Lock::take(&connect.state).await?;
     let sent = clock::now().wall;
     let pair = exchanged(&connect, &client, code).await?;
-    let before = before(&lock, &connect.state)?;
-    let shown = match &before {
-        Some(before) => ShownOnce::of(before, &client),
-        None => ShownOnce::left(&connect.state, &client),
-    };
     let Some(refresh) = pair.refresh.clone() else {
         // nothing can be kept of it, so nothing of it is to live on
         let ask = TokenRequest::Revoke(pair.access);
@@ -86,12 +84,21 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
         let words = "the OAuth host gave no refresh token: the connection would end with its first";
         return Err(Failure::new(Code::Configuration, words));
     };
-    let new = connect.connection(client, (pair, refresh), sent, (before.as_ref(), shown));
-    if let Err(failure) = insist(&lock, &new).await {
-        drop(revoke::all(&connect.auth(), &new).await);
-        return Err(failure);
-    }
-    drop(lock);
+    let given = Given {
+        connect: &connect,
+        client,
+        pair,
+        refresh,
+        sent,
+    };
+    let (new, before) = match insist(&given).await {
+        Ok(stored) => stored,
+        Err(failure) => {
+            let new = given.connection(None, ShownOnce::default());
+            drop(revoke::all(&connect.auth(), &new).await);
+            return Err(failure);
+        }
+    };
     let given = match verify::whose(&connect, &new, &mut typed).await? {
         TokenOwner::Another(why) => return taken_back(&connect, &new, before, &why).await,
         TokenOwner::Ours(whose, given) => {
@@ -142,40 +149,114 @@ impl Connect {
             proxy: self.setup.proxy.as_ref().map(Url::to_string),
         }
     }
+}
 
+/// What the exchange of a code gave.
+struct Given<'a> {
+    connect: &'a Connect,
+    client: Client,
+    pair: Pair,
+    refresh: Secret,
+    /// When the code was sent.
+    sent: EventTime,
+}
+
+impl Given<'_> {
     /// The new connection. Secrets that are shown once stay where an exchange brings none (§5.6.8),
     /// and a living token before it can read what it has asked for.
-    fn connection(
-        &self,
-        client: Client,
-        (pair, refresh): (Pair, Secret),
-        sent: EventTime,
-        (before, shown): (Option<&Connection>, ShownOnce),
-    ) -> Connection {
-        let issued_at = sent.floor_seconds();
+    fn connection(&self, before: Option<&Connection>, shown: ShownOnce) -> Connection {
+        let (client, pair) = (self.client.clone(), self.pair.clone());
+        let issued_at = self.sent.floor_seconds();
         let is_same = |it: &&Connection| {
             it.client.client_id == client.client_id && it.client.crm_url == client.crm_url
         };
         let same = before.filter(is_same);
         let previous = same.filter(|it| it.over.is_none() && it.expires_at > issued_at);
         Connection {
-            asked_scope: self.scope.clone(),
+            asked_scope: self.connect.scope.clone(),
             // as it was asked for, where nothing else is said
-            scope: pair.scope.unwrap_or_else(|| self.scope.clone()),
+            scope: pair.scope.unwrap_or_else(|| self.connect.scope.clone()),
             issued_at,
-            expires_at: end_of(sent, pair.life),
+            expires_at: end_of(self.sent, pair.life),
             access_token: pair.access,
-            refresh_token: refresh,
+            refresh_token: self.refresh.clone(),
             previous_token: previous.map(|connection| connection.access_token.clone()),
             previous_expires_at: previous.map(|it| it.expires_at),
             webhook_secret: pair.webhook_secret.or(shown.webhook_secret),
             embedded_secret: pair.embedded_secret.or(shown.embedded_secret),
-            company_id: self.wanted.company,
+            company_id: self.connect.wanted.company,
             refresh_began_at: None,
             refused_at: None,
             over: None,
             others: same.map(|it| it.others.clone()).unwrap_or_default(),
             client,
+        }
+    }
+
+    /// Stores the new connection in place of the one before, and returns both. `None` if the one
+    /// before was changed meanwhile.
+    async fn store(&self) -> Result<Option<(Connection, Option<Connection>)>> {
+        let state = Held::open(&self.connect.state).await?;
+        let from = state.quiet().await?;
+        let before = match from.as_ref().map(store::parse).transpose() {
+            Err(error @ store::Error::Damaged(_)) => {
+                say(&format!("{error}: it is replaced"));
+                None
+            }
+            before => before?,
+        };
+        let shown = match &before {
+            Some(before) => ShownOnce::of(before, &self.client),
+            None => ShownOnce::left(&state.connections, &self.client)?,
+        };
+        let new = self.connection(before.as_ref(), shown);
+        let stored = state.change(from, Some(new.stored()));
+        state.close().await;
+        Ok(stored?.then_some((new, before)))
+    }
+}
+
+/// A state whose connection is changed: with its lock, unless a daemon has it.
+struct Held {
+    connections: ConnectionStore,
+    /// `None` while a daemon has the state.
+    spool: Option<(spool::Handle, spool::Guard)>,
+}
+
+impl Held {
+    async fn open(dir: &Path) -> Result<Self> {
+        Ok(Self {
+            connections: ConnectionStore::new(dir),
+            spool: verify::open(dir).await?,
+        })
+    }
+
+    /// Reads the connection. A refresh that a daemon has under way is waited for, because its new
+    /// pair is the one to replace.
+    async fn quiet(&self) -> Result<Option<StoredConnection>> {
+        let until = Instant::now() + REFRESH_WITHIN;
+        let mut waits = false;
+        loop {
+            let stored = self.connections.read()?;
+            let parsed = stored.as_ref().map(store::parse);
+            let under_way = matches!(parsed, Some(Ok(it)) if it.refresh_began_at.is_some());
+            if !under_way || self.spool.is_some() || Instant::now() >= until {
+                return Ok(stored);
+            }
+            if !std::mem::replace(&mut waits, true) {
+                say("waiting for the daemon to finish a refresh of the token");
+            }
+            tokio::time::sleep(CHECK_EVERY).await;
+        }
+    }
+
+    fn change(&self, from: Option<StoredConnection>, to: Option<StoredConnection>) -> Result<bool> {
+        Ok(self.connections.change(&ConnectionChange { from, to })?)
+    }
+
+    async fn close(self) {
+        if let Some((spool, guard)) = self.spool {
+            close(spool, guard).await;
         }
     }
 }
@@ -289,28 +370,21 @@ async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<P
     }
 }
 
-/// The connection that is replaced. One that cannot be read is put beside, and said.
-fn before(lock: &Lock, dir: &Path) -> Result<Option<Connection>> {
-    match store::read(dir) {
-        Err(error @ store::Error::Damaged { .. }) => {
-            let aside = lock.put_aside(clock::now().wall.floor_seconds().get())?;
-            say(&format!("{error}: it is kept as {}", aside.display()));
-            Ok(None)
-        }
-        read => Ok(read?),
-    }
-}
-
 /// Stores it; what is shown once is not given up at the first failure of the disk.
-async fn insist(lock: &Lock, new: &Connection) -> Result<()> {
-    for _ in 1..STORE_TRIES_MAX {
-        match lock.write(new).await {
-            Ok(()) => return Ok(()),
-            Err(error) => say(&format!("{error}; trying again: make room")),
+async fn insist(given: &Given<'_>) -> Result<(Connection, Option<Connection>)> {
+    let mut tries = 1..STORE_TRIES_MAX;
+    loop {
+        match given.store().await {
+            Ok(Some(stored)) => return Ok(stored),
+            // a daemon has refreshed the one before: that pair is replaced
+            Ok(None) => {}
+            Err(error) if tries.next().is_none() => return Err(error),
+            Err(error) => {
+                say(&format!("{error}; trying again: make room"));
+                tokio::time::sleep(STORE_AGAIN).await;
+            }
         }
-        tokio::time::sleep(STORE_AGAIN).await;
     }
-    Ok(lock.write(new).await?)
 }
 
 /// Another company's: what was there stands there again, and the new pair is revoked.
@@ -320,20 +394,22 @@ async fn taken_back(
     before: Option<Connection>,
     why: &str,
 ) -> Result<()> {
-    let lock = Lock::take(&connect.state).await?;
-    // whatever stands there now, if a daemon has refreshed it meanwhile
-    let stored = store::read(&connect.state).ok().flatten();
-    let mut stored = stored.unwrap_or_else(|| new.clone());
+    let state = Held::open(&connect.state).await?;
+    let mut stored = loop {
+        // whatever stands there now, if a daemon has refreshed it meanwhile
+        let from = state.quiet().await?;
+        let stored = from.as_ref().map(store::parse).transpose()?;
+        if state.change(from, before.as_ref().map(Connection::stored))? {
+            break stored.unwrap_or_else(|| new.clone());
+        }
+    };
+    state.close().await;
     // the token before it is that of the connection that stands there again
     let theirs = before
         .as_ref()
         .map(|connection| connection.access_token.expose_secret());
     let previous = &mut stored.previous_token;
     previous.take_if(|token| Some(token.expose_secret()) == theirs);
-    match &before {
-        Some(before) => lock.write(before).await?,
-        None => lock.remove()?,
-    }
     let left = revoke::all(&connect.auth(), &stored).await;
     let by_hand = "disconnect the application in the CRM (Connected apps)";
     let end = match &left[..] {
@@ -370,36 +446,53 @@ async fn revoke_before(before: &Connection) {
 /// # Errors
 /// 66 without a connection, 69 when it cannot be revoked now (it stays then), 77 when the client's
 /// secret is not known any more, 78 for a damaged file.
-pub(crate) async fn disconnect(dir: &Path) -> Result<()> {
+pub(crate) async fn disconnect(dir: &Path, forget: bool) -> Result<()> {
     let nothing = || {
         let words = format!("there is no connection in {}", dir.display());
         Failure::new(Code::NoInput, words)
     };
-    if !store::exists(dir) {
+    if ConnectionStore::new(dir).read()?.is_none() {
         return Err(nothing());
     }
-    // a refresh that is under way is waited for: its new pair is what has to be revoked
-    let lock = Lock::take(dir).await?;
-    let stored = store::read(dir)?.ok_or_else(nothing)?;
-    let wrong = |words| Failure::new(Code::Configuration, words);
-    let host = revoke::way(&stored).map_err(wrong)?;
-    let left = revoke::all(&host, &stored).await;
-    if let Some(first) = left.first() {
-        let words = format!(
-            "its {}; the connection stays: try again, or disconnect the application in the CRM \
-             (Connected apps), which ends all of its tokens, and delete {}",
-            revoke::words(&left),
-            store::path(dir).display()
-        );
-        return Err(Failure::new(code(&first.came), words));
+    let state = Held::open(dir).await?;
+    let disconnected = remove(&state, forget, nothing).await;
+    let books = match &state.spool {
+        Some((spool, _)) => spool.read(|store| Ok(store.books())).await.ok(),
+        None => status(dir).await.ok().flatten().map(|status| status.books),
+    };
+    state.close().await;
+    print(disconnected?)?;
+    print(books.as_ref().map_or_else(String::new, remains))
+}
+
+/// Revokes each known token, and removes the connection. Returns the message about it.
+async fn remove(state: &Held, forget: bool, nothing: impl Fn() -> Failure) -> Result<String> {
+    loop {
+        // a refresh that is under way is waited for: its new pair is what has to be revoked
+        let from = state.quiet().await?;
+        let stored = store::parse(from.as_ref().ok_or_else(&nothing)?)?;
+        let wrong = |words| Failure::new(Code::Configuration, words);
+        let host = revoke::way(&stored).map_err(wrong)?;
+        let left = revoke::all(&host, &stored).await;
+        let end = match left.first() {
+            None => "its tokens are revoked".to_owned(),
+            Some(_) if forget => format!("but its {}", revoke::words(&left)),
+            Some(first) => {
+                let words = format!(
+                    "its {}; the connection stays: try again, or disconnect the application in \
+                     the CRM (Connected apps), which ends all of its tokens, and run `callbridge \
+                     disconnect --forget`",
+                    revoke::words(&left)
+                );
+                return Err(Failure::new(code(&first.came), words));
+            }
+        };
+        shown_once::keep(&state.connections, &stored)?;
+        if state.change(from, None)? {
+            let client = &stored.client.client_id;
+            return Ok(format!("disconnected: client {client}, {end}\n"));
+        }
     }
-    shown_once::keep(dir, &stored)?;
-    lock.remove()?;
-    let client = &stored.client.client_id;
-    print(format!(
-        "disconnected: client {client}, its tokens are revoked\n"
-    ))?;
-    print(books(dir).await.as_ref().map_or_else(String::new, remains))
 }
 
 /// The exit code of a token that could not be revoked.
@@ -413,18 +506,6 @@ const fn code(came: &TokenReply) -> Code {
         | TokenReply::Pair(_)
         | TokenReply::Revoked => Code::Unreachable,
     }
-}
-
-/// The books, from the daemon or the spool; `None` where there is neither.
-async fn books(dir: &Path) -> Option<Books> {
-    if let Ok(Some(status)) = status(dir).await {
-        return Some(status.books);
-    }
-    let (create, usual) = (false, spool::Settings::default());
-    let (handle, guard) = spool::open(dir, spool::Settings { create, ..usual }).ok()?;
-    let books = handle.read(|store| Ok(store.books())).await.ok();
-    close(handle, guard).await;
-    books
 }
 
 /// Returns, in words, the calls that wait for another connection.

@@ -11,11 +11,11 @@ use crate::terminal::StdinLines;
 use callbridge_admin::state_access::{Access, ask_or_open, close, status};
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_model::Status;
-use callbridge_oauth::{connection::Connection, store, store::Lock};
+use callbridge_oauth::connection::Connection;
 use callbridge_ops::log::say;
 use callbridge_sender::status::TokenPlace;
 use callbridge_sender::{new_state, token_probe, token_probe::Unasked, token_update};
-use callbridge_spool::{self as spool, Binding, Fit, Guard, Handle, Op};
+use callbridge_spool::{self as spool, Binding, ConnectionStore, Fit, Guard, Handle, Op};
 use std::{path::Path, time::Duration};
 use tokio::time::{Instant, timeout_at};
 
@@ -47,12 +47,9 @@ pub(super) async fn prepare(dir: &Path, crm: &Address) -> Result<()> {
         close(spool, guard).await;
         bound?;
     }
-    drop(Lock::take(dir).await?);
-    match store::read(dir) {
-        // a damaged one is put beside by the new one
-        Ok(_) | Err(store::Error::Damaged { .. }) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    // one that cannot be read could not be replaced
+    ConnectionStore::new(dir).read()?;
+    Ok(())
 }
 
 /// Asks whose it is. A state that is bound to no company yet is bound to this one, once that is
@@ -86,7 +83,7 @@ pub(super) async fn whose(
 }
 
 /// The spool of a folder without a daemon; `None` where a daemon has it.
-async fn open(dir: &Path) -> Result<Option<(Handle, Guard)>> {
+pub(super) async fn open(dir: &Path) -> Result<Option<(Handle, Guard)>> {
     // One that cannot be spoken to has the lock: that is told of.
     let asked = async || Ok::<_, spool::Error>(status(dir).await.ok().flatten());
     let opened = || spool::open(dir, spool::Settings::default());

@@ -12,11 +12,12 @@ use callbridge_sender::rate::Rate;
 use std::path::Path;
 use url::Url;
 
-/// The CRM; `None` where it has no address, or a wrong one. A dry run needs none, and the state
-/// folder may hold a connection.
+/// The CRM; `None` where it has no address, or a wrong one. A dry run needs none. `connected` says
+/// whether the state has a connection; `None` if that cannot be read, which `run` reports when it
+/// opens the state.
 pub(super) fn check(
     flags: &CrmFlags,
-    (dry_run, connected): (bool, bool),
+    (dry_run, connected): (bool, Option<bool>),
     checking: &mut Checking<'_>,
 ) -> Option<Crm> {
     let needed = checking.needs && !dry_run;
@@ -142,16 +143,16 @@ pub enum TokenFrom {
     Place(SecretPlace),
     /// The command of `--token-command`, for `/bin/sh`.
     Command(String),
-    /// The connection in the state folder.
+    /// The connection in the state.
     Connection,
 }
 
-/// The one that is given; none, where one is needed, or several are faults. The state folder may
-/// hold a connection.
+/// The one that is given; none, where one is needed, or several are faults. The state may have a
+/// connection.
 pub(super) fn token(
     flags: &CrmFlags,
     file: Option<&Path>,
-    (needed, connected): (bool, bool),
+    (needed, connected): (bool, Option<bool>),
     checking: &mut Checking<'_>,
 ) -> Option<TokenFrom> {
     let place = SecretPlace::find(SecretKind::Token, file, checking.environment);
@@ -169,13 +170,13 @@ pub(super) fn token(
     let words = format!("{source} gives a token, too: keep one of them");
     faults.add_if(place.is_ok() && command.is_some(), "--token-command", words);
     let given = place.is_ok() || command.is_some();
-    let words = "the state folder holds a connection by consent, too: leave the token out to use \
-                 it, or end it with `callbridge disconnect`";
-    faults.add_if(given && connected, source, words);
+    let words = "the state holds a connection by consent, too: leave the token out to use it, or \
+                 end it with `callbridge disconnect`";
+    faults.add_if(given && connected == Some(true), source, words);
     match (place, command) {
         (Ok(place), _) => Some(TokenFrom::Place(place)),
         (Err(_), Some(command)) => Some(TokenFrom::Command(command.to_owned())),
-        (Err(_), None) if connected => Some(TokenFrom::Connection),
+        (Err(_), None) if connected != Some(false) => Some(TokenFrom::Connection),
         (Err(words), None) => {
             let words = words.replacen("no secret", "no token", 1);
             let words = format!("{words}; or --token-command, or run `callbridge connect`");
@@ -203,7 +204,7 @@ mod tests {
         let environment = Environment::default();
         let mut checking = Checking::new(&environment, Faults::default());
         let file = file.map(Path::new);
-        let found = token(&flags, file, (true, connected), &mut checking);
+        let found = token(&flags, file, (true, Some(connected)), &mut checking);
         checking
             .faults
             .or(())
@@ -234,13 +235,13 @@ mod tests {
                 None,
                 Some("/t"),
                 true,
-                "--token-file: the state folder holds a connection",
+                "--token-file: the state holds a connection",
             ),
             (
                 Some("x"),
                 None,
                 true,
-                "--token-command: the state folder holds a connection",
+                "--token-command: the state holds a connection",
             ),
             (
                 Some("x"),

@@ -30,7 +30,6 @@ use callbridge_crm::{Address, FieldNames, Setup};
 use callbridge_leads::lead_field;
 use callbridge_mapping::{Rules, Trunk};
 use callbridge_model::SecretPlace;
-use callbridge_oauth::{shown_once, store};
 use callbridge_ops::log::Logging;
 use callbridge_sender::rate::Rate;
 use callbridge_source::{BrokerUrl, SourceUrl};
@@ -192,8 +191,7 @@ impl Config {
         all
     }
 
-    /// Every file that holds a secret: those of the flags, the certificate's key, and what
-    /// `connect` has left in the state folder.
+    /// Every file that the flags name and that holds a secret.
     pub fn secret_files(&self) -> Vec<PathBuf> {
         let places = self.places().into_iter();
         let named = places.filter_map(|(_, place)| place.file());
@@ -204,10 +202,6 @@ impl Config {
         let collect = collect.and_then(|collect| collect.tls.as_ref());
         let keys = tls.into_iter().chain(page).chain(collect);
         all.extend(keys.map(|files| files.key.clone()));
-        if let Some(state) = &self.state {
-            all.push(state.join(store::FILE));
-            all.push(state.join(shown_once::FILE));
-        }
         all.sort();
         all.dedup();
         all

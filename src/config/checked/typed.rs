@@ -87,8 +87,10 @@ impl<'a> Checking<'a> {
             .as_deref()
             .is_ok_and(|folder| other_owner(folder).is_some());
         // A recording is judged without a token, whatever lies there.
-        let connected =
-            it.needs && !is_others && folder.as_deref().is_ok_and(callbridge_oauth::store::exists);
+        let connected = match &folder {
+            Ok(folder) if it.needs && !is_others => callbridge_oauth::store::exists(folder),
+            Ok(_) | Err(_) => Some(false),
+        };
         let forwards = flags.hub.forwards();
         let needs_no_crm = operation.dry_run || is_others || forwards;
         let crm = crm::check(&flags.crm, (needs_no_crm, connected), it);

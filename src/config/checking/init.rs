@@ -4,6 +4,7 @@
 use crate::config::checked::sources;
 use crate::config::flags::Flags;
 use crate::config::{Checking, Command, Faults};
+use crate::state_owner::other_owner;
 use callbridge_mapping::trunk::is_name;
 use callbridge_model::{ETC, Environment, SecretKind, SecretPlace};
 use callbridge_setup::question::SetupQuestion;
@@ -52,7 +53,10 @@ pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQues
     let file = flags.crm.token_file.as_deref().map(Path::new);
     let given = finds(SecretKind::Token, file) || flags.crm.token_command.is_some();
     let state = flags.operation.state.as_deref().map(Path::new);
-    let connected = state.is_some_and(callbridge_oauth::store::exists);
+    // Root does not open another user's state.
+    let connected = state.is_some_and(|state| {
+        other_owner(state).is_none() && callbridge_oauth::store::exists(state) == Some(true)
+    });
     let every_trunk = |key: &str| {
         let trunks = &flags.trunks.trunk;
         !trunks.is_empty() && trunks.iter().all(|trunk| trunk.contains(key))

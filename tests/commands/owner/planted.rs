@@ -1,6 +1,7 @@
 //! Links, FIFOs, and sockets that the folder's owner has planted.
 
 use super::stage::{GID, SUDO, Stage, UID, is_root, own, own_file, set_mode};
+use callbridge_spool::{ConnectionChange, ConnectionStore};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -9,18 +10,13 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// Every name that a command opens, makes, moves, or removes.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 8] = [
     "spool.db",
     "spool.db-wal",
     "spool.db-shm",
     "spool.db-journal",
     "spool.db.new",
     "spool.lock",
-    "connection.json",
-    "connection.json.new",
-    "connection.lock",
-    "shown-once.json",
-    "shown-once.json.new",
     "control.sock",
     ".control",
 ];
@@ -101,16 +97,20 @@ async fn good_folder(stage: &Stage) -> PathBuf {
     run.extend(stage.token_flags(&begun));
     let said = stage.place.say(&run).await;
     assert_eq!(said.code, 0, "{}", said.err);
-    std::fs::write(begun.join("connection.json"), stage.connection()).expect("written");
+    let connect = ConnectionChange {
+        from: None,
+        to: Some(stage.connection()),
+    };
+    let connected = ConnectionStore::new(&begun).change(&connect);
+    assert_eq!(connected, Ok(true));
     begun
 }
 
 fn copy_of(good: &Path, stage: &Stage, name: &str) -> PathBuf {
     let folder = stage.folder(name);
-    for file in ["spool.db", "connection.json"] {
-        std::fs::copy(good.join(file), folder.join(file)).expect("copied");
-        own_file(&folder.join(file));
-    }
+    let file = folder.join("spool.db");
+    std::fs::copy(good.join("spool.db"), &file).expect("copied");
+    own_file(&file);
     folder
 }
 

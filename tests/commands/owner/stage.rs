@@ -1,9 +1,11 @@
 //! A state folder of another user, a CRM, and commands as root and as that user.
 
 use crate::commands::sidecar::{PBX, Place, TRUNK, crm, soon};
+use callbridge_oauth::Connection;
 use callbridge_sandbox::Server;
 use callbridge_sandbox::oauth::Application;
 use callbridge_sandbox::token::TokenKey;
+use callbridge_spool::StoredConnection;
 use callbridge_testbed::calls::Call;
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown};
@@ -111,7 +113,7 @@ impl Stage {
     }
 
     /// A connection of the application, as it is stored.
-    pub fn connection(&self) -> String {
+    pub fn connection(&self) -> StoredConnection {
         let golden = include_str!("../../golden/connection.json");
         let mut stored: serde_json::Value = serde_json::from_str(golden).expect("JSON");
         stored["crmUrl"] = format!("{}/", self.crm.url()).into();
@@ -119,7 +121,8 @@ impl Stage {
         for gone in ["over", "caFile", "proxy", "refreshBeganAt", "refusedAt"] {
             stored.as_object_mut().expect("an object").remove(gone);
         }
-        stored.to_string()
+        let stored = Connection::from_json(&stored.to_string());
+        stored.expect("a connection").stored()
     }
 }
 

@@ -6,11 +6,13 @@ use crate::support::crm::{self, RATE};
 use crate::support::program::Place;
 use crate::support::recordings::{self, TRUNKS};
 use callbridge_call::EventTime;
+use callbridge_model::ExposeSecret as _;
 use callbridge_sandbox as sandbox;
-use callbridge_sandbox::Server;
 use callbridge_sandbox::oauth::{Application, connection};
 use callbridge_sandbox::token::{Grant, TokenKey};
 use callbridge_sandbox::window::Rate;
+use callbridge_sandbox::{Action, Endpoint, Rule, Server};
+use callbridge_spool::ConnectionStore;
 use callbridge_testbed::port::free_addr;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
@@ -157,8 +159,14 @@ impl Stage {
 
     /// The stored connection.
     pub fn stored(&self) -> Option<Value> {
-        let text = std::fs::read(self.place.at("state").join("connection.json")).ok()?;
-        Some(serde_json::from_slice(&text).expect("JSON"))
+        self.stored_in("state")
+    }
+
+    /// The connection of the state in this folder.
+    fn stored_in(&self, state: &str) -> Option<Value> {
+        let stored = ConnectionStore::new(&self.place.at(state)).read();
+        let content = stored.expect("readable")?.content;
+        Some(serde_json::from_str(content.expose_secret()).expect("JSON"))
     }
 
     /// Nothing was done against the document.
@@ -182,7 +190,7 @@ async fn a_company_connects_calls_are_journaled_and_it_disconnects() {
     let said = connecting.end().await;
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.out.starts_with("connected: company "), "{said:?}");
-    let file = stage.place.at("state").join("connection.json");
+    let file = stage.place.at("state").join("spool.db");
     let mode = file.metadata().expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let stored = stage.stored().expect("stored");
@@ -404,7 +412,7 @@ async fn a_connection_and_another_token_are_not_guessed_between() {
         let program = stage.place.start(&stage.flags(&more), &variables);
         assert_eq!(program.ended().await.code(), Some(64), "{more:?}");
     }
-    let words = "the state folder holds a connection by consent, too";
+    let words = "the state holds a connection by consent, too";
     assert_eq!(stage.place.logs().matches(words).count(), 3);
 }
 
@@ -420,4 +428,65 @@ async fn token_command_runs_again_after_crm_refuses_token() {
     let status = program.settled(1).await;
     assert_eq!(status.books.journaled, 1);
     program.terminate().await;
+}
+
+#[tokio::test]
+async fn exported_connection_needs_secrets_or_another_consent() {
+    let stage = Stage::new(Duration::from_secs(3600)).await;
+    stage.connected().await;
+    let stored = stage.stored().expect("stored");
+    let access = stored["accessToken"].as_str().expect("a token");
+    for (flag, told, then) in [
+        (
+            None,
+            "the secrets of its connection are left out",
+            "run `callbridge connect` before `run`",
+        ),
+        (
+            Some("--with-secrets"),
+            "protect it like a password",
+            "stop the callbridge that it was exported from",
+        ),
+    ] {
+        let name = flag.unwrap_or("without").trim_start_matches('-');
+        let (file, new) = (stage.place.path(name), format!("state of {name}"));
+        let mut export = vec!["state", "export", file.as_str()];
+        export.extend(flag);
+        let exported = stage.place.command(&export).await;
+        let said = String::from_utf8_lossy(&exported.stdout);
+        assert!(said.contains(told), "{exported:?}");
+        let archive = std::fs::read(&file).expect("an archive");
+        let holds = archive
+            .windows(access.len())
+            .any(|at| at == access.as_bytes());
+        assert_eq!(holds, flag.is_some(), "{name}");
+        let folder = stage.place.path(&new);
+        let state = format!("--state={folder}");
+        let imported = stage
+            .place
+            .command(&["state", "import", &file, &state])
+            .await;
+        let said = String::from_utf8_lossy(&imported.stdout);
+        assert!(said.contains(then), "{imported:?}");
+        let expected = flag.is_some().then(|| stored.clone());
+        assert_eq!(stage.stored_in(&new), expected, "{name}");
+    }
+    stage.judge();
+}
+
+#[tokio::test]
+async fn connection_can_be_forgotten_when_nothing_can_be_revoked() {
+    let stage = Stage::new(Duration::from_secs(3600)).await;
+    stage.connected().await;
+    let gone = Rule::always(Endpoint::OauthRevoke, Action::Gateway(404));
+    stage.crm.admin(|core, _| core.set_faults(vec![gone]));
+    let stays = stage.place.command(&["disconnect"]).await;
+    let told = String::from_utf8_lossy(&stays.stderr);
+    assert!(told.contains("disconnect --forget`"), "{told}");
+    assert!(stage.stored().is_some());
+    let forgotten = stage.place.command(&["disconnect", "--forget"]).await;
+    let told = String::from_utf8_lossy(&forgotten.stdout);
+    assert!(forgotten.status.success(), "{forgotten:?}");
+    assert!(told.contains("cannot be revoked"), "{told}");
+    assert!(stage.stored().is_none());
 }

@@ -67,7 +67,7 @@ impl Place {
             application: Some(File::Variable(Secret::from(SECRET))),
             ..Places::default()
         };
-        let (secrets, _) = Secrets::new(places, None);
+        let (secrets, _) = Secrets::new(places, None, None);
         let tally = Arc::new(Tally::new());
         let receiver = Arc::new(Receiver {
             spool: spool.clone(),

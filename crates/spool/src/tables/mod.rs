@@ -9,6 +9,7 @@ pub mod backfill;
 pub mod books;
 pub mod branches;
 pub mod calls;
+pub mod connection;
 pub mod deliveries;
 pub mod directory;
 pub(crate) mod doubt;

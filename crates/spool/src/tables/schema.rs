@@ -329,6 +329,18 @@ CREATE TABLE branch_pbxs (
     branch TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX branch_pbxs_branch ON branch_pbxs(branch);
+
+-- The OAuth connection: one row while the state is connected. All of it is secret.
+CREATE TABLE connection (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    refresh_token TEXT NOT NULL,        -- that of `content`, which a change must name
+    content TEXT NOT NULL               -- JSON
+) STRICT;
+-- Secrets that the CRM shows once. They outlive a connection.
+CREATE TABLE shown_once (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    content TEXT NOT NULL               -- JSON
+) STRICT;
 ";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

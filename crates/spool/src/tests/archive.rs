@@ -1,9 +1,13 @@
 //! Is a state that was exported and imported the same, and is all else refused?
 
-use crate::archive::{ArchiveError, MANIFEST, Manifest, ManifestFile, export, import};
-use crate::folder::FILE;
-use crate::{Error, Op, Settings, open, tables};
-use callbridge_model::{Code, ExitCode as _};
+use crate::archive::{
+    ArchiveError, ArchivedSecrets, MANIFEST, Manifest, ManifestFile, export, import,
+};
+use crate::folder::{FILE, LOCK};
+use crate::{
+    ConnectionChange, ConnectionStore, Error, Op, Settings, StoredConnection, open, tables,
+};
+use callbridge_model::{Code, ExitCode as _, Secret};
 use ring::digest::{SHA256, digest};
 use rusqlite::Connection;
 use std::fs::{File, OpenOptions};
@@ -11,9 +15,11 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use tar::{Archive, Builder, EntryType, Header};
 
-const COMPANIONS: [&str; 2] = ["connection.json", "shown-once.json"];
+fn exported(state: &Path, path: &Path) -> Result<Manifest, ArchiveError> {
+    exported_with(state, path, false)
+}
 
-fn exported(state: &Path, path: &Path) -> Result<(), ArchiveError> {
+fn exported_with(state: &Path, path: &Path, secrets: bool) -> Result<Manifest, ArchiveError> {
     let mut how = OpenOptions::new();
     let mut to = how
         .create_new(true)
@@ -21,18 +27,13 @@ fn exported(state: &Path, path: &Path) -> Result<(), ArchiveError> {
         .mode(0o600)
         .open(path)
         .expect("a file");
-    export(
-        state,
-        &COMPANIONS,
-        (&mut to, path),
-        ("0.1.0", 1_795_151_317),
-    )
-    .map(|_| ())
+    let program = ("0.1.0", 1_795_151_317);
+    export(state, secrets, (&mut to, path), program)
 }
 
-fn imported(path: &Path, state: &Path) -> Result<(), ArchiveError> {
+fn imported(path: &Path, state: &Path) -> Result<Manifest, ArchiveError> {
     let from = File::open(path).expect("a file");
-    import(state, &COMPANIONS, (from, path)).map(|_| ())
+    import(state, (from, path))
 }
 
 /// A state with a mark in it, exported while it is open.
@@ -42,7 +43,6 @@ async fn archive(folder: &Path) -> PathBuf {
     let (key, value) = ("mark".to_owned(), "here".to_owned());
     let written = handle.write(vec![Op::Meta { key, value }]).await;
     written.expect("stored");
-    std::fs::write(state.join("connection.json"), "{\"pair\":1}").expect("written");
     exported(&state, &path).expect("exported");
     drop(handle);
     guard.close();
@@ -67,15 +67,8 @@ async fn state_exported_while_open_imports_with_owner_only_mode() {
     let path = archive(folder.path()).await;
     let state = folder.path().join("new");
     imported(&path, &state).expect("imported");
-    for name in [FILE, "connection.json"] {
-        let mode = state
-            .join(name)
-            .metadata()
-            .expect(name)
-            .permissions()
-            .mode();
-        assert_eq!(mode & 0o777, 0o600, "{name}");
-    }
+    let about = state.join(FILE).metadata().expect("imported");
+    assert_eq!(about.permissions().mode() & 0o777, 0o600);
     let (handle, guard) = open(&state, Settings::default()).expect("open");
     let mark = handle.read(|store| tables::meta::meta(store, "mark")).await;
     assert_eq!(mark.expect("read").as_deref(), Some("here"));
@@ -106,7 +99,60 @@ async fn import_into_used_or_nonempty_folder_is_refused() {
     guard.close();
     let error = imported(&path, &state).expect_err("not empty");
     assert!(error.exit_code() == Code::Configuration && error.to_string().contains("not empty"));
-    assert!(!state.join("connection.json").exists());
+}
+
+/// A connection whose secrets are easily found.
+fn connection() -> StoredConnection {
+    StoredConnection {
+        refresh_token: Secret::from("svcrt_hidden"),
+        content: Secret::from(format!(
+            "{{\"clientSecret\":\"{}\"}}",
+            "hidden".repeat(2_000)
+        )),
+    }
+}
+
+/// Promise: An exported state has no tokens unless they are asked for.
+#[tokio::test]
+async fn secrets_are_exported_only_if_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let state = folder.join("state");
+    let (handle, guard) = open(&state, Settings::default()).expect("open");
+    let none = exported_with(&state, &folder.join("none"), true).expect("exported");
+    assert_eq!(none.secrets, ArchivedSecrets::None);
+    let store = ConnectionStore::new(&state);
+    let connect = ConnectionChange {
+        from: None,
+        to: Some(connection()),
+    };
+    assert!(store.change(&connect).expect("connected"));
+    let shown = Secret::from("hidden webhook secret");
+    store.keep_shown_once(&shown).expect("kept");
+    for (name, wanted, secrets) in [
+        ("without", false, ArchivedSecrets::LeftOut),
+        ("with", true, ArchivedSecrets::Included),
+    ] {
+        let path = folder.join(name);
+        let manifest = exported_with(&state, &path, wanted).expect("exported");
+        assert_eq!(manifest.secrets, secrets);
+        let archive = std::fs::read(&path).expect("read");
+        let holds = archive.windows(6).any(|bytes| bytes == b"hidden");
+        assert_eq!(holds, wanted, "{name}");
+        let new = folder.join(format!("state {name}"));
+        assert_eq!(imported(&path, &new).expect("imported"), manifest);
+        let store = ConnectionStore::new(&new);
+        let stored = store.read().expect("readable");
+        assert_eq!(stored, wanted.then(connection));
+        let kept = store.shown_once().expect("readable");
+        assert_eq!(kept.is_some(), wanted);
+    }
+    drop(handle);
+    guard.close();
+    let left = state.read_dir().expect("a folder");
+    let mut names: Vec<_> = left.map(|it| it.expect("a file").file_name()).collect();
+    names.sort();
+    assert_eq!(names, [FILE, LOCK]);
 }
 
 #[tokio::test]
@@ -124,10 +170,10 @@ async fn export_is_a_tar_file_with_its_manifest_first() {
             assert_eq!(manifest.program, "0.1.0");
             assert_eq!(manifest.exported_at, 1_795_151_317);
             let listed = manifest.files.iter().map(|file| file.name.as_str());
-            assert_eq!(Vec::from_iter(listed), [FILE, "connection.json"]);
+            assert_eq!(Vec::from_iter(listed), [FILE]);
         }
     }
-    assert_eq!(names, [MANIFEST, FILE, "connection.json"]);
+    assert_eq!(names, [MANIFEST, FILE]);
 }
 
 #[tokio::test]
@@ -148,9 +194,9 @@ async fn cut_or_changed_archive_is_refused() {
     refused(folder, "twice", &twice, "more bytes at its end");
     refused(folder, "sqlite", b"SQLite format 3\0", "not a complete tar");
 
-    let at = whole.windows(8).position(|bytes| bytes == b"{\"pair\":");
+    let at = whole.windows(8).position(|bytes| bytes == b"markhere");
     let mut content = whole.clone();
-    content[at.expect("the connection")] ^= 1;
+    content[at.expect("the mark")] ^= 1;
     refused(folder, "content", &content, "not as it was exported");
     // Tar pads a file to whole records with zeros.
     let file = folder.join("padded");
@@ -227,6 +273,7 @@ fn manifest(files: &[ManifestFile]) -> TarEntry {
         program: "0.1.0".to_owned(),
         schema: 1,
         exported_at: 1_795_151_317,
+        secrets: ArchivedSecrets::None,
         files: files.to_vec(),
     };
     TarEntry::file(MANIFEST, &serde_json::to_vec(&manifest).expect("JSON"))
@@ -245,28 +292,29 @@ fn entries_other_than_the_listed_files_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     let database = changed(folder, "whole", "");
-    let pair = b"{\"pair\":1}";
-    let connection = "connection.json";
-    let all = manifest(&[listed(FILE, &database), listed(connection, pair)]);
-    let (db, file) = (
-        TarEntry::file(FILE, &database),
-        TarEntry::file(connection, pair),
-    );
-    let with_third = |third: TarEntry| tar_of(&[all.clone(), db.clone(), third]);
+    let all = manifest(&[listed(FILE, &database)]);
+    let db = TarEntry::file(FILE, &database);
+    let other = b"{}";
 
     for (name, what) in [
         ("../../etc/passwd", "a name that leads out"),
         ("/etc/passwd", "an absolute name"),
-        ("./connection.json", "another spelling"),
-        ("connection.json/", "a folder's name"),
+        ("./spool.db", "another spelling"),
+        ("spool.db/", "a folder's name"),
         ("other.json", "an unknown name"),
         ("spool.lock", "the lock"),
     ] {
-        let tar = with_third(TarEntry::file(name, pair));
-        refused(folder, what, &tar, "connection.json must be");
-        let lists_it = manifest(&[listed(FILE, &database), listed(name, pair)]);
-        let tar = tar_of(&[lists_it, db.clone(), TarEntry::file(name, pair)]);
-        refused(folder, &format!("{what}, listed"), &tar, "lists");
+        let file = TarEntry::file(name, other);
+        let tar = tar_of(&[all.clone(), file.clone()]);
+        refused(folder, what, &tar, "spool.db must be");
+        let tar = tar_of(&[all.clone(), db.clone(), file.clone()]);
+        refused(folder, &format!("{what}, too many"), &tar, "does not list");
+        let lists_it = manifest(&[listed(FILE, &database), listed(name, other)]);
+        let tar = tar_of(&[lists_it, db.clone(), file.clone()]);
+        refused(folder, &format!("{what}, listed"), &tar, "and not only");
+        let lists_only_it = manifest(&[listed(name, other)]);
+        let tar = tar_of(&[lists_only_it, file]);
+        refused(folder, &format!("{what}, alone"), &tar, "and not only");
     }
     for (kind, what) in [
         (EntryType::Symlink, "a symbolic link"),
@@ -280,46 +328,32 @@ fn entries_other_than_the_listed_files_are_refused() {
         (EntryType::GNULongName, "a long name"),
         (EntryType::XHeader, "an extended header"),
     ] {
-        let tar = with_third(TarEntry::special(connection, kind, "/etc/passwd"));
+        let tar = tar_of(&[all.clone(), TarEntry::special(FILE, kind, "/etc/passwd")]);
         refused(folder, what, &tar, "is not a regular file");
     }
 
-    let tar = tar_of(&[all.clone(), db.clone(), file.clone(), file.clone()]);
+    let tar = tar_of(&[all.clone(), db.clone(), db.clone()]);
     refused(folder, "an entry too many", &tar, "does not list");
-    let tar = tar_of(&[all.clone(), db.clone()]);
+    let tar = tar_of(std::slice::from_ref(&all));
     refused(folder, "an entry too few", &tar, "is missing");
-    let tar = tar_of(&[all.clone(), file.clone(), db.clone()]);
-    refused(folder, "another order", &tar, "spool.db must be");
-    let tar = tar_of(&[db.clone(), all.clone(), file.clone()]);
+    let tar = tar_of(&[db.clone(), all.clone()]);
     refused(folder, "a late manifest", &tar, "manifest.json must be");
     let twice = manifest(&[listed(FILE, &database), listed(FILE, &database)]);
     let tar = tar_of(&[twice, db.clone(), db.clone()]);
-    refused(folder, "a file listed twice", &tar, "lists");
-    let only = manifest(&[listed(connection, pair)]);
-    let tar = tar_of(&[only, file.clone()]);
-    refused(folder, "no database", &tar, "is not its first file");
-    refused(
-        folder,
-        "no file",
-        &tar_of(&[manifest(&[])]),
-        "is not its first file",
-    );
+    refused(folder, "a file listed twice", &tar, "and not only");
+    let tar = tar_of(&[manifest(&[])]);
+    refused(folder, "no file", &tar, "and not only");
     refused(folder, "no entry", &tar_of(&[]), "is missing");
 
-    let mut longer = listed(connection, pair);
+    let mut longer = listed(FILE, &database);
     longer.bytes += 1;
-    let tar = tar_of(&[
-        manifest(&[listed(FILE, &database), longer]),
-        db.clone(),
-        file.clone(),
-    ]);
+    let tar = tar_of(&[manifest(&[longer]), db.clone()]);
     refused(folder, "another length", &tar, "not as it was exported");
-    let other = listed(connection, b"{\"pair\":2}");
-    let tar = tar_of(&[
-        manifest(&[listed(FILE, &database), other]),
-        db.clone(),
-        file.clone(),
-    ]);
+    let another = ManifestFile {
+        sha256: listed(FILE, other).sha256,
+        ..listed(FILE, &database)
+    };
+    let tar = tar_of(&[manifest(&[another]), db.clone()]);
     refused(folder, "another digest", &tar, "not as it was exported");
 
     let text = TarEntry::file(MANIFEST, b"no JSON");
@@ -338,14 +372,15 @@ fn entries_other_than_the_listed_files_are_refused() {
     );
 
     let path = folder.join("whole");
-    std::fs::write(&path, tar_of(&[all, db, file])).expect("written");
+    std::fs::write(&path, tar_of(&[all, db])).expect("written");
     imported(&path, &folder.join("state of whole")).expect("imported");
 }
 
 #[test]
 fn newer_schema_in_the_manifest_is_refused_by_name() {
     let folder = tempfile::tempdir().expect("a folder");
-    let json = br#"{"program":"9.0.0","schema":999,"exportedAt":1795151317,"files":[]}"#;
+    let json =
+        br#"{"program":"9.0.0","schema":999,"exportedAt":1795151317,"secrets":"none","files":[]}"#;
     let path = folder.path().join("newer");
     std::fs::write(&path, tar_of(&[TarEntry::file(MANIFEST, json)])).expect("written");
     let error = imported(&path, &folder.path().join("state")).expect_err("newer");

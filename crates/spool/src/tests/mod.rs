@@ -8,6 +8,7 @@ mod archive;
 mod audited;
 pub mod call;
 mod claims;
+mod connection;
 mod correct;
 mod deliveries;
 mod directory;

@@ -1,0 +1,37 @@
+//! The OAuth connection as it is stored. A change names the connection that it was made from. If
+//! another one is stored meanwhile, the change is refused.
+
+use callbridge_model::{ExposeSecret as _, Secret};
+use serde::Deserialize;
+
+/// A connection as it is stored. All of it is secret.
+#[derive(Clone, Debug, Deserialize)]
+pub struct StoredConnection {
+    /// Tells connections apart: each refresh and each consent gives another one.
+    pub refresh_token: Secret,
+    /// The connection as JSON.
+    pub content: Secret,
+}
+
+impl StoredConnection {
+    fn has_token_of(&self, other: &Self) -> bool {
+        self.refresh_token.expose_secret() == other.refresh_token.expose_secret()
+    }
+}
+
+impl PartialEq for StoredConnection {
+    fn eq(&self, other: &Self) -> bool {
+        self.has_token_of(other) && self.content.expose_secret() == other.content.expose_secret()
+    }
+}
+
+impl Eq for StoredConnection {}
+
+/// A change of the connection, made only if the refresh token of `from` is still stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionChange {
+    /// The connection that was read. `None`: there was none.
+    pub from: Option<StoredConnection>,
+    /// The connection to store. `None` removes it.
+    pub to: Option<StoredConnection>,
+}
