@@ -12,6 +12,7 @@
 //! | [`messengers`] | a chat and a mailbox |
 //! | [`pbx`] | PBXs on loopback, over AMI and over a WebSocket |
 //! | [`port`] | a port that nobody else takes |
+//! | [`postgres`] | a private PostgreSQL server |
 //! | [`proxy`] | a line that goes dead |
 //! | [`switch`] | a FreeSWITCH on loopback, over its event socket |
 //! | [`wait`] | waiting for the event itself |
@@ -25,6 +26,7 @@ pub mod expected;
 pub mod messengers;
 pub mod pbx;
 pub mod port;
+pub mod postgres;
 pub mod proxy;
 pub mod switch;
 pub mod wait;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -14,6 +15,8 @@ pub struct Proxy {
     /// Connections made before this generation stand still: to the other port, and back.
     asks: Arc<watch::Sender<u64>>,
     answers: Arc<watch::Sender<u64>>,
+    /// New connections are accepted, and nothing else happens to them.
+    is_cut: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
@@ -25,8 +28,15 @@ impl Proxy {
         let asks = Arc::new(watch::Sender::new(0_u64));
         let answers = Arc::new(watch::Sender::new(0_u64));
         let (there, back) = (Arc::clone(&asks), Arc::clone(&answers));
+        let is_cut = Arc::<AtomicBool>::default();
+        let cut = Arc::clone(&is_cut);
         let task = tokio::spawn(async move {
+            let mut held = Vec::new();
             while let Ok((inner, _)) = listener.accept().await {
+                if cut.load(Ordering::Relaxed) {
+                    held.push(inner);
+                    continue;
+                }
                 // Whoever finds nobody behind the proxy is closed, as by a refused connection.
                 let Ok(outer) = TcpStream::connect(("127.0.0.1", port)).await else {
                     continue;
@@ -42,6 +52,7 @@ impl Proxy {
             address,
             asks,
             answers,
+            is_cut,
             task,
         }
     }
@@ -56,6 +67,17 @@ impl Proxy {
     pub fn freeze(&self) {
         self.asks.send_modify(|generation| *generation += 1);
         self.mute();
+    }
+
+    /// Forwards nothing on any connection, now or later, until [`join`](Self::join).
+    pub fn cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
+        self.freeze();
+    }
+
+    /// Forwards on new connections again.
+    pub fn join(&self) {
+        self.is_cut.store(false, Ordering::Relaxed);
     }
 
     /// On every connection that is open now nothing comes back any more; what is asked is heard.

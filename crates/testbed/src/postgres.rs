@@ -1,0 +1,418 @@
+//! A private PostgreSQL server of Debian: own folder, own port on loopback. Debian's clusters are
+//! not touched, and nothing is left running, however the test's process ends.
+//!
+//! ```text
+//! test ──pipe──▶ sh (KEEPER) ──▶ postgres
+//! ```
+//! The shell ends the server, and removes the folder, when the pipe closes.
+
+use crate::authority::Identity;
+use crate::port::free_port;
+use crate::wait::DEADLINE;
+use serde::{Deserialize, Serialize};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The environment variable with the place of the server that all tests of a run share.
+pub const SHARED: &str = "CALLBRIDGE_TEST_POSTGRES";
+/// The database of the tests.
+pub const DATABASE: &str = "calls";
+/// The role that callbridge connects as: it owns the database, and has no other right.
+pub const ROLE: &str = "callbridge";
+
+/// The password of [`ROLE`], which only a server with TLS asks for.
+pub const SECRET: &str = "database secret";
+
+/// Where Debian puts the programs of each version.
+const VERSIONS: &str = "/usr/lib/postgresql";
+
+/// Answers each word with a line of four letters: `done`, or for `alive` whether the server's
+/// process runs. Each backend is a process group, so they are found by their parent.
+const KEEPER: &str = r#"
+server=
+all() { echo "$server" $(pgrep -P "$server"); }
+end() { [ -z "$server" ] || { kill -s "$1" $2; wait "$server"; server=; } 2>/dev/null; }
+while read -r word; do
+    case $word in
+    start) $AS "$PROGRAMS/postgres" -D "$FOLDER/data" >>"$FOLDER/log" 2>&1 </dev/null & server=$! ;;
+    stop) end INT "$server" ;;
+    immediate) end QUIT "$server" ;;
+    kill) end KILL "$(all)" ;;
+    freeze) kill -s STOP $(all) ;;
+    thaw) kill -s CONT $(all) ;;
+    alive) if kill -0 "$server" 2>/dev/null; then echo runs; else echo gone; fi; continue ;;
+    esac
+    echo done
+done
+[ -z "$server" ] || kill -s CONT $(all) 2>/dev/null
+end KILL "$(all)"
+rm -rf "$FOLDER"
+"#;
+
+/// How a server treats its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing is synced, and the files are in memory.
+    None,
+    /// Every commit is synced to a disk.
+    Synced,
+}
+
+/// A running server.
+pub struct Postgres {
+    place: Place,
+    /// `None` for a server that another process started.
+    keeper: Option<Mutex<Keeper>>,
+}
+
+/// Where a server is.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Place {
+    port: u16,
+    folder: PathBuf,
+    programs: PathBuf,
+}
+
+struct Keeper {
+    words: Option<ChildStdin>,
+    answers: ChildStdout,
+    process: Child,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        drop(self.words.take());
+        self.process.wait().ok();
+    }
+}
+
+impl Postgres {
+    /// The server that all tests of a run share (`crates/testbed/src/bin/services.rs`). Without
+    /// one, this process starts its own.
+    pub fn shared() -> &'static Self {
+        static SERVER: OnceLock<Postgres> = OnceLock::new();
+        SERVER.get_or_init(|| match std::env::var(SHARED) {
+            Ok(place) => Self {
+                place: serde_json::from_str(&place).expect("a place"),
+                keeper: None,
+            },
+            Err(_) => Self::start(Durability::None, ""),
+        })
+    }
+
+    /// Starts a server that asks callbridge for TLS and its password.
+    pub fn start_with_tls(identity: &Identity) -> Self {
+        let rules = format!(
+            "host all postgres 127.0.0.1/32 trust\n\
+             hostssl all {ROLE} 127.0.0.1/32 scram-sha-256\n"
+        );
+        let files = [
+            ("server.crt", identity.certificate.as_str()),
+            ("server.key", identity.key.as_str()),
+            ("pg_hba.conf", rules.as_str()),
+        ];
+        Self::start_with(Durability::None, "ssl = on\n", &files)
+    }
+
+    /// Starts a server with these lines in its configuration.
+    pub fn start(durability: Durability, configuration: &str) -> Self {
+        Self::start_with(durability, configuration, &[])
+    }
+
+    /// Starts a server with these files in the folder of its data.
+    fn start_with(durability: Durability, configuration: &str, files: &[(&str, &str)]) -> Self {
+        let programs = programs();
+        let folder = match durability {
+            Durability::None => in_memory(),
+            Durability::Synced => std::env::temp_dir(),
+        };
+        let folder = tempfile::Builder::new()
+            .prefix("callbridge-postgres-")
+            .tempdir_in(folder);
+        let folder = folder.expect("a folder").keep();
+        let port = free_port();
+        let user = unprivileged(&folder);
+        initialize(&folder, &programs, &user);
+        configure(&folder, port, durability, configuration);
+        for (name, text) in files {
+            write_private(&folder.join("data").join(name), text);
+        }
+        let mut process = Command::new("sh")
+            .args(["-c", KEEPER])
+            .env("PROGRAMS", &programs)
+            .env("FOLDER", &folder)
+            .env("AS", user.join(" "))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let keeper = Keeper {
+            words: process.stdin.take(),
+            answers: process.stdout.take().expect("piped"),
+            process,
+        };
+        let server = Self {
+            place: Place {
+                port,
+                folder,
+                programs,
+            },
+            keeper: Some(Mutex::new(keeper)),
+        };
+        server.start_again();
+        server.sql_in(
+            "postgres",
+            &format!("CREATE ROLE {ROLE} LOGIN PASSWORD '{SECRET}'"),
+        );
+        server.sql_in(
+            "postgres",
+            &format!("CREATE DATABASE {DATABASE} OWNER {ROLE}"),
+        );
+        server
+    }
+
+    /// Where it is, for other processes.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub fn port(&self) -> u16 {
+        self.place.port
+    }
+
+    /// A name of a schema that no other test uses.
+    pub fn new_schema() -> String {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        format!("test_{}_{next}", std::process::id())
+    }
+
+    /// The value of `--state` for a schema.
+    pub fn url(&self, schema: &str) -> String {
+        self.url_at(self.port(), schema)
+    }
+
+    /// The same over a proxy on this port.
+    pub fn url_at(&self, port: u16, schema: &str) -> String {
+        format!("postgres://{ROLE}@127.0.0.1:{port}/{DATABASE}?schema={schema}")
+    }
+
+    /// Runs SQL as the superuser, and returns the rows, one per line, columns separated by `|`.
+    pub fn sql(&self, text: &str) -> String {
+        self.sql_in(DATABASE, text)
+    }
+
+    fn sql_in(&self, database: &str, text: &str) -> String {
+        let port = self.place.port.to_string();
+        let ended = Command::new(self.place.programs.join("psql"))
+            .args([
+                "-h",
+                "127.0.0.1",
+                "-p",
+                &port,
+                "-U",
+                "postgres",
+                "-d",
+                database,
+            ])
+            .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-c", text])
+            .output()
+            .expect("psql");
+        let problem = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{text}: {problem}");
+        String::from_utf8_lossy(&ended.stdout).trim_end().to_owned()
+    }
+
+    fn ask(&self, word: &str) -> [u8; 5] {
+        let keeper = self.keeper.as_ref().expect("only a test's own server ends");
+        let mut keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = keeper.words.as_mut().expect("it lives");
+        writeln!(words, "{word}").expect("the shell listens");
+        let mut answer = [0; 5];
+        keeper
+            .answers
+            .read_exact(&mut answer)
+            .expect("the shell answers");
+        answer
+    }
+
+    fn tell(&self, word: &str) {
+        assert_eq!(self.ask(word), *b"done\n");
+    }
+
+    /// Starts the server after [`stop`](Self::stop), [`stop_at_once`](Self::stop_at_once) or
+    /// [`kill`](Self::kill). Returns when it answers.
+    pub fn start_again(&self) {
+        let begun = Instant::now();
+        while TcpListener::bind(("127.0.0.1", self.place.port)).is_err() {
+            assert!(
+                begun.elapsed() < DEADLINE,
+                "port {} is taken",
+                self.place.port
+            );
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+        self.tell("start");
+        while !self.answers() {
+            assert!(begun.elapsed() < DEADLINE, "{}", self.log());
+            if self.ask("alive") == *b"gone\n" {
+                // After a kill its shared memory is in use for a moment.
+                assert!(self.log().ends_with("still in use)\n"), "{}", self.log());
+                self.tell("start");
+            }
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+    }
+
+    fn answers(&self) -> bool {
+        let port = self.place.port.to_string();
+        let asked = Command::new(self.place.programs.join("pg_isready"))
+            .args(["-q", "-h", "127.0.0.1", "-p", &port])
+            .status();
+        asked.is_ok_and(|status| status.success())
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.place.folder.join("log")).unwrap_or_default()
+    }
+
+    /// Stops the server in an orderly way. Sessions end.
+    pub fn stop(&self) {
+        self.tell("stop");
+    }
+
+    /// `pg_ctl stop -m immediate`.
+    pub fn stop_at_once(&self) {
+        self.tell("immediate");
+    }
+
+    /// Kills the server with all its processes.
+    pub fn kill(&self) {
+        self.tell("kill");
+    }
+
+    /// Stops all its processes with SIGSTOP. TCP is still acknowledged.
+    pub fn freeze(&self) {
+        self.tell("freeze");
+    }
+
+    /// Lets all its processes go on.
+    pub fn thaw(&self) {
+        self.tell("thaw");
+    }
+}
+
+/// The newest version that is installed.
+fn programs() -> PathBuf {
+    let versions = std::fs::read_dir(VERSIONS).into_iter().flatten().flatten();
+    let mut found: Vec<(u32, PathBuf)> = Vec::new();
+    for version in versions {
+        let number = version.file_name().to_string_lossy().parse();
+        let programs = version.path().join("bin");
+        if programs.join("initdb").exists() {
+            found.extend(number.map(|number| (number, programs)));
+        }
+    }
+    let newest = found.into_iter().max();
+    let newest = newest.expect("PostgreSQL is missing: `tests/setup services` installs it (root)");
+    newest.1
+}
+
+fn in_memory() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        return memory.to_path_buf();
+    }
+    std::env::temp_dir()
+}
+
+/// The beginning of a command as a user whom the server accepts: it refuses root. The folder is
+/// this user's.
+fn unprivileged(folder: &Path) -> Vec<String> {
+    let is_root = Command::new("id").arg("-u").output().expect("id").stdout == b"0\n";
+    if !is_root {
+        return Vec::new();
+    }
+    let given = Command::new("chown")
+        .arg("postgres:postgres")
+        .arg(folder)
+        .status();
+    assert!(given.expect("chown").success(), "there is no user postgres");
+    let words = [
+        "setpriv",
+        "--reuid=postgres",
+        "--regid=postgres",
+        "--clear-groups",
+    ];
+    words.map(str::to_owned).to_vec()
+}
+
+/// Writes a file as the owner of the server's other files. The server refuses a key that others can
+/// read.
+fn write_private(path: &Path, text: &str) {
+    std::fs::write(path, text).expect("written");
+    let data = path
+        .parent()
+        .and_then(|data| data.metadata().ok())
+        .expect("a folder");
+    std::os::unix::fs::chown(path, Some(data.uid()), Some(data.gid())).expect("its owner");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("private");
+}
+
+fn initialize(folder: &Path, programs: &Path, user: &[String]) {
+    let mut command = user.to_vec();
+    command.push(programs.join("initdb").display().to_string());
+    // Under ICU, text sorts in another order than its bytes.
+    let arguments = "--no-sync --auth=trust --username=postgres --encoding=UTF8 --locale=C.UTF-8 \
+                     --locale-provider=icu --icu-locale=en";
+    let made = Command::new(&command[0])
+        .args(&command[1..])
+        .args(arguments.split(' '))
+        .arg("-D")
+        .arg(folder.join("data"))
+        .current_dir("/")
+        .output()
+        .expect("initdb");
+    let problem = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "initdb: {problem}");
+}
+
+fn configure(folder: &Path, port: u16, durability: Durability, more: &str) {
+    let mut lines = format!(
+        "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = ''\n\
+         max_connections = 200\nshared_buffers = 64MB\nlog_min_messages = warning\n"
+    );
+    if durability == Durability::None {
+        lines.push_str("fsync = off\nfull_page_writes = off\n");
+    }
+    lines.push_str(more);
+    let path = folder.join("data/postgresql.conf");
+    let before = std::fs::read_to_string(&path).expect("readable");
+    std::fs::write(path, format!("{before}\n{lines}\n")).expect("written");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn killed_or_stopped_server_starts_again_with_its_rows() {
+        let server = Postgres::start(Durability::None, "");
+        server.sql("CREATE TABLE kept (x int); INSERT INTO kept VALUES (1)");
+        for end in [Postgres::kill, Postgres::stop_at_once, Postgres::stop] {
+            end(&server);
+            assert!(!server.answers());
+            server.start_again();
+            assert_eq!(server.sql("SELECT count(*) FROM kept"), "1");
+        }
+        server.freeze();
+        server.thaw();
+        assert!(server.answers());
+    }
+}
