@@ -1,27 +1,42 @@
-//! A row of SQLite as serde reads it: a tuple by the order of its columns, a struct by their names,
-//! anything else from one column, the first where nothing else is said. A struct in a field of
-//! another one is read from the same row, where a column has the field's name, and a tuple in a
+//! A row of a result as serde reads it: a tuple by the order of its columns, a struct by their
+//! names, anything else from one column, the first where nothing else is said. A struct in a field
+//! of another one is read from the same row, where a column has the field's name, and a tuple in a
 //! field from that column on.
 
-use rusqlite::Row;
-use rusqlite::types::ValueRef;
+use crate::value::Value;
 use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _};
 use serde::de::{IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 use std::cell::OnceCell;
 
-/// Returns a reader for the rows of one statement. If a value does not fit, the error names the
-/// row's id, if it has one.
-pub(crate) fn reader<T: DeserializeOwned>() -> impl FnMut(&Row<'_>) -> rusqlite::Result<T> {
-    let names = OnceCell::new();
-    move |row| {
-        let (names, at) = (&names, 0);
-        T::deserialize(Column { row, names, at }).map_err(|error| {
-            let id = row.get::<_, i64>("id");
-            let words = id.map_or(error.to_string(), |id| format!("{id}: {error}"));
-            rusqlite::Error::ToSqlConversionFailure(words.into())
-        })
+/// A row of a result, of either engine.
+pub(crate) trait ResultRow {
+    /// Number of its columns.
+    fn count(&self) -> usize;
+    fn name(&self, at: usize) -> &str;
+    /// The value of a column, or why it cannot be read.
+    fn value(&self, at: usize) -> Result<Value<'_>, String>;
+}
+
+/// The names of the columns of one statement, read once if a struct asks: SQLite takes a lock for
+/// each.
+pub(crate) type Names = OnceCell<Vec<String>>;
+
+/// Reads a row. If a value does not fit, the error names the row's id, if it has one.
+pub(crate) fn read<T: DeserializeOwned>(row: &dyn ResultRow, names: &Names) -> Result<T, String> {
+    let at = 0;
+    T::deserialize(Column { row, names, at }).map_err(|error| match id_of(row) {
+        Some(id) => format!("{id}: {error}"),
+        None => error.to_string(),
+    })
+}
+
+fn id_of(row: &dyn ResultRow) -> Option<i64> {
+    let at = (0..row.count()).find(|at| row.name(*at) == "id")?;
+    match row.value(at) {
+        Ok(Value::Integer(id)) => Some(id),
+        Ok(_) | Err(_) => None,
     }
 }
 
@@ -42,15 +57,14 @@ where
 
 #[derive(Clone, Copy)]
 struct Column<'a> {
-    row: &'a Row<'a>,
-    /// The names of all columns, read once if a struct asks: SQLite takes a lock for each.
-    names: &'a OnceCell<Vec<String>>,
+    row: &'a dyn ResultRow,
+    names: &'a Names,
     at: usize,
 }
 
 impl<'a> Column<'a> {
-    fn value(self) -> Result<ValueRef<'a>, Error> {
-        self.row.get_ref(self.at).map_err(Error::custom)
+    fn value(self) -> Result<Value<'a>, Error> {
+        self.row.value(self.at).map_err(Error::custom)
     }
 }
 
@@ -67,33 +81,34 @@ impl<'de> Deserializer<'de> for Column<'de> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.value()? {
-            ValueRef::Null => visitor.visit_unit(),
-            ValueRef::Integer(number) => visitor.visit_i64(number),
-            ValueRef::Real(number) => visitor.visit_f64(number),
-            ValueRef::Text(text) => {
-                visitor.visit_borrowed_str(str::from_utf8(text).map_err(Error::custom)?)
-            }
-            ValueRef::Blob(bytes) => visitor.visit_bytes(bytes),
+            Value::Null => visitor.visit_unit(),
+            Value::Integer(number) => visitor.visit_i64(number),
+            Value::Text(text) => visitor.visit_borrowed_str(text),
+            Value::Blob(bytes) => visitor.visit_bytes(bytes),
         }
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.value()? {
-            ValueRef::Integer(number) => visitor.visit_bool(number != 0),
+            Value::Integer(number) => visitor.visit_bool(number != 0),
             _ => self.deserialize_any(visitor),
         }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.value()? {
-            ValueRef::Null => visitor.visit_none(),
+            Value::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let bytes = self.value()?.as_blob().map_err(Error::custom)?;
-        visitor.visit_seq(SeqDeserializer::new(bytes.iter().copied()))
+        match self.value()? {
+            Value::Blob(bytes) => visitor.visit_seq(SeqDeserializer::new(bytes.iter().copied())),
+            other => Err(Error::custom(format!(
+                "{other:?} is not a sequence of bytes"
+            ))),
+        }
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -102,12 +117,14 @@ impl<'de> Deserializer<'de> for Column<'de> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        let word = self.value()?.as_str().map_err(Error::custom)?;
-        visitor.visit_enum(word.into_deserializer())
+        match self.value()? {
+            Value::Text(word) => visitor.visit_enum(word.into_deserializer()),
+            other => Err(Error::custom(format!("{other:?} is not a word"))),
+        }
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, v: V) -> Result<V::Value, Error> {
-        let rest = self.at..self.row.as_ref().column_count();
+        let rest = self.at..self.row.count();
         v.visit_seq(SeqDeserializer::new(rest.map(|at| Self { at, ..self })))
     }
 
@@ -117,9 +134,10 @@ impl<'de> Deserializer<'de> for Column<'de> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        let statement = self.row.as_ref();
-        let all = || statement.column_names().map(str::to_owned).collect();
-        let names = self.names.get_or_init(all);
+        let names = self.names.get_or_init(|| {
+            let all = (0..self.row.count()).map(|at| self.row.name(at).to_owned());
+            all.collect()
+        });
         let all = names.iter().map(String::as_str).enumerate();
         let columns = all.map(|(at, name)| (name, Self { at, ..self }));
         visitor.visit_map(MapDeserializer::new(columns))

@@ -5,6 +5,7 @@
 //! the lock since.
 
 use crate::connection::{ConnectionChange, StoredConnection};
+use crate::postgres::{self, Access, PostgresUrl, Session};
 use crate::state_dir::{FILE, check_siblings, connect, not_writable};
 use crate::tables::connection;
 use crate::tables::schema::{self, Found, MIGRATIONS};
@@ -16,14 +17,27 @@ use std::path::{Path, PathBuf};
 /// call. The calls block.
 #[derive(Clone, Debug)]
 pub struct ConnectionStore {
-    dir: PathBuf,
+    place: Place,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Folder(PathBuf),
+    Database(Box<PostgresUrl>),
 }
 
 impl ConnectionStore {
     /// The connection of the state in this folder. Nothing is opened yet.
     pub fn new(dir: &Path) -> Self {
         Self {
-            dir: dir.to_path_buf(),
+            place: Place::Folder(dir.to_path_buf()),
+        }
+    }
+
+    /// The connection of the state in this database. Nothing is opened yet.
+    pub fn in_database(url: &PostgresUrl) -> Self {
+        Self {
+            place: Place::Database(Box::new(url.clone())),
         }
     }
 
@@ -32,10 +46,9 @@ impl ConnectionStore {
     /// # Errors
     /// If the state cannot be read.
     pub fn read(&self) -> Result<Option<StoredConnection>, Error> {
-        match self.open() {
-            Ok(db) => connection::connection(&db),
+        match self.with(connection::connection) {
             Err(Error::Missing(_)) => Ok(None),
-            Err(error) => Err(error),
+            read => read,
         }
     }
 
@@ -45,7 +58,7 @@ impl ConnectionStore {
     /// # Errors
     /// If the state cannot be read or written.
     pub fn change(&self, change: &ConnectionChange) -> Result<bool, Error> {
-        connection::change(&self.open()?, change)
+        self.with(|db| connection::change(db, change))
     }
 
     /// Reads the secrets that outlive a connection, as JSON.
@@ -53,7 +66,7 @@ impl ConnectionStore {
     /// # Errors
     /// If the state cannot be read.
     pub fn shown_once(&self) -> Result<Option<Secret>, Error> {
-        connection::shown_once(&self.open()?)
+        self.with(connection::shown_once)
     }
 
     /// Keeps these secrets, as JSON, in place of those before.
@@ -61,31 +74,56 @@ impl ConnectionStore {
     /// # Errors
     /// If the state cannot be read or written.
     pub fn keep_shown_once(&self, content: &Secret) -> Result<(), Error> {
-        connection::keep_shown_once(&self.open()?, content)
+        self.with(|db| connection::keep_shown_once(db, content))
     }
 
-    /// Opens a session. [`Error::Missing`] if there is no state with the current schema.
-    fn open(&self) -> Result<Db, Error> {
-        let file = self.dir.join(FILE);
-        let found = plain_file::check(&file).map_err(|error| not_writable(&file, &error))?;
-        if found.is_none() {
-            return Err(Error::Missing(self.dir.clone()));
+    /// Opens a session for this work.
+    fn with<T: Send>(&self, work: impl FnOnce(&Db) -> Result<T, Error> + Send) -> Result<T, Error> {
+        match &self.place {
+            Place::Folder(dir) => work(&open_file(dir)?),
+            // The caller can be a task, and a task must not wait in another runtime.
+            Place::Database(url) => std::thread::scope(|scope| {
+                let working = scope.spawn(|| work(&open_database(url)?));
+                working.join().unwrap_or(Err(Error::Closed))
+            }),
         }
-        check_siblings(&file)?;
-        let connection = connect(&file)?;
-        let found = schema::inspect(&connection, MIGRATIONS);
-        match found.map_err(|error| Error::sqlite(&file, &error))? {
-            Found::Current => {}
-            Found::New | Found::Migrated(_) => return Err(Error::Missing(self.dir.clone())),
-            Found::Foreign => return Err(Error::Foreign(file)),
-            Found::Newer(found) => {
-                let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-                return Err(Error::NewerSchema(file, found, known));
-            }
+    }
+}
+
+/// Opens a session. [`Error::Missing`] if there is no state with the current schema.
+fn open_file(dir: &Path) -> Result<Db, Error> {
+    let file = dir.join(FILE);
+    let found = plain_file::check(&file).map_err(|error| not_writable(&file, &error))?;
+    if found.is_none() {
+        return Err(Error::Missing(dir.to_path_buf()));
+    }
+    check_siblings(&file)?;
+    let connection = connect(&file)?;
+    let found = schema::inspect(&connection, MIGRATIONS);
+    let found = found.map_err(|error| Error::sqlite(&file, &error))?;
+    refuse_other_schema(dir, &file, found)?;
+    connection
+        .execute_batch("PRAGMA synchronous = FULL")
+        .map_err(|error| Error::sqlite(&file, &error))?;
+    Ok(Db::sqlite(connection, &file))
+}
+
+/// The same in a database.
+fn open_database(url: &PostgresUrl) -> Result<Db, Error> {
+    let session = Session::open(url, Access::Write, "callbridge connection")?;
+    let found = postgres::inspect(&session, MIGRATIONS.len())?;
+    refuse_other_schema(session.place(), session.place(), found)?;
+    Ok(Db::postgres(session))
+}
+
+fn refuse_other_schema(state: &Path, place: &Path, found: Found) -> Result<(), Error> {
+    match found {
+        Found::Current => Ok(()),
+        Found::New | Found::Migrated(_) => Err(Error::Missing(state.to_path_buf())),
+        Found::Foreign => Err(Error::Foreign(place.to_path_buf())),
+        Found::Newer(found) => {
+            let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+            Err(Error::NewerSchema(place.to_path_buf(), found, known))
         }
-        connection
-            .execute_batch("PRAGMA synchronous = FULL")
-            .map_err(|error| Error::sqlite(&file, &error))?;
-        Ok(Db::new(connection, &file))
     }
 }

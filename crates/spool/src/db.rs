@@ -1,69 +1,270 @@
-//! An open database: its statements, and what SQLite answers in our errors.
+//! An open database: its statements, and what its engine answers in our errors.
+//!
+//! A statement names its values `?1`, `?2`, and so on. Values and rows have one form for all
+//! engines ([`Value`](crate::value::Value)).
 
-use crate::{Error, RowId, columns};
-use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params};
+use crate::postgres::{Session, Slot};
+use crate::value::Values;
+use crate::{Error, RowId, StatementHook};
+use rusqlite::Connection;
 use serde::de::DeserializeOwned;
+use std::cell::{Cell, OnceCell};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
+mod sqlite;
 #[cfg(test)]
 mod statements;
 
-/// The connection, with the name of its file for error messages.
-#[derive(Debug)]
+/// The connection, with the name of its file or database for error messages.
+///
+/// The right to write belongs to the session: in PostgreSQL the session holds the lock, and for
+/// SQLite the lock file stands for it. When the session is lost, every later statement fails, so
+/// nothing is written that this process believes to know.
 pub struct Db {
-    pub(crate) connection: Connection,
+    engine: Engine,
     pub(crate) path: PathBuf,
+    /// Number of statements so far.
+    count: Cell<u64>,
+    hook: Option<StatementHook>,
+    /// The error that ended the session.
+    lost: OnceCell<Error>,
     #[cfg(test)]
     statements: statements::Statements,
 }
 
+#[derive(Debug)]
+enum Engine {
+    Sqlite(Connection),
+    Postgres(Box<Session>),
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db")
+            .field("engine", &self.engine)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Db {
-    pub(crate) fn new(connection: Connection, path: &Path) -> Self {
+    pub(crate) fn sqlite(connection: Connection, path: &Path) -> Self {
+        Self::new(Engine::Sqlite(connection), path)
+    }
+
+    pub(crate) fn postgres(session: Session) -> Self {
+        let path = session.place().to_path_buf();
+        Self::new(Engine::Postgres(Box::new(session)), &path)
+    }
+
+    fn new(engine: Engine, path: &Path) -> Self {
         Self {
-            connection,
+            engine,
             path: path.to_path_buf(),
+            count: Cell::new(0),
+            hook: None,
+            lost: OnceCell::new(),
             #[cfg(test)]
             statements: statements::Statements::default(),
         }
     }
 
+    pub(crate) fn set_hook(&mut self, hook: Option<StatementHook>) {
+        self.hook = hook;
+    }
+
+    /// SQLite's connection. `None` for another engine.
+    pub(crate) fn sqlite_connection(&self) -> Option<&Connection> {
+        match &self.engine {
+            Engine::Sqlite(connection) => Some(connection),
+            Engine::Postgres(_) => None,
+        }
+    }
+
+    /// PostgreSQL's session. `None` for another engine.
+    pub(crate) fn session(&self) -> Option<&Session> {
+        match &self.engine {
+            Engine::Sqlite(_) => None,
+            Engine::Postgres(session) => Some(session),
+        }
+    }
+
+    /// The error that ended the session. `None` while it is there.
+    pub(crate) fn lost(&self) -> Option<&Error> {
+        self.lost.get()
+    }
+
+    /// Returns `true` if the session was lost. It is there again then.
+    pub(crate) fn regain(&mut self) -> bool {
+        self.lost.take().is_some()
+    }
+
     /// Converts SQLite's error into ours.
     pub(crate) fn sql<T>(&self, answer: rusqlite::Result<T>) -> Result<T, Error> {
-        answer.map_err(|error| match error {
-            // so `columns::reader` reports which value does not fit
-            rusqlite::Error::ToSqlConversionFailure(words) => self.damaged(words.to_string()),
-            other => Error::sqlite(&self.path, &other),
+        answer.map_err(|error| Error::sqlite(&self.path, &error))
+    }
+
+    /// Counts a statement before it runs.
+    fn count_statement(&self) -> Result<(), Error> {
+        if let Some(error) = self.lost() {
+            return Err(error.clone());
+        }
+        self.count.set(self.count.get() + 1);
+        match &self.hook {
+            Some(hook) if !hook(self.count.get()) => {
+                let why = "another process took the lock".to_owned();
+                self.answered(Err(Error::SessionLost(self.path.clone(), why)))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Takes the answer of a statement. If it ends the session, no later statement runs.
+    fn answered<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        if let Err(error @ Error::SessionLost(..)) = &answer
+            && self.lost.set(error.clone()).is_ok()
+        {
+            match &self.engine {
+                Engine::Sqlite(connection) if !connection.is_autocommit() => {
+                    self.sql(connection.execute_batch("ROLLBACK")).ok();
+                }
+                Engine::Sqlite(_) => {}
+                Engine::Postgres(session) => session.abandon(),
+            }
+        }
+        answer
+    }
+
+    /// Runs a statement, and returns the number of rows that it changed.
+    #[cfg_attr(test, track_caller)]
+    pub(crate) fn execute(&self, text: &str, values: impl Values) -> Result<usize, Error> {
+        #[cfg(test)]
+        self.statements.note(text);
+        self.count_statement()?;
+        self.answered(match &self.engine {
+            Engine::Sqlite(connection) => sqlite::execute(connection, &self.path, text, &values),
+            Engine::Postgres(session) => session.execute(text, &values),
         })
     }
 
+    /// Runs a statement. In a PostgreSQL transaction, its error is reported by a later statement,
+    /// at the latest by the commit.
     #[cfg_attr(test, track_caller)]
-    pub(crate) fn prepare(&self, text: &str) -> Result<CachedStatement<'_>, Error> {
+    pub(crate) fn run(&self, text: &str, values: impl Values) -> Result<(), Error> {
+        self.run_checked(text, values, None)
+    }
+
+    /// [`Db::run`] for a statement that must change this many rows.
+    #[cfg_attr(test, track_caller)]
+    pub(crate) fn run_rows(
+        &self,
+        text: &str,
+        values: impl Values,
+        rows: usize,
+    ) -> Result<(), Error> {
+        self.run_checked(text, values, Some(rows))
+    }
+
+    #[cfg_attr(test, track_caller)]
+    fn run_checked(
+        &self,
+        text: &str,
+        values: impl Values,
+        rows: Option<usize>,
+    ) -> Result<(), Error> {
         #[cfg(test)]
         self.statements.note(text);
-        self.sql(self.connection.prepare_cached(text))
+        self.count_statement()?;
+        let connection = match &self.engine {
+            Engine::Sqlite(connection) => connection,
+            Engine::Postgres(session) => return self.answered(session.run(text, &values, rows)),
+        };
+        let changed = sqlite::execute(connection, &self.path, text, &values)?;
+        match rows {
+            Some(rows) if rows != changed => {
+                let why = format!("{changed} rows were changed, not {rows}");
+                Err(Error::Sql(self.path.clone(), why))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
+    /// Asks a question whose answer is read later. Until then, PostgreSQL gets further statements
+    /// without a wait.
     #[cfg_attr(test, track_caller)]
-    pub(crate) fn execute(&self, text: &str, values: impl Params) -> Result<usize, Error> {
-        let mut statement = self.prepare(text)?;
-        self.sql(statement.execute(values))
+    pub(crate) fn ask<T: DeserializeOwned>(
+        &self,
+        text: &str,
+        values: impl Values,
+    ) -> Result<Asked<T>, Error> {
+        #[cfg(test)]
+        self.statements.note(text);
+        self.count_statement()?;
+        match &self.engine {
+            Engine::Sqlite(connection) => {
+                let rows = sqlite::rows(connection, &self.path, text, &values, usize::MAX);
+                rows.map(Asked::Here)
+            }
+            Engine::Postgres(session) => self
+                .answered(session.ask(text, &values))
+                .map(Asked::UnderWay),
+        }
     }
 
-    /// [`Db::execute`] for callers that do not need the number of changed rows.
+    /// Reads the answers to all statements.
+    ///
+    /// # Errors
+    /// The first of [`Db::run`].
+    pub(crate) fn flush(&self) -> Result<(), Error> {
+        match &self.engine {
+            Engine::Sqlite(_) => Ok(()),
+            Engine::Postgres(session) => self.answered(session.flush()),
+        }
+    }
+
+    pub(crate) fn savepoint(&self) -> Result<(), Error> {
+        self.run("SAVEPOINT request", ())
+    }
+
+    pub(crate) fn rollback_to_savepoint(&self) -> Result<(), Error> {
+        if let Engine::Postgres(session) = &self.engine {
+            self.answered(session.forget_errors())?;
+        }
+        self.run("ROLLBACK TO request", ())
+    }
+
+    pub(crate) fn release_savepoint(&self) -> Result<(), Error> {
+        self.run("RELEASE request", ())
+    }
+
+    /// Reads at most `limit` rows, as [`columns`](crate::columns) does.
     #[cfg_attr(test, track_caller)]
-    pub(crate) fn run(&self, text: &str, values: impl Params) -> Result<(), Error> {
-        self.execute(text, values).map(drop)
+    fn rows<T: DeserializeOwned>(
+        &self,
+        text: &str,
+        values: impl Values,
+        limit: usize,
+    ) -> Result<Vec<T>, Error> {
+        #[cfg(test)]
+        self.statements.note(text);
+        self.count_statement()?;
+        self.answered(match &self.engine {
+            Engine::Sqlite(connection) => {
+                sqlite::rows(connection, &self.path, text, &values, limit)
+            }
+            Engine::Postgres(session) => session.rows(text, &values, limit),
+        })
     }
 
-    /// Reads the only row, as [`columns`] does.
+    /// Reads the only row.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn query_one<T: DeserializeOwned>(
         &self,
         text: &str,
-        values: impl Params,
+        values: impl Values,
     ) -> Result<T, Error> {
-        let mut statement = self.prepare(text)?;
-        self.sql(statement.query_row(values, columns::reader()))
+        let row = self.rows(text, values, 1)?.pop();
+        row.ok_or_else(|| Error::Sql(self.path.clone(), "a statement returned no row".into()))
     }
 
     /// Reads the first row, if there is one.
@@ -71,21 +272,18 @@ impl Db {
     pub(crate) fn query_first<T: DeserializeOwned>(
         &self,
         text: &str,
-        values: impl Params,
+        values: impl Values,
     ) -> Result<Option<T>, Error> {
-        let mut statement = self.prepare(text)?;
-        self.sql(statement.query_row(values, columns::reader()).optional())
+        Ok(self.rows(text, values, 1)?.pop())
     }
 
     #[cfg_attr(test, track_caller)]
     pub(crate) fn query_all<T: DeserializeOwned>(
         &self,
         text: &str,
-        values: impl Params,
+        values: impl Values,
     ) -> Result<Vec<T>, Error> {
-        let mut statement = self.prepare(text)?;
-        let rows = statement.query_map(values, columns::reader());
-        self.sql(rows.and_then(Iterator::collect))
+        self.rows(text, values, usize::MAX)
     }
 
     /// Reads all rows except those that no version of callbridge wrote, for which `known` returns
@@ -94,7 +292,7 @@ impl Db {
     pub(crate) fn query_known<R: DeserializeOwned, T>(
         &self,
         text: &str,
-        values: impl Params,
+        values: impl Values,
         known: impl FnMut(R) -> Option<T>,
     ) -> Result<Vec<T>, Error> {
         let rows = self.query_all(text, values)?;
@@ -102,9 +300,54 @@ impl Db {
     }
 
     #[cfg_attr(test, track_caller)]
-    pub(crate) fn exists(&self, text: &str, values: impl Params) -> Result<bool, Error> {
-        let mut statement = self.prepare(text)?;
-        self.sql(statement.exists(values))
+    pub(crate) fn exists(&self, text: &str, values: impl Values) -> Result<bool, Error> {
+        let row: Option<serde::de::IgnoredAny> = self.query_first(text, values)?;
+        Ok(row.is_some())
+    }
+
+    pub(crate) fn begin(&self) -> Result<(), Error> {
+        self.count_statement()?;
+        self.answered(match &self.engine {
+            Engine::Sqlite(connection) => self.sql(connection.execute_batch("BEGIN IMMEDIATE")),
+            Engine::Postgres(session) => session.begin(),
+        })
+    }
+
+    pub(crate) fn commit(&self) -> Result<(), Error> {
+        self.count_statement()?;
+        self.answered(match &self.engine {
+            Engine::Sqlite(connection) => self.sql(connection.execute_batch("COMMIT")),
+            Engine::Postgres(session) => session.commit(),
+        })
+    }
+
+    /// Rolls a transaction back, if there is one. A full disk can have ended it already.
+    pub(crate) fn rollback(&self) {
+        if !self.is_in_transaction() || self.count_statement().is_err() {
+            return;
+        }
+        let ended = self.answered(match &self.engine {
+            Engine::Sqlite(connection) => self.sql(connection.execute_batch("ROLLBACK")),
+            Engine::Postgres(session) => session.rollback(),
+        });
+        // The error that made this necessary is reported.
+        ended.ok();
+    }
+
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        match &self.engine {
+            Engine::Sqlite(connection) => !connection.is_autocommit(),
+            Engine::Postgres(session) => self.lost().is_none() && session.is_in_transaction(),
+        }
+    }
+
+    /// Returns free pages to the disk, at most `most` of them, if more than `kept` are free.
+    /// PostgreSQL's autovacuum does this for its own tables.
+    pub(crate) fn give_pages_back(&self, kept: i64, most: u32) -> Result<(), Error> {
+        match &self.engine {
+            Engine::Sqlite(connection) => self.sql(sqlite::give_pages_back(connection, kept, most)),
+            Engine::Postgres(_) => Ok(()),
+        }
     }
 
     pub(crate) fn damaged(&self, why: String) -> Error {
@@ -116,11 +359,33 @@ impl Db {
     }
 }
 
+/// The answer to a question, perhaps still under way.
+pub(crate) enum Asked<T> {
+    Here(Vec<T>),
+    UnderWay(Slot),
+}
+
+impl<T: DeserializeOwned> Asked<T> {
+    pub(crate) fn all(self, db: &Db) -> Result<Vec<T>, Error> {
+        match (self, &db.engine) {
+            (Self::Here(rows), _) => Ok(rows),
+            (Self::UnderWay(slot), Engine::Postgres(session)) => {
+                db.answered(session.rows_of(&slot, usize::MAX))
+            }
+            (Self::UnderWay(_), Engine::Sqlite(_)) => Err(Error::Closed),
+        }
+    }
+
+    pub(crate) fn first(self, db: &Db) -> Result<Option<T>, Error> {
+        Ok(self.all(db)?.into_iter().next())
+    }
+}
+
 pub(crate) fn json<T: serde::Serialize>(what: &'static str, value: &T) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|error| Error::Unstorable(what, error.to_string()))
 }
 
-/// A limit in SQLite's integer type.
+/// A limit as a statement takes it.
 pub(crate) fn count(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }

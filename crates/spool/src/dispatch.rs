@@ -1,12 +1,14 @@
 //! Operations on their way to the [`tables`](crate::tables), and the transactions around them.
 
+use crate::tables::finish::Ahead;
 use crate::tables::unreadable;
 use crate::tables::{audited, backfill, branches, connection, deliveries, echoes, finish, forward};
 use crate::tables::{
     given, hub, lead_requests, letters, look_ups, meta, outbox, purge, resume, slots, step,
 };
-use crate::{Done, Error, Op, Store};
+use crate::{Done, Error, Finished, Op, Store};
 use callbridge_leads::lead_request::LeadChange;
+use std::collections::VecDeque;
 
 /// Makes the JSON of all operations. The caller does this, to keep it off the spool's only thread.
 pub(super) fn prepare(mut ops: Vec<Op>) -> Result<Vec<Op>, Error> {
@@ -35,7 +37,10 @@ impl Store {
     /// request fails, which is rare, the group is stored again with one savepoint per request.
     pub(super) fn write_group(&mut self, requests: &[Vec<Op>]) -> Vec<Result<Vec<Done>, Error>> {
         let whole = self.in_transaction(|store| {
-            let done = requests.iter().map(|request| store.apply_all(request));
+            let mut ahead = store.look_ahead(requests)?;
+            let done = requests
+                .iter()
+                .map(|request| store.apply_all(request, &mut ahead));
             done.collect::<Result<Vec<_>, Error>>()
         });
         match whole {
@@ -50,17 +55,17 @@ impl Store {
         each.unwrap_or_else(|error| vec![Err(error); requests.len()])
     }
 
-    fn in_transaction<T>(
+    pub(crate) fn in_transaction<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.execute("BEGIN IMMEDIATE", [])?;
+        self.begin()?;
         let mark = self.tally.clone();
         let hub_before = self.hub.clone();
         let answer = work(self).and_then(|answer| {
-            self.sql(self.tally.write(&self.connection, &mark))?;
+            self.tally.write(self, &mark)?;
             hub::advance(self)?;
-            self.execute("COMMIT", [])?;
+            self.commit()?;
             Ok(answer)
         });
         if answer.is_ok() {
@@ -68,10 +73,7 @@ impl Store {
             self.appeared.add(self.tally.letters.drain(..));
             self.moved.add(self.tally.moved.drain(..));
         } else {
-            // A full disk can have ended the transaction already.
-            if !self.connection.is_autocommit() {
-                self.execute("ROLLBACK", []).ok();
-            }
+            self.rollback();
             self.tally = mark;
             self.hub = hub_before;
         }
@@ -82,27 +84,60 @@ impl Store {
     fn in_savepoint(&mut self, request: &[Op]) -> Result<Result<Vec<Done>, Error>, Error> {
         let mark = self.tally.clone();
         let hub_before = self.hub.clone();
-        self.execute("SAVEPOINT request", [])?;
-        let answer = self.apply_all(request);
+        self.savepoint()?;
+        let answer = self
+            .apply_all(request, &mut VecDeque::new())
+            .and_then(|done| {
+                self.flush()?;
+                Ok(done)
+            });
         if let Err(error) = &answer {
             self.tally = mark;
             self.hub = hub_before;
-            if self.connection.is_autocommit() {
+            if !self.is_in_transaction() {
                 return Err(error.clone());
             }
-            self.execute("ROLLBACK TO request", [])?;
+            self.rollback_to_savepoint()?;
         }
-        self.execute("RELEASE request", [])?;
+        self.release_savepoint()?;
         Ok(answer)
     }
 
-    fn apply_all(&mut self, request: &[Op]) -> Result<Vec<Done>, Error> {
-        request.iter().map(|op| self.apply(op)).collect()
+    /// Asks what the calls of a group need, so that one round trip brings all answers. Empty for
+    /// SQLite, which has no round trips, and if other operations of the group can change an answer.
+    fn look_ahead(&self, requests: &[Vec<Op>]) -> Result<VecDeque<Option<Ahead>>, Error> {
+        let mut calls: Vec<&Finished> = Vec::new();
+        for op in requests.iter().flatten() {
+            match op {
+                Op::Finish(finished) => calls.push(finished),
+                op if op.is_intake() => {}
+                _ => return Ok(VecDeque::new()),
+            }
+        }
+        match self.session() {
+            Some(_) => finish::look_ahead(self, &calls),
+            None => Ok(VecDeque::new()),
+        }
+    }
+
+    fn apply_all(
+        &mut self,
+        request: &[Op],
+        ahead: &mut VecDeque<Option<Ahead>>,
+    ) -> Result<Vec<Done>, Error> {
+        let done = request.iter().map(|op| match op {
+            Op::Finish(finished) => {
+                let ahead = ahead.pop_front().flatten();
+                finish::finish(self, finished, ahead)
+            }
+            op => self.apply(op),
+        });
+        done.collect()
     }
 
     fn apply(&mut self, op: &Op) -> Result<Done, Error> {
         match op {
-            Op::Finish(finished) => return finish::finish(self, finished),
+            Op::Finish(finished) => return finish::finish(self, finished, None),
             Op::Forget { pbx, ids } => audited::forget(self, pbx, ids)?,
             Op::Open { pbx, key, snapshot } => {
                 resume::set_open(self, pbx, *key, snapshot.as_deref())?

@@ -81,6 +81,25 @@ pub enum Error {
     Unstorable(&'static str, String),
     #[error("the spool is closed")]
     Closed,
+    /// The database refuses this process until its settings or ours are changed, and why.
+    #[error("cannot use {0}: {1}")]
+    Unusable(PathBuf, String),
+    /// The session with the database, which holds the lock, is lost or cannot be opened now, and
+    /// why. It is not known whether the last commit is stored.
+    #[error("no session with {0}: {1}; callbridge tries again automatically")]
+    SessionLost(PathBuf, String),
+    /// Another process leads. It has this name, if that is known.
+    #[error(
+        "{leader} leads on {0}, and this process is a standby",
+        leader = .1.as_deref().unwrap_or("another process")
+    )]
+    NotLeader(PathBuf, Option<String>),
+    /// A state is only copied into an empty one. This table has rows.
+    #[error("{0} is not empty ({1} has rows): copy a state into an empty database or folder")]
+    NotEmpty(PathBuf, String),
+    /// A copy of another state into this one ended before its last row.
+    #[error("{0} holds a part of another state: remove it, and copy that state again")]
+    Unfinished(PathBuf),
     /// The branch was removed, or never existed.
     #[error("no branch has the name {0}: see `callbridge branch list`")]
     NoBranch(String),
@@ -105,7 +124,9 @@ impl ExitCode for Error {
             | Self::NoUuid(..)
             | Self::NoBranch(..)
             | Self::Unstorable(..) => Code::Input,
-            Self::Missing(..) | Self::Closed => Code::Unreachable,
+            Self::Missing(..) | Self::Closed | Self::SessionLost(..) | Self::NotLeader(..) => {
+                Code::Unreachable
+            }
             Self::NotWritable(..) | Self::Gone(..) | Self::Full(..) | Self::Disk(..) => {
                 Code::CannotWrite
             }
@@ -115,6 +136,9 @@ impl ExitCode for Error {
             | Self::Damaged(..)
             | Self::OtherAddress(..)
             | Self::NoHub
+            | Self::Unusable(..)
+            | Self::NotEmpty(..)
+            | Self::Unfinished(..)
             | Self::Sql(..)
             | Self::Shared(..)
             | Self::NotPlain(..) => Code::Configuration,
@@ -128,7 +152,9 @@ impl Error {
     }
 
     /// Returns `true` if the same request can succeed later unchanged. This includes
-    /// [`Error::Gone`]: every part waits until the daemon ends, and nothing is sent meanwhile.
+    /// [`Error::Gone`]: every part waits until the daemon ends, and nothing is sent meanwhile. The
+    /// same holds for [`Error::SessionLost`] and [`Error::NotLeader`]: every part waits until the
+    /// daemon begins again.
     pub const fn is_retryable(&self) -> bool {
         matches!(
             self,
@@ -137,7 +163,15 @@ impl Error {
                 | Self::NotWritable(..)
                 | Self::NotPlain(..)
                 | Self::Gone(..)
+                | Self::SessionLost(..)
+                | Self::NotLeader(..)
         )
+    }
+
+    /// Returns `true` if the database can be opened later with the same settings. A newer version
+    /// of callbridge can replace this one while it waits.
+    pub(crate) const fn is_temporary(&self) -> bool {
+        self.is_retryable() || matches!(self, Self::NewerSchema(..))
     }
 
     pub(super) fn sqlite(path: &Path, error: &rusqlite::Error) -> Self {

@@ -1,7 +1,6 @@
 //! The position of a hub, its branches, and what is asked of both.
 
 use callbridge_call::{EpochSeconds, EventTime};
-use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -123,28 +122,4 @@ pub enum Offer {
     /// A state that sent to a CRM becomes a collector's: calls whose outcome is not known. The CRM
     /// accepts a repeated uuid without a second record (§4.5.4).
     Unconfirmed,
-}
-
-/// Reads the row of the table `hub`. `None` if no hub has used this state.
-pub(crate) fn load(db: &Connection) -> rusqlite::Result<Option<HubRow>> {
-    let text = "SELECT incarnation, seq, began, revealed_by, silent_boot, silent_until FROM hub";
-    let mut rows = db.prepare(text)?;
-    let mut rows = rows.query([])?;
-    let Some(row) = rows.next()? else {
-        return Ok(None);
-    };
-    let (boot_id, until): (Option<String>, Option<u64>) = (row.get(4)?, row.get(5)?);
-    let silence = boot_id.zip(until).map(|(boot_id, until)| HubSilence {
-        boot_id,
-        until: Duration::from_nanos(until),
-    });
-    Ok(Some(HubRow {
-        position: HubPosition {
-            incarnation: row.get(0)?,
-            seq: row.get(1)?,
-        },
-        began: EventTime::from_micros(row.get(2)?),
-        revealed_by: row.get(3)?,
-        silence,
-    }))
 }

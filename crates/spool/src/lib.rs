@@ -1,9 +1,21 @@
 //! The durable state: every finished call from its verdict to its place in the journal.
 //!
 //! In come [`Op`]s, out go [`Done`]s after the commit. One embedded SQLite file, `spool.db` in
-//! the state folder, in WAL mode with `synchronous=FULL`: what was answered is on the disk. One
-//! thread owns it and commits what is queued as one group ([`Handle`]); a [`Store`] can also be
-//! used without it, on `:memory:`, one request at a time.
+//! the state folder, in WAL mode with `synchronous=FULL`: what was answered is on the disk. Or a
+//! schema of a PostgreSQL database ([`open_postgres`]). One thread owns the connection and commits
+//! what is queued as one group ([`Handle`]); a [`Store`] can also be used without it, on
+//! `:memory:`, one request at a time.
+//!
+//! Both engines run the same statements. Their differences are these:
+//!
+//! | | SQLite | PostgreSQL |
+//! |---|---|---|
+//! | schema | `tables/schema.rs` | the same scripts, translated (`postgres/schema.rs`) |
+//! | right to write | the lock file, for the process's life | the session's lock (`leading`) |
+//! | memory ([`Store`]) | read once | read again when the lock was lost |
+//! | statements without an answer | run at once | sent with later ones (`postgres/pipeline.rs`) |
+//! | room of deleted rows | `purge` returns pages to the disk | autovacuum |
+//! | check, copy of the file | `check`, `identity` | the server's; `postgres/history.rs` |
 //!
 //! | module | what lives there |
 //! |---|---|
@@ -18,7 +30,11 @@
 //! | `finished` | a judged call, and what its row keeps of it |
 //! | [`tables`] | all SQL, a file a stored thing |
 //! | [`writer`] | the thread, group commit, [`Handle`] |
-//! | `db` | the open database, its statements and errors, and rows as serde reads them |
+//! | `db` | the open database, its statements and errors, of both engines |
+//! | `value`, `columns` | values of statements, and rows as serde reads them |
+//! | `postgres` | a session with PostgreSQL |
+//! | `leader`, `leading` | which process leads, and the thread's life with PostgreSQL |
+//! | [`transfer`] | a whole state, copied to the other engine |
 //! | `hub` | the position of a hub, and its branches |
 //! | `connection` | the OAuth connection; `connection_store`: sessions that change it |
 //! | [`folder`] | opening: modes, damage |
@@ -47,6 +63,11 @@
 //! while the check was reading is not written again, and counts on the next sync that succeeds.
 //! On Linux a disk that lost pages of that part without refusing a write leaves them old.
 
+#![cfg_attr(
+    test,
+    allow(clippy::duplicate_mod, reason = "the same tests run on both engines")
+)]
+
 pub mod advice;
 pub mod archive;
 pub mod binding;
@@ -60,12 +81,17 @@ mod echo;
 mod effects;
 pub mod employee_work;
 pub mod error;
+#[cfg(debug_assertions)]
+mod fault;
 mod finished;
 pub mod folder;
 pub mod foreign;
 mod hub;
 mod identity;
+mod leader;
+mod leading;
 pub mod op;
+mod postgres;
 mod readers;
 pub mod row;
 pub mod state;
@@ -73,6 +99,8 @@ mod state_dir;
 pub mod store;
 pub mod tables;
 mod tally;
+pub mod transfer;
+mod value;
 pub mod writer;
 
 pub use crate::advice::{fix, fix_after_lookup};
@@ -90,10 +118,13 @@ pub use hub::{
     Branch, BranchChange, BranchRequest, HubAnswer, HubPosition, HubRow, HubSilence, NewBranch,
     Offer, TokenRotation,
 };
+pub use leader::{Instance, Leader};
+pub use leading::open_postgres;
 pub use op::{
     CallFailure, Delivered, Delivery, Done, Op, PurgeCounts, SlotRow, UnreadableBytes, WebhookEvent,
 };
-pub use readers::{FinishedCalls, Known, LeadDirectory};
+pub use postgres::{PostgresUrl, Standby};
+pub use readers::{FinishedCalls, Known, LeadDirectory, Reader};
 pub use row::{
     Action, Attempt, Confirmable, Due, LeadByHand, Left, Letter, LetterFilter, MissedCustomer,
     Notice, Progress, QueueQuery, Row, RowId, SeenCall, TrunkCalls, Unconfirmed, UnreadMessage,
@@ -108,7 +139,7 @@ pub use tables::calls::Search;
 pub use tables::directory::DirectorySize;
 pub use tables::listed::{CallFilter, Listed, Place};
 pub use tables::shows::LeadFields;
-pub use writer::{Guard, Handle, Health};
+pub use writer::{Guard, Handle, Health, Leadership};
 
 pub(crate) use columns::{Json, json_column};
 pub(crate) use db::{count, json};
@@ -163,6 +194,10 @@ pub const LIVE_FOR: Duration = Duration::from_secs(5 * 60);
 /// Hook that receives the time of each commit, from `BEGIN` to the end of its sync.
 pub type CommitHook = Arc<dyn Fn(Duration) + Send + Sync>;
 
+/// Hook that receives the number of each statement before it runs, for tests. `false`: the session
+/// is lost.
+pub type StatementHook = Arc<dyn Fn(u64) -> bool + Send + Sync>;
+
 /// Features and limits with which a spool is opened.
 #[derive(Clone)]
 pub struct Settings {
@@ -186,6 +221,8 @@ pub struct Settings {
     pub retention: Duration,
     /// Hook that runs on the spool's thread after each commit.
     pub on_commit: Option<CommitHook>,
+    /// Hook that runs before each statement.
+    pub on_statement: Option<StatementHook>,
 }
 
 impl Default for Settings {
@@ -201,6 +238,7 @@ impl Default for Settings {
             lead_directory: None,
             retention: Duration::from_secs(30 * 24 * 3600),
             on_commit: None,
+            on_statement: None,
         }
     }
 }

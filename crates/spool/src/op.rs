@@ -208,6 +208,39 @@ impl Op {
         let counter = counter.into();
         Self::Count { counter, by }
     }
+
+    /// Returns `true` for an operation of those who bring calls. It does not change what another
+    /// finished call depends on.
+    pub(crate) const fn is_intake(&self) -> bool {
+        self.is_intake_in_order()
+            || matches!(
+                self,
+                Self::Meta { .. } | Self::MetaGone(_) | Self::Count { .. }
+            )
+    }
+
+    /// Returns `true` for an operation that must not overtake another one, because a position
+    /// counts for the calls before it.
+    pub(crate) const fn is_intake_in_order(&self) -> bool {
+        matches!(
+            self,
+            Self::Finish(_)
+                | Self::Open { .. }
+                | Self::Position { .. }
+                | Self::Unreadable(_)
+                | Self::FileRead { .. }
+                | Self::BranchRequest(_)
+        )
+    }
+
+    /// Returns `true` for an operation of a request to the CRM: it is about to be sent, or was
+    /// answered.
+    pub(crate) const fn is_of_sender(&self) -> bool {
+        matches!(
+            self,
+            Self::Step { .. } | Self::Slot(_) | Self::SlotGone(_) | Self::FailedCall(_)
+        )
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
-//! Lookups beside the writer's thread, on read-only connections, so that none waits for a commit
-//! and each sees what was committed before it: the intake's memory of finished calls, and the
-//! directory of leads as calls are judged by it.
+//! Lookups beside the writer's thread, on read-only connections. None waits for a commit, and each
+//! sees what was committed before it: the intake's memory of finished calls, and the directory of
+//! leads as calls are judged by it.
 
 use super::{Db, Error, state_dir};
+use crate::postgres::{Access, PostgresUrl, Session};
 use crate::tables::directory::{holders, profile, responsible_employees, survivor};
 use crate::tables::given::given;
 use callbridge_call::{EpochSeconds, FinishedCall};
@@ -15,10 +16,95 @@ use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A database after a failed question is not asked again for this long.
+const PAUSE: Duration = Duration::from_secs(1);
+/// What the server shows of a session that only reads.
+const LABEL: &str = "callbridge reader";
+
+/// A read-only connection, in addition to the spool's own. It also works while another process
+/// leads.
+#[derive(Debug)]
+pub struct Reader {
+    /// `None` if the session was lost. The next question opens another one.
+    db: Option<Db>,
+    /// The database to connect to again. `None` for a file.
+    url: Option<PostgresUrl>,
+    /// The last failure.
+    failed: Option<(Instant, Error)>,
+}
+
+impl Reader {
+    fn of_file(file: &Path) -> Result<Self, Error> {
+        Ok(Self {
+            db: Some(open_read_only(file)?),
+            url: None,
+            failed: None,
+        })
+    }
+
+    /// The first question connects.
+    pub fn of_database(url: &PostgresUrl) -> Self {
+        Self {
+            db: None,
+            url: Some(url.clone()),
+            failed: None,
+        }
+    }
+
+    /// Answers a question. A session can have ended since the last one, so a question is asked
+    /// again if its session was not opened for it.
+    ///
+    /// # Errors
+    /// The error of the question. [`Error::SessionLost`] if the database cannot be reached.
+    pub fn ask<T: Send>(
+        &mut self,
+        question: &(impl Fn(&Db) -> Result<T, Error> + Sync),
+    ) -> Result<T, Error> {
+        let Some(url) = &self.url else {
+            let db = self.db.as_ref().ok_or(Error::Closed)?;
+            return question(db);
+        };
+        if let Some((at, error)) = &self.failed
+            && at.elapsed() < PAUSE
+        {
+            return Err(error.clone());
+        }
+        let db = &mut self.db;
+        // The caller can be a task, and a task must not wait in another runtime.
+        let answer = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| ask_session(db, url, question));
+            asking.join().unwrap_or(Err(Error::Closed))
+        });
+        let failed = answer.as_ref().err().filter(|error| error.is_retryable());
+        self.failed = failed.map(|error| (Instant::now(), error.clone()));
+        answer
+    }
+}
+
+fn ask_session<T>(
+    db: &mut Option<Db>,
+    url: &PostgresUrl,
+    question: &impl Fn(&Db) -> Result<T, Error>,
+) -> Result<T, Error> {
+    if let Some(open) = db {
+        match question(open) {
+            Err(Error::SessionLost(..)) => *db = None,
+            answer => return answer,
+        }
+    }
+    let session = Session::open(url, Access::Read, LABEL)?;
+    let answer = question(db.insert(Db::postgres(session)));
+    if matches!(answer, Err(Error::SessionLost(..))) {
+        *db = None;
+    }
+    answer
+}
 
 /// Finds finished calls by their ids.
 #[derive(Debug)]
-pub struct FinishedCalls(Db);
+pub struct FinishedCalls(Reader);
 
 impl FinishedCalls {
     /// Opens a read-only connection to the file of this folder, in addition to the spool's own.
@@ -26,7 +112,12 @@ impl FinishedCalls {
     /// # Errors
     /// If the file cannot be read.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        open_read_only(&dir.join(state_dir::FILE)).map(Self)
+        Reader::of_file(&dir.join(state_dir::FILE)).map(Self)
+    }
+
+    /// Finds them in a database.
+    pub fn in_database(url: &PostgresUrl) -> Self {
+        Self(Reader::of_database(url))
     }
 
     /// The finished call that this unique id or linkedid belongs to. If the file cannot be read,
@@ -36,7 +127,8 @@ impl FinishedCalls {
                     CASE WHEN c.direction = 'INBOUND' THEN c.raw_phone END,
                     CASE WHEN c.state = 'dead' AND c.reason = 'incomplete' THEN c.call END
              FROM seen_calls t LEFT JOIN calls c ON c.uuid = t.uuid WHERE t.pbx = ?1 AND t.id = ?2";
-        let found: Result<Option<(_, _, _, Option<_>)>, _> = self.0.query_first(text, (pbx, id));
+        let found: Result<Option<(_, _, _, Option<_>)>, _> =
+            self.0.ask(&|db| db.query_first(text, (pbx, id)));
         let found =
             found.inspect_err(|error| tracing::warn!(%error, "finished calls cannot be looked up"));
         found.ok()?.map(|(own, started, caller, facts)| Known {
@@ -91,10 +183,10 @@ fn tail(number: &str) -> Option<String> {
     (digits.len() >= 7).then(|| digits[digits.len() - 7..].to_owned())
 }
 
-/// Lookups in the spool's file.
+/// Lookups in the directory of leads.
 #[derive(Debug)]
 pub struct LeadDirectory {
-    beside: Mutex<Db>,
+    beside: Mutex<Reader>,
     failed: AtomicBool,
 }
 
@@ -104,10 +196,19 @@ impl LeadDirectory {
     /// # Errors
     /// If the file cannot be read.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        Ok(Self {
-            beside: Mutex::new(open_read_only(&dir.join(state_dir::FILE))?),
+        Ok(Self::new(Reader::of_file(&dir.join(state_dir::FILE))?))
+    }
+
+    /// Looks leads up in a database.
+    pub fn in_database(url: &PostgresUrl) -> Self {
+        Self::new(Reader::of_database(url))
+    }
+
+    const fn new(reader: Reader) -> Self {
+        Self {
+            beside: Mutex::new(reader),
             failed: AtomicBool::new(false),
-        })
+        }
     }
 
     /// A lookup has failed since the last call of this function. Calls with a known lead can be
@@ -151,13 +252,13 @@ impl LeadDirectory {
         self.ask("the directory of leads", responsible_employees)
     }
 
-    fn ask<T>(
+    fn ask<T: Send>(
         &self,
         place: &str,
-        question: impl FnOnce(&Db) -> Result<T, Error>,
+        question: impl Fn(&Db) -> Result<T, Error> + Sync,
     ) -> Result<T, String> {
-        let beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
-        question(&beside).map_err(|error| {
+        let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        beside.ask(&question).map_err(|error| {
             self.failed.store(true, Ordering::Release);
             tracing::warn!(%error, "a number cannot be looked up in {place}");
             error.to_string()
@@ -184,7 +285,7 @@ fn open_read_only(file: &Path) -> Result<Db, Error> {
     // A plan that depends on bound values is made again for each of them.
     let stable = DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG;
     db.set_db_config(stable, true).map_err(wrong)?;
-    Ok(Db::new(db, file))
+    Ok(Db::sqlite(db, file))
 }
 
 #[cfg(test)]

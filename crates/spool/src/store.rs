@@ -1,7 +1,9 @@
 //! The store: the open database with the books of its last commit. It is synchronous and knows no
 //! clock and no thread.
 
-use crate::hub::{self, HubRow};
+use crate::hub::HubRow;
+use crate::postgres::{self, Session};
+use crate::tables::hub_row;
 use crate::tables::schema::{self, Found, MIGRATIONS};
 use crate::tally::{Book, Tally};
 use crate::{Db, Error, RowId, Settings};
@@ -16,6 +18,9 @@ use std::path::Path;
 
 /// The setting that keeps the highest id used, whose row can be gone.
 pub(crate) const HIGHEST_ID: &str = "spool.highest_id";
+
+/// The setting that is there while another state is copied into this one.
+pub(crate) const UNFINISHED: &str = "spool.unfinished";
 
 /// New dead letters that are remembered: a reader that asks twice a second misses none.
 const LETTERS_REMEMBERED: usize = 65_536;
@@ -74,6 +79,16 @@ const PRAGMAS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
      PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 16777216; \
      PRAGMA wal_autocheckpoint = 2000;";
 
+/// Refuses tables of another program or a newer version.
+pub(crate) fn refuse(place: &Path, found: Found) -> Result<Found, Error> {
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    match found {
+        Found::Foreign => Err(Error::Foreign(place.into())),
+        Found::Newer(version) => Err(Error::NewerSchema(place.into(), version, known)),
+        Found::New | Found::Current | Found::Migrated(_) => Ok(found),
+    }
+}
+
 impl Store {
     /// Opens a store in memory that ends with this value.
     ///
@@ -91,27 +106,46 @@ impl Store {
         path: &Path,
         settings: Settings,
     ) -> Result<Self, Error> {
-        let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-        let (db, path) = (Db::new(connection, path), path.to_path_buf());
-        let connection = &db.connection;
-        match db.sql(schema::inspect(connection, MIGRATIONS))? {
+        let sqlite = |error: rusqlite::Error| Error::sqlite(path, &error);
+        match refuse(
+            path,
+            schema::inspect(&connection, MIGRATIONS).map_err(sqlite)?,
+        )? {
             // auto_vacuum only takes effect before the first table.
-            Found::New => db.sql(connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL"))?,
-            Found::Current | Found::Migrated(_) => {}
-            Found::Foreign => return Err(Error::Foreign(path)),
-            Found::Newer(found) => return Err(Error::NewerSchema(path, found, known)),
+            Found::New => {
+                let text = "PRAGMA auto_vacuum = INCREMENTAL";
+                connection.execute_batch(text).map_err(sqlite)?;
+            }
+            Found::Current | Found::Migrated(_) | Found::Foreign | Found::Newer(_) => {}
         }
-        db.sql(connection.execute_batch(PRAGMAS))?;
+        connection.execute_batch(PRAGMAS).map_err(sqlite)?;
         connection.set_prepared_statement_cache_capacity(64);
         // Otherwise SQLite plans a statement again for each bound value that a partial index can
         // serve.
-        db.sql(connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true))?;
-        db.sql(schema::migrate(connection, MIGRATIONS))?;
-        let tally = db.sql(Tally::load(connection))?;
+        let stable = DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG;
+        connection.set_db_config(stable, true).map_err(sqlite)?;
+        schema::migrate(&connection, MIGRATIONS).map_err(sqlite)?;
+        Self::load(Db::sqlite(connection, path), settings)
+    }
+
+    /// Makes a store over a session that holds the lock of its schema, and migrates it.
+    pub(super) fn over_session(session: Session, settings: Settings) -> Result<Self, Error> {
+        let place = session.place().to_path_buf();
+        refuse(&place, postgres::inspect(&session, MIGRATIONS.len())?)?;
+        postgres::migrate(&session, MIGRATIONS)?;
+        Self::load(Db::postgres(session), settings)
+    }
+
+    /// Reads what is held in memory.
+    fn load(mut db: Db, settings: Settings) -> Result<Self, Error> {
+        let hook = settings.on_statement.clone();
+        #[cfg(debug_assertions)]
+        let hook = hook.or_else(crate::fault::hook);
+        db.set_hook(hook);
         let mut store = Self {
             db,
             settings,
-            tally,
+            tally: Tally::default(),
             next_id: 1,
             restored: false,
             predecessor: Predecessor::Local,
@@ -122,13 +156,47 @@ impl Store {
             seen_calls_cursor: (String::new(), String::new()),
             hub: None,
         };
-        store.hub = store.sql(hub::load(&store.connection))?;
+        store.read_memory()?;
+        Ok(store)
+    }
+
+    fn read_memory(&mut self) -> Result<(), Error> {
+        let unfinished = "SELECT 1 FROM meta WHERE key = ?1";
+        if self.db.exists(unfinished, [UNFINISHED])? {
+            return Err(Error::Unfinished(self.db.path.clone()));
+        }
+        self.tally = Tally::load(&self.db)?;
+        self.hub = hub_row::load(&self.db)?;
         // The highest id used. Purged rows count through the setting.
         let text = "SELECT 1 + coalesce(max(id), 0) FROM (
                  SELECT max(id) AS id FROM calls UNION ALL SELECT max(id) FROM unreadable
-                 UNION ALL SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1)";
-        store.next_id = store.query_one(text, [HIGHEST_ID])?;
-        Ok(store)
+                 UNION ALL SELECT CAST(value AS BIGINT) FROM meta WHERE key = ?1) AS used";
+        self.next_id = self.query_one(text, [HIGHEST_ID])?;
+        Ok(())
+    }
+
+    /// Reads everything again that is held in memory. The process lost its session and holds the
+    /// lock again. Its last write is perhaps stored, and another process can have written since.
+    ///
+    /// # Errors
+    /// If the disk fails or the session is lost again.
+    pub fn reload(&mut self) -> Result<(), Error> {
+        self.db.regain();
+        self.appeared.forget();
+        self.moved.forget();
+        let all = true;
+        self.awaited = RefCell::new(Awaited {
+            all,
+            ..Awaited::default()
+        });
+        self.backfill_begun.set(false);
+        self.seen_calls_cursor = (String::new(), String::new());
+        self.read_memory()
+    }
+
+    /// Returns `true` if the session is lost. Every statement fails until [`Store::reload`].
+    pub fn is_lost(&self) -> bool {
+        self.db.lost().is_some()
     }
 
     pub(crate) fn new_id(&mut self) -> RowId {
@@ -142,7 +210,10 @@ impl Store {
     /// power failure would then lose everything that followed it in the log.
     pub(super) fn fold(&self) -> Result<(), Error> {
         let fold = "PRAGMA wal_checkpoint(TRUNCATE)";
-        self.sql(self.connection.query_row(fold, [], |_| Ok(())))
+        match self.sqlite_connection() {
+            Some(connection) => self.sql(connection.query_row(fold, [], |_| Ok(()))),
+            None => Ok(()),
+        }
     }
 
     /// `finished` is always the sum of the states.
@@ -186,7 +257,8 @@ impl Store {
         self.restored
     }
 
-    /// The process that held this state before this one.
+    /// The process that held this state before this one. Another one counts until this process
+    /// makes a request, also after a restart. [`Store::restored`] is true until then as well.
     pub const fn predecessor(&self) -> &Predecessor {
         &self.predecessor
     }
@@ -237,6 +309,12 @@ impl Appeared {
         self.before + self.last.len() as u64
     }
 
+    /// Forgets the rows so far. Readers of them read everything again.
+    fn forget(&mut self) {
+        self.before = self.count() + 1;
+        self.last.clear();
+    }
+
     /// Reads at most `limit` ids after the first `seen`, each once, and returns how many are seen
     /// then. `None` if they are no longer remembered.
     pub(crate) fn read_since<T>(
@@ -265,15 +343,15 @@ impl Store {
     /// Limits the file to this many pages, like a full disk.
     pub(super) fn limit_pages(&self, pages: u32) {
         let text = format!("PRAGMA max_page_count = {pages}");
-        let limit: u32 = self
-            .connection
+        let connection = self.sqlite_connection().expect("SQLite");
+        let limit: u32 = connection
             .query_row(&text, [], |row| row.get(0))
             .expect("a limit");
         assert_eq!(limit, pages);
     }
 
     pub(super) fn is_settled(&self) -> bool {
-        self.connection.is_autocommit()
+        !self.is_in_transaction()
     }
 }
 

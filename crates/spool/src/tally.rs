@@ -1,10 +1,9 @@
 //! The books: kept in memory, written in the transaction that changes them. And what the log is
 //! told about leads once that is committed, whoever asked.
 
-use crate::{RowId, State};
+use crate::{Db, Error, RowId, State};
 use callbridge_leads::lead_field;
 use callbridge_leads::lead_request::RequestKind;
-use rusqlite::Connection;
 use std::collections::BTreeMap;
 use tracing::{info, warn};
 
@@ -68,18 +67,16 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn load(db: &Connection) -> rusqlite::Result<Self> {
+    pub(crate) fn load(db: &Db) -> Result<Self, Error> {
         let mut tally = Self::default();
-        let mut all = db.prepare("SELECT name, count FROM books")?;
-        for row in all.query_map([], |row| row.try_into())? {
-            let (name, count): (String, i64) = row?;
+        let books: Vec<(String, i64)> = db.query_all("SELECT name, count FROM books", ())?;
+        for (name, count) in books {
             if let Some(book) = Book::ALL.iter().find(|book| book.word() == name) {
                 tally.counts[*book as usize] = count;
             }
         }
-        let mut all = db.prepare("SELECT name, count FROM counters")?;
-        let rows = all.query_map([], |row| row.try_into())?;
-        tally.named = rows.collect::<Result<_, _>>()?;
+        let counters = db.query_all("SELECT name, count FROM counters", ())?;
+        tally.named = counters.into_iter().collect();
         Ok(tally)
     }
 
@@ -102,20 +99,20 @@ impl Tally {
     }
 
     /// Writes what has changed since the copy `before`, inside the transaction.
-    pub(crate) fn write(&self, db: &Connection, before: &Self) -> rusqlite::Result<()> {
+    pub(crate) fn write(&self, db: &Db, before: &Self) -> Result<(), Error> {
         for book in Book::ALL {
             let count = self.counts[*book as usize];
             if count != before.counts[*book as usize] {
                 let text = "INSERT INTO books (name, count) VALUES (?1, ?2)
                      ON CONFLICT (name) DO UPDATE SET count = excluded.count";
-                db.prepare_cached(text)?.execute((book.word(), count))?;
+                db.run(text, (book.word(), count))?;
             }
         }
         for (name, count) in &self.named {
             if before.named.get(name) != Some(count) {
                 let text = "INSERT INTO counters (name, count) VALUES (?1, ?2)
                      ON CONFLICT (name) DO UPDATE SET count = excluded.count";
-                db.prepare_cached(text)?.execute((name, count))?;
+                db.run(text, (name, count))?;
             }
         }
         Ok(())

@@ -7,9 +7,11 @@
 use super::check::{Check, Integrity};
 use crate::dispatch::prepare;
 use crate::tables::meta::{self, CLEAN, UNCHECKED};
-use crate::{Done, Error, Op, StateDir, Store};
+use crate::{Done, Error, Leader, Op, Predecessor, StateDir, Store};
+use callbridge_call::EventTime;
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -19,6 +21,9 @@ const QUEUE_MAX: usize = 1024;
 const GROUP_REQUESTS_MAX: usize = 512;
 /// Operations in one group, not counting the last request's.
 const GROUP_OPS_MAX: usize = 4096;
+/// The same with a database behind a network: it stores these within 100 ms. A request of a branch
+/// has at most 500 calls.
+const ROUND_TRIP_OPS_MAX: usize = 500;
 
 /// After a write of one row succeeds, the disk counts as healthy once no request was refused for
 /// this long. One row can find room where a whole request found none, and refused callers wait less
@@ -29,13 +34,58 @@ const PROBE: &str = "spool.probe";
 
 type Answer = Result<Vec<Done>, Error>;
 type Answered<T> = oneshot::Receiver<Result<T, Error>>;
-type Reading = Box<dyn FnOnce(&Store) + Send>;
+type Reading = Box<dyn FnOnce(Result<&Store, Error>) + Send>;
 
-enum WriterRequest {
+pub(super) enum WriterRequest {
     Write(Vec<Op>, oneshot::Sender<Answer>),
     Read(Reading),
     /// No request: the thread checks whether it must end.
     Wake,
+}
+
+impl WriterRequest {
+    /// Answers a request that cannot be made.
+    pub(super) fn refuse(self, error: Error) {
+        match self {
+            // A caller that no longer waits has dropped the answer.
+            Self::Write(_, answer) => drop(answer.send(Err(error))),
+            Self::Read(reading) => reading(Err(error)),
+            Self::Wake => {}
+        }
+    }
+}
+
+/// A request, and the number of the leadership that it was made for.
+pub(super) struct Numbered {
+    pub(super) leadership: u64,
+    pub(super) request: WriterRequest,
+}
+
+/// Whether this process leads: the one that may write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Leadership {
+    /// It holds the lock. A SQLite state that is open is always led by its process.
+    Leading {
+        /// Time at which it took the lock. `None` for SQLite.
+        since: Option<EventTime>,
+        /// See [`Store::predecessor`].
+        predecessor: Predecessor,
+    },
+    /// It waits for the lock.
+    Standby {
+        /// The process that leads, or led last. `None` if it is not known.
+        leader: Option<Leader>,
+        /// The reason why it cannot get the lock even if it is free.
+        problem: Option<Error>,
+    },
+    /// The session was lost. Everything that holds memory of the spool must begin again.
+    Lost(Error),
+}
+
+impl Leadership {
+    pub const fn is_leading(&self) -> bool {
+        matches!(self, Self::Leading { .. })
+    }
 }
 
 /// Health of the spool: its disk and the check of its file.
@@ -50,9 +100,14 @@ pub struct Health {
 /// A way to the spool's thread. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    requests: mpsc::Sender<WriterRequest>,
+    requests: mpsc::Sender<Numbered>,
     changed: watch::Receiver<u64>,
     pub(super) health: watch::Sender<Health>,
+    leadership: watch::Receiver<Leadership>,
+    /// Number of the present leadership.
+    present: Arc<AtomicU64>,
+    /// Number of the leadership that the requests of this handle are for.
+    number: u64,
 }
 
 impl Handle {
@@ -78,7 +133,7 @@ impl Handle {
         F: FnOnce(&Store) -> Result<R, Error> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
-        let read = move |store: &Store| drop(answer.send(f(store)));
+        let read = move |store: Result<&Store, Error>| drop(answer.send(store.and_then(f)));
         self.ask(WriterRequest::Read(Box::new(read)), answered)
             .await
     }
@@ -101,9 +156,28 @@ impl Handle {
     }
 
     async fn ask<T>(&self, request: WriterRequest, answered: Answered<T>) -> Result<T, Error> {
-        let asked = self.requests.send(request).await;
+        let leadership = self.number;
+        let numbered = Numbered {
+            leadership,
+            request,
+        };
+        let asked = self.requests.send(numbered).await;
         asked.map_err(|_| Error::Closed)?;
         answered.await.map_err(|_| Error::Closed)?
+    }
+
+    /// Reports whether this process leads, and each change of it. With SQLite it never changes.
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.leadership.clone()
+    }
+
+    /// A handle for the present leadership. When the session is lost, requests of all earlier
+    /// handles are answered [`Error::NotLeader`] from then on: their callers know an older state.
+    pub fn renewed(&self) -> Self {
+        Self {
+            number: self.present.load(Ordering::Acquire),
+            ..self.clone()
+        }
     }
 
     /// Changes after each commit. Wakes the sender, the outbox and `dead watch`.
@@ -126,7 +200,7 @@ impl Handle {
 /// releases the folder.
 #[derive(Debug)]
 pub struct Guard {
-    requests: mpsc::Sender<WriterRequest>,
+    requests: mpsc::Sender<Numbered>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     pub(super) check: Option<Check>,
@@ -143,11 +217,80 @@ impl Drop for Guard {
         drop(self.check.take());
         self.stop.store(true, Ordering::Release);
         // A full queue also wakes the thread.
-        self.requests.try_send(WriterRequest::Wake).ok();
+        let wake = Numbered {
+            leadership: 0,
+            request: WriterRequest::Wake,
+        };
+        self.requests.try_send(wake).ok();
         if let Some(thread) = self.thread.take() {
             thread.join().ok();
         }
     }
+}
+
+/// The thread's end of the channels.
+pub(super) struct Channels {
+    pub(super) queue: mpsc::Receiver<Numbered>,
+    bump: watch::Sender<u64>,
+    health: watch::Sender<Health>,
+    pub(super) leadership: watch::Sender<Leadership>,
+    pub(super) present: Arc<AtomicU64>,
+    pub(super) stop: Arc<AtomicBool>,
+}
+
+impl Channels {
+    /// Returns `true` if the thread must end. Further requests are refused then.
+    pub(super) fn must_end(&mut self) -> bool {
+        let ends = self.stop.load(Ordering::Acquire);
+        if ends {
+            self.queue.close();
+        }
+        ends
+    }
+
+    /// Begins a leadership. Handles of earlier ones are refused from now on.
+    pub(super) fn lead(&self, since: Option<EventTime>, predecessor: Predecessor) {
+        self.present.fetch_add(1, Ordering::AcqRel);
+        self.leadership
+            .send_replace(Leadership::Leading { since, predecessor });
+    }
+}
+
+/// Makes a handle, the guard of a thread that does not run yet, and that thread's channels.
+pub(super) fn channels() -> (Handle, Guard, Channels) {
+    let (requests, queue) = mpsc::channel(QUEUE_MAX);
+    let (bump, changed) = watch::channel(0);
+    let health = watch::Sender::default();
+    let stop = Arc::<AtomicBool>::default();
+    let standby = Leadership::Standby {
+        leader: None,
+        problem: None,
+    };
+    let (leadership, leads) = watch::channel(standby);
+    let present = Arc::<AtomicU64>::default();
+    let handle = Handle {
+        requests: requests.clone(),
+        changed,
+        health: health.clone(),
+        leadership: leads,
+        present: Arc::clone(&present),
+        number: 0,
+    };
+    let guard = Guard {
+        requests,
+        stop: Arc::clone(&stop),
+        thread: None,
+        check: None,
+    };
+    let channels = Channels {
+        queue,
+        bump,
+        health,
+        leadership,
+        present,
+        stop,
+    };
+    (handle, guard, channels)
 }
 
 /// Starts the thread for an open store. It holds `state_dir` until it ends.
@@ -155,58 +298,157 @@ pub(super) fn start(
     store: Store,
     state_dir: Option<StateDir>,
 ) -> Result<(Handle, Guard), std::io::Error> {
-    let (requests, queue) = mpsc::channel(QUEUE_MAX);
-    let (bump, changed) = watch::channel(0);
-    let health = watch::Sender::default();
-    let stop = Arc::<AtomicBool>::default();
-    let writer = Writer {
-        store,
-        queue,
-        bump,
-        health: health.clone(),
-        stop: Arc::clone(&stop),
-        refused_at: None,
-        state_dir,
-    };
-    let thread = std::thread::Builder::new()
-        .name("spool".into())
-        .spawn(move || writer.run())?;
-    let guard = Guard {
-        requests: requests.clone(),
-        stop,
-        thread: Some(thread),
-        check: None,
-    };
-    let handle = Handle {
-        requests,
-        changed,
-        health,
-    };
-    Ok((handle, guard))
+    let (handle, mut guard, mut channels) = channels();
+    channels.lead(None, Predecessor::Local);
+    guard.run(move || {
+        let mut writer = Writer::new(store, state_dir);
+        while let Some(first) = channels.queue.blocking_recv() {
+            channels.must_end();
+            writer.group(first, &mut channels);
+        }
+        writer.mark_end(&channels);
+    })?;
+    Ok((handle.renewed(), guard))
 }
 
-struct Writer {
-    store: Store,
-    queue: mpsc::Receiver<WriterRequest>,
-    bump: watch::Sender<u64>,
-    health: watch::Sender<Health>,
-    stop: Arc<AtomicBool>,
+impl Guard {
+    /// Starts the thread.
+    pub(super) fn run(&mut self, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        let thread = std::thread::Builder::new()
+            .name("spool".into())
+            .spawn(work)?;
+        self.thread = Some(thread);
+        Ok(())
+    }
+}
+
+/// Requests of the sender do not wait for those that bring calls. All others keep their order.
+fn goes_first(work: &[Op]) -> bool {
+    work.iter().any(Op::is_of_sender) && !work.iter().any(Op::is_intake_in_order)
+}
+
+/// Requests that are committed together.
+#[derive(Default)]
+struct Group {
+    works: Vec<Vec<Op>>,
+    answers: Vec<oneshot::Sender<Answer>>,
+    ops: usize,
+}
+
+impl Group {
+    fn add(&mut self, work: Vec<Op>, answer: oneshot::Sender<Answer>) {
+        self.ops += work.len();
+        self.works.push(work);
+        self.answers.push(answer);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.works.is_empty()
+    }
+}
+
+/// A store that is written to.
+pub(super) struct Writer {
+    pub(super) store: Store,
+    /// Requests that wait for a later group. With SQLite, only the channel holds them.
+    waiting: VecDeque<Numbered>,
     /// Time at which a request was last refused for an error that can pass.
     refused_at: Option<Instant>,
-    /// `None` in memory. Released last, when the file is closed.
+    /// `None` without a folder. Released last, when the file is closed.
     state_dir: Option<StateDir>,
 }
 
 impl Writer {
-    fn run(mut self) {
-        while let Some(first) = self.queue.blocking_recv() {
-            if self.stop.load(Ordering::Acquire) {
-                self.queue.close();
-            }
-            self.group(first);
+    pub(super) const fn new(store: Store, state_dir: Option<StateDir>) -> Self {
+        Self {
+            store,
+            waiting: VecDeque::new(),
+            refused_at: None,
+            state_dir,
         }
+    }
+
+    /// Returns `true` if requests wait that were received.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Answers the requests that wait, because the session was lost.
+    pub(super) fn refuse_waiting(&mut self, lost: &Option<Error>) {
+        for Numbered { request, .. } in self.waiting.drain(..) {
+            request.refuse(lost.clone().unwrap_or(Error::Closed));
+        }
+    }
+
+    /// Serves requests in groups that end soon, so the sender's requests wait for one group at
+    /// most: they go first, and separately. Every statement of a group is a
+    /// round trip to the database, or a part of one.
+    pub(super) fn serve(&mut self, first: Option<Numbered>, channels: &mut Channels) {
+        self.waiting.extend(first);
+        while self.waiting.len() < QUEUE_MAX
+            && let Ok(next) = channels.queue.try_recv()
+        {
+            self.waiting.push_back(next);
+        }
+        let present = channels.present.load(Ordering::Acquire);
+        let mut of_sender = Group::default();
+        let mut others = VecDeque::with_capacity(self.waiting.len());
+        for Numbered {
+            leadership,
+            request,
+        } in self.waiting.drain(..)
+        {
+            match request {
+                WriterRequest::Wake => {}
+                request if leadership != present => {
+                    request.refuse(Error::NotLeader(self.store.path.clone(), None));
+                }
+                WriterRequest::Write(work, answer) if goes_first(&work) => {
+                    of_sender.add(work, answer);
+                }
+                request => others.push_back(Numbered {
+                    leadership,
+                    request,
+                }),
+            }
+        }
+        self.waiting = others;
+        if !of_sender.is_empty() {
+            self.commit(&of_sender.works, of_sender.answers, channels);
+            return;
+        }
+        let mut group = Group::default();
+        while group.ops < ROUND_TRIP_OPS_MAX
+            && let Some(Numbered {
+                leadership,
+                request,
+            }) = self.waiting.pop_front()
+        {
+            match request {
+                WriterRequest::Write(work, answer) => group.add(work, answer),
+                WriterRequest::Wake => {}
+                WriterRequest::Read(read) if group.is_empty() => {
+                    read(Ok(&self.store));
+                    return;
+                }
+                request @ WriterRequest::Read(_) => {
+                    self.waiting.push_front(Numbered {
+                        leadership,
+                        request,
+                    });
+                    break;
+                }
+            }
+        }
+        if !group.is_empty() {
+            self.commit(&group.works, group.answers, channels);
+        }
+    }
+
+    /// Marks the end of a state folder as clean.
+    fn mark_end(mut self, channels: &Channels) {
         // The next start checks the file if it was not found sound.
-        let value = match self.health.borrow().integrity {
+        let value = match channels.health.borrow().integrity {
             Integrity::NotNeeded | Integrity::Sound => "yes",
             Integrity::Checking | Integrity::Unknown(_) => UNCHECKED,
             Integrity::Damaged(_) => return,
@@ -216,11 +458,19 @@ impl Writer {
     }
 
     /// Takes what is queued, commits the writes, and runs the read that ended the group.
-    fn group(&mut self, first: WriterRequest) {
+    pub(super) fn group(&mut self, first: Numbered, channels: &mut Channels) {
         let (mut works, mut answers, mut read) = (Vec::new(), Vec::new(), None);
         let (mut ops, mut next) = (0, Some(first));
-        while let Some(request) = next {
+        let present = channels.present.load(Ordering::Acquire);
+        while let Some(Numbered {
+            leadership,
+            request,
+        }) = next
+        {
             match request {
+                WriterRequest::Write(..) | WriterRequest::Read(_) if leadership != present => {
+                    request.refuse(Error::NotLeader(self.store.path.clone(), None));
+                }
                 WriterRequest::Write(work, answer) => {
                     ops += work.len();
                     works.push(work);
@@ -235,17 +485,22 @@ impl Writer {
             if works.len() >= GROUP_REQUESTS_MAX || ops >= GROUP_OPS_MAX {
                 break;
             }
-            next = self.queue.try_recv().ok();
+            next = channels.queue.try_recv().ok();
         }
         if !works.is_empty() {
-            self.commit(&works, answers);
+            self.commit(&works, answers, channels);
         }
         if let Some(read) = read {
-            read(&self.store);
+            read(Ok(&self.store));
         }
     }
 
-    fn commit(&mut self, works: &[Vec<Op>], answers: Vec<oneshot::Sender<Answer>>) {
+    fn commit(
+        &mut self,
+        works: &[Vec<Op>],
+        answers: Vec<oneshot::Sender<Answer>>,
+        channels: &Channels,
+    ) {
         let began = Instant::now();
         let (empty, requests) = (works.iter().all(Vec::is_empty), works.len());
         let in_place = match &self.state_dir {
@@ -254,16 +509,16 @@ impl Writer {
         };
         let results = match in_place {
             Err(gone) => vec![Err(gone); requests],
-            Ok(()) if empty => vec![self.probe(); requests],
+            Ok(()) if empty => vec![self.probe(channels); requests],
             Ok(()) => self.store.write_group(works),
         };
         let stored = !empty && results.iter().any(Result::is_ok);
-        self.report(stored, &results);
+        self.report(stored, &results, channels);
         if !empty && let Some(hook) = &self.store.settings.on_commit {
             hook(began.elapsed());
         }
         if stored {
-            self.bump.send_modify(|commits| *commits += 1);
+            channels.bump.send_modify(|commits| *commits += 1);
         }
         for (answer, result) in answers.into_iter().zip(results) {
             // A caller that no longer waits has dropped the answer, not the request.
@@ -273,14 +528,14 @@ impl Writer {
 
     /// Answers an empty request. After a disk error it writes one row: SQLite commits an empty
     /// transaction without touching the disk, so a full disk would look healthy.
-    fn probe(&mut self) -> Answer {
-        if self.health.borrow().trouble.is_some() {
+    fn probe(&mut self, channels: &Channels) -> Answer {
+        if channels.health.borrow().trouble.is_some() {
             self.store.write(vec![Op::meta(PROBE, "yes")])?;
         }
         Ok(Vec::new())
     }
 
-    fn report(&mut self, stored: bool, results: &[Answer]) {
+    fn report(&mut self, stored: bool, results: &[Answer], channels: &Channels) {
         let errors = || results.iter().filter_map(|result| result.as_ref().err());
         let trouble = errors().find(|error| error.is_retryable()).cloned();
         let damage = errors().find(|error| matches!(error, Error::Damaged { .. }));
@@ -290,7 +545,7 @@ impl Writer {
         let passed = self
             .refused_at
             .is_none_or(|at| at.elapsed() >= BELIEVED_AFTER);
-        self.health.send_modify(|health| {
+        channels.health.send_modify(|health| {
             if trouble.is_some() || stored || (passed && results.iter().any(Result::is_ok)) {
                 health.trouble = trouble;
             }

@@ -38,14 +38,16 @@ impl Db {
 
     /// Keeps all statements between two calls of [`Db::steps_taken`].
     pub(crate) fn remember_statements(&self) {
-        self.connection.set_prepared_statement_cache_capacity(1_000);
+        if let Some(connection) = self.sqlite_connection() {
+            connection.set_prepared_statement_cache_capacity(1_000);
+        }
     }
 
     /// Steps of SQLite's virtual machine since the last call, by statement.
     pub(crate) fn steps_taken(&self) -> BTreeMap<String, i32> {
         let steps = self.statements().into_iter().map(|text| {
-            let statement = self
-                .connection
+            let connection = self.sqlite_connection().expect("SQLite counts its steps");
+            let statement = connection
                 .prepare_cached(&text)
                 .expect("it was asked before");
             let steps = statement.reset_status(StatementStatus::VmStep);
@@ -57,7 +59,8 @@ impl Db {
     /// Returns SQLite's query plan, one line per part.
     pub(crate) fn plan(&self, question: &str) -> Vec<String> {
         let text = format!("EXPLAIN QUERY PLAN {question}");
-        let mut explain = self.connection.prepare(&text).expect("a question");
+        let connection = self.sqlite_connection().expect("SQLite shows its plans");
+        let mut explain = connection.prepare(&text).expect("a question");
         let values = vec![rusqlite::types::Null; explain.parameter_count()];
         let steps = explain
             .query_map(rusqlite::params_from_iter(values), |row| row.get(3))

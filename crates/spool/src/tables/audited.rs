@@ -3,10 +3,10 @@
 //! purged.
 
 use super::{directory, resume, seen_calls};
+use crate::value::Values;
 use crate::{Db, Error, Json, State};
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_model::{CallRecord, CallUuid, LeadId};
-use rusqlite::Params;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -256,13 +256,13 @@ pub(crate) fn forget(db: &Db, pbx: &str, ids: &[String]) -> Result<(), Error> {
     for id in ids {
         let text = "DELETE FROM seen_calls WHERE pbx = ?1 AND id = ?2
              AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.uuid = seen_calls.uuid)";
-        db.execute(text, (pbx, id))?;
+        db.run(text, (pbx, id))?;
     }
     Ok(())
 }
 
 /// Keeps summaries of the calls that this query finds, because their rows are deleted next.
-pub(crate) fn summarize(db: &Db, calls: &str, values: impl Params) -> Result<(), Error> {
+pub(crate) fn summarize(db: &Db, calls: &str, values: impl Values) -> Result<(), Error> {
     let text = format!(
         "INSERT INTO purged_calls (pbx, id, uuid, state, started)
          SELECT pbx, linkedid, uuid, state, started FROM calls WHERE id IN ({calls})

@@ -2,6 +2,7 @@
 
 use super::directory::{self, LEARNED};
 use super::{look_ups, meta};
+use crate::db::Asked;
 use crate::{Db, Error, QueueQuery, Store};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{ApiResult, LeadsPage};
@@ -37,16 +38,22 @@ pub fn directory_status(store: &Store) -> Result<Option<Directory>, Error> {
     }))
 }
 
+/// Asks for the progress, if leads are read in addition to the calls.
+pub(super) fn ask_backfill(store: &Store) -> Result<Option<Asked<String>>, Error> {
+    if store.settings.lead_directory.is_none() {
+        return Ok(None);
+    }
+    meta::ask_meta(store, KEY).map(Some)
+}
+
 /// Adds the page to read next, if there is one.
-pub(crate) fn add_page(
+pub(super) fn add_page(
     store: &Store,
+    backfill: Asked<String>,
     ask: &QueueQuery,
     due: &mut DueRequests,
 ) -> Result<(), Error> {
-    if store.settings.lead_directory.is_none() {
-        return Ok(());
-    }
-    let backfill = backfill(store)?.unwrap_or_default();
+    let backfill: Backfill = meta::read_asked(store, backfill)?.unwrap_or_default();
     match backfill.next(ask.now, store.backfill_begun.get()) {
         Next::Read(page) => due.push(Urgency::Spare, LeadRequest::Backfill(page)),
         Next::At(at) => due.add_due(at),

@@ -8,7 +8,7 @@ use callbridge_model::Reason;
 pub fn recount(store: &Store) -> Result<Vec<(&'static str, i64, i64)>, Error> {
     let mut rows = [0_i64; Book::ALL.len()];
     let text = "SELECT state, count(*) FROM calls GROUP BY state";
-    for (state, count) in store.query_all(text, [])? {
+    for (state, count) in store.query_all(text, ())? {
         rows[Book::of(state) as usize] = count;
     }
     let books = &store.tally.counts;
@@ -21,21 +21,21 @@ pub fn recount(store: &Store) -> Result<Vec<(&'static str, i64, i64)>, Error> {
     }
     let states = State::ALL.len();
     rows[Book::Finished as usize] = rows[..states].iter().sum();
-    let text = "SELECT count(*), coalesce(sum(length(bytes)), 0) FROM unreadable";
-    let (kept, bytes) = store.query_one(text, [])?;
+    let text = "SELECT count(*), CAST(coalesce(sum(length(bytes)), 0) AS BIGINT) FROM unreadable";
+    let (kept, bytes) = store.query_one(text, ())?;
     rows[Book::UnreadableKept as usize] = kept;
     rows[Book::UnreadableBytes as usize] = bytes;
     let unread = [Book::UnreadableKept, Book::UnreadableBytes];
     let counted = (0..=states).chain(unread.map(|book| book as usize));
     let all = counted.map(|at| (Book::ALL[at].word(), books[at], rows[at]));
     let mut wrong: Vec<_> = all.filter(|(_, book, rows)| book != rows).collect();
-    let text = "SELECT reason, sum(kept), sum(found) FROM (
+    let text = "SELECT reason, CAST(sum(kept) AS BIGINT), CAST(sum(found) AS BIGINT) FROM (
              SELECT state, reason, count AS kept, 0 AS found FROM reason_counts
              UNION ALL
              SELECT state, reason, 0, count(*) FROM calls
              WHERE state IN ('dead', 'waiting') GROUP BY state, reason) AS counted
          GROUP BY state, reason HAVING sum(kept) <> sum(found)";
-    for (reason, book, rows) in store.query_all::<(Reason, i64, i64)>(text, [])? {
+    for (reason, book, rows) in store.query_all::<(Reason, i64, i64)>(text, ())? {
         wrong.push((reason.word(), book, rows));
     }
     Ok(wrong)

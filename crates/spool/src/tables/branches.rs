@@ -24,10 +24,10 @@ struct StoredBranch {
 pub fn branches(db: &Db) -> Result<Vec<Branch>, Error> {
     let text = "SELECT name, token, previous_token, previous_until, added, taken, reported, report
          FROM branches ORDER BY name";
-    let stored: Vec<StoredBranch> = db.query_all(text, [])?;
+    let stored: Vec<StoredBranch> = db.query_all(text, ())?;
     let mut pbxs: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let text = "SELECT branch, pbx FROM branch_pbxs ORDER BY branch, pbx";
-    for (branch, pbx) in db.query_all::<(String, String)>(text, [])? {
+    for (branch, pbx) in db.query_all::<(String, String)>(text, ())? {
         pbxs.entry(branch).or_default().push(pbx);
     }
     let mut all = Vec::with_capacity(stored.len());

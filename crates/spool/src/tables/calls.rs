@@ -1,9 +1,9 @@
 //! A stored call, read back, and found by what a person knows of it.
 
 use super::seen_calls;
+use crate::value::Values;
 use crate::{Db, Error, Progress, Row, RowId, count};
 use callbridge_model::{CallRecord, CallUuid};
-use rusqlite::Params;
 
 /// Minimum hexadecimal digits of a uuid prefix.
 const DIGITS_MIN: usize = 4;
@@ -42,7 +42,7 @@ pub fn row(db: &Db, row: RowId) -> Result<Option<Row>, Error> {
 }
 
 /// The first call that matches this rule.
-fn first(db: &Db, rule: &str, values: impl Params) -> Result<Option<Row>, Error> {
+fn first(db: &Db, rule: &str, values: impl Values) -> Result<Option<Row>, Error> {
     db.query_first(&calls(&format!("WHERE {rule}")), values)
 }
 
@@ -124,11 +124,11 @@ pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     let text = calls(
         "WHERE id IN (
              SELECT id FROM (SELECT id FROM calls
-                 WHERE state = 'ready' AND not_before = 0 AND live = 1 ORDER BY id LIMIT ?1)
+                 WHERE state = 'ready' AND not_before = 0 AND live = 1 ORDER BY id LIMIT ?1) AS live
              UNION ALL SELECT id FROM (SELECT id FROM calls
-                 WHERE state = 'ready' AND not_before = 0 AND live = 0 ORDER BY id LIMIT ?1)
+                 WHERE state = 'ready' AND not_before = 0 AND live = 0 ORDER BY id LIMIT ?1) AS late
              UNION ALL SELECT id FROM (SELECT id FROM calls
-                 WHERE state = 'ready' AND not_before > 0 ORDER BY id LIMIT ?1))
+                 WHERE state = 'ready' AND not_before > 0 ORDER BY id LIMIT ?1) AS held)
          ORDER BY id LIMIT ?1",
     );
     db.query_all(&text, [count(limit)])
@@ -143,5 +143,5 @@ pub(super) fn newest_ready(db: &Db, live: bool, limit: usize) -> Result<Vec<Row>
 
 /// Calls whose request was under way when the process ended, oldest first.
 pub fn sending(db: &Db) -> Result<Vec<Row>, Error> {
-    db.query_all(&calls("WHERE state = 'sending' ORDER BY id"), [])
+    db.query_all(&calls("WHERE state = 'sending' ORDER BY id"), ())
 }

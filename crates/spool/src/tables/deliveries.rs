@@ -2,6 +2,7 @@
 //! once under whatever installation it comes, and what it tells in the same transaction.
 
 use super::{directory, echoes, look_ups, meta, step};
+use crate::db::Asked;
 use crate::op::{Delivered, Delivery, Done, WebhookEvent};
 use crate::state::{self, IfAbsent, State, Step};
 use crate::{CallEcho, DELIVERIES_KEPT, DELIVERIES_MAX, Db, Error, Fit, RowId, Store, WebhookPace};
@@ -154,6 +155,14 @@ fn remember_webhook_pace(db: &Db, at: EventTime, after: Option<Duration>) -> Res
         WEBHOOK_PACE,
         &format!("{} {after} {usual}", at.micros()),
     )
+}
+
+pub(super) fn ask_webhook_pace(db: &Db) -> Result<Asked<String>, Error> {
+    meta::ask_meta(db, WEBHOOK_PACE)
+}
+
+pub(super) fn read_asked_pace(db: &Db, asked: Asked<String>) -> Result<Option<WebhookPace>, Error> {
+    Ok(asked.first(db)?.and_then(|text| read_webhook_pace(&text)))
 }
 
 /// Reads the pace at which webhooks confirm calls. `None` before the first.

@@ -1,6 +1,7 @@
 //! The directory of leads, a row a phone of a slot of a lead.
 
 use super::waiting::WAITING_BY_PHONE;
+use crate::value::values;
 use crate::{Db, Error, Store, count};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::entry::{Entry, Fact, Life};
@@ -10,7 +11,6 @@ use callbridge_leads::directory::merges::root;
 use callbridge_leads::directory::profile::{Known, LeadProfile, Name, ProfileFacts, Responsible};
 use callbridge_leads::directory::{ChangeKind, Finding, LeadNews, Slot};
 use callbridge_model::{EmployeeId, LeadId, Phone};
-use rusqlite::params;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -190,7 +190,7 @@ pub fn profile(db: &Db, lead: LeadId) -> Result<LeadProfile, Error> {
 pub fn responsible_employees(db: &Db) -> Result<Vec<(EmployeeId, u64)>, Error> {
     let text = "SELECT responsible, count(*) FROM directory_leads
          WHERE responsible IS NOT NULL GROUP BY responsible";
-    db.query_known(text, [], |(id, leads)| Some((EmployeeId::new(id)?, leads)))
+    db.query_known(text, (), |(id, leads)| Some((EmployeeId::new(id)?, leads)))
 }
 
 /// The numbers of the directory after `after`, in numerical order, with their leads.
@@ -220,9 +220,9 @@ pub fn directory_size(db: &Db) -> Result<DirectorySize, Error> {
 
 fn grew(db: &Db, name: &str, by: i64) -> Result<(), Error> {
     if by != 0 {
-        let text = "INSERT INTO directory_size VALUES (?1, ?2)
-             ON CONFLICT (name) DO UPDATE SET count = count + ?2";
-        db.execute(text, (name, by))?;
+        let text = "INSERT INTO directory_size (name, count) VALUES (?1, ?2)
+             ON CONFLICT (name) DO UPDATE SET count = directory_size.count + ?2";
+        db.run(text, (name, by))?;
     }
     Ok(())
 }
@@ -254,7 +254,7 @@ fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {
     let came = unheld(&mut after.difference(&before))?;
     for (digits, slot) in &changed {
         match new.get(&(*digits, *slot)) {
-            Some(row) => db.execute(
+            Some(row) => db.run(
                 "INSERT INTO directory_phones VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
                  ON CONFLICT (phone, lead, slot) DO UPDATE SET held = ?4, told = ?5, gone = ?6,
                      name_at = ?7, name_rank = ?8, name = ?9",
@@ -270,7 +270,7 @@ fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {
                     text(row.name.as_ref()),
                 ),
             )?,
-            None => db.execute(
+            None => db.run(
                 "DELETE FROM directory_phones WHERE phone = ?1 AND lead = ?2 AND slot = ?3",
                 (digits, lead, slot),
             )?,
@@ -302,7 +302,7 @@ fn put_lead(db: &Db, lead: i64, entry: &Entry) -> Result<(), Error> {
              responsible_at = excluded.responsible_at,
              responsible_rank = excluded.responsible_rank,
              responsible_name = excluded.responsible_name, responsible = excluded.responsible";
-    let values = params![
+    let values = values![
         lead,
         seconds(life.living),
         seconds(life.whole),

@@ -75,12 +75,8 @@ pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
 /// If the floor cannot be read, the newest known call can be the newest one of a forgotten lead.
 fn doubt_floor(db: &Db) -> Result<(), Error> {
     // once, and only for a damaged state: it can scan the table
-    let newest = db
-        .connection
-        .query_row("SELECT max(started) FROM calls", [], |row| {
-            row.get::<_, Option<i64>>(0)
-        });
-    match db.sql(newest)? {
+    let newest: Option<i64> = db.query_one("SELECT max(started) FROM calls", ())?;
+    match newest {
         Some(newest) => meta::set_meta(db, shows::FLOOR, &newest.to_string()),
         None => meta::drop_meta(db, shows::FLOOR),
     }

@@ -2,13 +2,14 @@
 //! corrected, as long as nobody has sent it: never are there two of one call.
 
 use super::{listed, missed, outbox, reason_counts, seen_calls, step, trunk_calls};
+use crate::db::Asked;
 use crate::finished::{SAME_START_SEC, last_four, span_micros};
+use crate::value::values;
 use crate::{Book, Db, Done, Error, Finished, Json, Left, RowId, State, Store};
 use callbridge_call::{FinishedCall, UniqueId};
 use callbridge_model::{EmployeeId, LeadId, Outcome, Reason};
-use rusqlite::params;
 use serde::Deserialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The counter of repeated calls.
 const REPEATS: &str = "repeats";
@@ -37,17 +38,106 @@ impl DuplicateCandidate {
     }
 }
 
-pub(crate) fn finish(store: &mut Store, new: &Finished) -> Result<Done, Error> {
-    let seen = seen_calls::mark_seen(store, new)?;
-    let done = match new.judged.outcome {
-        Outcome::Internal | Outcome::Skipped => count_only(store, new, seen),
-        Outcome::Journal | Outcome::DeadLetter => keep(store, new, seen),
+/// Stores a call. `ahead` was asked before, and nothing that it depends on was stored since.
+pub(crate) fn finish(
+    store: &mut Store,
+    new: &Finished,
+    ahead: Option<Ahead>,
+) -> Result<Done, Error> {
+    let (is_new, of_customer) = match ahead {
+        Some(ahead) => (ahead.calls.read(store)?, ahead.of_customer),
+        None => (false, None),
+    };
+    let is_kept = matches!(new.judged.outcome, Outcome::Journal | Outcome::DeadLetter);
+    let done = if is_new && is_kept {
+        keep_new(store, new)
+    } else {
+        let seen = seen_calls::mark_seen(store, new)?;
+        if is_kept {
+            keep(store, new, seen)
+        } else {
+            count_only(store, new, seen)
+        }
     }?;
     if matches!(done, Done::New(_) | Done::Counted | Done::Conflict(_)) {
-        missed::note(store, new)?;
+        missed::note(store, new, of_customer)?;
         trunk_calls::note(store, new)?;
     }
     Ok(done)
+}
+
+/// What is asked of a call before the first one of its group is stored, so that one round trip
+/// brings the answers of all.
+pub(crate) struct Ahead {
+    calls: CallsAhead,
+    /// `None` if another call of the group has the same number.
+    of_customer: Option<missed::Ahead>,
+}
+
+/// Traces of a call in earlier ones.
+struct CallsAhead {
+    own_id: Asked<i64>,
+    same_uuid: Asked<DuplicateCandidate>,
+    parts: Vec<Asked<RowId>>,
+}
+
+impl CallsAhead {
+    /// Returns `true` if no earlier call has anything to do with this one.
+    fn read(self, db: &Db) -> Result<bool, Error> {
+        let mut is_new = self.own_id.first(db)?.is_none() && self.same_uuid.first(db)?.is_none();
+        for part in self.parts {
+            is_new &= part.first(db)?.is_none();
+        }
+        Ok(is_new)
+    }
+}
+
+/// Asks what [`finish`] needs of the calls of a group, in their order. `None` for a call that has
+/// an id in common with another one of the group, which can be stored first.
+pub(crate) fn look_ahead(db: &Db, calls: &[&Finished]) -> Result<VecDeque<Option<Ahead>>, Error> {
+    let (mut ids, mut phones) = (BTreeMap::new(), BTreeMap::new());
+    for new in calls {
+        for id in ids_of(new) {
+            *ids.entry((new.judged.record.pbx.as_str(), id)).or_insert(0) += 1;
+        }
+        *phones.entry(new.phone()).or_insert(0) += 1;
+    }
+    let mut ahead = VecDeque::with_capacity(calls.len());
+    for new in calls {
+        let pbx = new.judged.record.pbx.as_str();
+        if ids_of(new).any(|id| ids[&(pbx, id)] > 1) {
+            ahead.push_back(None);
+            continue;
+        }
+        ahead.push_back(Some(Ahead {
+            calls: CallsAhead {
+                own_id: seen_calls::ask_own(db, new)?,
+                same_uuid: db.ask(SAME_UUID, [new.uuid()])?,
+                parts: ask_parts(db, new)?,
+            },
+            of_customer: match phones[&new.phone()] {
+                1 => missed::ask_ahead(db, new)?,
+                _ => None,
+            },
+        }));
+    }
+    Ok(ahead)
+}
+
+/// The call's own id, and those of its channels. The uuid is made of the own id.
+fn ids_of(new: &Finished) -> impl Iterator<Item = &str> {
+    let own = new.judged.record.linkedid.as_str();
+    let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);
+    aliases.filter(move |id| *id != own).chain([own])
+}
+
+/// Stores a call of which nothing is known.
+fn keep_new(store: &mut Store, new: &Finished) -> Result<Done, Error> {
+    seen_calls::mark_new_seen(store, new)?;
+    let id = store.new_id();
+    put(store, id, new, None, Put::New)?;
+    count_row(store, id, new.state(), new.judged.reason)?;
+    Ok(Done::New(id))
 }
 
 /// `seen`: its id was known before, with that start.
@@ -116,45 +206,55 @@ fn insert(
 ) -> Result<Option<RowId>, Error> {
     let id = store.new_id();
     let state = conflict.map_or_else(|| new.state(), |_| State::Dead);
-    if put(store, id, new, conflict, "(uuid) DO NOTHING")? == 0 {
+    if put(store, id, new, conflict, Put::On("(uuid) DO NOTHING"))? == 0 {
         return Ok(None);
     }
+    let reason = conflict.map_or(new.judged.reason, |_| Some(Reason::UuidConflict));
+    count_row(store, id, state, reason)?;
+    Ok(Some(id))
+}
+
+/// Counts a new row in the books.
+fn count_row(
+    store: &mut Store,
+    id: RowId,
+    state: State,
+    reason: Option<Reason>,
+) -> Result<(), Error> {
     store.tally.add(Book::Finished, 1);
     store.tally.add(Book::of(state), 1);
-    let reason = conflict.map_or(new.judged.reason, |_| Some(Reason::UuidConflict));
     reason_counts::change(store, state, reason, 1)?;
     store.tally.moved.push(id);
     if state.is_letter() {
         outbox::queue_notice(store, id)?;
     }
-    Ok(Some(id))
+    Ok(())
 }
 
-/// Writes the call's row, by the conflict rule in `then` if there is one. Returns the number of
-/// rows.
+/// How a row is written.
+#[derive(Clone, Copy)]
+enum Put<'a> {
+    /// No row has its id or uuid.
+    New,
+    /// By a conflict rule.
+    On(&'a str),
+}
+
+/// Writes the call's row. Returns the number of rows.
 fn put(
     db: &Db,
     id: RowId,
     new: &Finished,
     conflict: Option<&str>,
-    then: &str,
+    how: Put<'_>,
 ) -> Result<usize, Error> {
     let (uuid, conflicting_uuid, state, reason) = match conflict {
         Some(_) => (None, new.uuid(), State::Dead, Some(Reason::UuidConflict)),
         None => (new.uuid(), None, new.state(), new.judged.reason),
     };
     let letter = state.is_letter();
-    let text = format!(
-        "INSERT INTO calls (id, uuid, conflicting_uuid, state, live, since, pbx, turn, linkedid,
-                            trunk, direction, answered, started, ended, phone, phone_ending,
-                            raw_phone, extension, employee, lead, record, call, times_dead, reason,
-                            message)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-                 ?19, ?20, ?21, ?22, ?23, ?24, ?25)
-         ON CONFLICT {then}"
-    );
     let record = &new.judged.record;
-    let values = params![
+    let values = values![
         id.0,
         uuid,
         conflicting_uuid,
@@ -183,14 +283,25 @@ fn put(
             .or(letter.then_some(&*new.judged.message))
             .unwrap_or(""),
     ];
-    db.execute(&text, values)
+    match how {
+        Put::New => db.run_rows(INSERT, values, 1).map(|()| 1),
+        Put::On(rule) => db.execute(&format!("{INSERT} ON CONFLICT {rule}"), values),
+    }
 }
+
+const INSERT: &str = "INSERT INTO calls (id, uuid, conflicting_uuid, state, live, since, pbx, turn,
+                        linkedid, trunk, direction, answered, started, ended, phone, phone_ending,
+                        raw_phone, extension, employee, lead, record, call, times_dead, reason,
+                        message)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
+             ?20, ?21, ?22, ?23, ?24, ?25)";
 
 /// Finds the call with this call's uuid.
 fn same_uuid(db: &Db, new: &Finished) -> Result<Option<DuplicateCandidate>, Error> {
-    let text = "SELECT id, started, phone, raw_phone AS raw FROM calls WHERE uuid = ?1";
-    db.query_first(text, [new.uuid()])
+    db.query_first(SAME_UUID, [new.uuid()])
 }
+
+const SAME_UUID: &str = "SELECT id, started, phone, raw_phone AS raw FROM calls WHERE uuid = ?1";
 
 /// Finds the dead letters `uuid_conflict` of this uuid that have the same start. A PBX that reuses
 /// one id for every call makes many dead letters under one uuid.
@@ -219,14 +330,14 @@ fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
     let state = new.state();
     let letter = state.is_letter();
     let before = outbox::before_it_leaves(store, row)?.filter(|_| !letter);
-    let anew = "(id) DO UPDATE SET state = excluded.state, since = excluded.since,
+    let rule = "(id) DO UPDATE SET state = excluded.state, since = excluded.since,
              trunk = excluded.trunk, direction = excluded.direction, answered = excluded.answered,
              started = excluded.started, ended = excluded.ended, phone = excluded.phone,
              phone_ending = excluded.phone_ending, raw_phone = excluded.raw_phone,
              extension = excluded.extension, employee = excluded.employee, lead = excluded.lead,
              record = excluded.record, call = excluded.call, reason = excluded.reason,
              message = excluded.message, live = 0";
-    put(store, row, new, None, anew)?;
+    put(store, row, new, None, Put::On(rule))?;
     reason_counts::change(store, State::Dead, Some(Reason::Incomplete), -1)?;
     reason_counts::change(store, state, new.judged.reason, 1)?;
     store.tally.shift(State::Dead, state);
@@ -245,9 +356,25 @@ fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
         missed::recount(store, phone, new.judged.judged_at)?;
     }
     if !was_answered || phone.as_deref() != new.phone() {
-        missed::apply(store, new)?;
+        missed::apply(store, new, None)?;
     }
     Ok(Some(Done::Corrected(row)))
+}
+
+/// Asks for dead letters `incomplete` under other uuids that were parts of this call.
+fn ask_parts(db: &Db, new: &Finished) -> Result<Vec<Asked<RowId>>, Error> {
+    if new.judged.reason == Some(Reason::Incomplete) {
+        return Ok(Vec::new());
+    }
+    let text = format!(
+        // A cross join: the seen call is looked up first, and then its row.
+        "SELECT calls.id FROM seen_calls CROSS JOIN calls
+         WHERE seen_calls.pbx = ?1 AND seen_calls.id = ?2
+             AND calls.uuid = seen_calls.uuid AND calls.uuid <> ?3 AND {WAITS}"
+    );
+    let pbx = &new.judged.record.pbx;
+    let asked = ids_of(new).map(|id| db.ask(&text, (pbx, id, new.uuid())));
+    asked.collect()
 }
 
 /// Discards dead letters `incomplete` under other uuids that were parts of this call, so that no
@@ -258,15 +385,8 @@ fn give_up_parts(store: &mut Store, new: &Finished) -> Result<(), Error> {
     }
     let record = &new.judged.record;
     let mut parts = BTreeSet::new();
-    let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);
-    for id in aliases.chain([record.linkedid.as_str()]) {
-        let text = format!(
-            // A cross join: the seen call is looked up first, and then its row.
-            "SELECT calls.id FROM seen_calls CROSS JOIN calls
-             WHERE seen_calls.pbx = ?1 AND seen_calls.id = ?2
-                 AND calls.uuid = seen_calls.uuid AND calls.uuid <> ?3 AND {WAITS}"
-        );
-        parts.extend(store.query_first::<RowId>(&text, (&record.pbx, id, new.uuid()))?);
+    for part in ask_parts(store, new)? {
+        parts.extend(part.first(store)?);
     }
     for part in parts {
         let message = format!(
@@ -275,7 +395,7 @@ fn give_up_parts(store: &mut Store, new: &Finished) -> Result<(), Error> {
         );
         let before = outbox::before_it_leaves(store, part)?;
         let text = "UPDATE calls SET state = 'discarded', since = ?2, message = ?3 WHERE id = ?1";
-        store.execute(text, (part.0, new.judged.judged_at.micros(), message))?;
+        store.run(text, (part.0, new.judged.judged_at.micros(), message))?;
         reason_counts::change(store, State::Dead, Some(Reason::Incomplete), -1)?;
         store.tally.shift(State::Dead, State::Discarded);
         store.tally.moved.push(part);

@@ -32,7 +32,7 @@ pub(crate) fn offer(store: &mut Store, offer: Offer, at: EventTime) -> Result<()
         // A hub has no failures of single calls. Both values of `live` are named for the index.
         let text = "UPDATE calls SET not_before = 0
              WHERE state = 'ready' AND live IN (0, 1) AND not_before > 0";
-        store.run(text, [])?;
+        store.run(text, ())?;
     }
     Ok(())
 }

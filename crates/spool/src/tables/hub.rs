@@ -6,8 +6,7 @@
 //! is new. A new incarnation then begins, with a time of silence toward the CRM, because requests
 //! that the lost commits recorded still count there.
 
-use super::branches;
-use crate::hub;
+use super::{branches, hub_row};
 use crate::{BranchRequest, Done, Error, HubAnswer, HubPosition, Store};
 use callbridge_call::EventTime;
 
@@ -20,7 +19,7 @@ pub(crate) fn begin(store: &mut Store, incarnation: &str, at: EventTime) -> Resu
     let text = "INSERT INTO hub (id, incarnation, seq, began) VALUES (1, ?1, 0, ?2)
          ON CONFLICT DO NOTHING";
     store.run(text, (incarnation, at.micros()))?;
-    store.hub = store.sql(hub::load(&store.connection))?;
+    store.hub = hub_row::load(store)?;
     Ok(())
 }
 
@@ -94,7 +93,7 @@ fn begin_again(store: &mut Store, request: &BranchRequest) -> Result<(), Error> 
     );
     store.run(text, values)?;
     let seq = hub_seq(store);
-    store.hub = store.sql(hub::load(&store.connection))?;
+    store.hub = hub_row::load(store)?;
     if let Some(hub) = &mut store.hub {
         hub.position.seq = seq;
     }

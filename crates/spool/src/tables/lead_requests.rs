@@ -3,13 +3,14 @@
 use super::meta::{change_memory, memory};
 use super::shows::{self, LEFT_OUT, WRITTEN};
 use super::{backfill, directory, look_ups, meta};
+use crate::db::Asked;
 use crate::{Db, Done, Error, GIVEN_UP, LeadWarning, QueueQuery, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
 use callbridge_leads::lead_field::shows::{LOST, NextAction, SOON};
 use callbridge_leads::lead_field::{Catalogue, LeadFieldState, Refusal, RefusedPart};
 use callbridge_leads::lead_request::due::{DueRequests, LeadRequest, Urgency};
-use callbridge_leads::lead_request::memory::CATALOGUE_TRIES;
+use callbridge_leads::lead_request::memory::{CATALOGUE_TRIES, RequestMemory};
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
 use callbridge_model::{LeadId, Phone};
 
@@ -58,23 +59,69 @@ pub(crate) fn check_claims(store: &Store, now: EventTime) -> Result<(), Error> {
 
 /// The lead requests that are due. Cheap if there are none.
 pub fn lead_requests(store: &Store, ask: &QueueQuery) -> Result<DueRequests, Error> {
-    let mut due = DueRequests::default();
+    lead_requests_of(store, ask_due(store)?, ask)
+}
+
+/// Questions about requests that can be due.
+pub(super) struct Questions {
+    about_leads: Option<LeadQuestions>,
+    /// `None` if leads are not read in addition to the calls.
+    backfill: Option<Asked<String>>,
+}
+
+struct LeadQuestions {
+    memory: Asked<String>,
+    poll: Asked<(LeadId, EventTime)>,
+    look_up: Asked<(LeadId, EventTime)>,
+    write: Asked<(LeadId, EventTime)>,
+}
+
+pub(super) fn ask_due(store: &Store) -> Result<Questions, Error> {
+    let mut about_leads = None;
     if store.settings.look_up {
-        about_leads(store, ask, &mut due)?;
+        about_leads = Some(LeadQuestions {
+            memory: meta::ask_meta(store, meta::MEMORY)?,
+            poll: shows::ask_next_shows(store, NextAction::Poll)?,
+            look_up: look_ups::ask_next_look_up(store)?,
+            write: shows::ask_next_shows(store, NextAction::Write)?,
+        });
     }
-    backfill::add_page(store, ask, &mut due)?;
+    Ok(Questions {
+        about_leads,
+        backfill: backfill::ask_backfill(store)?,
+    })
+}
+
+pub(super) fn lead_requests_of(
+    store: &Store,
+    questions: Questions,
+    ask: &QueueQuery,
+) -> Result<DueRequests, Error> {
+    let mut due = DueRequests::default();
+    if let Some(questions) = questions.about_leads {
+        about_leads(store, questions, ask, &mut due)?;
+    }
+    if let Some(backfill) = questions.backfill {
+        backfill::add_page(store, backfill, ask, &mut due)?;
+    }
     Ok(due)
 }
 
-fn about_leads(store: &Store, ask: &QueueQuery, due: &mut DueRequests) -> Result<(), Error> {
-    let (memory, now) = (memory(store)?, ask.now);
-    if let Some((lead, at)) = shows::next_shows(store, NextAction::Poll)?
+fn about_leads(
+    store: &Store,
+    questions: LeadQuestions,
+    ask: &QueueQuery,
+    due: &mut DueRequests,
+) -> Result<(), Error> {
+    let now = ask.now;
+    let memory: RequestMemory = meta::read_asked(store, questions.memory)?.unwrap_or_default();
+    if let Some((lead, at)) = questions.poll.first(store)?
         && due.is_due(at, now)
         && let Some(poll) = shows::field_poll(store, lead)?
     {
         due.push_poll(poll, &ask.tokens);
     }
-    if let Some((lead, at)) = look_ups::next_look_up(store)?
+    if let Some((lead, at)) = questions.look_up.first(store)?
         && due.is_due(memory.after_rest(RequestKind::LookUps, at, now), now)
     {
         due.push(Urgency::Soon, LeadRequest::LookUp(lead));
@@ -84,6 +131,7 @@ fn about_leads(store: &Store, ask: &QueueQuery, due: &mut DueRequests) -> Result
     {
         due.push(Urgency::Spare, LeadRequest::LookUp(lead));
     }
+    let write = questions.write.first(store)?;
     if store.settings.shows.is_none() {
         return Ok(());
     }
@@ -92,7 +140,7 @@ fn about_leads(store: &Store, ask: &QueueQuery, due: &mut DueRequests) -> Result
         due.push(Urgency::Spare, LeadRequest::Catalogue);
     }
     if memory.catalogue_for == fields
-        && let Some((lead, at)) = shows::next_shows(store, NextAction::Write)?
+        && let Some((lead, at)) = write
         && due.is_due(memory.after_rest(RequestKind::Fields, at, now), now)
     {
         due.push(Urgency::Spare, LeadRequest::FieldWrite(lead));
@@ -272,7 +320,7 @@ pub fn lead_requests_waiting(store: &Store, now: EventTime) -> Result<(u64, u64)
     if memory.resting(RequestKind::LookUps, now).is_none() {
         waiting.0 = store.query_one(
             "SELECT count(*) FROM lead_lookups WHERE due IS NOT NULL",
-            [],
+            (),
         )?;
     }
     if store.settings.shows.is_some() && memory.resting(RequestKind::Fields, now).is_none() {

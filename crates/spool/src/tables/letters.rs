@@ -1,37 +1,39 @@
 //! Dead, waiting and unreadable letters, and what people did with them.
 
+use crate::value::Value;
 use crate::{
     ACTIONS_MAX, Action, Attempt, Book, Db, Error, Json, LETTERS_PAGE, LISTED_BYTES_MAX, Letter,
     LetterFilter, RowId, State, Store, UNREADABLE_BYTES_MAX, count,
 };
 use callbridge_model::{EmployeeId, LeadId, Reason};
-use rusqlite::{ToSql, params_from_iter};
 use serde_json::json;
 use std::collections::BTreeMap;
 
 /// The conditions of a filter, with their values. It uses few different SQL texts.
-fn conditions(filter: &LetterFilter, limit: usize) -> (String, Vec<Box<dyn ToSql>>) {
+fn conditions(filter: &LetterFilter, limit: usize) -> (String, Vec<Value<'static>>) {
     let mut text = String::new();
-    let mut values: Vec<Box<dyn ToSql>> = Vec::new();
+    let mut values = Vec::new();
     if let Some(ids) = &filter.ids {
-        let ids: Vec<String> = ids.iter().map(RowId::to_string).collect();
-        text.push_str(&format!(" AND id IN ({})", ids.join(", ")));
+        let numbers: Vec<String> = (1..=ids.len()).map(|number| format!("?{number}")).collect();
+        text.push_str(&format!(" AND id IN ({})", numbers.join(", ")));
+        values.extend(ids.iter().map(|id| Value::Integer(id.0)));
     }
     if let Some(after) = filter.after {
-        text.push_str(" AND id > ?");
-        values.push(Box::new(after.0));
+        values.push(Value::Integer(after.0));
+        text.push_str(&format!(" AND id > ?{}", values.len()));
     }
     if let Some(reason) = filter.reason.filter(|reason| *reason != Reason::Unreadable) {
-        text.push_str(" AND reason = ?");
-        values.push(Box::new(reason.word()));
+        values.push(Value::Text(reason.word()));
+        text.push_str(&format!(" AND reason = ?{}", values.len()));
     }
+    let mut order = "id";
     if let Some(before) = filter.before {
-        text.push_str(" AND id < ? ORDER BY id DESC LIMIT ?");
-        values.push(Box::new(before.0));
-    } else {
-        text.push_str(" ORDER BY id LIMIT ?");
+        values.push(Value::Integer(before.0));
+        text.push_str(&format!(" AND id < ?{}", values.len()));
+        order = "id DESC";
     }
-    values.push(Box::new(count(limit)));
+    values.push(Value::Integer(count(limit)));
+    text.push_str(&format!(" ORDER BY {order} LIMIT ?{}", values.len()));
     (text, values)
 }
 
@@ -110,8 +112,7 @@ fn call_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Lett
                     times_dead, record AS call
              FROM calls WHERE {chosen}{rest}"
         );
-        let values = params_from_iter(values.iter().map(|value| value as &dyn ToSql));
-        letters.extend(db.query_all::<Letter>(&text, values)?);
+        letters.extend(db.query_all::<Letter>(&text, &*values)?);
     }
     Ok(letters)
 }
@@ -126,10 +127,11 @@ fn unread_letters(
     let text = format!(
         "SELECT id, 'unreadable' AS reason, false AS waiting, at AS since, why AS message,
                 '[]' AS attempts, '[]' AS actions, 1 AS times_dead, source, pbx, length, file,
-                coalesce(substr(bytes, 1, {bytes_max}), x'') AS bytes, content_type
+                CASE WHEN length(bytes) > {bytes_max} THEN substr(bytes, 1, {bytes_max})
+                     ELSE bytes END AS bytes, content_type
          FROM unreadable WHERE true{rest}"
     );
-    db.query_all(&text, params_from_iter(values))
+    db.query_all(&text, &*values)
 }
 
 /// Stores one more action. Unreadable bytes have none: a retry or discard deletes them.

@@ -2,10 +2,10 @@
 //! calls between extensions, of which the last are kept.
 
 use crate::finished::Finished;
+use crate::value::{Value, Values};
 use crate::{Db, Error, INTERNAL_KEPT, INTERNAL_KEPT_FOR, RowId, State, Store};
 use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, Reason, TypedNumber};
-use rusqlite::Params;
 use serde::Deserialize;
 use std::fmt;
 
@@ -116,7 +116,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A row as SQLite returns it. State, reason and phone do not apply to calls between extensions.
+/// A row as it is stored. State, reason and phone do not apply to calls between extensions.
 #[derive(Deserialize)]
 struct ListedColumns {
     id: RowId,
@@ -193,12 +193,14 @@ fn page(
     most: usize,
 ) -> Result<(Vec<Listed>, Option<Place>), Error> {
     let last_four = filter.phone.as_ref().map(TypedNumber::last_four);
-    let number = match last_four {
-        None => "?4 IS NULL",
-        Some(_) => "phone_ending = ?4",
-    };
-    let text = format!("SELECT {COLUMNS} FROM calls WHERE {number} AND {order} LIMIT {WALKED}");
-    let rows: Vec<ListedColumns> = db.query_all(&text, (started, id, bound, last_four))?;
+    let mut values = Vec::from([started, id, bound].map(Value::Integer));
+    let mut number = "";
+    if let Some(last_four) = last_four {
+        values.push(Value::Text(last_four));
+        number = "phone_ending = ?4 AND ";
+    }
+    let text = format!("SELECT {COLUMNS} FROM calls WHERE {number}{order} LIMIT {WALKED}");
+    let rows: Vec<ListedColumns> = db.query_all(&text, &*values)?;
     let next = next_page(&rows);
     let mut calls = Vec::new();
     for raw in rows {
@@ -269,13 +271,13 @@ pub fn internal_since(db: &Db, id: i64) -> Result<(Vec<Listed>, i64), Error> {
 
 /// The id of the newest stored call between extensions. 0 if there is none.
 pub fn newest_internal(db: &Db) -> Result<i64, Error> {
-    db.query_one("SELECT coalesce(max(id), 0) FROM internal_calls", [])
+    db.query_one("SELECT coalesce(max(id), 0) FROM internal_calls", ())
 }
 
 fn internal(
     db: &Db,
     rule: &str,
-    values: impl Params,
+    values: impl Values,
 ) -> Result<(Vec<ListedColumns>, Vec<Listed>), Error> {
     let text = format!(
         "SELECT true AS place, id, started, record FROM internal_calls WHERE {rule} LIMIT {WALKED}"

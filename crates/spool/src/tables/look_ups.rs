@@ -1,6 +1,7 @@
 //! Calls that FAILED: where they go on by themselves, and what their letters say.
 
 use super::{calls, directory, step, unknown_employees};
+use crate::db::Asked;
 use crate::{CallFailure, DROPPED, Db, Done, Error, Json, RowId, Step, Store, TO_SURVIVOR};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::ledger::Ledger as _;
@@ -71,7 +72,7 @@ pub(crate) fn call_failed(store: &mut Store, failure: &CallFailure) -> Result<Do
             if let Some(found) = finding {
                 unknown_employees::note_unknown_employee(store, &call.record, found, at)?;
                 let text = "UPDATE calls SET finding = ?2 WHERE id = ?1";
-                store.execute(text, (row.0, found.word()))?;
+                store.run(text, (row.0, found.word()))?;
             }
             died(&message)
         }
@@ -139,20 +140,20 @@ fn fresh_finding(db: &Db, lead: LeadId, at: EventTime) -> Result<Option<Finding>
 fn want_look_up(db: &Db, lead: LeadId, at: EventTime) -> Result<(), Error> {
     let waiting: i64 = db.query_one(
         "SELECT count(*) FROM lead_lookups WHERE due IS NOT NULL",
-        [],
+        (),
     )?;
     if waiting >= WAITING_MAX {
         return Ok(());
     }
     let text = "INSERT INTO lead_lookups (lead, asked, due, tries) VALUES (?1, ?2, ?2, 0)
          ON CONFLICT (lead) DO UPDATE SET asked = ?2, due = ?2, tries = 0, finding = NULL,
-            answered = NULL WHERE due IS NULL";
+            answered = NULL WHERE lead_lookups.due IS NULL";
     db.run(text, (lead.get(), at.micros()))
 }
 
-pub(crate) fn next_look_up(db: &Db) -> Result<Option<(LeadId, EventTime)>, Error> {
+pub(super) fn ask_next_look_up(db: &Db) -> Result<Asked<(LeadId, EventTime)>, Error> {
     let text = "SELECT lead, due FROM lead_lookups WHERE due IS NOT NULL ORDER BY due LIMIT 1";
-    db.query_first(text, [])
+    db.ask(text, ())
 }
 
 /// A lookup is made again at this time, or after an answer that never came.
@@ -237,7 +238,7 @@ pub(crate) fn purge_look_ups(db: &Db, now: EventTime) -> Result<(), Error> {
     const VAIN: Duration = Duration::from_secs(24 * 3600);
     let text = "DELETE FROM lead_lookups WHERE lead IN (
              SELECT lead FROM lead_lookups WHERE due IS NULL AND answered < ?1 LIMIT 500)";
-    db.execute(text, [now.minus(REST).micros()])?;
+    db.run(text, [now.minus(REST).micros()])?;
     let text = "DELETE FROM lead_lookups WHERE lead IN (
              SELECT lead FROM lead_lookups WHERE due IS NOT NULL AND due < ?1
              AND NOT EXISTS (

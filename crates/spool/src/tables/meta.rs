@@ -1,5 +1,6 @@
 //! Small durable settings, and whose calls these are.
 
+use crate::db::Asked;
 use crate::store::HIGHEST_ID;
 use crate::{Binding, Db, Done, Error, Fit, RowId, Store, json};
 use callbridge_leads::lead_request::memory::RequestMemory;
@@ -14,8 +15,10 @@ pub(crate) const UNCHECKED: &str = "unchecked";
 /// Identity of the file that this state was written to
 /// ([`Seen::identity`](crate::identity::Seen::identity)).
 pub(crate) const FILE: &str = "spool.file";
-/// `yes` in a copy, until a request was made with it.
+/// `yes` in a copy, or [`TAKEOVER`], until a request was made with it.
 pub(crate) const RESTORED: &str = "spool.restored";
+/// Instead of `yes`, before the name of the process that led before.
+pub(crate) const TAKEOVER: &str = "takeover ";
 const ADDRESS: &str = "bound.address";
 const COMPANY: &str = "bound.company";
 const APPLICATION: &str = "bound.application";
@@ -38,6 +41,11 @@ pub(crate) fn remember_highest_id(store: &Store) -> Result<(), Error> {
 /// Reads a small durable setting. `None` if it is not set.
 pub fn meta(db: &Db, key: &str) -> Result<Option<String>, Error> {
     db.query_first("SELECT value FROM meta WHERE key = ?1", [key])
+}
+
+/// Asks for a small durable setting.
+pub(super) fn ask_meta(db: &Db, key: &str) -> Result<Asked<String>, Error> {
+    db.ask("SELECT value FROM meta WHERE key = ?1", [key])
 }
 
 /// Reads a small durable setting that is JSON.
@@ -101,6 +109,15 @@ pub(crate) const MEMORY: &str = "lead_requests.memory";
 /// Reads what is remembered of requests about leads. Empty before the first.
 pub fn memory(db: &Db) -> Result<RequestMemory, Error> {
     Ok(remembered(db, MEMORY)?.unwrap_or_default())
+}
+
+/// Reads a setting that was asked for, and is JSON.
+pub(super) fn read_asked<T: DeserializeOwned>(
+    db: &Db,
+    asked: Asked<String>,
+) -> Result<Option<T>, Error> {
+    let text = asked.first(db)?;
+    text.map(|text| db.read_json(RowId(0), &text)).transpose()
 }
 
 pub(super) fn change_memory<T>(

@@ -6,6 +6,7 @@
 //! of a number have an index each (`TALKS`, `MISSED`), so a call costs the same however many
 //! calls of its number came before it.
 
+use crate::db::Asked;
 use crate::{Db, Error, Finished, MissedCustomer, count, rang};
 use callbridge_call::{Direction, EventTime};
 use callbridge_model::{Judged, LeadId, Phone, Reason};
@@ -31,16 +32,36 @@ const MISSED: &str = "calls WHERE phone = ?1 AND answered = 0 AND direction = 'I
 /// The missed calls of a number that `unanswered=no` leaves out of the journal.
 const LEFT_OUT: &str = "left_out_calls WHERE phone = ?1";
 
-/// Counts a call that was not known before.
-pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
+/// What is asked of a customer before the first call of a group is stored.
+pub(crate) struct Ahead {
+    /// First and last missed call of a wait.
+    waits: Asked<(i64, i64)>,
+    /// A kept talk that ended after the start of the call.
+    talked: Asked<i64>,
+}
+
+/// Asks what [`note`] needs of this call's customer. `None` without a number.
+pub(crate) fn ask_ahead(db: &Db, new: &Finished) -> Result<Option<Ahead>, Error> {
+    let Some(phone) = new.phone() else {
+        return Ok(None);
+    };
+    Ok(Some(Ahead {
+        waits: db.ask(WAITS, [phone])?,
+        talked: db.ask(&talked_after(), (phone, new.started()))?,
+    }))
+}
+
+/// Counts a call that was not known before. `ahead` was asked before, and no call of the customer
+/// was stored since.
+pub(crate) fn note(db: &Db, new: &Finished, ahead: Option<Ahead>) -> Result<(), Error> {
     if new.judged.kept_out_unanswered {
         keep_out(db, new)?;
     }
-    apply(db, new)
+    apply(db, new, ahead)
 }
 
 /// Updates the wait of this call's customer. The call did not count until now.
-pub(crate) fn apply(db: &Db, new: &Finished) -> Result<(), Error> {
+pub(crate) fn apply(db: &Db, new: &Finished, ahead: Option<Ahead>) -> Result<(), Error> {
     let Judged { record, reason, .. } = &new.judged;
     // An impossible start cannot be compared with the starts of other calls.
     if *reason == Some(Reason::InvalidEpoch) {
@@ -54,9 +75,13 @@ pub(crate) fn apply(db: &Db, new: &Finished) -> Result<(), Error> {
     let is_kept = new.judged.kept_out_unanswered || new.judged.outcome.is_kept();
     match record.direction {
         Direction::Inbound | Direction::Outbound | Direction::Unknown if record.answered => {
-            talked(db, new, phone)
+            let waits = match ahead {
+                Some(ahead) => ahead.waits.first(db)?,
+                None => db.query_first(WAITS, [phone])?,
+            };
+            talked(db, new, phone, waits)
         }
-        Direction::Inbound if is_known && is_kept => missed(db, new, phone),
+        Direction::Inbound if is_known && is_kept => missed(db, new, phone, ahead),
         Direction::Internal | Direction::Inbound | Direction::Outbound | Direction::Unknown => {
             Ok(())
         }
@@ -73,25 +98,33 @@ fn keep_out(db: &Db, new: &Finished) -> Result<(), Error> {
         new.started(),
         rang(new.call.timeline.as_ref()).join(" "),
     );
-    db.execute(text, values)?;
+    db.run(text, values)?;
     let text = "DELETE FROM left_out_calls WHERE id <= (SELECT max(id) FROM left_out_calls) - ?1";
     db.run(text, [KEPT_OUT_MAX])
 }
 
-fn missed(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
+fn missed(db: &Db, new: &Finished, phone: &str, ahead: Option<Ahead>) -> Result<(), Error> {
     let oldest = new.judged.judged_at.minus(WAITS_MAX).floor_seconds().get();
-    if new.started() < oldest || was_talked_to(db, phone, new.started())? {
+    if new.started() < oldest {
         return Ok(());
     }
-    let text = "INSERT INTO missed_customers (phone, pbx, trunk, lead, first_at, last_at, tries)
+    let talked_to = match ahead {
+        Some(ahead) => ahead.talked.first(db)?.is_some(),
+        None => db.exists(&talked_after(), (phone, new.started()))?,
+    };
+    if talked_to {
+        return Ok(());
+    }
+    let text = "INSERT INTO missed_customers AS m
+             (phone, pbx, trunk, lead, first_at, last_at, tries)
          VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1)
          ON CONFLICT (phone) DO UPDATE SET
-             pbx = CASE WHEN ?5 >= last_at THEN ?2 ELSE pbx END,
-             trunk = CASE WHEN ?5 >= last_at THEN ?3 ELSE trunk END,
-             lead = CASE WHEN ?5 >= last_at THEN ?4 ELSE lead END,
-             first_at = CASE WHEN ?5 < first_at THEN ?5 ELSE first_at END,
-             last_at = CASE WHEN ?5 > last_at THEN ?5 ELSE last_at END,
-             tries = tries + 1";
+             pbx = CASE WHEN ?5 >= m.last_at THEN ?2 ELSE m.pbx END,
+             trunk = CASE WHEN ?5 >= m.last_at THEN ?3 ELSE m.trunk END,
+             lead = CASE WHEN ?5 >= m.last_at THEN ?4 ELSE m.lead END,
+             first_at = CASE WHEN ?5 < m.first_at THEN ?5 ELSE m.first_at END,
+             last_at = CASE WHEN ?5 > m.last_at THEN ?5 ELSE m.last_at END,
+             tries = m.tries + 1";
     let values = (
         phone,
         &new.judged.record.pbx,
@@ -102,15 +135,16 @@ fn missed(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
     db.run(text, values)
 }
 
-/// Returns `true` if a kept talk with this number ended after `second`.
-fn was_talked_to(db: &Db, phone: &str, second: i64) -> Result<bool, Error> {
-    let text = format!("SELECT 1 FROM {TALKS} AND ended > ?2 LIMIT 1");
-    db.exists(&text, (phone, second))
+/// Finds a kept talk with a number that ended after a second.
+fn talked_after() -> String {
+    format!("SELECT ended FROM {TALKS} AND ended > ?2 LIMIT 1")
 }
 
-fn talked(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
-    let text = "SELECT first_at, last_at FROM missed_customers WHERE phone = ?1";
-    match db.query_first(text, [phone])? {
+/// The first and the last missed call of a customer who waits.
+const WAITS: &str = "SELECT first_at, last_at FROM missed_customers WHERE phone = ?1";
+
+fn talked(db: &Db, new: &Finished, phone: &str, waits: Option<(i64, i64)>) -> Result<(), Error> {
+    match waits {
         Some((_, last)) if new.end() > last => forget(db, phone),
         Some((first, last)) if new.end() > first => wait_since(db, phone, first, new.end(), last),
         Some(_) | None => Ok(()),
@@ -235,7 +269,7 @@ pub fn missed_waiting(
 /// Counts the customers who wait for a callback, by the trunk of their last call.
 pub fn missed_by_trunk(db: &Db) -> Result<Vec<(String, u64)>, Error> {
     let text = "SELECT trunk, count(*) FROM missed_customers GROUP BY trunk";
-    db.query_all(text, [])
+    db.query_all(text, ())
 }
 
 /// Forgets customers whose last call is too old, a bounded number at a time.
@@ -243,7 +277,7 @@ pub(crate) fn purge_missed(db: &Db, now: EventTime) -> Result<(), Error> {
     let before = now.minus(WAITS_MAX).floor_seconds().get();
     let text = "DELETE FROM missed_customers WHERE phone IN
              (SELECT phone FROM missed_customers WHERE last_at < ?1 ORDER BY last_at LIMIT ?2)";
-    db.execute(text, (before, PURGED_MAX))?;
+    db.run(text, (before, PURGED_MAX))?;
     let text = "DELETE FROM left_out_calls WHERE id IN
              (SELECT id FROM left_out_calls WHERE started < ?1 ORDER BY started LIMIT ?2)";
     db.run(text, (before, PURGED_MAX))

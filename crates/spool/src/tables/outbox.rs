@@ -16,7 +16,7 @@ pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
     if letter.waiting && !store.settings.waiting_notices {
         return Ok(());
     }
-    store.execute("UPDATE calls SET reported = 1 WHERE id = ?1", [id.0])?;
+    store.run("UPDATE calls SET reported = 1 WHERE id = ?1", [id.0])?;
     if let Some(unread) = &mut letter.bytes {
         unread.bytes.truncate(crate::LISTED_BYTES_MAX);
     }
@@ -117,7 +117,7 @@ pub fn notices(db: &Db, limit: usize) -> Result<Vec<Notice>, Error> {
 
 /// Counts the notices that are to be sent.
 pub fn notices_waiting(db: &Db) -> Result<u64, Error> {
-    db.query_one("SELECT count(*) FROM notices", [])
+    db.query_one("SELECT count(*) FROM notices", ())
 }
 
 pub(crate) fn drop_notice(db: &Db, notice: i64) -> Result<(), Error> {

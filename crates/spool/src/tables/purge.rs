@@ -2,7 +2,7 @@
 
 use super::{audited, deliveries, lead_requests, listed, look_ups, meta, missed};
 use super::{shows, trunk_calls};
-use crate::{Book, Db, Error, FORWARDED_KEPT, PurgeCounts, State, Store};
+use crate::{Book, Error, FORWARDED_KEPT, PurgeCounts, State, Store};
 use callbridge_call::EventTime;
 
 /// Rows that one purge deletes at most, which takes some milliseconds.
@@ -30,7 +30,7 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<PurgeCounts, Er
     missed::purge_missed(store, now)?;
     trunk_calls::purge_quarters(store, now)?;
     audited::purge_summaries(store, now)?;
-    give_pages_back(store)?;
+    store.give_pages_back(FREE_PAGES_MAX, FREED_PAGES)?;
     Ok(PurgeCounts {
         calls,
         seen_calls,
@@ -58,17 +58,6 @@ fn purge_calls(store: &mut Store, ended: &str, before: EventTime) -> Result<u64,
         meta::remember_highest_id(store)?;
     }
     Ok(calls)
-}
-
-fn give_pages_back(db: &Db) -> Result<(), Error> {
-    let free: i64 = db.query_one("PRAGMA freelist_count", [])?;
-    if free > FREE_PAGES_MAX {
-        // SQLite frees one page per row of the answer, so all rows must be read.
-        let mut freed = db.prepare(&format!("PRAGMA incremental_vacuum({FREED_PAGES})"))?;
-        let mut pages = db.sql(freed.query([]))?;
-        while db.sql(pages.next())?.is_some() {}
-    }
-    Ok(())
 }
 
 /// Seen-call rows have no index by age, because every call would have to pay for it. Instead the

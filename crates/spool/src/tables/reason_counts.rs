@@ -12,6 +12,7 @@ pub(super) fn change(db: &Db, state: State, reason: Option<Reason>, by: i64) -> 
         return Ok(());
     }
     let text = "INSERT INTO reason_counts (state, reason, count) VALUES (?1, ?2, ?3)
-         ON CONFLICT (state, reason) DO UPDATE SET count = count + excluded.count";
+         ON CONFLICT (state, reason) DO UPDATE SET
+             count = reason_counts.count + excluded.count";
     db.run(text, (state.word(), reason.word(), by))
 }

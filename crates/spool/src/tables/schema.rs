@@ -1,4 +1,5 @@
-//! The tables, and the migration of a file with an older schema.
+//! The tables, and the migration of a file with an older schema. PostgreSQL's tables are translated
+//! from these (`postgres/schema.rs`).
 
 use rusqlite::Connection;
 use std::cmp::Ordering;
@@ -301,6 +302,18 @@ CREATE TABLE trunk_quarters (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX quarters_old ON trunk_quarters(quarter);
 
+-- The process that leads, or led last. One row, in PostgreSQL only.
+CREATE TABLE leader (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    name TEXT NOT NULL,
+    version TEXT NOT NULL,
+    settings TEXT NOT NULL,             -- hash of what a standby must share
+    since INTEGER NOT NULL,
+    boot_id TEXT NOT NULL,              -- empty if unknown
+    process TEXT NOT NULL,              -- leader::own_process
+    history TEXT NOT NULL               -- postgres::history
+) STRICT;
+
 -- The position of a hub. One row from the first `run --collect` on.
 CREATE TABLE hub (
     id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -345,14 +358,14 @@ CREATE TABLE shown_once (
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The file is empty. `migrate` makes all tables.
+    /// There is no table. `migrate` makes all tables.
     New,
     Current,
-    /// The file has that older schema. `inspect` does not change it, `migrate` updates it.
+    /// The database has that older schema. `inspect` does not change it, `migrate` updates it.
     Migrated(i64),
-    /// The file has that newer schema. Nothing was changed.
+    /// The database has that newer schema. Nothing was changed.
     Newer(i64),
-    /// Another program's file. Nothing was changed.
+    /// The tables are another program's. Nothing was changed.
     Foreign,
 }
 
@@ -361,14 +374,24 @@ pub fn inspect(db: &Connection, migrations: &[&str]) -> rusqlite::Result<Found> 
     let application: i64 = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
-    let known = i64::try_from(migrations.len()).unwrap_or(i64::MAX);
-    Ok(match version.cmp(&known) {
+    Ok(compare(
+        tables,
+        application == APPLICATION,
+        version,
+        migrations.len(),
+    ))
+}
+
+/// Compares the schema of a database with the `known` versions. `is_ours`: callbridge made it.
+pub(crate) fn compare(tables: i64, is_ours: bool, version: i64, known: usize) -> Found {
+    let known = i64::try_from(known).unwrap_or(i64::MAX);
+    match version.cmp(&known) {
         _ if tables == 0 => Found::New,
-        _ if application != APPLICATION => Found::Foreign,
+        _ if !is_ours => Found::Foreign,
         Ordering::Greater => Found::Newer(version),
         Ordering::Equal => Found::Current,
         Ordering::Less => Found::Migrated(version),
-    })
+    }
 }
 
 /// Updates a database to the last of `migrations`, in one transaction.

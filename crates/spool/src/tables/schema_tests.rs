@@ -11,9 +11,8 @@ fn each_commit_is_synced_into_a_write_ahead_log() {
     let db = Connection::open(&path).expect("opens");
     let store = crate::store::Store::over(db, &path, Default::default()).expect("a store");
     let word = |pragma| {
-        let found = store
-            .connection
-            .pragma_query_value(None, pragma, |row| row.get(0));
+        let connection = store.sqlite_connection().expect("SQLite");
+        let found = connection.pragma_query_value(None, pragma, |row| row.get(0));
         match found.expect("a value") {
             rusqlite::types::Value::Text(text) => text,
             other => format!("{other:?}"),

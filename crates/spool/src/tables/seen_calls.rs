@@ -1,8 +1,15 @@
 //! The ids of calls that are over, so that late events raise no ghosts.
 
+use crate::db::Asked;
 use crate::{Db, Error, Finished, SeenCall};
 use callbridge_call::UniqueId;
 use callbridge_model::CallUuid;
+
+const MARK_OWN: &str = "INSERT INTO seen_calls (pbx, id, uuid, is_linkedid, started, at)
+     VALUES (?1, ?2, ?3, 1, ?4, ?5)
+     ON CONFLICT (pbx, id) DO UPDATE SET uuid = excluded.uuid, is_linkedid = 1,
+         started = excluded.started, at = excluded.at
+     WHERE seen_calls.is_linkedid = 0";
 
 /// Marks a call as seen under its own id and its aliases. An own id outranks an alias: the second
 /// customer of a conference is also an alias of the first one's call. Returns the start of the call
@@ -10,12 +17,7 @@ use callbridge_model::CallUuid;
 pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<Option<i64>, Error> {
     let (pbx, linkedid) = (&new.judged.record.pbx, &new.judged.record.linkedid);
     let at = new.judged.judged_at.micros();
-    let text = "INSERT INTO seen_calls (pbx, id, uuid, is_linkedid, started, at)
-         VALUES (?1, ?2, ?3, 1, ?4, ?5)
-         ON CONFLICT (pbx, id) DO UPDATE SET uuid = excluded.uuid, is_linkedid = 1,
-             started = excluded.started, at = excluded.at
-         WHERE is_linkedid = 0";
-    let own = db.execute(text, (pbx, linkedid, new.uuid(), new.started(), at))?;
+    let own = db.execute(MARK_OWN, (pbx, linkedid, new.uuid(), new.started(), at))?;
     if own == 0 {
         let known = seen_call(db, pbx, linkedid)?;
         let started = known.map_or(new.started(), |known| known.started.get());
@@ -25,6 +27,21 @@ pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<Option<i64>, Error> {
     Ok(None)
 }
 
+/// [`mark_seen`] for a call that is not known by its own id.
+pub(super) fn mark_new_seen(db: &Db, new: &Finished) -> Result<(), Error> {
+    let (pbx, linkedid) = (&new.judged.record.pbx, &new.judged.record.linkedid);
+    let at = new.judged.judged_at.micros();
+    db.run_rows(MARK_OWN, (pbx, linkedid, new.uuid(), new.started(), at), 1)?;
+    mark_aliases_seen(db, new)
+}
+
+/// Asks whether a call is known by its own id.
+pub(super) fn ask_own(db: &Db, new: &Finished) -> Result<Asked<i64>, Error> {
+    let text = "SELECT started FROM seen_calls WHERE pbx = ?1 AND id = ?2 AND is_linkedid = 1";
+    let record = &new.judged.record;
+    db.ask(text, (&record.pbx, &record.linkedid))
+}
+
 /// Marks a call that is known by its own id as seen under its other ids.
 pub(crate) fn mark_aliases_seen(db: &Db, new: &Finished) -> Result<(), Error> {
     let (record, at) = (&new.judged.record, new.judged.judged_at.micros());
@@ -32,7 +49,7 @@ pub(crate) fn mark_aliases_seen(db: &Db, new: &Finished) -> Result<(), Error> {
     for alias in aliases.filter(|alias| *alias != record.linkedid) {
         let text = "INSERT INTO seen_calls (pbx, id, uuid, is_linkedid, started, at)
              VALUES (?1, ?2, ?3, 0, ?4, ?5) ON CONFLICT DO NOTHING";
-        db.execute(text, (&record.pbx, alias, new.uuid(), new.started(), at))?;
+        db.run(text, (&record.pbx, alias, new.uuid(), new.started(), at))?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What leads are to show of their calls (`--lead-field`): a row a lead.
 
 use super::{calls, meta, missed};
+use crate::db::Asked;
 use crate::{Db, Error, GIVEN_UP, Json, LeadWarning, RowId, Store, json};
 use callbridge_call::EventTime;
 use callbridge_leads::lead_field::shows::{NextAction, Order};
@@ -108,11 +109,14 @@ pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &LeadFieldState) -> Result
     db.run(text, values)
 }
 
-/// The lead that is next for this action, and when it is due.
-pub(crate) fn next_shows(db: &Db, asks: NextAction) -> Result<Option<(LeadId, EventTime)>, Error> {
+/// Asks for the lead that is next for this action, and when it is due.
+pub(super) fn ask_next_shows(
+    db: &Db,
+    asks: NextAction,
+) -> Result<Asked<(LeadId, EventTime)>, Error> {
     let text =
         "SELECT lead, due FROM lead_field_values WHERE next_action = ?1 ORDER BY due LIMIT 1";
-    db.query_first(text, [asks.word()])
+    db.ask(text, [asks.word()])
 }
 
 /// Reads the accepted write of a lead. `None` without one.
@@ -228,13 +232,13 @@ pub(crate) fn doubtful(store: &Store) -> Result<Vec<LeadWarning>, Error> {
 pub fn leads_to_show(db: &Db) -> Result<u64, Error> {
     db.query_one(
         "SELECT count(*) FROM lead_field_values WHERE next_action IS NOT NULL",
-        [],
+        (),
     )
 }
 
 /// Deletes what leads showed long ago, and the oldest beyond the limit.
 pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error> {
-    let count: i64 = store.query_one("SELECT count(*) FROM lead_field_values", [])?;
+    let count: i64 = store.query_one("SELECT count(*) FROM lead_field_values", ())?;
     let kept = now.minus(KEPT).floor_seconds().get();
     let too_many = (count - LEADS_MAX).clamp(0, PURGE_MAX);
     let mut gone: Vec<i64> = Vec::new();

@@ -37,7 +37,7 @@ pub(crate) fn drop_slot(db: &Db, slot: u32) -> Result<(), Error> {
 /// All taken slots, by number.
 pub fn slots(db: &Db) -> Result<Vec<SlotRow>, Error> {
     let text = "SELECT slot, token, boot_id, sent, answered, wall_sent FROM slots ORDER BY slot";
-    let rows = db.query_all(text, [])?.into_iter();
+    let rows = db.query_all(text, ())?.into_iter();
     let slots = rows.map(
         |(slot, token, boot_id, sent, answered, wall_sent)| SlotRow {
             slot,

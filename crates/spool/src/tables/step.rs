@@ -4,11 +4,11 @@ use super::meta::set_meta;
 use super::{calls, missed, outbox, reason_counts, shows, unknown_employees, unreadable};
 use crate::finished::last_four;
 use crate::state::{IfAbsent, State, Step, next};
+use crate::value::values;
 use crate::{Db, Done, Error, Left, Progress, RowId, Store, json};
 use callbridge_call::EventTime;
 use callbridge_model::TokenFingerprint;
 use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Phone, Reason};
-use rusqlite::params;
 
 /// The setting that names the branch or PBX whose call was sent last. The next one has the next
 /// turn.
@@ -92,7 +92,7 @@ pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(
                 if_absent = ?17, reroute_history = ?18, sent_again = ?19, reason = ?20,
                 message = ?21, errors = ?22, finding = ?23, attempts = ?24, retried = ?25
          WHERE id = ?1";
-    let values = params![
+    let values = values![
         row.0,
         progress.state.word(),
         progress.since.micros(),
@@ -124,7 +124,7 @@ pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(
 
 pub(crate) fn letter_appeared(store: &mut Store, row: RowId) -> Result<(), Error> {
     let text = "UPDATE calls SET times_dead = times_dead + 1 WHERE id = ?1";
-    store.execute(text, [row.0])?;
+    store.run(text, [row.0])?;
     outbox::queue_notice(store, row)
 }
 
@@ -141,7 +141,7 @@ fn set_record(db: &Db, row: RowId, record: &CallRecord) -> Result<(), Error> {
                 employee = ?10, lead = ?11
          WHERE id = ?1";
     let phone = record.client_phone.as_ref().map(Phone::as_str);
-    let values = params![
+    let values = values![
         row.0,
         json("a call record", record)?,
         record.trunk,

@@ -19,13 +19,15 @@ pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
     let (pbx, trunk, at) = (&record.pbx, new.trunk(), record.started_at.get());
     let by_people = new.judged.outcome != Outcome::Skipped;
     let text = "INSERT INTO trunks (pbx, trunk, calls, last_at) VALUES (?1, ?2, 1, ?3)
-         ON CONFLICT (pbx, trunk) DO UPDATE SET calls = calls + 1,
-             last_at = CASE WHEN ?3 > last_at THEN ?3 ELSE last_at END";
-    db.execute(text, (pbx, trunk, at))?;
+         ON CONFLICT (pbx, trunk) DO UPDATE SET calls = trunks.calls + 1,
+             last_at = CASE WHEN ?3 > trunks.last_at THEN ?3 ELSE trunks.last_at END";
+    db.run(text, (pbx, trunk, at))?;
     let text = "INSERT INTO trunk_quarters (pbx, trunk, quarter, calls, extensions, employees)
          VALUES (?1, ?2, ?3, 1, ?4, ?5)
-         ON CONFLICT (pbx, trunk, quarter) DO UPDATE SET calls = calls + 1,
-             extensions = extensions + ?4, employees = employees + ?5";
+         ON CONFLICT (pbx, trunk, quarter) DO UPDATE SET
+             calls = trunk_quarters.calls + 1,
+             extensions = trunk_quarters.extensions + ?4,
+             employees = trunk_quarters.employees + ?5";
     let values = (
         pbx,
         trunk,
@@ -39,10 +41,10 @@ pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
 /// Counts the calls of each trunk since `from`, by whole quarters of an hour, and ever. Calls
 /// between extensions have an empty name.
 pub fn trunk_calls(db: &Db, from: i64) -> Result<Vec<TrunkCalls>, Error> {
-    let text =
-        "SELECT t.pbx, t.trunk, t.calls AS ever, t.last_at, coalesce(sum(q.calls), 0) AS calls,
-                coalesce(sum(q.extensions), 0) AS with_extension,
-                coalesce(sum(q.employees), 0) AS with_employee
+    let text = "SELECT t.pbx, t.trunk, t.calls AS ever, t.last_at,
+                CAST(coalesce(sum(q.calls), 0) AS BIGINT) AS calls,
+                CAST(coalesce(sum(q.extensions), 0) AS BIGINT) AS with_extension,
+                CAST(coalesce(sum(q.employees), 0) AS BIGINT) AS with_employee
          FROM trunks t LEFT JOIN trunk_quarters q
               ON q.pbx = t.pbx AND q.trunk = t.trunk AND q.quarter >= ?1
          GROUP BY t.pbx, t.trunk";

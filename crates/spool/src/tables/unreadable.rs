@@ -42,7 +42,7 @@ pub(crate) fn keep_unreadable(store: &mut Store, unread: &UnreadableBytes) -> Re
         &unread.content_type,
         &unread.file,
     );
-    store.execute(text, values)?;
+    store.run(text, values)?;
     store.tally.add(Book::UnreadableKept, 1);
     let bytes = i64::try_from(first.len()).unwrap_or(i64::MAX);
     store.tally.add(Book::UnreadableBytes, bytes);

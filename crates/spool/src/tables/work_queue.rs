@@ -2,6 +2,7 @@
 
 use super::step::LAST_TURN;
 use super::{deliveries, lead_requests, meta};
+use crate::db::Asked;
 use crate::{
     CONFIRMABLE_MAX, Confirmable, DUE_POLLS_MAX, Db, Due, Error, HELD_MAX, LIVE_FOR, QueueQuery,
     RECONCILE_MAX, Store, Unconfirmed, WorkQueue, count,
@@ -15,22 +16,65 @@ const UNCONFIRMED: &str = "SELECT id AS row, uuid, linkedid, trunk, started, req
     absent_at, resubmits,
     coalesce(if_absent, 'resubmit') AS if_absent, message FROM calls WHERE state = 'submitted'";
 
-/// Returns the requests that can be made now, and the time of the next ones.
+/// Returns the requests that can be made now, and the time of the next ones. The questions are
+/// asked together as far as they do not depend on each other: three round trips at most.
 pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
     let books = store.books();
+    let pace = deliveries::ask_webhook_pace(store)?;
+    let requests = lead_requests::ask_due(store)?;
+    let ready = match books.ready {
+        0 => None,
+        _ => Some(ReadyQuestions::ask(store, ask)?),
+    };
+    let submitted = match books.submitted {
+        0 => None,
+        _ => Some(SubmittedQuestions::ask(store, ask)?),
+    };
     let mut head = WorkQueue {
         ready: books.ready,
         sending: books.sending,
         submitted: books.submitted,
-        webhook_pace: deliveries::webhook_pace(store)?,
+        webhook_pace: deliveries::read_asked_pace(store, pace)?,
         silence: store.hub.as_ref().and_then(|hub| hub.silence.clone()),
-        lead_requests: lead_requests::lead_requests(store, ask)?,
+        lead_requests: lead_requests::lead_requests_of(store, requests, ask)?,
         ..WorkQueue::default()
     };
-    if books.ready > 0 {
-        let had_turn = meta::meta(store, LAST_TURN)?.unwrap_or_default();
-        let newest = next_ready(store, true, &had_turn, ask)?;
-        let other = next_ready(store, false, &had_turn, ask)?;
+    if let Some(questions) = ready {
+        questions.answer(store, ask, &mut head)?;
+    }
+    if let Some(questions) = submitted {
+        questions.answer(store, ask, &mut head)?;
+    }
+    Ok(head)
+}
+
+/// Questions about ready calls.
+struct ReadyQuestions {
+    had_turn: Asked<String>,
+    /// Calls that were held back: live ones, then the others.
+    held: [Vec<Asked<ReadyCall>>; 2],
+    retried: Asked<Due>,
+    next_held: Vec<Asked<Option<EventTime>>>,
+}
+
+impl ReadyQuestions {
+    fn ask(db: &Db, ask: &QueueQuery) -> Result<Self, Error> {
+        Ok(Self {
+            had_turn: meta::ask_meta(db, LAST_TURN)?,
+            held: [ask_held(db, true, ask)?, ask_held(db, false, ask)?],
+            retried: ask_retried(db, ask.now)?,
+            next_held: ask_next_held(db, ask.now)?,
+        })
+    }
+
+    fn answer(self, db: &Db, ask: &QueueQuery, head: &mut WorkQueue) -> Result<(), Error> {
+        let had_turn = self.had_turn.first(db)?.unwrap_or_default();
+        let fresh = [true, false].map(|live| ask_turn(db, live, &had_turn));
+        let [live, backlog] = fresh;
+        let (live, backlog) = (live?.first(db)?, backlog?.first(db)?);
+        let [held_live, held_backlog] = self.held;
+        let newest = next_ready(db, true, live, held_live, ask)?;
+        let other = next_ready(db, false, backlog, held_backlog, ask)?;
         let (live, late) = match newest {
             Some(call) if call.is_live(ask.now) => (Some(call), None),
             late => (None, late),
@@ -43,18 +87,69 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
             .filter(|call| waits && call.turn != had_turn);
         head.live = passes.or(live.as_ref()).map(|call| call.due);
         head.backlog = backlog.map(|call| call.due);
-        head.retried = next_retried(store, ask.now)?;
-        head.next_not_before = next_held(store, ask.now)?;
+        head.retried = self.retried.first(db)?;
+        for next in self.next_held {
+            let next = next.first(db)?.flatten();
+            let earliest = head.next_not_before.into_iter().chain(next);
+            head.next_not_before = earliest.min();
+        }
+        Ok(())
     }
-    if books.submitted > 0 {
-        head.polls = due_polls(store, ask)?;
-        head.next_poll = next_poll(store, ask.now)?;
-        head.oldest_submitted = first_accepted(store, ask)?;
-        head.confirmable = confirmable(store, ask)?;
-        head.alone = alone(store, ask)?;
-        head.unresolved = due_unresolved(store, ask)?;
+}
+
+/// Questions about submitted calls.
+struct SubmittedQuestions {
+    /// Due polls. Then those whose time was set before the clock was set back.
+    polls: [Vec<Asked<Unconfirmed>>; 2],
+    next_poll: Asked<Option<EventTime>>,
+    first_accepted: Vec<Asked<Unconfirmed>>,
+    confirmable: Asked<Confirmable>,
+    alone: Vec<Asked<Unconfirmed>>,
+    tokens: Asked<String>,
+}
+
+impl SubmittedQuestions {
+    fn ask(db: &Db, ask: &QueueQuery) -> Result<Self, Error> {
+        Ok(Self {
+            polls: [ask_due_polls(db, ask)?, ask_polls_beyond(db, ask)?],
+            next_poll: ask_next_poll(db, ask.now)?,
+            first_accepted: ask_first_accepted(db, ask)?,
+            confirmable: ask_confirmable(db, ask)?,
+            alone: ask_alone(db, ask)?,
+            tokens: db.ask(TOKENS, ())?,
+        })
     }
-    Ok(head)
+
+    fn answer(self, db: &Db, ask: &QueueQuery, head: &mut WorkQueue) -> Result<(), Error> {
+        let tokens = others(self.tokens.all(db)?, &ask.tokens);
+        let unresolved = ask_unresolved(db, &tokens, ask)?;
+        for asked in self.polls {
+            let mut polls = Vec::new();
+            for polls_of_token in asked {
+                polls.extend(polls_of_token.all(db)?);
+            }
+            if head.polls.is_empty() {
+                polls.sort_by_key(|call: &Unconfirmed| call.next_poll);
+                polls.truncate(DUE_POLLS_MAX);
+                head.polls = polls;
+            }
+        }
+        head.next_poll = self.next_poll.first(db)?.flatten();
+        for first in self.first_accepted {
+            head.oldest_submitted.extend(first.first(db)?);
+        }
+        head.confirmable = self.confirmable.first(db)?.unwrap_or_default();
+        let mut alone = Vec::new();
+        for first in self.alone {
+            alone.extend(first.first(db)?);
+        }
+        head.alone = alone.into_iter().min_by_key(|call| call.next_poll);
+        for first in unresolved {
+            let found = first.first(db)?;
+            head.unresolved = head.unresolved.take().or(found);
+        }
+        Ok(())
+    }
 }
 
 /// Returns the calls that a reconciliation looks for. These are submitted calls that no two
@@ -64,7 +159,7 @@ pub fn to_reconcile(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error
     let limit = count(RECONCILE_MAX);
     let text = format!("{UNCONFIRMED} AND absent < 2 ORDER BY submitted_at LIMIT ?1");
     let mut calls: Vec<Unconfirmed> = db.query_all(&text, [limit])?;
-    for token in other_tokens(db, &ask.tokens)? {
+    for token in others(db.query_all(TOKENS, ())?, &ask.tokens) {
         let text =
             format!("{UNCONFIRMED} AND absent >= 2 AND token = ?1 ORDER BY next_poll LIMIT ?2");
         calls.extend(db.query_all::<Unconfirmed>(&text, (&token, limit))?);
@@ -98,93 +193,113 @@ fn first_in_backlog(
     calls.max_by_key(|call| (call.turn != had_turn, call.due.row))
 }
 
-/// Returns the newest call of the branch whose turn it is, of calls that were never held back. Or
-/// returns a call that was held back long enough, if it is newer. While requests fail, calls that
-/// were never held back go first, and then those with the fewest failures.
-fn next_ready(
-    db: &Db,
-    live: bool,
-    had_turn: &str,
-    ask: &QueueQuery,
-) -> Result<Option<ReadyCall>, Error> {
-    let ready = "SELECT true AS due, id AS row, uuid, since, turn FROM calls WHERE state = 'ready'";
+const READY: &str =
+    "SELECT true AS due, id AS row, uuid, since, turn FROM calls WHERE state = 'ready'";
+
+/// Asks for the newest call of the branch whose turn it is, of calls that were never held back.
+fn ask_turn(db: &Db, live: bool, had_turn: &str) -> Result<Asked<ReadyCall>, Error> {
     let turn = format!(
-        "{ready} AND not_before = 0 AND live = ?1 AND turn = (
+        "{READY} AND not_before = 0 AND live = ?1 AND turn = (
              SELECT min(turn) FROM calls
              WHERE state = 'ready' AND not_before = 0 AND live = ?1 AND turn > ?2)
          ORDER BY id DESC LIMIT 1"
     );
-    let mut fresh: Option<ReadyCall> = db.query_first(&turn, (live, had_turn))?;
-    if fresh.is_none() {
-        // after the last branch comes the first, and no branch has an empty name
-        fresh = db.query_first(&turn, (live, ""))?;
-    }
-    if ask.untried_first && fresh.is_some() {
-        return Ok(fresh);
-    }
+    db.ask(&turn, (live, had_turn))
+}
+
+/// Asks for a call that was held back long enough. While requests fail, those with the fewest
+/// failures go first.
+fn ask_held(db: &Db, live: bool, ask: &QueueQuery) -> Result<Vec<Asked<ReadyCall>>, Error> {
     let order = if ask.untried_first {
         "failures, not_before"
     } else {
         "not_before"
     };
-    let mut found = Vec::from_iter(fresh);
+    let mut asked = Vec::new();
     for (range, moment) in [("<=", ask.now.micros()), (">", latest(ask.now))] {
         let held = format!(
-            "{ready} AND not_before {range} ?2 AND not_before > 0 AND live = ?1
+            "{READY} AND not_before {range} ?2 AND not_before > 0 AND live = ?1
              ORDER BY {order} LIMIT 1"
         );
-        found.extend(db.query_first(&held, (live, moment))?);
+        asked.push(db.ask(&held, (live, moment))?);
     }
+    Ok(asked)
+}
+
+/// Returns the newest call of the branch whose turn it is, which is `fresh` unless all branches had
+/// their turn. Or returns a call that was held back long enough, if it is newer. While requests
+/// fail, calls that were never held back go first.
+fn next_ready(
+    db: &Db,
+    live: bool,
+    fresh: Option<ReadyCall>,
+    held: Vec<Asked<ReadyCall>>,
+    ask: &QueueQuery,
+) -> Result<Option<ReadyCall>, Error> {
+    let fresh = match fresh {
+        // after the last branch comes the first, and no branch has an empty name
+        None => ask_turn(db, live, "")?.first(db)?,
+        fresh => fresh,
+    };
+    let mut found = Vec::new();
+    for call in held {
+        found.extend(call.first(db)?);
+    }
+    if ask.untried_first && fresh.is_some() {
+        return Ok(fresh);
+    }
+    found.extend(fresh);
     Ok(found.into_iter().max_by_key(|call| call.due.row))
 }
 
-fn next_retried(db: &Db, now: EventTime) -> Result<Option<Due>, Error> {
+fn ask_retried(db: &Db, now: EventTime) -> Result<Asked<Due>, Error> {
     let text = "SELECT id AS row, uuid, since FROM calls
          WHERE state = 'ready' AND retried = 1 AND not_before <= ?1 ORDER BY id LIMIT 1";
-    db.query_first(text, [now.micros()])
+    db.ask(text, [now.micros()])
 }
 
-fn next_held(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {
-    let mut earliest = None;
-    for live in [true, false] {
-        // SQLite uses the first of two bounds, so that must be the narrower one.
-        let text = "SELECT min(not_before) FROM calls
-             WHERE state = 'ready' AND not_before > ?2 AND not_before > 0 AND live = ?1";
-        let next: Option<EventTime> = db.query_one(text, (live, now.micros()))?;
-        earliest = earliest.into_iter().chain(next).min();
-    }
-    Ok(earliest)
+fn ask_next_held(db: &Db, now: EventTime) -> Result<Vec<Asked<Option<EventTime>>>, Error> {
+    // SQLite uses the first of two bounds, so that must be the narrower one.
+    let text = "SELECT min(not_before) FROM calls
+         WHERE state = 'ready' AND not_before > ?2 AND not_before > 0 AND live = ?1";
+    let asked = [true, false].map(|live| db.ask(text, (live, now.micros())));
+    asked.into_iter().collect()
 }
 
-fn due_polls(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
-    let due = format!("{UNCONFIRMED} AND next_poll <= ?1 AND token = ?2");
-    let beyond = format!("{UNCONFIRMED} AND next_poll > ?1 AND token = ?2");
-    for (text, moment) in [(due, ask.now.micros()), (beyond, latest(ask.now))] {
-        let text = format!("{text} ORDER BY next_poll LIMIT ?3");
-        let mut polls = Vec::new();
-        for token in &ask.tokens {
-            let values = (moment, token.as_str(), count(DUE_POLLS_MAX));
-            polls.extend(db.query_all::<Unconfirmed>(&text, values)?);
-        }
-        if !polls.is_empty() {
-            polls.sort_by_key(|call| call.next_poll);
-            polls.truncate(DUE_POLLS_MAX);
-            return Ok(polls);
-        }
-    }
-    Ok(Vec::new())
+fn ask_due_polls(db: &Db, ask: &QueueQuery) -> Result<Vec<Asked<Unconfirmed>>, Error> {
+    let text =
+        format!("{UNCONFIRMED} AND next_poll <= ?1 AND token = ?2 ORDER BY next_poll LIMIT ?3");
+    ask_polls(db, &text, ask.now.micros(), &ask.tokens)
 }
 
-fn first_accepted(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
-    let text = format!("{UNCONFIRMED} AND token = ?1 ORDER BY submitted_at LIMIT 1");
-    let first = ask
-        .tokens
+fn ask_polls_beyond(db: &Db, ask: &QueueQuery) -> Result<Vec<Asked<Unconfirmed>>, Error> {
+    let text =
+        format!("{UNCONFIRMED} AND next_poll > ?1 AND token = ?2 ORDER BY next_poll LIMIT ?3");
+    ask_polls(db, &text, latest(ask.now), &ask.tokens)
+}
+
+fn ask_polls(
+    db: &Db,
+    text: &str,
+    moment: i64,
+    tokens: &[TokenFingerprint],
+) -> Result<Vec<Asked<Unconfirmed>>, Error> {
+    let limit = count(DUE_POLLS_MAX);
+    let asked = tokens
         .iter()
-        .map(|token| db.query_first(&text, [token.as_str()]));
-    first.filter_map(Result::transpose).collect()
+        .map(|token| db.ask(text, (moment, token.as_str(), limit)));
+    asked.collect()
 }
 
-fn confirmable(db: &Db, ask: &QueueQuery) -> Result<Confirmable, Error> {
+fn ask_first_accepted(db: &Db, ask: &QueueQuery) -> Result<Vec<Asked<Unconfirmed>>, Error> {
+    let text = format!("{UNCONFIRMED} AND token = ?1 ORDER BY submitted_at LIMIT 1");
+    let tokens = ask.tokens.iter();
+    tokens
+        .map(|token| db.ask(&text, [token.as_str()]))
+        .collect()
+}
+
+fn ask_confirmable(db: &Db, ask: &QueueQuery) -> Result<Asked<Confirmable>, Error> {
     let values = (
         ask.confirmable_before.micros(),
         ask.now.micros(),
@@ -194,55 +309,58 @@ fn confirmable(db: &Db, ask: &QueueQuery) -> Result<Confirmable, Error> {
     let text = "SELECT count(*) AS calls, min(submitted_at) AS oldest FROM (
              SELECT submitted_at FROM calls
              WHERE state = 'submitted' AND absent < 2 AND submitted_at <= ?1
-             AND (next_poll <= ?2 OR next_poll > ?3) ORDER BY submitted_at LIMIT ?4)";
-    db.query_one(text, values)
+             AND (next_poll <= ?2 OR next_poll > ?3) ORDER BY submitted_at LIMIT ?4) AS due";
+    db.ask(text, values)
 }
 
-fn alone(db: &Db, ask: &QueueQuery) -> Result<Option<Unconfirmed>, Error> {
+fn ask_alone(db: &Db, ask: &QueueQuery) -> Result<Vec<Asked<Unconfirmed>>, Error> {
     let text = format!(
         "{UNCONFIRMED} AND absent >= 2 AND next_poll <= ?1 AND token = ?2
          ORDER BY next_poll LIMIT 1"
     );
-    let mut alone: Vec<Unconfirmed> = Vec::new();
-    for token in &ask.tokens {
-        alone.extend(db.query_first(&text, (ask.now.micros(), token.as_str()))?);
-    }
-    Ok(alone.into_iter().min_by_key(|call| call.next_poll))
+    let now = ask.now.micros();
+    let tokens = ask.tokens.iter();
+    tokens
+        .map(|token| db.ask(&text, (now, token.as_str())))
+        .collect()
 }
 
 /// Unresolved calls are those that no valid token of ours made.
-fn due_unresolved(db: &Db, ask: &QueueQuery) -> Result<Option<Unconfirmed>, Error> {
-    for token in other_tokens(db, &ask.tokens)? {
+fn ask_unresolved(
+    db: &Db,
+    tokens: &[String],
+    ask: &QueueQuery,
+) -> Result<Vec<Asked<Unconfirmed>>, Error> {
+    let mut asked = Vec::new();
+    for token in tokens {
         for range in ["next_poll <= ?2", "next_poll > ?3"] {
             let text = format!("{UNCONFIRMED} AND token = ?1 AND {range} AND ?2 < ?3 LIMIT 1");
-            let values = (&token, ask.now.micros(), latest(ask.now));
-            let call = db.query_first(&text, values)?;
-            if call.is_some() {
-                return Ok(call);
-            }
+            let values = (token, ask.now.micros(), latest(ask.now));
+            asked.push(db.ask(&text, values)?);
         }
     }
-    Ok(None)
+    Ok(asked)
 }
 
-/// The tokens of the waiting calls, except for those that are valid. It skips from one token to the
-/// next, because each can have many calls.
-fn other_tokens(db: &Db, living: &[TokenFingerprint]) -> Result<Vec<String>, Error> {
-    let text = "WITH RECURSIVE each(token) AS (
-             SELECT min(token) FROM calls WHERE state = 'submitted'
-             UNION ALL
-             SELECT (SELECT min(token) FROM calls
-                     WHERE state = 'submitted' AND token > each.token)
-             FROM each WHERE each.token IS NOT NULL)
-         SELECT token FROM each WHERE token IS NOT NULL";
-    let mut tokens: Vec<String> = db.query_all(text, [])?;
+/// The tokens of the waiting calls. It skips from one token to the next, because each can have many
+/// calls.
+const TOKENS: &str = "WITH RECURSIVE each(token) AS (
+         SELECT min(token) FROM calls WHERE state = 'submitted'
+         UNION ALL
+         SELECT (SELECT min(token) FROM calls
+                 WHERE state = 'submitted' AND token > each.token)
+         FROM each WHERE each.token IS NOT NULL)
+     SELECT token FROM each WHERE token IS NOT NULL";
+
+/// The tokens that are not valid any more.
+fn others(mut tokens: Vec<String>, living: &[TokenFingerprint]) -> Vec<String> {
     tokens.retain(|token| living.iter().all(|print| print.as_str() != token));
-    Ok(tokens)
+    tokens
 }
 
-fn next_poll(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {
+fn ask_next_poll(db: &Db, now: EventTime) -> Result<Asked<Option<EventTime>>, Error> {
     let text = "SELECT min(next_poll) FROM calls WHERE state = 'submitted' AND next_poll > ?1";
-    db.query_one(text, [now.micros()])
+    db.ask(text, [now.micros()])
 }
 
 /// Returns the latest time that a call can wait for. Anything later was written before the clock

@@ -121,9 +121,9 @@ fn number(n: u32) -> Phone {
     Phone::from_digits(998_930_000_000 + i64::from(n)).expect("a number")
 }
 
-/// A spool with `n` rows of each kind, and as many unreadable letters and notices.
-pub fn filled(n: u32) -> (Store, Rows) {
-    let settings = Settings {
+/// Settings with which every operation has an effect.
+pub fn settings() -> Settings {
+    Settings {
         notices: true,
         waiting_notices: true,
         look_up: true,
@@ -136,12 +136,22 @@ pub fn filled(n: u32) -> (Store, Rows) {
             wrapper: None,
         })),
         ..Settings::default()
-    };
-    let mut store = Store::in_memory(settings).expect("memory");
+    }
+}
+
+/// A spool with `n` rows of each kind, and as many unreadable letters and notices.
+pub fn filled(n: u32) -> (Store, Rows) {
+    let mut store = super::store(settings());
     store.remember_statements();
+    let rows = fill(&mut store, n);
+    (store, rows)
+}
+
+/// Fills a new spool.
+pub fn fill(store: &mut Store, n: u32) -> Rows {
     let rows = std::array::from_fn(|kind| {
         let calls = (0..n).map(|n| Op::Finish(Box::new(call(kind, n))));
-        let done = write(&mut store, calls.collect());
+        let done = write(store, calls.collect());
         let ids: Vec<RowId> = done.iter().map(new).collect();
         for name in KINDS[kind].2 {
             let steps = ids.iter().zip(0..n).map(|(row, n)| Op::Step {
@@ -149,13 +159,13 @@ pub fn filled(n: u32) -> (Store, Rows) {
                 step: step_named(name, n),
                 at: at(i64::from(n)),
             });
-            write(&mut store, steps.collect());
+            write(store, steps.collect());
         }
         ids
     });
-    write(&mut store, (0..n).map(unreadable).collect());
-    write(&mut store, (0..n).map(|n| told(n, 1)).collect());
-    (store, Rows(rows))
+    write(store, (0..n).map(unreadable).collect());
+    write(store, (0..n).map(|n| told(n, 1)).collect());
+    Rows(rows)
 }
 
 fn new(done: &Done) -> RowId {

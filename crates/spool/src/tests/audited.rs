@@ -33,7 +33,7 @@ fn fate(store: &Store, call: AuditedCall) -> CallFate {
 }
 
 fn store() -> Store {
-    Store::in_memory(Settings::default()).expect("a store")
+    super::store(Settings::default())
 }
 
 fn take(store: &mut Store, call: &Finished) {
@@ -106,7 +106,7 @@ fn what_became_of_it_is_told_for_two_years_and_not_for_longer() {
     purge(&mut store, at(0).plus(60 * DAY));
     let rows = "SELECT (SELECT count(*) FROM calls) + (SELECT count(*) FROM seen_calls)";
     assert_eq!(
-        store.query_one::<i64>(rows, []),
+        store.query_one::<i64>(rows, ()),
         Ok(0),
         "only summaries are left"
     );
@@ -125,7 +125,7 @@ fn deleted_row_is_reported_and_call_can_be_added_again() {
     let mut store = store();
     let call = journal(1);
     take(&mut store, &call);
-    store.execute("DELETE FROM calls", []).expect("by hand");
+    store.execute("DELETE FROM calls", ()).expect("by hand");
     assert_eq!(fate(&store, told(&call, true)), CallFate::RowGone);
     let AuditedCall { pbx, ids, .. } = told(&call, true);
     let forget = Op::Forget { pbx, ids };
@@ -136,7 +136,7 @@ fn deleted_row_is_reported_and_call_can_be_added_again() {
             .write(vec![forget.clone(), again.clone()])
             .expect("taken in");
         let rows: i64 = store
-            .query_one("SELECT count(*) FROM calls", [])
+            .query_one("SELECT count(*) FROM calls", ())
             .expect("rows");
         assert_eq!(rows, 1);
         let stands = CallFate::Stands(State::Ready);
@@ -232,34 +232,6 @@ fn call_lost_by_crm_is_sent_again_with_same_uuid() {
         fate(&store, told(&call, true)),
         CallFate::Stands(State::Journaled)
     );
-}
-
-#[test]
-fn purged_call_row_takes_at_most_200_bytes() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let (handle, guard) = crate::open(dir.path(), Settings::default()).expect("opens");
-    drop(handle);
-    guard.close();
-    let file = dir.path().join(crate::folder::FILE);
-    let db = rusqlite::Connection::open(&file).expect("opens");
-    let bytes = |db: &rusqlite::Connection| -> i64 {
-        let pages = "SELECT (page_count - freelist_count) * page_size
-             FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
-        db.query_row(pages, [], |row| row.get(0)).expect("a number")
-    };
-    let (calls, before) = (20_000_i64, bytes(&db));
-    // A PBX with a long name, and ids with the name of its system in front.
-    db.execute(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
-         INSERT INTO purged_calls (pbx, id, uuid, state, started)
-         SELECT 'branch-tashkent-' || (i % 90 + 10),
-                'pbx1-1795151317.' || i, randomblob(16), 'journaled',
-                1795151317 + i FROM n ORDER BY random()",
-        [calls],
-    )
-    .expect("remembered");
-    let bytes = bytes(&db) - before;
-    assert!(bytes / calls <= 200, "{} bytes a call", bytes / calls);
 }
 
 #[test]

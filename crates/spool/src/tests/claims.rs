@@ -24,7 +24,7 @@ fn torn() -> (Store, Phone) {
         look_up: true,
         ..Settings::default()
     };
-    let mut store = Store::in_memory(settings).expect("memory");
+    let mut store = super::store(settings);
     let letter = finished(7, Outcome::DeadLetter, Some(Reason::AmbiguousLead));
     let phone = letter.judged.record.client_phone.clone().expect("a number");
     for id in [1, 2] {

@@ -1,7 +1,6 @@
-//! Is a connection changed only by the holder of its refresh token, and by whatever process?
+//! Is the connection private, and there after its process?
 
-use crate::tables::connection;
-use crate::{ConnectionChange, ConnectionStore, Done, Error, Op, Settings, StoredConnection, open};
+use crate::{ConnectionChange, ConnectionStore, Error, Op, Settings, StoredConnection, open};
 use callbridge_model::Secret;
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -17,46 +16,6 @@ fn change(from: Option<&str>, to: Option<&str>) -> ConnectionChange {
         from: from.map(stored),
         to: to.map(stored),
     }
-}
-
-/// Each change with a name that is not stored is refused, by either way.
-#[tokio::test]
-async fn change_needs_the_stored_refresh_token() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (handle, guard) = open(folder.path(), Settings::default()).expect("open");
-    let store = ConnectionStore::new(folder.path());
-    let steps = [
-        (None, None, true, None),
-        (Some("a"), Some("b"), false, None),
-        (Some("a"), None, true, None),
-        (None, Some("a"), true, Some("a")),
-        (None, Some("b"), false, Some("a")),
-        (Some("b"), Some("c"), false, Some("a")),
-        (Some("b"), None, false, Some("a")),
-        (Some("a"), Some("b"), true, Some("b")),
-        // the answer to the change before was lost, and it is made again
-        (Some("a"), Some("b"), true, Some("b")),
-        (Some("a"), Some("c"), false, Some("b")),
-        (Some("b"), Some("b"), true, Some("b")),
-        (Some("b"), None, true, None),
-    ];
-    for by_leader in [true, false] {
-        for (from, to, done, left) in steps {
-            let change = change(from, to);
-            let what = format!("{from:?} to {to:?}, {by_leader}");
-            if by_leader {
-                let answer = handle.write(vec![Op::Connection(Box::new(change))]).await;
-                assert_eq!(answer, Ok(vec![Done::Connection(done)]), "{what}");
-            } else {
-                assert_eq!(store.change(&change), Ok(done), "{what}");
-            }
-            let read = handle.read(|store| connection::connection(store)).await;
-            assert_eq!(read, Ok(left.map(stored)), "{what}");
-            assert_eq!(store.read(), Ok(left.map(stored)), "{what}");
-        }
-    }
-    drop(handle);
-    guard.close();
 }
 
 #[tokio::test]

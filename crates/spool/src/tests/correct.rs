@@ -20,7 +20,7 @@ fn incomplete(n: u32) -> Finished {
 
 #[test]
 fn unretried_incomplete_dead_letter_is_corrected_once() {
-    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let mut store = super::store(Settings::default());
     let Done::New(row) = finish(&mut store, &incomplete(1)) else {
         panic!("a letter")
     };
@@ -39,7 +39,7 @@ fn unretried_incomplete_dead_letter_is_corrected_once() {
 
 #[test]
 fn a_letter_that_a_person_has_sent_is_left_alone() {
-    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let mut store = super::store(Settings::default());
     finish(&mut store, &incomplete(1));
     let record = incomplete(1).judged.record;
     let step = Step::Retry {
@@ -64,7 +64,7 @@ fn a_letter_that_a_person_has_sent_is_left_alone() {
 
 #[test]
 fn dead_letter_of_part_of_another_call_is_discarded() {
-    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let mut store = super::store(Settings::default());
     let part = incomplete(1);
     finish(&mut store, &part);
     let mut whole = journal(7);

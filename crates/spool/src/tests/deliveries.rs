@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 fn store() -> Store {
-    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let mut store = super::store(Settings::default());
     let bind = Op::BindCompany {
         company: "77".into(),
         application: "5".into(),
@@ -275,7 +275,7 @@ fn replayed_signature_under_other_installation_is_repeat() {
 
 #[test]
 fn delivery_of_unknown_or_other_company_changes_nothing() {
-    let mut unbound = Store::in_memory(Settings::default()).expect("memory");
+    let mut unbound = super::store(Settings::default());
     let row = call(&mut unbound, &[Step::Send]);
     let delivered = deliver(&mut unbound, event("a", 1, 30));
     assert_eq!(delivered, Delivered::CompanyUnknown);

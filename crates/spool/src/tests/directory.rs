@@ -1,7 +1,7 @@
 //! Is the directory on disk the one of the rules?
 
 use super::call::{at, finished};
-use crate::{DirectorySize, Done, Handle, Op, Settings, Store, open, tables};
+use crate::{DirectorySize, Done, Handle, Op, Settings, Store, tables};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::memory::Remembered;
 use callbridge_leads::directory::profile::{Name, ProfileNews, Responsible};
@@ -30,7 +30,7 @@ fn learn(news: LeadNews) -> Op {
 }
 
 fn store() -> Store {
-    Store::in_memory(Settings::default()).expect("memory")
+    super::store(Settings::default())
 }
 
 fn write(store: &mut Store, news: LeadNews) -> bool {
@@ -99,7 +99,7 @@ fn any_news() -> impl Strategy<Value = LeadNews> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(super::cases(40)))]
 
     #[test]
     fn the_tables_answer_as_the_rules_do(history in prop::collection::vec(any_news(), 1..20)) {
@@ -207,8 +207,8 @@ fn letter(handle: &Handle, n: i64, reason: Reason) {
 
 #[test]
 fn learned_lead_lists_numbers_of_waiting_calls_once() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+    let place = super::place();
+    let (handle, guard) = place.open(Settings::default());
     letter(&handle, 1, Reason::NoLead);
     letter(&handle, 2, Reason::AmbiguousLead);
     letter(&handle, 3, Reason::Failed);
@@ -226,14 +226,14 @@ fn learned_lead_lists_numbers_of_waiting_calls_once() {
 
 #[test]
 fn the_directory_is_there_again_after_a_restart() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let place = super::place();
     let holders = |handle: &Handle| {
         let found = handle
             .read(|store| tables::directory::holders(store, &phone(1)))
             .wait();
         found.expect("readable").leads()
     };
-    let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+    let (handle, guard) = place.open(Settings::default());
     let op = learn(news(
         1,
         at(1).floor_seconds().get(),
@@ -242,7 +242,7 @@ fn the_directory_is_there_again_after_a_restart() {
     ));
     handle.write(vec![op]).wait().expect("stored");
     guard.close();
-    let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+    let (handle, guard) = place.open(Settings::default());
     assert_eq!(holders(&handle), [lead(1)]);
     guard.close();
 }

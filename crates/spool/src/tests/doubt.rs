@@ -1,7 +1,7 @@
 //! What was remembered beside the calls and cannot be read: is it taken for nothing, or in the way?
 
 use super::call::{T0, ask, at, journal};
-use crate::{Op, Settings, open, tables};
+use crate::{Op, Settings, tables};
 use callbridge_testkit::Wait as _;
 
 const TEXTS: [&str; 4] = ["", "{\"of\": \"another version\"}", "7 x 8 9", "[1"];
@@ -25,8 +25,8 @@ fn memories_that_cannot_be_read_are_begun_anew_and_stop_nothing() {
         ..Settings::default()
     };
     for text in TEXTS {
-        let dir = tempfile::tempdir().expect("a folder");
-        let (handle, guard) = open(dir.path(), settings()).expect("new");
+        let place = super::place();
+        let (handle, guard) = place.open(settings());
         let remember = KEYS.map(|key| Op::Meta {
             key: key.to_owned(),
             value: text.to_owned(),
@@ -35,7 +35,7 @@ fn memories_that_cannot_be_read_are_begun_anew_and_stop_nothing() {
         ops.push(Op::Finish(Box::new(journal(3))));
         handle.write(ops).wait().expect("stored");
         guard.close();
-        let (handle, _guard) = open(dir.path(), settings()).expect("it opens all the same");
+        let (handle, _guard) = place.open(settings());
         let read = handle
             .read(|store| {
                 let head = tables::work_queue::head(store, &ask(at(500)))?;

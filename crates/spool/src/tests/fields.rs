@@ -27,7 +27,7 @@ fn settings(fields: &str) -> Settings {
 }
 
 fn store() -> Store {
-    let mut store = Store::in_memory(settings("last_call=11,last_employee=13")).expect("memory");
+    let mut store = super::store(settings("last_call=11,last_employee=13"));
     know(&mut store, &[(11, "LED"), (13, "LED")], 0);
     store
 }
@@ -157,7 +157,7 @@ fn calls_out_of_order_make_one_field_write_of_newest() {
 #[test]
 fn who_calls_in_vain_is_counted_until_somebody_talks_with_them() {
     let fields = "last_missed=12:number,missed-count=15:number,answered-by=13";
-    let mut store = Store::in_memory(settings(fields)).expect("memory");
+    let mut store = super::store(settings(fields));
     know(&mut store, &[(12, "LED"), (13, "LED"), (15, "LED")], 0);
     let missed = |call: &mut CallRecord| {
         call.client_phone = Phone::from_e164("+998901110001");
@@ -188,8 +188,8 @@ fn who_calls_in_vain_is_counted_until_somebody_talks_with_them() {
 
 #[test]
 fn sent_field_write_survives_restart_and_is_retried() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let open = || crate::open(dir.path(), settings("last_call=11")).expect("opens");
+    let place = super::place();
+    let open = || place.open(settings("last_call=11"));
     let (handle, guard) = open();
     let field = CrmField {
         id: FieldId::new(11).expect("an id"),
@@ -239,7 +239,7 @@ fn sent_field_write_survives_restart_and_is_retried() {
 
 #[test]
 fn field_catalogue_is_read_before_first_write_and_daily() {
-    let mut store = Store::in_memory(settings("last_call=11")).expect("memory");
+    let mut store = super::store(settings("last_call=11"));
     let wanted = |store: &Store, seconds| is_due(store, &LeadRequest::Catalogue, seconds);
     journaled(&mut store, 1, 10, 20);
     assert!(wanted(&store, 21) && is_idle(&store, 21));
@@ -263,7 +263,7 @@ fn field_catalogue_is_read_before_first_write_and_daily() {
 
 #[test]
 fn fields_that_are_no_leads_are_left_out_and_counted() {
-    let mut store = Store::in_memory(settings("last_call=11,last_employee=13")).expect("memory");
+    let mut store = super::store(settings("last_call=11,last_employee=13"));
     know(&mut store, &[(11, "CONTACT"), (13, "LED")], 0);
     journaled(&mut store, 1, 10, 20);
     assert_eq!(body(&store), r#"{"fields":[{"id":13,"value":"501"}]}"#);

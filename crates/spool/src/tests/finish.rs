@@ -10,7 +10,7 @@ fn store() -> Store {
         waiting_notices: true,
         ..Settings::default()
     };
-    Store::in_memory(settings).expect("memory")
+    super::store(settings)
 }
 
 fn finish(store: &mut Store, call: &Finished) -> Done {

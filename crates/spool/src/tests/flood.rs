@@ -1,7 +1,7 @@
 //! Does a call cost the same however many calls of its number came before?
 
 use super::call::at;
-use super::missed::{One, call, finish, missed, seen, store, talk};
+use super::sqlite::suite::missed::{One, call, finish, missed, seen, store, talk};
 use crate::{Finished, Store};
 use callbridge_call::EventTime;
 use callbridge_model::{Outcome, Phone, Reason};

@@ -1,7 +1,7 @@
 //! Are leads given by hand and actions on letters kept as people did them?
 
 use super::call::{at, finished};
-use crate::{ACTIONS_MAX, Action, LeadByHand, Op, RowId, Settings, open, tables};
+use crate::{ACTIONS_MAX, Action, LeadByHand, Op, RowId, Settings, tables};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Outcome, Phone, Reason};
 use callbridge_testkit::Wait as _;
@@ -17,16 +17,16 @@ fn given(digits: i64, lead: i64, who: &str) -> LeadByHand {
 
 #[test]
 fn a_given_lead_outlives_a_restart_is_replaced_and_taken_away() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let place = super::place();
     let (first, second) = (given(1, 4_001, "ana"), given(2, 4_002, "bek"));
     let anew = given(1, 4_003, "bek");
     {
-        let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+        let (handle, guard) = place.open(Settings::default());
         let ops = [first.clone(), second.clone(), anew.clone()].map(Op::Give);
         handle.write(ops.to_vec()).wait().expect("stored");
         guard.close();
     }
-    let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
+    let (handle, _guard) = place.open(Settings::default());
     let (phone, after) = (first.phone.clone(), first.phone.clone());
     let read = handle
         .read(move |store| {
@@ -50,8 +50,8 @@ fn a_given_lead_outlives_a_restart_is_replaced_and_taken_away() {
 
 #[test]
 fn actions_of_dead_letter_keep_first_and_last() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
+    let place = super::place();
+    let (handle, _guard) = place.open(Settings::default());
     let letter = finished(1, Outcome::DeadLetter, Some(Reason::NoLead));
     let finish = Op::Finish(Box::new(letter));
     handle.write(vec![finish]).wait().expect("stored");

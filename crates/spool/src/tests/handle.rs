@@ -1,8 +1,10 @@
 //! What does the thread promise to those who ask it?
 
-use super::call::{at, finished, journal};
-use crate::{Done, Error, Op, RowId, Settings, State, Step, open, tables};
-use callbridge_model::Outcome;
+use super::call::{at, journal};
+use crate::{Done, Error, Op, RowId, Settings, State, Step, tables};
+use callbridge_call::EpochSeconds;
+use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
+use callbridge_model::{LeadId, Phone};
 use callbridge_testkit::Wait as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
@@ -29,8 +31,8 @@ fn queued_writes_share_one_commit_with_separate_answers() {
         })),
         ..Settings::default()
     };
-    let dir = tempfile::tempdir().expect("a folder");
-    let (handle, guard) = open(dir.path(), settings).expect("opens");
+    let place = super::place();
+    let (handle, guard) = place.open(settings);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .expect("a runtime");
@@ -81,8 +83,8 @@ fn queued_writes_share_one_commit_with_separate_answers() {
 
 #[tokio::test]
 async fn each_commit_wakes_who_watches() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
+    let place = super::place();
+    let (handle, _guard) = place.open(Settings::default());
     let mut changed = handle.changed();
     changed.mark_unchanged();
     handle.write(vec![call(1)]).await.expect("stored");
@@ -97,8 +99,8 @@ async fn each_commit_wakes_who_watches() {
 
 #[tokio::test]
 async fn a_read_sees_every_write_asked_for_before_it() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+    let place = super::place();
+    let (handle, guard) = place.open(Settings::default());
     let write = handle.write(vec![call(1)]);
     let read = handle.read(|store| tables::calls::row(store, RowId(1)));
     let (written, row) = tokio::join!(write, read);
@@ -115,8 +117,8 @@ async fn a_read_sees_every_write_asked_for_before_it() {
 
 #[test]
 fn what_is_queued_at_the_end_is_still_stored() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+    let place = super::place();
+    let (handle, guard) = place.open(Settings::default());
     let writers = 8;
     let ready = Arc::new(Barrier::new(writers as usize + 1));
     let asked: Vec<_> = (0..writers)
@@ -135,7 +137,7 @@ fn what_is_queued_at_the_end_is_still_stored() {
         .into_iter()
         .map(|asked| asked.join().expect("joined"))
         .sum();
-    let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens again");
+    let (handle, _guard) = place.open(Settings::default());
     let books = handle
         .read(|store| Ok(store.books()))
         .wait()
@@ -143,21 +145,22 @@ fn what_is_queued_at_the_end_is_still_stored() {
     assert_eq!(books.ready, stored);
 }
 
-#[test]
-fn many_calls_leave_a_small_log_behind() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
-    for first in 0..60 {
-        let calls = (first * 256..(first + 1) * 256).map(call);
-        handle.write(calls.collect()).wait().expect("stored");
-    }
-    let log = dir.path().join("spool.db-wal");
-    let bytes = std::fs::metadata(log).expect("a log").len();
-    assert!(bytes <= 24 << 20, "the log has {bytes} bytes");
-    let internal = finished(1_000_000, Outcome::Internal, None);
-    handle
-        .write(vec![Op::Finish(Box::new(internal))])
-        .wait()
-        .expect("stored");
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_see_every_commit_before_their_question() {
+    let place = super::place();
+    let (handle, guard) = place.open(Settings::default());
+    let (leads, mut finished_calls) = (place.leads(), place.finished_calls());
+    let phone = Phone::from_e164("+998901110001").expect("a number");
+    let lead = LeadId::new(4_001).expect("positive");
+    let linkedid = journal(1).judged.record.linkedid;
+    assert_eq!(finished_calls.finished("pbx1", &linkedid), None);
+    assert!(leads.find(&phone).expect("readable").leads().is_empty());
+    let first = FirstPhone::Is(phone.clone());
+    let news = LeadNews::new(lead, EpochSeconds::new(1), ChangeKind::Created, first);
+    let ops = vec![call(1), Op::Learn(Box::new(news))];
+    handle.write(ops).await.expect("stored");
+    let known = finished_calls.finished("pbx1", &linkedid);
+    assert!(known.expect("a finished call").own);
+    assert_eq!(leads.find(&phone).expect("readable").leads(), [lead]);
     guard.close();
 }

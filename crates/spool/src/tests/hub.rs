@@ -14,7 +14,7 @@ fn finish(call: Finished) -> Op {
 }
 
 fn store() -> Store {
-    Store::in_memory(Settings::default()).expect("memory")
+    super::store(Settings::default())
 }
 
 fn hub(branches: &[&str]) -> Store {
@@ -228,7 +228,7 @@ fn forwarded_calls_are_kept_31_days_and_counted_after_that() {
         retention: Duration::from_secs(3_600),
         ..Settings::default()
     };
-    let mut store = Store::in_memory(settings).expect("memory");
+    let mut store = super::store(settings);
     store.write(vec![finish(journal(1))]).expect("stored");
     store
         .write(vec![Op::step(RowId(1), Step::Forwarded, at(0))])

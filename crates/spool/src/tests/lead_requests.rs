@@ -17,7 +17,7 @@ fn store(drop_employee: bool) -> Store {
         drop_employee,
         ..Settings::default()
     };
-    Store::in_memory(settings).expect("memory")
+    super::store(settings)
 }
 
 fn lead(id: i64) -> LeadId {
@@ -315,7 +315,7 @@ fn a_look_up_waits_for_a_right_as_long_as_a_letter_waits_for_it() {
 
 #[test]
 fn without_a_sender_nothing_is_looked_up() {
-    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let mut store = super::store(Settings::default());
     let row = submitted(&mut store, 1, 4_001);
     fails(&mut store, row, 110);
     assert_eq!(

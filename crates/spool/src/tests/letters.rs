@@ -14,7 +14,7 @@ pub(super) fn store() -> Store {
         waiting_notices: true,
         ..Settings::default()
     };
-    Store::in_memory(settings).expect("memory")
+    super::store(settings)
 }
 
 fn finish(store: &mut Store, call: Finished) -> RowId {
@@ -555,7 +555,7 @@ fn unconfirmed_call_sent_once_is_listed_without_notice() {
 
 #[test]
 fn without_a_queue_no_notices_pile_up() {
-    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let mut store = super::store(Settings::default());
     finish(&mut store, dead(1, Reason::Failed));
     assert_eq!(tables::outbox::notices(&store, 10).expect("notices"), []);
 }

@@ -67,7 +67,7 @@ pub fn call(n: u32, one: One) -> Finished {
 }
 
 pub fn store() -> Store {
-    Store::in_memory(Settings::default()).expect("memory")
+    super::store(Settings::default())
 }
 
 pub fn finish(store: &mut Store, call: Finished) -> Done {
@@ -251,6 +251,8 @@ fn any_call() -> impl Strategy<Value = One> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(super::cases(256)))]
+
     #[test]
     fn in_whatever_order_and_however_often_calls_come_the_same_wait(
         calls in prop::collection::vec(any_call(), 1..12),
@@ -273,8 +275,8 @@ proptest! {
 
 #[tokio::test]
 async fn what_employees_did_is_read_hour_by_hour_with_the_day_before() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let (handle, _guard) = crate::open(dir.path(), Settings::default()).expect("opens");
+    let place = super::place();
+    let (handle, _guard) = place.open(Settings::default());
     let kept_out = One {
         kept_out: true,
         ..missed(100)

@@ -200,7 +200,7 @@ fn check(store: &Store, model: &Model) {
 
 /// Rows come to be inside a group, so its operations are made against the rows before it.
 fn run(groups: &[Vec<Vec<Act>>]) {
-    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let mut store = super::store(Settings::default());
     let mut model = Model::default();
     for group in groups {
         let ops: Vec<Vec<Op>> = group
@@ -227,7 +227,7 @@ fn run(groups: &[Vec<Vec<Act>>]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(super::cases(200)))]
 
     /// Promise: The books of calls balance after each step.
     #[test]

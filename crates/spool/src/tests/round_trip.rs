@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use std::time::Duration;
 
 fn store() -> Store {
-    Store::in_memory(Settings::default()).expect("memory")
+    super::store(Settings::default())
 }
 
 fn direction() -> impl Strategy<Value = Direction> {
@@ -88,6 +88,8 @@ prop_compose! {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(super::cases(256)))]
+
     #[test]
     fn calls_come_back(call in call()) {
         let mut store = store();

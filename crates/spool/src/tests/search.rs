@@ -7,7 +7,7 @@ use callbridge_model::{CallUuid, Outcome, Reason};
 
 /// Calls whose uuids begin with these words, each 32 bits.
 fn store(words: &[u32]) -> (Store, Vec<Finished>) {
-    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let mut store = super::store(Settings::default());
     let calls: Vec<Finished> = (1..).zip(words).map(|(n, word)| call(n, *word)).collect();
     for call in &calls {
         let done = store.write(vec![Op::Finish(Box::new(call.clone()))]);
@@ -53,7 +53,7 @@ fn call_is_found_by_linkedid_channel_uuid_or_uuid_prefix() {
 /// FreeSWITCH's ids are UUIDs, as those of calls in the CRM are.
 #[test]
 fn a_call_is_found_by_ids_of_its_pbx_that_are_uuids() {
-    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let mut store = super::store(Settings::default());
     let ids = [
         "9e9c86ad-67c6-40f6-859f-aff427ca9117",
         "1203ba9f-3c1f-4f6c-9c3a-0c1a2b3c4d5e",

@@ -9,7 +9,7 @@ use callbridge_model::{ExitCode as _, Outcome, Reason, TokenFingerprint};
 use callbridge_testkit::Wait as _;
 
 fn store() -> Store {
-    Store::in_memory(Settings::default()).expect("memory")
+    super::store(Settings::default())
 }
 
 fn backlog(n: u32) -> Finished {
@@ -322,8 +322,8 @@ fn what_is_old_and_done_is_forgotten_but_stays_in_the_books() {
 
 #[test]
 fn an_id_is_never_given_twice() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let open = || crate::open(dir.path(), Settings::default()).expect("opens");
+    let place = super::place();
+    let open = || place.open(Settings::default());
     let (handle, guard) = open();
     let bytes = Op::Unreadable(UnreadableBytes {
         source: "s".into(),

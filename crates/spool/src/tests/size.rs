@@ -1,9 +1,9 @@
 //! Does the file stay as large as what is in it?
 
-use super::call::{at, journal};
+use super::call::{at, finished, journal};
 use crate::folder::FILE;
 use crate::{Done, Handle, Op, PurgeCounts, RowId, Settings, Step, open, tables};
-use callbridge_model::TokenFingerprint;
+use callbridge_model::{Outcome, TokenFingerprint};
 use callbridge_testkit::Wait as _;
 use std::path::Path;
 
@@ -129,4 +129,52 @@ fn a_backlog_of_the_purge_is_worked_off_in_bounded_rounds() {
     let (after, recount) = read.expect("readable");
     assert_eq!(after, books, "the books outlive the rows");
     assert_eq!(recount, []);
+}
+
+#[test]
+fn purged_call_row_takes_at_most_200_bytes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+    drop(handle);
+    guard.close();
+    let file = dir.path().join(FILE);
+    let db = rusqlite::Connection::open(&file).expect("opens");
+    let bytes = |db: &rusqlite::Connection| -> i64 {
+        let pages = "SELECT (page_count - freelist_count) * page_size
+             FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
+        db.query_row(pages, [], |row| row.get(0)).expect("a number")
+    };
+    let (calls, before) = (20_000_i64, bytes(&db));
+    // A PBX with a long name, and ids with the name of its system in front.
+    db.execute(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+         INSERT INTO purged_calls (pbx, id, uuid, state, started)
+         SELECT 'branch-tashkent-' || (i % 90 + 10),
+                'pbx1-1795151317.' || i, randomblob(16), 'journaled',
+                1795151317 + i FROM n ORDER BY random()",
+        [calls],
+    )
+    .expect("remembered");
+    let bytes = bytes(&db) - before;
+    assert!(bytes / calls <= 200, "{} bytes a call", bytes / calls);
+}
+
+#[test]
+fn many_calls_leave_a_small_log_behind() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+    for first in 0..60 {
+        let calls = (first * 256..(first + 1) * 256).map(journal);
+        let calls = calls.map(|call| Op::Finish(Box::new(call)));
+        handle.write(calls.collect()).wait().expect("stored");
+    }
+    let log = dir.path().join("spool.db-wal");
+    let bytes = std::fs::metadata(log).expect("a log").len();
+    assert!(bytes <= 24 << 20, "the log has {bytes} bytes");
+    let internal = finished(1_000_000, Outcome::Internal, None);
+    handle
+        .write(vec![Op::Finish(Box::new(internal))])
+        .wait()
+        .expect("stored");
+    guard.close();
 }

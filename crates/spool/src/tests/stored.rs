@@ -1,9 +1,10 @@
 //! Rows as they lie in the file.
 
 use crate::{Db, RowId, State};
+use serde::Deserialize;
 
 /// Every column of a call but its ids and its two texts of JSON.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs, reason = "as in the schema")]
 pub struct Stored {
     pub state: State,
@@ -61,46 +62,19 @@ impl Default for Stored {
 
 /// All calls as they lie there, by id.
 pub fn columns(db: &Db) -> Vec<(RowId, Stored)> {
-    let mut found = db
-        .connection
-        .prepare_cached(
-            "SELECT id, state, live, since, started, not_before, request_id, token,
-                        submitted_at, next_poll, polls, resubmits, times_dead, reason, message,
-                        errors,
-                        attempts, first_sent, failures, absent, absent_at, if_absent,
-                        settled_externally
-                 FROM calls ORDER BY id",
-        )
-        .expect("a question");
-    let rows = found.query_map([], stored).expect("rows");
-    rows.map(|row| row.expect("a row")).collect()
+    let text = "SELECT true AS stored, id AS row, state, live, since, started, not_before,
+                request_id, token, submitted_at, next_poll, polls, resubmits, times_dead, reason,
+                message, errors, attempts, first_sent, failures, absent, absent_at, if_absent,
+                settled_externally
+         FROM calls ORDER BY id";
+    let rows: Vec<StoredRow> = db.query_all(text, ()).expect("rows");
+    rows.into_iter()
+        .map(|found| (found.row, found.stored))
+        .collect()
 }
 
-fn stored(row: &rusqlite::Row<'_>) -> rusqlite::Result<(RowId, Stored)> {
-    let state: String = row.get(1)?;
-    let stored = Stored {
-        state: State::from_word(&state).expect("a state"),
-        live: row.get(2)?,
-        since: row.get(3)?,
-        started: row.get(4)?,
-        not_before: row.get(5)?,
-        request_id: row.get(6)?,
-        token: row.get(7)?,
-        submitted_at: row.get(8)?,
-        next_poll: row.get(9)?,
-        polls: row.get(10)?,
-        resubmits: row.get(11)?,
-        times_dead: row.get(12)?,
-        reason: row.get(13)?,
-        message: row.get(14)?,
-        errors: row.get(15)?,
-        attempts: row.get(16)?,
-        first_sent: row.get(17)?,
-        failures: row.get(18)?,
-        absent: row.get(19)?,
-        absent_at: row.get(20)?,
-        if_absent: row.get(21)?,
-        settled_externally: row.get(22)?,
-    };
-    Ok((RowId(row.get(0)?), stored))
+#[derive(Deserialize)]
+struct StoredRow {
+    row: RowId,
+    stored: Stored,
 }

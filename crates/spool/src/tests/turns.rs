@@ -42,7 +42,7 @@ fn turns(store: &mut Store, many: usize) -> Vec<u32> {
 
 #[test]
 fn a_branch_that_calls_without_end_keeps_no_other_waiting() {
-    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let mut store = super::store(Settings::default());
     let looping = (0..50).map(|n| comes(n, true));
     let others = [100, 101, 200].map(|n| comes(n, true));
     let late = [102, 103].map(|n| comes(n, false));
@@ -55,7 +55,7 @@ fn a_branch_that_calls_without_end_keeps_no_other_waiting() {
 
 #[test]
 fn pbx_sends_its_newest_calls_first() {
-    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let mut store = super::store(Settings::default());
     let backlog = (0..3).map(|n| comes(n, false));
     let live = (3..6).map(|n| comes(n, true));
     store.write(backlog.chain(live).collect()).expect("stored");

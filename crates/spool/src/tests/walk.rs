@@ -378,7 +378,7 @@ fn ten_thousand_random_steps_match_pure_transitions() {
         retention: RETENTION,
         ..Settings::default()
     };
-    let mut store = Store::in_memory(settings).expect("memory");
+    let mut store = super::store(settings);
     let (mut model, mut dice, mut calls) = (Model::default(), Dice(88_172_645_463_325_252), 0);
     let (mut taken, mut refused, mut purged) = (BTreeMap::<&str, u32>::new(), 0, 0);
     for step in 0..STEPS {

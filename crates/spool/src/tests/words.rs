@@ -1,8 +1,7 @@
 //! What is a person told, and what does a script see?
 
 use super::call::journal;
-use crate::folder::FILE;
-use crate::{Error, Op, Refused, RowId, Settings, State, open, tables};
+use crate::{Error, Op, Refused, RowId, Settings, State, tables};
 use callbridge_model::ExitCode as _;
 use callbridge_testkit::Wait as _;
 use std::path::PathBuf;
@@ -106,18 +105,15 @@ fn every_refusal_says_what_where_and_what_to_do() {
 
 #[test]
 fn a_word_that_no_state_has_is_damage_and_not_guessed() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+    let place = super::place();
+    let (handle, guard) = place.open(Settings::default());
     handle
         .write(vec![Op::Finish(Box::new(journal(1)))])
         .wait()
         .expect("stored");
     guard.close();
-    let db = rusqlite::Connection::open(dir.path().join(FILE)).expect("opens");
-    db.execute_batch("UPDATE calls SET state = 'lost'")
-        .expect("torn");
-    drop(db);
-    let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
+    place.sql("UPDATE calls SET state = 'lost'");
+    let (handle, _guard) = place.open(Settings::default());
     let row = handle
         .read(|store| tables::calls::row(store, RowId(1)))
         .wait();

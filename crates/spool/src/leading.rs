@@ -1,0 +1,263 @@
+//! The life of the spool's thread with PostgreSQL: it waits for the lock, leads, loses its session,
+//! and waits again.
+//!
+//! The session that holds the lock makes every read and every write, so a process without the lock
+//! cannot write. The server ends a session that is idle for ten seconds, or for five in a
+//! transaction. A leader therefore asks something each second, and a leader that was frozen or cut
+//! off for longer has lost its session.
+
+use crate::leader::{self, Candidate, Instance, Leader};
+use crate::postgres::{self, Access, PostgresUrl, Session};
+use crate::tables::schema::{Found, MIGRATIONS};
+use crate::tables::{doubt, meta};
+use crate::writer::{Channels, Guard, Handle, Leadership, Numbered, Writer, channels};
+use crate::{Error, Predecessor, Settings, Store};
+use callbridge_model::clock;
+use std::sync::mpsc;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+/// Time between two tries to take the lock, and between two questions of an idle leader.
+const EVERY: Duration = Duration::from_secs(1);
+/// Time between two tries to connect.
+const RECONNECT: Duration = Duration::from_secs(1);
+
+/// Opens the state in a database, and starts the thread. Returns when it is known whether this
+/// process leads ([`Handle::leadership`]), or when the database could not be reached. The thread
+/// then tries again.
+///
+/// # Errors
+/// [`Error::Unusable`], [`Error::Foreign`]: a change of the settings is needed.
+pub fn open_postgres(
+    url: &PostgresUrl,
+    instance: Instance,
+    settings: Settings,
+) -> Result<(Handle, Guard), Error> {
+    let unusable = |error: std::io::Error| Error::Unusable(url.place(), error.to_string());
+    let (handle, mut guard, channels) = channels();
+    let (first, known) = mpsc::sync_channel(1);
+    let waits = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    let life = Life {
+        url: url.clone(),
+        instance,
+        settings,
+        channels,
+        waits: waits.map_err(unusable)?,
+        candidate: None,
+        first: Some(first),
+    };
+    guard.run(move || life.run()).map_err(unusable)?;
+    known.recv().unwrap_or(Err(Error::Closed))?;
+    Ok((handle.renewed(), guard))
+}
+
+struct Life {
+    url: PostgresUrl,
+    instance: Instance,
+    settings: Settings,
+    channels: Channels,
+    /// Waits without a session.
+    waits: Runtime,
+    /// `None` before the first session.
+    candidate: Option<Candidate>,
+    /// Who waits for the first result. `None` once it was sent.
+    first: Option<mpsc::SyncSender<Result<(), Error>>>,
+}
+
+impl Life {
+    fn run(mut self) {
+        while !self.channels.must_end() {
+            match self.wait_for_lock() {
+                Ok(Some(store)) => self.lead(store),
+                // It must end.
+                Ok(None) => break,
+                Err(error) => {
+                    if let Some(first) = self.first.take_if(|_| !error.is_temporary()) {
+                        // The caller waits for it.
+                        first.send(Err(error)).ok();
+                        break;
+                    }
+                    self.stand_by(None, Some(error));
+                    self.refuse_for(RECONNECT);
+                }
+            }
+        }
+        while let Ok(Numbered { request, .. }) = self.channels.queue.try_recv() {
+            request.refuse(Error::Closed);
+        }
+    }
+
+    /// Reports that this process waits.
+    fn stand_by(&mut self, leader: Option<Leader>, problem: Option<Error>) {
+        let standby = Leadership::Standby { leader, problem };
+        self.channels.leadership.send_if_modified(|leadership| {
+            let is_new = *leadership != standby;
+            *leadership = standby;
+            is_new
+        });
+        self.report_first();
+    }
+
+    fn report_first(&mut self) {
+        if let Some(first) = self.first.take() {
+            // The caller waits for it.
+            first.send(Ok(())).ok();
+        }
+    }
+
+    /// Connects, and takes the lock when it is free. `None` if the thread must end first.
+    fn wait_for_lock(&mut self) -> Result<Option<Store>, Error> {
+        let session = Session::open(&self.url, Access::Write, &self.instance.label())?;
+        let mut last = read_leader(&session)?;
+        let candidate = self
+            .candidate
+            .get_or_insert_with(|| Candidate::new(self.instance.clone(), last.as_ref()))
+            .clone();
+        let mut is_shown = false;
+        while !postgres::take_leader_lock(&session)? {
+            if !is_shown {
+                postgres::show_standby(&session)?;
+                is_shown = true;
+            }
+            self.stand_by(last, None);
+            self.refuse_for(EVERY);
+            if self.channels.must_end() {
+                session.close();
+                return Ok(None);
+            }
+            last = read_leader(&session)?;
+        }
+        if is_shown {
+            postgres::hide_standby(&session)?;
+        }
+        let mut store = Store::over_session(session, self.settings.clone())?;
+        let session = store.session().ok_or(Error::Closed)?;
+        let history = postgres::history(session)?;
+        let last = leader::leader(&store)?;
+        let other = last.filter(|last| candidate.takes_over(Some(last), &history));
+        let row = candidate.row(history, clock::now().wall);
+        begin(&mut store, &row, other.map(|other| other.name))?;
+        Ok(Some(store))
+    }
+
+    /// Serves requests until the session is lost or the thread must end.
+    fn lead(&mut self, store: Store) {
+        let since = clock::now().wall;
+        let predecessor = store.predecessor().clone();
+        tracing::info!(database = %store.path.display(), ?predecessor, "acquired the lock");
+        self.channels.lead(Some(since), predecessor);
+        self.report_first();
+        let mut writer = Writer::new(store, None);
+        let lost = loop {
+            self.channels.must_end();
+            if writer.has_waiting() {
+                writer.serve(None, &mut self.channels);
+            } else {
+                match self.next_request() {
+                    Next::Request(first) => writer.serve(Some(first), &mut self.channels),
+                    // An error is found below.
+                    Next::Nothing => drop(writer.store.exists("SELECT 1", ())),
+                    Next::End => break None,
+                }
+            }
+            if let Some(error) = writer.store.lost() {
+                break Some(error.clone());
+            }
+        };
+        writer.refuse_waiting(&lost);
+        let Some(error) = lost else {
+            if let Some(session) = writer.store.session() {
+                session.close();
+            }
+            return;
+        };
+        tracing::warn!(%error, "lost the lock");
+        self.channels
+            .leadership
+            .send_replace(Leadership::Lost(error));
+    }
+
+    fn next_request(&mut self) -> Next {
+        let queue = &mut self.channels.queue;
+        if let Ok(request) = queue.try_recv() {
+            return Next::Request(request);
+        }
+        let next = self
+            .waits
+            .block_on(async { tokio::time::timeout(EVERY, queue.recv()).await });
+        match next {
+            Ok(Some(request)) => Next::Request(request),
+            Ok(None) => Next::End,
+            Err(_) => Next::Nothing,
+        }
+    }
+
+    /// Answers the requests of this time that this process does not lead.
+    fn refuse_for(&mut self, time: Duration) {
+        let error = Error::NotLeader(self.url.place(), self.leader_name());
+        let queue = &mut self.channels.queue;
+        let stop = &self.channels.stop;
+        let refusing = async {
+            while let Some(Numbered { request, .. }) = queue.recv().await {
+                request.refuse(error.clone());
+                if stop.load(std::sync::atomic::Ordering::Acquire) {
+                    return;
+                }
+            }
+        };
+        // The time is over, or the thread must end.
+        self.waits
+            .block_on(async { tokio::time::timeout(time, refusing).await })
+            .ok();
+    }
+
+    fn leader_name(&self) -> Option<String> {
+        match &*self.channels.leadership.borrow() {
+            Leadership::Standby { leader, .. } => leader.as_ref().map(|leader| leader.name.clone()),
+            Leadership::Leading { .. } | Leadership::Lost(_) => None,
+        }
+    }
+}
+
+enum Next {
+    Request(Numbered),
+    Nothing,
+    /// All handles are gone, or the thread must end and has no request left.
+    End,
+}
+
+/// The first transaction of a leader: writes its row. `other` led before. Stores the doubt about
+/// earlier slots until a request is made, because this process can end before its silence does.
+fn begin(store: &mut Store, leader: &Leader, other: Option<String>) -> Result<(), Error> {
+    let kept = meta::meta(store, meta::RESTORED)?;
+    let other = other.or_else(|| Some(kept.as_deref()?.strip_prefix(meta::TAKEOVER)?.to_owned()));
+    store.restored = other.is_some() || kept.is_some();
+    store.predecessor = match &other {
+        Some(name) => Predecessor::Other(name.clone()),
+        None => Predecessor::Local,
+    };
+    store.in_transaction(|store| {
+        if let Some(name) = other {
+            let text = format!("{}{name}", meta::TAKEOVER);
+            meta::set_meta(store, meta::RESTORED, &text)?;
+        }
+        doubt::doubt(store)?;
+        leader::set_leader(store, leader)
+    })
+}
+
+/// Reads the leader's row. `None` if the tables are not there yet.
+///
+/// # Errors
+/// [`Error::NewerSchema`]: this process must not get the lock.
+fn read_leader(session: &Session) -> Result<Option<Leader>, Error> {
+    match postgres::inspect(session, MIGRATIONS.len())? {
+        Found::New | Found::Migrated(_) => Ok(None),
+        found @ (Found::Current | Found::Newer(_) | Found::Foreign) => {
+            crate::store::refuse(session.place(), found)?;
+            leader::leader_of(session)
+        }
+    }
+}

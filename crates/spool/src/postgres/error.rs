@@ -1,0 +1,80 @@
+//! What the server answers, in our errors.
+
+use crate::Error;
+use std::error::Error as StdError;
+use std::path::Path;
+use std::time::Duration;
+use tokio_postgres::error::SqlState;
+
+/// Converts the error of a statement. An answer that ends the session, and everything that is not
+/// an answer, is [`Error::SessionLost`].
+pub(super) fn of_statement(place: &Path, error: &tokio_postgres::Error) -> Error {
+    let place = place.to_path_buf();
+    let Some(answer) = error.as_db_error() else {
+        return Error::SessionLost(place, innermost(error));
+    };
+    let why = format!("{} (SQLSTATE {})", answer.message(), answer.code().code());
+    if ends_session(answer.code()) {
+        return Error::SessionLost(place, why);
+    }
+    match *answer.code() {
+        SqlState::DISK_FULL => Error::Full(place),
+        SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED => Error::Damaged(place, why),
+        SqlState::INSUFFICIENT_PRIVILEGE => Error::NotWritable(place, why),
+        SqlState::OUT_OF_MEMORY
+        | SqlState::INSUFFICIENT_RESOURCES
+        | SqlState::IO_ERROR
+        | SqlState::QUERY_CANCELED
+        | SqlState::LOCK_NOT_AVAILABLE
+        | SqlState::T_R_DEADLOCK_DETECTED
+        | SqlState::T_R_SERIALIZATION_FAILURE => Error::Disk(place, why),
+        _ => Error::Sql(place, why),
+    }
+}
+
+/// The error of an answer that did not come.
+pub(super) fn no_answer(place: &Path, deadline: Duration) -> Error {
+    let why = format!("no answer within {} s", deadline.as_secs());
+    Error::SessionLost(place.to_path_buf(), why)
+}
+
+/// The server ends the session with this answer, or it is no longer the primary.
+fn ends_session(code: &SqlState) -> bool {
+    const ENDS: [SqlState; 6] = [
+        SqlState::ADMIN_SHUTDOWN,
+        SqlState::CRASH_SHUTDOWN,
+        SqlState::CANNOT_CONNECT_NOW,
+        SqlState::DATABASE_DROPPED,
+        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+    ];
+    ENDS.contains(code) || code.code() == "57P05" || code.code().starts_with("08")
+}
+
+/// Converts the error of a connection that was not made. Errors that can pass are
+/// [`Error::SessionLost`].
+pub(super) fn of_connection(place: &Path, error: &tokio_postgres::Error) -> Error {
+    let place = place.to_path_buf();
+    let Some(answer) = error.as_db_error() else {
+        return Error::SessionLost(place, innermost(error));
+    };
+    let why = format!("{} (SQLSTATE {})", answer.message(), answer.code().code());
+    match *answer.code() {
+        SqlState::INVALID_PASSWORD
+        | SqlState::INVALID_AUTHORIZATION_SPECIFICATION
+        | SqlState::INVALID_CATALOG_NAME
+        | SqlState::INSUFFICIENT_PRIVILEGE => Error::Unusable(place, why),
+        _ => Error::SessionLost(place, why),
+    }
+}
+
+/// The message of the cause, which says more than the library's own.
+fn innermost(error: &tokio_postgres::Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        message = error.to_string();
+        cause = error.source();
+    }
+    message
+}

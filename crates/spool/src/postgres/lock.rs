@@ -1,0 +1,62 @@
+//! The lock that makes a process the leader, and who waits for it.
+//!
+//! Both are advisory locks of the session, so they end with it. A standby holds the second lock
+//! together with the other standbys: a query of any process finds them by it.
+
+use super::Session;
+use crate::Error;
+use ring::digest::{SHA256, digest};
+use serde::Deserialize;
+
+/// A process that waits for the lock.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Standby {
+    /// Its name, version and configuration, as [`Instance::label`](crate::Instance) writes them.
+    pub label: String,
+    /// Epoch seconds at which its session began.
+    pub since: i64,
+}
+
+/// The keys of the locks of a schema. Advisory locks belong to a database.
+fn key(schema: &str, of_standby: bool) -> i64 {
+    let purpose = if of_standby { "standby" } else { "leader" };
+    let hash = digest(&SHA256, format!("callbridge {purpose} {schema}").as_bytes());
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash.as_ref()[..8]);
+    i64::from_be_bytes(first)
+}
+
+/// Takes the leader's lock if no other session holds it.
+pub(crate) fn take_leader_lock(session: &Session) -> Result<bool, Error> {
+    session.one(
+        "SELECT pg_try_advisory_lock(?1)",
+        &[key(&session.schema, false)],
+    )
+}
+
+/// Shows this session as a standby, until it ends or [`hide_standby`].
+pub(crate) fn show_standby(session: &Session) -> Result<(), Error> {
+    let text = "SELECT pg_try_advisory_lock_shared(?1)";
+    session
+        .one::<bool>(text, &[key(&session.schema, true)])
+        .map(drop)
+}
+
+pub(crate) fn hide_standby(session: &Session) -> Result<(), Error> {
+    let text = "SELECT pg_advisory_unlock_shared(?1)";
+    session
+        .one::<bool>(text, &[key(&session.schema, true)])
+        .map(drop)
+}
+
+/// The processes that wait for the lock, longest first.
+pub(crate) fn standbys(session: &Session) -> Result<Vec<Standby>, Error> {
+    let text = "SELECT a.application_name AS label,
+                CAST(extract(epoch FROM a.backend_start) AS BIGINT) AS since
+         FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+         WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+             AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+             AND (CAST(CAST(l.classid AS BIGINT) << 32 AS BIGINT) | CAST(l.objid AS BIGINT)) = ?1
+         ORDER BY a.backend_start, a.pid";
+    session.rows(text, &[key(&session.schema, true)], usize::MAX)
+}

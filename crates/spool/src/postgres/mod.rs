@@ -1,0 +1,32 @@
+//! PostgreSQL as an engine of [`Db`](crate::Db): one session, on a runtime that runs while a
+//! statement waits.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`url`] | the value of `--state` |
+//! | `tls` | the roots that are trusted |
+//! | `session` | a connection: its settings, its deadline, and its statements |
+//! | `error` | what the server answers, in our errors |
+//! | `values` | values and rows in PostgreSQL's form |
+//! | `history` | which history of the database this is |
+//! | `lock` | the lock that makes a process the leader, and who waits for it |
+//! | `pipeline` | statements that are under way |
+//! | `schema` | the tables, and their migration |
+
+mod error;
+mod history;
+mod lock;
+mod pipeline;
+mod schema;
+mod session;
+mod tls;
+pub mod url;
+mod values;
+
+pub(crate) use history::history;
+pub use lock::Standby;
+pub(crate) use lock::{hide_standby, show_standby, standbys, take_leader_lock};
+pub(crate) use pipeline::Slot;
+pub(crate) use schema::{inspect, migrate};
+pub(crate) use session::{Access, Session};
+pub use url::PostgresUrl;

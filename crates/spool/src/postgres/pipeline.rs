@@ -1,0 +1,158 @@
+//! Statements that are under way. Each is written at once, and its answer is read later, so the
+//! answers to many statements come in one round trip.
+
+use super::error;
+use crate::Error;
+use crate::value::{OwnedValue, Value};
+use futures_util::TryStreamExt as _;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::path::Path;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio_postgres::types::private::BytesMut;
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+use tokio_postgres::{Client, Row, Statement};
+
+/// The server's answer to a statement.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(super) rows: Vec<Row>,
+    /// Rows that were changed or read.
+    pub(super) changed: u64,
+}
+
+type Answering = Pin<Box<dyn Future<Output = Result<Answer, tokio_postgres::Error>> + Send>>;
+
+/// The place where the answer to a statement is put.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slot(Arc<Mutex<Option<Result<Answer, Error>>>>);
+
+impl Slot {
+    pub(super) fn take(&self) -> Option<Result<Answer, Error>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn put(&self, answer: Result<Answer, Error>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+    }
+}
+
+/// What becomes of an answer.
+pub(super) enum Purpose {
+    /// A caller reads it.
+    Asked(Slot),
+    /// Only an error counts, and another number of changed rows than this one, if there is one.
+    Run(Option<u64>),
+}
+
+struct UnderWay {
+    answering: Answering,
+    purpose: Purpose,
+}
+
+/// Statements under way, in the order they were written.
+#[derive(Default)]
+pub(super) struct Pipeline {
+    queue: RefCell<VecDeque<UnderWay>>,
+    /// The first error of a statement that no caller waits for.
+    failed: RefCell<Option<Error>>,
+}
+
+impl Pipeline {
+    /// Writes a statement. The runtime sends it when the thread waits for an answer.
+    pub(super) fn write(
+        &self,
+        runtime: &Runtime,
+        client: &Arc<Client>,
+        statement: Statement,
+        values: &[Value<'_>],
+        purpose: Purpose,
+    ) {
+        let client = Arc::clone(client);
+        let values: Vec<OwnedValue> = values.iter().map(OwnedValue::of).collect();
+        let mut answering: Answering = Box::pin(async move {
+            let mut stream = pin!(client.query_raw(&statement, values).await?);
+            let mut rows = Vec::new();
+            while let Some(row) = stream.try_next().await? {
+                rows.push(row);
+            }
+            let changed = stream.rows_affected().unwrap_or(0);
+            Ok(Answer { rows, changed })
+        });
+        let _context = runtime.enter();
+        let first = answering
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(answer) = first {
+            answering = Box::pin(async { answer });
+        }
+        let under_way = UnderWay { answering, purpose };
+        self.queue.borrow_mut().push_back(under_way);
+    }
+
+    /// Waits for all answers. The connection cannot read an answer before the ones of earlier
+    /// statements are read.
+    pub(super) fn wait(&self, runtime: &Runtime, deadline: Duration, place: &Path) {
+        let queue = self.queue.take();
+        if queue.is_empty() {
+            return;
+        }
+        let mut lost: Option<Error> = None;
+        runtime.block_on(async {
+            for UnderWay { answering, purpose } in queue {
+                let answer = match &lost {
+                    Some(error) => Err(error.clone()),
+                    None => match tokio::time::timeout(deadline, answering).await {
+                        Ok(answer) => answer.map_err(|error| error::of_statement(place, &error)),
+                        Err(_) => Err(error::no_answer(place, deadline)),
+                    },
+                };
+                if let Err(error @ Error::SessionLost(..)) = &answer {
+                    lost = Some(error.clone());
+                }
+                self.deliver(answer, purpose, place);
+            }
+        });
+    }
+
+    fn deliver(&self, answer: Result<Answer, Error>, purpose: Purpose, place: &Path) {
+        let error = match (purpose, answer) {
+            (Purpose::Asked(slot), answer) => {
+                slot.put(answer);
+                return;
+            }
+            (Purpose::Run(Some(rows)), Ok(answer)) if answer.changed != rows => {
+                let why = format!("{} rows were changed, not {rows}", answer.changed);
+                Error::Sql(place.to_path_buf(), why)
+            }
+            (Purpose::Run(_), Ok(_)) => return,
+            (Purpose::Run(_), Err(error)) => error,
+        };
+        self.failed.borrow_mut().get_or_insert(error);
+    }
+
+    /// The first error of a statement that no caller waited for, once.
+    pub(super) fn take_error(&self) -> Option<Error> {
+        self.failed.take()
+    }
+}
+
+impl ToSql for OwnedValue {
+    fn to_sql(
+        &self,
+        kind: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        self.value().to_sql(kind, out)
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        <Value<'_> as ToSql>::accepts(kind)
+    }
+
+    to_sql_checked!();
+}

@@ -1,0 +1,429 @@
+//! A session with PostgreSQL: the connection, its settings, its deadline, and its statements.
+//!
+//! The session belongs to one thread. Its runtime runs only while this thread waits for an answer.
+
+use super::pipeline::{Answer, Pipeline, Purpose, Slot};
+use super::url::PostgresUrl;
+use super::{error, tls};
+use crate::Error;
+use crate::columns::{self, Names};
+use crate::value::Values;
+use callbridge_model::ExposeSecret as _;
+use serde::de::DeserializeOwned;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, Config, NoTls, Statement};
+
+/// Oldest version that has all the timeouts.
+const VERSION_MIN: i64 = 140_000;
+/// Time for a connection to one host.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Prepared statements that are kept. Their number is bounded by the code, apart from lists of ids.
+const PREPARED_MAX: usize = 500;
+
+/// The purpose of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// It holds the lock, or waits for it.
+    Write,
+    /// It changes nothing.
+    Read,
+}
+
+impl Access {
+    /// Longest wait for an answer. A server that stopped still acknowledges TCP. A reader answers
+    /// tasks that do other work too, so it waits less.
+    const fn deadline(self) -> Duration {
+        match self {
+            Self::Write => Duration::from_secs(8),
+            Self::Read => Duration::from_secs(2),
+        }
+    }
+}
+
+/// A setting of a session, and the value that the server must show then.
+type Setting = (&'static str, &'static str);
+
+/// They end the session of a process that was killed, cut off, or frozen, so another process gets
+/// the lock.
+const WRITE_SETTINGS: [Setting; 3] = [
+    ("idle_session_timeout", "10s"),
+    ("idle_in_transaction_session_timeout", "5s"),
+    ("client_connection_check_interval", "2s"),
+];
+/// A Unix socket has none of these.
+const TCP_SETTINGS: [Setting; 4] = [
+    ("tcp_keepalives_idle", "5"),
+    ("tcp_keepalives_interval", "2"),
+    ("tcp_keepalives_count", "3"),
+    ("tcp_user_timeout", "8000"),
+];
+const READ_SETTINGS: [Setting; 2] = [
+    ("default_transaction_read_only", "on"),
+    ("statement_timeout", "2s"),
+];
+/// Our statements are too short for a compiler.
+const COMMON_SETTINGS: [Setting; 1] = [("jit", "off")];
+
+/// An open session.
+pub(crate) struct Session {
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
+    client: Arc<Client>,
+    connection: JoinHandle<()>,
+    pipeline: Pipeline,
+    prepared: RefCell<HashMap<String, Statement>>,
+    deadline: Duration,
+    in_transaction: Cell<bool>,
+    place: PathBuf,
+    /// Name of the schema.
+    pub(super) schema: String,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({})", self.place.display())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.connection.abort();
+        if let Some(runtime) = self.runtime.take() {
+            // It can be dropped by a task of another runtime.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Session {
+    /// Connects and makes the settings. `name` is what the server shows of this process. It must
+    /// not be called by a task, because it waits.
+    ///
+    /// # Errors
+    /// [`Error::Unusable`] if it can only succeed after a change of the settings.
+    /// [`Error::SessionLost`] if it can succeed later.
+    pub(crate) fn open(url: &PostgresUrl, access: Access, name: &str) -> Result<Self, Error> {
+        let place = url.place();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Error::Unusable(place.clone(), error.to_string()))?;
+        let mut config = url.config();
+        if let Some(secret) = &url.secret {
+            let secret = secret.place().read();
+            let secret =
+                secret.map_err(|error| Error::Unusable(place.clone(), error.to_string()))?;
+            config.password(secret.expose_secret());
+        }
+        config
+            .application_name(name)
+            .connect_timeout(CONNECT)
+            .tcp_user_timeout(Access::Write.deadline())
+            .keepalives_idle(Duration::from_secs(5))
+            .keepalives_interval(Duration::from_secs(2))
+            .keepalives_retries(3);
+        // Several hosts are tried one after the other.
+        let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(1);
+        let deadline = (CONNECT + access.deadline()) * hosts;
+        // The timer needs the runtime.
+        let connecting = async { tokio::time::timeout(deadline, connect(&config, url)).await };
+        let connected = runtime.block_on(connecting);
+        let (client, connection) = connected.unwrap_or_else(|_| {
+            let why = format!("no connection within {} s", deadline.as_secs());
+            Err(Error::SessionLost(place.clone(), why))
+        })?;
+        let session = Self {
+            runtime: Some(runtime),
+            client: Arc::new(client),
+            connection,
+            pipeline: Pipeline::default(),
+            prepared: RefCell::default(),
+            deadline: access.deadline(),
+            in_transaction: Cell::new(false),
+            place,
+            schema: url.schema.clone(),
+        };
+        session.make_settings(url, access)?;
+        Ok(session)
+    }
+
+    fn make_settings(&self, url: &PostgresUrl, access: Access) -> Result<(), Error> {
+        let is_tcp = self.exists("SELECT 1 WHERE inet_server_addr() IS NOT NULL", &())?;
+        let mut settings = COMMON_SETTINGS.to_vec();
+        match access {
+            Access::Read => settings.extend(READ_SETTINGS),
+            Access::Write if is_tcp => {
+                settings.extend([&WRITE_SETTINGS[..], &TCP_SETTINGS].concat())
+            }
+            Access::Write => settings.extend(WRITE_SETTINGS),
+        }
+        let mut script = format!("SET search_path = \"{}\";", url.schema);
+        for (name, value) in &settings {
+            script.push_str(&format!("SET {name} = '{value}';"));
+        }
+        let facts = "SELECT current_setting('server_version_num')::bigint,
+             current_setting('server_encoding'), current_setting('synchronous_commit')";
+        let (version, encoding, commit): (i64, String, String) = self.one(facts, &())?;
+        if version < VERSION_MIN {
+            let found = version / 10_000;
+            return Err(self.unusable(format!("it is PostgreSQL {found}, and 14 is needed")));
+        }
+        if encoding != "UTF8" {
+            return Err(self.unusable(format!("its encoding is {encoding}, and UTF8 is needed")));
+        }
+        // A stricter value of the operator is kept.
+        if commit != "remote_apply" {
+            script.push_str("SET synchronous_commit = on;");
+        }
+        self.script(&script)?;
+        for (name, value) in settings {
+            let found: String = self.one(&format!("SELECT current_setting('{name}')"), &())?;
+            if found != value {
+                let fix = format!(
+                    "it does not keep the setting {name} of a session ({found}, not {value}): a \
+                     connection pooler must pool sessions, not transactions"
+                );
+                return Err(self.unusable(fix));
+            }
+        }
+        Ok(())
+    }
+
+    fn unusable(&self, why: String) -> Error {
+        Error::Unusable(self.place.clone(), why)
+    }
+
+    pub(crate) fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// Waits for an answer of the server until the deadline.
+    fn wait<T>(
+        &self,
+        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Error> {
+        self.wait_for(self.deadline, answer)
+    }
+
+    fn wait_for<T>(
+        &self,
+        deadline: Duration,
+        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Error> {
+        let Some(runtime) = &self.runtime else {
+            return Err(Error::Closed);
+        };
+        let answered = runtime.block_on(async { tokio::time::timeout(deadline, answer).await });
+        match answered {
+            Ok(answer) => answer.map_err(|error| error::of_statement(&self.place, &error)),
+            Err(_) => Err(error::no_answer(&self.place, deadline)),
+        }
+    }
+
+    /// Runs the connection, until `other` ends or the time is over. `None` after the time, or if
+    /// the connection was closed.
+    pub(crate) fn idle<T>(&self, time: Duration, other: impl Future<Output = T>) -> Option<T> {
+        let runtime = self.runtime.as_ref()?;
+        let ended = runtime.block_on(async { tokio::time::timeout(time, other).await });
+        ended.ok()
+    }
+
+    /// Ends the session in an orderly way, so the server releases the lock at once.
+    pub(crate) fn close(&self) {
+        // The library says goodbye when its client is dropped, which is too late for this runtime.
+        self.script("SELECT pg_advisory_unlock_all()").ok();
+    }
+
+    /// Ends the connection. Every later statement fails.
+    pub(crate) fn abandon(&self) {
+        self.connection.abort();
+        // The abort takes effect when the runtime runs.
+        self.idle(Duration::from_millis(1), tokio::task::yield_now());
+    }
+
+    fn prepared(&self, text: &str) -> Result<Statement, Error> {
+        if let Some(statement) = self.prepared.borrow().get(text) {
+            return Ok(statement.clone());
+        }
+        self.flush()?;
+        let statement = self.wait(self.client.prepare(&numbered(text)))?;
+        let mut prepared = self.prepared.borrow_mut();
+        if prepared.len() >= PREPARED_MAX {
+            prepared.clear();
+        }
+        prepared.insert(text.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    fn write(&self, text: &str, values: &impl Values, purpose: Purpose) -> Result<(), Error> {
+        let statement = self.prepared(text)?;
+        let Some(runtime) = &self.runtime else {
+            return Err(Error::Closed);
+        };
+        let values = values.to_values();
+        self.pipeline
+            .write(runtime, &self.client, statement, &values, purpose);
+        Ok(())
+    }
+
+    /// Waits for the answers to all statements.
+    ///
+    /// # Errors
+    /// The first of a statement that no caller waited for.
+    pub(crate) fn flush(&self) -> Result<(), Error> {
+        if let Some(runtime) = &self.runtime {
+            self.pipeline.wait(runtime, self.deadline, &self.place);
+        }
+        self.pipeline.take_error().map_or(Ok(()), Err)
+    }
+
+    /// Writes a statement whose answer is read later, with [`Session::answer`].
+    pub(crate) fn ask(&self, text: &str, values: &impl Values) -> Result<Slot, Error> {
+        let slot = Slot::default();
+        self.write(text, values, Purpose::Asked(slot.clone()))?;
+        Ok(slot)
+    }
+
+    /// Runs a statement. Within a transaction, only a later statement reports its error. It must
+    /// change this many rows, if `rows` is given.
+    pub(crate) fn run(
+        &self,
+        text: &str,
+        values: &impl Values,
+        rows: Option<usize>,
+    ) -> Result<(), Error> {
+        let rows = rows.map(|rows| rows as u64);
+        self.write(text, values, Purpose::Run(rows))?;
+        if self.is_in_transaction() {
+            return Ok(());
+        }
+        self.flush()
+    }
+
+    fn answer(&self, slot: &Slot) -> Result<Answer, Error> {
+        if let Some(answer) = slot.take() {
+            return answer;
+        }
+        // An error of an earlier statement explains the one of this statement.
+        self.flush()?;
+        slot.take().unwrap_or(Err(Error::Closed))
+    }
+
+    /// Runs a statement, and returns the number of rows that it changed.
+    pub(crate) fn execute(&self, text: &str, values: &impl Values) -> Result<usize, Error> {
+        let slot = self.ask(text, values)?;
+        let changed = self.answer(&slot)?.changed;
+        Ok(usize::try_from(changed).unwrap_or(usize::MAX))
+    }
+
+    /// Reads at most `limit` rows of an answer.
+    pub(crate) fn rows_of<T: DeserializeOwned>(
+        &self,
+        slot: &Slot,
+        limit: usize,
+    ) -> Result<Vec<T>, Error> {
+        let rows = self.answer(slot)?.rows;
+        let names = Names::new();
+        let mut read = Vec::with_capacity(rows.len().min(limit));
+        for row in rows.iter().take(limit) {
+            let value = columns::read(row, &names);
+            read.push(value.map_err(|why| Error::Damaged(self.place.clone(), why))?);
+        }
+        Ok(read)
+    }
+
+    /// Reads at most `limit` rows.
+    pub(crate) fn rows<T: DeserializeOwned>(
+        &self,
+        text: &str,
+        values: &impl Values,
+        limit: usize,
+    ) -> Result<Vec<T>, Error> {
+        let slot = self.ask(text, values)?;
+        self.rows_of(&slot, limit)
+    }
+
+    pub(crate) fn one<T: DeserializeOwned>(
+        &self,
+        text: &str,
+        values: &impl Values,
+    ) -> Result<T, Error> {
+        let row = self.rows(text, values, 1)?.pop();
+        row.ok_or_else(|| Error::Sql(self.place.clone(), "a statement returned no row".into()))
+    }
+
+    pub(crate) fn exists(&self, text: &str, values: &impl Values) -> Result<bool, Error> {
+        let row: Option<serde::de::IgnoredAny> = self.rows(text, values, 1)?.pop();
+        Ok(row.is_some())
+    }
+
+    /// Runs statements without values.
+    pub(crate) fn script(&self, script: &str) -> Result<(), Error> {
+        self.flush()?;
+        self.wait(self.client.batch_execute(script))
+    }
+
+    /// [`Session::script`] for statements that can take long, because they change all rows.
+    pub(crate) fn long_script(&self, script: &str) -> Result<(), Error> {
+        const LONG: Duration = Duration::from_secs(3600);
+        self.wait_for(LONG, self.client.batch_execute(script))
+    }
+
+    pub(crate) fn begin(&self) -> Result<(), Error> {
+        self.flush()?;
+        self.in_transaction.set(true);
+        self.run("BEGIN", &(), None)
+    }
+
+    /// Commits, unless a statement of the transaction failed: the server rolls back then.
+    pub(crate) fn commit(&self) -> Result<(), Error> {
+        self.run("COMMIT", &(), None)?;
+        self.in_transaction.set(false);
+        self.flush()
+    }
+
+    pub(crate) fn rollback(&self) -> Result<(), Error> {
+        self.forget_errors()?;
+        self.in_transaction.set(false);
+        self.script("ROLLBACK")
+    }
+
+    /// Waits for the answers to statements that are rolled back next. Their errors have been
+    /// reported, or are not needed.
+    pub(crate) fn forget_errors(&self) -> Result<(), Error> {
+        match self.flush() {
+            Err(error @ Error::SessionLost(..)) => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        self.in_transaction.get()
+    }
+}
+
+async fn connect(config: &Config, url: &PostgresUrl) -> Result<(Client, JoinHandle<()>), Error> {
+    let place = url.place();
+    let failed = |error: tokio_postgres::Error| error::of_connection(&place, &error);
+    if !url.uses_tls() {
+        let (client, connection) = config.connect(NoTls).await.map_err(failed)?;
+        return Ok((client, tokio::spawn(async { drop(connection.await) })));
+    }
+    let tls = tls::connector(url.ca_file.as_deref());
+    let tls = tls.map_err(|why| Error::Unusable(place.clone(), why))?;
+    let (client, connection) = config.connect(tls).await.map_err(failed)?;
+    Ok((client, tokio::spawn(async { drop(connection.await) })))
+}
+
+/// Writes the values of a statement as PostgreSQL does: `$1` for `?1`. No statement of ours has a
+/// question mark for anything else.
+fn numbered(text: &str) -> String {
+    text.replace('?', "$")
+}

@@ -1,0 +1,235 @@
+//! The value of `--state` that names a database: `postgres://USER@HOST[:PORT][,HOST…]/DATABASE`.
+
+use callbridge_model::secret_source::SecretPlace;
+use percent_encoding::percent_decode_str;
+use std::fmt;
+use std::path::PathBuf;
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+
+/// The schema if the URL names none.
+const SCHEMA: &str = "callbridge";
+/// PostgreSQL cuts longer names.
+const NAME_BYTES_MAX: usize = 63;
+const KEYS: &str = "secret-file=, ca-file=, schema=";
+
+/// A PostgreSQL database, and how it is reached. It holds no password: that is read from its file
+/// for each connection.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PostgresUrl {
+    config: Config,
+    /// Where the password is. `None` if the server asks for none.
+    pub secret: Option<SecretFile>,
+    /// Certificates in PEM that replace the system's roots (`ca-file=`).
+    pub ca_file: Option<PathBuf>,
+    /// Name of the schema with our tables.
+    pub schema: String,
+}
+
+/// The file with the password (`secret-file=`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretFile(pub PathBuf);
+
+impl SecretFile {
+    pub(crate) fn place(&self) -> SecretPlace {
+        SecretPlace::File(self.0.clone())
+    }
+}
+
+impl PostgresUrl {
+    /// Returns `true` if this value of `--state` names a database, not a folder.
+    pub fn is_url(text: &str) -> bool {
+        text.starts_with("postgres://") || text.starts_with("postgresql://")
+    }
+
+    /// Parses a URL. An error says what is wrong, without the value of a password.
+    ///
+    /// # Errors
+    /// If it is not such a URL, has an unknown key, or contains a password.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (base, query) = text.split_once('?').unwrap_or((text, ""));
+        let Some((_, rest)) = base.split_once("://").filter(|_| Self::is_url(text)) else {
+            return Err("a database is postgres://USER@HOST/DATABASE".to_owned());
+        };
+        let user = rest.rsplit_once('@').map(|(user, _)| user);
+        match user {
+            None | Some("") => {
+                return Err("the user is missing: postgres://USER@HOST/DATABASE".to_owned());
+            }
+            Some(user) if user.contains(':') => {
+                let fix = "a password does not belong into the URL: write it to a file that only \
+                           this user can read, and name the file with secret-file=FILE";
+                return Err(fix.to_owned());
+            }
+            Some(_) => {}
+        }
+        // The library's message can quote the URL, which has no password at this point.
+        let mut config: Config = base.parse().map_err(|error: tokio_postgres::Error| {
+            let why = std::error::Error::source(&error).map(ToString::to_string);
+            why.unwrap_or_else(|| error.to_string())
+        })?;
+        if config.get_hosts().is_empty() {
+            return Err("the host is missing: postgres://USER@HOST/DATABASE".to_owned());
+        }
+        if config.get_dbname().is_none_or(str::is_empty) {
+            return Err("the database is missing: postgres://USER@HOST/DATABASE".to_owned());
+        }
+        let (mut secret, mut ca_file, mut schema) = (None, None, SCHEMA.to_owned());
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = percent_decode_str(value).decode_utf8();
+            let value = value.map_err(|_| format!("{key}= is not UTF-8"))?;
+            if value.is_empty() {
+                return Err(format!("{key}= has no value"));
+            }
+            match key {
+                "secret-file" => secret = Some(SecretFile(value.as_ref().into())),
+                "ca-file" => ca_file = Some(value.as_ref().into()),
+                "schema" => schema = value.into_owned(),
+                _ => return Err(format!("{key}= is unknown: a database takes {KEYS}")),
+            }
+        }
+        if schema.len() > NAME_BYTES_MAX || schema.contains(['"', '\0']) {
+            return Err(format!("schema={schema:?} is not the name of a schema"));
+        }
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        let is_clear = ca_file.is_none() && config.get_hosts().iter().all(is_local);
+        config.ssl_mode(if is_clear {
+            SslMode::Disable
+        } else {
+            SslMode::Require
+        });
+        Ok(Self {
+            config,
+            secret,
+            ca_file,
+            schema,
+        })
+    }
+
+    /// The settings of a connection, still without its password.
+    pub(crate) fn config(&self) -> Config {
+        self.config.clone()
+    }
+
+    /// The connection uses TLS, and the certificate must be valid for the host. Connections of this
+    /// machine to itself use TLS only with `ca-file=`.
+    pub fn uses_tls(&self) -> bool {
+        self.config.get_ssl_mode() == SslMode::Require
+    }
+
+    /// The database as messages name it: `postgres://db1,db2/callbridge`.
+    pub fn place(&self) -> PathBuf {
+        let mut hosts = Vec::new();
+        for (at, host) in self.config.get_hosts().iter().enumerate() {
+            let name = match host {
+                Host::Tcp(name) => name.clone(),
+                Host::Unix(path) => path.display().to_string(),
+            };
+            let ports = self.config.get_ports();
+            let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
+            if port == 5432 {
+                hosts.push(name);
+            } else {
+                hosts.push(format!("{name}:{port}"));
+            }
+        }
+        let database = self.config.get_dbname().unwrap_or_default();
+        format!("postgres://{}/{database}", hosts.join(",")).into()
+    }
+}
+
+impl fmt::Debug for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "PostgresUrl({}, schema {:?})",
+            self.place().display(),
+            self.schema
+        )
+    }
+}
+
+/// The name itself is local. A name that only resolves to this machine is not, because that can
+/// change.
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Unix(_) => true,
+        Host::Tcp(name) if name == "localhost" => true,
+        Host::Tcp(name) => {
+            let address = name.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+            address.is_ok_and(|address| address.is_loopback())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn url_with_all_keys_is_read() {
+        let text = "postgres://callbridge@db1,db2:5433/calls?secret-file=/etc/s%20x&ca-file=/ca\
+                    &schema=hub";
+        let url = PostgresUrl::parse(text).expect("a URL");
+        assert_eq!(url.secret, Some(SecretFile("/etc/s x".into())));
+        assert_eq!(url.ca_file, Some("/ca".into()));
+        assert_eq!(url.schema, "hub");
+        assert!(url.uses_tls());
+        assert_eq!(
+            url.place().to_string_lossy(),
+            "postgres://db1,db2:5433/calls"
+        );
+        assert_eq!(url.config().get_user(), Some("callbridge"));
+    }
+
+    #[test]
+    fn password_in_url_is_refused_and_not_quoted() {
+        for text in [
+            "postgres://me:hunter2@db/calls",
+            "postgres://me:hunter2@db,db2/calls?schema=x",
+            "postgres://me@x:hunter2@db/calls",
+        ] {
+            let error = PostgresUrl::parse(text).expect_err(text);
+            assert!(error.contains("secret-file="), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn incomplete_or_unknown_parts_are_named() {
+        for (text, word) in [
+            ("/var/lib/callbridge", "postgres://"),
+            ("postgres://db/calls", "user"),
+            ("postgres://me@db", "database"),
+            ("postgres://me@db/", "database"),
+            ("postgres://me@/calls", "host"),
+            (
+                "postgres://me@db/calls?sslmode=disable",
+                "sslmode= is unknown",
+            ),
+            ("postgres://me@db/calls?schema=", "schema= has no value"),
+            ("postgres://me@db/calls?schema=a%22b", "not the name"),
+        ] {
+            let error = PostgresUrl::parse(text).expect_err(text);
+            assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn only_connections_to_this_machine_do_without_tls() {
+        for (host, tls) in [
+            ("localhost", false),
+            ("127.0.0.1", false),
+            ("%2Frun%2Fpostgresql", false),
+            ("db1", true),
+            ("localhost,db1", true),
+            ("10.0.0.1", true),
+        ] {
+            let url = PostgresUrl::parse(&format!("postgres://me@{host}/calls")).expect(host);
+            assert_eq!(url.uses_tls(), tls, "{host}");
+        }
+        let url = PostgresUrl::parse("postgres://me@localhost/calls?ca-file=/ca.pem");
+        assert!(url.expect("a URL").uses_tls());
+    }
+}

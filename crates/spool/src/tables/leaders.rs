@@ -1,0 +1,13 @@
+//! The process that leads, and those that wait.
+
+pub use crate::leader::leader;
+use crate::postgres::{self, Standby};
+use crate::{Db, Error};
+
+/// The processes that wait for the lock, longest first. SQLite's lock has none.
+pub fn standbys(db: &Db) -> Result<Vec<Standby>, Error> {
+    match db.session() {
+        Some(session) => postgres::standbys(session),
+        None => Ok(Vec::new()),
+    }
+}

@@ -1,0 +1,16 @@
+//! Does every operation and every question work on this engine?
+
+use super::acts::{ACTS, filled};
+use super::acts_hub::HUB;
+use super::acts_lead_requests::ERRANDS;
+use super::acts_listed::LISTED;
+use crate::tables;
+
+#[test]
+fn every_act_works_and_books_balance() {
+    let (mut store, rows) = filled(8);
+    for (_, act) in ACTS.iter().chain(ERRANDS).chain(LISTED).chain(HUB) {
+        act(&mut store, &rows);
+    }
+    assert_eq!(tables::books::recount(&store).expect("a recount"), []);
+}

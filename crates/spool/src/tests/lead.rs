@@ -1,0 +1,455 @@
+//! Which process leads on PostgreSQL, and what becomes of one that lost its session?
+
+use super::call::{at, journal};
+use super::place::{Engine, Place, url};
+use crate::postgres::PostgresUrl;
+use crate::{
+    Done, Error, Guard, Handle, Instance, LeadDirectory, Leadership, Op, Predecessor, Settings,
+    SlotRow, open_postgres, tables,
+};
+use callbridge_model::{Phone, TokenFingerprint};
+use callbridge_testbed::authority::{Authority, Flaw};
+use callbridge_testbed::postgres::{Durability, Postgres, SECRET};
+use callbridge_testbed::proxy::Proxy;
+use callbridge_testbed::wait::pass;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// Another process leads within this time.
+const TAKEOVER: Duration = Duration::from_secs(15);
+
+fn schema() -> (Place, String) {
+    let place = Place::new(Engine::Postgres);
+    let Place::Schema(schema) = &place else {
+        panic!("PostgreSQL has schemas");
+    };
+    let schema = schema.clone();
+    (place, schema)
+}
+
+fn instance(name: &str) -> Instance {
+    Instance::new(name, "0.1.0", "settings", Some("boot".to_owned()))
+}
+
+async fn opened(url: PostgresUrl, instance: Instance) -> (Handle, Guard) {
+    // It waits for the server, so it is not for a task.
+    let opening = move || open_postgres(&url, instance, Settings::default());
+    tokio::task::spawn_blocking(opening)
+        .await
+        .expect("joined")
+        .expect("opens")
+}
+
+async fn closed(guard: Guard) {
+    tokio::task::spawn_blocking(|| guard.close())
+        .await
+        .expect("joined");
+}
+
+/// Waits until the leadership is as wanted.
+async fn becomes(
+    watch: &mut watch::Receiver<Leadership>,
+    wanted: fn(&Leadership) -> bool,
+) -> Leadership {
+    let found = timeout(Duration::from_secs(60), watch.wait_for(wanted)).await;
+    found.expect("in time").expect("open").clone()
+}
+
+/// Waits until this process leads again, after a loss that can be over already.
+async fn leads_again(watch: &mut watch::Receiver<Leadership>) {
+    let again = async {
+        loop {
+            watch.changed().await.expect("open");
+            if watch.borrow_and_update().is_leading() {
+                return;
+            }
+        }
+    };
+    timeout(Duration::from_secs(60), again)
+        .await
+        .expect("in time");
+}
+
+fn finish(n: u32) -> Vec<Op> {
+    vec![Op::Finish(Box::new(journal(n)))]
+}
+
+fn slot() -> Vec<Op> {
+    vec![Op::Slot(SlotRow {
+        slot: 0,
+        token: TokenFingerprint::of("token"),
+        boot_id: "boot".into(),
+        sent: Duration::from_secs(1),
+        answered: None,
+        wall_sent: at(1),
+    })]
+}
+
+async fn is_takeover(handle: &Handle) -> bool {
+    handle
+        .read(|store| Ok(*store.predecessor() != Predecessor::Local))
+        .await
+        .expect("readable")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn standby_names_leader_and_takes_over_when_it_ends() {
+    let (_place, schema) = schema();
+    let (first, guard) = opened(url(&schema), instance("hub1")).await;
+    first.write(finish(1)).await.expect("stored");
+    let (second, second_guard) = opened(url(&schema), instance("hub2").another()).await;
+    let mut watch = second.leadership();
+    let standby = watch.borrow_and_update().clone();
+    let Leadership::Standby {
+        leader: Some(leader),
+        problem: None,
+    } = standby
+    else {
+        panic!("{standby:?}");
+    };
+    assert_eq!(
+        (leader.name.as_str(), leader.version.as_str()),
+        ("hub1", "0.1.0")
+    );
+    let refused = second.write(finish(2)).await.expect_err("a standby");
+    assert!(
+        matches!(&refused, Error::NotLeader(_, Some(name)) if name == "hub1"),
+        "{refused}"
+    );
+    let standbys = first.read(|store| tables::leaders::standbys(store)).await;
+    let standbys = standbys.expect("readable");
+    assert_eq!(standbys.len(), 1);
+    assert!(standbys[0].label.ends_with("hub2"), "{standbys:?}");
+    closed(guard).await;
+    becomes(&mut watch, Leadership::is_leading).await;
+    let second = second.renewed();
+    assert!(is_takeover(&second).await);
+    let books = second
+        .read(|store| Ok(store.books()))
+        .await
+        .expect("readable");
+    assert_eq!(books.ready, 1);
+    let standbys = second.read(|store| tables::leaders::standbys(store)).await;
+    assert_eq!(standbys.expect("readable"), []);
+    closed(second_guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doubt_of_takeover_outlives_a_restart_until_a_request() {
+    let (_place, schema) = schema();
+    let (first, guard) = opened(url(&schema), instance("hub1")).await;
+    assert!(!is_takeover(&first).await, "a new state");
+    closed(guard).await;
+    for _ in 0..2 {
+        let (second, guard) = opened(url(&schema), instance("hub2").another()).await;
+        assert!(is_takeover(&second).await, "no request was made yet");
+        closed(guard).await;
+    }
+    let (second, guard) = opened(url(&schema), instance("hub2").another()).await;
+    second.write(slot()).await.expect("stored");
+    closed(guard).await;
+    let (second, guard) = opened(url(&schema), instance("hub2").another()).await;
+    assert!(!is_takeover(&second).await, "its slots are known");
+    closed(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ended_session_is_reported_and_old_handles_are_refused() {
+    let (_place, schema) = schema();
+    let (handle, guard) = opened(url(&schema), instance("hub1")).await;
+    handle.write(finish(1)).await.expect("stored");
+    let mut watch = handle.leadership();
+    watch.mark_unchanged();
+    let backend = backend(&handle).await;
+    Postgres::shared().sql(&format!("SELECT pg_terminate_backend({backend})"));
+    becomes(&mut watch, |now| matches!(now, Leadership::Lost(_))).await;
+    becomes(&mut watch, Leadership::is_leading).await;
+    let refused = handle
+        .write(finish(2))
+        .await
+        .expect_err("an earlier leadership");
+    assert!(matches!(refused, Error::NotLeader(..)), "{refused}");
+    let handle = handle.renewed();
+    assert!(
+        !is_takeover(&handle).await,
+        "the slots of this process are known"
+    );
+    let done = handle.write(finish(2)).await.expect("stored");
+    assert!(matches!(done[..], [Done::New(_)]));
+    let recount = handle.read(tables::books::recount).await;
+    assert_eq!(recount.expect("a recount"), []);
+    closed(guard).await;
+}
+
+/// The server's process of this session.
+async fn backend(handle: &Handle) -> i64 {
+    let read = |store: &crate::Store| store.query_one("SELECT pg_backend_pid()", ());
+    handle.read(read).await.expect("readable")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leader_that_is_cut_off_writes_nothing_more() {
+    let (_place, schema) = schema();
+    let proxy = Proxy::start(Postgres::shared().port()).await;
+    let through = Postgres::shared().url_at(proxy.port(), &schema);
+    let through = PostgresUrl::parse(&through).expect("a URL");
+    let (first, guard) = opened(through, instance("hub1")).await;
+    let (second, second_guard) = opened(url(&schema), instance("hub2").another()).await;
+    first.write(finish(1)).await.expect("stored");
+    let (mut cut, mut waits) = (first.leadership(), second.leadership());
+    let begun = Instant::now();
+    proxy.cut();
+    let lost = first.write(finish(2)).await.expect_err("cut off");
+    assert!(
+        matches!(lost, Error::SessionLost(..) | Error::NotLeader(..)),
+        "{lost}"
+    );
+    becomes(&mut waits, Leadership::is_leading).await;
+    let took = begun.elapsed();
+    assert!(took < TAKEOVER, "{took:?}");
+    let second = second.renewed();
+    let done = second.write(finish(2)).await.expect("stored");
+    assert!(
+        matches!(done[..], [Done::New(_)]),
+        "the first stored nothing of it"
+    );
+    proxy.join();
+    becomes(&mut cut, |now| {
+        matches!(now, Leadership::Standby { leader: Some(leader), .. } if leader.name == "hub2")
+    })
+    .await;
+    closed(guard).await;
+    closed(second_guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commit_whose_answer_is_dropped_is_stored_once() {
+    let (_place, schema) = schema();
+    let proxy = Proxy::start(Postgres::shared().port()).await;
+    let through = Postgres::shared().url_at(proxy.port(), &schema);
+    let through = PostgresUrl::parse(&through).expect("a URL");
+    let (handle, guard) = opened(through, instance("hub1")).await;
+    let mut watch = handle.leadership();
+    for n in 1..4 {
+        let handle = handle.renewed();
+        watch.mark_unchanged();
+        // The answers are swallowed at some moment of many commits.
+        let writing = async {
+            for call in 0.. {
+                if handle.write(finish(n * 10_000 + call)).await.is_err() {
+                    return call;
+                }
+            }
+            0
+        };
+        let muting = async {
+            pass(Duration::from_millis(u64::from(37 * n))).await;
+            proxy.mute();
+        };
+        let (unknown, ()) = tokio::join!(writing, muting);
+        leads_again(&mut watch).await;
+        let handle = handle.renewed();
+        let recount = handle.read(tables::books::recount).await;
+        assert_eq!(recount.expect("a recount"), []);
+        let done = handle
+            .write(finish(n * 10_000 + unknown))
+            .await
+            .expect("stored");
+        assert!(
+            matches!(done[..], [Done::New(_) | Done::Repeat(Some(_))]),
+            "{done:?}"
+        );
+        let next = handle
+            .write(finish(n * 10_000 + unknown + 1))
+            .await
+            .expect("stored");
+        assert!(
+            matches!(next[..], [Done::New(_)]),
+            "no id is given twice: {next:?}"
+        );
+    }
+    closed(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_that_starts_again_makes_slots_doubtful() {
+    let server = Postgres::start(Durability::None, "");
+    let url = PostgresUrl::parse(&server.url("hub")).expect("a URL");
+    let (handle, guard) = opened(url.clone(), instance("hub1")).await;
+    handle.write(slot()).await.expect("stored");
+    handle.write(finish(1)).await.expect("stored");
+    let leads = LeadDirectory::in_database(&url);
+    let phone = Phone::from_e164("+998901110001").expect("a number");
+    leads.find(&phone).expect("readable");
+    let mut watch = handle.leadership();
+    watch.mark_unchanged();
+    server.kill();
+    becomes(&mut watch, |now| {
+        matches!(
+            now,
+            Leadership::Standby {
+                problem: Some(_),
+                ..
+            }
+        )
+    })
+    .await;
+    let refused = handle
+        .renewed()
+        .write(finish(2))
+        .await
+        .expect_err("no server");
+    assert!(refused.is_retryable(), "{refused}");
+    leads.find(&phone).expect_err("no server");
+    server.start_again();
+    becomes(&mut watch, Leadership::is_leading).await;
+    let handle = handle.renewed();
+    assert!(
+        is_takeover(&handle).await,
+        "a restored server looks the same"
+    );
+    let books = handle
+        .read(|store| Ok(store.books()))
+        .await
+        .expect("readable");
+    assert_eq!(books.ready, 1);
+    // A reader that failed pauses for a second.
+    pass(Duration::from_secs(1)).await;
+    leads.find(&phone).expect("readable again");
+    closed(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frozen_server_loses_the_session_and_goes_on_later() {
+    let server = Postgres::start(Durability::None, "");
+    let url = PostgresUrl::parse(&server.url("hub")).expect("a URL");
+    let (handle, guard) = opened(url, instance("hub1")).await;
+    let mut watch = handle.leadership();
+    watch.mark_unchanged();
+    server.freeze();
+    let begun = Instant::now();
+    let error = handle.write(finish(1)).await.expect_err("no answer");
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(error.is_retryable(), "{error}");
+    server.thaw();
+    becomes(&mut watch, Leadership::is_leading).await;
+    handle.renewed().write(finish(1)).await.expect("stored");
+    closed(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn newer_schema_keeps_process_a_standby_and_is_not_touched() {
+    let (place, schema) = schema();
+    let (handle, guard) = opened(url(&schema), instance("hub1")).await;
+    handle.write(finish(1)).await.expect("stored");
+    closed(guard).await;
+    place.sql("UPDATE callbridge_schema SET version = 99");
+    let (older, guard) = opened(url(&schema), instance("hub1")).await;
+    let standby = older.leadership().borrow().clone();
+    assert!(
+        matches!(
+            &standby,
+            Leadership::Standby {
+                problem: Some(Error::NewerSchema(_, 99, 1)),
+                ..
+            }
+        ),
+        "{standby:?}"
+    );
+    older.write(finish(2)).await.expect_err("a standby");
+    place.sql("UPDATE callbridge_schema SET version = 1");
+    becomes(&mut older.leadership(), Leadership::is_leading).await;
+    closed(guard).await;
+}
+
+#[test]
+fn tables_of_another_program_and_wrong_names_are_refused() {
+    let (place, schema) = schema();
+    Postgres::shared().sql(&format!(
+        "CREATE SCHEMA {schema} AUTHORIZATION callbridge; CREATE TABLE {schema}.cookies (x int)"
+    ));
+    let open = |url: &str| {
+        let url = PostgresUrl::parse(url).expect("a URL");
+        open_postgres(&url, instance("hub1"), Settings::default()).map(drop)
+    };
+    let server = Postgres::shared();
+    let refused = open(&server.url(&schema)).expect_err("another program's");
+    assert!(matches!(refused, Error::Foreign(_)), "{refused}");
+    let (host, port) = ("127.0.0.1", server.port());
+    let refused = open(&format!("postgres://callbridge@{host}:{port}/nothing"));
+    let refused = refused.expect_err("no such database");
+    assert!(matches!(refused, Error::Unusable(..)), "{refused}");
+    let refused =
+        open(&format!("postgres://nobody@{host}:{port}/calls")).expect_err("no such role");
+    assert!(matches!(refused, Error::Unusable(..)), "{refused}");
+    drop(place);
+}
+
+#[test]
+fn session_has_the_timeouts_that_free_the_lock() {
+    let (place, _) = schema();
+    let store = place.store(Settings::default());
+    for (name, value) in [
+        ("idle_session_timeout", "10s"),
+        ("idle_in_transaction_session_timeout", "5s"),
+        ("client_connection_check_interval", "2s"),
+        ("tcp_user_timeout", "8000"),
+        ("synchronous_commit", "on"),
+    ] {
+        let text = format!("SELECT current_setting('{name}')");
+        assert_eq!(
+            store.query_one::<String>(&text, ()).expect("readable"),
+            value,
+            "{name}"
+        );
+    }
+}
+
+/// TLS is always verified, and the password is in no message.
+#[test]
+fn database_over_tls_is_verified_and_its_password_is_not_shown() {
+    let authority = Authority::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let secret = folder.path().join("secret");
+    let try_open = |server: &Postgres, ca: &str| {
+        let url = format!(
+            "postgres://callbridge@localhost:{}/calls?schema=hub&secret-file={}{ca}",
+            server.port(),
+            secret.display()
+        );
+        let url = PostgresUrl::parse(&url).expect("a URL");
+        assert!(!format!("{url:?}").contains(SECRET));
+        let (handle, guard) = open_postgres(&url, instance("hub1"), Settings::default())?;
+        let leadership = handle.leadership().borrow().clone();
+        guard.close();
+        match leadership {
+            Leadership::Standby {
+                problem: Some(error),
+                ..
+            } => Err(error),
+            Leadership::Leading { .. } => Ok(()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let ca = format!("&ca-file={}", authority.ca_file().display());
+    let server = Postgres::start_with_tls(&authority.identity(Flaw::None));
+    std::fs::write(&secret, SECRET).expect("written");
+    try_open(&server, &ca).expect("a valid certificate");
+    let clear = try_open(&server, "").expect_err("the server asks for TLS");
+    assert!(matches!(clear, Error::Unusable(..)), "{clear}");
+    let wrong = "not the secret";
+    std::fs::write(&secret, wrong).expect("written");
+    let refused = try_open(&server, &ca).expect_err("another password");
+    assert!(matches!(refused, Error::Unusable(..)), "{refused}");
+    assert!(!refused.to_string().contains(wrong), "{refused}");
+    std::fs::write(&secret, SECRET).expect("written");
+    for flaw in [Flaw::WrongName, Flaw::Expired, Flaw::SelfSigned] {
+        let server = Postgres::start_with_tls(&authority.identity(flaw));
+        let refused = try_open(&server, &ca).expect_err("an invalid certificate");
+        assert!(
+            refused.to_string().contains("certificate"),
+            "{flaw:?}: {refused}"
+        );
+    }
+}

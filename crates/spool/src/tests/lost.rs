@@ -1,0 +1,133 @@
+//! What if the lock is lost between two statements?
+
+use super::call::{at, journal};
+use crate::tests::place::Place;
+use crate::{Done, Error, Op, RowId, Settings, State, Step, Store, tables};
+use callbridge_model::TokenFingerprint;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A call on its way to the CRM, one request per commit.
+fn requests(n: u32, row: RowId) -> [Vec<Op>; 3] {
+    let step = |step| Op::Step {
+        row,
+        step,
+        at: at(7),
+    };
+    let accepted = Step::Accepted {
+        request_id: "r".into(),
+        token: TokenFingerprint::of("token"),
+    };
+    [
+        vec![Op::Finish(Box::new(journal(n)))],
+        vec![step(Step::Send)],
+        vec![step(accepted)],
+    ]
+}
+
+/// Settings with which the session is lost before the n-th statement, once.
+fn lost_at(n: u64) -> (Settings, Arc<AtomicU64>) {
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    let settings = Settings {
+        on_statement: Some(Arc::new(move |_| {
+            counted.fetch_add(1, Ordering::Relaxed) + 1 != n
+        })),
+        ..Settings::default()
+    };
+    (settings, count)
+}
+
+/// Writes the requests. If the session is lost, the books are read again, and the request is made
+/// again. Returns whether it was lost.
+fn work(store: &mut Store, mut regain: impl FnMut(&mut Store), n: u32) -> bool {
+    let mut was_lost = false;
+    let row = RowId(store.next_id);
+    for request in requests(n, row) {
+        let answer = store.write(request.clone());
+        let Err(error) = answer else {
+            continue;
+        };
+        assert!(matches!(error, Error::SessionLost(..)), "{error}");
+        assert!(store.is_lost());
+        let refused = store.write(request.clone()).expect_err("no session");
+        assert!(matches!(refused, Error::SessionLost(..)), "{refused}");
+        regain(store);
+        was_lost = true;
+        assert_eq!(tables::books::recount(store).expect("a recount"), []);
+        assert_eq!(
+            store.next_id,
+            row.0 + i64::from(request != requests(n, row)[0])
+        );
+        store.write(request).expect("nothing of it was stored");
+    }
+    if store.query_one::<i64>("SELECT 1", ()).is_err() {
+        regain(store);
+    }
+    let stored = tables::calls::row(store, row).expect("readable");
+    assert_eq!(stored.expect("a row").state, State::Submitted);
+    was_lost
+}
+
+#[test]
+fn lock_lost_before_any_statement_stores_nothing_of_the_request() {
+    let place = super::place();
+    drop(place.store(Settings::default()));
+    for n in 1..1_000 {
+        let (settings, count) = lost_at(u64::MAX);
+        let mut store = place.store(settings);
+        let before = count.load(Ordering::Relaxed);
+        drop(store);
+        let (settings, _) = lost_at(before + u64::from(n));
+        store = place.store(settings);
+        let regain = |store: &mut Store| match place {
+            Place::Folder(_) => store.reload().expect("readable"),
+            Place::Schema(_) => *store = place.store(Settings::default()),
+        };
+        let was_lost = work(&mut store, regain, n);
+        assert_eq!(store.books().submitted, u64::from(n));
+        if !was_lost {
+            assert!(n > 20, "{n} statements are too few");
+            return;
+        }
+    }
+    panic!("a run never passed untouched");
+}
+
+#[test]
+fn reloaded_store_knows_what_another_process_wrote() {
+    let place = super::place();
+    let is_taken = Arc::new(AtomicBool::new(false));
+    let taken = Arc::clone(&is_taken);
+    let settings = Settings {
+        on_statement: Some(Arc::new(move |_| !taken.load(Ordering::Relaxed))),
+        ..Settings::default()
+    };
+    let mut store = place.store(settings);
+    let call = |n| vec![Op::Finish(Box::new(journal(n)))];
+    store.write(call(1)).expect("stored");
+    let seen = (store.letters_so_far(), store.moves_so_far());
+    is_taken.store(true, Ordering::Relaxed);
+    let lost = store
+        .write(call(2))
+        .expect_err("another process has the lock");
+    assert!(matches!(lost, Error::SessionLost(..)), "{lost}");
+    let mut another = place.store(Settings::default());
+    another.write(call(2)).expect("stored");
+    drop(another);
+    is_taken.store(false, Ordering::Relaxed);
+    match place {
+        Place::Folder(_) => store.reload().expect("readable"),
+        // A session that was lost does not come back.
+        Place::Schema(_) => store = place.store(Settings::default()),
+    }
+    if let Place::Folder(_) = place {
+        let letters = tables::letters::letters_since(&store, seen.0, 10).expect("readable");
+        assert_eq!(letters, None, "readers begin again");
+        let moved = tables::listed::moved_since(&store, seen.1, 10).expect("readable");
+        assert_eq!(moved, None);
+    }
+    assert_eq!(store.books().ready, 2);
+    let done = store.write(call(3)).expect("stored");
+    assert_eq!(done, [Done::New(RowId(3))]);
+}

@@ -1,0 +1,140 @@
+//! Where a test has its state: the same tests run on both engines.
+
+use crate::postgres::{Access, PostgresUrl, Session, take_leader_lock};
+use crate::{
+    ConnectionStore, Error, FinishedCalls, Guard, Handle, Instance, LeadDirectory, Settings, Store,
+    open, open_postgres,
+};
+use callbridge_testbed::postgres::Postgres;
+
+/// An engine that the tests run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    Sqlite,
+    Postgres,
+}
+
+impl Engine {
+    /// A store that ends with its value.
+    pub fn store(self, settings: Settings) -> Store {
+        match self {
+            Self::Sqlite => Store::in_memory(settings).expect("memory"),
+            Self::Postgres => {
+                // Tables of this schema end with their session.
+                let url = url("pg_temp");
+                let session = Session::open(&url, Access::Write, "test").expect("a session");
+                session
+                    .script("CREATE TABLE begun (); DROP TABLE begun")
+                    .expect("temporary");
+                Store::over_session(session, settings).expect("a store")
+            }
+        }
+    }
+
+    /// Random cases on PostgreSQL are a tenth of SQLite's.
+    pub const fn cases(self, on_sqlite: u32) -> u32 {
+        match self {
+            Self::Sqlite => on_sqlite,
+            Self::Postgres => on_sqlite / 10,
+        }
+    }
+}
+
+pub fn url(schema: &str) -> PostgresUrl {
+    PostgresUrl::parse(&Postgres::shared().url(schema)).expect("a URL")
+}
+
+/// A state that can be opened again and again.
+pub enum Place {
+    Folder(tempfile::TempDir),
+    Schema(String),
+}
+
+impl Place {
+    pub fn new(engine: Engine) -> Self {
+        match engine {
+            Engine::Sqlite => Self::Folder(tempfile::tempdir().expect("a folder")),
+            Engine::Postgres => Self::Schema(Postgres::new_schema()),
+        }
+    }
+
+    pub fn open(&self, settings: Settings) -> (Handle, Guard) {
+        let opened = self.try_open(settings).expect("opens");
+        let leads = opened.0.leadership().borrow().is_leading();
+        assert!(leads, "another process leads");
+        opened
+    }
+
+    pub fn try_open(&self, settings: Settings) -> Result<(Handle, Guard), Error> {
+        match self {
+            Self::Folder(dir) => open(dir.path(), settings),
+            Self::Schema(schema) => {
+                let instance = Instance::new("test", "0.1.0", "", Some("boot".to_owned()));
+                open_postgres(&url(schema), instance, settings)
+            }
+        }
+    }
+
+    /// The store without a thread. It holds the lock until it is dropped.
+    pub fn store(&self, settings: Settings) -> Store {
+        match self {
+            Self::Folder(dir) => {
+                let file = dir.path().join(crate::folder::FILE);
+                let db = rusqlite::Connection::open(&file).expect("opens");
+                Store::over(db, &file, settings).expect("a store")
+            }
+            Self::Schema(schema) => {
+                let session = Session::open(&url(schema), Access::Write, "test");
+                let session = session.expect("a session");
+                while !take_leader_lock(&session).expect("a lock") {
+                    // The last session of this process ends when the server notices it.
+                    std::thread::yield_now();
+                }
+                Store::over_session(session, settings).expect("a store")
+            }
+        }
+    }
+
+    pub fn leads(&self) -> LeadDirectory {
+        match self {
+            Self::Folder(dir) => LeadDirectory::open(dir.path()).expect("opens"),
+            Self::Schema(schema) => LeadDirectory::in_database(&url(schema)),
+        }
+    }
+
+    pub fn connections(&self) -> ConnectionStore {
+        match self {
+            Self::Folder(dir) => ConnectionStore::new(dir.path()),
+            Self::Schema(schema) => ConnectionStore::in_database(&url(schema)),
+        }
+    }
+
+    pub fn finished_calls(&self) -> FinishedCalls {
+        match self {
+            Self::Folder(dir) => FinishedCalls::open(dir.path()).expect("opens"),
+            Self::Schema(schema) => FinishedCalls::in_database(&url(schema)),
+        }
+    }
+
+    /// Runs a statement as another program would, while no process of ours has the state.
+    pub fn sql(&self, text: &str) {
+        match self {
+            Self::Folder(dir) => {
+                let file = dir.path().join(crate::folder::FILE);
+                let db = rusqlite::Connection::open(file).expect("opens");
+                db.execute_batch(text).expect("done");
+            }
+            Self::Schema(schema) => {
+                Postgres::shared().sql(&format!("SET search_path = {schema}; {text}"));
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Self::Schema(schema) = self {
+            Postgres::shared().sql(&format!("DROP SCHEMA IF EXISTS {schema} CASCADE"));
+        }
+    }
+}

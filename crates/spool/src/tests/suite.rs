@@ -1,0 +1,53 @@
+//! The tests that run on both engines. `sqlite.rs` and `postgres.rs` include this list.
+
+pub mod acts;
+pub mod acts_hub;
+pub mod acts_lead_requests;
+pub mod acts_listed;
+mod audited;
+mod claims;
+mod connection_change;
+mod correct;
+mod deliveries;
+mod directory;
+mod doubt;
+mod every_act;
+mod fields;
+mod finish;
+mod given;
+mod handle;
+mod hub;
+mod lead_requests;
+mod letters;
+mod listed;
+mod lost;
+pub mod missed;
+mod model;
+mod record_files;
+mod round_trip;
+mod search;
+mod sender;
+mod stored;
+mod turns;
+mod walk;
+mod words;
+
+use super::ENGINE;
+use crate::tests::place::Place;
+use crate::tests::{call, table};
+use crate::{Settings, Store};
+
+/// A store of this engine that ends with its value.
+fn store(settings: Settings) -> Store {
+    ENGINE.store(settings)
+}
+
+/// A state of this engine that can be opened again.
+fn place() -> Place {
+    Place::new(ENGINE)
+}
+
+/// Random cases of this engine, if SQLite has this many.
+const fn cases(on_sqlite: u32) -> u32 {
+    ENGINE.cases(on_sqlite)
+}
