@@ -8,6 +8,7 @@ mod five_minutes;
 mod full;
 mod hooks;
 mod hub;
+mod hubs;
 mod log;
 mod paths;
 pub mod scenario;

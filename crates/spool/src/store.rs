@@ -9,8 +9,8 @@ use crate::tally::{Book, Tally};
 use crate::{Db, Error, RowId, Settings};
 use callbridge_model::Phone;
 use callbridge_model::status::Books;
-use rusqlite::Connection;
 use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
@@ -98,6 +98,26 @@ impl Store {
         let path = Path::new(":memory:");
         let db = Connection::open_in_memory().map_err(|error| Error::sqlite(path, &error))?;
         Self::over(db, path, settings)
+    }
+
+    /// Opens a store in memory that all stores of this name in this process share, as processes
+    /// share a state. It has no lock: [`Settings::on_statement`] decides who can use it.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn in_shared_memory(name: &str, settings: Settings) -> Result<Self, Error> {
+        let path = format!("file:{name}?mode=memory&cache=shared");
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let path = Path::new(&path);
+        let db = Connection::open_with_flags(path, flags);
+        Self::over(
+            db.map_err(|error| Error::sqlite(path, &error))?,
+            path,
+            settings,
+        )
     }
 
     /// Makes a store over an open connection, and migrates it.
