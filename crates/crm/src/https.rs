@@ -41,11 +41,11 @@ pub fn builder(
         .tcp_user_timeout(timeouts.total)
         .user_agent(concat!("callbridge/", env!("CARGO_PKG_VERSION")));
     if let Some(path) = ca_file {
-        let failed = |why: &dyn Display| format!("{} {}: {why}", flags.ca_file, path.display());
-        let pem = std::fs::read(path).map_err(|error| failed(&error))?;
-        let roots = reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| failed(&error))?;
+        let roots = std::fs::read(path).map_err(|error| ca_file_problem(flags, path, &error))?;
+        let roots = reqwest::Certificate::from_pem_bundle(&roots)
+            .map_err(|error| ca_file_problem(flags, path, &error))?;
         if roots.is_empty() {
-            return Err(failed(&"no certificate in it"));
+            return Err(ca_file_problem(flags, path, &"no certificate in it"));
         }
         return Ok(builder.tls_certs_only(roots));
     }
@@ -54,6 +54,10 @@ pub fn builder(
         return Ok(builder.tls_certs_only([]));
     }
     Ok(builder)
+}
+
+fn ca_file_problem(flags: &ServerFlags, path: &Path, problem: &dyn Display) -> String {
+    format!("{} {}: {problem}", flags.ca_file, path.display())
 }
 
 /// Makes the client.

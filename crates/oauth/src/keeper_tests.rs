@@ -415,18 +415,24 @@ async fn pair_is_stored_though_lock_is_lost_during_refresh() {
     stage.guard.close();
     let opened = callbridge_spool::open(stage.folder.path(), callbridge_spool::Settings::default());
     let (other, guard) = opened.expect("the lock is free");
-    let stored = async || store::read(&other).await.expect("readable").expect("there");
-    assert!(stored().await.refresh_began_at.is_some(), "it is noted");
+    assert!(
+        connection_of(&other).await.refresh_began_at.is_some(),
+        "it is noted"
+    );
     host.go_on();
     let second = async {
-        while stored().await.refresh_token.expose_secret() != "svcrt_second" {
+        loop {
+            let stored = connection_of(&other).await;
+            if stored.refresh_token.expose_secret() == "svcrt_second" {
+                return;
+            }
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(DEADLINE, second)
         .await
         .expect("stored");
-    assert_eq!(stored().await.refresh_began_at, None);
+    assert_eq!(connection_of(&other).await.refresh_began_at, None);
     stage.stop.send_replace(true);
     tokio::time::timeout(DEADLINE, stage.task)
         .await
@@ -436,17 +442,25 @@ async fn pair_is_stored_though_lock_is_lost_during_refresh() {
     guard.close();
 }
 
+async fn connection_of(state: &Handle) -> Connection {
+    let stored = store::read(state).await.expect("readable");
+    stored.expect("a connection")
+}
+
 #[tokio::test]
 async fn connection_changed_during_refresh_stays_and_pair_is_revoked() {
-    let second = || Reply::Wait(Box::new(pair("second", 3_600)));
     let new = Connection {
         access_token: Secret::from("svc_at_new"),
         refresh_token: Secret::from("svcrt_new"),
         ..aged(0, 3_600)
     };
     for other in [Some(new), None] {
-        let revoked = || Reply::Say(200, "{}".to_owned());
-        let host = Scripted::start(vec![second(), revoked(), revoked()]).await;
+        let host = Scripted::start(vec![
+            Reply::Wait(Box::new(pair("second", 3_600))),
+            Reply::Say(200, "{}".to_owned()),
+            Reply::Say(200, "{}".to_owned()),
+        ])
+        .await;
         let mut stage = Stage::start(&host, &aged(3_500, 3_600)).await;
         host.is_asked(1).await;
         put_content(stage.folder.path(), other.as_ref().map(Connection::stored));
@@ -460,7 +474,7 @@ async fn connection_changed_during_refresh_stays_and_pair_is_revoked() {
         assert!(asked[1].starts_with("/v1/open-api/oauth/revoke token=svcrt_second&"));
         assert!(asked[2].starts_with("/v1/open-api/oauth/revoke token=svc_at_second&"));
         let left = stored(stage.folder.path());
-        let left = left.map(|it| it.refresh_token.expose_secret().to_owned());
+        let left = left.map(|connection| connection.refresh_token.expose_secret().to_owned());
         assert_eq!(left, other.map(|_| "svcrt_new".to_owned()));
         stage.end().await;
     }

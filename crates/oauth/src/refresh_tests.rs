@@ -201,18 +201,17 @@ fn killed_refresh_is_retried_at_once_after_restart() {
 
 #[test]
 fn refresh_of_another_process_is_awaited_for_45_seconds() {
-    let facts = |began| Facts {
-        began,
-        ..facts("a", 0, 20)
-    };
+    let mut stored = facts("a", 0, 20);
     let mut core = Refresher::default();
-    core.adopt(at(0), &facts(false));
+    stored.began = false;
+    core.adopt(at(0), &stored);
     assert!(!core.await_other(at(0)), "none was noted");
-    core.adopt(at(0), &facts(true));
+    stored.began = true;
+    core.adopt(at(0), &stored);
     assert!(core.await_other(at(0)));
     assert_eq!(core.next(at(30)), boot(45), "also when the token has ended");
     assert!(core.is_due(at(45)));
-    core.adopt(at(30), &self::facts("b", 29, 3_600));
+    core.adopt(at(30), &facts("b", 29, 3_600));
     assert_eq!(core.next(at(30)), boot(3_329), "its pair has come");
 }
 

@@ -57,7 +57,7 @@ impl Scripted {
         self.asked.borrow().clone()
     }
 
-    /// Waits until so many requests have come.
+    /// Waits until this many requests have arrived.
     pub(crate) async fn is_asked(&self, count: usize) {
         let mut asked = self.asked.subscribe();
         drop(asked.wait_for(|asked| asked.len() >= count).await);

@@ -83,6 +83,12 @@ mod tests {
     use super::super::connection::tests::connection;
     use super::*;
 
+    fn left_for(client: &Client, state: &ConnectionStore) -> Option<String> {
+        let left = ShownOnce::left(state, client).expect("readable");
+        let secret = left.webhook_secret?;
+        Some(secret.expose_secret().to_owned())
+    }
+
     #[test]
     fn shown_secrets_outlive_connection_only_for_same_client() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -91,25 +97,23 @@ mod tests {
                 .expect("a state");
         let state = ConnectionStore::new(folder.path());
         let ours = connection();
-        let left = |client: &Client| {
-            let left = ShownOnce::left(&state, client).expect("readable");
-            left.webhook_secret
-                .map(|secret| secret.expose_secret().to_owned())
-        };
-        assert_eq!(left(&ours.client), None);
+        assert_eq!(left_for(&ours.client, &state), None);
         keep(&state, &ours).expect("kept");
-        assert_eq!(left(&ours.client).as_deref(), Some("webhook_hidden"));
+        assert_eq!(
+            left_for(&ours.client, &state).as_deref(),
+            Some("webhook_hidden")
+        );
         let other = Client {
             client_id: "svc_app_2".to_owned(),
             ..ours.client.clone()
         };
-        assert_eq!(left(&other), None);
+        assert_eq!(left_for(&other, &state), None);
         assert!(ShownOnce::of(&ours, &other).webhook_secret.is_none());
         let torn = Secret::from("torn webhook_hidden");
         state.keep_shown_once(&torn).expect("kept");
-        assert_eq!(left(&ours.client), None);
+        assert_eq!(left_for(&ours.client, &state), None);
         keep(&state, &ours).expect("kept");
-        assert!(left(&ours.client).is_some());
+        assert!(left_for(&ours.client, &state).is_some());
         guard.close();
     }
 }

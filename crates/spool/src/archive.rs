@@ -176,9 +176,10 @@ pub fn export(
     }
     check_siblings(&database)?;
     let (snapshot, _) = Temporary::make(dir, "export.db")?;
-    let not_copied = |error| Error::sqlite(&database, &error);
-    let schema = vacuum(&database, &snapshot.0).map_err(not_copied)?;
-    let secrets = archived_secrets(&snapshot.0, with_secrets).map_err(not_copied)?;
+    let schema =
+        vacuum(&database, &snapshot.0).map_err(|error| Error::sqlite(&database, &error))?;
+    let secrets = archived_secrets(&snapshot.0, with_secrets)
+        .map_err(|error| Error::sqlite(&database, &error))?;
     let mut digester = Digester::new(open(&snapshot.0)?);
     io::copy(&mut digester, &mut io::sink())
         .map_err(|error| ArchiveError::NotRead(snapshot.0.clone(), error))?;

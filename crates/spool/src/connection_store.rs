@@ -13,8 +13,8 @@ use crate::{Db, Error};
 use callbridge_model::{Secret, plain_file};
 use std::path::{Path, PathBuf};
 
-/// Reads and changes the connection of a state without its lock, on a session of its own for each
-/// call. The calls block.
+/// Reads and changes the OAuth connection in a state, without the state's lock. Each call opens a
+/// session of the database, and blocks.
 #[derive(Clone, Debug)]
 pub struct ConnectionStore {
     place: Place,

@@ -18,9 +18,9 @@ mod statements;
 
 /// The connection, with the name of its file or database for error messages.
 ///
-/// The right to write belongs to the session: in PostgreSQL the session holds the lock, and for
-/// SQLite the lock file stands for it. When the session is lost, every later statement fails, so
-/// nothing is written that this process believes to know.
+/// Only the holder of the lock can write. PostgreSQL's lock belongs to the session, and SQLite's is
+/// a file. If the session is lost, every later statement fails, because another process can have
+/// written since.
 pub struct Db {
     engine: Engine,
     pub(crate) path: PathBuf,

@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn process_that_runs_or_cannot_be_seen_is_another_leader() {
-        // This process itself stands for one that runs.
+        // The process of this test is still running.
         let running = led_by(own_process());
         let candidate = Candidate::new(instance("boot").another(), Some(&running));
         assert!(candidate.takes_over(Some(&running), "history"));

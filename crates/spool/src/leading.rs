@@ -33,7 +33,6 @@ pub fn open_postgres(
     instance: Instance,
     settings: Settings,
 ) -> Result<(Handle, Guard), Error> {
-    let unusable = |error: std::io::Error| Error::Unusable(url.place(), error.to_string());
     let (handle, mut guard, channels) = channels();
     let (first, known) = mpsc::sync_channel(1);
     let waits = tokio::runtime::Builder::new_current_thread()
@@ -44,11 +43,12 @@ pub fn open_postgres(
         instance,
         settings,
         channels,
-        waits: waits.map_err(unusable)?,
+        waits: waits.map_err(|error| Error::Unusable(url.place(), error.to_string()))?,
         candidate: None,
         first: Some(first),
     };
-    guard.run(move || life.run()).map_err(unusable)?;
+    let started = guard.run(move || life.run());
+    started.map_err(|error| Error::Unusable(url.place(), error.to_string()))?;
     known.recv().unwrap_or(Err(Error::Closed))?;
     Ok((handle.renewed(), guard))
 }

@@ -126,25 +126,10 @@ impl Store {
         path: &Path,
         settings: Settings,
     ) -> Result<Self, Error> {
-        let sqlite = |error: rusqlite::Error| Error::sqlite(path, &error);
-        match refuse(
-            path,
-            schema::inspect(&connection, MIGRATIONS).map_err(sqlite)?,
-        )? {
-            // auto_vacuum only takes effect before the first table.
-            Found::New => {
-                let text = "PRAGMA auto_vacuum = INCREMENTAL";
-                connection.execute_batch(text).map_err(sqlite)?;
-            }
-            Found::Current | Found::Migrated(_) | Found::Foreign | Found::Newer(_) => {}
-        }
-        connection.execute_batch(PRAGMAS).map_err(sqlite)?;
-        connection.set_prepared_statement_cache_capacity(64);
-        // Otherwise SQLite plans a statement again for each bound value that a partial index can
-        // serve.
-        let stable = DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG;
-        connection.set_db_config(stable, true).map_err(sqlite)?;
-        schema::migrate(&connection, MIGRATIONS).map_err(sqlite)?;
+        let found = schema::inspect(&connection, MIGRATIONS);
+        let found = refuse(path, found.map_err(|error| Error::sqlite(path, &error))?)?;
+        let prepared = prepare(&connection, found);
+        prepared.map_err(|error| Error::sqlite(path, &error))?;
         Self::load(Db::sqlite(connection, path), settings)
     }
 
@@ -298,6 +283,20 @@ impl Store {
     pub fn moves_so_far(&self) -> u64 {
         self.moved.count()
     }
+}
+
+/// Sets how SQLite stores and plans, and migrates the file.
+fn prepare(connection: &Connection, found: Found) -> rusqlite::Result<()> {
+    if found == Found::New {
+        // It only takes effect before the first table.
+        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
+    }
+    connection.execute_batch(PRAGMAS)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    // Otherwise SQLite plans a statement again for each bound value that a partial index can serve.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    schema::migrate(connection, MIGRATIONS)?;
+    Ok(())
 }
 
 /// Ids of rows in the order of their commits.

@@ -214,20 +214,21 @@ fn numbers(count: usize) -> String {
 
 /// All tables, by name.
 fn tables() -> Result<Vec<Table>, Error> {
-    let read = || -> rusqlite::Result<Vec<Table>> {
-        let db = Connection::open_in_memory()?;
-        db.execute_batch(&MIGRATIONS.concat())?;
-        let text = "SELECT name FROM sqlite_master
-             WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name";
-        let mut names = db.prepare(text)?;
-        let names: rusqlite::Result<Vec<String>> = names.query_map([], |row| row.get(0))?.collect();
-        let mut tables = Vec::new();
-        for name in names? {
-            tables.push(table(&db, name)?);
-        }
-        Ok(tables)
-    };
-    read().map_err(|error| Error::sqlite(":memory:".as_ref(), &error))
+    read_tables().map_err(|error| Error::sqlite(":memory:".as_ref(), &error))
+}
+
+fn read_tables() -> rusqlite::Result<Vec<Table>> {
+    let db = Connection::open_in_memory()?;
+    db.execute_batch(&MIGRATIONS.concat())?;
+    let text = "SELECT name FROM sqlite_master
+         WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name";
+    let mut names = db.prepare(text)?;
+    let names: rusqlite::Result<Vec<String>> = names.query_map([], |row| row.get(0))?.collect();
+    let mut tables = Vec::new();
+    for name in names? {
+        tables.push(table(&db, name)?);
+    }
+    Ok(tables)
 }
 
 fn table(db: &Connection, name: String) -> rusqlite::Result<Table> {

@@ -133,9 +133,8 @@ impl Handle {
         F: FnOnce(&Store) -> Result<R, Error> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
-        let read = move |store: Result<&Store, Error>| drop(answer.send(store.and_then(f)));
-        self.ask(WriterRequest::Read(Box::new(read)), answered)
-            .await
+        let reading: Reading = Box::new(move |store| drop(answer.send(store.and_then(f))));
+        self.ask(WriterRequest::Read(reading), answered).await
     }
 
     /// Reads the small durable setting of this name. `None` if it is not set.

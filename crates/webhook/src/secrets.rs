@@ -223,11 +223,12 @@ mod tests {
         guard.close();
     }
 
+    fn read(secret: Option<&str>, bound: Option<String>) -> Arc<Secrets> {
+        Secrets::new(Places::default(), secret.map(Secret::from), bound).0
+    }
+
     #[test]
     fn new_connection_secret_is_unbound() {
-        let read = |secret: Option<&str>, bound| {
-            Secrets::new(Places::default(), secret.map(Secret::from), bound).0
-        };
         let installation = |secrets: &Secrets| {
             let connection = secrets.current().connection.clone();
             connection.expect("a connection").installation

@@ -471,8 +471,8 @@ async fn remove(state: &Held, forget: bool, nothing: impl Fn() -> Failure) -> Re
         // a refresh that is under way is waited for: its new pair is what has to be revoked
         let from = state.quiet().await?;
         let stored = store::parse(from.as_ref().ok_or_else(&nothing)?)?;
-        let wrong = |words| Failure::new(Code::Configuration, words);
-        let host = revoke::way(&stored).map_err(wrong)?;
+        let host = revoke::way(&stored);
+        let host = host.map_err(|words| Failure::new(Code::Configuration, words))?;
         let left = revoke::all(&host, &stored).await;
         let end = match left.first() {
             None => "its tokens are revoked".to_owned(),

@@ -4,9 +4,20 @@ use super::stage::{Hub, messages, serves, start_collector, start_hub};
 use crate::support::program::{Place, Program};
 use callbridge_model::Status;
 use std::fs;
+use std::net::SocketAddr;
 
 fn forwarded(calls: u64) -> impl Fn(&Status) -> bool {
     move |status| status.books.forwarded == calls && status.books.ready == 0
+}
+
+/// Starts a collector with this many calls, and waits until the hub has stored them.
+async fn collector_that_forwarded(calls: u32, hub: SocketAddr, token: &str) -> (Place, Program) {
+    let own = Place::new();
+    own.write("calls.jsonl", messages("samarkand", 0..calls));
+    let mut collector = start_collector(&own, hub, token);
+    let all = forwarded(calls.into());
+    collector.until("its calls are forwarded", all).await;
+    (own, collector)
 }
 
 async fn finishes(hub: &mut Program, calls: u64) -> Status {
@@ -26,12 +37,7 @@ async fn deleted_hub_is_offered_everything_and_keeps_silence() {
         address,
         program: hub,
     } = hub;
-    let own = Place::new();
-    own.write("calls.jsonl", messages("samarkand", 0..5));
-    let mut collector = start_collector(&own, address, &token);
-    collector
-        .until("its calls are forwarded", forwarded(5))
-        .await;
+    let (own, collector) = collector_that_forwarded(5, address, &token).await;
     hub.kill().await;
     fs::remove_dir_all(place.at("state")).expect("removed");
     let mut hub = start_hub(&place, &crm.url(), address);
@@ -65,12 +71,7 @@ async fn restored_hub_is_offered_the_calls_that_its_copy_lacks() {
         address,
         program: hub,
     } = hub;
-    let own = Place::new();
-    own.write("calls.jsonl", messages("samarkand", 0..3));
-    let mut collector = start_collector(&own, address, &token);
-    collector
-        .until("its calls are forwarded", forwarded(3))
-        .await;
+    let (own, mut collector) = collector_that_forwarded(3, address, &token).await;
     hub.terminate().await;
     fs::copy(place.at("state/spool.db"), place.at("copy.db")).expect("copied");
     let mut hub = start_hub(&place, &crm.url(), address);

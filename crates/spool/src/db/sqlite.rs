@@ -74,13 +74,15 @@ pub(super) fn rows<T: DeserializeOwned>(
     values: &impl Values,
     limit: usize,
 ) -> Result<Vec<T>, Error> {
-    let sqlite = |error: rusqlite::Error| Error::sqlite(path, &error);
-    let mut statement = bound(db, text, values).map_err(sqlite)?;
+    let statement = bound(db, text, values);
+    let mut statement = statement.map_err(|error| Error::sqlite(path, &error))?;
     let mut rows = statement.raw_query();
     let (mut read, names) = (Vec::new(), OnceCell::new());
-    while read.len() < limit
-        && let Some(row) = rows.next().map_err(sqlite)?
-    {
+    while read.len() < limit {
+        let row = rows.next().map_err(|error| Error::sqlite(path, &error))?;
+        let Some(row) = row else {
+            break;
+        };
         let value = columns::read(row, &names);
         read.push(value.map_err(|why| Error::Damaged(path.to_path_buf(), why))?);
     }

@@ -6,9 +6,10 @@ use crate::tables::schema::{Found, compare};
 
 /// Translates a script of [`MIGRATIONS`](crate::tables::schema::MIGRATIONS).
 ///
-/// Text sorts by its bytes, as in SQLite. Rows without an id of ours get the next one.
+/// Text is sorted by its bytes, as in SQLite. A row that is inserted without an id gets the next
+/// id.
 pub(super) fn translated(script: &str) -> String {
-    const WORDS: [(&str, &str); 8] = [
+    const WORDS: [(&str, &str); 7] = [
         (
             "    id INTEGER PRIMARY KEY AUTOINCREMENT",
             "    id INTEGER PRIMARY KEY",
@@ -22,7 +23,6 @@ pub(super) fn translated(script: &str) -> String {
         (" BLOB", " BYTEA"),
         (" STRICT, WITHOUT ROWID", ""),
         (" STRICT", ""),
-        ("\n)", "\n)"),
     ];
     let mut translated = script.to_owned();
     for (from, to) in WORDS {
@@ -37,10 +37,10 @@ pub(crate) fn inspect(session: &Session, known: usize) -> Result<Found, Error> {
     let text = "SELECT count(*), to_regclass('callbridge_schema') IS NOT NULL
          FROM pg_class WHERE relkind = 'r' AND relnamespace = to_regnamespace(current_schema())";
     let (tables, is_ours): (i64, bool) = session.one(text, &())?;
-    let version = match is_ours {
-        true => session.one("SELECT version FROM callbridge_schema", &())?,
-        false => 0,
-    };
+    let mut version = 0;
+    if is_ours {
+        version = session.one("SELECT version FROM callbridge_schema", &())?;
+    }
     Ok(compare(tables, is_ours, version, known))
 }
 

@@ -411,14 +411,16 @@ impl Session {
 
 async fn connect(config: &Config, url: &PostgresUrl) -> Result<(Client, JoinHandle<()>), Error> {
     let place = url.place();
-    let failed = |error: tokio_postgres::Error| error::of_connection(&place, &error);
     if !url.uses_tls() {
-        let (client, connection) = config.connect(NoTls).await.map_err(failed)?;
+        let connected = config.connect(NoTls).await;
+        let (client, connection) =
+            connected.map_err(|error| error::of_connection(&place, &error))?;
         return Ok((client, tokio::spawn(async { drop(connection.await) })));
     }
     let tls = tls::connector(url.ca_file.as_deref());
     let tls = tls.map_err(|why| Error::Unusable(place.clone(), why))?;
-    let (client, connection) = config.connect(tls).await.map_err(failed)?;
+    let connected = config.connect(tls).await;
+    let (client, connection) = connected.map_err(|error| error::of_connection(&place, &error))?;
     Ok((client, tokio::spawn(async { drop(connection.await) })))
 }
 

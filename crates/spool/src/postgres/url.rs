@@ -48,9 +48,10 @@ impl PostgresUrl {
     /// If it is not such a URL, has an unknown key, or contains a password.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (base, query) = text.split_once('?').unwrap_or((text, ""));
-        let Some((_, rest)) = base.split_once("://").filter(|_| Self::is_url(text)) else {
+        if !Self::is_url(text) {
             return Err("a database is postgres://USER@HOST/DATABASE".to_owned());
-        };
+        }
+        let rest = base.split_once("://").map_or("", |(_, rest)| rest);
         let user = rest.rsplit_once('@').map(|(user, _)| user);
         match user {
             None | Some("") => {

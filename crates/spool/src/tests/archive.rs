@@ -150,7 +150,9 @@ async fn secrets_are_exported_only_if_asked_for() {
     drop(handle);
     guard.close();
     let left = state.read_dir().expect("a folder");
-    let mut names: Vec<_> = left.map(|it| it.expect("a file").file_name()).collect();
+    let mut names: Vec<_> = left
+        .map(|entry| entry.expect("a file").file_name())
+        .collect();
     names.sort();
     assert_eq!(names, [FILE, LOCK]);
 }

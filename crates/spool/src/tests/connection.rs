@@ -4,14 +4,14 @@ use crate::{ConnectionChange, ConnectionStore, Error, Op, Settings, StoredConnec
 use callbridge_model::Secret;
 use std::os::unix::fs::PermissionsExt as _;
 
-fn stored(name: &str) -> StoredConnection {
+pub(super) fn stored(name: &str) -> StoredConnection {
     StoredConnection {
         refresh_token: Secret::from(format!("svcrt_{name}_hidden")),
         content: Secret::from(format!("{{\"{name}\":\"hidden\"}}")),
     }
 }
 
-fn change(from: Option<&str>, to: Option<&str>) -> ConnectionChange {
+pub(super) fn change(from: Option<&str>, to: Option<&str>) -> ConnectionChange {
     ConnectionChange {
         from: from.map(stored),
         to: to.map(stored),

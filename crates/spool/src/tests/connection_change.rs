@@ -1,22 +1,8 @@
 //! Is a connection changed only by the holder of its refresh token, by any process?
 
 use crate::tables::connection;
-use crate::{ConnectionChange, Done, Op, Settings, StoredConnection};
-use callbridge_model::Secret;
-
-fn stored(name: &str) -> StoredConnection {
-    StoredConnection {
-        refresh_token: Secret::from(format!("svcrt_{name}_hidden")),
-        content: Secret::from(format!("{{\"{name}\":\"hidden\"}}")),
-    }
-}
-
-fn change(from: Option<&str>, to: Option<&str>) -> ConnectionChange {
-    ConnectionChange {
-        from: from.map(stored),
-        to: to.map(stored),
-    }
-}
+use crate::tests::connection::{change, stored};
+use crate::{Done, Op, Settings};
 
 /// Each change with a name that is not stored is refused, by either way.
 #[tokio::test(flavor = "multi_thread")]

@@ -189,8 +189,7 @@ fn who_calls_in_vain_is_counted_until_somebody_talks_with_them() {
 #[test]
 fn sent_field_write_survives_restart_and_is_retried() {
     let place = super::place();
-    let open = || place.open(settings("last_call=11"));
-    let (handle, guard) = open();
+    let (handle, guard) = place.open(settings("last_call=11"));
     let field = CrmField {
         id: FieldId::new(11).expect("an id"),
         info_type: Some("LED".into()),
@@ -226,7 +225,7 @@ fn sent_field_write_survives_restart_and_is_retried() {
         .wait()
         .expect("stored");
     guard.close();
-    let (handle, _guard) = open();
+    let (handle, _guard) = place.open(settings("last_call=11"));
     let due = move |seconds: i64| {
         let found = handle
             .read(move |store| tables::lead_requests::lead_requests(store, &ask(at(seconds))))

@@ -12,6 +12,7 @@ use callbridge_testbed::authority::{Authority, Flaw};
 use callbridge_testbed::postgres::{Durability, Postgres, SECRET};
 use callbridge_testbed::proxy::Proxy;
 use callbridge_testbed::wait::pass;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -33,9 +34,8 @@ fn instance(name: &str) -> Instance {
 }
 
 async fn opened(url: PostgresUrl, instance: Instance) -> (Handle, Guard) {
-    // It waits for the server, so it is not for a task.
-    let opening = move || open_postgres(&url, instance, Settings::default());
-    tokio::task::spawn_blocking(opening)
+    // It blocks while it waits for the server.
+    tokio::task::spawn_blocking(move || open_postgres(&url, instance, Settings::default()))
         .await
         .expect("joined")
         .expect("opens")
@@ -184,8 +184,8 @@ async fn ended_session_is_reported_and_old_handles_are_refused() {
 
 /// The server's process of this session.
 async fn backend(handle: &Handle) -> i64 {
-    let read = |store: &crate::Store| store.query_one("SELECT pg_backend_pid()", ());
-    handle.read(read).await.expect("readable")
+    let read = handle.read(|store| store.query_one("SELECT pg_backend_pid()", ()));
+    read.await.expect("readable")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -363,25 +363,26 @@ async fn newer_schema_keeps_process_a_standby_and_is_not_touched() {
     closed(guard).await;
 }
 
+fn try_open(url: &str) -> Result<(), Error> {
+    let url = PostgresUrl::parse(url).expect("a URL");
+    open_postgres(&url, instance("hub1"), Settings::default()).map(drop)
+}
+
 #[test]
 fn tables_of_another_program_and_wrong_names_are_refused() {
     let (place, schema) = schema();
     Postgres::shared().sql(&format!(
         "CREATE SCHEMA {schema} AUTHORIZATION callbridge; CREATE TABLE {schema}.cookies (x int)"
     ));
-    let open = |url: &str| {
-        let url = PostgresUrl::parse(url).expect("a URL");
-        open_postgres(&url, instance("hub1"), Settings::default()).map(drop)
-    };
     let server = Postgres::shared();
-    let refused = open(&server.url(&schema)).expect_err("another program's");
+    let refused = try_open(&server.url(&schema)).expect_err("another program's");
     assert!(matches!(refused, Error::Foreign(_)), "{refused}");
     let (host, port) = ("127.0.0.1", server.port());
-    let refused = open(&format!("postgres://callbridge@{host}:{port}/nothing"));
+    let refused = try_open(&format!("postgres://callbridge@{host}:{port}/nothing"));
     let refused = refused.expect_err("no such database");
     assert!(matches!(refused, Error::Unusable(..)), "{refused}");
     let refused =
-        open(&format!("postgres://nobody@{host}:{port}/calls")).expect_err("no such role");
+        try_open(&format!("postgres://nobody@{host}:{port}/calls")).expect_err("no such role");
     assert!(matches!(refused, Error::Unusable(..)), "{refused}");
     drop(place);
 }
@@ -406,47 +407,49 @@ fn session_has_the_timeouts_that_free_the_lock() {
     }
 }
 
+/// Opens the state of this server with the password of this file.
+fn open_with_secret(server: &Postgres, secret: &Path, ca: &str) -> Result<(), Error> {
+    let url = format!(
+        "postgres://callbridge@localhost:{}/calls?schema=hub&secret-file={}{ca}",
+        server.port(),
+        secret.display()
+    );
+    let url = PostgresUrl::parse(&url).expect("a URL");
+    assert!(!format!("{url:?}").contains(SECRET));
+    let (handle, guard) = open_postgres(&url, instance("hub1"), Settings::default())?;
+    let leadership = handle.leadership().borrow().clone();
+    guard.close();
+    match leadership {
+        Leadership::Standby {
+            problem: Some(error),
+            ..
+        } => Err(error),
+        Leadership::Leading { .. } => Ok(()),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// TLS is always verified, and the password is in no message.
 #[test]
 fn database_over_tls_is_verified_and_its_password_is_not_shown() {
     let authority = Authority::new();
     let folder = tempfile::tempdir().expect("a folder");
     let secret = folder.path().join("secret");
-    let try_open = |server: &Postgres, ca: &str| {
-        let url = format!(
-            "postgres://callbridge@localhost:{}/calls?schema=hub&secret-file={}{ca}",
-            server.port(),
-            secret.display()
-        );
-        let url = PostgresUrl::parse(&url).expect("a URL");
-        assert!(!format!("{url:?}").contains(SECRET));
-        let (handle, guard) = open_postgres(&url, instance("hub1"), Settings::default())?;
-        let leadership = handle.leadership().borrow().clone();
-        guard.close();
-        match leadership {
-            Leadership::Standby {
-                problem: Some(error),
-                ..
-            } => Err(error),
-            Leadership::Leading { .. } => Ok(()),
-            other => panic!("{other:?}"),
-        }
-    };
     let ca = format!("&ca-file={}", authority.ca_file().display());
     let server = Postgres::start_with_tls(&authority.identity(Flaw::None));
     std::fs::write(&secret, SECRET).expect("written");
-    try_open(&server, &ca).expect("a valid certificate");
-    let clear = try_open(&server, "").expect_err("the server asks for TLS");
+    open_with_secret(&server, &secret, &ca).expect("a valid certificate");
+    let clear = open_with_secret(&server, &secret, "").expect_err("the server asks for TLS");
     assert!(matches!(clear, Error::Unusable(..)), "{clear}");
     let wrong = "not the secret";
     std::fs::write(&secret, wrong).expect("written");
-    let refused = try_open(&server, &ca).expect_err("another password");
+    let refused = open_with_secret(&server, &secret, &ca).expect_err("another password");
     assert!(matches!(refused, Error::Unusable(..)), "{refused}");
     assert!(!refused.to_string().contains(wrong), "{refused}");
     std::fs::write(&secret, SECRET).expect("written");
     for flaw in [Flaw::WrongName, Flaw::Expired, Flaw::SelfSigned] {
         let server = Postgres::start_with_tls(&authority.identity(flaw));
-        let refused = try_open(&server, &ca).expect_err("an invalid certificate");
+        let refused = open_with_secret(&server, &secret, &ca).expect_err("an invalid certificate");
         assert!(
             refused.to_string().contains("certificate"),
             "{flaw:?}: {refused}"

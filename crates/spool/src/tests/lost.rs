@@ -9,19 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A call on its way to the CRM, one request per commit.
 fn requests(n: u32, row: RowId) -> [Vec<Op>; 3] {
-    let step = |step| Op::Step {
-        row,
-        step,
-        at: at(7),
-    };
     let accepted = Step::Accepted {
         request_id: "r".into(),
         token: TokenFingerprint::of("token"),
     };
     [
-        vec![Op::Finish(Box::new(journal(n)))],
-        vec![step(Step::Send)],
-        vec![step(accepted)],
+        finish(n),
+        vec![Op::step(row, Step::Send, at(7))],
+        vec![Op::step(row, accepted, at(7))],
     ]
 }
 
@@ -38,9 +33,21 @@ fn lost_at(n: u64) -> (Settings, Arc<AtomicU64>) {
     (settings, count)
 }
 
+/// Takes the lock again. A session of PostgreSQL that was lost does not come back.
+fn regain(store: &mut Store, place: &Place) {
+    match place {
+        Place::Folder(_) => store.reload().expect("readable"),
+        Place::Schema(_) => *store = place.store(Settings::default()),
+    }
+}
+
+fn finish(n: u32) -> Vec<Op> {
+    vec![Op::Finish(Box::new(journal(n)))]
+}
+
 /// Writes the requests. If the session is lost, the books are read again, and the request is made
 /// again. Returns whether it was lost.
-fn work(store: &mut Store, mut regain: impl FnMut(&mut Store), n: u32) -> bool {
+fn work(store: &mut Store, place: &Place, n: u32) -> bool {
     let mut was_lost = false;
     let row = RowId(store.next_id);
     for request in requests(n, row) {
@@ -52,7 +59,7 @@ fn work(store: &mut Store, mut regain: impl FnMut(&mut Store), n: u32) -> bool {
         assert!(store.is_lost());
         let refused = store.write(request.clone()).expect_err("no session");
         assert!(matches!(refused, Error::SessionLost(..)), "{refused}");
-        regain(store);
+        regain(store, place);
         was_lost = true;
         assert_eq!(tables::books::recount(store).expect("a recount"), []);
         assert_eq!(
@@ -62,7 +69,7 @@ fn work(store: &mut Store, mut regain: impl FnMut(&mut Store), n: u32) -> bool {
         store.write(request).expect("nothing of it was stored");
     }
     if store.query_one::<i64>("SELECT 1", ()).is_err() {
-        regain(store);
+        regain(store, place);
     }
     let stored = tables::calls::row(store, row).expect("readable");
     assert_eq!(stored.expect("a row").state, State::Submitted);
@@ -80,11 +87,7 @@ fn lock_lost_before_any_statement_stores_nothing_of_the_request() {
         drop(store);
         let (settings, _) = lost_at(before + u64::from(n));
         store = place.store(settings);
-        let regain = |store: &mut Store| match place {
-            Place::Folder(_) => store.reload().expect("readable"),
-            Place::Schema(_) => *store = place.store(Settings::default()),
-        };
-        let was_lost = work(&mut store, regain, n);
+        let was_lost = work(&mut store, &place, n);
         assert_eq!(store.books().submitted, u64::from(n));
         if !was_lost {
             assert!(n > 20, "{n} statements are too few");
@@ -104,23 +107,18 @@ fn reloaded_store_knows_what_another_process_wrote() {
         ..Settings::default()
     };
     let mut store = place.store(settings);
-    let call = |n| vec![Op::Finish(Box::new(journal(n)))];
-    store.write(call(1)).expect("stored");
+    store.write(finish(1)).expect("stored");
     let seen = (store.letters_so_far(), store.moves_so_far());
     is_taken.store(true, Ordering::Relaxed);
     let lost = store
-        .write(call(2))
+        .write(finish(2))
         .expect_err("another process has the lock");
     assert!(matches!(lost, Error::SessionLost(..)), "{lost}");
     let mut another = place.store(Settings::default());
-    another.write(call(2)).expect("stored");
+    another.write(finish(2)).expect("stored");
     drop(another);
     is_taken.store(false, Ordering::Relaxed);
-    match place {
-        Place::Folder(_) => store.reload().expect("readable"),
-        // A session that was lost does not come back.
-        Place::Schema(_) => store = place.store(Settings::default()),
-    }
+    regain(&mut store, &place);
     if let Place::Folder(_) = place {
         let letters = tables::letters::letters_since(&store, seen.0, 10).expect("readable");
         assert_eq!(letters, None, "readers begin again");
@@ -128,6 +126,6 @@ fn reloaded_store_knows_what_another_process_wrote() {
         assert_eq!(moved, None);
     }
     assert_eq!(store.books().ready, 2);
-    let done = store.write(call(3)).expect("stored");
+    let done = store.write(finish(3)).expect("stored");
     assert_eq!(done, [Done::New(RowId(3))]);
 }

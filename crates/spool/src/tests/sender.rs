@@ -323,8 +323,7 @@ fn what_is_old_and_done_is_forgotten_but_stays_in_the_books() {
 #[test]
 fn an_id_is_never_given_twice() {
     let place = super::place();
-    let open = || place.open(Settings::default());
-    let (handle, guard) = open();
+    let (handle, guard) = place.open(Settings::default());
     let bytes = Op::Unreadable(UnreadableBytes {
         source: "s".into(),
         pbx: "p".into(),
@@ -344,7 +343,7 @@ fn an_id_is_never_given_twice() {
     };
     handle.write(vec![discard]).wait().expect("forgotten");
     guard.close();
-    let (handle, _guard) = open();
+    let (handle, _guard) = place.open(Settings::default());
     let done = handle.write(vec![bytes]).wait();
     assert_eq!(done, Ok(vec![Done::Unreadable(Some(RowId(2)))]));
     let error = handle

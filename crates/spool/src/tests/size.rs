@@ -131,6 +131,12 @@ fn a_backlog_of_the_purge_is_worked_off_in_bounded_rounds() {
     assert_eq!(recount, []);
 }
 
+fn used_bytes(db: &rusqlite::Connection) -> i64 {
+    let pages = "SELECT (page_count - freelist_count) * page_size
+         FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
+    db.query_row(pages, [], |row| row.get(0)).expect("a number")
+}
+
 #[test]
 fn purged_call_row_takes_at_most_200_bytes() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -139,12 +145,8 @@ fn purged_call_row_takes_at_most_200_bytes() {
     guard.close();
     let file = dir.path().join(FILE);
     let db = rusqlite::Connection::open(&file).expect("opens");
-    let bytes = |db: &rusqlite::Connection| -> i64 {
-        let pages = "SELECT (page_count - freelist_count) * page_size
-             FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
-        db.query_row(pages, [], |row| row.get(0)).expect("a number")
-    };
-    let (calls, before) = (20_000_i64, bytes(&db));
+    let calls = 20_000_i64;
+    let before = used_bytes(&db);
     // A PBX with a long name, and ids with the name of its system in front.
     db.execute(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
@@ -155,7 +157,7 @@ fn purged_call_row_takes_at_most_200_bytes() {
         [calls],
     )
     .expect("remembered");
-    let bytes = bytes(&db) - before;
+    let bytes = used_bytes(&db) - before;
     assert!(bytes / calls <= 200, "{} bytes a call", bytes / calls);
 }
 
