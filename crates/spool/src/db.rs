@@ -313,6 +313,15 @@ impl Db {
         })
     }
 
+    /// Begins a transaction that changes nothing. All its reads see the same commits.
+    pub(crate) fn begin_snapshot(&self) -> Result<(), Error> {
+        self.count_statement()?;
+        self.answered(match &self.engine {
+            Engine::Sqlite(connection) => self.sql(connection.execute_batch("BEGIN")),
+            Engine::Postgres(session) => session.begin_snapshot(),
+        })
+    }
+
     pub(crate) fn commit(&self) -> Result<(), Error> {
         self.count_statement()?;
         self.answered(match &self.engine {

@@ -6,6 +6,7 @@
 //! has the same history. Otherwise [`Store::predecessor`](crate::Store::predecessor) is another
 //! process.
 
+use crate::db::Asked;
 use crate::postgres::Session;
 use crate::{Db, Error};
 use callbridge_call::EventTime;
@@ -131,7 +132,12 @@ pub fn leader(db: &Db) -> Result<Option<Leader>, Error> {
     db.query_first(LEADER, ())
 }
 
-/// The same, for a process that does not lead.
+/// Asks for the leader's row.
+pub(crate) fn ask(db: &Db) -> Result<Asked<Leader>, Error> {
+    db.ask(LEADER, ())
+}
+
+/// Reads the leader's row without the state's other tables.
 pub(crate) fn leader_of(session: &Session) -> Result<Option<Leader>, Error> {
     Ok(session.rows(LEADER, &(), 1)?.pop())
 }

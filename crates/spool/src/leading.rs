@@ -91,12 +91,7 @@ impl Life {
 
     /// Reports that this process waits.
     fn stand_by(&mut self, leader: Option<Leader>, problem: Option<Error>) {
-        let standby = Leadership::Standby { leader, problem };
-        self.channels.leadership.send_if_modified(|leadership| {
-            let is_new = *leadership != standby;
-            *leadership = standby;
-            is_new
-        });
+        self.channels.stand_by(leader, problem);
         self.report_first();
     }
 
@@ -196,7 +191,8 @@ impl Life {
 
     /// Answers the requests of this time that this process does not lead.
     fn refuse_for(&mut self, time: Duration) {
-        let error = Error::NotLeader(self.url.place(), self.leader_name());
+        let name = self.channels.known_leader().map(|leader| leader.name);
+        let error = Error::NotLeader(self.url.place(), name);
         let queue = &mut self.channels.queue;
         let stop = &self.channels.stop;
         let refusing = async {
@@ -211,13 +207,6 @@ impl Life {
         self.waits
             .block_on(async { tokio::time::timeout(time, refusing).await })
             .ok();
-    }
-
-    fn leader_name(&self) -> Option<String> {
-        match &*self.channels.leadership.borrow() {
-            Leadership::Standby { leader, .. } => leader.as_ref().map(|leader| leader.name.clone()),
-            Leadership::Leading { .. } | Leadership::Lost(_) => None,
-        }
     }
 }
 

@@ -34,6 +34,7 @@
 //! | `value`, `columns` | values of statements, and rows as serde reads them |
 //! | `postgres` | a session with PostgreSQL |
 //! | `leader`, `leading` | which process leads, and the thread's life with PostgreSQL |
+//! | `reading` | a handle that reads a PostgreSQL state which another process leads |
 //! | [`transfer`] | a whole state, copied to the other engine |
 //! | `hub` | the position of a hub, and its branches |
 //! | `connection` | the OAuth connection; `connection_store`: sessions that change it |
@@ -93,6 +94,7 @@ mod leading;
 pub mod op;
 mod postgres;
 mod readers;
+mod reading;
 pub mod row;
 pub mod state;
 mod state_dir;
@@ -125,6 +127,7 @@ pub use op::{
 };
 pub use postgres::{PostgresUrl, Standby};
 pub use readers::{FinishedCalls, Known, LeadDirectory, Reader};
+pub use reading::read_postgres;
 pub use row::{
     Action, Attempt, Confirmable, Due, LeadByHand, Left, Letter, LetterFilter, MissedCustomer,
     Notice, Progress, QueueQuery, Row, RowId, SeenCall, TrunkCalls, Unconfirmed, UnreadMessage,

@@ -141,14 +141,27 @@ impl Store {
         Self::load(Db::postgres(session), settings)
     }
 
-    /// Reads what is held in memory.
-    fn load(mut db: Db, settings: Settings) -> Result<Self, Error> {
-        let hook = settings.on_statement.clone();
-        #[cfg(debug_assertions)]
-        let hook = hook.or_else(crate::fault::hook);
-        db.set_hook(hook);
-        let mut store = Self {
-            db,
+    /// Makes a store over a session that only reads. The tables must have this version's schema.
+    /// Its memory is empty until [`Store::read_again`].
+    pub(crate) fn over_reader(session: Session, settings: Settings) -> Self {
+        Self::empty(Db::postgres(session), settings)
+    }
+
+    /// Reads with another session, because the one before was lost.
+    pub(crate) fn replace_reader(&mut self, session: Session) {
+        self.db = with_hook(Db::postgres(session), &self.settings);
+    }
+
+    /// Makes a store, and reads what is held in memory.
+    fn load(db: Db, settings: Settings) -> Result<Self, Error> {
+        let mut store = Self::empty(db, settings);
+        store.read_memory()?;
+        Ok(store)
+    }
+
+    fn empty(db: Db, settings: Settings) -> Self {
+        Self {
+            db: with_hook(db, &settings),
             settings,
             tally: Tally::default(),
             next_id: 1,
@@ -160,23 +173,27 @@ impl Store {
             backfill_begun: Cell::new(false),
             seen_calls_cursor: (String::new(), String::new()),
             hub: None,
-        };
-        store.read_memory()?;
-        Ok(store)
+        }
     }
 
     fn read_memory(&mut self) -> Result<(), Error> {
-        let unfinished = "SELECT 1 FROM meta WHERE key = ?1";
-        if self.db.exists(unfinished, [UNFINISHED])? {
-            return Err(Error::Unfinished(self.db.path.clone()));
-        }
-        self.tally = Tally::load(&self.db)?;
-        self.hub = hub_row::load(&self.db)?;
+        let unfinished = self
+            .db
+            .ask("SELECT 1 FROM meta WHERE key = ?1", [UNFINISHED])?;
+        let tally = Tally::ask(&self.db)?;
+        let hub = hub_row::ask(&self.db)?;
         // The highest id used. Purged rows count through the setting.
         let text = "SELECT 1 + coalesce(max(id), 0) FROM (
                  SELECT max(id) AS id FROM calls UNION ALL SELECT max(id) FROM unreadable
                  UNION ALL SELECT CAST(value AS BIGINT) FROM meta WHERE key = ?1) AS used";
-        self.next_id = self.query_one(text, [HIGHEST_ID])?;
+        let next_id = self.db.ask(text, [HIGHEST_ID])?;
+        let unfinished: Option<i64> = unfinished.first(&self.db)?;
+        if unfinished.is_some() {
+            return Err(Error::Unfinished(self.db.path.clone()));
+        }
+        self.tally = tally.read(&self.db)?;
+        self.hub = hub_row::read(&self.db, hub)?;
+        self.next_id = next_id.first(&self.db)?.unwrap_or(1);
         Ok(())
     }
 
@@ -187,6 +204,11 @@ impl Store {
     /// If the disk fails or the session is lost again.
     pub fn reload(&mut self) -> Result<(), Error> {
         self.db.regain();
+        self.read_again()
+    }
+
+    /// Reads everything again that is held in memory, because another process writes.
+    pub(crate) fn read_again(&mut self) -> Result<(), Error> {
         self.appeared.forget();
         self.moved.forget();
         let all = true;
@@ -283,6 +305,14 @@ impl Store {
     pub fn moves_so_far(&self) -> u64 {
         self.moved.count()
     }
+}
+
+fn with_hook(mut db: Db, settings: &Settings) -> Db {
+    let hook = settings.on_statement.clone();
+    #[cfg(debug_assertions)]
+    let hook = hook.or_else(crate::fault::hook);
+    db.set_hook(hook);
+    db
 }
 
 /// Sets how SQLite stores and plans, and migrates the file.

@@ -1,6 +1,7 @@
 //! The books: kept in memory, written in the transaction that changes them. And what the log is
 //! told about leads once that is committed, whoever asked.
 
+use crate::db::Asked;
 use crate::{Db, Error, RowId, State};
 use callbridge_leads::lead_field;
 use callbridge_leads::lead_request::RequestKind;
@@ -66,18 +67,31 @@ pub(crate) struct Tally {
     pub(crate) warnings: Vec<LeadWarning>,
 }
 
-impl Tally {
-    pub(crate) fn load(db: &Db) -> Result<Self, Error> {
-        let mut tally = Self::default();
-        let books: Vec<(String, i64)> = db.query_all("SELECT name, count FROM books", ())?;
-        for (name, count) in books {
+/// Questions about the stored books and counters.
+pub(crate) struct TallyQuestions {
+    books: Asked<(String, i64)>,
+    counters: Asked<(String, i64)>,
+}
+
+impl TallyQuestions {
+    pub(crate) fn read(self, db: &Db) -> Result<Tally, Error> {
+        let mut tally = Tally::default();
+        for (name, count) in self.books.all(db)? {
             if let Some(book) = Book::ALL.iter().find(|book| book.word() == name) {
                 tally.counts[*book as usize] = count;
             }
         }
-        let counters = db.query_all("SELECT name, count FROM counters", ())?;
-        tally.named = counters.into_iter().collect();
+        tally.named = self.counters.all(db)?.into_iter().collect();
         Ok(tally)
+    }
+}
+
+impl Tally {
+    pub(crate) fn ask(db: &Db) -> Result<TallyQuestions, Error> {
+        Ok(TallyQuestions {
+            books: db.ask("SELECT name, count FROM books", ())?,
+            counters: db.ask("SELECT name, count FROM counters", ())?,
+        })
     }
 
     pub(crate) fn get(&self, book: Book) -> u64 {

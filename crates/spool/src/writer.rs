@@ -247,6 +247,24 @@ impl Channels {
         ends
     }
 
+    /// Reports that this process does not lead.
+    pub(super) fn stand_by(&self, leader: Option<Leader>, problem: Option<Error>) {
+        let standby = Leadership::Standby { leader, problem };
+        self.leadership.send_if_modified(|leadership| {
+            let is_new = *leadership != standby;
+            *leadership = standby;
+            is_new
+        });
+    }
+
+    /// The leader that was last reported.
+    pub(super) fn known_leader(&self) -> Option<Leader> {
+        match &*self.leadership.borrow() {
+            Leadership::Standby { leader, .. } => leader.clone(),
+            Leadership::Leading { .. } | Leadership::Lost(_) => None,
+        }
+    }
+
     /// Begins a leadership. Handles of earlier ones are refused from now on.
     pub(super) fn lead(&self, since: Option<EventTime>, predecessor: Predecessor) {
         self.present.fetch_add(1, Ordering::AcqRel);

@@ -377,9 +377,18 @@ impl Session {
     }
 
     pub(crate) fn begin(&self) -> Result<(), Error> {
+        self.begin_with("BEGIN")
+    }
+
+    /// Begins a transaction whose reads all see the same commits.
+    pub(crate) fn begin_snapshot(&self) -> Result<(), Error> {
+        self.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    }
+
+    fn begin_with(&self, text: &str) -> Result<(), Error> {
         self.flush()?;
         self.in_transaction.set(true);
-        self.run("BEGIN", &(), None)
+        self.run(text, &(), None)
     }
 
     /// Commits, unless a statement of the transaction failed: the server rolls back then.

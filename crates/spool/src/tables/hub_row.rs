@@ -1,14 +1,36 @@
 //! The one row of the table `hub`.
 
+use crate::db::Asked;
 use crate::hub::{HubPosition, HubRow, HubSilence};
 use crate::{Db, Error};
+use callbridge_call::EventTime;
 use std::time::Duration;
+
+/// A row as it is stored.
+type Stored = (
+    String,
+    u64,
+    EventTime,
+    Option<String>,
+    Option<String>,
+    Option<u64>,
+);
 
 /// Reads the row of the table `hub`. `None` if no hub has used this state.
 pub(crate) fn load(db: &Db) -> Result<Option<HubRow>, Error> {
+    let asked = ask(db)?;
+    read(db, asked)
+}
+
+/// Asks for the row.
+pub(crate) fn ask(db: &Db) -> Result<Asked<Stored>, Error> {
     let text = "SELECT incarnation, seq, began, revealed_by, silent_boot, silent_until FROM hub";
-    let found: Option<(_, _, _, _, Option<String>, Option<u64>)> = db.query_first(text, ())?;
-    let Some((incarnation, seq, began, revealed_by, boot_id, until)) = found else {
+    db.ask(text, ())
+}
+
+/// Reads the row that was asked for.
+pub(crate) fn read(db: &Db, asked: Asked<Stored>) -> Result<Option<HubRow>, Error> {
+    let Some((incarnation, seq, began, revealed_by, boot_id, until)) = asked.first(db)? else {
         return Ok(None);
     };
     let silence = boot_id.zip(until).map(|(boot_id, until)| HubSilence {

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 /// Another process leads within this time.
 const TAKEOVER: Duration = Duration::from_secs(15);
 
-fn schema() -> (Place, String) {
+pub(super) fn schema() -> (Place, String) {
     let place = Place::new(Engine::Postgres);
     let Place::Schema(schema) = &place else {
         panic!("PostgreSQL has schemas");
@@ -29,11 +29,11 @@ fn schema() -> (Place, String) {
     (place, schema)
 }
 
-fn instance(name: &str) -> Instance {
+pub(super) fn instance(name: &str) -> Instance {
     Instance::new(name, "0.1.0", "settings", Some("boot".to_owned()))
 }
 
-async fn opened(url: PostgresUrl, instance: Instance) -> (Handle, Guard) {
+pub(super) async fn opened(url: PostgresUrl, instance: Instance) -> (Handle, Guard) {
     // It blocks while it waits for the server.
     tokio::task::spawn_blocking(move || open_postgres(&url, instance, Settings::default()))
         .await
@@ -41,7 +41,7 @@ async fn opened(url: PostgresUrl, instance: Instance) -> (Handle, Guard) {
         .expect("opens")
 }
 
-async fn closed(guard: Guard) {
+pub(super) async fn closed(guard: Guard) {
     tokio::task::spawn_blocking(|| guard.close())
         .await
         .expect("joined");
@@ -71,7 +71,7 @@ async fn leads_again(watch: &mut watch::Receiver<Leadership>) {
         .expect("in time");
 }
 
-fn finish(n: u32) -> Vec<Op> {
+pub(super) fn finish(n: u32) -> Vec<Op> {
     vec![Op::Finish(Box::new(journal(n)))]
 }
 
