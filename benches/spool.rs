@@ -83,11 +83,11 @@ fn fill(dir: &Path, rows: usize, backlog: bool) {
     let text = format!(
         "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= {rows}),
               made AS (SELECT i, {state} AS state FROM n)
-         INSERT INTO calls (id, uuid, state, live, since, pbx, linkedid, trunk, direction,
+         INSERT INTO calls (id, uuid, state, live, since, pbx, turn, linkedid, trunk, direction,
                             answered, started, ended, phone, phone_ending, raw_phone, extension,
                             employee, lead, record, call, times_dead, reason)
          SELECT i, randomblob(16), made.state, i % 2,
-                CASE WHEN i % 2 THEN since ELSE 0 END, pbx, replace(linkedid, '@', i), trunk,
+                CASE WHEN i % 2 THEN since ELSE 0 END, pbx, turn, replace(linkedid, '@', i), trunk,
                 direction, answered, started, ended, '+99890' || (i % 100000),
                 substr('+99890' || (i % 100000), -4), raw_phone, extension, employee, lead,
                 replace(record, '@', i), replace(call, '@', i), made.state IN ('dead', 'waiting'),
