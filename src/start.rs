@@ -32,7 +32,7 @@ fn run() -> Result<()> {
     let environment = Environment::of_process();
     let command = read(std::env::args_os(), &environment)?;
     if let Some(state) = command.state() {
-        refuse_other_users_state(state, std::env::args_os())?;
+        refuse_other_users_state(state.socket_folder(), std::env::args_os())?;
     }
     let stops_in_order = command.stops_in_order();
     // One TLS implementation for reqwest, lapin and tungstenite. Set already only in tests.

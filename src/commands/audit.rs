@@ -97,7 +97,7 @@ async fn pbx_of(at: &Asking) -> Result<String> {
             let words = format!(
                 "--pbx-id: calls are known by it and their ids, and {} knows {known}: name the one \
                  that wrote the file",
-                at.state.display()
+                at.state
             );
             Err(Failure::new(Code::Usage, words))
         }
@@ -355,6 +355,8 @@ async fn journaled(at: &Asking, calls: &[FileCall]) -> Result<Vec<(usize, Journa
 
 /// The daemon's budget, of which pages take half.
 async fn budget(at: &Asking) -> Option<BudgetStatus> {
-    let status = state_access::status(at.state.as_path()).await.ok()??;
+    let status = state_access::status(at.state.socket_folder())
+        .await
+        .ok()??;
     Some(status.budget)
 }

@@ -1,8 +1,8 @@
 //! `state export` and `state import`: a state folder as one tar file.
 
 use crate::config::{StateDirection, StateMove};
-use crate::{Result, print};
-use callbridge_model::{clock, safe};
+use crate::{Failure, Result, print};
+use callbridge_model::{Code, clock, safe};
 use callbridge_spool::archive::{ArchiveError, ArchivedSecrets, Manifest, export, import};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -14,7 +14,11 @@ use std::path::Path;
 /// 65 and 66 for the file, 69 without a state, 73 where something cannot be written, 75 for a
 /// folder in use, 78 for one that is not empty and for what a newer program wrote.
 pub(crate) fn run(state: &StateMove) -> Result<()> {
-    let (file, dir) = (&state.file, &state.state);
+    let file = &state.file;
+    let Some(dir) = state.state.folder() else {
+        let message = "state export and state import take a folder";
+        return Err(Failure::new(Code::Usage, message));
+    };
     let message = match state.direction {
         StateDirection::Import => {
             let from = File::open(file);

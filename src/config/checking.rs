@@ -22,7 +22,7 @@ use callbridge_mapping::{EmployeeChoice, RetryValues, Rules};
 use callbridge_model::{
     EmployeeId, LeadId, Reason, SecretPlace, SuppliedFacts, TypedNumber, Zone, dates,
 };
-use callbridge_spool::State;
+use callbridge_spool::{State, StatePlace};
 use clap_complete::Shell;
 use jiff::tz::TimeZone;
 use std::path::{Path, PathBuf};
@@ -66,7 +66,7 @@ impl Checking<'_> {
                 Ok(Command::Connect(Box::new(connect)))
             }
             Verb::Disconnect { state, forget } => {
-                let state = self.folder(state.as_deref());
+                let state = self.state(state.as_deref());
                 self.faults.or(Command::Disconnect { state, forget })
             }
             Verb::Init(flags) => init::check(self, *flags),
@@ -241,18 +241,24 @@ impl Checking<'_> {
         })))
     }
 
-    /// The state folder; where none is named, that of the only service that runs.
-    fn folder(&mut self, flag: Option<&str>) -> PathBuf {
-        let folder = config::state_folder(flag, self.environment);
-        let state = self.faults.take("--state", folder).unwrap_or_default();
-        if flag.is_some() || self.environment.text("STATE_DIRECTORY").is_some() {
-            return state;
+    /// The state; where none is named, that of the only service that runs.
+    fn state(&mut self, flag: Option<&str>) -> StatePlace {
+        let place = config::state_place(flag, self.environment);
+        let place = self.faults.take("--state", place);
+        let place = place.unwrap_or_else(|| StatePlace::Folder(PathBuf::new()));
+        match place {
+            StatePlace::Folder(usual)
+                if flag.is_none() && self.environment.text("STATE_DIRECTORY").is_none() =>
+            {
+                let services = Path::new(config::STATES);
+                StatePlace::Folder(config::state_of_daemon(usual, services))
+            }
+            place => place,
         }
-        config::state_of_daemon(state, Path::new(config::STATES))
     }
 
     fn asking(mut self, flags: StateFlags) -> Result<Asking, Faults> {
-        let state = self.folder(flags.state.as_deref());
+        let state = self.state(flags.state.as_deref());
         let mut faults = self.faults;
         let zone = faults.read("--pbx-timezone", &flags.pbx_timezone, values::zone);
         faults.or(Asking {
@@ -492,7 +498,7 @@ impl Checking<'_> {
         let file = flags.file.filter(|file| !file.is_empty());
         let file = file.ok_or("is missing: the file of the exported state");
         let file = self.faults.take("FILE", file).unwrap_or_default();
-        let state = self.folder(flags.state.as_deref());
+        let state = self.state(flags.state.as_deref());
         self.faults.or(Command::State(StateMove {
             direction,
             file: PathBuf::from(file),

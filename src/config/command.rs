@@ -10,8 +10,9 @@ use callbridge_formats::Format;
 use callbridge_mapping::Rules;
 use callbridge_model::Environment;
 use callbridge_ops::log::Logging;
+use callbridge_spool::StatePlace;
 use jiff::tz::TimeZone;
-use std::{ffi::OsString, path::Path, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf};
 
 /// A command with its checked flags.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ pub enum Command {
     Connect(Box<crate::config::checked::connect::Connect>),
     /// `disconnect`, with its state folder. `forget`: also where tokens cannot be revoked.
     Disconnect {
-        state: PathBuf,
+        state: StatePlace,
         forget: bool,
     },
     Sandbox(Box<callbridge_sandbox::Options>),
@@ -48,14 +49,14 @@ pub enum Command {
 }
 
 impl Command {
-    /// The state folder that the command uses; `None` if it uses none.
-    pub(crate) fn state(&self) -> Option<&Path> {
+    /// The state that the command uses; `None` if it uses none.
+    pub(crate) fn state(&self) -> Option<&StatePlace> {
         match self {
-            Self::Run(config) => config.state.as_deref(),
-            Self::Check(check) => check.config.state.as_deref(),
-            Self::Audit(audit) => audit.config.state.as_deref(),
+            Self::Run(config) => config.state.as_ref(),
+            Self::Check(check) => check.config.state.as_ref(),
+            Self::Audit(audit) => audit.config.state.as_ref(),
             Self::Explain(explain) if explain.file.is_some() => None,
-            Self::Explain(explain) => explain.config.state.as_deref(),
+            Self::Explain(explain) => explain.config.state.as_ref(),
             Self::Connect(connect) => Some(&connect.state),
             Self::Disconnect { state, .. } => Some(state),
             Self::State(state) => Some(&state.state),
@@ -178,14 +179,14 @@ pub enum StateDirection {
 pub struct StateMove {
     pub direction: StateDirection,
     pub file: PathBuf,
-    pub state: PathBuf,
+    pub state: StatePlace,
 }
 
 /// The state folder whose daemon or spool is asked, and the form of the answer.
 #[derive(Clone, Debug)]
 pub struct Asking {
-    /// The state folder of `--state`, or of the only daemon that runs.
-    pub state: PathBuf,
+    /// The state of `--state`, or of the only daemon that runs.
+    pub state: StatePlace,
     pub json: bool,
     /// `--pbx-timezone`: the zone in which people read times, in place of the daemon's.
     pub zone: Option<TimeZone>,
@@ -197,7 +198,7 @@ impl Asking {
     /// As the flags of `run` say it.
     pub(crate) fn of(config: &Config, json: bool) -> Self {
         Self {
-            state: config.state.clone().unwrap_or_default(),
+            state: config.state_place(),
             json,
             zone: config.pbx_timezone.clone(),
             rules: config.rules.clone(),

@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use callbridge_source::{Transport, url::Broker, url::TcpEndpoint};
-use callbridge_spool::folder::FILE;
+use callbridge_spool::{StatePlace, folder::FILE};
 use std::{ffi::OsStr, io::ErrorKind, path::PathBuf};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(crate) fn of(config: &Config) -> Vec<Doubt> {
 
 /// A folder without a state, as a mistyped one is: what is beside it may have been meant.
 fn new_state(config: &Config) -> Option<Doubt> {
-    let dir = config.state.as_ref()?;
+    let dir = config.state.as_ref().and_then(StatePlace::folder)?;
     let found = dir.join(FILE).symlink_metadata();
     found.err().filter(|it| it.kind() == ErrorKind::NotFound)?;
     let entries = dir.parent().and_then(|it| it.read_dir().ok());

@@ -230,10 +230,14 @@ pub struct CallFlags {
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Operation")]
 pub struct OperationFlags {
-    /// Where calls are kept until they are journaled [default: $STATE_DIRECTORY, else
-    /// ~/.local/state/callbridge]
-    #[arg(long, value_name = "DIR")]
+    /// Where calls are kept until they are journaled: a folder, or a PostgreSQL database that
+    /// several hubs share: postgres://USER@HOST[,HOST]/DATABASE?secret-file=FILE (also ca-file=FILE
+    /// and schema=NAME) [default: $STATE_DIRECTORY, else ~/.local/state/callbridge]
+    #[arg(long, value_name = "PLACE")]
     pub state: Option<String>,
+    /// The name of this process, if several share a database [default: the host's name]
+    #[arg(long, value_name = "NAME")]
+    pub instance: Option<String>,
     /// Serve /healthz, /readyz and /metrics here, as 127.0.0.1:9469 [default: off]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
@@ -279,9 +283,9 @@ pub struct LogFlags {
 /// Commands that look at the state folder, or ask the daemon in it.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct StateFlags {
-    /// The daemon's state folder [default: $STATE_DIRECTORY, else ~/.local/state/callbridge, or
-    /// where no daemon runs on it, that of the only service that does]
-    #[arg(long, value_name = "DIR")]
+    /// The daemon's state: a folder or a database (postgres://…) [default: $STATE_DIRECTORY, else
+    /// ~/.local/state/callbridge, or if no daemon runs there, that of the only service that does]
+    #[arg(long, value_name = "PLACE")]
     pub state: Option<String>,
     /// JSON
     #[arg(long)]

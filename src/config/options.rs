@@ -82,7 +82,8 @@ pub(crate) enum Verb {
     Connect(Box<ConnectFlags>),
     /// Revoke the tokens of a connection and remove it
     Disconnect {
-        /// The state folder [default: $STATE_DIRECTORY, else ~/.local/state/callbridge]
+        /// The state: a folder or a database (postgres://…) [default: $STATE_DIRECTORY, else
+        /// ~/.local/state/callbridge]
         #[arg(long, value_name = "DIR")]
         state: Option<String>,
         /// Remove the connection even if its tokens cannot be revoked. They end when you disconnect
@@ -507,7 +508,8 @@ pub(crate) enum StateVerb {
 pub(crate) struct StateMoveFlags {
     /// The file
     pub file: Option<String>,
-    /// The state folder [default: $STATE_DIRECTORY, else ~/.local/state/callbridge]
+    /// The state: a folder or a database (postgres://…) [default: $STATE_DIRECTORY, else
+    /// ~/.local/state/callbridge]
     #[arg(long, value_name = "DIR")]
     pub state: Option<String>,
 }

@@ -8,7 +8,9 @@
 //! ```
 //! | module | what lives there |
 //! |---|---|
-//! | [`open`] | the state folder: whose it is, and what was open |
+//! | [`open`] | the state: whose it is, and what was open |
+//! | [`leadership`] | which process leads a state in PostgreSQL |
+//! | [`standby`] | a process that waits until it leads |
 //! | [`outward`] | the sender, who keeps its token, and notices for the broker |
 //! | [`notify`] | runs a command when a problem begins and ends |
 //! | [`observer`] | looks at all of it, for whoever asks |
@@ -27,6 +29,7 @@
 
 pub(crate) mod collect;
 pub(crate) mod forward;
+pub(crate) mod leadership;
 pub(crate) mod lists;
 pub(crate) mod lookup;
 pub(crate) mod notify;
@@ -36,6 +39,7 @@ pub(crate) mod outward;
 pub(crate) mod page;
 pub(crate) mod readers;
 pub(crate) mod secret_files;
+mod standby;
 pub(crate) mod tasks;
 pub(crate) mod trunks;
 pub(crate) mod webhooks;
@@ -44,7 +48,7 @@ use crate::config::doubts::{self, Doubt};
 use crate::config::trunk_problem::{self, TrunkProblem};
 use crate::config::{Config, SourceConfig, TokenFrom};
 use crate::{Failure, OrFail as _};
-use callbridge_admin::{CommandHandler, socket};
+use callbridge_admin::{CommandHandler, socket, state_access};
 use callbridge_intake::run::{SharedPeople, Shell, ShellViews};
 use callbridge_intake::written::Files;
 use callbridge_mapping::people::files::Watched;
@@ -54,10 +58,12 @@ use callbridge_model::{Code, ExitCode, Heartbeat, clock};
 use callbridge_ops::{http, metrics::Durations, systemd};
 use callbridge_page::{Sessions, page::Page, server};
 use callbridge_source::{self as source, FilesAgain, Limits, Ring, Source, Transport};
-use callbridge_spool::{Error, Guard, Handle, Integrity};
+use callbridge_spool::{Error, Guard, Handle, Integrity, PostgresUrl, StatePlace};
+use futures_util::FutureExt as _;
 use lists::Lists;
 use observer::Observer;
 use secret_files::SecretFiles;
+use standby::Standby;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -70,6 +76,8 @@ use tokio::{net::TcpListener, sync::watch, time::timeout_at};
 const STOP_WITHIN: Duration = Duration::from_secs(9);
 /// The spool, which closes last, has to be closed this long after it.
 const END_WITHIN: Duration = Duration::from_millis(9_600);
+/// Parts of a process that does not lead any more have this long to end.
+const ABANDON_WITHIN: Duration = Duration::from_millis(500);
 /// A loop that has not come round for this long has stalled, where systemd's watchdog asks for
 /// no more.
 const STALLED: Duration = Duration::from_secs(10);
@@ -89,7 +97,6 @@ pub(crate) struct Daemon {
     intake: Tasks,
     /// End on the stop signal.
     tasks: Tasks,
-    guard: Guard,
 }
 
 /// Runs until `shutdown`, or with `--until-idle` until all is settled.
@@ -100,25 +107,82 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
     let doubts = doubts::of(&config);
     let mut shutdown = std::pin::pin!(shutdown);
     callbridge_listener::descriptors::raise();
-    let started = tokio::select! {
-        started = Daemon::start(&config, |sources| announce(&config, sources, &doubts)) => started,
+    let durations = Durations::default();
+    let opened = tokio::select! {
+        opened = open::state(&config, &durations) => opened,
         () = &mut shutdown => return Ok(()),
     };
-    let mut daemon = started?;
-    warn_of_open_secrets(&config);
-    systemd::ready();
-    let settled = settled(Arc::clone(&daemon.observer), &config);
-    let ended = tokio::select! {
-        () = &mut shutdown => {
-            tracing::info!("stopping");
-            Ok(())
+    let (spool, guard) = opened?;
+    loop {
+        if let Some(url) = config.state_place().database() {
+            let leads = tokio::select! {
+                waited = wait_to_lead(&config, url, &spool) => {
+                    waited?;
+                    true
+                }
+                () = &mut shutdown => false,
+            };
+            if !leads {
+                state_access::close(spool, guard).await;
+                return Ok(());
+            }
         }
-        () = settled, if config.until_idle => Ok(()),
-        failed = daemon.failed() => Err(failed),
+        // Its parts are told when another process leads, even if this one leads again by then.
+        let spool = spool.renewed();
+        let started = tokio::select! {
+            started = Daemon::start(&config, &spool, &durations, |sources| {
+                announce(&config, sources, &doubts);
+            }) => started,
+            () = &mut shutdown => return Ok(()),
+        };
+        let mut daemon = match started {
+            Err(_) if has_lost(&spool) => continue,
+            started => started?,
+        };
+        warn_of_open_secrets(&config);
+        systemd::ready();
+        let settled = settled(Arc::clone(&daemon.observer), &config);
+        let ended = tokio::select! {
+            () = &mut shutdown => {
+                tracing::info!("stopping");
+                Ok(())
+            }
+            () = settled, if config.until_idle => Ok(()),
+            () = spool.leadership_ended() => {
+                daemon.abandon().await;
+                continue;
+            }
+            failed = daemon.failed() => Err(failed),
+        };
+        if ended.is_err() && has_lost(&spool) {
+            daemon.abandon().await;
+            continue;
+        }
+        systemd::stopping();
+        daemon.stop(guard).await;
+        return ended.map_err(failed_at_work);
+    }
+}
+
+/// Waits as a standby, if another process leads.
+async fn wait_to_lead(config: &Config, url: &PostgresUrl, spool: &Handle) -> Result<(), Failure> {
+    if spool.leadership().borrow().is_leading() {
+        return Ok(());
+    }
+    let mut standby = Standby::start(config, url, spool).await?;
+    systemd::ready();
+    let ended = tokio::select! {
+        () = standby::leads(spool) => Ok(()),
+        () = spool.closed() => Err(anyhow::anyhow!("the spool has ended")),
+        failed = standby.failed() => Err(failed),
     };
-    systemd::stopping();
-    daemon.stop().await;
+    standby.stop().await;
     ended.map_err(failed_at_work)
+}
+
+/// The parts of this handle have to begin again.
+fn has_lost(spool: &Handle) -> bool {
+    spool.leadership_ended().now_or_never().is_some()
 }
 
 /// The first line of the log: what runs here, on what, for whom.
@@ -130,7 +194,7 @@ fn announce(config: &Config, sources: &[SourceStatus], doubts: &[Doubt]) {
     tracing::info!(
         version = crate::VERSION,
         commit = crate::COMMIT,
-        state = %config.state.as_deref().unwrap_or(Path::new("")).display(),
+        state = %config.state_place(),
         pbx = pbxes.join(", "),
         source = named.join(", "),
         "callbridge runs"
@@ -215,16 +279,18 @@ fn failed_at_work(error: anyhow::Error) -> Failure {
 type AskedParts = (SharedPeople, BTreeMap<String, FilesAgain>);
 
 impl Daemon {
-    /// Opens the state and starts everything; `announce` is called before the first part runs.
+    /// Starts everything over an open state; `announce` is called before the first part runs.
     ///
     /// # Errors
     /// When the state cannot be used or a listener cannot be opened.
     pub(crate) async fn start(
         config: &Config,
+        spool: &Handle,
+        durations: &Durations,
         announce: impl FnOnce(&[SourceStatus]),
     ) -> Result<Self, Failure> {
-        let durations = Durations::default();
-        let opened = open::open(config, &durations).await?;
+        let durations = durations.clone();
+        let opened = open::open(config, spool.clone()).await?;
         let spool = opened.spool;
         let (stop, stopped) = watch::channel(false);
         let views = ShellViews::new(opened.intake.statuses());
@@ -288,7 +354,6 @@ impl Daemon {
         outward
             .vitals
             .extend(forward.as_ref().map(forward::ForwardChannel::vital));
-        let state = config.state.as_deref().unwrap_or(Path::new(""));
         let observer = Arc::new(Observer {
             spool,
             sources,
@@ -306,7 +371,7 @@ impl Daemon {
             employees: met,
             forward_hubs: forward::addresses(config),
             trunks: opened.trunks,
-            state: state.display().to_string(),
+            state: config.state_place().flag(),
             notify_problem: watch::Sender::new(None),
             check_command: check_command(config, std::env::args()),
             token_place: config.crm.as_ref().map(|crm| {
@@ -321,7 +386,6 @@ impl Daemon {
             stop,
             intake,
             tasks,
-            guard: opened.guard,
         };
         let asked = (people, files_again);
         daemon.listen(config, asked, opened.assembling).await
@@ -371,10 +435,10 @@ impl Daemon {
             let page = Page::new(settings, backend, sessions);
             tasks.start(server::serve(listener, page, tasks.stop()));
         }
-        let state = config.state.clone().unwrap_or_default();
-        let what = format_args!("cannot listen for commands in {}", state.display());
-        let listener = socket::listen(&state).or_fail_at(Code::CannotWrite, what)?;
-        tasks.start(socket::keep(state, listener, handler, tasks.stop()));
+        let folder = config.state_place().socket_folder().to_path_buf();
+        let what = format_args!("cannot listen for commands in {}", folder.display());
+        let listener = socket::listen(&folder).or_fail_at(Code::CannotWrite, what)?;
+        tasks.start(socket::keep(folder, listener, handler, tasks.stop()));
         if let Some(addr) = config.listen {
             let (listener, address) = listen_at("--listen", addr).await?;
             tracing::info!(%address, "health and metrics");
@@ -402,9 +466,23 @@ impl Daemon {
         }
     }
 
+    /// Ends all parts, because this process does not lead any more. Nothing of theirs can be stored
+    /// now, and sources send again what was not acknowledged.
+    async fn abandon(mut self) {
+        self.stop.send_replace(true);
+        let ends = async {
+            self.tasks.join_all().await;
+            self.intake.join_all().await;
+        };
+        if tokio::time::timeout(ABANDON_WITHIN, ends).await.is_err() {
+            self.intake.shutdown().await;
+            self.tasks.shutdown().await;
+        }
+    }
+
     /// Stops in order: sources, intake, sender and listeners, spool. What hangs, the disk
     /// included, is left behind after 10 s: the state is that of its last commit.
-    pub(crate) async fn stop(mut self) {
+    pub(crate) async fn stop(mut self, guard: Guard) {
         let begun = tokio::time::Instant::now();
         self.stop.send_replace(true);
         let ends = async {
@@ -418,7 +496,6 @@ impl Daemon {
         }
         let end = begun + END_WITHIN;
         let books = timeout_at(end, self.observer.status()).await;
-        let guard = self.guard;
         let closing = tokio::task::spawn_blocking(move || guard.close());
         match timeout_at(end, closing).await {
             Ok(Ok(())) => {}
@@ -456,8 +533,9 @@ fn check_command(config: &Config, arguments: impl Iterator<Item = String>) -> Op
     let mut given = arguments.skip(1).skip_while(|argument| argument != "run");
     given.next()?;
     let mut flags: Vec<String> = given.map(|flag| findings::quoted(&flag)).collect();
+    let folder = config.state.as_ref().and_then(StatePlace::folder);
     let state =
-        outward::directory_of("STATE_DIRECTORY").filter(|dir| config.state.as_ref() == Some(dir));
+        outward::directory_of("STATE_DIRECTORY").filter(|dir| folder == Some(dir.as_path()));
     let token = match config.crm.as_ref().and_then(|crm| crm.token.as_ref()) {
         Some(TokenFrom::Place(place)) => place.file().map(Path::to_path_buf),
         _ => None,

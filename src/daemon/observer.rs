@@ -4,13 +4,13 @@ use super::collect::{self, HubView};
 use super::readers::{self, Others};
 use super::secret_files::SecretFiles;
 use super::trunks::{self, KnownTrunks};
-use super::{lists, outward::Outward, webhooks::ReceiverView};
+use super::{leadership, lists, outward::Outward, webhooks::ReceiverView};
 use callbridge_admin::command_handler::audit::{DIFFERENT_KEY, UNEXPLAINED_KEY};
 use callbridge_hub::forward::run::ForwardView;
 use callbridge_leads::lead_field::Fit;
 use callbridge_lookup::tally::Tally;
 use callbridge_model::status::{
-    Backlog, Books, Employees, ForwardStatus, LeadField, LeadFields, OutboxStatus, Pause,
+    Backlog, Books, Employees, ForwardStatus, LeadField, LeadFields, OutboxStatus, Pause, Role,
     SecretFile, SourceState, SourceStatus, Status, Token,
 };
 use callbridge_model::{Grant, clock, heartbeat as pulse};
@@ -80,9 +80,10 @@ impl Observer {
             let missed = tables::missed::missed_by_trunk(store)?;
             let notices = tables::outbox::notices_waiting(store)?;
             let hub = collect::stored(store)?;
-            Ok((kept, fields, calls, missed, notices, hub))
+            let leadership = leadership::read(store, Role::Leader)?;
+            Ok((kept, fields, calls, missed, notices, hub, leadership))
         });
-        let (kept, fields, calls, missed, notices, hub) = read.await?;
+        let (kept, fields, calls, missed, notices, hub, leadership) = read.await?;
         let (trunks, day_calls) = self.trunks.shown(&calls, &missed);
         let books = kept.books;
         let sender = self.outward.sender.borrow().clone();
@@ -108,6 +109,7 @@ impl Observer {
             },
             pause: pause.or(sender.pause).or(forward_pause),
             hub: self.hub.as_ref().map(|view| view.status(hub, clock::now())),
+            leadership,
             forward: forward.map(|view| forward_status(&view, &self.forward_hubs, &books)),
             degraded: sender.degraded,
             webhooks: self.webhooks.as_ref().map(ReceiverView::status),

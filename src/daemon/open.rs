@@ -1,5 +1,6 @@
 //! Opens the state folder: whose calls these are, what was open, where each source goes on.
 
+use super::leadership;
 use super::trunks::KnownTrunks;
 use crate::config::{Config, SourceConfig as SourceFlag};
 use crate::{Failure, OrFail as _, build_time};
@@ -16,8 +17,11 @@ use callbridge_ops::metrics::Durations;
 use callbridge_sender::new_state;
 use callbridge_source::url::From;
 use callbridge_source::{EventTime, FilePosition, Secret, Source, SourceId, Transport};
-use callbridge_spool::{self as spool, FinishedCalls, Guard, Handle, LeadDirectory, Op, tables};
-use std::path::{Path, PathBuf};
+use callbridge_spool::{
+    self as spool, FinishedCalls, Guard, Handle, LeadDirectory, Op, StatePlace, open_postgres,
+    tables,
+};
+use std::path::Path;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// From the end of one round over the CRM's leads to the next: what webhooks tell is read to be
@@ -28,7 +32,6 @@ const LEADS_EVERY_BESIDE_WEBHOOKS: Duration = Duration::from_secs(15 * 60);
 pub(crate) struct Opened {
     /// The way to the spool's thread.
     pub spool: Handle,
-    pub guard: Guard,
     /// The finished calls that the spool knows, for the intake's lookups.
     pub memory: FinishedCalls,
     /// Leads by phone, looked up.
@@ -68,21 +71,50 @@ fn spool_settings(config: &Config, durations: &Durations) -> spool::Settings {
     }
 }
 
-/// Opens everything that `run` needs of the disk.
+/// Opens the state. A database can have another leader then.
 ///
 /// # Errors
-/// When the folder cannot be used, is in use, or belongs to another CRM or PBX.
-pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opened, Failure> {
-    let dir = config.state.clone().unwrap_or_else(|| PathBuf::from("."));
+/// If the state cannot be used, or if another process of this machine uses it.
+pub(crate) async fn state(
+    config: &Config,
+    durations: &Durations,
+) -> Result<(Handle, Guard), Failure> {
     let settings = spool_settings(config, durations);
-    spool::refuse_shared(&dir)?;
-    let (spool, guard) = locked(&dir, &settings).await?;
+    let place = config.state_place();
+    let url = match &place {
+        StatePlace::Folder(folder) => {
+            spool::refuse_shared(folder)?;
+            return Ok(locked(folder, &settings).await?);
+        }
+        StatePlace::Database(database) => database.url.clone(),
+    };
+    let folder = place.socket_folder();
+    if matches!(socket::is_listening(folder).await, Ok(true)) {
+        let message = format!(
+            "another callbridge of this machine uses {place} already: stop it, or set \
+             RUNTIME_DIRECTORY to another folder (now the socket is in {})",
+            folder.display()
+        );
+        return Err(Failure::new(Code::Locked, message));
+    }
+    place.make_socket_folder()?;
+    let instance = leadership::instance(config);
+    let opening = tokio::task::spawn_blocking(move || open_postgres(&url, instance, settings));
+    Ok(opening.await.or_fail(Code::Failed)??)
+}
+
+/// Reads everything that `run` needs of its state.
+///
+/// # Errors
+/// If the state belongs to another CRM or PBX, or cannot be read.
+pub(crate) async fn open(config: &Config, spool: Handle) -> Result<Opened, Failure> {
     new_state::take_slots(&spool).await?;
     let now = clock::now().wall;
     let standing = spool.read(move |store| tables::lead_requests::log_standing(store, now));
     standing.await?;
-    let memory = FinishedCalls::open(&dir)?;
-    let directory = Arc::new(LeadDirectory::open(&dir)?);
+    let place = config.state_place();
+    let memory = place.finished_calls()?;
+    let directory = Arc::new(place.lead_directory()?);
     let crm = config.crm.as_ref().map(|crm| &crm.setup.address);
     let crm = crm.map(|address| address.as_str().to_owned());
     if let Some(address) = crm {
@@ -112,7 +144,6 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
     Ok(Opened {
         trunks: KnownTrunks::take_up(&config.rules.trunks, &spool, now).await?,
         spool,
-        guard,
         memory,
         directory,
         intake,

@@ -111,7 +111,7 @@ pub(crate) fn keep_token(
         Some(TokenFrom::Connection) => {
             let keeper = keeper::Keeper {
                 state: spool.clone(),
-                dir: config.state.clone().unwrap_or_default(),
+                place: config.state_place(),
                 setup: crm.setup.clone(),
                 auth: crm.auth.clone(),
                 rebind: config.rebind,

@@ -67,6 +67,11 @@ impl Tasks {
         }
     }
 
+    /// Ends what has not ended, and waits until it has.
+    pub(crate) async fn shutdown(&mut self) {
+        self.started.shutdown().await;
+    }
+
     /// Leaves behind what has not ended.
     pub(crate) fn abort(&mut self) {
         self.started.abort_all();

@@ -135,6 +135,32 @@ pub enum ControlRequest {
     },
 }
 
+impl ControlRequest {
+    /// Returns `true` if the state stays as it is.
+    pub const fn only_reads(&self) -> bool {
+        matches!(
+            self,
+            Self::Status
+                | Self::Letters { .. }
+                | Self::Watch
+                | Self::LeadMissing
+                | Self::LeadList
+                | Self::LeadGiven
+                | Self::Branches
+                | Self::Missed { .. }
+                | Self::Call { .. }
+                | Self::Audit { .. }
+                | Self::Journaled { .. }
+                | Self::Calls { .. }
+        )
+    }
+
+    /// Returns `true` if the answer goes on with what happens in the daemon.
+    pub const fn follows(&self) -> bool {
+        matches!(self, Self::Watch | Self::Calls { follow: true, .. })
+    }
+}
+
 /// A filter of calls. Without a condition, all match.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallsQuery {

@@ -1,9 +1,13 @@
-//! A state folder as a command comes to it: through the daemon that has it, else opened here.
+//! The state as a command reaches it: through this machine's daemon, or opened by the command.
 
 use super::protocol::{ControlReply, ControlRequest};
 use super::socket;
 use callbridge_model::Status;
-use callbridge_spool::{Error, Guard, Handle};
+use callbridge_model::clock;
+use callbridge_spool::{
+    Error, Guard, Handle, Instance, Leadership, Settings, StatePlace, open, open_postgres,
+    read_postgres,
+};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -42,6 +46,51 @@ pub async fn ask_or_open<T, E: From<Error>>(
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Opens a state for a command without a daemon. A database is led by this process until it is
+/// closed, unless the command only reads.
+///
+/// # Errors
+/// [`Error::NotLeader`] if another process leads. Else those of the spool.
+pub fn open_here(
+    place: &StatePlace,
+    settings: Settings,
+    reads: bool,
+) -> Result<(Handle, Guard), Error> {
+    let url = match place {
+        StatePlace::Folder(folder) => return open(folder, settings),
+        StatePlace::Database(database) => &database.url,
+    };
+    if reads {
+        return read_postgres(url, settings);
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    let instance = Instance::new(&host_name(), version, "", clock::boot_id());
+    let (spool, guard) = open_postgres(url, instance, settings)?;
+    let leadership = spool.leadership().borrow().clone();
+    let error = match leadership {
+        Leadership::Leading { .. } => return Ok((spool, guard)),
+        Leadership::Standby {
+            problem: Some(error),
+            ..
+        }
+        | Leadership::Lost(error) => error,
+        Leadership::Standby {
+            leader,
+            problem: None,
+        } => Error::NotLeader(url.place(), leader.map(|leader| leader.name)),
+    };
+    guard.close();
+    Err(error)
+}
+
+/// The name of this machine.
+pub fn host_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
 }
 
 pub async fn close(spool: Handle, guard: Guard) {

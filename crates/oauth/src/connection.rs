@@ -6,7 +6,6 @@ use callbridge_sender::token_update::Tokens;
 use callbridge_spool::StoredConnection;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
-use std::path::Path;
 
 /// A stored connection of one company to the application.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -100,10 +99,9 @@ impl Connection {
     }
 
     /// The shell command that connects again.
-    pub fn command(&self, state: &Path) -> String {
+    pub fn command(&self, state: &str) -> String {
         let client = &self.client;
         let file = client.client_secret_file.as_deref().unwrap_or("FILE");
-        let state = state.display().to_string();
         let flags = [
             ("--crm-url", Some(client.crm_url.as_str())),
             ("--auth-url", Some(&client.auth_url)),
@@ -112,7 +110,7 @@ impl Connection {
             ("--client-secret-file", Some(file)),
             ("--redirect-uri", Some(&client.redirect_uri)),
             ("--scope", Some(&self.asked_scope)),
-            ("--state", Some(&state)),
+            ("--state", Some(state)),
             ("--crm-ca-file", client.ca_file.as_deref()),
             ("--crm-proxy", client.proxy.as_deref()),
         ];
@@ -250,7 +248,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_command_to_connect_anew_can_be_pasted_into_a_shell() {
-        let command = connection().command(Path::new("/var/lib/it's"));
+        let command = connection().command("/var/lib/it's");
         insta::assert_snapshot!(command.replace(" --", "\n--"), @r"
         callbridge connect
         --crm-url https://crm.example

@@ -21,10 +21,8 @@ use callbridge_sender::token_update::{
     CLIENT_REFUSED, RECONNECT, TokenPrints, TokenUpdate, Tokens, print,
 };
 use callbridge_spool::{
-    ConnectionChange, ConnectionStore, Done, Error, Handle, Op, Predecessor, StoredConnection,
-    tables,
+    ConnectionChange, Done, Error, Handle, Op, Predecessor, StatePlace, StoredConnection, tables,
 };
-use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
@@ -44,7 +42,7 @@ pub struct Keeper {
     /// The state that holds the connection.
     pub state: Handle,
     /// Its place, for a new pair.
-    pub dir: PathBuf,
+    pub place: StatePlace,
     /// Address, certificates and proxy of the CRM. The latter two also apply to the OAuth
     /// endpoints.
     pub setup: Setup,
@@ -222,14 +220,14 @@ impl Work {
     fn trouble(&self) -> Option<Pause> {
         let trouble = |reason, fix| Some(Pause::new(reason, fix));
         let Some(connection) = &self.connection else {
-            let dir = self.keeper.dir.display();
-            let nothing = format!("there is no connection in {dir}: run `callbridge connect`");
+            let place = &self.keeper.place;
+            let nothing = format!("there is no connection in {place}: run `callbridge connect`");
             return trouble("token_missing", self.unread.clone().unwrap_or(nothing));
         };
         let failed = self.failure.clone();
         if self.core.is_over() {
             let why = connection.over.clone().or(failed).unwrap_or_default();
-            let command = connection.command(&self.keeper.dir);
+            let command = connection.command(&self.keeper.place.flag());
             return trouble(RECONNECT, format!("{why}; run: {command}"));
         }
         if self.core.is_client_refused() {
@@ -380,7 +378,8 @@ impl Work {
         };
         let mut logged = false;
         loop {
-            let (store, change) = (ConnectionStore::new(&self.keeper.dir), change.clone());
+            let store = self.keeper.place.connections();
+            let change = change.clone();
             // a disk that hangs only blocks this thread
             let storing = tokio::task::spawn_blocking(move || store.change(&change));
             let error = match storing.await {

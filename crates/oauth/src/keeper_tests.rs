@@ -45,7 +45,7 @@ impl Stage {
         let (stop, mut stopped) = watch::channel(false);
         let keeper = Keeper {
             state: state.clone(),
-            dir: folder.path().to_owned(),
+            place: folder.path().into(),
             setup: Setup::new(Address::parse("https://crm.example").expect("an address")),
             auth: Some(Address::parse(&host.url).expect("an address")),
             rebind: false,
@@ -106,12 +106,12 @@ impl Stage {
 }
 
 fn stored(dir: &Path) -> Option<Connection> {
-    store::read_in(dir).expect("readable")
+    store::read_in(&dir.into()).expect("readable")
 }
 
 /// Replaces the connection, as another process does.
 fn put_content(dir: &Path, to: Option<StoredConnection>) {
-    let store = ConnectionStore::new(dir);
+    let store = StatePlace::from(dir).connections();
     let from = store.read().expect("readable");
     let change = ConnectionChange { from, to };
     assert!(store.change(&change).expect("written"));

@@ -5,8 +5,7 @@
 
 use super::connection::Connection;
 use callbridge_model::{Code, ExitCode, ExposeSecret as _};
-use callbridge_spool::{self as spool, ConnectionStore, Handle, StoredConnection, tables};
-use std::path::Path;
+use callbridge_spool::{self as spool, Handle, StatePlace, StoredConnection, tables};
 use std::time::Duration;
 
 /// A refresh that was noted has ended after this time, and its pair is stored: no request takes
@@ -49,19 +48,19 @@ pub async fn read(state: &Handle) -> Result<Option<Connection>, Error> {
     stored.await?.as_ref().map(parse).transpose()
 }
 
-/// The connection of the state in this folder, which another process can have open. `None` if there
+/// The connection of the state at this place, which another process can have open. `None` if there
 /// is none.
 ///
 /// # Errors
 /// If it cannot be read, or is damaged.
-pub fn read_in(dir: &Path) -> Result<Option<Connection>, Error> {
-    let stored = ConnectionStore::new(dir).read()?;
+pub fn read_in(place: &StatePlace) -> Result<Option<Connection>, Error> {
+    let stored = place.connections().read()?;
     stored.as_ref().map(parse).transpose()
 }
 
-/// Returns `true` if the state in this folder has a connection, with any content. `None` if the
+/// Returns `true` if the state at this place has a connection, with any content. `None` if the
 /// state cannot be read.
-pub fn exists(dir: &Path) -> Option<bool> {
-    let stored = ConnectionStore::new(dir).read();
+pub fn exists(place: &StatePlace) -> Option<bool> {
+    let stored = place.connections().read();
     stored.ok().map(|stored| stored.is_some())
 }

@@ -3,6 +3,7 @@
 use crate::metric_families::{counters, gauge, gauges, labels, signed};
 use callbridge_hub::tally::Refusals;
 use callbridge_model::Status;
+use callbridge_model::status::Role;
 use prometheus_client::registry::Registry;
 
 pub(crate) fn hub(all: &mut Registry, status: &Status, refusals: Option<&Refusals>) {
@@ -38,6 +39,25 @@ pub(crate) fn hub(all: &mut Registry, status: &Status, refusals: Option<&Refusal
     });
     let help = "Requests and lines of a branch that were refused, by reason";
     counters(all, "branch_refused", help, refusals);
+}
+
+pub(crate) fn leadership(all: &mut Registry, status: &Status) {
+    let Some(leadership) = &status.leadership else {
+        return;
+    };
+    let help = "1 if this process leads the state, 0 if it is a standby";
+    let leads = leadership.role == Role::Leader;
+    gauge(all, "leader", help, i64::from(leads));
+    let help = "Processes that wait until the leader ends";
+    gauge(
+        all,
+        "standbys",
+        help,
+        signed(leadership.standbys.len() as u64),
+    );
+    let help = "1 if this standby could not take over";
+    let is_unable = leadership.problem.is_some();
+    gauge(all, "standby_problem", help, i64::from(is_unable));
 }
 
 pub(crate) fn forward(all: &mut Registry, status: &Status) {

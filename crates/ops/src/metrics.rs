@@ -68,6 +68,26 @@ pub struct Observed {
     pub release: Release,
 }
 
+impl Observed {
+    /// Only the values of this status.
+    pub fn of(status: Status, release: Release) -> Self {
+        Self {
+            status,
+            requests: Requests::new(),
+            counters: BTreeMap::new(),
+            log_lines_lost: crate::log::lost_lines(),
+            page_sessions: None,
+            audit_unexplained: None,
+            audit_different: None,
+            webhooks: None,
+            branch_refusals: None,
+            lookups: None,
+            durations: Durations::default(),
+            release,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// OpenMetrics 1.0, for scrapers that ask for it.
@@ -116,6 +136,7 @@ pub fn render(seen: &Observed, format: Format) -> String {
     token(&mut all, seen);
     hub_metrics::hub(&mut all, &seen.status, seen.branch_refusals.as_ref());
     hub_metrics::forward(&mut all, &seen.status);
+    hub_metrics::leadership(&mut all, &seen.status);
     webhooks(&mut all, seen);
     journal(&mut all, seen);
     lookups(&mut all, seen);

@@ -113,6 +113,14 @@ pub fn alive(status: &Status) {
     notify(Kind::Status, message);
 }
 
+/// Feeds the watchdog of a process that waits until it leads.
+pub fn alive_as_standby(message: &str) {
+    notify(
+        Kind::Status,
+        format!("WATCHDOG=1\nSTATUS=standby: {message}"),
+    );
+}
+
 /// Reports loops that hang in the status line, and does not feed the watchdog.
 pub fn stalled(names: &str) {
     notify(Kind::Status, format!("STATUS=no longer working: {names}"));

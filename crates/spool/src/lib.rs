@@ -39,6 +39,7 @@
 //! | `hub` | the position of a hub, and its branches |
 //! | `connection` | the OAuth connection; `connection_store`: sessions that change it |
 //! | [`folder`] | opening: modes, damage |
+//! | `place` | the place of a state, as `--state` names it |
 //! | [`archive`] | a state folder as one tar file: export and import |
 //! | `state_dir` | folder, lock and file: how they are made, and what is done when they go away |
 //! | `check` | the check of the file, beside the work |
@@ -92,6 +93,7 @@ mod identity;
 mod leader;
 mod leading;
 pub mod op;
+mod place;
 mod postgres;
 mod readers;
 mod reading;
@@ -125,6 +127,7 @@ pub use leading::open_postgres;
 pub use op::{
     CallFailure, Delivered, Delivery, Done, Op, PurgeCounts, SlotRow, UnreadableBytes, WebhookEvent,
 };
+pub use place::{DatabasePlace, StatePlace};
 pub use postgres::{PostgresUrl, Standby};
 pub use readers::{FinishedCalls, Known, LeadDirectory, Reader};
 pub use reading::read_postgres;

@@ -179,6 +179,18 @@ impl Handle {
         }
     }
 
+    /// Resolves when the leadership that this handle is for has ended. It never does with SQLite.
+    pub async fn leadership_ended(&self) {
+        let mut leadership = self.leadership.clone();
+        let ended = leadership.wait_for(|now| {
+            !now.is_leading() || self.present.load(Ordering::Acquire) != self.number
+        });
+        if ended.await.is_err() {
+            // The thread has ended, which `closed` reports.
+            std::future::pending().await
+        }
+    }
+
     /// Changes after each commit. Wakes the sender, the outbox and `dead watch`.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.changed.clone()

@@ -8,12 +8,11 @@ use callbridge_call::redact::Redactor;
 use callbridge_lookup::{answer::extension, http::PATH};
 use callbridge_mapping::{LeadRule, People, Trunk};
 use callbridge_model::{Code, EmployeeId, ExposeSecret, Secret};
-use callbridge_spool::LeadDirectory;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
-use std::{cmp::Reverse, io, path::Path};
+use std::{cmp::Reverse, io};
 use tokio::{io::AsyncReadExt as _, io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
 /// A PBX waits no longer.
@@ -67,8 +66,8 @@ struct EmployeeExtensions<'a> {
 
 impl<'a> EmployeeExtensions<'a> {
     fn of(config: &Config, people: &'a People) -> Self {
-        let state = config.state.as_deref().unwrap_or(Path::new("."));
-        let leads = LeadDirectory::open(state).map_err(|error| error.to_string());
+        let leads = config.state_place().lead_directory();
+        let leads = leads.map_err(|error| error.to_string());
         let responsible = leads.and_then(|leads| leads.responsible_employees());
         let mut responsible = responsible.unwrap_or_default();
         responsible.sort_by_key(|(id, leads)| (Reverse(*leads), *id));

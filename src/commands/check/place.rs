@@ -6,12 +6,14 @@
 use super::{CheckFinding, fault, well};
 use crate::commands::ScratchFolder;
 use crate::config::Config;
-use callbridge_admin::{LockWait, state_access::status};
+use callbridge_admin::LockWait;
+use callbridge_admin::state_access::{open_here, status};
 use callbridge_call::EventTime;
 use callbridge_intake::identity;
+use callbridge_model::status::Role;
 use callbridge_model::{Code, ExitCode as _, Status};
-use callbridge_spool::{self as spool, Error, Fit, Guard, Handle, tables};
-use std::{io, net::SocketAddr, path::Path, path::PathBuf};
+use callbridge_spool::{self as spool, Error, Fit, Guard, Handle, StatePlace, tables};
+use std::{io, net::SocketAddr, path::Path};
 use tokio::net::TcpListener;
 
 /// The state folder as the check can use it.
@@ -20,7 +22,9 @@ pub(crate) enum State {
     Daemon(Box<Status>),
     /// Nobody has it: opened here. Where there is none yet, a trial's.
     Ours(Handle, Guard, Option<TrialFolder>),
-    /// The folder cannot be used; a finding says why.
+    /// Another process leads the database. It has this name.
+    Standby(String),
+    /// The state cannot be used; a finding says why.
     Unusable,
 }
 
@@ -74,43 +78,63 @@ pub(crate) async fn unusable_address(
 
 /// The state folder as `run` would find it.
 pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
-    let dir = config.state.clone().unwrap_or_else(|| PathBuf::from("."));
+    let place = config.state_place();
     let wait = LockWait::begin();
     loop {
-        match status(&dir).await {
+        match status(place.socket_folder()).await {
             Ok(Some(status)) => {
-                let what = format!("{}: the daemon that uses it answers", dir.display());
-                let mut found = vec![well("state", what)];
-                found.extend(spool::refuse_shared(&dir).err().as_ref().map(unusable));
+                let mut found = Vec::new();
+                if let Some(folder) = place.folder() {
+                    found.extend(spool::refuse_shared(folder).err().as_ref().map(unusable));
+                }
+                if let Some(leadership) = &status.leadership
+                    && leadership.role == Role::Standby
+                {
+                    let message = format!("{place}: this machine's callbridge is a standby");
+                    found.insert(0, well("state", message));
+                    return (found, State::Standby(leadership.leader_name()));
+                }
+                let what = format!("{place}: the daemon that uses it answers");
+                found.insert(0, well("state", what));
                 return (found, State::Daemon(Box::new(status)));
             }
             Ok(None) => {}
             Err(error) => {
-                let what = format!("{}: its daemon does not answer: {error}", dir.display());
+                let what = format!("{place}: its daemon does not answer: {error}");
                 let todo = "see the daemon's log, or run this as the user of the daemon";
                 let finding = fault(Code::Unreachable, "state", what, todo);
                 return (vec![finding], State::Unusable);
             }
         }
-        if let Err(error) = spool::refuse_shared(&dir) {
-            return (vec![unusable(&error)], State::Unusable);
-        }
-        match opened(&dir) {
+        match opened(&place) {
             Ok((handle, guard, trial)) => {
                 let new = trial.as_ref().map_or("", |_| "; `run` begins it");
-                let what = format!("{} can be used{new}", dir.display());
+                let what = format!("{place} can be used{new}");
                 let mut found = vec![well("state", what)];
                 found.extend(binding(config, &handle).await);
                 return (found, State::Ours(handle, guard, trial));
             }
             Err(Error::Locked { .. }) if wait.has_more().await => {}
+            Err(Error::NotLeader(_, leader)) => {
+                let leader = leader.unwrap_or_else(|| "another process".to_owned());
+                let what = format!("{place} can be used; {leader} leads");
+                return (vec![well("state", what)], State::Standby(leader));
+            }
             Err(error) => return (vec![unusable(&error)], State::Unusable),
         }
     }
 }
 
 /// The state, or a trial's where there is none: a check leaves none behind.
-fn opened(dir: &Path) -> Result<(Handle, Guard, Option<TrialFolder>), Error> {
+fn opened(place: &StatePlace) -> Result<(Handle, Guard, Option<TrialFolder>), Error> {
+    let dir = match place {
+        StatePlace::Folder(folder) => folder,
+        StatePlace::Database(_) => {
+            let (handle, guard) = open_here(place, spool::Settings::default(), false)?;
+            return Ok((handle, guard, None));
+        }
+    };
+    spool::refuse_shared(dir)?;
     let trial = match dir.join(spool::folder::FILE).symlink_metadata() {
         Ok(_) => None,
         Err(_) => Some(TrialFolder::begin(dir)?),

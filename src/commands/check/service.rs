@@ -16,8 +16,7 @@ use callbridge_model::status::{FindingKind, LeadFields};
 use callbridge_model::{Code, ExitCode as _, Grant, Status, clock};
 use callbridge_sender::status::TokenPlace;
 use callbridge_sender::token_probe::{TokenProbe, Unasked};
-use callbridge_spool::{Binding, Fit, Handle, WorkQueue, tables};
-use std::path::Path;
+use callbridge_spool::{Binding, Fit, Handle, StatePlace, WorkQueue, tables};
 
 /// Without it nothing can be journaled.
 const SAVE: Grant = Grant::CallSave;
@@ -32,15 +31,19 @@ pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
     match state {
         State::Daemon(status) => of_daemon(&status),
         State::Ours(handle, guard, trial) => {
-            let dir = config.state.as_deref().unwrap_or(Path::new("."));
-            let mut found = ask(crm, config.lead_directory, dir, &handle).await;
-            found.extend(kept(&handle, dir).await);
+            let place = config.state_place();
+            let mut found = ask(crm, config.lead_directory, &place, &handle).await;
+            found.extend(kept(&handle, &place).await);
             close(handle, guard).await;
             drop(trial);
             found
         }
+        State::Standby(leader) => {
+            let what = format!("not asked: {leader} leads. Run check there for the CRM");
+            vec![advice("crm", what, "")]
+        }
         State::Unusable => {
-            let what = "not asked: without the state folder the request could not be counted";
+            let what = "not asked: without the state the request could not be counted";
             let todo = "repair the state folder first";
             vec![fault(Code::Unreachable, "crm", what, todo)]
         }
@@ -48,8 +51,8 @@ pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
 }
 
 /// Judges the journal by what the state has stored of it; a state made for this check has nothing.
-async fn kept(spool: &Handle, dir: &Path) -> Vec<CheckFinding> {
-    let (at, state) = (clock::now().wall, dir.display().to_string());
+async fn kept(spool: &Handle, place: &StatePlace) -> Vec<CheckFinding> {
+    let (at, state) = (clock::now().wall, place.to_string());
     let at = at.floor_seconds().get();
     let kept = spool.read(move |store| callbridge_ops::kept::kept(store, at, &state, RELEASE));
     // A state that cannot be read is found by its own check.
@@ -85,8 +88,13 @@ fn of_daemon(status: &Status) -> Vec<CheckFinding> {
     found
 }
 
-async fn ask(crm: &Crm, reads_leads: bool, dir: &Path, spool: &Handle) -> Vec<CheckFinding> {
-    let (mut found, token) = token::check(crm, dir).await;
+async fn ask(
+    crm: &Crm,
+    reads_leads: bool,
+    place: &StatePlace,
+    spool: &Handle,
+) -> Vec<CheckFinding> {
+    let (mut found, token) = token::check(crm, place).await;
     if let Some(token) = token {
         let (setup, rate) = (crm.setup.clone(), Some(crm.rate));
         let asked = match TokenProbe::open(setup, rate, spool, &token).await {

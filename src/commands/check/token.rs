@@ -6,15 +6,16 @@ use crate::config::{Crm, TokenFrom};
 use crate::daemon::outward;
 use callbridge_model::{Code, ExitCode as _, Secret, clock};
 use callbridge_oauth::{command, scope, store};
-use std::{fmt::Display, path::Path};
+use callbridge_spool::StatePlace;
+use std::fmt::Display;
 
 /// Reads the token; returns the findings on its source, and the token where it can be used.
-pub(crate) async fn check(crm: &Crm, dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
+pub(crate) async fn check(crm: &Crm, place: &StatePlace) -> (Vec<CheckFinding>, Option<Secret>) {
     let fix = "give --token-file, the credential `token` or CALLBRIDGE_TOKEN, or run `callbridge \
                 connect`";
     match &crm.token {
         None => refused(&"there is none", fix),
-        Some(TokenFrom::Connection) => connection(dir),
+        Some(TokenFrom::Connection) => connection(place),
         Some(TokenFrom::Command(text)) => match command::run(text).await {
             Ok(token) => (Vec::new(), Some(token)),
             Err(error) => {
@@ -35,12 +36,12 @@ fn refused(message: &dyn Display, fix: &str) -> (Vec<CheckFinding>, Option<Secre
     (vec![finding], None)
 }
 
-fn connection(dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
+fn connection(place: &StatePlace) -> (Vec<CheckFinding>, Option<Secret>) {
     let name = "connection";
-    let stored = match store::read_in(dir) {
+    let stored = match store::read_in(place) {
         Ok(Some(stored)) => stored,
         Ok(None) => {
-            let message = format!("the state in {} has none any more", dir.display());
+            let message = format!("the state in {place} has none any more");
             let fix = "run `callbridge connect`";
             return (vec![fault(Code::NoPermission, name, message, fix)], None);
         }
@@ -53,7 +54,7 @@ fn connection(dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
     };
     let mut found = Vec::new();
     if let Some(over) = &stored.over {
-        let fix = format!("run: {}", stored.command(dir));
+        let fix = format!("run: {}", stored.command(&place.flag()));
         found.push(fault(Code::NoPermission, name, over, fix));
         return (found, None);
     }

@@ -10,11 +10,12 @@ use callbridge_model::{
 };
 use callbridge_oauth::store;
 use callbridge_page::{passwords::Passwords, settings::Settings};
+use callbridge_spool::StatePlace;
 use callbridge_webhook::tls::{self, Certificate};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, Error, RootCertStore, server::ParsedCertificate};
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 /// A certificate that ends sooner is told.
 const SOON: Duration = Duration::from_secs(14 * 86_400);
@@ -30,7 +31,7 @@ pub(crate) async fn check(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     if let Some(files) = &webhooks.tls {
         found.push(certificate("webhook-cert", files, now(), sent_to));
     }
-    found.extend(secrets(webhooks, config.state.as_deref()));
+    found.extend(secrets(webhooks, config.state.as_ref()));
     found
 }
 
@@ -160,7 +161,7 @@ fn refused_at(
     }
 }
 
-fn secrets(webhooks: &Webhooks, state: Option<&Path>) -> Vec<CheckFinding> {
+fn secrets(webhooks: &Webhooks, state: Option<&StatePlace>) -> Vec<CheckFinding> {
     let name = "webhook-secret";
     let mut found = Vec::new();
     if let Some(place) = &webhooks.application {

@@ -36,7 +36,9 @@ use callbridge_oauth::store::{self, REFRESH_WITHIN};
 use callbridge_oauth::{keeper::end_of, revoke, scope, shown_once, shown_once::ShownOnce};
 use callbridge_ops::log::say;
 use callbridge_sender::jitter::Jitter;
-use callbridge_spool::{self as spool, ConnectionChange, ConnectionStore, StoredConnection};
+use callbridge_spool::{
+    self as spool, ConnectionChange, ConnectionStore, StatePlace, StoredConnection,
+};
 use std::{convert::Infallible, path::Path, time::Duration};
 use tokio::{sync::mpsc, sync::watch, time::Instant, time::timeout_at};
 use url::Url;
@@ -224,10 +226,10 @@ struct Held {
 }
 
 impl Held {
-    async fn open(dir: &Path) -> Result<Self> {
+    async fn open(place: &StatePlace) -> Result<Self> {
         Ok(Self {
-            connections: ConnectionStore::new(dir),
-            spool: verify::open(dir).await?,
+            connections: place.connections(),
+            spool: verify::open(place).await?,
         })
     }
 
@@ -446,19 +448,22 @@ async fn revoke_before(before: &Connection) {
 /// # Errors
 /// 66 without a connection, 69 when it cannot be revoked now (it stays then), 77 when the client's
 /// secret is not known any more, 78 for a damaged file.
-pub(crate) async fn disconnect(dir: &Path, forget: bool) -> Result<()> {
+pub(crate) async fn disconnect(place: &StatePlace, forget: bool) -> Result<()> {
     let nothing = || {
-        let words = format!("there is no connection in {}", dir.display());
+        let words = format!("there is no connection in {place}");
         Failure::new(Code::NoInput, words)
     };
-    if ConnectionStore::new(dir).read()?.is_none() {
+    if place.connections().read()?.is_none() {
         return Err(nothing());
     }
-    let state = Held::open(dir).await?;
+    let state = Held::open(place).await?;
     let disconnected = remove(&state, forget, nothing).await;
     let books = match &state.spool {
         Some((spool, _)) => spool.read(|store| Ok(store.books())).await.ok(),
-        None => status(dir).await.ok().flatten().map(|status| status.books),
+        None => {
+            let status = status(place.socket_folder()).await.ok().flatten();
+            status.map(|status| status.books)
+        }
     };
     state.close().await;
     print(disconnected?)?;

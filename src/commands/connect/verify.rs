@@ -8,15 +8,15 @@ use crate::Result;
 use crate::commands::check::service::judge;
 use crate::config::checked::connect::{Connect, Wanted};
 use crate::terminal::StdinLines;
-use callbridge_admin::state_access::{Access, ask_or_open, close, status};
+use callbridge_admin::state_access::{Access, ask_or_open, close, open_here, status};
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_model::Status;
 use callbridge_oauth::connection::Connection;
 use callbridge_ops::log::say;
 use callbridge_sender::status::TokenPlace;
 use callbridge_sender::{new_state, token_probe, token_probe::Unasked, token_update};
-use callbridge_spool::{self as spool, Binding, ConnectionStore, Fit, Guard, Handle, Op};
-use std::{path::Path, time::Duration};
+use callbridge_spool::{self as spool, Binding, Fit, Guard, Handle, Op, StatePlace};
+use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// So long the daemon may take to ask: its budget may be used up for a minute.
@@ -39,16 +39,18 @@ pub(super) enum TokenOwner {
 ///
 /// # Errors
 /// 73, 75 or 78, as `run` would end.
-pub(super) async fn prepare(dir: &Path, crm: &Address) -> Result<()> {
-    spool::refuse_shared(dir)?;
-    if let Some((spool, guard)) = open(dir).await? {
+pub(super) async fn prepare(place: &StatePlace, crm: &Address) -> Result<()> {
+    if let Some(folder) = place.folder() {
+        spool::refuse_shared(folder)?;
+    }
+    if let Some((spool, guard)) = open(place).await? {
         let (address, rebind) = (crm.as_str().to_owned(), false);
         let bound = spool.write(vec![Op::BindAddress { address, rebind }]).await;
         close(spool, guard).await;
         bound?;
     }
     // one that cannot be read could not be replaced
-    ConnectionStore::new(dir).read()?;
+    place.connections().read()?;
     Ok(())
 }
 
@@ -82,14 +84,17 @@ pub(super) async fn whose(
     found
 }
 
-/// The spool of a folder without a daemon; `None` where a daemon has it.
-pub(super) async fn open(dir: &Path) -> Result<Option<(Handle, Guard)>> {
+/// The spool of a state without a daemon; `None` where a daemon has it. The daemon can be on
+/// another machine.
+pub(super) async fn open(place: &StatePlace) -> Result<Option<(Handle, Guard)>> {
     // One that cannot be spoken to has the lock: that is told of.
-    let asked = async || Ok::<_, spool::Error>(status(dir).await.ok().flatten());
-    let opened = || spool::open(dir, spool::Settings::default());
-    match ask_or_open(asked, opened).await? {
-        Access::Daemon(_) => Ok(None),
-        Access::Spool(spool, guard) => {
+    let folder = place.socket_folder();
+    let asked = async || Ok::<_, spool::Error>(status(folder).await.ok().flatten());
+    let opened = || open_here(place, spool::Settings::default(), false);
+    match ask_or_open(asked, opened).await {
+        Ok(Access::Daemon(_)) | Err(spool::Error::NotLeader(..)) => Ok(None),
+        Err(error) => Err(error.into()),
+        Ok(Access::Spool(spool, guard)) => {
             new_state::take_slots(&spool).await?;
             Ok(Some((spool, guard)))
         }
@@ -149,11 +154,11 @@ fn named(info: &TokenInfo) -> String {
 }
 
 /// Waits until the daemon has asked with the new token.
-async fn through_daemon(dir: &Path, new: &Connection) -> TokenOwner {
+async fn through_daemon(place: &StatePlace, new: &Connection) -> TokenOwner {
     let print = Some(token_update::print(&new.access_token).to_string());
     let until = Instant::now() + DAEMON_WITHIN;
     while Instant::now() < until {
-        if let Ok(Some(status)) = status(dir).await
+        if let Ok(Some(status)) = status(place.socket_folder()).await
             && status.token.print == print
             && let Some(found) = shown(&status)
         {

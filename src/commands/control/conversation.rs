@@ -1,19 +1,19 @@
 //! One question to the daemon, or to the spool where no daemon runs, and its answers.
 
 use crate::config::Asking;
-use crate::daemon::open;
+use crate::daemon::{leadership, open};
 use crate::{Failure, OrFail as _, Result, print};
 use callbridge_admin::socket::{AnswerRequest, Replies};
-use callbridge_admin::state_access::{Access, ask_or_open};
+use callbridge_admin::state_access::{Access, ask_or_open, open_here};
 use callbridge_admin::{CommandHandler, ControlReply, ControlRequest, socket, user};
 use callbridge_mapping::{Rules, people::files::Watched};
-use callbridge_model::status::{Pause, findings};
+use callbridge_model::status::{Pause, Role, findings};
 use callbridge_model::{Code, Zone, clock, safe_cell, safe_json, safe_lines};
 use callbridge_ops::{kept::kept, log::say};
-use callbridge_spool::{self as spool, Handle, LeadDirectory, folder};
+use callbridge_spool::{self as spool, Handle, StatePlace, folder};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::{collections::BTreeMap, path::Path, sync::Arc, sync::RwLock, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, sync::RwLock, time::Duration};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 /// Between two looks for a daemon that comes back.
@@ -23,16 +23,19 @@ const CHECK_EVERY: Duration = Duration::from_millis(250);
 /// does.
 type Conversation = (Replies, Option<JoinHandle<()>>);
 
-/// The daemon of this state folder; else its spool.
+/// The daemon of this state, or else its spool.
 async fn find(at: &Asking, ask: ControlRequest) -> Result<Conversation> {
     let state = &at.state;
     let asked = async || match reach(at, &ask).await? {
-        None if state.join(folder::FILE).symlink_metadata().is_err() => Err(nobody(state)),
+        None if is_missing(state) => Err(nobody(state)),
         replies => Ok(replies),
     };
     let opened = || {
-        let (create, usual) = (false, spool::Settings::default());
-        spool::open(state, spool::Settings { create, ..usual })
+        let settings = spool::Settings {
+            create: false,
+            ..spool::Settings::default()
+        };
+        open_here(state, settings, ask.only_reads())
     };
     let (handle, guard) = match ask_or_open(asked, opened).await? {
         Access::Daemon(replies) => return Ok((replies, None)),
@@ -49,21 +52,32 @@ async fn find(at: &Asking, ask: ControlRequest) -> Result<Conversation> {
     Ok((Replies::here(replies), Some(task)))
 }
 
+/// Returns `true` if the folder has no state. A database is asked when it is opened.
+fn is_missing(state: &StatePlace) -> bool {
+    let Some(folder) = state.folder() else {
+        return false;
+    };
+    folder.join(folder::FILE).symlink_metadata().is_err()
+}
+
 /// There is neither daemon nor state.
-fn nobody(state: &Path) -> Failure {
-    let words = format!(
-        "no daemon runs on {0} and there is no state in it: start `callbridge run --state {0}`, \
-         or name its folder with --state",
-        state.display()
+fn nobody(state: &StatePlace) -> Failure {
+    let message = format!(
+        "no daemon runs on {state} and there is no state in it: start `callbridge run --state \
+         {state}`, or name its folder with --state"
     );
-    Failure::new(Code::Unreachable, words)
+    Failure::new(Code::Unreachable, message)
 }
 
 /// A handler over the spool alone.
-async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHandler> {
+pub(crate) async fn offline(
+    spool: Handle,
+    rules: Rules,
+    state: &StatePlace,
+) -> Result<CommandHandler> {
     let zone = spool.meta(open::ZONE_KEY).await?;
     let mut lists = Watched::of(rules.every_trunk());
-    match LeadDirectory::open(state) {
+    match state.lead_directory() {
         Ok(directory) => lists = lists.with_directory(Arc::new(directory)),
         Err(error) => say(&error.to_string()),
     }
@@ -75,7 +89,7 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHan
             Ok(bad) => say(&format!("{file}: rows that cannot be used: {bad}; {names}")),
         }
     }
-    let (books, folder) = (spool.clone(), state.display().to_string());
+    let (books, folder) = (spool.clone(), state.flag());
     Ok(CommandHandler {
         asking: None,
         page: None,
@@ -90,13 +104,23 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHan
             let (spool, folder) = (books.clone(), folder.clone());
             Box::pin(async move {
                 let at = clock::now().wall.floor_seconds().get();
-                let kept = spool.read(move |store| kept(store, at, &folder, crate::RELEASE));
-                let mut status = kept.await?;
+                let read = spool.read(move |store| {
+                    let leadership = leadership::read(store, Role::Command)?;
+                    Ok((kept(store, at, &folder, crate::RELEASE)?, leadership))
+                });
+                let (mut status, leadership) = read.await?;
                 let books = &status.books;
                 status.backlog.calls = books.ready + books.sending + books.submitted;
                 status.token.state = "unknown".to_owned();
-                let fix = "start `callbridge run`, or its systemd unit";
-                status.pause = Some(Pause::new(findings::NO_DAEMON, fix));
+                status.leadership = leadership;
+                let leads = status
+                    .leadership
+                    .as_ref()
+                    .is_some_and(|them| them.leader.is_some());
+                if !leads {
+                    let fix = "start `callbridge run`, or its systemd unit";
+                    status.pause = Some(Pause::new(findings::NO_DAEMON, fix));
+                }
                 Ok(status.judged())
             })
         }),
@@ -190,8 +214,8 @@ pub(super) async fn ask_daemon(
 
 /// The daemon's replies; `None` where none runs.
 async fn reach(at: &Asking, ask: &ControlRequest) -> Result<Option<Replies>> {
-    let what = format_args!("cannot reach the daemon of {}", at.state.display());
-    let asked = socket::ask(&at.state, ask).await;
+    let what = format_args!("cannot reach the daemon of {}", at.state);
+    let asked = socket::ask(at.state.socket_folder(), ask).await;
     asked.or_fail_at(Code::Unreachable, what)
 }
 
@@ -212,15 +236,14 @@ pub(super) async fn follow(
                 follow_daemon(replies, at, begun, &mut each).await?;
                 (past, reported) = (false, false);
             }
-            None if !at.state.join(folder::FILE).exists() => return Err(nobody(&at.state)),
+            None if is_missing(&at.state) => return Err(nobody(&at.state)),
             None if reported => {}
             None => {
                 if past {
                     alone().await?;
                 }
                 (past, reported) = (false, true);
-                let state = at.state.display();
-                say(&format!("no daemon runs on {state}; waiting for one"));
+                say(&format!("no daemon runs on {}; waiting for one", at.state));
             }
         }
         tokio::time::sleep(CHECK_EVERY).await;

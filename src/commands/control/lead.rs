@@ -158,7 +158,7 @@ pub(crate) async fn set(lead: LeadId, ask: ControlRequest, at: &Asking) -> Resul
         format!(
             "no daemon runs on {0}: values go out through its budget alone; start `callbridge run \
              --state {0}`, or name its folder with --state",
-            at.state.display()
+            at.state
         )
     };
     ask_daemon(at, ask, nobody, each).await

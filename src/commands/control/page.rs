@@ -24,7 +24,7 @@ pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<()> {
         format!(
             "no daemon runs on {0}: start `callbridge run --state {0} --page 127.0.0.1:9470`, or \
              name its folder with --state",
-            at.state.display()
+            at.state
         )
     };
     let each = |item: &Value, _: &Zone| {

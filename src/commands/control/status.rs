@@ -74,8 +74,9 @@ async fn once(at: &Asking) -> Result<OverallState> {
 /// Says nothing where a daemon answers for its books. Whether something waits for a person is not
 /// asked: a supervisor that restarts it would mend nothing of that.
 async fn healthy(at: &Asking) -> Result<()> {
-    let dir = at.state.display();
-    let asked = tokio::time::timeout(HEALTHY_WITHIN, state_access::status(&at.state)).await;
+    let dir = &at.state;
+    let asking = state_access::status(at.state.socket_folder());
+    let asked = tokio::time::timeout(HEALTHY_WITHIN, asking).await;
     let words = match asked {
         Ok(Ok(Some(_))) => return Ok(()),
         Ok(Ok(None)) => {

@@ -14,11 +14,12 @@ pub(crate) mod recording;
 use crate::commands::ScratchFolder;
 use crate::config::flags::Flags;
 use crate::config::{Checking, Config, Demo, DemoPbx, Faults};
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, open};
 use crate::terminal::{has_color, width};
 use crate::{Failure, OrFail as _, Result, print};
 use callbridge_admin::explain::line::{OneLine, cut};
 use callbridge_model::{Code, Environment, ExposeSecret, Secret, Status, clock};
+use callbridge_ops::metrics::Durations;
 use callbridge_sandbox::{self as sandbox, token::IdSet};
 use callbridge_spool::{Row, RowId, State, tables};
 use serde_json::json;
@@ -75,7 +76,9 @@ pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Resul
             DemoPbx::Freeswitch => drop(pbx::serve_event_socket(listener, frames).await),
         }
     });
-    let mut daemon = Daemon::start(&config, |_| {}).await?;
+    let durations = Durations::default();
+    let (spool, guard) = open::state(&config, &durations).await?;
+    let mut daemon = Daemon::start(&config, &spool, &durations, |_| {}).await?;
     let mut shutdown = std::pin::pin!(shutdown);
     let ended = tokio::select! {
         ended = watch(&daemon, &mut view, demo.pbx) => ended,
@@ -85,7 +88,7 @@ pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Resul
         Ok(status) => finish(&status, &crm, &view, demo, &mut daemon, shutdown).await,
         Err(failure) => Err(failure),
     };
-    daemon.stop().await;
+    daemon.stop(guard).await;
     played.abort();
     let stopped = crm.stop().await;
     ended.and(stopped.map_err(|error| Failure::of(Code::Failed, error)))

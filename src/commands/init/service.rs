@@ -81,7 +81,7 @@ async fn check_token(answers: &Answers) -> Result<Vec<CheckFinding>> {
     let what = format_args!("{}: cannot be made", folder.display());
     let scratch = ScratchFolder::make(folder.clone());
     let _scratch = scratch.or_fail_at(Code::CannotWrite, what)?;
-    config.state = Some(folder);
+    config.state = Some(folder.into());
     // `check` asks for the fields afterward: together they send at most three requests.
     if let Some(crm) = &mut config.crm {
         crm.lead_fields.clear();

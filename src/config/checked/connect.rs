@@ -1,14 +1,15 @@
 //! The flags of `connect`, as typed and checked.
 
 use super::crm::{address, proxy};
-use super::state_folder;
+use super::state_place;
 use crate::config::Faults;
 use crate::values;
 use callbridge_crm::{Address, Setup};
 use callbridge_model::{Environment, SecretKind, SecretPlace};
 use callbridge_oauth::{consent::Redirect, scope};
+use callbridge_spool::StatePlace;
 use clap::Args;
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 use url::Url;
 
 /// The flags that agree to a company beforehand, and the time that its people have.
@@ -39,8 +40,8 @@ pub struct Connect {
     pub secret: SecretPlace,
     /// The grants of `--scope`, or the usual ones.
     pub scope: String,
-    /// The state folder of `--state`, in which the connection is kept.
-    pub state: PathBuf,
+    /// The state of `--state`, in which the connection is kept.
+    pub state: StatePlace,
     /// The company by `--company` and `--yes`, within `--within`.
     pub wanted: Wanted,
 }
@@ -72,7 +73,7 @@ pub(crate) fn check(
     let scope = scope.map_or_else(|| Ok(scope::usual()), scope::checked);
     let scope = all.take("--scope", scope);
     let within = all.read("--within", &flags.within, values::duration);
-    let state = all.take("--state", state_folder(flags.state.as_deref(), environment));
+    let state = all.take("--state", state_place(flags.state.as_deref(), environment));
     let ca_file = all.read("--crm-ca-file", &flags.crm_ca_file, values::path);
     let proxy = all.read("--crm-proxy", &flags.crm_proxy, proxy);
     let in_clear = proxy.is_some() && crm.iter().chain(&auth).any(Address::is_plain);
@@ -181,7 +182,7 @@ pub(crate) struct ConnectFlags {
     /// Bind the state to its first company without asking
     #[arg(long)]
     pub yes: bool,
-    /// Where the connection is kept: the state folder of `run` [default: $STATE_DIRECTORY, else
+    /// Where the connection is kept: the state of `run` [default: $STATE_DIRECTORY, else
     /// ~/.local/state/callbridge]
     #[arg(long, value_name = "DIR")]
     pub state: Option<String>,

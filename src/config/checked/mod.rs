@@ -33,6 +33,7 @@ use callbridge_model::SecretPlace;
 use callbridge_ops::log::Logging;
 use callbridge_sender::rate::Rate;
 use callbridge_source::{BrokerUrl, SourceUrl};
+use callbridge_spool::StatePlace;
 use callbridge_webhook::tls::Certificate;
 pub(crate) use connect::check as connect;
 pub(crate) use crm::TokenFrom;
@@ -41,7 +42,7 @@ use jiff::tz::TimeZone;
 pub(crate) use lookup::LookupConfig;
 pub(crate) use page::PageConfig;
 use std::{collections::BTreeMap, net::SocketAddr, path::Path, path::PathBuf};
-pub(crate) use typed::{Checking, STATES, logging, state_folder, state_of_daemon};
+pub(crate) use typed::{Checking, STATES, logging, state_of_daemon, state_place};
 
 #[derive(Debug)]
 pub struct Config {
@@ -71,8 +72,10 @@ pub struct Config {
     pub lookup: Option<LookupConfig>,
     /// The assembler's settings, for the trunks of no PBX yet.
     pub calls: callbridge_call::Settings,
-    /// The state folder; `None` only where it was not asked for and has no default.
-    pub state: Option<PathBuf>,
+    /// The place of the state; `None` only where it was not asked for and has no default.
+    pub state: Option<StatePlace>,
+    /// The value of `--instance`: the name of this process among those of a database.
+    pub instance: Option<String>,
     /// The address of `--listen`, at which health and metrics are served.
     pub listen: Option<SocketAddr>,
     /// The command of `--notify-command`, with the wait of `--notify-missed`.
@@ -90,6 +93,13 @@ pub struct Config {
 }
 
 impl Config {
+    /// The place of the state; the working folder if none is known.
+    pub(crate) fn state_place(&self) -> StatePlace {
+        self.state
+            .clone()
+            .unwrap_or_else(|| StatePlace::Folder(PathBuf::from(".")))
+    }
+
     /// The zone of the PBX, else this machine's.
     pub(crate) fn zone(&self) -> TimeZone {
         self.pbx_timezone.clone().unwrap_or_else(TimeZone::system)

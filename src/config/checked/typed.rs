@@ -1,6 +1,8 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
-use super::{BrokerTarget, Config, crm, hub, lookup, page, sources, trunks, webhooks};
+use super::{
+    BrokerTarget, Config, SourceConfig, crm, hub, lookup, page, sources, trunks, webhooks,
+};
 use crate::config::flags::{CallFlags, Flags, LogFlags, OperationFlags};
 use crate::config::{Faults, arguments};
 use crate::state_owner::other_owner;
@@ -9,11 +11,12 @@ use callbridge_admin::socket;
 use callbridge_mapping::Rules;
 use callbridge_model::{Environment, SecretKind, SecretPlace};
 use callbridge_ops::log::Logging;
-use callbridge_source::{BrokerUrl, url::UrlFault};
+use callbridge_source::{BrokerUrl, Transport, url::UrlFault};
+use callbridge_spool::{PostgresUrl, StatePlace};
 use jiff::tz::TimeZone;
 use std::{
-    os::unix::fs::FileTypeExt as _, os::unix::net::UnixStream, path::Path, path::PathBuf,
-    time::Duration,
+    os::unix::fs::FileTypeExt as _, os::unix::fs::MetadataExt as _, os::unix::net::UnixStream,
+    path::Path, path::PathBuf, time::Duration,
 };
 use tracing::Level;
 
@@ -81,14 +84,14 @@ impl<'a> Checking<'a> {
             not_before,
             ..rules
         };
-        let folder = state_folder(operation.state.as_deref(), it.environment);
+        let place = state_place(operation.state.as_deref(), it.environment);
         // Root does not look for a connection in another user's folder. The command is refused.
-        let is_others = folder
-            .as_deref()
-            .is_ok_and(|folder| other_owner(folder).is_some());
+        let is_others = place
+            .as_ref()
+            .is_ok_and(|place| other_owner(place.socket_folder()).is_some());
         // A recording is judged without a token, whatever lies there.
-        let connected = match &folder {
-            Ok(folder) if it.needs && !is_others => callbridge_oauth::store::exists(folder),
+        let connected = match &place {
+            Ok(place) if it.needs && !is_others => callbridge_oauth::store::exists(place),
             Ok(_) | Err(_) => Some(false),
         };
         let forwards = flags.hub.forwards();
@@ -103,7 +106,12 @@ impl<'a> Checking<'a> {
         let page = page::check(&flags.page, it);
         let lookup = lookup::check(&flags.lookup, it);
         let calls = calls(&flags.calls, &mut it.faults);
-        let state = it.needed("--state", folder);
+        let state = it.needed("--state", place);
+        let instance = instance(operation, state.as_ref(), &mut it.faults);
+        let of_database = state.as_ref().and_then(StatePlace::database);
+        if it.needs && of_database.is_some() {
+            refuse_sources_without_history(&sources, &mut it.faults);
+        }
         let address = |text: &str| values::address(text, "");
         let listen = it.faults.read("--listen", &operation.listen, address);
         refuse_unknown_variables(it.environment, &mut it.faults);
@@ -122,6 +130,7 @@ impl<'a> Checking<'a> {
             lookup,
             calls,
             state,
+            instance,
             listen,
             dead_letters: it.broker("--dead-letter-queue", SecretKind::DeadLetter, letters),
             notify: notify(operation, &mut it.faults),
@@ -197,6 +206,50 @@ fn calls(flags: &CallFlags, faults: &mut Faults) -> callbridge_call::Settings {
     }
 }
 
+/// Name of this process among those of a database: `--instance`, or else the host's name.
+fn instance(
+    flags: &OperationFlags,
+    state: Option<&StatePlace>,
+    faults: &mut Faults,
+) -> Option<String> {
+    let name = faults.read("--instance", &flags.instance, |text| {
+        if text.is_empty() || text.len() > INSTANCE_BYTES_MAX || text.contains(char::is_control) {
+            return Err(format!("give a name of 1 to {INSTANCE_BYTES_MAX} bytes"));
+        }
+        Ok(text.to_owned())
+    });
+    let in_folder = state.is_some_and(|state| state.folder().is_some());
+    let message = "has no effect without --state postgres://…";
+    faults.add_if(name.is_some() && in_folder, "--instance", message);
+    name
+}
+
+/// Another machine continues after a takeover. It must find the calls that ended meanwhile.
+fn refuse_sources_without_history(sources: &[SourceConfig], faults: &mut Faults) {
+    for source in sources {
+        let has_history = match source.url.transport {
+            Transport::File { .. } | Transport::Amqp(_) => true,
+            Transport::Ami { .. } | Transport::Esl { .. } | Transport::WebSocket { .. } => false,
+        };
+        let is_filled = sources
+            .iter()
+            .any(|other| other.catch_up && other.pbx == source.pbx);
+        if !has_history && !is_filled {
+            let message = format!(
+                "{} has no history, so calls during a takeover would be lost: add --catch-up with \
+                 the PBX's CDR file, or run a collector next to the PBX (--forward)",
+                source.url.public()
+            );
+            faults.add("--source", message);
+        }
+    }
+}
+
+/// The folder for sockets of services whose state is in a database.
+const SOCKETS: &str = "/run/callbridge";
+/// The server shows the name next to the version, within 63 bytes.
+const INSTANCE_BYTES_MAX: usize = 40;
+
 /// The folder in which services keep their states, a folder each.
 pub(crate) const STATES: &str = "/var/lib/callbridge";
 
@@ -224,16 +277,48 @@ pub(crate) fn state_of_daemon(usual: PathBuf, services: &Path) -> PathBuf {
     }
 }
 
-/// `--state`, else `$STATE_DIRECTORY`, else `~/.local/state/callbridge`.
-pub(crate) fn state_folder(
+/// The state of `--state`: a folder or a database. Without the flag, it is the folder
+/// `$STATE_DIRECTORY`, or else `~/.local/state/callbridge`.
+pub(crate) fn state_place(
     flag: Option<&str>,
     environment: &Environment,
-) -> Result<PathBuf, String> {
+) -> Result<StatePlace, String> {
     match flag {
-        Some("") => return Err("is empty: give a folder".to_owned()),
-        Some(flag) => return Ok(PathBuf::from(flag)),
-        None => {}
+        Some("") => Err("is empty: give a folder or a database".to_owned()),
+        Some(flag) if PostgresUrl::is_url(flag) => {
+            StatePlace::in_database(flag, &socket_base(environment)?)
+        }
+        Some(flag) => Ok(StatePlace::Folder(PathBuf::from(flag))),
+        None => Ok(StatePlace::Folder(state_folder(environment)?)),
     }
+}
+
+/// The folder with sockets of daemons whose state is in a database: that of systemd, or else
+/// `/run/callbridge`, this user's own runtime folder, or a folder below `/tmp`.
+fn socket_base(environment: &Environment) -> Result<PathBuf, String> {
+    let all = environment.text("RUNTIME_DIRECTORY");
+    if let Some(first) = all.and_then(|all| all.split(':').next()) {
+        return Ok(PathBuf::from(first));
+    }
+    let user = rustix::process::geteuid();
+    let of_service = Path::new(SOCKETS);
+    let found = of_service.metadata();
+    if found.is_ok_and(|found| user.is_root() || found.uid() == user.as_raw()) {
+        return Ok(of_service.to_path_buf());
+    }
+    if let Some(own) = environment.path("XDG_RUNTIME_DIR") {
+        return Ok(own.join("callbridge"));
+    }
+    let shared = PathBuf::from(format!("/tmp/callbridge-{}", user.as_raw()));
+    let found = shared.symlink_metadata();
+    if found.is_ok_and(|found| found.uid() != user.as_raw() || !found.is_dir()) {
+        let message = format!("{} belongs to another user: remove it", shared.display());
+        return Err(message);
+    }
+    Ok(shared)
+}
+
+fn state_folder(environment: &Environment) -> Result<PathBuf, String> {
     // systemd names several folders with colons between them; ours is the first.
     let all = environment.text("STATE_DIRECTORY");
     if let Some(first) = all.and_then(|all| all.split(':').next()) {

@@ -1,7 +1,7 @@
 //! `init`: its flags. What was given is right as far as it goes, and without a terminal nothing is
 //! missing.
 
-use crate::config::checked::sources;
+use crate::config::checked::{self as config, sources};
 use crate::config::flags::Flags;
 use crate::config::{Checking, Command, Faults};
 use crate::state_owner::other_owner;
@@ -52,10 +52,12 @@ pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQues
     // A token is given, or the state that was named has a connection by consent.
     let file = flags.crm.token_file.as_deref().map(Path::new);
     let given = finds(SecretKind::Token, file) || flags.crm.token_command.is_some();
-    let state = flags.operation.state.as_deref().map(Path::new);
+    let state = flags.operation.state.as_deref();
+    let state = state.and_then(|text| config::state_place(Some(text), environment).ok());
     // Root does not open another user's state.
     let connected = state.is_some_and(|state| {
-        other_owner(state).is_none() && callbridge_oauth::store::exists(state) == Some(true)
+        let is_ours = other_owner(state.socket_folder()).is_none();
+        is_ours && callbridge_oauth::store::exists(&state) == Some(true)
     });
     let every_trunk = |key: &str| {
         let trunks = &flags.trunks.trunk;

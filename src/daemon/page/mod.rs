@@ -11,7 +11,7 @@ use callbridge_model::{Code, ExposeSecret as _, Secret, SecretPlace, Zone, clock
 use callbridge_page::{passwords::Passwords, settings::Settings};
 use callbridge_webhook::tls;
 use futures_util::FutureExt as _;
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::watch};
 
 /// The flag of the password file.
@@ -117,7 +117,8 @@ fn empty_fault(people: &Passwords) -> Option<String> {
 
 /// Returns the name that parts the cookies of two instances on one host: the port would not.
 fn instance(config: &Config) -> String {
-    let state = config.state.as_deref().unwrap_or(Path::new(""));
+    let place = config.state_place();
+    let state = place.socket_folder();
     let name = state.file_name().unwrap_or_default().to_string_lossy();
     let fit = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let name: String = name.chars().filter(|c| fit(*c)).take(40).collect();

@@ -28,6 +28,7 @@ const FINDERS: &[Finder] = &[
     sources,
     super::silent_sources::silent_sources,
     super::hub::hub,
+    super::leadership::leadership,
     formats,
     daemons,
     trunks,

@@ -359,7 +359,8 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
     let more = more
         .chain(journals())
         .chain(super::super::outboxes::tests::failing())
-        .chain(super::super::hub::tests::failing());
+        .chain(super::super::hub::tests::failing())
+        .chain(super::super::leadership::tests::failing());
     for (status, kinds) in table.into_iter().chain(let_in()).chain(more) {
         let found: Vec<FindingKind> = status.problems.iter().map(|problem| problem.kind).collect();
         assert_eq!(found, kinds, "{status:?}");

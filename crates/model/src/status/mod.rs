@@ -9,6 +9,7 @@
 //! | [`hub`] | a hub with its branches, and a collector that sends to a hub |
 //! | [`journal`] | what the CRM's journal shows of our calls |
 //! | [`lead_fields`] | fields of leads that show their calls |
+//! | [`leadership`] | the processes that share a state in PostgreSQL |
 //! | [`losses`] | counters that can mean a lost call |
 //! | [`outboxes`] | messages that wait for a broker, and a notify command that fails |
 //! | [`people`] | lists of leads and employees |
@@ -20,6 +21,7 @@ pub mod findings;
 pub mod hub;
 pub mod journal;
 pub mod lead_fields;
+pub mod leadership;
 pub mod losses;
 pub mod other_reader;
 pub mod outboxes;
@@ -35,6 +37,7 @@ use crate::status::other_reader::OtherReader;
 pub use hub::{BranchReport, BranchState, BranchStatus, ForwardStatus, HubStatus, ReportedSource};
 pub use journal::{Echo, ForeignCalls, JournalField, SentField};
 pub use lead_fields::{LeadField, LeadFields};
+pub use leadership::{LeaderStatus, LeadershipStatus, Role, StandbyStatus};
 pub use losses::LOSS_COUNTERS;
 pub use outboxes::{OutboxProblem, OutboxStatus};
 pub use people::{Doubtful, Employees, ListFile, UnknownEmployee, Unlisted};
@@ -71,6 +74,9 @@ pub struct Status {
     /// The hub and its branches. Absent without `--collect`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hub: Option<HubStatus>,
+    /// The processes that share the state. Absent without PostgreSQL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leadership: Option<LeadershipStatus>,
     /// The way to the hub. Absent without `--forward`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forward: Option<ForwardStatus>,

@@ -3,7 +3,7 @@
 use super::verdict::if_any;
 use super::{
     Directory, Employees, ForwardStatus, HubStatus, LOSS_COUNTERS, LeadField, LeadFields,
-    OverallState, SourceState, SourceStatus, Status, Webhooks,
+    LeadershipStatus, OverallState, Role, SourceState, SourceStatus, Status, Webhooks,
 };
 use crate::safe::safe;
 use crate::{Reason, Zone};
@@ -44,6 +44,9 @@ impl Status {
     /// The status for people: the verdict, the problems with their commands, then all figures.
     pub fn to_text(&self, style: &TextStyle) -> String {
         let mut text = self.head(style);
+        if let Some(leadership) = &self.leadership {
+            leadership.to_text(&mut text, style);
+        }
         self.calls_to_text(&mut text, style);
         self.pace_to_text(&mut text);
         if self.forward.is_none() {
@@ -84,6 +87,11 @@ impl Status {
         text
     }
 
+    fn has_no_leader(&self) -> bool {
+        let leadership = self.leadership.as_ref();
+        leadership.is_some_and(|leadership| leadership.leader.is_none())
+    }
+
     /// The verdict and the problems, each with its command.
     fn head(&self, style: &TextStyle) -> String {
         let words = match self.verdict {
@@ -95,6 +103,7 @@ impl Status {
             OverallState::Down => match self.pause {
                 Some(_) if self.forward.is_some() => style.paint("1;31", "nothing reaches the hub"),
                 Some(_) => style.paint("1;31", "nothing reaches the CRM"),
+                None if self.has_no_leader() => style.paint("1;31", "no process leads"),
                 None => style.paint("1;31", "no source is up"),
             },
         };
@@ -228,6 +237,29 @@ impl Status {
         }
         if skipped > 0 {
             let _ = writeln!(text, "         and {skipped} before them: see --json");
+        }
+    }
+}
+
+impl LeadershipStatus {
+    fn to_text(&self, text: &mut String, style: &TextStyle) {
+        match &self.leader {
+            Some(leader) => {
+                let (name, since) = (safe(&leader.name), style.zone.second(leader.since));
+                let version = safe(&leader.version);
+                let _ = writeln!(text, "leader   {name} since {since} (callbridge {version})");
+            }
+            None => {
+                let _ = writeln!(text, "leader   none");
+            }
+        }
+        for standby in &self.standbys {
+            let (name, since) = (safe(&standby.name), style.zone.second(standby.since));
+            let version = safe(&standby.version);
+            let _ = writeln!(text, "standby  {name} since {since} (callbridge {version})");
+        }
+        if self.role == Role::Standby {
+            let _ = writeln!(text, "         This process is a standby.");
         }
     }
 }

@@ -32,6 +32,8 @@ impl OverallState {
 pub enum FindingKind {
     /// No daemon runs: nothing is received and nothing is sent.
     NoDaemon,
+    /// No process leads a state that several share.
+    NoLeader,
     /// Nothing is sent, for the reason of the pause.
     Paused,
     /// No source that reports calls as they happen is up.
@@ -40,6 +42,8 @@ pub enum FindingKind {
     SourceDown,
     /// Collectors of branches send no reports.
     SilentBranches,
+    /// A standby could not take over, or has other flags than the leader.
+    Standby,
     /// A source is logged in and receives no calls, or has received nothing for a long time.
     NotHeard,
     /// The account of a source lacks a right that some calls need.
@@ -108,7 +112,7 @@ impl FindingKind {
 
     pub const fn verdict(self) -> OverallState {
         match self {
-            Self::NoDaemon | Self::Paused | Self::NoSource => OverallState::Down,
+            Self::NoDaemon | Self::NoLeader | Self::Paused | Self::NoSource => OverallState::Down,
             _ => OverallState::Attention,
         }
     }
@@ -137,7 +141,7 @@ pub struct Detail {
 }
 
 /// The values of [`Detail::code`], except [`super::PAUSES`] and the words of kinds.
-pub const DETAILS: [&str; 13] = [
+pub const DETAILS: [&str; 14] = [
     "employee_doubtful",
     "employee_unknown",
     "employees_unmatched",
@@ -149,6 +153,7 @@ pub const DETAILS: [&str; 13] = [
     "list_unused",
     "not_heard_reason",
     "source_down",
+    "standby_settings",
     "token_consent",
     "token_not_refreshed",
 ];

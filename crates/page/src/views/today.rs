@@ -176,7 +176,8 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
             (Some("/check"), None)
         }
         F::CrmDegraded => (None, status.degraded.iter().map(|part| part.since).min()),
-        F::NoDaemon | F::Paused | F::OtherDaemon | F::TokenEnds | F::Books => (None, None),
+        F::NoDaemon | F::NoLeader | F::Standby | F::Paused => (None, None),
+        F::OtherDaemon | F::TokenEnds | F::Books => (None, None),
     }
 }
 

@@ -34,6 +34,17 @@ pub(crate) fn take_leader_lock(session: &Session) -> Result<bool, Error> {
     )
 }
 
+/// Returns `true` if a session holds the leader's lock.
+pub(crate) fn is_led(session: &Session) -> Result<bool, Error> {
+    let text = format!("SELECT EXISTS (SELECT 1 FROM pg_locks l WHERE {HOLDS})");
+    session.one(&text, &[key(&session.schema, false)])
+}
+
+/// The lock `l` is an advisory lock of this database with the key `?1`, and is held.
+const HOLDS: &str = "l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+     AND (CAST(CAST(l.classid AS BIGINT) << 32 AS BIGINT) | CAST(l.objid AS BIGINT)) = ?1";
+
 /// Shows this session as a standby, until it ends or [`hide_standby`].
 pub(crate) fn show_standby(session: &Session) -> Result<(), Error> {
     let text = "SELECT pg_try_advisory_lock_shared(?1)";
@@ -51,12 +62,11 @@ pub(crate) fn hide_standby(session: &Session) -> Result<(), Error> {
 
 /// The processes that wait for the lock, longest first.
 pub(crate) fn standbys(session: &Session) -> Result<Vec<Standby>, Error> {
-    let text = "SELECT a.application_name AS label,
+    let text = format!(
+        "SELECT a.application_name AS label,
                 CAST(extract(epoch FROM a.backend_start) AS BIGINT) AS since
          FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-         WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
-             AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-             AND (CAST(CAST(l.classid AS BIGINT) << 32 AS BIGINT) | CAST(l.objid AS BIGINT)) = ?1
-         ORDER BY a.backend_start, a.pid";
-    session.rows(text, &[key(&session.schema, true)], usize::MAX)
+         WHERE {HOLDS} ORDER BY a.backend_start, a.pid"
+    );
+    session.rows(&text, &[key(&session.schema, true)], usize::MAX)
 }

@@ -1,0 +1,26 @@
+//! A listener of a process that cannot answer now: 503 with the reason.
+
+use super::body::{self, Body};
+use super::places::ConnectionPlace;
+use super::serve::AnswerHttp;
+use hyper::{Request, Response, StatusCode, body::Incoming, header, header::HeaderValue};
+
+/// A client tries another server first, and this one again after this many seconds.
+const RETRY_AFTER: &str = "5";
+
+/// Answers every request with 503 and the present reason.
+pub struct Unavailable(pub Box<dyn Fn() -> String + Send + Sync>);
+
+impl AnswerHttp for Unavailable {
+    async fn answer(&self, _: &ConnectionPlace, _: Request<Incoming>) -> Response<Body> {
+        let text = (self.0)() + "\n";
+        let plain = "text/plain; charset=utf-8";
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        let mut answer = body::response(status, plain, body::whole(text));
+        let retry_after = HeaderValue::from_static(RETRY_AFTER);
+        answer
+            .headers_mut()
+            .insert(header::RETRY_AFTER, retry_after);
+        answer
+    }
+}

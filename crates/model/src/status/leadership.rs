@@ -1,0 +1,163 @@
+//! The processes that share a state in PostgreSQL: the one that leads, and those that wait.
+
+use super::{FindingKind, Problem, Status};
+use serde::{Deserialize, Serialize};
+
+/// The processes that share this state, as one of them shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct LeadershipStatus {
+    /// What the process does that made this status.
+    pub role: Role,
+    /// The process that leads. `null` if none does, or if it is not known.
+    pub leader: Option<LeaderStatus>,
+    /// The processes that wait, longest first.
+    pub standbys: Vec<StandbyStatus>,
+    /// Why this process, a standby, could not take over. `null` if it could.
+    pub problem: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum Role {
+    /// It receives calls and sends them.
+    Leader,
+    /// It waits until the leader ends.
+    #[default]
+    Standby,
+    /// A command without a daemon of its machine.
+    Command,
+}
+
+impl Role {
+    /// The word in JSON and in the text: `standby`.
+    pub fn word(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// The process that leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct LeaderStatus {
+    /// The value of `--instance`, or the name of its host.
+    pub name: String,
+    pub version: String,
+    /// Epoch seconds at which it began to lead.
+    pub since: i64,
+}
+
+/// A process that waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct StandbyStatus {
+    pub name: String,
+    pub version: String,
+    /// Epoch seconds at which it began to wait.
+    pub since: i64,
+    /// Its CRM address and trunks are those of the leader.
+    pub same_settings: bool,
+}
+
+impl LeadershipStatus {
+    /// The leader's name, for messages.
+    pub fn leader_name(&self) -> String {
+        match &self.leader {
+            Some(leader) => leader.name.clone(),
+            None => "no process".to_owned(),
+        }
+    }
+
+    /// Who leads, for messages: `hub1 leads`.
+    pub fn sentence(&self) -> String {
+        format!("{} leads", self.leader_name())
+    }
+}
+
+pub(super) fn leadership(status: &Status, found: &mut Vec<Problem>) {
+    let Some(leadership) = &status.leadership else {
+        return;
+    };
+    let command = status.command("status");
+    if let Some(problem) = &leadership.problem {
+        let message = format!("this standby could not take over: {problem}");
+        let problem_found = Problem::new(FindingKind::Standby, message, status.check());
+        found.push(problem_found.with([problem.clone()]));
+    }
+    if leadership.leader.is_none() {
+        let message = "no process leads: no call is received and none is sent";
+        found.push(Problem::new(FindingKind::NoLeader, message, command).with([]));
+        return;
+    }
+    let others = leadership
+        .standbys
+        .iter()
+        .filter(|standby| !standby.same_settings);
+    let others: Vec<&str> = others.map(|standby| standby.name.as_str()).collect();
+    if !others.is_empty() {
+        let names = others.join(", ");
+        let message = format!(
+            "the CRM address or the trunks of {names} are not those of the leader: give all hubs \
+             the same flags, and restart the one that is wrong"
+        );
+        let code = "standby_settings";
+        let differs = Problem::new(FindingKind::Standby, message, command);
+        found.push(differs.with_code(code, [names]));
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    fn judged(leadership: LeadershipStatus) -> Status {
+        let status = Status {
+            leadership: Some(leadership),
+            ..Status::default()
+        };
+        status.judged()
+    }
+
+    fn led() -> LeadershipStatus {
+        LeadershipStatus {
+            leader: Some(LeaderStatus {
+                name: "hub1".to_owned(),
+                ..LeaderStatus::default()
+            }),
+            ..LeadershipStatus::default()
+        }
+    }
+
+    fn standby(same_settings: bool) -> StandbyStatus {
+        StandbyStatus {
+            name: "hub2".to_owned(),
+            same_settings,
+            ..StandbyStatus::default()
+        }
+    }
+
+    /// Each problem of this module, and the finding that it must produce.
+    pub(in crate::status) fn failing() -> Vec<(Status, &'static [FindingKind])> {
+        let none = LeadershipStatus::default();
+        let differs = LeadershipStatus {
+            standbys: vec![standby(false)],
+            ..led()
+        };
+        let same = LeadershipStatus {
+            standbys: vec![standby(true)],
+            ..led()
+        };
+        let refused = LeadershipStatus {
+            problem: Some("the token is another one than the leader's".to_owned()),
+            ..led()
+        };
+        vec![
+            (judged(none), &[FindingKind::NoLeader]),
+            (judged(differs), &[FindingKind::Standby]),
+            (judged(same), &[]),
+            (judged(refused), &[FindingKind::Standby]),
+        ]
+    }
+}

@@ -1,0 +1,76 @@
+//! Which process leads a state in PostgreSQL, as `status` shows it.
+
+use crate::config::Config;
+use callbridge_admin::state_access::host_name;
+use callbridge_model::clock;
+use callbridge_model::status::{LeaderStatus, LeadershipStatus, Role, StandbyStatus};
+use callbridge_spool::{Error, Instance, Leader, Store, tables};
+use ring::digest::{SHA256, digest};
+use std::fmt::Write as _;
+
+/// This process, as it is known to the others that share its database.
+pub(crate) fn instance(config: &Config) -> Instance {
+    let name = config.instance.clone().unwrap_or_else(host_name);
+    Instance::new(
+        &name,
+        crate::VERSION,
+        &settings_hash(config),
+        clock::boot_id(),
+    )
+}
+
+/// A hash of the flags that a standby must share with the leader: the CRM's address and the trunks.
+fn settings_hash(config: &Config) -> String {
+    let crm = config.crm.as_ref();
+    let address = crm.map(|crm| crm.setup.address.as_str().to_owned());
+    let text = format!("{address:?} {:?}", config.rules);
+    let hash = digest(&SHA256, text.as_bytes());
+    let mut hex = String::new();
+    for byte in &hash.as_ref()[..4] {
+        // Writing into a text cannot fail.
+        write!(hex, "{byte:02x}").ok();
+    }
+    hex
+}
+
+/// Reads which process leads, and which wait. `None` for SQLite.
+///
+/// # Errors
+/// If the database cannot be read.
+pub(crate) fn read(store: &Store, role: Role) -> Result<Option<LeadershipStatus>, Error> {
+    let Some(row) = tables::leaders::leader(store)? else {
+        return Ok(None);
+    };
+    let mut status = LeadershipStatus {
+        role,
+        ..LeadershipStatus::default()
+    };
+    for standby in tables::leaders::standbys(store)? {
+        status
+            .standbys
+            .push(standby_status(&standby.label, standby.since, &row));
+    }
+    if tables::leaders::is_led(store)? {
+        status.leader = Some(LeaderStatus {
+            name: row.name,
+            version: row.version,
+            since: row.since.floor_seconds().get(),
+        });
+    }
+    Ok(Some(status))
+}
+
+/// A session's name is `callbridge VERSION SETTINGS NAME`.
+/// Versions can hash the same settings differently.
+fn standby_status(label: &str, since: i64, leader: &Leader) -> StandbyStatus {
+    let mut words = label.splitn(4, ' ').skip(1);
+    let version = words.next().unwrap_or_default().to_owned();
+    let settings = words.next().unwrap_or_default();
+    let same_settings = settings == leader.settings || version != leader.version;
+    StandbyStatus {
+        name: words.next().unwrap_or(label).to_owned(),
+        version,
+        since,
+        same_settings,
+    }
+}

@@ -1,0 +1,307 @@
+//! A standby: it waits until it leads, and answers that another process does.
+//!
+//! It opens no source, sends nothing, and reads the database on a read-only session. All its
+//! listeners answer 503 with the leader's name, except `/healthz`, so a load balancer or a
+//! collector turns to the leader.
+
+use super::leadership;
+use super::tasks::{Tasks, has_stopped};
+use crate::commands::control::conversation::offline;
+use crate::config::Config;
+use crate::{Failure, OrFail as _};
+use callbridge_admin::socket::{self, AnswerRequest};
+use callbridge_admin::state_access::close;
+use callbridge_admin::{CommandHandler, ControlReply, ControlRequest};
+use callbridge_listener::serve::{Limits, Open, serve};
+use callbridge_listener::site::{HostRule, SiteRules};
+use callbridge_listener::unavailable::Unavailable;
+use callbridge_model::status::{LeaderStatus, LeadershipStatus, Role, Status};
+use callbridge_model::{Code, clock};
+use callbridge_ops::http::{self, Watch};
+use callbridge_ops::metrics::Observed;
+use callbridge_ops::systemd;
+use callbridge_spool::{
+    Error, Fit, Guard, Handle, Leadership, PostgresUrl, Settings, read_postgres, tables,
+};
+use callbridge_webhook::tls::{self, Certificate};
+use futures_util::FutureExt as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+/// Time between two reads of the leader.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// A running standby.
+pub(crate) struct Standby {
+    stop: watch::Sender<bool>,
+    tasks: Tasks,
+    reader: Handle,
+    guard: Guard,
+}
+
+impl Standby {
+    /// Opens the listeners.
+    ///
+    /// # Errors
+    /// If a listener cannot be opened, or if the state belongs to another CRM.
+    pub(crate) async fn start(
+        config: &Config,
+        url: &PostgresUrl,
+        spool: &Handle,
+    ) -> Result<Self, Failure> {
+        let (reader, guard) = read_postgres(url, Settings::default())?;
+        let (stop, stopped) = watch::channel(false);
+        let mut tasks = Tasks::new(&stopped);
+        let view = Arc::new(StandbyView {
+            state: config.state_place().flag(),
+            reader: reader.clone(),
+            leadership: spool.leadership(),
+            shown: watch::Sender::default(),
+            address: config
+                .crm
+                .as_ref()
+                .map(|crm| crm.setup.address.as_str().to_owned()),
+            rebind: config.rebind,
+        });
+        view.read().await?;
+        listen(config, &view, &mut tasks).await?;
+        tasks.start_until_stop(Arc::clone(&view).keep());
+        Ok(Self {
+            stop,
+            tasks,
+            reader,
+            guard,
+        })
+    }
+
+    /// Ends when a part has failed.
+    pub(crate) async fn failed(&mut self) -> anyhow::Error {
+        loop {
+            match self.tasks.next_ended().await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => return error,
+                None => return anyhow::anyhow!("every part has ended"),
+            }
+        }
+    }
+
+    /// Closes the listeners, so the leader's can be opened.
+    pub(crate) async fn stop(mut self) {
+        self.stop.send_replace(true);
+        self.tasks.join_all().await;
+        close(self.reader, self.guard).await;
+    }
+}
+
+/// Opens the listeners of the flags.
+async fn listen(
+    config: &Config,
+    view: &Arc<StandbyView>,
+    tasks: &mut Tasks,
+) -> Result<(), Failure> {
+    let mut listeners: Vec<(&'static str, SocketAddr, Option<Certificate>)> = Vec::new();
+    if let Some(collect) = &config.collect {
+        listeners.push(("--collect", collect.listen, collect.tls.clone()));
+    }
+    if let Some(webhooks) = &config.webhooks {
+        listeners.push(("--webhook-listen", webhooks.listen, webhooks.tls.clone()));
+    }
+    if let Some(page) = &config.page {
+        listeners.push(("--page", page.listen, page.tls.clone()));
+    }
+    if let Some(lookup) = &config.lookup {
+        listeners.push(("--lookup", lookup.listen, None));
+    }
+    for (flag, address, certificate) in listeners {
+        let tls = certificate.map(tls::keep).transpose();
+        let tls = tls.or_fail_at(Code::Configuration, format_args!("{flag}: certificate"))?;
+        let (current, keeping) = tls.unzip();
+        if let Some(keeping) = keeping {
+            tasks.start_until_stop(keeping.map(Ok));
+        }
+        let (listener, _) = super::listen_at(flag, address).await?;
+        let open = Open {
+            name: flag,
+            listener,
+            tls: current,
+            limits: Limits::FEW,
+            site: SiteRules {
+                hosts: HostRule::Any,
+                ..SiteRules::STRICT
+            },
+        };
+        let asked = Arc::clone(view);
+        let unavailable = Unavailable(Box::new(move || asked.reason()));
+        tasks.start(serve(open, Arc::new(unavailable), tasks.stop()));
+    }
+    if let Some(address) = config.listen {
+        let (listener, _) = super::listen_at("--listen", address).await?;
+        tasks.start(http::serve(listener, Arc::clone(view), tasks.stop()));
+    }
+    let place = config.state_place();
+    let asked = Arc::clone(view);
+    let handler = CommandHandler {
+        status: Box::new(move || {
+            let view = Arc::clone(&asked);
+            Box::pin(async move { Ok(view.status().await) })
+        }),
+        ..offline(view.reader.clone(), config.rules.clone(), &place).await?
+    };
+    let handler = Arc::new(StandbyCommands {
+        handler,
+        view: Arc::clone(view),
+    });
+    let folder = place.socket_folder().to_path_buf();
+    let what = format_args!("cannot listen for commands in {}", folder.display());
+    let listener = socket::listen(&folder).or_fail_at(Code::CannotWrite, what)?;
+    tasks.start(socket::keep(folder, listener, handler, tasks.stop()));
+    Ok(())
+}
+
+/// What a standby knows of the leader.
+struct StandbyView {
+    state: String,
+    reader: Handle,
+    leadership: watch::Receiver<Leadership>,
+    /// As it was read last.
+    shown: watch::Sender<LeadershipStatus>,
+    /// The value of `--crm-url`.
+    address: Option<String>,
+    rebind: bool,
+}
+
+impl StandbyView {
+    /// Reads the leader until the standby ends.
+    async fn keep(self: Arc<Self>) -> anyhow::Result<()> {
+        let mut ticks = tokio::time::interval(CHECK_EVERY);
+        let mut alive = tokio::time::interval(systemd::interval());
+        let mut leader = String::new();
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => self.read().await?,
+                _ = alive.tick() => systemd::alive_as_standby(&self.sentence()),
+            }
+            let sentence = self.sentence();
+            if sentence != leader {
+                tracing::info!(leader = sentence, "standby");
+                leader = sentence;
+            }
+        }
+    }
+
+    /// Reads which process leads, and whether this one could. Fails if it must not lead.
+    async fn read(&self) -> Result<(), Error> {
+        let address = self.address.clone();
+        let rebind = self.rebind;
+        let read = self.reader.read(move |store| {
+            let binding = tables::meta::binding(store)?;
+            if let Some(address) = address
+                && !rebind
+                && binding.fits_address(&address) == Fit::Other
+            {
+                let bound = binding.address.unwrap_or_default();
+                return Ok(Err(Error::OtherAddress(bound, address)));
+            }
+            Ok(Ok(leadership::read(store, Role::Standby)?))
+        });
+        let mut shown = match read.await {
+            Ok(Err(error)) => return Err(error),
+            Ok(Ok(read)) => read.unwrap_or_default(),
+            // The database cannot be reached, or has no tables yet.
+            Err(_) => LeadershipStatus::default(),
+        };
+        if let Leadership::Standby {
+            leader,
+            problem: Some(problem),
+        } = &*self.leadership.borrow()
+        {
+            shown.problem = Some(problem.to_string());
+            let known = leader.as_ref().map(|leader| LeaderStatus {
+                name: leader.name.clone(),
+                version: leader.version.clone(),
+                since: leader.since.floor_seconds().get(),
+            });
+            shown.leader = shown.leader.or(known);
+        }
+        self.shown.send_replace(shown);
+        Ok(())
+    }
+
+    fn sentence(&self) -> String {
+        self.shown.borrow().sentence()
+    }
+
+    /// Why this process does not answer.
+    fn reason(&self) -> String {
+        format!("{}; this process is a standby", self.sentence())
+    }
+
+    /// The stored part of the status, and who leads.
+    async fn status(&self) -> Status {
+        let at = clock::now().wall.floor_seconds().get();
+        let state = self.state.clone();
+        let read = self
+            .reader
+            .read(move |store| callbridge_ops::kept::kept(store, at, &state, crate::RELEASE));
+        let mut status = read.await.unwrap_or_else(|_| Status {
+            at,
+            state: self.state.clone(),
+            version: crate::RELEASE.to_string(),
+            ..Status::default()
+        });
+        let books = &status.books;
+        status.backlog.calls = books.ready + books.sending + books.submitted;
+        status.token.state = "unknown".to_owned();
+        status.leadership = Some(self.shown.borrow().clone());
+        status.judged()
+    }
+}
+
+impl Watch for StandbyView {
+    async fn observe(&self) -> Result<Observed, String> {
+        // The leader shows the calls. Counted twice, they would be wrong in sums.
+        let status = Status {
+            leadership: Some(self.shown.borrow().clone()),
+            ..Status::default()
+        };
+        Ok(Observed::of(status, crate::RELEASE))
+    }
+
+    fn not_ready(&self) -> Vec<String> {
+        vec![self.reason()]
+    }
+}
+
+/// Commands that read are answered from the database. All others need the leader.
+struct StandbyCommands {
+    handler: CommandHandler,
+    view: Arc<StandbyView>,
+}
+
+impl AnswerRequest for StandbyCommands {
+    async fn answer(&self, ask: ControlRequest, who: &str, to: mpsc::Sender<ControlReply>) {
+        if ask.only_reads() && !ask.follows() {
+            return self.handler.answer(ask, who, to).await;
+        }
+        let sentence = self.view.sentence();
+        let words = format!(
+            "{sentence}, and this machine's callbridge is a standby: run the command on the \
+             leader's machine"
+        );
+        let code = Code::Unreachable.number();
+        // The client may have disconnected.
+        to.send(ControlReply::Error { code, words }).await.ok();
+    }
+}
+
+/// Ends when this process leads.
+pub(crate) async fn leads(spool: &Handle) {
+    let mut leadership = spool.leadership();
+    let leads = leadership.wait_for(Leadership::is_leading);
+    if leads.await.is_err() {
+        // The thread has ended.
+        has_stopped(watch::channel(true).1).await;
+    }
+}
