@@ -60,6 +60,7 @@ use callbridge_page::{Sessions, page::Page, server};
 use callbridge_source::{self as source, FilesAgain, Limits, Ring, Source, Transport};
 use callbridge_spool::{Error, Guard, Handle, Integrity, PostgresUrl, StatePlace};
 use futures_util::FutureExt as _;
+use leadership::InputFiles;
 use lists::Lists;
 use observer::Observer;
 use secret_files::SecretFiles;
@@ -342,6 +343,11 @@ impl Daemon {
         tasks.start_until_stop(lists::keep_up(spool.clone()));
         tasks.start_until_stop(watch_spool(spool.clone()));
         let mut outward = outward::start_sender(config, &spool, &durations, &mut tasks);
+        if config.state_place().database().is_some() {
+            let files = InputFiles::of(config);
+            let sender = outward.sender.clone();
+            tasks.start_until_stop(leadership::publish(files, spool.clone(), sender));
+        }
         outward.vitals.insert(0, vital);
         if let Some(dead_letters) = &config.dead_letters {
             let queue = outward::queue(dead_letters);

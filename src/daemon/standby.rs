@@ -4,7 +4,7 @@
 //! listeners answer 503 with the leader's name, except `/healthz`, so a load balancer or a
 //! collector turns to the leader.
 
-use super::leadership;
+use super::leadership::{self, COMPARE_EVERY, InputFiles};
 use super::tasks::{Tasks, has_stopped};
 use crate::commands::control::conversation::offline;
 use crate::config::Config;
@@ -64,6 +64,8 @@ impl Standby {
                 .as_ref()
                 .map(|crm| crm.setup.address.as_str().to_owned()),
             rebind: config.rebind,
+            files: InputFiles::of(config),
+            difference: watch::Sender::default(),
         });
         view.read().await?;
         listen(config, &view, &mut tasks).await?;
@@ -170,6 +172,9 @@ struct StandbyView {
     /// The value of `--crm-url`.
     address: Option<String>,
     rebind: bool,
+    files: InputFiles,
+    /// Why this process could not continue the leader's work.
+    difference: watch::Sender<Option<String>>,
 }
 
 impl StandbyView {
@@ -177,10 +182,12 @@ impl StandbyView {
     async fn keep(self: Arc<Self>) -> anyhow::Result<()> {
         let mut ticks = tokio::time::interval(CHECK_EVERY);
         let mut alive = tokio::time::interval(systemd::interval());
+        let mut comparisons = tokio::time::interval(COMPARE_EVERY);
         let mut leader = String::new();
         loop {
             tokio::select! {
                 _ = ticks.tick() => self.read().await?,
+                _ = comparisons.tick() => self.compare().await,
                 _ = alive.tick() => systemd::alive_as_standby(&self.sentence()),
             }
             let sentence = self.sentence();
@@ -212,6 +219,7 @@ impl StandbyView {
             // The database cannot be reached, or has no tables yet.
             Err(_) => LeadershipStatus::default(),
         };
+        shown.problem.clone_from(&self.difference.borrow());
         if let Leadership::Standby {
             leader,
             problem: Some(problem),
@@ -227,6 +235,17 @@ impl StandbyView {
         }
         self.shown.send_replace(shown);
         Ok(())
+    }
+
+    /// Compares the token and the lists with the leader's.
+    async fn compare(&self) {
+        let difference = leadership::difference(&self.files, &self.reader).await;
+        if let Some(problem) = &difference
+            && *self.difference.borrow() != difference
+        {
+            tracing::warn!(problem, "this standby could not take over");
+        }
+        self.difference.send_replace(difference);
     }
 
     fn sentence(&self) -> String {

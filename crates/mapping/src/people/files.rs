@@ -8,7 +8,7 @@ use crate::people::Directory;
 use crate::trunk::Trunk;
 use callbridge_call::EventTime;
 use callbridge_model::{Country, FileVersion, Phone, plain_file};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -176,6 +176,12 @@ impl Watched {
             }
         }
         watched
+    }
+
+    /// The files of all lists, each once.
+    pub fn files(&self) -> BTreeSet<&Path> {
+        let files = self.known.keys().map(|(_, (file, _))| file.as_path());
+        files.collect()
     }
 
     /// Reads all lists, and returns the messages about them.

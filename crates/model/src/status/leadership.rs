@@ -66,6 +66,7 @@ impl LeadershipStatus {
     pub fn leader_name(&self) -> String {
         match &self.leader {
             Some(leader) => leader.name.clone(),
+            None if self.problem.is_some() => "an unknown process".to_owned(),
             None => "no process".to_owned(),
         }
     }
@@ -85,11 +86,10 @@ pub(super) fn leadership(status: &Status, found: &mut Vec<Problem>) {
         let message = format!("this standby could not take over: {problem}");
         let problem_found = Problem::new(FindingKind::Standby, message, status.check());
         found.push(problem_found.with([problem.clone()]));
-    }
-    if leadership.leader.is_none() {
+    } else if leadership.leader.is_none() {
         let message = "no process leads: no call is received and none is sent";
-        found.push(Problem::new(FindingKind::NoLeader, message, command).with([]));
-        return;
+        let none = Problem::new(FindingKind::NoLeader, message, command.clone());
+        found.push(none.with([]));
     }
     let others = leadership
         .standbys
