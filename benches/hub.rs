@@ -2,8 +2,9 @@
 //!
 //! `cargo bench --bench hub` makes a hub with 1,000 branches. Each branch sends 10 requests with
 //! one call, then 2 requests with 25 calls, over 20 connections at a time. The bench prints calls a
-//! second and CPU seconds per 1,000 calls. The reference is a loop of `INSERT` statements with the
-//! same texts, in transactions of the same size.
+//! second and CPU seconds per 1,000 calls, with SQLite and with PostgreSQL on this machine (fsync is
+//! on). The reference is a loop of `INSERT` statements with the same texts, in transactions of the
+//! same size, on the same engine.
 
 #[path = "support/cpu.rs"]
 mod cpu;
@@ -18,7 +19,8 @@ use callbridge_hub::token::{BranchTable, hash, new_incarnation};
 use callbridge_mapping::{People, Rules, Trunk};
 use callbridge_model::{Secret, clock};
 use callbridge_spool as spool;
-use callbridge_spool::{Handle, NewBranch, Op, Settings};
+use callbridge_spool::{Handle, Instance, NewBranch, Op, PostgresUrl, Settings};
+use callbridge_testbed::postgres::{DATABASE, Durability, Postgres};
 use callbridge_testkit::Wait as _;
 use cpu::cpu;
 use serde_json::json;
@@ -94,8 +96,7 @@ fn send(addr: SocketAddr, requests: &[Vec<u8>]) {
     });
 }
 
-fn filled(dir: &Path) -> (Handle, spool::Guard) {
-    let (spool, guard) = spool::open(dir, Settings::default()).expect("a spool");
+fn fill(spool: &Handle) {
     let mut ops = vec![Op::BeginHub {
         incarnation: new_incarnation(),
         at: clock::now().wall,
@@ -109,7 +110,6 @@ fn filled(dir: &Path) -> (Handle, spool::Guard) {
         }));
     }
     spool.write(ops).wait().expect("stored");
-    (spool, guard)
 }
 
 fn receiver(runtime: &tokio::runtime::Runtime, spool: &Handle) -> Arc<Receiver> {
@@ -133,9 +133,9 @@ fn receiver(runtime: &tokio::runtime::Runtime, spool: &Handle) -> Arc<Receiver> 
     })
 }
 
-/// The reference: the same texts into one table, in transactions of the same size.
-fn inserts(dir: &Path, bodies: &[(usize, String)]) -> f64 {
-    let db = rusqlite::Connection::open(dir.join("plain.db")).expect("a file");
+/// The reference with SQLite: the same texts into one table, in transactions of the same size.
+fn sqlite_inserts(file: &Path, bodies: &[(usize, String)]) -> f64 {
+    let db = rusqlite::Connection::open(file).expect("a file");
     let made = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
          CREATE TABLE IF NOT EXISTS calls (id INTEGER PRIMARY KEY, text TEXT NOT NULL)";
     db.execute_batch(made).expect("a table");
@@ -154,21 +154,43 @@ fn inserts(dir: &Path, bodies: &[(usize, String)]) -> f64 {
     f64::from(calls) / began.elapsed().as_secs_f64()
 }
 
-/// See the module.
-pub fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("bench-server")
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder");
-    let (spool, guard) = filled(&folder.path().join("hub"));
+/// The same with PostgreSQL, one statement after the other.
+async fn postgres_inserts(port: u16, bodies: &[(usize, String)]) -> f64 {
+    let target = format!("host=127.0.0.1 port={port} user=postgres dbname={DATABASE}");
+    let connected = tokio_postgres::connect(&target, tokio_postgres::NoTls).await;
+    let (client, connection) = connected.expect("a session");
+    tokio::spawn(connection);
+    let made = "CREATE TABLE IF NOT EXISTS plain (id BIGSERIAL PRIMARY KEY, text TEXT NOT NULL)";
+    client.batch_execute(made).await.expect("a table");
+    let insert = client.prepare("INSERT INTO plain (text) VALUES ($1)").await;
+    let insert = insert.expect("a statement");
+    let (began, mut calls) = (Instant::now(), 0);
+    for (_, body) in bodies {
+        client.batch_execute("BEGIN").await.expect("begun");
+        for line in body.lines() {
+            client.execute(&insert, &[&line]).await.expect("stored");
+            calls += 1;
+        }
+        client.batch_execute("COMMIT").await.expect("committed");
+    }
+    f64::from(calls) / began.elapsed().as_secs_f64()
+}
+
+/// Sends all rounds to a hub over this spool. `reference` returns the calls a second of the plain
+/// statements.
+fn measure(
+    runtime: &tokio::runtime::Runtime,
+    engine: &str,
+    spool: &Handle,
+    to_reach: &str,
+    reference: impl Fn(&[(usize, String)]) -> f64,
+) {
+    fill(spool);
     let listener = runtime
         .block_on(TcpListener::bind("127.0.0.1:0"))
         .expect("a port");
     let addr = listener.local_addr().expect("an address");
-    let receiver = receiver(&runtime, &spool);
+    let receiver = receiver(runtime, spool);
     let serving = runtime.spawn(http::serve(listener, None, receiver, pending()));
     for (round, (requests, calls)) in ROUNDS.into_iter().enumerate() {
         let bodies = bodies(round);
@@ -184,18 +206,47 @@ pub fn main() {
         let count = (BRANCHES * requests * calls) as f64;
         let rate = count / took;
         let per = used * 1_000.0 / count;
-        let plain = inserts(folder.path(), &bodies);
-        let what = format!("POST /v1/calls, {calls} calls a request");
-        println!("{what:<44} {rate:>9.0} {per:>9.3}   plain INSERT {plain:>9.0}");
+        let plain = reference(&bodies);
+        let what = format!("{engine}: POST /v1/calls, {calls} calls a request");
+        println!("{what:<50} {rate:>9.0} {per:>9.3}   plain INSERT {plain:>9.0}");
         let measured = format!("{rate:.0}/s, {per:.3} CPU s/1000");
         let reference = format!("INSERT and COMMIT of the texts: {plain:.0}/s");
-        table::row("hub", &what, &measured, "1,000/s", &reference);
+        table::row("hub", &what, &measured, to_reach, &reference);
     }
     let books = spool.read(|store| Ok(store.books()));
     let finished = books.wait().expect("readable").finished;
     let expected: usize = ROUNDS.iter().map(|(n, calls)| BRANCHES * n * calls).sum();
     assert_eq!(finished, expected as u64, "each call is stored");
     serving.abort();
+}
+
+/// See the module.
+pub fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("bench-server")
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder");
+    let hub = spool::open(&folder.path().join("hub"), Settings::default());
+    let (spool, guard) = hub.expect("a spool");
+    let file = folder.path().join("plain.db");
+    measure(&runtime, "SQLite", &spool, "1,000/s", |bodies| {
+        sqlite_inserts(&file, bodies)
+    });
+    drop(spool);
+    guard.close();
+
+    let server = Postgres::start(Durability::Synced, "");
+    let url = PostgresUrl::parse(&server.url("hub")).expect("a URL");
+    let instance = Instance::new("bench", "bench", "", clock::boot_id());
+    let opened = spool::open_postgres(&url, instance, Settings::default());
+    let (spool, guard) = opened.expect("a database");
+    let port = server.port();
+    measure(&runtime, "PostgreSQL", &spool, "500/s", |bodies| {
+        runtime.block_on(postgres_inserts(port, bodies))
+    });
     drop(spool);
     guard.close();
 }
