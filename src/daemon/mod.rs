@@ -98,6 +98,9 @@ pub(crate) struct Daemon {
     intake: Tasks,
     /// End on the stop signal.
     tasks: Tasks,
+    /// Keeps the token. Ends on the stop signal, after a refresh that is under way: the pair that
+    /// it brings is the only one.
+    keeper: Tasks,
 }
 
 /// Runs until `shutdown`, or with `--until-idle` until all is settled.
@@ -143,21 +146,25 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
         warn_of_open_secrets(&config);
         systemd::ready();
         let settled = settled(Arc::clone(&daemon.observer), &config);
+        let mut stops = false;
         let ended = tokio::select! {
             () = &mut shutdown => {
                 tracing::info!("stopping");
+                stops = true;
                 Ok(())
             }
-            () = settled, if config.until_idle => Ok(()),
-            () = spool.leadership_ended() => {
-                daemon.abandon().await;
-                continue;
+            () = settled, if config.until_idle => {
+                stops = true;
+                Ok(())
             }
+            () = spool.leadership_ended() => Ok(()),
             failed = daemon.failed() => Err(failed),
         };
-        if ended.is_err() && has_lost(&spool) {
-            daemon.abandon().await;
-            continue;
+        if !stops && has_lost(&spool) {
+            tokio::select! {
+                () = daemon.abandon() => continue,
+                () = &mut shutdown => return Ok(()),
+            }
         }
         systemd::stopping();
         daemon.stop(guard).await;
@@ -297,7 +304,9 @@ impl Daemon {
         let views = ShellViews::new(opened.intake.statuses());
         announce(&views.statuses.borrow());
         let (sources, seen_up) = (views.statuses.subscribe(), views.seen_up.subscribe());
-        let (mut intake, mut tasks) = (Tasks::new(&stopped), Tasks::new(&stopped));
+        let mut intake = Tasks::new(&stopped);
+        let mut tasks = Tasks::new(&stopped);
+        let mut keeper = Tasks::new(&stopped);
         let others = readers::start(config, &sources.borrow(), &mut tasks);
         let (rules, leads) = (&config.rules, &opened.directory);
         let lists = Lists::load(rules, leads.clone());
@@ -342,7 +351,8 @@ impl Daemon {
         tasks.start_until_stop(learned);
         tasks.start_until_stop(lists::keep_up(spool.clone()));
         tasks.start_until_stop(watch_spool(spool.clone()));
-        let mut outward = outward::start_sender(config, &spool, &durations, &mut tasks);
+        let started = outward::start_sender(config, &spool, &durations, &mut tasks, &mut keeper);
+        let mut outward = started;
         if config.state_place().database().is_some() {
             let files = InputFiles::of(config);
             let sender = outward.sender.clone();
@@ -392,6 +402,7 @@ impl Daemon {
             stop,
             intake,
             tasks,
+            keeper,
         };
         let asked = (people, files_again);
         daemon.listen(config, asked, opened.assembling).await
@@ -484,6 +495,7 @@ impl Daemon {
             self.intake.shutdown().await;
             self.tasks.shutdown().await;
         }
+        self.keeper.join_all().await;
     }
 
     /// Stops in order: sources, intake, sender and listeners, spool. What hangs, the disk
@@ -494,11 +506,13 @@ impl Daemon {
         let ends = async {
             self.intake.join_all().await;
             self.tasks.join_all().await;
+            self.keeper.join_all().await;
         };
         if timeout_at(begun + STOP_WITHIN, ends).await.is_err() {
             tracing::warn!("not everything ended in time; what is committed is kept");
             self.intake.abort();
             self.tasks.abort();
+            self.keeper.abort();
         }
         let end = begun + END_WITHIN;
         let books = timeout_at(end, self.observer.status()).await;

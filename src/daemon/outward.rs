@@ -42,6 +42,7 @@ pub(crate) fn start_sender(
     spool: &Handle,
     durations: &Durations,
     tasks: &mut Tasks,
+    keeper: &mut Tasks,
 ) -> Outward {
     let (status, sender) = watch::channel(SenderStatus::default());
     let (asking, questions) = asking();
@@ -55,7 +56,7 @@ pub(crate) fn start_sender(
     let Some(crm) = &config.crm else {
         return outward;
     };
-    let (token, requests) = keep_token(config, crm, spool, &outward.sender, tasks);
+    let (token, requests) = keep_token(config, crm, spool, &outward.sender, keeper);
     outward.token_requests = requests;
 
     let request = durations.request.clone();
