@@ -5,8 +5,8 @@
 //! collector turns to the leader.
 
 use super::leadership::{self, COMPARE_EVERY, InputFiles};
+use super::open::zone_name;
 use super::tasks::{Tasks, has_stopped};
-use crate::commands::control::conversation::offline;
 use crate::config::Config;
 use crate::{Failure, OrFail as _};
 use callbridge_admin::socket::{self, AnswerRequest};
@@ -15,6 +15,7 @@ use callbridge_admin::{CommandHandler, ControlReply, ControlRequest};
 use callbridge_listener::serve::{Limits, Open, serve};
 use callbridge_listener::site::{HostRule, SiteRules};
 use callbridge_listener::unavailable::Unavailable;
+use callbridge_mapping::people::files::Watched;
 use callbridge_model::status::{LeaderStatus, LeadershipStatus, Role, Status};
 use callbridge_model::{Code, clock};
 use callbridge_ops::http::{self, Watch};
@@ -25,8 +26,9 @@ use callbridge_spool::{
 };
 use callbridge_webhook::tls::{self, Certificate};
 use futures_util::FutureExt as _;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
@@ -144,12 +146,23 @@ async fn listen(
     }
     let place = config.state_place();
     let asked = Arc::clone(view);
+    // Problems of the lists are logged when this process leads.
+    let mut lists = Watched::of(config.rules.every_trunk());
+    lists.reload(clock::now().wall);
     let handler = CommandHandler {
+        spool: view.reader.clone(),
+        rules: config.rules.clone(),
+        people: Arc::new(RwLock::new(Arc::new(lists.people().clone()))),
+        asking: None,
+        zone: zone_name(config),
+        field_list_wrapper: None,
+        page: None,
+        branches: None,
+        files_again: BTreeMap::new(),
         status: Box::new(move || {
             let view = Arc::clone(&asked);
             Box::pin(async move { Ok(view.status().await) })
         }),
-        ..offline(view.reader.clone(), config.rules.clone(), &place).await?
     };
     let handler = Arc::new(StandbyCommands {
         handler,

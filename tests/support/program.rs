@@ -2,6 +2,7 @@
 
 use callbridge::{ControlReply, ControlRequest, socket};
 use callbridge_model::Status;
+use callbridge_spool::StatePlace;
 use callbridge_testbed::pbx::{self, FakePbx};
 use callbridge_testbed::wait::{DEADLINE, soon, until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -25,6 +26,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_callbridge");
 /// A folder with the state, secrets and lists of one callbridge.
 pub struct Place {
     folder: TempDir,
+    state: StatePlace,
     runs: AtomicU32,
 }
 
@@ -41,10 +43,37 @@ impl Place {
     }
 
     fn within(folder: TempDir) -> Self {
+        let state = StatePlace::Folder(folder.path().join("state"));
+        Self::with_state(folder, state)
+    }
+
+    /// A folder for a callbridge whose state is in this database.
+    pub fn in_database(url: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = StatePlace::in_database(url, folder.path()).expect("a URL");
+        Self::with_state(folder, state)
+    }
+
+    fn with_state(folder: TempDir, state: StatePlace) -> Self {
         let runs = AtomicU32::new(0);
-        let place = Self { folder, runs };
+        let place = Self {
+            folder,
+            state,
+            runs,
+        };
         place.write("token", TOKEN);
         place
+    }
+
+    /// The value of `--state`.
+    pub fn state(&self) -> String {
+        self.state.flag()
+    }
+
+    /// The variable that names the folder for sockets, if the state is in a database.
+    fn runtime_directory(&self) -> Option<(&str, &Path)> {
+        self.state.database()?;
+        Some(("RUNTIME_DIRECTORY", self.folder.path()))
     }
 
     /// A file of it.
@@ -110,7 +139,7 @@ impl Place {
             "run".to_owned(),
             format!("--crm-url={crm}"),
             format!("--token-file={}", self.path("token")),
-            format!("--state={}", self.path("state")),
+            format!("--state={}", self.state()),
             "--pbx-id=pbx1".to_owned(),
             "--employees=101:501;102:502;103:503;104:504;105-desk:505".to_owned(),
         ];
@@ -179,6 +208,7 @@ impl Place {
     ) -> Program {
         let child = Command::new(words.next().expect("a program"))
             .env_clear()
+            .envs(self.runtime_directory())
             .envs(variables.iter().copied())
             .args(words)
             .stdin(Stdio::null())
@@ -189,7 +219,7 @@ impl Place {
             .expect("the program starts");
         Program {
             child,
-            state: self.at("state"),
+            state: self.state.socket_folder().to_path_buf(),
             log,
         }
     }
@@ -198,7 +228,8 @@ impl Place {
     pub async fn command(&self, arguments: &[&str]) -> Output {
         let output = Command::new(env!("CARGO_BIN_EXE_callbridge"))
             .env_clear()
-            .env("CALLBRIDGE_STATE", self.at("state"))
+            .env("CALLBRIDGE_STATE", self.state())
+            .envs(self.runtime_directory())
             .args(arguments)
             .stdin(Stdio::null())
             .kill_on_drop(true)

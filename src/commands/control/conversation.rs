@@ -70,11 +70,7 @@ fn nobody(state: &StatePlace) -> Failure {
 }
 
 /// A handler over the spool alone.
-pub(crate) async fn offline(
-    spool: Handle,
-    rules: Rules,
-    state: &StatePlace,
-) -> Result<CommandHandler> {
+async fn offline(spool: Handle, rules: Rules, state: &StatePlace) -> Result<CommandHandler> {
     let zone = spool.meta(open::ZONE_KEY).await?;
     let mut lists = Watched::of(rules.every_trunk());
     match state.lead_directory() {

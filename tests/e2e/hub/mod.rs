@@ -10,3 +10,4 @@ mod lossy;
 mod requests;
 mod secured;
 mod stage;
+mod standby;

@@ -20,7 +20,7 @@ pub fn start_hub(place: &Place, crm: &str, address: SocketAddr) -> Program {
         format!("--collect={address}"),
         format!("--crm-url={crm}"),
         format!("--token-file={}", place.path("token")),
-        format!("--state={}", place.path("state")),
+        format!("--state={}", place.state()),
         "--country=UZ".to_owned(),
         "--listen=127.0.0.1:0".to_owned(),
         RATE_FLAG.to_owned(),

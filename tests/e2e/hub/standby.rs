@@ -1,0 +1,348 @@
+//! Two hubs over one PostgreSQL: one leads, and the other waits and says so.
+
+use super::stage::{add_branch, free_address, messages, post};
+use crate::support::crm::{self, RATE_FLAG};
+use crate::support::program::{Place, Program};
+use callbridge_model::status::{LeadershipStatus, Role};
+use callbridge_sandbox::Server;
+use callbridge_testbed::postgres::Postgres;
+use callbridge_testbed::wait::until;
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A leader that ended without closing its session is replaced within this time.
+const TAKEOVER: Duration = Duration::from_secs(15);
+
+/// One of two hubs.
+struct Hub {
+    place: Place,
+    program: Program,
+    collect: SocketAddr,
+    metrics: SocketAddr,
+    page: SocketAddr,
+}
+
+impl Hub {
+    fn start(url: &str, name: &str, crm: &str, token: Option<&str>) -> Self {
+        let place = Place::in_database(url);
+        if let Some(token) = token {
+            place.write("token", token);
+        }
+        Self::start_in(place, name, crm)
+    }
+
+    fn start_in(place: Place, name: &str, crm: &str) -> Self {
+        let collect = free_address();
+        let metrics = free_address();
+        let page = free_address();
+        let arguments = [
+            "run".to_owned(),
+            format!("--state={}", place.state()),
+            format!("--instance={name}"),
+            format!("--collect={collect}"),
+            format!("--listen={metrics}"),
+            format!("--page={page}"),
+            format!("--crm-url={crm}"),
+            format!("--token-file={}", place.path("token")),
+            "--country=UZ".to_owned(),
+            RATE_FLAG.to_owned(),
+        ];
+        let program = place.start(&arguments, &[]);
+        Self {
+            place,
+            program,
+            collect,
+            metrics,
+            page,
+        }
+    }
+
+    /// Waits until it has this role.
+    async fn until_role(&mut self, role: Role) -> LeadershipStatus {
+        let what = format!("the role {}", role.word());
+        let status = self.program.until(&what, |status| {
+            let leadership = status.leadership.as_ref();
+            leadership
+                .is_some_and(|leadership| leadership.role == role && leadership.leader.is_some())
+        });
+        status.await.leadership.expect("a leadership")
+    }
+}
+
+/// The status and the text of a page.
+async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
+    // Set already if another test was first.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let http = reqwest::Client::builder()
+        .tls_certs_only([])
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .expect("a client");
+    let response = http.get(format!("http://{address}{path}")).send().await;
+    let response = response.ok()?;
+    let status = response.status().as_u16();
+    Some((status, response.text().await.ok()?))
+}
+
+/// A leader and its standby.
+async fn pair(crm: &Server, url: &str) -> [Hub; 2] {
+    let mut first = Hub::start(url, "hub1", &crm.url(), None);
+    first.until_role(Role::Leader).await;
+    let mut second = Hub::start(url, "hub2", &crm.url(), None);
+    second.until_role(Role::Standby).await;
+    [first, second]
+}
+
+fn new_database() -> String {
+    Postgres::shared().url(&Postgres::new_schema())
+}
+
+/// Promise: A standby answers 503 with the leader's name, and only the leader is ready.
+#[tokio::test]
+async fn standby_answers_503_with_name_of_leader() {
+    let crm = crm::start().await;
+    let [first, second] = pair(&crm, &new_database()).await;
+    let health = get(second.metrics, "/healthz").await.expect("an answer");
+    assert_eq!(health.0, 200);
+    for (address, path) in [
+        (second.metrics, "/readyz"),
+        (second.collect, "/v1/calls"),
+        (second.page, "/"),
+    ] {
+        let (status, text) = get(address, path).await.expect("an answer");
+        assert_eq!(status, 503, "{path}");
+        assert_eq!(text.trim_end(), "hub1 leads; this process is a standby");
+    }
+    let ready = get(first.metrics, "/readyz").await.expect("an answer");
+    assert_eq!(ready.0, 200);
+    let (_, metrics) = get(second.metrics, "/metrics").await.expect("an answer");
+    assert!(metrics.contains("callbridge_leader 0\n"), "{metrics}");
+    let (_, metrics) = get(first.metrics, "/metrics").await.expect("an answer");
+    assert!(metrics.contains("callbridge_leader 1\n"), "{metrics}");
+    assert!(metrics.contains("callbridge_standbys 1\n"), "{metrics}");
+}
+
+#[tokio::test]
+async fn commands_that_write_fail_on_standby_with_leaders_name() {
+    let crm = crm::start().await;
+    let [first, second] = pair(&crm, &new_database()).await;
+    let refused = second
+        .place
+        .command(&["branch", "add", "samarkand", "--pbx", "samarkand"])
+        .await;
+    assert_eq!(refused.status.code(), Some(69));
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(text.contains("hub1 leads"), "{text}");
+    add_branch(&first.place, "samarkand", "samarkand").await;
+    let branches = second.place.lines(&["branch", "list", "--json"]).await;
+    assert_eq!(branches[0]["branch"], "samarkand");
+    for hub in [&first, &second] {
+        let status = hub.place.lines(&["status", "--json"]).await.remove(0);
+        assert_eq!(status["leadership"]["leader"]["name"], "hub1");
+        assert_eq!(status["leadership"]["standbys"][0]["name"], "hub2");
+    }
+    // A machine without a daemon.
+    let other = Place::in_database(&first.place.state());
+    let status = other.lines(&["status", "--json"]).await.remove(0);
+    assert_eq!(status["leadership"]["role"], "command");
+    let refused = other.command(&["branch", "remove", "samarkand"]).await;
+    assert_eq!(refused.status.code(), Some(69));
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(text.contains("hub1 leads"), "{text}");
+}
+
+/// Promise: A standby takes over within 15 seconds after the leader was killed, with all calls.
+#[tokio::test]
+async fn standby_takes_over_from_killed_leader_with_all_calls() {
+    let crm = crm::start().await;
+    let [first, mut second] = pair(&crm, &new_database()).await;
+    let token = add_branch(&first.place, "samarkand", "samarkand").await;
+    let body = messages("samarkand", 0..30);
+    let (status, answer) = post(first.collect, "/v1/calls", &token, body.clone()).await;
+    assert_eq!(status, 200, "{answer}");
+    let url = first.place.state();
+    first.program.kill().await;
+    let killed = std::time::Instant::now();
+    second.until_role(Role::Leader).await;
+    assert!(killed.elapsed() < TAKEOVER, "{:?}", killed.elapsed());
+    let (status, again) = post(second.collect, "/v1/calls", &token, body).await;
+    assert_eq!(status, 200, "{again}");
+    assert_eq!(again["taken"], answer["taken"]);
+    let status = second.program.status().await.expect("a status");
+    assert_eq!(status.books.finished, 30);
+    assert_eq!(status.pause.expect("a silence").reason, "takeover");
+    // The killed one comes back as a standby.
+    let mut first = Hub::start(&url, "hub1", &crm.url(), None);
+    let shown = first.until_role(Role::Standby).await;
+    assert_eq!(shown.leader.expect("a leader").name, "hub2");
+}
+
+#[tokio::test]
+async fn leader_without_its_session_begins_again() {
+    let crm = crm::start().await;
+    let url = new_database();
+    // Tests share the server.
+    let name = url.rsplit_once("schema=").expect("a schema").1;
+    let mut hub = Hub::start(&url, name, &crm.url(), None);
+    hub.until_role(Role::Leader).await;
+    let token = add_branch(&hub.place, "samarkand", "samarkand").await;
+    let ends = format!(
+        "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid
+         WHERE a.application_name LIKE '% {name}' AND l.locktype = 'advisory'"
+    );
+    until("the end of the session", async || {
+        Postgres::shared().sql(&ends).contains('t')
+    })
+    .await;
+    until("it leads again", async || {
+        hub.program.log().matches("acquired the lock").count() == 2
+    })
+    .await;
+    hub.until_role(Role::Leader).await;
+    let status = hub.program.status().await.expect("a status");
+    assert_eq!(status.pause, None, "its slots are known");
+    let (status, answer) = post(
+        hub.collect,
+        "/v1/calls",
+        &token,
+        messages("samarkand", 0..1),
+    )
+    .await;
+    assert_eq!(status, 200, "{answer}");
+}
+
+#[tokio::test]
+async fn older_program_stays_standby_beside_newer_schema() {
+    let crm = crm::start().await;
+    let url = new_database();
+    let [first, mut second] = pair(&crm, &url).await;
+    // The leader is updated: it migrates the tables. This is what the other one sees of it.
+    first.program.terminate().await;
+    second.until_role(Role::Leader).await;
+    let schema = url.rsplit_once("schema=").expect("a schema").1;
+    let update = format!("UPDATE {schema}.callbridge_schema SET version = version + 1");
+    Postgres::shared().sql(&update);
+    second.program.terminate().await;
+    let mut older = Hub::start(&url, "hub1", &crm.url(), None);
+    let status = older
+        .program
+        .until("it names the newer schema", |status| {
+            let leadership = status.leadership.as_ref();
+            leadership.is_some_and(|shown| shown.problem.is_some())
+        })
+        .await;
+    let leadership = status.leadership.expect("a leadership");
+    assert_eq!(leadership.role, Role::Standby);
+    let problem = leadership.problem.expect("a problem");
+    assert!(problem.contains("newer"), "{problem}");
+    let ready = get(older.metrics, "/readyz").await.expect("an answer");
+    assert_eq!(ready.0, 503);
+    // It leads once it fits again.
+    let back = format!("UPDATE {schema}.callbridge_schema SET version = version - 1");
+    Postgres::shared().sql(&back);
+    older.until_role(Role::Leader).await;
+}
+
+#[tokio::test]
+async fn wrong_token_of_standby_is_named() {
+    let crm = crm::start().await;
+    let url = new_database();
+    let mut first = Hub::start(&url, "hub1", &crm.url(), None);
+    first.until_role(Role::Leader).await;
+    let mut second = Hub::start(&url, "hub2", &crm.url(), Some("svc_pat_of_another"));
+    let status = second
+        .program
+        .until("it names the token", |status| {
+            let leadership = status.leadership.as_ref();
+            leadership.is_some_and(|shown| shown.problem.is_some())
+        })
+        .await;
+    let problem = status.leadership.and_then(|shown| shown.problem);
+    let problem = problem.expect("a problem");
+    assert!(problem.contains("token"), "{problem}");
+    let kinds: Vec<&str> = status
+        .problems
+        .iter()
+        .map(|problem| problem.kind.word())
+        .collect();
+    assert_eq!(kinds, ["standby"]);
+    second.place.write("token", crate::support::program::TOKEN);
+    second
+        .program
+        .until("the right token", |status| {
+            let leadership = status.leadership.as_ref();
+            leadership.is_some_and(|shown| shown.problem.is_none())
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn standby_of_another_crm_ends_with_78() {
+    let crm = crm::start().await;
+    let url = new_database();
+    let mut first = Hub::start(&url, "hub1", &crm.url(), None);
+    first.until_role(Role::Leader).await;
+    let other = Hub::start(&url, "hub2", "http://127.0.0.1:9", None);
+    let ended = other.program.ended().await;
+    assert_eq!(ended.code(), Some(78));
+    assert!(
+        other
+            .place
+            .logs()
+            .contains("--crm-url is http://127.0.0.1:9")
+    );
+}
+
+#[tokio::test]
+async fn second_callbridge_of_a_machine_names_the_folder() {
+    let crm = crm::start().await;
+    let url = new_database();
+    let mut first = Hub::start(&url, "hub1", &crm.url(), None);
+    first.until_role(Role::Leader).await;
+    let refused = first
+        .place
+        .command(&[
+            "run",
+            "--crm-url",
+            &crm.url(),
+            "--token-file",
+            &first.place.path("token"),
+            "--collect",
+            "127.0.0.1:0",
+            "--country",
+            "UZ",
+        ])
+        .await;
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(75), "{text}");
+    assert!(text.contains("RUNTIME_DIRECTORY"), "{text}");
+}
+
+/// Sums over both hubs are right then.
+#[tokio::test]
+async fn metrics_of_standby_count_no_calls() {
+    let crm = crm::start().await;
+    let [first, second] = pair(&crm, &new_database()).await;
+    let token = add_branch(&first.place, "samarkand", "samarkand").await;
+    let (status, _) = post(
+        first.collect,
+        "/v1/calls",
+        &token,
+        messages("samarkand", 0..3),
+    )
+    .await;
+    assert_eq!(status, 200);
+    for (address, is_leader) in [(first.metrics, true), (second.metrics, false)] {
+        let (_, metrics) = get(address, "/metrics").await.expect("an answer");
+        let calls = metrics
+            .lines()
+            .filter(|line| line.starts_with("callbridge_calls{"));
+        let mut counts: Vec<&str> = calls.filter_map(|line| line.split(' ').nth(1)).collect();
+        counts.retain(|count| *count != "0");
+        assert_eq!(!counts.is_empty(), is_leader, "{metrics}");
+    }
+    let status: Value = second.place.lines(&["status", "--json"]).await.remove(0);
+    assert_eq!(status["books"]["finished"], 3);
+}
