@@ -2,7 +2,7 @@
 
 use callbridge::{ControlReply, ControlRequest, socket};
 use callbridge_model::Status;
-use callbridge_spool::StatePlace;
+use callbridge_spool::{ConnectionStore, StatePlace};
 use callbridge_testbed::pbx::{self, FakePbx};
 use callbridge_testbed::wait::{DEADLINE, soon, until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -68,6 +68,11 @@ impl Place {
     /// The value of `--state`.
     pub fn state(&self) -> String {
         self.state.flag()
+    }
+
+    /// Reads and changes the OAuth connection.
+    pub fn connections(&self) -> ConnectionStore {
+        self.state.connections()
     }
 
     /// The variable that names the folder for sockets, if the state is in a database.

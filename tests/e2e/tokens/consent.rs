@@ -49,7 +49,12 @@ fn free_redirect() -> String {
 impl Stage {
     /// With access tokens of this life.
     pub async fn new(life: Duration) -> Self {
-        Self::with(life, &free_redirect(), RATE).await
+        Self::with(Place::new(), life, &free_redirect(), RATE).await
+    }
+
+    /// The same with this place.
+    pub async fn in_place(place: Place, life: Duration) -> Self {
+        Self::with(place, life, &free_redirect(), RATE).await
     }
 
     /// With the document's own rate.
@@ -58,11 +63,11 @@ impl Stage {
             window: Duration::from_secs(60),
             ..RATE
         };
-        Self::with(life, &free_redirect(), rate).await
+        Self::with(Place::new(), life, &free_redirect(), rate).await
     }
 
     /// The same, coming back to this address.
-    async fn with(life: Duration, redirect: &str, rate: Rate) -> Self {
+    async fn with(place: Place, life: Duration, redirect: &str, rate: Rate) -> Self {
         let mut config = crm::settings();
         config.settings.rate = rate;
         // Tokens are given out and revoked at a host of their own (§5.6.9): what is asked at the
@@ -78,7 +83,6 @@ impl Stage {
             ..Application::new(CLIENT.to_owned())
         });
         let crm = sandbox::start(config).await.expect("a sandbox");
-        let place = Place::new();
         place.write("client.secret", SECRET);
         Self {
             place,
@@ -97,7 +101,7 @@ impl Stage {
             format!("--client-id={CLIENT}"),
             format!("--client-secret-file={}", self.place.path("client.secret")),
             format!("--redirect-uri={}", self.redirect),
-            format!("--state={}", self.place.path("state")),
+            format!("--state={}", self.place.state()),
         ]
     }
 
@@ -159,14 +163,7 @@ impl Stage {
 
     /// The stored connection.
     pub fn stored(&self) -> Option<Value> {
-        self.stored_in("state")
-    }
-
-    /// The connection of the state in this folder.
-    fn stored_in(&self, state: &str) -> Option<Value> {
-        let stored = ConnectionStore::new(&self.place.at(state)).read();
-        let content = stored.expect("readable")?.content;
-        Some(serde_json::from_str(content.expose_secret()).expect("JSON"))
+        stored_in(&self.place.connections())
     }
 
     /// Nothing was done against the document.
@@ -174,6 +171,12 @@ impl Stage {
         let wrong = crm::conduct(&self.crm, |_| false);
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
+}
+
+/// The connection of a state.
+fn stored_in(state: &ConnectionStore) -> Option<Value> {
+    let content = state.read().expect("readable")?.content;
+    Some(serde_json::from_str(content.expose_secret()).expect("JSON"))
 }
 
 /// One call in the recording of a place.
@@ -310,7 +313,7 @@ async fn each_connect_has_a_state_of_its_own_that_nobody_can_guess() {
 #[tokio::test]
 async fn pasted_redirect_connects_and_wrong_state_is_refused() {
     let redirect = "https://vendor.example/back";
-    let stage = Stage::with(Duration::from_secs(3600), redirect, RATE).await;
+    let stage = Stage::with(Place::new(), Duration::from_secs(3600), redirect, RATE).await;
     let mut connecting = stage.connect(&[]).await;
     let back = connecting.decided("decision=approve").await;
     connecting
@@ -469,7 +472,8 @@ async fn exported_connection_needs_secrets_or_another_consent() {
         let said = String::from_utf8_lossy(&imported.stdout);
         assert!(said.contains(then), "{imported:?}");
         let expected = flag.is_some().then(|| stored.clone());
-        assert_eq!(stage.stored_in(&new), expected, "{name}");
+        let state = ConnectionStore::new(&stage.place.at(&new));
+        assert_eq!(stored_in(&state), expected, "{name}");
     }
     stage.judge();
 }

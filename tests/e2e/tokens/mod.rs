@@ -3,3 +3,4 @@
 mod companies;
 pub mod consent;
 mod refreshed;
+mod takeover;

@@ -1,0 +1,74 @@
+//! A refresh of the token that is under way while another hub takes over.
+
+use super::consent::Stage;
+use super::refreshed::pairs;
+use crate::support::program::Place;
+use callbridge_model::Status;
+use callbridge_model::status::Role;
+use callbridge_sandbox::{Action, Endpoint, Rule};
+use callbridge_testbed::postgres::Postgres;
+use callbridge_testbed::wait::until;
+use rustix::process::Signal;
+use std::time::Duration;
+
+/// The life of an access token. It is refreshed some seconds before its end.
+const LIFE: Duration = Duration::from_secs(20);
+/// The answer to a refresh comes when another hub leads.
+const LATE: Duration = Duration::from_secs(14);
+
+fn has_role(status: &Status, role: Role) -> bool {
+    let leadership = status.leadership.as_ref();
+    leadership.is_some_and(|leadership| leadership.role == role)
+}
+
+/// Promise: A takeover during a refresh of the token needs no new consent.
+#[tokio::test]
+async fn takeover_during_refresh_needs_no_consent() {
+    let url = Postgres::shared().url(&Postgres::new_schema());
+    let stage = Stage::in_place(Place::in_database(&url), LIFE).await;
+    stage.connected().await;
+    let mut first = stage.place.start(&stage.flags(&["--instance=hub1"]), &[]);
+    first
+        .until("it leads", |status| has_role(status, Role::Leader))
+        .await;
+    let other = Place::in_database(&url);
+    let mut second = other.start(&stage.flags(&["--instance=hub2"]), &[]);
+    second
+        .until("it waits", |status| has_role(status, Role::Standby))
+        .await;
+    let late = Rule::next(Endpoint::OauthToken, 1, Action::Delay(LATE));
+    stage.crm.admin(|core, _| core.set_faults(vec![late]));
+    until("a refresh under way", async || {
+        let stored = stage.stored().expect("stored");
+        !stored["refreshBeganAt"].is_null()
+    })
+    .await;
+    until("a pair that is not received yet", async || {
+        pairs(&stage.crm) == 2
+    })
+    .await;
+
+    first.freeze().await;
+    second
+        .until("it leads", |status| has_role(status, Role::Leader))
+        .await;
+    first.signal(Signal::CONT);
+    // The first one does not lead, and stores the pair that it receives.
+    until("the new pair", async || {
+        let stored = stage.stored().expect("stored");
+        stored["refreshBeganAt"].is_null()
+    })
+    .await;
+    first
+        .until("it waits", |status| has_role(status, Role::Standby))
+        .await;
+    // The second one refreshes with the new pair, which it could not with the old one.
+    until("a refresh by the second hub", async || {
+        pairs(&stage.crm) >= 3
+    })
+    .await;
+    let status = second.status().await.expect("a status");
+    assert_ne!(status.token.state, "reconnect");
+    assert!(other.logs().contains("waiting for the pair of a refresh"));
+    stage.judge();
+}
