@@ -2,9 +2,9 @@
 //!
 //! `cargo bench --bench hub` makes a hub with 1,000 branches. Each branch sends 10 requests with
 //! one call, then 2 requests with 25 calls, over 20 connections at a time. The bench prints calls a
-//! second and CPU seconds per 1,000 calls, with SQLite and with PostgreSQL on this machine (fsync is
-//! on). The reference is a loop of `INSERT` statements with the same texts, in transactions of the
-//! same size, on the same engine.
+//! second and CPU seconds per 1,000 calls, with SQLite and with PostgreSQL on this machine (fsync
+//! is on). The reference is a loop of `INSERT` statements with the same texts, in transactions of
+//! the same size, on the same engine.
 
 #[path = "support/cpu.rs"]
 mod cpu;

@@ -41,7 +41,7 @@ pub async fn dispatch(
     match command {
         Command::Run(config) => {
             callbridge_ops::log::set_up(config.log, environment);
-            crate::daemon::run(*config, shutdown).await
+            crate::daemon::run::run(*config, shutdown).await
         }
         Command::Demo(demo) => {
             callbridge_ops::log::set_up(demo.log, environment);

@@ -4,7 +4,8 @@
 //! listeners answer 503 with the leader's name, except `/healthz`, so a load balancer or a
 //! collector turns to the leader.
 
-use super::leadership::{self, COMPARE_EVERY, InputFiles};
+use super::inputs::{self, COMPARE_EVERY, InputFiles};
+use super::leadership;
 use super::open::zone_name;
 use super::tasks::{Tasks, has_stopped};
 use crate::config::Config;
@@ -252,7 +253,7 @@ impl StandbyView {
 
     /// Compares the token and the lists with the leader's.
     async fn compare(&self) {
-        let difference = leadership::difference(&self.files, &self.reader).await;
+        let difference = inputs::difference(&self.files, &self.reader).await;
         if let Some(problem) = &difference
             && *self.difference.borrow() != difference
         {
@@ -298,7 +299,12 @@ impl Watch for StandbyView {
             leadership: Some(self.shown.borrow().clone()),
             ..Status::default()
         };
-        Ok(Observed::of(status, crate::RELEASE))
+        Ok(Observed {
+            status,
+            log_lines_lost: callbridge_ops::log::lost_lines(),
+            release: crate::RELEASE,
+            ..Observed::default()
+        })
     }
 
     fn not_ready(&self) -> Vec<String> {

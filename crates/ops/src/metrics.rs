@@ -68,26 +68,6 @@ pub struct Observed {
     pub release: Release,
 }
 
-impl Observed {
-    /// Only the values of this status.
-    pub fn of(status: Status, release: Release) -> Self {
-        Self {
-            status,
-            requests: Requests::new(),
-            counters: BTreeMap::new(),
-            log_lines_lost: crate::log::lost_lines(),
-            page_sessions: None,
-            audit_unexplained: None,
-            audit_different: None,
-            webhooks: None,
-            branch_refusals: None,
-            lookups: None,
-            durations: Durations::default(),
-            release,
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// OpenMetrics 1.0, for scrapers that ask for it.

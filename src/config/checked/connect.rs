@@ -1,7 +1,7 @@
 //! The flags of `connect`, as typed and checked.
 
 use super::crm::{address, proxy};
-use super::state_place;
+use super::place::state_place;
 use crate::config::Faults;
 use crate::values;
 use callbridge_crm::{Address, Setup};

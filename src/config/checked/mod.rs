@@ -10,6 +10,7 @@
 //! | [`crm`] | `--crm-url`, its rate and field names, and where its token comes from |
 //! | [`hub`] | `--collect`, and `--forward` in place of the CRM |
 //! | [`page`] | `--page`, its certificate, names and passwords |
+//! | [`place`](mod@place) | `--state`, and where it is without the flag |
 //! | [`lookup`] | `--lookup`, and who may ask |
 //! | `webhooks` | `--webhook-listen`, its certificate and secrets |
 
@@ -18,6 +19,7 @@ pub(crate) mod crm;
 pub(crate) mod hub;
 pub(crate) mod lookup;
 pub(crate) mod page;
+pub(crate) mod place;
 pub(super) mod sources;
 mod trunks;
 pub(crate) mod typed;
@@ -41,8 +43,9 @@ pub(crate) use hub::{CollectConfig, ForwardConfig};
 use jiff::tz::TimeZone;
 pub(crate) use lookup::LookupConfig;
 pub(crate) use page::PageConfig;
+pub(crate) use place::{STATES, state_of_daemon, state_place};
 use std::{collections::BTreeMap, net::SocketAddr, path::Path, path::PathBuf};
-pub(crate) use typed::{Checking, STATES, logging, state_of_daemon, state_place};
+pub(crate) use typed::{Checking, logging};
 
 #[derive(Debug)]
 pub struct Config {

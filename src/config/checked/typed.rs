@@ -1,5 +1,6 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
+use super::place::state_place;
 use super::{
     BrokerTarget, Config, SourceConfig, crm, hub, lookup, page, sources, trunks, webhooks,
 };
@@ -7,17 +8,13 @@ use crate::config::flags::{CallFlags, Flags, LogFlags, OperationFlags};
 use crate::config::{Faults, arguments};
 use crate::state_owner::other_owner;
 use crate::values;
-use callbridge_admin::socket;
 use callbridge_mapping::Rules;
 use callbridge_model::{Environment, SecretKind, SecretPlace};
 use callbridge_ops::log::Logging;
 use callbridge_source::{BrokerUrl, Transport, url::UrlFault};
-use callbridge_spool::{PostgresUrl, StatePlace};
+use callbridge_spool::StatePlace;
 use jiff::tz::TimeZone;
-use std::{
-    os::unix::fs::FileTypeExt as _, os::unix::fs::MetadataExt as _, os::unix::net::UnixStream,
-    path::Path, path::PathBuf, time::Duration,
-};
+use std::time::Duration;
 use tracing::Level;
 
 /// The surroundings of a check of flags: the environment in which secrets may stand, and the faults
@@ -245,89 +242,8 @@ fn refuse_sources_without_history(sources: &[SourceConfig], faults: &mut Faults)
     }
 }
 
-/// The folder for sockets of services whose state is in a database.
-const SOCKETS: &str = "/run/callbridge";
 /// The server shows the name next to the version, within 63 bytes.
 const INSTANCE_BYTES_MAX: usize = 40;
-
-/// The folder in which services keep their states, a folder each.
-pub(crate) const STATES: &str = "/var/lib/callbridge";
-
-/// The folder of whoever is asked: where no daemon runs on the usual one, that of the only service
-/// of this machine that does.
-pub(crate) fn state_of_daemon(usual: PathBuf, services: &Path) -> PathBuf {
-    let listens = |dir: &Path| {
-        let socket = dir.join(socket::NAME);
-        let found = socket.symlink_metadata();
-        if !found.is_ok_and(|metadata| metadata.file_type().is_socket()) {
-            return false;
-        }
-        // Another user's socket is not connected to. The command refuses that folder afterward.
-        other_owner(dir).is_some() || UnixStream::connect(socket).is_ok()
-    };
-    if listens(&usual) {
-        return usual;
-    }
-    let folders = services.read_dir().into_iter().flatten().flatten();
-    let folders = folders.filter(|it| it.file_type().is_ok_and(|it| it.is_dir()));
-    let mut running = folders.map(|it| it.path()).filter(|it| listens(it));
-    match (running.next(), running.next()) {
-        (Some(only), None) => only,
-        (Some(_) | None, _) => usual,
-    }
-}
-
-/// The state of `--state`: a folder or a database. Without the flag, it is the folder
-/// `$STATE_DIRECTORY`, or else `~/.local/state/callbridge`.
-pub(crate) fn state_place(
-    flag: Option<&str>,
-    environment: &Environment,
-) -> Result<StatePlace, String> {
-    match flag {
-        Some("") => Err("is empty: give a folder or a database".to_owned()),
-        Some(flag) if PostgresUrl::is_url(flag) => {
-            StatePlace::in_database(flag, &socket_base(environment)?)
-        }
-        Some(flag) => Ok(StatePlace::Folder(PathBuf::from(flag))),
-        None => Ok(StatePlace::Folder(state_folder(environment)?)),
-    }
-}
-
-/// The folder with sockets of daemons whose state is in a database: that of systemd, or else
-/// `/run/callbridge`, this user's own runtime folder, or a folder below `/tmp`.
-fn socket_base(environment: &Environment) -> Result<PathBuf, String> {
-    let all = environment.text("RUNTIME_DIRECTORY");
-    if let Some(first) = all.and_then(|all| all.split(':').next()) {
-        return Ok(PathBuf::from(first));
-    }
-    let user = rustix::process::geteuid();
-    let of_service = Path::new(SOCKETS);
-    let found = of_service.metadata();
-    if found.is_ok_and(|found| user.is_root() || found.uid() == user.as_raw()) {
-        return Ok(of_service.to_path_buf());
-    }
-    if let Some(own) = environment.path("XDG_RUNTIME_DIR") {
-        return Ok(own.join("callbridge"));
-    }
-    let shared = PathBuf::from(format!("/tmp/callbridge-{}", user.as_raw()));
-    let found = shared.symlink_metadata();
-    if found.is_ok_and(|found| found.uid() != user.as_raw() || !found.is_dir()) {
-        let message = format!("{} belongs to another user: remove it", shared.display());
-        return Err(message);
-    }
-    Ok(shared)
-}
-
-fn state_folder(environment: &Environment) -> Result<PathBuf, String> {
-    // systemd names several folders with colons between them; ours is the first.
-    let all = environment.text("STATE_DIRECTORY");
-    if let Some(first) = all.and_then(|all| all.split(':').next()) {
-        return Ok(PathBuf::from(first));
-    }
-    let home = environment.path("HOME");
-    let home = home.ok_or("is missing, and there is no $HOME to keep it in")?;
-    Ok(home.join(".local/state/callbridge"))
-}
 
 /// The flags about logs, checked.
 pub(crate) fn logging(flags: &LogFlags, faults: &mut Faults) -> Logging {
@@ -338,57 +254,5 @@ pub(crate) fn logging(flags: &LogFlags, faults: &mut Faults) -> Logging {
         level: level.unwrap_or(Level::INFO),
         json: json.unwrap_or(false),
         phones: flags.log_phones,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::net::UnixListener;
-
-    #[test]
-    fn the_only_service_that_runs_is_asked_and_of_several_none() {
-        let place = tempfile::tempdir().expect("a folder");
-        let folder = |name: &str| {
-            let folder = place.path().join(name);
-            std::fs::create_dir_all(&folder).expect("made");
-            folder
-        };
-        let listen = |at: &Path| UnixListener::bind(at.join(socket::NAME)).expect("listens");
-        let services = folder("lib");
-        let asked = || state_of_daemon(place.path().join("own"), &services);
-        let own = place.path().join("own");
-        assert_eq!(asked(), own, "nothing runs");
-        let (first, second) = (folder("lib/hq"), folder("lib/branch"));
-        std::fs::write(second.join(socket::NAME), "").expect("written");
-        let _hq = listen(&first);
-        assert_eq!(asked(), first);
-        std::fs::remove_file(second.join(socket::NAME)).expect("removed");
-        let branch = listen(&second);
-        assert_eq!(asked(), own, "which of the two?");
-        // One that was killed leaves its socket behind.
-        drop(branch);
-        assert_eq!(asked(), first);
-        let _own = listen(&folder("own"));
-        assert_eq!(asked(), own, "the usual one runs");
-    }
-
-    #[test]
-    fn socket_of_another_user_is_found_without_connecting() {
-        if !rustix::process::geteuid().is_root() {
-            let line = b"\nnot run: the socket of another user (needs root)\n";
-            let said = std::io::Write::write_all(&mut std::io::stderr(), line);
-            return said.expect("stderr");
-        }
-        let place = tempfile::tempdir().expect("a folder");
-        let service = place.path().join("hq");
-        std::fs::create_dir(&service).expect("made");
-        let socket = UnixListener::bind(service.join(socket::NAME)).expect("listens");
-        socket.set_nonblocking(true).expect("set");
-        std::os::unix::fs::chown(&service, Some(61_234), Some(61_234)).expect("given");
-        let found = state_of_daemon(place.path().join("own"), place.path());
-        assert_eq!(found, service);
-        let error = socket.accept().expect_err("no connection");
-        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
     }
 }

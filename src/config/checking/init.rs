@@ -1,7 +1,8 @@
 //! `init`: its flags. What was given is right as far as it goes, and without a terminal nothing is
 //! missing.
 
-use crate::config::checked::{self as config, sources};
+use crate::config::checked::place::state_place;
+use crate::config::checked::sources;
 use crate::config::flags::Flags;
 use crate::config::{Checking, Command, Faults};
 use crate::state_owner::other_owner;
@@ -53,7 +54,7 @@ pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQues
     let file = flags.crm.token_file.as_deref().map(Path::new);
     let given = finds(SecretKind::Token, file) || flags.crm.token_command.is_some();
     let state = flags.operation.state.as_deref();
-    let state = state.and_then(|text| config::state_place(Some(text), environment).ok());
+    let state = state.and_then(|text| state_place(Some(text), environment).ok());
     // Root does not open another user's state.
     let connected = state.is_some_and(|state| {
         let is_ours = other_owner(state.socket_folder()).is_none();

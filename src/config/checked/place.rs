@@ -1,0 +1,142 @@
+//! The place of the state: from `--state`, the environment, or the only daemon that runs.
+
+use crate::state_owner::other_owner;
+use callbridge_admin::socket;
+use callbridge_model::Environment;
+use callbridge_spool::{PostgresUrl, StatePlace};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// The folder for sockets of services whose state is in a database.
+const SOCKETS: &str = "/run/callbridge";
+/// The folder in which services keep their states, a folder each.
+pub(crate) const STATES: &str = "/var/lib/callbridge";
+
+/// The folder of whoever is asked: where no daemon runs on the usual one, that of the only service
+/// of this machine that does.
+pub(crate) fn state_of_daemon(usual: PathBuf, services: &Path) -> PathBuf {
+    let listens = |dir: &Path| {
+        let socket = dir.join(socket::NAME);
+        let found = socket.symlink_metadata();
+        if !found.is_ok_and(|metadata| metadata.file_type().is_socket()) {
+            return false;
+        }
+        // Another user's socket is not connected to. The command refuses that folder afterward.
+        other_owner(dir).is_some() || UnixStream::connect(socket).is_ok()
+    };
+    if listens(&usual) {
+        return usual;
+    }
+    let folders = services.read_dir().into_iter().flatten().flatten();
+    let folders = folders.filter(|it| it.file_type().is_ok_and(|it| it.is_dir()));
+    let mut running = folders.map(|it| it.path()).filter(|it| listens(it));
+    match (running.next(), running.next()) {
+        (Some(only), None) => only,
+        (Some(_) | None, _) => usual,
+    }
+}
+
+/// The state of `--state`: a folder or a database. Without the flag, it is the folder
+/// `$STATE_DIRECTORY`, or else `~/.local/state/callbridge`.
+pub(crate) fn state_place(
+    flag: Option<&str>,
+    environment: &Environment,
+) -> Result<StatePlace, String> {
+    match flag {
+        Some("") => Err("is empty: give a folder or a database".to_owned()),
+        Some(flag) if PostgresUrl::is_url(flag) => {
+            StatePlace::in_database(flag, &socket_base(environment)?)
+        }
+        Some(flag) => Ok(StatePlace::Folder(PathBuf::from(flag))),
+        None => Ok(StatePlace::Folder(state_folder(environment)?)),
+    }
+}
+
+/// The folder with sockets of daemons whose state is in a database: that of systemd, or else
+/// `/run/callbridge`, this user's own runtime folder, or a folder below `/tmp`.
+fn socket_base(environment: &Environment) -> Result<PathBuf, String> {
+    let all = environment.text("RUNTIME_DIRECTORY");
+    if let Some(first) = all.and_then(|all| all.split(':').next()) {
+        return Ok(PathBuf::from(first));
+    }
+    let user = rustix::process::geteuid();
+    let of_service = Path::new(SOCKETS);
+    let found = of_service.metadata();
+    if found.is_ok_and(|found| user.is_root() || found.uid() == user.as_raw()) {
+        return Ok(of_service.to_path_buf());
+    }
+    if let Some(own) = environment.path("XDG_RUNTIME_DIR") {
+        return Ok(own.join("callbridge"));
+    }
+    let shared = PathBuf::from(format!("/tmp/callbridge-{}", user.as_raw()));
+    let found = shared.symlink_metadata();
+    if found.is_ok_and(|found| found.uid() != user.as_raw() || !found.is_dir()) {
+        let message = format!("{} belongs to another user: remove it", shared.display());
+        return Err(message);
+    }
+    Ok(shared)
+}
+
+fn state_folder(environment: &Environment) -> Result<PathBuf, String> {
+    // systemd names several folders with colons between them; ours is the first.
+    let all = environment.text("STATE_DIRECTORY");
+    if let Some(first) = all.and_then(|all| all.split(':').next()) {
+        return Ok(PathBuf::from(first));
+    }
+    let home = environment.path("HOME");
+    let home = home.ok_or("is missing, and there is no $HOME to keep it in")?;
+    Ok(home.join(".local/state/callbridge"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn the_only_service_that_runs_is_asked_and_of_several_none() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = |name: &str| {
+            let folder = place.path().join(name);
+            std::fs::create_dir_all(&folder).expect("made");
+            folder
+        };
+        let listen = |at: &Path| UnixListener::bind(at.join(socket::NAME)).expect("listens");
+        let services = folder("lib");
+        let asked = || state_of_daemon(place.path().join("own"), &services);
+        let own = place.path().join("own");
+        assert_eq!(asked(), own, "nothing runs");
+        let (first, second) = (folder("lib/hq"), folder("lib/branch"));
+        std::fs::write(second.join(socket::NAME), "").expect("written");
+        let _hq = listen(&first);
+        assert_eq!(asked(), first);
+        std::fs::remove_file(second.join(socket::NAME)).expect("removed");
+        let branch = listen(&second);
+        assert_eq!(asked(), own, "which of the two?");
+        // One that was killed leaves its socket behind.
+        drop(branch);
+        assert_eq!(asked(), first);
+        let _own = listen(&folder("own"));
+        assert_eq!(asked(), own, "the usual one runs");
+    }
+
+    #[test]
+    fn socket_of_another_user_is_found_without_connecting() {
+        if !rustix::process::geteuid().is_root() {
+            let line = b"\nnot run: the socket of another user (needs root)\n";
+            let said = std::io::Write::write_all(&mut std::io::stderr(), line);
+            return said.expect("stderr");
+        }
+        let place = tempfile::tempdir().expect("a folder");
+        let service = place.path().join("hq");
+        std::fs::create_dir(&service).expect("made");
+        let socket = UnixListener::bind(service.join(socket::NAME)).expect("listens");
+        socket.set_nonblocking(true).expect("set");
+        std::os::unix::fs::chown(&service, Some(61_234), Some(61_234)).expect("given");
+        let found = state_of_daemon(place.path().join("own"), place.path());
+        assert_eq!(found, service);
+        let error = socket.accept().expect_err("no connection");
+        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+    }
+}

@@ -1,0 +1,145 @@
+//! Whether a standby has the token and the lists of the leader.
+
+use super::leadership::hex;
+use super::outward::token_source;
+use crate::config::{Config, TokenFrom};
+use callbridge_mapping::people::files::Watched;
+use callbridge_model::SecretPlace;
+use callbridge_sender::status::SenderStatus;
+use callbridge_sender::token_update::print;
+use callbridge_spool::Handle;
+use ring::digest::{Context, SHA256, digest};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Time between two reads of the files.
+pub(crate) const COMPARE_EVERY: Duration = Duration::from_secs(10);
+/// Name of the setting with the leader's [`Inputs`].
+const INPUTS_KEY: &str = "leader.inputs";
+
+/// Files that change while a process runs, and that a standby must have as the leader has them.
+#[derive(Clone, Debug)]
+pub(crate) struct InputFiles {
+    /// `None` if the token is not in a file.
+    token: Option<SecretPlace>,
+    /// Lists of leads and employees.
+    lists: Vec<PathBuf>,
+}
+
+impl InputFiles {
+    pub(crate) fn of(config: &Config) -> Self {
+        let token = match config.crm.as_ref().and_then(|crm| crm.token.as_ref()) {
+            Some(TokenFrom::Place(place)) => Some(place.clone()),
+            Some(TokenFrom::Command(_) | TokenFrom::Connection) | None => None,
+        };
+        let watched = Watched::of(config.rules.every_trunk());
+        let lists = watched.files().into_iter().map(Path::to_path_buf);
+        Self {
+            token,
+            lists: lists.collect(),
+        }
+    }
+
+    /// Reads them on a thread that can block.
+    async fn read(&self) -> Inputs {
+        let files = self.clone();
+        let reading = tokio::task::spawn_blocking(move || files.read_blocking());
+        reading.await.unwrap_or_default()
+    }
+
+    fn read_blocking(&self) -> Inputs {
+        let place = self.token.as_ref();
+        let tokens = place.and_then(|place| token_source(place).read().ok().flatten());
+        let mut lists = Context::new(&SHA256);
+        for file in &self.lists {
+            // A list that cannot be read is reported where it is used.
+            let content = std::fs::read(file).unwrap_or_default();
+            lists.update(digest(&SHA256, &content).as_ref());
+        }
+        Inputs {
+            token: tokens.map(|tokens| print(&tokens.current).to_string()),
+            lists: hex(&lists.finish().as_ref()[..8]),
+        }
+    }
+}
+
+/// Their contents, as processes compare them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Inputs {
+    /// Fingerprint of the token. `None` if it is kept in the state, or is not known.
+    token: Option<String>,
+    /// Hash of the lists of leads and employees.
+    lists: String,
+}
+
+impl Inputs {
+    /// Why a process with these inputs could not continue the leader's work.
+    fn difference(&self, leader: &Self) -> Option<String> {
+        if self.token.is_some() && leader.token.is_some() && self.token != leader.token {
+            let problem = "its token is not the leader's: give all hubs the same token";
+            return Some(problem.to_owned());
+        }
+        if self.lists != leader.lists {
+            let problem = "its lists of leads or employees are not the leader's: copy the files";
+            return Some(problem.to_owned());
+        }
+        None
+    }
+}
+
+/// Stores the leader's inputs, for its standbys.
+pub(crate) async fn publish(
+    files: InputFiles,
+    spool: Handle,
+    sender: watch::Receiver<SenderStatus>,
+) -> anyhow::Result<()> {
+    let mut ticks = tokio::time::interval(COMPARE_EVERY);
+    let mut stored = None;
+    loop {
+        ticks.tick().await;
+        let mut inputs = files.read().await;
+        if sender.borrow().token.state != "ok" {
+            // A standby with another token is perhaps right.
+            inputs.token = None;
+        }
+        if stored.as_ref() != Some(&inputs) {
+            let json = serde_json::to_string(&inputs)?;
+            if spool.keep_meta(INPUTS_KEY, json).await.is_ok() {
+                stored = Some(inputs);
+            }
+        }
+    }
+}
+
+/// Why a process with these files could not continue the leader's work. `None` if it could.
+pub(crate) async fn difference(files: &InputFiles, spool: &Handle) -> Option<String> {
+    let stored = spool.meta(INPUTS_KEY).await.ok()??;
+    let leader: Inputs = serde_json::from_str(&stored).ok()?;
+    files.read().await.difference(&leader)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inputs(token: Option<&str>, lists: &str) -> Inputs {
+        Inputs {
+            token: token.map(str::to_owned),
+            lists: lists.to_owned(),
+        }
+    }
+
+    #[test]
+    fn other_token_or_list_is_named_and_unknown_token_is_not() {
+        let leader = inputs(Some("a"), "x");
+        assert_eq!(leader.difference(&leader), None);
+        assert_eq!(inputs(None, "x").difference(&leader), None);
+        assert_eq!(leader.difference(&inputs(None, "x")), None);
+        let token = inputs(Some("b"), "x").difference(&leader);
+        assert!(token.expect("a problem").contains("token"));
+        let lists = inputs(Some("a"), "y").difference(&leader);
+        assert!(lists.expect("a problem").contains("lists"));
+    }
+}

@@ -1,0 +1,207 @@
+//! The life of the process: it opens the state, waits as a standby, leads, and stops.
+
+use super::observer::Observer;
+use super::standby::{self, Standby};
+use super::{Daemon, open};
+use crate::Failure;
+use crate::config::doubts::{self, Doubt};
+use crate::config::trunk_problem::{self, TrunkProblem};
+use crate::config::{Config, SourceConfig};
+use callbridge_admin::state_access;
+use callbridge_mapping::people::files::Watched;
+use callbridge_model::plain_file::is_open_to_all;
+use callbridge_model::status::SourceStatus;
+use callbridge_model::{Code, ExitCode, clock};
+use callbridge_ops::metrics::Durations;
+use callbridge_ops::systemd;
+use callbridge_source::Transport;
+use callbridge_spool::{Handle, PostgresUrl};
+use futures_util::FutureExt as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A line without an end (AMI, WebSocket, a queue) is idle after this long without a message.
+const LINE_QUIET: Duration = Duration::from_secs(5);
+/// The longest wait of `--until-idle` for lead requests after the last call is settled.
+const ERRANDS_LAST: Duration = Duration::from_secs(60);
+/// Between two looks whether all is settled (`--until-idle`).
+const IDLE_EVERY: Duration = Duration::from_millis(100);
+/// Runs until `shutdown`, or with `--until-idle` until all is settled.
+///
+/// # Errors
+/// When the state, a listener or a task fails; each with its exit code.
+pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
+    let doubts = doubts::of(&config);
+    let mut shutdown = std::pin::pin!(shutdown);
+    callbridge_listener::descriptors::raise();
+    let durations = Durations::default();
+    let opened = tokio::select! {
+        opened = open::state(&config, &durations) => opened,
+        () = &mut shutdown => return Ok(()),
+    };
+    let (spool, guard) = opened?;
+    loop {
+        if let Some(url) = config.state_place().database() {
+            let leads = tokio::select! {
+                waited = wait_to_lead(&config, url, &spool) => {
+                    waited?;
+                    true
+                }
+                () = &mut shutdown => false,
+            };
+            if !leads {
+                state_access::close(spool, guard).await;
+                return Ok(());
+            }
+        }
+        // Its parts are told when another process leads, even if this one leads again by then.
+        let spool = spool.renewed();
+        let started = tokio::select! {
+            started = Daemon::start(&config, &spool, &durations, |sources| {
+                announce(&config, sources, &doubts);
+            }) => started,
+            () = &mut shutdown => return Ok(()),
+        };
+        let mut daemon = match started {
+            Err(_) if has_lost(&spool) => continue,
+            started => started?,
+        };
+        warn_of_open_secrets(&config);
+        systemd::ready();
+        let settled = settled(Arc::clone(&daemon.observer), &config);
+        let mut stops = false;
+        let ended = tokio::select! {
+            () = &mut shutdown => {
+                tracing::info!("stopping");
+                stops = true;
+                Ok(())
+            }
+            () = settled, if config.until_idle => {
+                stops = true;
+                Ok(())
+            }
+            () = spool.leadership_ended() => Ok(()),
+            failed = daemon.failed() => Err(failed),
+        };
+        if !stops && has_lost(&spool) {
+            tokio::select! {
+                () = daemon.abandon() => continue,
+                () = &mut shutdown => return Ok(()),
+            }
+        }
+        systemd::stopping();
+        daemon.stop(guard).await;
+        return ended.map_err(failed_at_work);
+    }
+}
+
+/// Waits as a standby, if another process leads.
+async fn wait_to_lead(config: &Config, url: &PostgresUrl, spool: &Handle) -> Result<(), Failure> {
+    if spool.leadership().borrow().is_leading() {
+        return Ok(());
+    }
+    let mut standby = Standby::start(config, url, spool).await?;
+    systemd::ready();
+    let ended = tokio::select! {
+        () = standby::leads(spool) => Ok(()),
+        () = spool.closed() => Err(anyhow::anyhow!("the spool has ended")),
+        failed = standby.failed() => Err(failed),
+    };
+    standby.stop().await;
+    ended.map_err(failed_at_work)
+}
+
+/// The parts of this handle have to begin again.
+fn has_lost(spool: &Handle) -> bool {
+    spool.leadership_ended().now_or_never().is_some()
+}
+
+/// The first line of the log: what runs here, on what, for whom.
+fn announce(config: &Config, sources: &[SourceStatus], doubts: &[Doubt]) {
+    let mut pbxes: Vec<&str> = sources.iter().map(|it| it.pbx.as_str()).collect();
+    pbxes.dedup();
+    let named = sources.iter().map(|it| format!("{} {}", it.name(), it.url));
+    let named: Vec<String> = named.collect();
+    tracing::info!(
+        version = crate::VERSION,
+        commit = crate::COMMIT,
+        state = %config.state_place(),
+        pbx = pbxes.join(", "),
+        source = named.join(", "),
+        "callbridge runs"
+    );
+    for Doubt { what, kind, words } in doubts {
+        tracing::warn!(id = what, reason = words, "{kind}");
+    }
+    warn_of_trunks(config);
+}
+
+/// Logs each trunk that `check` fails. Bad rows of the lists are logged where the lists are read.
+fn warn_of_trunks(config: &Config) {
+    let mut lists = Watched::of(config.rules.every_trunk());
+    lists.reload(clock::now().wall);
+    for trunk in config.rules.trunks.iter() {
+        if let Some(problem) = trunk_problem::find(config, trunk, lists.people()) {
+            let TrunkProblem { message, fix } = problem;
+            tracing::warn!(
+                trunk = trunk.name,
+                reason = message,
+                fix,
+                "trunk cannot log calls"
+            );
+        }
+    }
+}
+
+/// Logs each secret file that every user of this machine can read.
+fn warn_of_open_secrets(config: &Config) {
+    for file in config.secret_files() {
+        if is_open_to_all(&file) {
+            tracing::warn!(
+                file = %file.display(),
+                "every user of this machine can read a secret's file: chmod o-r it"
+            );
+        }
+    }
+}
+
+/// Ends when every file is read, every other line was up and then quiet for 5 s,
+/// and the books are settled. A dry run settles nothing: there the books do not count.
+async fn settled(observer: Arc<Observer>, config: &Config) {
+    let of_file = |it: &SourceConfig| matches!(it.url.transport, Transport::File { .. });
+    let is_file: Vec<bool> = config.sources.iter().map(of_file).collect();
+    let dry_run = config.dry_run;
+    let mut ticks = tokio::time::interval(IDLE_EVERY);
+    let (mut received, mut received_at) = (0, Instant::now());
+    let mut settled_at = None;
+    loop {
+        ticks.tick().await;
+        let now = observer.received_on_lines(&is_file);
+        if now != Some(received) {
+            (received, received_at) = (now.unwrap_or(received), Instant::now());
+        }
+        let quiet = is_file.iter().all(|is_file| *is_file)
+            || (now.is_some() && received_at.elapsed() >= LINE_QUIET);
+        if !quiet || !observer.files_are_read(&is_file) {
+            continue;
+        }
+        match observer.status().await {
+            Ok(status) if status.books.settled() || dry_run => {
+                let since = *settled_at.get_or_insert_with(Instant::now);
+                if dry_run || since.elapsed() > ERRANDS_LAST || !observer.has_lead_requests().await
+                {
+                    return;
+                }
+            }
+            Ok(_) => settled_at = None,
+            Err(error) => tracing::debug!(%error, "the books cannot be read"),
+        }
+    }
+}
+
+/// A part of the daemon has failed; where the spool has, with the code of that.
+fn failed_at_work(error: anyhow::Error) -> Failure {
+    let of_spool = error.downcast_ref::<callbridge_spool::Error>();
+    let code = of_spool.map_or(Code::Configuration, ExitCode::exit_code);
+    Failure::of(code, error)
+}
