@@ -5,6 +5,8 @@ use super::error;
 use crate::Error;
 use crate::value::{OwnedValue, Value};
 use futures_util::TryStreamExt as _;
+#[cfg(test)]
+use std::cell::Cell;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::Path;
@@ -60,6 +62,9 @@ pub(super) struct Pipeline {
     queue: RefCell<VecDeque<UnderWay>>,
     /// The first error of a statement that no caller waits for.
     failed: RefCell<Option<Error>>,
+    /// Waits for answers so far.
+    #[cfg(test)]
+    pub(super) round_trips: Cell<u64>,
 }
 
 impl Pipeline {
@@ -101,6 +106,8 @@ impl Pipeline {
         if queue.is_empty() {
             return;
         }
+        #[cfg(test)]
+        self.round_trips.set(self.round_trips.get() + 1);
         let mut lost: Option<Error> = None;
         runtime.block_on(async {
             for UnderWay { answering, purpose } in queue {

@@ -136,8 +136,11 @@ pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
 
 /// Calls that can be sent, newest first, at most `limit`: live ones or the others.
 pub(super) fn newest_ready(db: &Db, live: bool, limit: usize) -> Result<Vec<Row>, Error> {
-    let text =
-        calls("WHERE state = 'ready' AND not_before = 0 AND live = ?1 ORDER BY id DESC LIMIT ?2");
+    // By `live = …`, PostgreSQL would rather walk all calls backward.
+    let text = calls(
+        "WHERE state = 'ready' AND not_before = 0 AND live >= ?1 AND live <= ?1
+         ORDER BY live DESC, id DESC LIMIT ?2",
+    );
     db.query_all(&text, (live, count(limit)))
 }
 

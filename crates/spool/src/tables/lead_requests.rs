@@ -1,7 +1,7 @@
 //! What could be asked beside the calls, and what the answers change.
 
 use super::meta::{change_memory, memory};
-use super::shows::{self, LEFT_OUT, WRITTEN};
+use super::shows::{self, LEFT_OUT, NextPoll, WRITTEN};
 use super::{backfill, directory, look_ups, meta};
 use crate::db::Asked;
 use crate::{Db, Done, Error, GIVEN_UP, LeadWarning, QueueQuery, Store};
@@ -71,7 +71,7 @@ pub(super) struct Questions {
 
 struct LeadQuestions {
     memory: Asked<String>,
-    poll: Asked<(LeadId, EventTime)>,
+    poll: Asked<NextPoll>,
     look_up: Asked<(LeadId, EventTime)>,
     write: Asked<(LeadId, EventTime)>,
 }
@@ -81,9 +81,9 @@ pub(super) fn ask_due(store: &Store) -> Result<Questions, Error> {
     if store.settings.look_up {
         about_leads = Some(LeadQuestions {
             memory: meta::ask_meta(store, meta::MEMORY)?,
-            poll: shows::ask_next_shows(store, NextAction::Poll)?,
+            poll: shows::ask_next_poll(store)?,
             look_up: look_ups::ask_next_look_up(store)?,
-            write: shows::ask_next_shows(store, NextAction::Write)?,
+            write: shows::ask_next_write(store)?,
         });
     }
     Ok(Questions {
@@ -115,9 +115,9 @@ fn about_leads(
 ) -> Result<(), Error> {
     let now = ask.now;
     let memory: RequestMemory = meta::read_asked(store, questions.memory)?.unwrap_or_default();
-    if let Some((lead, at)) = questions.poll.first(store)?
-        && due.is_due(at, now)
-        && let Some(poll) = shows::field_poll(store, lead)?
+    if let Some(next) = questions.poll.first(store)?
+        && due.is_due(next.due, now)
+        && let Some(poll) = next.field_poll(store)?
     {
         due.push_poll(poll, &ask.tokens);
     }

@@ -67,7 +67,7 @@ CREATE UNIQUE INDEX calls_uuid ON calls(uuid);
 CREATE INDEX calls_conflicting ON calls(conflicting_uuid, started)
     WHERE conflicting_uuid IS NOT NULL;
 CREATE INDEX calls_fresh ON calls(live, id) WHERE state = 'ready' AND not_before = 0;
-CREATE INDEX calls_turn ON calls(live, turn, id)
+CREATE INDEX calls_turn ON calls(live, turn, id DESC)
     WHERE state = 'ready' AND not_before = 0;
 CREATE INDEX calls_held ON calls(live, not_before) WHERE state = 'ready' AND not_before > 0;
 CREATE INDEX calls_retried ON calls(id) WHERE state = 'ready' AND retried = 1;

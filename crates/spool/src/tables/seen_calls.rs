@@ -58,10 +58,10 @@ pub(crate) fn mark_aliases_seen(db: &Db, new: &Finished) -> Result<(), Error> {
 pub(crate) fn uuid_by_any_id(db: &Db, id: &str) -> Result<Option<CallUuid>, Error> {
     // One lookup per PBX, because a scan of the whole table would be slow.
     let text = "WITH RECURSIVE each(pbx) AS (
-             SELECT min(pbx) FROM seen_calls
+             SELECT (SELECT pbx FROM seen_calls ORDER BY pbx LIMIT 1)
              UNION ALL
-             SELECT (SELECT min(pbx) FROM seen_calls WHERE pbx > each.pbx) FROM each
-             WHERE each.pbx IS NOT NULL)
+             SELECT (SELECT pbx FROM seen_calls WHERE pbx > each.pbx ORDER BY pbx LIMIT 1)
+             FROM each WHERE each.pbx IS NOT NULL)
          SELECT uuid FROM each JOIN seen_calls USING (pbx)
          WHERE id = ?1 AND uuid IS NOT NULL ORDER BY is_linkedid DESC";
     db.query_first(text, [id])

@@ -12,6 +12,7 @@ use callbridge_leads::lead_request::due::FieldPoll;
 use callbridge_leads::lead_request::memory::Rest;
 use callbridge_leads::lead_request::{FieldWrite, RequestKind};
 use callbridge_model::LeadId;
+use serde::Deserialize;
 use std::time::Duration;
 
 /// Time after its newest call for which a lead's values are remembered. Older calls are not shown.
@@ -109,25 +110,39 @@ pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &LeadFieldState) -> Result
     db.run(text, values)
 }
 
-/// Asks for the lead that is next for this action, and when it is due.
-pub(super) fn ask_next_shows(
-    db: &Db,
-    asks: NextAction,
-) -> Result<Asked<(LeadId, EventTime)>, Error> {
+/// Asks for the lead that is written next, and when it is due.
+pub(super) fn ask_next_write(db: &Db) -> Result<Asked<(LeadId, EventTime)>, Error> {
     let text =
         "SELECT lead, due FROM lead_field_values WHERE next_action = ?1 ORDER BY due LIMIT 1";
-    db.ask(text, [asks.word()])
+    db.ask(text, [NextAction::Write.word()])
 }
 
-/// Reads the accepted write of a lead. `None` without one.
-pub(crate) fn field_poll(db: &Db, lead: LeadId) -> Result<Option<FieldPoll>, Error> {
-    let write = shows(db, lead)?.and_then(|shows| shows.request);
-    let accepted = write.and_then(|write| write.accepted);
-    Ok(accepted.map(|(request_id, token)| FieldPoll {
-        lead,
-        request_id,
-        token,
-    }))
+/// A lead whose write was accepted, when its poll is due, and its [`LeadFieldState`] as JSON.
+#[derive(Deserialize)]
+pub(super) struct NextPoll {
+    pub(super) lead: LeadId,
+    pub(super) due: EventTime,
+    field_state: String,
+}
+
+/// Asks for the lead whose write is polled next.
+pub(super) fn ask_next_poll(db: &Db) -> Result<Asked<NextPoll>, Error> {
+    let text = "SELECT lead, due, field_state FROM lead_field_values
+         WHERE next_action = ?1 ORDER BY due LIMIT 1";
+    db.ask(text, [NextAction::Poll.word()])
+}
+
+impl NextPoll {
+    /// The accepted write. `None` without one.
+    pub(super) fn field_poll(&self, db: &Db) -> Result<Option<FieldPoll>, Error> {
+        let shows: LeadFieldState = db.read_json(RowId(self.lead.get()), &self.field_state)?;
+        let accepted = shows.request.and_then(|write| write.accepted);
+        Ok(accepted.map(|(request_id, token)| FieldPoll {
+            lead: self.lead,
+            request_id,
+            token,
+        }))
+    }
 }
 
 /// Makes the write that is due for this lead now. It has no items if nothing is left to write.
@@ -243,16 +258,22 @@ pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error
     let too_many = (count - LEADS_MAX).clamp(0, PURGE_MAX);
     let mut gone: Vec<i64> = Vec::new();
     for asks in [None, Some(NextAction::Write), Some(NextAction::Poll)] {
+        let action = match asks {
+            None => "IS NULL".to_owned(),
+            Some(action) => format!("= '{}'", action.word()),
+        };
         let left = too_many - i64::try_from(gone.len()).unwrap_or(i64::MAX);
         // The oldest: those before `kept`, and as many more as exceed the limit.
         for (before, limit) in [(kept, PURGE_MAX), (i64::MAX, left.max(0))] {
-            let text = "DELETE FROM lead_field_values WHERE lead IN (
-                 SELECT lead FROM lead_field_values
-                 WHERE next_action IS NOT DISTINCT FROM ?1 AND newest_call < ?2
-                 ORDER BY newest_call LIMIT ?3)
-             RETURNING newest_call";
-            let values = (asks.map(NextAction::word), before, limit);
-            let old: Vec<i64> = store.query_all(text, values)?;
+            // Both columns are named for the index.
+            let text = format!(
+                "DELETE FROM lead_field_values WHERE lead IN (
+                     SELECT lead FROM lead_field_values
+                     WHERE next_action {action} AND newest_call < ?1
+                     ORDER BY next_action, newest_call LIMIT ?2)
+                 RETURNING newest_call"
+            );
+            let old: Vec<i64> = store.query_all(&text, (before, limit))?;
             if asks.is_some() {
                 store.tally.count(GIVEN_UP, old.len() as u64);
             }

@@ -16,20 +16,28 @@ const UNCONFIRMED: &str = "SELECT id AS row, uuid, linkedid, trunk, started, req
     absent_at, resubmits,
     coalesce(if_absent, 'resubmit') AS if_absent, message FROM calls WHERE state = 'submitted'";
 
-/// Returns the requests that can be made now, and the time of the next ones. The questions are
-/// asked together as far as they do not depend on each other: three round trips at most.
+/// Returns the requests that can be made now, and the time of the next ones. All questions are
+/// asked together, and then those that depend on an answer: two round trips.
 pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
     let books = store.books();
     let pace = deliveries::ask_webhook_pace(store)?;
     let requests = lead_requests::ask_due(store)?;
-    let ready = match books.ready {
-        0 => None,
-        _ => Some(ReadyQuestions::ask(store, ask)?),
-    };
-    let submitted = match books.submitted {
-        0 => None,
-        _ => Some(SubmittedQuestions::ask(store, ask)?),
-    };
+    let mut ready = None;
+    if books.ready > 0 {
+        ready = Some(ReadyQuestions::ask(store, ask)?);
+    }
+    let mut submitted = None;
+    if books.submitted > 0 {
+        submitted = Some(SubmittedQuestions::ask(store, ask)?);
+    }
+    let mut turns = None;
+    if let Some(questions) = ready {
+        turns = Some(questions.ask_turns(store)?);
+    }
+    let mut unresolved = None;
+    if let Some(questions) = submitted {
+        unresolved = Some(questions.ask_unresolved(store, ask)?);
+    }
     let mut head = WorkQueue {
         ready: books.ready,
         sending: books.sending,
@@ -39,11 +47,11 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
         lead_requests: lead_requests::lead_requests_of(store, requests, ask)?,
         ..WorkQueue::default()
     };
-    if let Some(questions) = ready {
+    if let Some(questions) = turns {
         questions.answer(store, ask, &mut head)?;
     }
-    if let Some(questions) = submitted {
-        questions.answer(store, ask, &mut head)?;
+    if let Some(questions) = unresolved {
+        questions.answer(store, &mut head)?;
     }
     Ok(head)
 }
@@ -54,7 +62,17 @@ struct ReadyQuestions {
     /// Calls that were held back: live ones, then the others.
     held: [Vec<Asked<ReadyCall>>; 2],
     retried: Asked<Due>,
-    next_held: Vec<Asked<Option<EventTime>>>,
+    next_held: Vec<Asked<EventTime>>,
+}
+
+/// The same with the questions that depend on the branch that had its turn.
+struct TurnQuestions {
+    had_turn: String,
+    /// The live call and the other call of the branch whose turn it is.
+    fresh: [Asked<ReadyCall>; 2],
+    held: [Vec<Asked<ReadyCall>>; 2],
+    retried: Asked<Due>,
+    next_held: Vec<Asked<EventTime>>,
 }
 
 impl ReadyQuestions {
@@ -67,14 +85,28 @@ impl ReadyQuestions {
         })
     }
 
-    fn answer(self, db: &Db, ask: &QueueQuery, head: &mut WorkQueue) -> Result<(), Error> {
+    fn ask_turns(self, db: &Db) -> Result<TurnQuestions, Error> {
         let had_turn = self.had_turn.first(db)?.unwrap_or_default();
-        let fresh = [true, false].map(|live| ask_turn(db, live, &had_turn));
-        let [live, backlog] = fresh;
-        let (live, backlog) = (live?.first(db)?, backlog?.first(db)?);
+        Ok(TurnQuestions {
+            fresh: [
+                ask_turn(db, true, &had_turn)?,
+                ask_turn(db, false, &had_turn)?,
+            ],
+            had_turn,
+            held: self.held,
+            retried: self.retried,
+            next_held: self.next_held,
+        })
+    }
+}
+
+impl TurnQuestions {
+    fn answer(self, db: &Db, ask: &QueueQuery, head: &mut WorkQueue) -> Result<(), Error> {
+        let had_turn = self.had_turn;
+        let [live, backlog] = self.fresh;
         let [held_live, held_backlog] = self.held;
-        let newest = next_ready(db, true, live, held_live, ask)?;
-        let other = next_ready(db, false, backlog, held_backlog, ask)?;
+        let newest = next_ready(db, live, held_live, ask)?;
+        let other = next_ready(db, backlog, held_backlog, ask)?;
         let (live, late) = match newest {
             Some(call) if call.is_live(ask.now) => (Some(call), None),
             late => (None, late),
@@ -89,8 +121,7 @@ impl ReadyQuestions {
         head.backlog = backlog.map(|call| call.due);
         head.retried = self.retried.first(db)?;
         for next in self.next_held {
-            let next = next.first(db)?.flatten();
-            let earliest = head.next_not_before.into_iter().chain(next);
+            let earliest = head.next_not_before.into_iter().chain(next.first(db)?);
             head.next_not_before = earliest.min();
         }
         Ok(())
@@ -101,11 +132,21 @@ impl ReadyQuestions {
 struct SubmittedQuestions {
     /// Due polls. Then those whose time was set before the clock was set back.
     polls: [Vec<Asked<Unconfirmed>>; 2],
-    next_poll: Asked<Option<EventTime>>,
+    next_poll: Asked<EventTime>,
     first_accepted: Vec<Asked<Unconfirmed>>,
     confirmable: Asked<Confirmable>,
     alone: Vec<Asked<Unconfirmed>>,
     tokens: Asked<String>,
+}
+
+/// The same with the questions that depend on the tokens of the waiting calls.
+struct UnresolvedQuestions {
+    polls: [Vec<Asked<Unconfirmed>>; 2],
+    next_poll: Asked<EventTime>,
+    first_accepted: Vec<Asked<Unconfirmed>>,
+    confirmable: Asked<Confirmable>,
+    alone: Vec<Asked<Unconfirmed>>,
+    unresolved: Vec<Asked<Unconfirmed>>,
 }
 
 impl SubmittedQuestions {
@@ -120,9 +161,21 @@ impl SubmittedQuestions {
         })
     }
 
-    fn answer(self, db: &Db, ask: &QueueQuery, head: &mut WorkQueue) -> Result<(), Error> {
+    fn ask_unresolved(self, db: &Db, ask: &QueueQuery) -> Result<UnresolvedQuestions, Error> {
         let tokens = others(self.tokens.all(db)?, &ask.tokens);
-        let unresolved = ask_unresolved(db, &tokens, ask)?;
+        Ok(UnresolvedQuestions {
+            polls: self.polls,
+            next_poll: self.next_poll,
+            first_accepted: self.first_accepted,
+            confirmable: self.confirmable,
+            alone: self.alone,
+            unresolved: ask_unresolved(db, &tokens, ask)?,
+        })
+    }
+}
+
+impl UnresolvedQuestions {
+    fn answer(self, db: &Db, head: &mut WorkQueue) -> Result<(), Error> {
         for asked in self.polls {
             let mut polls = Vec::new();
             for polls_of_token in asked {
@@ -134,7 +187,7 @@ impl SubmittedQuestions {
                 head.polls = polls;
             }
         }
-        head.next_poll = self.next_poll.first(db)?.flatten();
+        head.next_poll = self.next_poll.first(db)?;
         for first in self.first_accepted {
             head.oldest_submitted.extend(first.first(db)?);
         }
@@ -144,7 +197,7 @@ impl SubmittedQuestions {
             alone.extend(first.first(db)?);
         }
         head.alone = alone.into_iter().min_by_key(|call| call.next_poll);
-        for first in unresolved {
+        for first in self.unresolved {
             let found = first.first(db)?;
             head.unresolved = head.unresolved.take().or(found);
         }
@@ -197,12 +250,16 @@ const READY: &str =
     "SELECT true AS due, id AS row, uuid, since, turn FROM calls WHERE state = 'ready'";
 
 /// Asks for the newest call of the branch whose turn it is, of calls that were never held back.
+/// After the last branch comes the first, and no branch has an empty name.
+///
+/// The order is that of the index. By `turn = …`, PostgreSQL would rather walk all calls backward.
 fn ask_turn(db: &Db, live: bool, had_turn: &str) -> Result<Asked<ReadyCall>, Error> {
     let turn = format!(
-        "{READY} AND not_before = 0 AND live = ?1 AND turn = (
-             SELECT min(turn) FROM calls
-             WHERE state = 'ready' AND not_before = 0 AND live = ?1 AND turn > ?2)
-         ORDER BY id DESC LIMIT 1"
+        "{READY} AND not_before = 0 AND live = ?1 AND turn > coalesce((
+             SELECT ?2 FROM calls
+             WHERE state = 'ready' AND not_before = 0 AND live = ?1 AND turn > ?2
+             ORDER BY turn LIMIT 1), '')
+         ORDER BY turn, id DESC LIMIT 1"
     );
     db.ask(&turn, (live, had_turn))
 }
@@ -226,29 +283,22 @@ fn ask_held(db: &Db, live: bool, ask: &QueueQuery) -> Result<Vec<Asked<ReadyCall
     Ok(asked)
 }
 
-/// Returns the newest call of the branch whose turn it is, which is `fresh` unless all branches had
-/// their turn. Or returns a call that was held back long enough, if it is newer. While requests
-/// fail, calls that were never held back go first.
+/// Returns the newest call of the branch whose turn it is, `fresh`. Or returns a call that was held
+/// back long enough, if it is newer. While requests fail, calls that were never held back go first.
 fn next_ready(
     db: &Db,
-    live: bool,
-    fresh: Option<ReadyCall>,
+    fresh: Asked<ReadyCall>,
     held: Vec<Asked<ReadyCall>>,
     ask: &QueueQuery,
 ) -> Result<Option<ReadyCall>, Error> {
-    let fresh = match fresh {
-        // after the last branch comes the first, and no branch has an empty name
-        None => ask_turn(db, live, "")?.first(db)?,
-        fresh => fresh,
-    };
-    let mut found = Vec::new();
-    for call in held {
-        found.extend(call.first(db)?);
-    }
+    let fresh = fresh.first(db)?;
     if ask.untried_first && fresh.is_some() {
         return Ok(fresh);
     }
-    found.extend(fresh);
+    let mut found = Vec::from_iter(fresh);
+    for call in held {
+        found.extend(call.first(db)?);
+    }
     Ok(found.into_iter().max_by_key(|call| call.due.row))
 }
 
@@ -258,10 +308,11 @@ fn ask_retried(db: &Db, now: EventTime) -> Result<Asked<Due>, Error> {
     db.ask(text, [now.micros()])
 }
 
-fn ask_next_held(db: &Db, now: EventTime) -> Result<Vec<Asked<Option<EventTime>>>, Error> {
+fn ask_next_held(db: &Db, now: EventTime) -> Result<Vec<Asked<EventTime>>, Error> {
     // SQLite uses the first of two bounds, so that must be the narrower one.
-    let text = "SELECT min(not_before) FROM calls
-         WHERE state = 'ready' AND not_before > ?2 AND not_before > 0 AND live = ?1";
+    let text = "SELECT not_before FROM calls
+         WHERE state = 'ready' AND not_before > ?2 AND not_before > 0 AND live = ?1
+         ORDER BY not_before LIMIT 1";
     let asked = [true, false].map(|live| db.ask(text, (live, now.micros())));
     asked.into_iter().collect()
 }
@@ -345,10 +396,11 @@ fn ask_unresolved(
 /// The tokens of the waiting calls. It skips from one token to the next, because each can have many
 /// calls.
 const TOKENS: &str = "WITH RECURSIVE each(token) AS (
-         SELECT min(token) FROM calls WHERE state = 'submitted'
+         SELECT (SELECT token FROM calls WHERE state = 'submitted' AND token IS NOT NULL
+                 ORDER BY token LIMIT 1)
          UNION ALL
-         SELECT (SELECT min(token) FROM calls
-                 WHERE state = 'submitted' AND token > each.token)
+         SELECT (SELECT token FROM calls WHERE state = 'submitted' AND token > each.token
+                 ORDER BY token LIMIT 1)
          FROM each WHERE each.token IS NOT NULL)
      SELECT token FROM each WHERE token IS NOT NULL";
 
@@ -358,8 +410,9 @@ fn others(mut tokens: Vec<String>, living: &[TokenFingerprint]) -> Vec<String> {
     tokens
 }
 
-fn ask_next_poll(db: &Db, now: EventTime) -> Result<Asked<Option<EventTime>>, Error> {
-    let text = "SELECT min(next_poll) FROM calls WHERE state = 'submitted' AND next_poll > ?1";
+fn ask_next_poll(db: &Db, now: EventTime) -> Result<Asked<EventTime>, Error> {
+    let text = "SELECT next_poll FROM calls WHERE state = 'submitted' AND next_poll > ?1
+         ORDER BY next_poll LIMIT 1";
     db.ask(text, [now.micros()])
 }
 

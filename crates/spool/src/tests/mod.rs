@@ -11,6 +11,7 @@ mod lead;
 pub mod place;
 mod plans;
 mod postgres;
+mod postgres_plans;
 mod reading;
 mod restored;
 mod size;

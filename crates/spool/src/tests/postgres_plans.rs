@@ -1,0 +1,156 @@
+//! Does PostgreSQL find the index of each statement, whatever it knows of the tables?
+//!
+//! A statement of a session is planned once, perhaps while the tables are empty.
+
+use super::postgres::suite::acts::{ACTS, Rows, ask, filled, token};
+use super::postgres::suite::acts_hub::HUB;
+use super::postgres::suite::acts_lead_requests::ERRANDS;
+use super::postgres::suite::acts_listed::LISTED;
+use crate::{Store, tables};
+use callbridge_model::TokenFingerprint;
+
+/// Copies of each row.
+const COPIES: u32 = 1_000;
+/// Tables that grow with the number of calls or leads.
+const LARGE: [&str; 7] = [
+    "calls",
+    "seen_calls",
+    "unreadable",
+    "notices",
+    "directory_phones",
+    "directory_leads",
+    "internal_calls",
+];
+
+fn script(store: &Store, text: &str) {
+    let session = store.session().expect("PostgreSQL");
+    session.long_script(text).expect("a script");
+}
+
+/// A store that has seen every statement, with few rows.
+fn small() -> (Store, Rows) {
+    let (mut store, rows) = filled(8);
+    for (_, act) in ACTS.iter().chain(ERRANDS).chain(LISTED).chain(HUB) {
+        act(&mut store, &rows);
+    }
+    (store, rows)
+}
+
+/// Copies each call and what is remembered of it.
+fn grow(store: &Store) {
+    let text = format!(
+        "INSERT INTO calls SELECT (copy).* FROM (
+             SELECT jsonb_populate_record(calls, jsonb_build_object(
+                 'id', id + 1000000 * n, 'linkedid', linkedid || '/' || n,
+                 'uuid', CASE WHEN uuid IS NOT NULL THEN '\\x' || md5(id || '/' || n) END
+             )) AS copy FROM calls, generate_series(1, {COPIES}) AS n OFFSET 0) AS copies;
+         INSERT INTO seen_calls SELECT pbx, id || '/' || n, uuid, is_linkedid, started, at
+             FROM seen_calls, generate_series(1, {COPIES}) AS n"
+    );
+    script(store, &text);
+}
+
+/// PostgreSQL's plan for any values, one line per part.
+fn plan(store: &Store, text: &str) -> Vec<String> {
+    let values = (1..100).take_while(|n| text.contains(&format!("?{n}")));
+    let mut nulls = vec!["NULL"; values.count()].join(", ");
+    if !nulls.is_empty() {
+        nulls = format!("({nulls})");
+    }
+    script(
+        store,
+        &format!("PREPARE planned AS {}", text.replace('?', "$")),
+    );
+    let session = store.session().expect("PostgreSQL");
+    let plan = session.rows(&format!("EXPLAIN EXECUTE planned{nulls}"), &(), 1_000);
+    script(store, "DEALLOCATE planned");
+    plan.expect("a plan")
+}
+
+/// Reads of a large table that no index bounds, and sorts.
+fn faults(plan: &[String]) -> Vec<&String> {
+    let mut faults = Vec::new();
+    for (at, line) in plan.iter().enumerate() {
+        let reads_large = LARGE.iter().any(|table| {
+            line.contains(&format!(" on {table} ")) && !line.contains("Bitmap Index Scan")
+        });
+        // The conditions of a part follow it.
+        let conditions = plan[at + 1..]
+            .iter()
+            .take_while(|line| !line.contains("->"));
+        let conditions: Vec<&String> = conditions.collect();
+        let is_bounded = conditions.iter().any(|line| line.contains("Cond:"));
+        let is_filtered = conditions
+            .iter()
+            .any(|line| line.trim_start().starts_with("Filter:"));
+        let walks = reads_large && is_filtered && !is_bounded;
+        if walks || (reads_large && line.contains("Seq Scan")) || line.contains("Sort  (cost") {
+            faults.push(line);
+        }
+    }
+    faults
+}
+
+/// Statements that read all rows of a table, or sort the few that they found by an index.
+const EXCEPTIONS: [&str; 8] = [
+    "SAVEPOINT",
+    "GROUP BY state",
+    "sum(length(bytes))",
+    "HAVING",
+    "FROM branch_pbxs ORDER BY branch",
+    "is_linkedid DESC",
+    "retried = 1",
+    "reason = 'ambiguous_lead' AND phone = ?1 ORDER BY id",
+];
+
+fn check_plans(store: &Store, state: &str) {
+    let statements = store.statements();
+    assert!(statements.len() > 150, "{} statements", statements.len());
+    let mut bad = Vec::new();
+    for text in statements {
+        if EXCEPTIONS.iter().any(|part| text.contains(part)) {
+            continue;
+        }
+        let plan = plan(store, &text);
+        if !faults(&plan).is_empty() {
+            bad.push(format!("{text}\n{}", plan.join("\n")));
+        }
+    }
+    assert!(bad.is_empty(), "{state}:\n{}", bad.join("\n\n"));
+}
+
+#[test]
+fn every_statement_finds_its_index_in_tables_of_any_size() {
+    let (store, _) = small();
+    check_plans(&store, "few rows, never analyzed");
+    grow(&store);
+    check_plans(&store, "many rows, never analyzed");
+    script(&store, "ANALYZE");
+    check_plans(&store, "many rows, analyzed");
+    let (store, _) = small();
+    script(&store, "ANALYZE");
+    check_plans(&store, "few rows, analyzed");
+}
+
+#[test]
+fn work_queue_is_read_in_two_round_trips() {
+    let (mut store, rows) = filled(8);
+    let mut most = 0;
+    for (_, act) in ACTS.iter().chain(ERRANDS).chain(LISTED).chain(HUB) {
+        act(&mut store, &rows);
+        for token in [token(), TokenFingerprint::of("another")] {
+            let ask = ask(100_000, Some(token));
+            // The first one also prepares statements.
+            for is_prepared in [false, true] {
+                let before = store.session().expect("PostgreSQL").round_trips();
+                let head = tables::work_queue::head(&store, &ask).expect("a head");
+                let trips = store.session().expect("PostgreSQL").round_trips() - before;
+                if is_prepared {
+                    most = most.max(trips);
+                    assert!(trips <= 2, "{trips} round trips for {head:?}");
+                }
+            }
+        }
+    }
+    assert_eq!(most, 2);
+}
