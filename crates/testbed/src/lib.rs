@@ -8,7 +8,9 @@
 //! | [`broker`] | a private RabbitMQ node |
 //! | [`calls`] | a recorded call with other ids, times, numbers and leads |
 //! | [`cel_rows`] | CEL events of AMI as rows of `cel_custom` |
+//! | [`commit_proxy`] | a line to PostgreSQL that loses a COMMIT or its answer |
 //! | [`expected`] | what has to become of a recorded call |
+//! | `keeper` | a shell that ends the programs of a test, however the test ends |
 //! | [`messengers`] | a chat and a mailbox |
 //! | [`pbx`] | PBXs on loopback, over AMI and over a WebSocket |
 //! | [`port`] | a port that nobody else takes |
@@ -22,7 +24,9 @@ pub mod authority;
 pub mod broker;
 pub mod calls;
 pub mod cel_rows;
+pub mod commit_proxy;
 pub mod expected;
+mod keeper;
 pub mod messengers;
 pub mod pbx;
 pub mod port;

@@ -1,22 +1,17 @@
 //! A private PostgreSQL server of Debian: own folder, own port on loopback. Debian's clusters are
-//! not touched, and nothing is left running, however the test's process ends.
-//!
-//! ```text
-//! test ──pipe──▶ sh (KEEPER) ──▶ postgres
-//! ```
-//! The shell ends the server, and removes the folder, when the pipe closes.
+//! not touched, and nothing is left running, however the test's process ends (`crate::keeper`).
 
 use crate::authority::Identity;
+use crate::keeper::{Keeper, Reach};
 use crate::port::free_port;
 use crate::wait::DEADLINE;
 use serde::{Deserialize, Serialize};
-use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// The environment variable with the place of the server that all tests of a run share.
@@ -29,30 +24,15 @@ pub const ROLE: &str = "callbridge";
 /// The password of [`ROLE`], which only a server with TLS asks for.
 pub const SECRET: &str = "database secret";
 
+/// A folder on a disk. `tests/run` keeps temporary folders in memory.
+const DISK: &str = "/var/tmp";
 /// Where Debian puts the programs of each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// Answers each word with a line of four letters: `done`, or for `alive` whether the server's
-/// process runs. Each backend is a process group, so they are found by their parent.
-const KEEPER: &str = r#"
-server=
-all() { echo "$server" $(pgrep -P "$server"); }
-end() { [ -z "$server" ] || { kill -s "$1" $2; wait "$server"; server=; } 2>/dev/null; }
-while read -r word; do
-    case $word in
-    start) $AS "$PROGRAMS/postgres" -D "$FOLDER/data" >>"$FOLDER/log" 2>&1 </dev/null & server=$! ;;
-    stop) end INT "$server" ;;
-    immediate) end QUIT "$server" ;;
-    kill) end KILL "$(all)" ;;
-    freeze) kill -s STOP $(all) ;;
-    thaw) kill -s CONT $(all) ;;
-    alive) if kill -0 "$server" 2>/dev/null; then echo runs; else echo gone; fi; continue ;;
-    esac
-    echo done
-done
-[ -z "$server" ] || kill -s CONT $(all) 2>/dev/null
-end KILL "$(all)"
-rm -rf "$FOLDER"
+/// Each backend is a process group, so they are found by their parent.
+const SCRIPT: &str = r#"
+run() { exec $AS "$PROGRAMS/postgres" -D "$FOLDER/data"; }
+processes() { echo "$main" $(pgrep -P "$main"); }
 "#;
 
 /// How a server treats its files.
@@ -68,7 +48,7 @@ pub enum Durability {
 pub struct Postgres {
     place: Place,
     /// `None` for a server that another process started.
-    keeper: Option<Mutex<Keeper>>,
+    keeper: Option<Keeper>,
 }
 
 /// Where a server is.
@@ -77,19 +57,6 @@ pub struct Place {
     port: u16,
     folder: PathBuf,
     programs: PathBuf,
-}
-
-struct Keeper {
-    words: Option<ChildStdin>,
-    answers: ChildStdout,
-    process: Child,
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        drop(self.words.take());
-        self.process.wait().ok();
-    }
 }
 
 impl Postgres {
@@ -130,7 +97,7 @@ impl Postgres {
         let programs = programs();
         let folder = match durability {
             Durability::None => in_memory(),
-            Durability::Synced => std::env::temp_dir(),
+            Durability::Synced => PathBuf::from(DISK),
         };
         let folder = tempfile::Builder::new()
             .prefix("callbridge-postgres-")
@@ -143,27 +110,18 @@ impl Postgres {
         for (name, text) in files {
             write_private(&folder.join("data").join(name), text);
         }
-        let mut process = Command::new("sh")
-            .args(["-c", KEEPER])
-            .env("PROGRAMS", &programs)
-            .env("FOLDER", &folder)
-            .env("AS", user.join(" "))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("a shell");
-        let keeper = Keeper {
-            words: process.stdin.take(),
-            answers: process.stdout.take().expect("piped"),
-            process,
-        };
+        let variables = [
+            ("PROGRAMS", programs.clone().into_os_string()),
+            ("AS", user.join(" ").into()),
+        ];
+        let keeper = Keeper::of_program(SCRIPT, &folder, variables);
         let server = Self {
             place: Place {
                 port,
                 folder,
                 programs,
             },
-            keeper: Some(Mutex::new(keeper)),
+            keeper: Some(keeper),
         };
         server.start_again();
         server.sql_in(
@@ -184,6 +142,11 @@ impl Postgres {
 
     pub fn port(&self) -> u16 {
         self.place.port
+    }
+
+    /// A program of the server's version.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.place.programs.join(name)
     }
 
     /// A name of a schema that no other test uses.
@@ -210,7 +173,7 @@ impl Postgres {
 
     fn sql_in(&self, database: &str, text: &str) -> String {
         let port = self.place.port.to_string();
-        let ended = Command::new(self.place.programs.join("psql"))
+        let ended = Command::new(self.program("psql"))
             .args([
                 "-h",
                 "127.0.0.1",
@@ -229,21 +192,8 @@ impl Postgres {
         String::from_utf8_lossy(&ended.stdout).trim_end().to_owned()
     }
 
-    fn ask(&self, word: &str) -> [u8; 5] {
-        let keeper = self.keeper.as_ref().expect("only a test's own server ends");
-        let mut keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
-        let words = keeper.words.as_mut().expect("it lives");
-        writeln!(words, "{word}").expect("the shell listens");
-        let mut answer = [0; 5];
-        keeper
-            .answers
-            .read_exact(&mut answer)
-            .expect("the shell answers");
-        answer
-    }
-
-    fn tell(&self, word: &str) {
-        assert_eq!(self.ask(word), *b"done\n");
+    fn keeper(&self) -> &Keeper {
+        self.keeper.as_ref().expect("only a test's own server ends")
     }
 
     /// Starts the server after [`stop`](Self::stop), [`stop_at_once`](Self::stop_at_once) or
@@ -258,13 +208,13 @@ impl Postgres {
             );
             std::thread::park_timeout(Duration::from_millis(20));
         }
-        self.tell("start");
+        self.keeper().start_program();
         while !self.answers() {
             assert!(begun.elapsed() < DEADLINE, "{}", self.log());
-            if self.ask("alive") == *b"gone\n" {
+            if !self.keeper().is_alive() {
                 // After a kill its shared memory is in use for a moment.
                 assert!(self.log().ends_with("still in use)\n"), "{}", self.log());
-                self.tell("start");
+                self.keeper().start_program();
             }
             std::thread::park_timeout(Duration::from_millis(20));
         }
@@ -272,7 +222,7 @@ impl Postgres {
 
     fn answers(&self) -> bool {
         let port = self.place.port.to_string();
-        let asked = Command::new(self.place.programs.join("pg_isready"))
+        let asked = Command::new(self.program("pg_isready"))
             .args(["-q", "-h", "127.0.0.1", "-p", &port])
             .status();
         asked.is_ok_and(|status| status.success())
@@ -284,27 +234,27 @@ impl Postgres {
 
     /// Stops the server in an orderly way. Sessions end.
     pub fn stop(&self) {
-        self.tell("stop");
+        self.keeper().end(Reach::Main, "INT");
     }
 
     /// `pg_ctl stop -m immediate`.
     pub fn stop_at_once(&self) {
-        self.tell("immediate");
+        self.keeper().end(Reach::Main, "QUIT");
     }
 
     /// Kills the server with all its processes.
     pub fn kill(&self) {
-        self.tell("kill");
+        self.keeper().end(Reach::All, "KILL");
     }
 
     /// Stops all its processes with SIGSTOP. TCP is still acknowledged.
     pub fn freeze(&self) {
-        self.tell("freeze");
+        self.keeper().signal(Reach::All, "STOP");
     }
 
     /// Lets all its processes go on.
     pub fn thaw(&self) {
-        self.tell("thaw");
+        self.keeper().signal(Reach::All, "CONT");
     }
 }
 
@@ -403,7 +353,7 @@ mod tests {
 
     #[test]
     fn killed_or_stopped_server_starts_again_with_its_rows() {
-        let server = Postgres::start(Durability::None, "");
+        let server = Postgres::start(Durability::Synced, "");
         server.sql("CREATE TABLE kept (x int); INSERT INTO kept VALUES (1)");
         for end in [Postgres::kill, Postgres::stop_at_once, Postgres::stop] {
             end(&server);

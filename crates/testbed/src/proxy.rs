@@ -3,57 +3,46 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// Forwards from a loopback port of its own to another.
 pub struct Proxy {
     address: SocketAddr,
-    /// Connections made before this generation stand still: to the other port, and back.
-    asks: Arc<watch::Sender<u64>>,
-    answers: Arc<watch::Sender<u64>>,
-    /// New connections are accepted, and nothing else happens to them.
+    /// The directions to the other port, and back.
+    asks: watch::Sender<Direction>,
+    answers: watch::Sender<Direction>,
+    /// New connections are accepted, and their bytes are swallowed.
     is_cut: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
+
+/// The number of freezes so far. A connection forwards until the next one after its start.
+type Direction = u64;
 
 impl Proxy {
     /// Forwards to `port` on loopback.
     pub async fn start(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
-        let asks = Arc::new(watch::Sender::new(0_u64));
-        let answers = Arc::new(watch::Sender::new(0_u64));
-        let (there, back) = (Arc::clone(&asks), Arc::clone(&answers));
+        let asks = watch::Sender::new(0);
+        let answers = watch::Sender::new(0);
         let is_cut = Arc::<AtomicBool>::default();
-        let cut = Arc::clone(&is_cut);
-        let task = tokio::spawn(async move {
-            let mut held = Vec::new();
-            while let Ok((inner, _)) = listener.accept().await {
-                if cut.load(Ordering::Relaxed) {
-                    held.push(inner);
-                    continue;
-                }
-                // Whoever finds nobody behind the proxy is closed, as by a refused connection.
-                let Ok(outer) = TcpStream::connect(("127.0.0.1", port)).await else {
-                    continue;
-                };
-                let (inner_read, inner_write) = inner.into_split();
-                let (outer_read, outer_write) = outer.into_split();
-                let (there, back) = (there.subscribe(), back.subscribe());
-                tokio::spawn(forward(inner_read, outer_write, there));
-                tokio::spawn(forward(outer_read, inner_write, back));
-            }
-        });
+        let serving = serve(
+            listener,
+            port,
+            Arc::clone(&is_cut),
+            [asks.subscribe(), answers.subscribe()],
+        );
         Self {
             address,
             asks,
             answers,
             is_cut,
-            task,
+            task: tokio::spawn(serving),
         }
     }
 
@@ -62,27 +51,28 @@ impl Proxy {
         self.address.port()
     }
 
-    /// Every connection that is open now forwards nothing any more, and stays open; later ones
-    /// work.
+    /// Swallows all bytes of the connections that are open now, both ways. They stay open. Later
+    /// connections work.
     pub fn freeze(&self) {
-        self.asks.send_modify(|generation| *generation += 1);
+        self.asks.send_modify(|freezes| *freezes += 1);
         self.mute();
     }
 
-    /// Forwards nothing on any connection, now or later, until [`join`](Self::join).
+    /// Swallows all bytes of all connections, both ways, until [`join`](Self::join). New ones are
+    /// accepted.
     pub fn cut(&self) {
-        self.is_cut.store(true, Ordering::Relaxed);
+        self.is_cut.store(true, Ordering::Release);
         self.freeze();
     }
 
     /// Forwards on new connections again.
     pub fn join(&self) {
-        self.is_cut.store(false, Ordering::Relaxed);
+        self.is_cut.store(false, Ordering::Release);
     }
 
-    /// On every connection that is open now nothing comes back any more; what is asked is heard.
+    /// Swallows the answers on the connections that are open now. Requests pass.
     pub fn mute(&self) {
-        self.answers.send_modify(|generation| *generation += 1);
+        self.answers.send_modify(|freezes| *freezes += 1);
     }
 }
 
@@ -92,32 +82,118 @@ impl Drop for Proxy {
     }
 }
 
+/// Accepts connections. They are closed when this future is dropped.
+async fn serve(
+    listener: TcpListener,
+    port: u16,
+    is_cut: Arc<AtomicBool>,
+    [asks, answers]: [watch::Receiver<Direction>; 2],
+) {
+    let mut connections = JoinSet::new();
+    while let Ok((inner, _)) = listener.accept().await {
+        while connections.try_join_next().is_some() {}
+        if is_cut.load(Ordering::Acquire) {
+            connections.spawn(swallow(inner));
+            continue;
+        }
+        // Without a server, the connection is closed, as a refused one.
+        let Ok(outer) = TcpStream::connect(("127.0.0.1", port)).await else {
+            continue;
+        };
+        let (inner_read, inner_write) = inner.into_split();
+        let (outer_read, outer_write) = outer.into_split();
+        connections.spawn(forward(inner_read, outer_write, asks.clone()));
+        connections.spawn(forward(outer_read, inner_write, answers.clone()));
+    }
+}
+
 async fn forward(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    mut generation: watch::Receiver<u64>,
+    direction: watch::Receiver<Direction>,
 ) {
-    let born = *generation.borrow();
+    let freezes = *direction.borrow();
     let mut buffer = vec![0; 16 << 10];
     loop {
-        let read = tokio::select! {
-            read = from.read(&mut buffer) => Some(read),
-            () = outlived(&mut generation, born) => None,
-        };
-        let Some(read) = read else {
-            // Both halves are kept until the proxy ends, so that neither side hears of it.
-            let _ = generation.wait_for(|_| false).await;
+        let read = from.read(&mut buffer).await.unwrap_or(0);
+        if *direction.borrow() > freezes {
+            // An end is swallowed, too.
+            swallow_half(from).await;
+            drop(to);
             return;
-        };
-        match read {
-            Ok(0) | Err(_) => return,
-            Ok(read) if to.write_all(&buffer[..read]).await.is_err() => return,
-            Ok(_) => {}
+        }
+        if read == 0 || to.write_all(&buffer[..read]).await.is_err() {
+            return;
         }
     }
 }
 
-/// Waits for a freeze after the connection was made, or the proxy's end.
-async fn outlived(generation: &mut watch::Receiver<u64>, born: u64) {
-    let _ = generation.wait_for(|now| *now > born).await;
+/// Keeps a connection open after its end.
+async fn swallow(mut connection: TcpStream) {
+    copy(&mut connection, &mut sink()).await.ok();
+    std::future::pending().await
+}
+
+async fn swallow_half(mut from: OwnedReadHalf) {
+    copy(&mut from, &mut sink()).await.ok();
+    std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait::{pass, soon};
+    use std::time::Duration;
+
+    /// A server that sends back what it gets.
+    async fn echo() -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        tokio::spawn(async move {
+            while let Ok((mut line, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let (mut from, mut to) = line.split();
+                    copy(&mut from, &mut to).await.ok();
+                });
+            }
+        });
+        port
+    }
+
+    async fn connect(proxy: &Proxy) -> TcpStream {
+        let line = TcpStream::connect(("127.0.0.1", proxy.port())).await;
+        line.expect("it accepts")
+    }
+
+    /// Writes a byte, and returns whether it comes back within a moment.
+    async fn echoes(line: &mut TcpStream) -> bool {
+        line.write_all(b"x").await.expect("it is open");
+        let moment = Duration::from_millis(300);
+        let read = tokio::time::timeout(moment, line.read_u8()).await;
+        read.is_ok_and(|read| read.is_ok())
+    }
+
+    #[tokio::test]
+    async fn cut_proxy_swallows_old_and_new_connections_until_join() {
+        let proxy = Proxy::start(echo().await).await;
+        let mut old = connect(&proxy).await;
+        old.write_all(b"x").await.expect("it is open");
+        soon("the echo", old.read_u8()).await.expect("a byte");
+        proxy.cut();
+        let mut new = connect(&proxy).await;
+        assert!(!echoes(&mut old).await);
+        assert!(!echoes(&mut new).await);
+        // More than the buffers of the system hold.
+        let much = vec![0; 16 << 20];
+        for line in [&mut old, &mut new] {
+            let written = soon("swallowed bytes", line.write_all(&much)).await;
+            written.expect("it is open");
+        }
+        proxy.join();
+        pass(Duration::from_millis(50)).await;
+        assert!(!echoes(&mut old).await && !echoes(&mut new).await);
+        let mut later = connect(&proxy).await;
+        later.write_all(b"x").await.expect("it is open");
+        soon("the echo", later.read_u8()).await.expect("a byte");
+    }
 }

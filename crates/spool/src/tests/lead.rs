@@ -274,7 +274,7 @@ async fn commit_whose_answer_is_dropped_is_stored_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_that_starts_again_makes_slots_doubtful() {
-    let server = Postgres::start(Durability::None, "");
+    let server = Postgres::start(Durability::Synced, "");
     let url = PostgresUrl::parse(&server.url("hub")).expect("a URL");
     let (handle, guard) = opened(url.clone(), instance("hub1")).await;
     handle.write(slot()).await.expect("stored");

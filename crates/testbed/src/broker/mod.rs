@@ -1,16 +1,13 @@
 //! A private RabbitMQ node: own folder, own ports on loopback, own epmd; nothing of the system's
 //! broker is touched, and nothing is left running, however the test's process ends.
 //!
-//! ```text
-//! test ──pipe──▶ sh (KEEPER) ──▶ epmd, rabbitmq-server
-//! ```
-//! The shell ends both, and removes the folder, when the pipe closes: at an orderly drop, after a
-//! panic, and after a `kill -9` alike. A static is never dropped, so no destructor would do.
+//! Its keeper (`crate::keeper`) starts epmd and rabbitmq-server, and ends both.
 
 mod configuration;
 
 use self::configuration::{configure, definitions, deployed, post};
 use crate::authority::Authority;
+use crate::keeper::{Keeper, Reach};
 use crate::port::free_port;
 use crate::wait::DEADLINE;
 use lapin::options::{
@@ -23,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::process::Command;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// The secret of every user of the node.
@@ -42,25 +39,13 @@ pub const SHARED: &str = "CALLBRIDGE_TEST_BROKER";
 
 const PROGRAMS: &str = "/usr/lib/rabbitmq/bin";
 
-/// Answers each word with a line of four letters: `done`, or for `alive` whether the node's process
-/// runs. `setsid` makes the node a process group, which can be ended by its id.
-const KEEPER: &str = r#"
+/// `setsid` makes the node a process group, which can be ended by its id.
+const SCRIPT: &str = r#"
 epmd -port "$ERL_EPMD_PORT" -address 127.0.0.1 >/dev/null 2>&1 </dev/null &
 epmd=$!
-node=
-end() { [ -z "$node" ] || { kill -s "$1" -- "-$node"; wait "$node"; node=; } 2>/dev/null; }
-while read -r word; do
-    case $word in
-    start) setsid "$PROGRAMS/rabbitmq-server" >>"$FOLDER/node.log" 2>&1 </dev/null & node=$! ;;
-    stop) end TERM ;;
-    kill) end KILL ;;
-    alive) if kill -0 "$node" 2>/dev/null; then echo runs; else echo gone; fi; continue ;;
-    esac
-    echo done
-done
-end KILL
-kill "$epmd" 2>/dev/null
-rm -rf "$FOLDER"
+run() { exec setsid "$PROGRAMS/rabbitmq-server"; }
+processes() { echo "-$main"; }
+end() { end_main; kill "$epmd"; }
 "#;
 
 /// A running node.
@@ -68,7 +53,7 @@ pub struct Broker {
     place: Place,
     vhost: String,
     /// `None` for a node that another process started.
-    keeper: Option<Mutex<BrokerKeeper>>,
+    keeper: Option<Keeper>,
     /// Its files live as long as it does.
     _authority: Option<Authority>,
 }
@@ -83,12 +68,6 @@ pub struct Place {
     http_port: Option<u16>,
     folder: PathBuf,
     ca_file: PathBuf,
-}
-
-struct BrokerKeeper {
-    words: Option<ChildStdin>,
-    answers: ChildStdout,
-    process: Child,
 }
 
 /// One message, taken from a queue.
@@ -183,29 +162,24 @@ impl Broker {
             std::fs::write(path, before + &api).expect("written");
             std::fs::write(folder.join("plugins"), "[rabbitmq_management].\n").expect("written");
         }
-        let mut process = Command::new("sh")
-            .args(["-c", KEEPER])
-            .env("PROGRAMS", PROGRAMS)
-            .env("FOLDER", &folder)
-            .env("HOME", &folder)
-            .env("ERL_EPMD_PORT", epmd_port.to_string())
-            .env("RABBITMQ_NODENAME", format!("callbridge-{port}@localhost"))
-            .env("RABBITMQ_DIST_PORT", free_port().to_string())
-            .env("RABBITMQ_CONFIG_FILE", folder.join("rabbitmq.conf"))
-            .env("RABBITMQ_CONF_ENV_FILE", folder.join("env.conf"))
-            .env("RABBITMQ_ENABLED_PLUGINS_FILE", folder.join("plugins"))
-            .env("RABBITMQ_MNESIA_BASE", folder.join("data"))
-            .env("RABBITMQ_LOG_BASE", folder.join("log"))
-            .env("RABBITMQ_PID_FILE", folder.join("pid"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("a shell");
-        let keeper = BrokerKeeper {
-            words: process.stdin.take(),
-            answers: process.stdout.take().expect("piped"),
-            process,
-        };
+        let at = |name: &str| folder.join(name).into_os_string();
+        let variables = [
+            ("PROGRAMS", PROGRAMS.into()),
+            ("HOME", folder.clone().into_os_string()),
+            ("ERL_EPMD_PORT", epmd_port.to_string().into()),
+            (
+                "RABBITMQ_NODENAME",
+                format!("callbridge-{port}@localhost").into(),
+            ),
+            ("RABBITMQ_DIST_PORT", free_port().to_string().into()),
+            ("RABBITMQ_CONFIG_FILE", at("rabbitmq.conf")),
+            ("RABBITMQ_CONF_ENV_FILE", at("env.conf")),
+            ("RABBITMQ_ENABLED_PLUGINS_FILE", at("plugins")),
+            ("RABBITMQ_MNESIA_BASE", at("data")),
+            ("RABBITMQ_LOG_BASE", at("logs")),
+            ("RABBITMQ_PID_FILE", at("pid")),
+        ];
+        let keeper = Keeper::of_program(SCRIPT, &folder, variables);
         let place = Place {
             port,
             tls_port,
@@ -217,28 +191,15 @@ impl Broker {
         let broker = Self {
             place,
             vhost: VHOST.to_owned(),
-            keeper: Some(Mutex::new(keeper)),
+            keeper: Some(keeper),
             _authority: Some(authority),
         };
         broker.start_again();
         broker
     }
 
-    fn tell(&self, word: &str) {
-        assert_eq!(self.ask(word), *b"done\n");
-    }
-
-    fn ask(&self, word: &str) -> [u8; 5] {
-        let keeper = self.keeper.as_ref().expect("only a test's own node ends");
-        let mut keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
-        let words = keeper.words.as_mut().expect("it lives");
-        writeln!(words, "{word}").expect("the shell listens");
-        let mut answer = [0; 5];
-        keeper
-            .answers
-            .read_exact(&mut answer)
-            .expect("the shell answers");
-        answer
+    fn keeper(&self) -> &Keeper {
+        self.keeper.as_ref().expect("only a test's own node ends")
     }
 
     /// Starts the node after [`stop`](Self::stop) or [`kill`](Self::kill); returns when it
@@ -253,10 +214,10 @@ impl Broker {
                 std::thread::park_timeout(Duration::from_millis(50));
             }
         }
-        self.tell("start");
+        self.keeper().start_program();
         while !self.answers() {
-            if self.ask("alive") == *b"gone\n" {
-                let log = std::fs::read_to_string(self.place.folder.join("node.log"));
+            if !self.keeper().is_alive() {
+                let log = std::fs::read_to_string(self.place.folder.join("log"));
                 panic!("the node did not start: {log:?}");
             }
             std::thread::park_timeout(Duration::from_millis(50));
@@ -279,7 +240,7 @@ impl Broker {
 
     /// Stops the node in an orderly way.
     pub fn stop(&self) {
-        self.tell("stop");
+        self.keeper().end(Reach::All, "TERM");
     }
 
     /// Kills the node with all its processes, once it would know its streams and quorum queues
@@ -291,7 +252,7 @@ impl Broker {
             assert!(begun.elapsed() < DEADLINE, "{log:?} has no name");
             std::thread::park_timeout(Duration::from_millis(50));
         }
-        self.tell("kill");
+        self.keeper().end(Reach::All, "KILL");
     }
 
     /// A Raft log whose name does not stand in the registry beside it.
@@ -582,15 +543,5 @@ impl Broker {
             });
         }
         taken
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        if let Some(keeper) = &mut self.keeper {
-            let keeper = keeper.get_mut().unwrap_or_else(PoisonError::into_inner);
-            keeper.words = None;
-            let _ = keeper.process.wait();
-        }
     }
 }
