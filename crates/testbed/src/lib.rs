@@ -12,6 +12,7 @@
 //! | [`expected`] | what has to become of a recorded call |
 //! | `keeper` | a shell that ends the programs of a test, however the test ends |
 //! | [`messengers`] | a chat and a mailbox |
+//! | [`patroni`] | a Patroni cluster of three nodes in network namespaces |
 //! | [`pbx`] | PBXs on loopback, over AMI and over a WebSocket |
 //! | [`port`] | a port that nobody else takes |
 //! | [`postgres`] | a private PostgreSQL server |
@@ -28,6 +29,7 @@ pub mod commit_proxy;
 pub mod expected;
 mod keeper;
 pub mod messengers;
+pub mod patroni;
 pub mod pbx;
 pub mod port;
 pub mod postgres;

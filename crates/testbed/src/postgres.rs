@@ -10,8 +10,8 @@ use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The environment variable with the place of the server that all tests of a run share.
@@ -25,7 +25,7 @@ pub const ROLE: &str = "callbridge";
 pub const SECRET: &str = "database secret";
 
 /// A folder on a disk. `tests/run` keeps temporary folders in memory.
-const DISK: &str = "/var/tmp";
+pub(crate) const DISK: &str = "/var/tmp";
 /// Where Debian puts the programs of each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
@@ -259,7 +259,7 @@ impl Postgres {
 }
 
 /// The newest version that is installed.
-fn programs() -> PathBuf {
+pub(crate) fn programs() -> PathBuf {
     let versions = std::fs::read_dir(VERSIONS).into_iter().flatten().flatten();
     let mut found: Vec<(u32, PathBuf)> = Vec::new();
     for version in versions {

@@ -1,0 +1,508 @@
+//! A Patroni cluster of three nodes with the files of `deploy/hub/patroni`, for root. Each node has a
+//! network namespace with etcd, Patroni, and PostgreSQL. A bridge joins them and this machine.
+//!
+//! ```text
+//!  db1 (.11)   db2 (.12)   db3 (.13)     etcd, Patroni, PostgreSQL, and what a test starts there
+//!     └───────────┼───────────┘
+//!              bridge ──── this machine (.254)
+//! ```
+//! Nothing is left, however the test's process ends (`crate::keeper`): no process, no namespace, and
+//! no folder.
+
+use crate::keeper::Keeper;
+use crate::postgres::{ROLE, SECRET, programs};
+use crate::wait::{DEADLINE, until_within};
+use serde::Deserialize;
+use std::fmt;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Time for a cluster to begin, or a node to come back: Patroni copies the data of the primary.
+const START: Duration = Duration::from_secs(240);
+
+/// What a node runs as: PostgreSQL refuses root.
+const USER: [&str; 5] = [
+    "setpriv",
+    "--reset-env",
+    "--reuid=postgres",
+    "--regid=postgres",
+    "--clear-groups",
+];
+
+/// The files of a node, as they are written.
+const FILES: [&str; 3] = ["config.yml", "patroni.env", "etcd.env"];
+
+/// A line is `start NODE`, `signal SIGNAL NODE [PROGRAM]`, `link up|down NODE`, `hide NODE`, or
+/// `show NODE`. `NET` begins the names of the bridge, its ports, and the namespaces.
+const SCRIPT: &str = r#"
+nodes='db1 db2 db3'
+address() { echo "$PREFIX.1${1#db}"; }
+# A link-layer address that no machine has.
+nowhere=02:00:00:00:00:99
+
+ip link add "$NET" type bridge
+ip addr add "$PREFIX.254/24" dev "$NET"
+ip link set "$NET" up
+for node in $nodes; do
+    ip netns add "$NET-$node"
+    ip link add "$NET-$node" type veth peer name eth0 netns "$NET-$node"
+    ip link set "$NET-$node" master "$NET" up
+    ip -n "$NET-$node" link set lo up
+    ip -n "$NET-$node" addr add "$(address "$node")/24" dev eth0
+    ip -n "$NET-$node" link set eth0 up
+done >"$FOLDER/network.log" 2>&1
+
+# What systemd does with an EnvironmentFile.
+with_environment='set -a; . "$0"; exec "$@"'
+launch() {
+    node=$1 name=$2; shift 2
+    cd "$FOLDER/$node"
+    exec ip netns exec "$NET-$node" $AS sh -c "$with_environment" "$FOLDER/$node/$name.env" "$@" \
+        >>"$FOLDER/$node/$name.log" 2>&1 </dev/null
+}
+# The processes of a node, or of one of its programs. What a test started there is another user's.
+processes() {
+    for id in $(ip netns pids "$NET-$1"); do
+        [ "$(stat -c %U "/proc/$id" 2>/dev/null)" = postgres ] || continue
+        [ -z "$2" ] || grep -q "^Name:.*$2" "/proc/$id/status" 2>/dev/null || continue
+        echo "$id"
+    done
+}
+# Processes begin others while they are found.
+signal_all() {
+    signal=$1; shift
+    for again in 1 2 3; do
+        for id in $(processes "$@"); do kill -s "$signal" "$id" 2>/dev/null; done
+    done
+    true
+}
+act() {
+    case $1 in
+    start)
+        launch "$2" etcd etcd &
+        launch "$2" patroni patroni "$FOLDER/$2/config.yml" &
+        ;;
+    signal) signal_all "$2" "$3" "$4" ;;
+    link) ip link set "$NET-$3" "$2" ;;
+    hide) for peer in $nodes; do
+            [ "$peer" = "$2" ] || ip -n "$NET-$2" neigh replace "$(address "$peer")" \
+                lladdr $nowhere nud permanent dev eth0 || return 1
+        done ;;
+    show) ip -n "$NET-$2" neigh flush dev eth0 nud permanent ;;
+    *) false ;;
+    esac
+}
+end() {
+    for node in $nodes; do
+        for again in 1 2 3 4 5; do
+            ids=$(ip netns pids "$NET-$node")
+            [ -n "$ids" ] || break
+            kill -s KILL $ids
+            sleep 0.1
+        done
+        ip netns del "$NET-$node"
+        ip link del "$NET-$node"
+    done
+    ip link del "$NET"
+}
+"#;
+
+/// A node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Node(u8);
+
+impl Node {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self(1), Self(2), Self(3)];
+
+    fn last_byte(self) -> u8 {
+        10 + self.0
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "db{}", self.0)
+    }
+}
+
+/// The programs of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// etcd, Patroni, and PostgreSQL.
+    All,
+    Postgres,
+}
+
+impl Program {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::All => "",
+            Self::Postgres => "postgres",
+        }
+    }
+}
+
+/// A running cluster.
+pub struct Cluster {
+    keeper: Keeper,
+    /// Begins the names of the bridge and the namespaces.
+    net: String,
+    /// The third byte of all addresses.
+    network: u8,
+    folder: PathBuf,
+}
+
+/// An answer of Patroni to `GET /cluster`.
+#[derive(Debug, Deserialize)]
+struct Members {
+    members: Vec<Member>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Member {
+    name: String,
+    role: String,
+    state: String,
+}
+
+impl Cluster {
+    /// Starts a cluster with callbridge's role. Returns when a standby is synchronous.
+    pub async fn start() -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("callbridge-patroni-")
+            .tempdir_in(crate::postgres::DISK);
+        let folder = folder.expect("a folder").keep();
+        let network = free_network();
+        let net = format!("cb{network}");
+        let cluster = Self {
+            keeper: Keeper::start(
+                SCRIPT,
+                &folder,
+                [
+                    ("NET", net.as_str()),
+                    ("PREFIX", &format!("198.18.{network}")),
+                    ("AS", &USER.join(" ")),
+                ],
+            ),
+            net,
+            network,
+            folder,
+        };
+        cluster.write_files();
+        for node in Node::ALL {
+            cluster.begin(node);
+        }
+        cluster.is_whole().await;
+        cluster.make_role().await;
+        cluster
+    }
+
+    /// Where a node has its address.
+    pub fn address(&self, node: Node) -> IpAddr {
+        Ipv4Addr::new(198, 18, self.network, node.last_byte()).into()
+    }
+
+    /// The address of this machine in the network of the nodes.
+    pub fn outside(&self) -> IpAddr {
+        Ipv4Addr::new(198, 18, self.network, 254).into()
+    }
+
+    /// The certificate of the authority.
+    pub fn ca_file(&self) -> PathBuf {
+        self.folder.join("ca.crt")
+    }
+
+    /// The value of `--state`. The file has [`SECRET`].
+    pub fn url(&self, secret_file: &str) -> String {
+        let addresses = Node::ALL.map(|node| self.address(node).to_string());
+        let ca_file = self.ca_file();
+        format!(
+            "postgres://{ROLE}@{}/{ROLE}?secret-file={secret_file}&ca-file={}",
+            addresses.join(","),
+            ca_file.display()
+        )
+    }
+
+    /// The words before a command that runs on a node, as this user.
+    pub fn enter(&self, node: Node) -> [String; 4] {
+        let namespace = format!("{}-{node}", self.net);
+        ["ip", "netns", "exec", &namespace].map(str::to_owned)
+    }
+
+    /// Starts the programs of a node.
+    pub fn begin(&self, node: Node) {
+        self.keeper.tell(format_args!("start {node}"));
+    }
+
+    /// Kills programs of a node.
+    pub fn kill(&self, node: Node, program: Program) {
+        self.signal("KILL", node, program);
+    }
+
+    /// Stops programs of a node with SIGSTOP. TCP is still acknowledged.
+    pub fn freeze(&self, node: Node, program: Program) {
+        self.signal("STOP", node, program);
+    }
+
+    /// Lets programs of a node go on.
+    pub fn thaw(&self, node: Node, program: Program) {
+        self.signal("CONT", node, program);
+    }
+
+    fn signal(&self, signal: &str, node: Node, program: Program) {
+        let program = program.word();
+        self.keeper
+            .tell(format_args!("signal {signal} {node} {program}"));
+    }
+
+    /// Cuts a node off from the other nodes and from this machine, with all that runs there.
+    pub fn cut(&self, node: Node) {
+        self.keeper.tell(format_args!("link down {node}"));
+    }
+
+    /// Ends [`cut`](Self::cut).
+    pub fn join(&self, node: Node) {
+        self.keeper.tell(format_args!("link up {node}"));
+    }
+
+    /// Cuts a node off from the other nodes. This machine and the node still reach each other.
+    pub fn hide(&self, node: Node) {
+        self.keeper.tell(format_args!("hide {node}"));
+    }
+
+    /// Ends [`hide`](Self::hide).
+    pub fn show(&self, node: Node) {
+        self.keeper.tell(format_args!("show {node}"));
+    }
+
+    /// The primary, as a node that answers sees it.
+    pub fn primary(&self) -> Option<Node> {
+        let members = self.members()?;
+        let leader = members.iter().find(|member| member.role == "leader")?;
+        node_of(leader)
+    }
+
+    /// The synchronous standby.
+    pub fn synchronous(&self) -> Option<Node> {
+        let members = self.members()?;
+        let standby = members
+            .iter()
+            .find(|member| member.role == "sync_standby")?;
+        node_of(standby)
+    }
+
+    /// Waits until all nodes work and one of them is a synchronous standby.
+    pub async fn is_whole(&self) {
+        let begun = Instant::now();
+        let is_whole = async || {
+            assert!(begun.elapsed() < START, "{}", self.logs());
+            let members = self.members().unwrap_or_default();
+            let works = |member: &Member| matches!(&*member.state, "running" | "streaming");
+            members.len() == Node::ALL.len()
+                && members.iter().all(works)
+                && members.iter().any(|member| member.role == "sync_standby")
+        };
+        until_within(START + DEADLINE, "a whole cluster", is_whole).await;
+    }
+
+    /// What a node that answers knows of all nodes.
+    fn members(&self) -> Option<Vec<Member>> {
+        for node in Node::ALL {
+            let output = Command::new("curl")
+                .args(["-s", "--max-time", "2", "--cacert"])
+                .arg(self.ca_file())
+                .arg(format!("https://{}:8008/cluster", self.address(node)))
+                .output()
+                .expect("curl");
+            if let Ok(all) = serde_json::from_slice::<Members>(&output.stdout) {
+                return Some(all.members);
+            }
+        }
+        None
+    }
+
+    /// Runs SQL on the primary as callbridge's role, in a new session over TLS, and returns the rows as
+    /// [`sql`](Self::sql).
+    ///
+    /// # Errors
+    /// If there is no primary, or the SQL fails.
+    pub fn session(&self, text: &str) -> Result<String, String> {
+        let addresses = Node::ALL.map(|node| self.address(node).to_string());
+        let place = format!(
+            "host={} user={ROLE} dbname={ROLE} sslmode=verify-full sslrootcert={} \
+             target_session_attrs=read-write connect_timeout=2",
+            addresses.join(","),
+            self.ca_file().display()
+        );
+        let mut psql = Command::new(programs().join("psql"));
+        psql.args(["-d", &place]).env("PGPASSWORD", SECRET);
+        script(psql, text)
+    }
+
+    /// Runs SQL on a node as the superuser, and returns the rows, one per line, columns separated by
+    /// `|`. The error is psql's.
+    ///
+    /// # Errors
+    /// If the node has no running server, or the SQL fails.
+    pub fn sql(&self, node: Node, database: &str, text: &str) -> Result<String, String> {
+        let mut psql = Command::new(USER[0]);
+        psql.args(&USER[1..])
+            .arg(programs().join("psql"))
+            .arg("-h")
+            .arg(self.folder.join(node.to_string()).join("run"))
+            .args(["-U", "postgres", "-d", database])
+            .current_dir("/");
+        script(psql, text)
+    }
+
+    /// The end of each log.
+    pub fn logs(&self) -> String {
+        let mut all = String::new();
+        for node in Node::ALL {
+            for name in ["etcd.log", "patroni.log"] {
+                let path = self.folder.join(node.to_string()).join(name);
+                let text = std::fs::read_to_string(&path).unwrap_or_default();
+                let lines: Vec<&str> = text.lines().collect();
+                let last = &lines[lines.len().saturating_sub(40)..];
+                all.push_str(&format!("== {node} {name}\n{}\n", last.join("\n")));
+            }
+        }
+        all
+    }
+
+    fn write_files(&self) {
+        let mut certificates = Command::new(deployed("patroni/certificates"));
+        for node in Node::ALL {
+            certificates.arg(format!("{node}={}", self.address(node)));
+        }
+        let made = certificates.current_dir(&self.folder).output();
+        let made = made.expect("the script of the certificates");
+        let problem = String::from_utf8_lossy(&made.stderr);
+        assert!(made.status.success(), "{problem}");
+        // The script made them for the eyes of one user.
+        let folder = self.folder.display().to_string();
+        run(&["chmod", "755", &folder]);
+        run(&["chmod", "644", &format!("{folder}/ca.crt")]);
+        for node in Node::ALL {
+            self.write_files_of(node);
+        }
+    }
+
+    fn write_files_of(&self, node: Node) {
+        let folder = self.folder.join(node.to_string());
+        let own = folder.display().to_string();
+        let name = node.to_string();
+        let address = self.address(node).to_string();
+        let network = format!("198.18.{}.", self.network);
+        let bin = programs().display().to_string();
+        let tls = format!("{own}/tls");
+        let substitutes = [
+            ("NODE", name.as_str()),
+            ("ADDRESS", &address),
+            ("10.0.0.", &network),
+            ("/etc/patroni/tls", &tls),
+            ("/etc/etcd/tls", &tls),
+            ("/var/lib/postgresql/15/callbridge", &format!("{own}/data")),
+            (
+                "/var/lib/postgresql/callbridge.pgpass",
+                &format!("{own}/pgpass"),
+            ),
+            ("/var/run/postgresql", &format!("{own}/run")),
+            ("/var/lib/etcd/callbridge", &format!("{own}/etcd")),
+            ("/usr/lib/postgresql/15/bin", &bin),
+        ];
+        let mut unused: Vec<&str> = substitutes.iter().map(|(from, _)| *from).collect();
+        for name in FILES {
+            let text = std::fs::read_to_string(deployed(&format!("patroni/{name}")));
+            let mut text = text.expect("a file of deploy/hub/patroni");
+            for (from, to) in &substitutes {
+                unused.retain(|unused| unused != from || !text.contains(from));
+                text = text.replace(from, to);
+            }
+            if name == "patroni.env" {
+                for user in ["REPLICATION", "REWIND"] {
+                    text.push_str(&format!("PATRONI_{user}_PASSWORD={user}-secret\n"));
+                }
+            }
+            std::fs::write(folder.join(name), text).expect("written");
+        }
+        assert!(unused.is_empty(), "no file has {unused:?}");
+        for name in ["tls", "run"] {
+            std::fs::create_dir(folder.join(name)).expect("made");
+        }
+        for name in ["ca.crt", "node.crt", "node.key"] {
+            let moved = std::fs::rename(folder.join(name), folder.join("tls").join(name));
+            moved.expect("renamed");
+        }
+        run(&["chown", "-R", "postgres:postgres", &own]);
+    }
+
+    async fn make_role(&self) {
+        let primary = self.primary().expect("a primary");
+        let script = std::fs::read_to_string(deployed("role.sql")).expect("a file of deploy/hub");
+        let password = format!("ALTER ROLE {ROLE} PASSWORD '{SECRET}'");
+        for text in [script, password] {
+            let made = self.sql(primary, "postgres", &text);
+            made.unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+}
+
+/// Lets psql read a script.
+fn script(mut psql: Command, text: &str) -> Result<String, String> {
+    let mut psql = psql
+        .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("psql");
+    let mut script = psql.stdin.take().expect("piped");
+    // If it has ended, its error says why.
+    script.write_all(text.as_bytes()).ok();
+    drop(script);
+    let output = psql.wait_with_output().expect("psql");
+    if output.status.success() {
+        let rows = String::from_utf8_lossy(&output.stdout);
+        return Ok(rows.trim_end().to_owned());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn node_of(member: &Member) -> Option<Node> {
+    Node::ALL
+        .into_iter()
+        .find(|node| node.to_string() == member.name)
+}
+
+/// A file of `deploy/hub`.
+fn deployed(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../deploy/hub")
+        .join(name)
+}
+
+fn run(words: &[&str]) {
+    let status = Command::new(words[0]).args(&words[1..]).status();
+    assert!(status.is_ok_and(|status| status.success()), "{words:?}");
+}
+
+/// A network of 198.18.0.0/15, which is for tests, that this machine does not use.
+fn free_network() -> u8 {
+    let links = Command::new("ip").args(["-o", "addr"]).output();
+    let links = links.expect("iproute2 is installed").stdout;
+    let links = String::from_utf8_lossy(&links).into_owned();
+    let first = std::process::id() % 200;
+    for step in 0..200 {
+        let network = u8::try_from((first + step) % 200).expect("less than 200");
+        if !links.contains(&format!("198.18.{network}.")) {
+            return network;
+        }
+    }
+    panic!("every network of 198.18.0.0/16 is used");
+}

@@ -1,0 +1,69 @@
+//! What happens to the node of the primary.
+
+use callbridge_testbed::patroni::{Cluster, Node, Program};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Killed,
+    ServerKilled,
+    Frozen,
+    ServerFrozen,
+    Cut,
+    Hidden,
+}
+
+impl Fault {
+    pub const ALL: [Self; 6] = [
+        Self::Killed,
+        Self::ServerKilled,
+        Self::Frozen,
+        Self::ServerFrozen,
+        Self::Cut,
+        Self::Hidden,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Killed => "killed",
+            Self::ServerKilled => "server-killed",
+            Self::Frozen => "frozen",
+            Self::ServerFrozen => "server-frozen",
+            Self::Cut => "cut",
+            Self::Hidden => "hidden",
+        }
+    }
+
+    pub const fn story(self) -> &'static str {
+        match self {
+            Self::Killed => "etcd, Patroni, and PostgreSQL of the primary get kill -9",
+            Self::ServerKilled => "PostgreSQL of the primary gets kill -9",
+            Self::Frozen => "etcd, Patroni, and PostgreSQL of the primary are stopped (SIGSTOP)",
+            Self::ServerFrozen => "PostgreSQL of the primary is stopped (SIGSTOP)",
+            Self::Cut => "the primary's node is cut off from everything",
+            Self::Hidden => "the primary's node is cut off from the other nodes only",
+        }
+    }
+
+    pub fn begin(self, cluster: &Cluster, node: Node) {
+        match self {
+            Self::Killed => cluster.kill(node, Program::All),
+            Self::ServerKilled => cluster.kill(node, Program::Postgres),
+            Self::Frozen => cluster.freeze(node, Program::All),
+            Self::ServerFrozen => cluster.freeze(node, Program::Postgres),
+            Self::Cut => cluster.cut(node),
+            Self::Hidden => cluster.hide(node),
+        }
+    }
+
+    pub fn end(self, cluster: &Cluster, node: Node) {
+        match self {
+            Self::Killed => cluster.begin(node),
+            // Patroni starts it.
+            Self::ServerKilled => {}
+            Self::Frozen => cluster.thaw(node, Program::All),
+            Self::ServerFrozen => cluster.thaw(node, Program::Postgres),
+            Self::Cut => cluster.join(node),
+            Self::Hidden => cluster.show(node),
+        }
+    }
+}
