@@ -3,6 +3,7 @@
 
 use crate::fault::Fault;
 use callbridge_testbed::patroni::Cluster;
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// The primary must be back within this time.
@@ -16,61 +17,63 @@ pub async fn measure(faults: &[Fault]) {
     let rows = Rows::start(&cluster);
     for fault in faults {
         let primary = cluster.primary().expect("a primary");
-        let before = rows.stored();
-        assert!(rows.store(), "it works before the fault");
+        assert!(rows.are_all_there(), "it works before the fault");
         let begun = Instant::now();
         fault.begin(&cluster, primary);
-        while !rows.store() {
+        while rows.store().is_none() {
             assert!(begun.elapsed() < 2 * BACK_WITHIN, "{}", cluster.logs());
         }
         let took = begun.elapsed();
-        let after = cluster.primary();
         fault.end(&cluster, primary);
         cluster.is_whole().await;
         let healed = begun.elapsed();
-        assert!(rows.stored() > before);
+        assert!(rows.are_all_there(), "a confirmed row is lost");
+        assert!(took < BACK_WITHIN, "{took:?}");
         println!(
-            "{:16} back after {:5.1} s, whole after {:5.1} s; primary {primary} then {after:?}",
+            "{:16} back after {:5.1} s, whole after {:5.1} s; primary {primary}, then {}",
             fault.name(),
             took.as_secs_f64(),
             healed.as_secs_f64(),
+            cluster.primary().expect("a primary"),
         );
     }
 }
 
 struct Rows<'c> {
     cluster: &'c Cluster,
-    confirmed: std::cell::Cell<u32>,
+    tried: Cell<u32>,
+    confirmed: Cell<u32>,
 }
 
 impl<'c> Rows<'c> {
     fn start(cluster: &'c Cluster) -> Self {
         let rows = Self {
             cluster,
-            confirmed: std::cell::Cell::new(0),
+            tried: Cell::new(0),
+            confirmed: Cell::new(0),
         };
         let made = cluster.session("CREATE TABLE callbridge.plain (n int)");
         made.expect("a table");
         rows
     }
 
-    /// Stores a row in a new session. Returns whether that was confirmed.
-    fn store(&self) -> bool {
-        let next = self.confirmed.get() + 1;
-        let insert = format!("INSERT INTO callbridge.plain VALUES ({next})");
-        let stored = self.cluster.session(&insert).is_ok();
-        if stored {
-            self.confirmed.set(next);
-        }
-        stored
+    /// Stores a row in a new session. Returns whether that was confirmed, and then how many rows
+    /// there are. An old primary can show old rows, but confirms none.
+    fn store(&self) -> Option<u32> {
+        let next = self.tried.get() + 1;
+        self.tried.set(next);
+        let script = format!(
+            "INSERT INTO callbridge.plain VALUES ({next});
+             SELECT count(*) FROM callbridge.plain"
+        );
+        let rows = self.cluster.session(&script).ok()?;
+        self.confirmed.set(self.confirmed.get() + 1);
+        Some(rows.parse().expect("a number"))
     }
 
-    /// Counts the rows. All that were confirmed must be there.
-    fn stored(&self) -> u32 {
-        let count = "SELECT count(DISTINCT n) FROM callbridge.plain";
-        let count = self.cluster.session(count).expect("readable");
-        let count: u32 = count.parse().expect("a number");
-        assert!(count >= self.confirmed.get(), "a confirmed row is lost");
-        count
+    /// Stores a row. All that were confirmed must be there.
+    fn are_all_there(&self) -> bool {
+        let rows = self.store();
+        rows.is_some_and(|rows| rows >= self.confirmed.get())
     }
 }

@@ -13,6 +13,7 @@ use crate::keeper::Keeper;
 use crate::postgres::{ROLE, SECRET, programs};
 use crate::wait::{DEADLINE, until_within};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
@@ -280,50 +281,55 @@ impl Cluster {
         self.keeper.tell(format_args!("show {node}"));
     }
 
-    /// The primary, as a node that answers sees it.
+    /// The primary, as the first node that answers sees it. A node that was cut off or frozen sees it
+    /// late.
     pub fn primary(&self) -> Option<Node> {
-        let members = self.members()?;
-        let leader = members.iter().find(|member| member.role == "leader")?;
-        node_of(leader)
+        let mut members = Node::ALL.into_iter().filter_map(|node| self.members(node));
+        with_role(&members.next()?, "leader")
     }
 
-    /// The synchronous standby.
-    pub fn synchronous(&self) -> Option<Node> {
-        let members = self.members()?;
-        let standby = members
-            .iter()
-            .find(|member| member.role == "sync_standby")?;
-        node_of(standby)
-    }
-
-    /// Waits until all nodes work and one of them is a synchronous standby.
+    /// Waits until all nodes work and agree on the primary, and its standbys have all it has. One of
+    /// them is synchronous.
     pub async fn is_whole(&self) {
         let begun = Instant::now();
         let is_whole = async || {
             assert!(begun.elapsed() < START, "{}", self.logs());
-            let members = self.members().unwrap_or_default();
-            let works = |member: &Member| matches!(&*member.state, "running" | "streaming");
-            members.len() == Node::ALL.len()
-                && members.iter().all(works)
-                && members.iter().any(|member| member.role == "sync_standby")
+            let Some(primary) = self.agreed_primary() else {
+                return false;
+            };
+            let standbys = "SELECT count(*) FILTER (WHERE sync_state = 'sync'), count(*)
+                 FROM pg_stat_replication
+                 WHERE state = 'streaming' AND replay_lsn = pg_current_wal_lsn()";
+            self.sql(primary, "postgres", standbys).as_deref() == Ok("1|2")
         };
         until_within(START + DEADLINE, "a whole cluster", is_whole).await;
     }
 
-    /// What a node that answers knows of all nodes.
-    fn members(&self) -> Option<Vec<Member>> {
+    /// The primary, if all nodes answer, work, and see the same one.
+    fn agreed_primary(&self) -> Option<Node> {
+        let mut leaders = BTreeSet::new();
         for node in Node::ALL {
-            let output = Command::new("curl")
-                .args(["-s", "--max-time", "2", "--cacert"])
-                .arg(self.ca_file())
-                .arg(format!("https://{}:8008/cluster", self.address(node)))
-                .output()
-                .expect("curl");
-            if let Ok(all) = serde_json::from_slice::<Members>(&output.stdout) {
-                return Some(all.members);
+            let members = self.members(node)?;
+            let works = |member: &Member| matches!(&*member.state, "running" | "streaming");
+            if members.len() != Node::ALL.len() || !members.iter().all(works) {
+                return None;
             }
+            leaders.insert(with_role(&members, "leader")?);
         }
-        None
+        let leader = leaders.pop_first();
+        if leaders.is_empty() { leader } else { None }
+    }
+
+    /// What a node knows of all nodes.
+    fn members(&self, node: Node) -> Option<Vec<Member>> {
+        let output = Command::new("curl")
+            .args(["-s", "--max-time", "2", "--cacert"])
+            .arg(self.ca_file())
+            .arg(format!("https://{}:8008/cluster", self.address(node)))
+            .output()
+            .expect("curl");
+        let all: Members = serde_json::from_slice(&output.stdout).ok()?;
+        Some(all.members)
     }
 
     /// Runs SQL on the primary as callbridge's role, in a new session over TLS, and returns the rows as
@@ -339,8 +345,12 @@ impl Cluster {
             addresses.join(","),
             self.ca_file().display()
         );
-        let mut psql = Command::new(programs().join("psql"));
-        psql.args(["-d", &place]).env("PGPASSWORD", SECRET);
+        // A commit waits until a standby has it. A timeout of the server would confirm it.
+        let mut psql = Command::new("timeout");
+        psql.arg("5")
+            .arg(programs().join("psql"))
+            .args(["-d", &place])
+            .env("PGPASSWORD", SECRET);
         script(psql, text)
     }
 
@@ -368,7 +378,7 @@ impl Cluster {
                 let path = self.folder.join(node.to_string()).join(name);
                 let text = std::fs::read_to_string(&path).unwrap_or_default();
                 let lines: Vec<&str> = text.lines().collect();
-                let last = &lines[lines.len().saturating_sub(40)..];
+                let last = &lines[lines.len().saturating_sub(100)..];
                 all.push_str(&format!("== {node} {name}\n{}\n", last.join("\n")));
             }
         }
@@ -402,8 +412,8 @@ impl Cluster {
         let bin = programs().display().to_string();
         let tls = format!("{own}/tls");
         let substitutes = [
-            ("NODE", name.as_str()),
-            ("ADDRESS", &address),
+            ("@NODE@", name.as_str()),
+            ("@ADDRESS@", &address),
             ("10.0.0.", &network),
             ("/etc/patroni/tls", &tls),
             ("/etc/etcd/tls", &tls),
@@ -474,7 +484,8 @@ fn script(mut psql: Command, text: &str) -> Result<String, String> {
     Err(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-fn node_of(member: &Member) -> Option<Node> {
+fn with_role(members: &[Member], role: &str) -> Option<Node> {
+    let member = members.iter().find(|member| member.role == role)?;
     Node::ALL
         .into_iter()
         .find(|node| node.to_string() == member.name)
