@@ -1,21 +1,35 @@
 //! A fault at a statement, for tests of the whole program. Debug builds only.
 //!
 //! `FAULT_STATEMENT=N:kill` ends the process before its N-th statement. `N:stop` freezes it there
-//! until SIGCONT. Statements of readers do not count.
+//! until SIGCONT. `FILE:count` writes the number of each statement into a file. Statements of
+//! readers do not count.
 
 use crate::StatementHook;
 use rustix::process::{Signal, getpid, kill_process};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Number of statements of this process, over all its sessions.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
+/// The other threads go on for a moment after a signal to the process, and this one with them.
+const STOPPED_WITHIN: Duration = Duration::from_millis(50);
+
 /// The hook that the environment asks for.
 pub(crate) fn hook() -> Option<StatementHook> {
     let plan = std::env::var("FAULT_STATEMENT").ok()?;
-    let (number, action) = plan.split_once(':')?;
-    let number: u64 = number.parse().ok()?;
+    let (place, action) = plan.rsplit_once(':')?;
+    if action == "count" {
+        let file = place.to_owned();
+        return Some(Arc::new(move |_| {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
+            // The test fails without the file.
+            std::fs::write(&file, count.to_string()).ok();
+            true
+        }));
+    }
+    let number: u64 = place.parse().ok()?;
     let signal = match action {
         "kill" => Signal::KILL,
         "stop" => Signal::STOP,
@@ -25,6 +39,7 @@ pub(crate) fn hook() -> Option<StatementHook> {
         if COUNT.fetch_add(1, Ordering::Relaxed) + 1 == number {
             // A process can always signal itself.
             kill_process(getpid(), signal).ok();
+            std::thread::park_timeout(STOPPED_WITHIN);
         }
         true
     }))

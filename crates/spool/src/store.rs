@@ -149,19 +149,19 @@ impl Store {
 
     /// Reads with another session, because the one before was lost.
     pub(crate) fn replace_reader(&mut self, session: Session) {
-        self.db = with_hook(Db::postgres(session), &self.settings);
+        self.db = Db::postgres(session);
     }
 
     /// Makes a store, and reads what is held in memory.
     fn load(db: Db, settings: Settings) -> Result<Self, Error> {
-        let mut store = Self::empty(db, settings);
+        let mut store = Self::empty(with_hook(db, &settings), settings);
         store.read_memory()?;
         Ok(store)
     }
 
     fn empty(db: Db, settings: Settings) -> Self {
         Self {
-            db: with_hook(db, &settings),
+            db,
             settings,
             tally: Tally::default(),
             next_id: 1,
