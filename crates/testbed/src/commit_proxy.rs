@@ -1,8 +1,9 @@
-//! A proxy in front of PostgreSQL, without TLS, that loses a COMMIT or the answer to it. The client
-//! cannot know which of both happened.
+//! A proxy in front of PostgreSQL, without TLS, that counts commits, and loses a COMMIT or the
+//! answer to it, or holds the answer back. The client cannot know which of both was lost.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -26,21 +27,38 @@ pub struct CommitProxy {
     task: JoinHandle<()>,
 }
 
+/// What happens to a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Lost(Loss),
+    /// Its answer is held back.
+    Held,
+}
+
 #[derive(Default)]
 struct Plan {
-    /// Commits until the one that is lost, which counts too.
-    next: Mutex<Option<(u32, Loss)>>,
-    lost: Notify,
+    /// Commits until the one that meets its fate, which counts too.
+    next: Mutex<Option<(u32, Fate)>>,
+    met: Notify,
+    released: Notify,
+    /// Answered commits.
+    commits: AtomicU64,
 }
 
 impl Plan {
-    /// Counts a commit. Returns `true` if this part of it is lost.
-    fn loses(&self, part: Loss) -> bool {
+    fn set(&self, number: u32, fate: Fate) {
+        assert!(number > 0, "commits are counted from 1");
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((number, loss)) = next.as_mut() else {
+        *next = Some((number, fate));
+    }
+
+    /// Counts a commit. Returns `true` if it meets this fate.
+    fn meets(&self, fate: Fate) -> bool {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((number, planned)) = next.as_mut() else {
             return false;
         };
-        if *loss != part {
+        if *planned != fate {
             return false;
         }
         *number -= 1;
@@ -48,7 +66,7 @@ impl Plan {
             return false;
         }
         *next = None;
-        self.lost.notify_one();
+        self.met.notify_one();
         true
     }
 }
@@ -75,18 +93,33 @@ impl CommitProxy {
     /// Loses a part of the n-th COMMIT from now, counted from 1, and then closes its connection to
     /// both sides.
     pub fn lose(&self, number: u32, loss: Loss) {
-        assert!(number > 0, "commits are counted from 1");
-        let mut next = self
-            .plan
-            .next
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *next = Some((number, loss));
+        self.plan.set(number, Fate::Lost(loss));
     }
 
     /// Waits until it was lost.
     pub async fn has_lost(&self) {
-        self.plan.lost.notified().await;
+        self.plan.met.notified().await;
+    }
+
+    /// Holds back the answer to the n-th COMMIT from now, counted from 1, until
+    /// [`release`](Self::release).
+    pub fn hold(&self, number: u32) {
+        self.plan.set(number, Fate::Held);
+    }
+
+    /// Waits until the server has committed, and the answer is held back.
+    pub async fn has_held(&self) {
+        self.plan.met.notified().await;
+    }
+
+    /// Forwards the answer that is held back.
+    pub fn release(&self) {
+        self.plan.released.notify_one();
+    }
+
+    /// Commits that the server has answered.
+    pub fn commits(&self) -> u64 {
+        self.plan.commits.load(Ordering::Relaxed)
     }
 }
 
@@ -163,7 +196,7 @@ async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, plan: &Plan) 
             b'Q' => is_commit(first),
             _ => false,
         };
-        if is_commit && plan.loses(Loss::Request) {
+        if is_commit && plan.meets(Fate::Lost(Loss::Request)) {
             return None;
         }
         pass_on(&mut to, Some(kind), &body).await?;
@@ -174,8 +207,14 @@ async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, plan: &Plan) -
     loop {
         let (kind, body) = message(&mut from, true).await?;
         // CommandComplete.
-        if kind == b'C' && body == b"COMMIT\0" && plan.loses(Loss::Answer) {
-            return None;
+        if kind == b'C' && body == b"COMMIT\0" {
+            plan.commits.fetch_add(1, Ordering::Relaxed);
+            if plan.meets(Fate::Lost(Loss::Answer)) {
+                return None;
+            }
+            if plan.meets(Fate::Held) {
+                plan.released.notified().await;
+            }
         }
         pass_on(&mut to, Some(kind), &body).await?;
     }
@@ -225,5 +264,28 @@ mod tests {
         assert!(insert(&server, proxy.port(), 5));
         let rows = server.sql("SELECT string_agg(x::text, ' ' ORDER BY x) FROM kept");
         assert_eq!(rows, "1 2 4 5");
+        assert_eq!(proxy.commits(), 4, "one was not answered by the server");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn held_commit_is_stored_and_answered_after_release() {
+        let server = Postgres::start(Durability::None, "");
+        server.sql(&format!(
+            "CREATE TABLE kept (x int); GRANT ALL ON kept TO {ROLE}"
+        ));
+        let proxy = CommitProxy::start(server.port()).await;
+        proxy.hold(1);
+        let inserted = std::thread::scope(|scope| {
+            let inserting = scope.spawn(|| insert(&server, proxy.port(), 1));
+            while proxy.commits() == 0 {
+                std::thread::park_timeout(std::time::Duration::from_millis(5));
+            }
+            assert_eq!(server.sql("SELECT count(*) FROM kept"), "1");
+            assert!(!inserting.is_finished());
+            proxy.release();
+            inserting.join()
+        });
+        assert!(inserted.expect("no panic"));
+        soon("the hold", proxy.has_held()).await;
     }
 }
