@@ -141,7 +141,13 @@ impl Life {
     fn lead(&mut self, store: Store) {
         let since = clock::now().wall;
         let predecessor = store.predecessor().clone();
-        tracing::info!(database = %store.path.display(), ?predecessor, "acquired the lock");
+        let database = store.path.display();
+        match &predecessor {
+            Predecessor::Local => tracing::info!(%database, "acquired the lock"),
+            Predecessor::Other(previous) => {
+                tracing::info!(%database, previous, "acquired the lock");
+            }
+        }
         self.channels.lead(Some(since), predecessor);
         self.report_first();
         let mut writer = Writer::new(store, None);

@@ -66,13 +66,20 @@ impl LeadershipStatus {
     pub fn leader_name(&self) -> String {
         match &self.leader {
             Some(leader) => leader.name.clone(),
-            None if self.problem.is_some() => "an unknown process".to_owned(),
             None => "no process".to_owned(),
         }
     }
 
+    /// The database could not be read.
+    pub const fn is_unknown(&self) -> bool {
+        self.leader.is_none() && self.problem.is_some()
+    }
+
     /// Who leads, for messages: `hub1 leads`.
     pub fn sentence(&self) -> String {
+        if self.is_unknown() {
+            return "the leader is not known".to_owned();
+        }
         format!("{} leads", self.leader_name())
     }
 }
@@ -86,7 +93,7 @@ pub(super) fn leadership(status: &Status, found: &mut Vec<Problem>) {
         let message = format!("this standby could not take over: {problem}");
         let problem_found = Problem::new(FindingKind::Standby, message, status.check());
         found.push(problem_found.with([problem.clone()]));
-    } else if leadership.leader.is_none() {
+    } else if leadership.leader.is_none() && leadership.role != Role::Command {
         let message = "no process leads: no call is received and none is sent";
         let none = Problem::new(FindingKind::NoLeader, message, command.clone());
         found.push(none.with([]));

@@ -46,6 +46,9 @@ impl Status {
         let mut text = self.head(style);
         if let Some(leadership) = &self.leadership {
             leadership.to_text(&mut text, style);
+            if leadership.is_unknown() {
+                return text;
+            }
         }
         self.calls_to_text(&mut text, style);
         self.pace_to_text(&mut text);
@@ -89,7 +92,7 @@ impl Status {
 
     fn has_no_leader(&self) -> bool {
         let leadership = self.leadership.as_ref();
-        leadership.is_some_and(|leadership| leadership.leader.is_none())
+        leadership.is_some_and(|leadership| leadership.leader.is_none() && !leadership.is_unknown())
     }
 
     /// The verdict and the problems, each with its command.
@@ -248,6 +251,9 @@ impl LeadershipStatus {
                 let (name, since) = (safe(&leader.name), style.zone.second(leader.since));
                 let version = safe(&leader.version);
                 let _ = writeln!(text, "leader   {name} since {since} (callbridge {version})");
+            }
+            None if self.is_unknown() => {
+                let _ = writeln!(text, "leader   not known");
             }
             None => {
                 let _ = writeln!(text, "leader   none");

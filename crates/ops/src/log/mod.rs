@@ -43,9 +43,16 @@ impl Default for Logging {
 /// Verbose modules of other crates. They only log warnings below `debug`.
 const QUIET: [&str; 4] = ["hyper", "reqwest", "rustls", "tungstenite"];
 
-/// Crates whose lines at `trace` contain passwords as lists of numbers. They log nothing at any
-/// level. Errors of a broker's connection are returned to us and logged in our messages.
-const SILENT: [&str; 4] = ["lapin", "amq_protocol", "amq_protocol_tcp", "tcp_stream"];
+/// Crates whose lines at `trace` or `debug` contain passwords and tokens. They log nothing at any
+/// level. Errors of a connection to a broker or database are returned to us and logged in our
+/// messages.
+const SILENT: [&str; 5] = [
+    "lapin",
+    "amq_protocol",
+    "amq_protocol_tcp",
+    "tcp_stream",
+    "tokio_postgres",
+];
 
 /// The writer of this process, once its log is set up.
 static LOG: OnceLock<LogWriter> = OnceLock::new();
@@ -153,7 +160,12 @@ mod tests {
     fn trace_level_is_own_code_only_and_broker_crates_are_off() {
         for level in [Level::ERROR, Level::INFO, Level::DEBUG, Level::TRACE] {
             let filter = filter(level);
-            for silent in ["lapin::channel", "amq_protocol::frame", "tcp_stream::sys"] {
+            for silent in [
+                "lapin::channel",
+                "amq_protocol::frame",
+                "tcp_stream::sys",
+                "tokio_postgres::query",
+            ] {
                 assert!(
                     !filter.would_enable(silent, &Level::ERROR),
                     "{silent} at {level}"
