@@ -128,6 +128,7 @@ pub use op::{
     CallFailure, Delivered, Delivery, Done, Op, PurgeCounts, SlotRow, UnreadableBytes, WebhookEvent,
 };
 pub use place::{DatabasePlace, StatePlace};
+pub use postgres::server::{Grade, ServerFinding, inspect_server};
 pub use postgres::{PostgresUrl, Standby};
 pub use readers::{FinishedCalls, Known, LeadDirectory, Reader};
 pub use reading::read_postgres;

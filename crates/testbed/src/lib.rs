@@ -14,6 +14,7 @@
 //! | [`messengers`] | a chat and a mailbox |
 //! | [`patroni`] | a Patroni cluster of three nodes in network namespaces |
 //! | [`pbx`] | PBXs on loopback, over AMI and over a WebSocket |
+//! | [`pooler`] | a private PgBouncer before a PostgreSQL server |
 //! | [`port`] | a port that nobody else takes |
 //! | [`postgres`] | a private PostgreSQL server |
 //! | [`proxy`] | a line that goes dead |
@@ -31,6 +32,7 @@ mod keeper;
 pub mod messengers;
 pub mod patroni;
 pub mod pbx;
+pub mod pooler;
 pub mod port;
 pub mod postgres;
 pub mod proxy;

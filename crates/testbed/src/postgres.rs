@@ -94,22 +94,38 @@ impl Postgres {
 
     /// Starts a server with these files in the folder of its data.
     fn start_with(durability: Durability, configuration: &str, files: &[(&str, &str)]) -> Self {
+        let (folder, user) = new_folder(durability);
         let programs = programs();
-        let folder = match durability {
-            Durability::None => in_memory(),
-            Durability::Synced => PathBuf::from(DISK),
-        };
-        let folder = tempfile::Builder::new()
-            .prefix("callbridge-postgres-")
-            .tempdir_in(folder);
-        let folder = folder.expect("a folder").keep();
-        let port = free_port();
-        let user = unprivileged(&folder);
         initialize(&folder, &programs, &user);
+        let port = free_port();
         configure(&folder, port, durability, configuration);
         for (name, text) in files {
             write_private(&folder.join("data").join(name), text);
         }
+        let server = Self::keep(folder, programs, port, &user);
+        server.sql_in(
+            "postgres",
+            &format!("CREATE ROLE {ROLE} LOGIN PASSWORD '{SECRET}'"),
+        );
+        server.sql_in(
+            "postgres",
+            &format!("CREATE DATABASE {DATABASE} OWNER {ROLE}"),
+        );
+        server
+    }
+
+    /// Starts a replica of this server, which follows it.
+    pub fn start_replica(&self) -> Self {
+        let (folder, user) = new_folder(Durability::None);
+        let programs = programs();
+        copy_primary(&folder, &programs, &user, self.port());
+        let port = free_port();
+        configure(&folder, port, Durability::None, "");
+        Self::keep(folder, programs, port, &user)
+    }
+
+    /// Starts the server of this folder.
+    fn keep(folder: PathBuf, programs: PathBuf, port: u16, user: &[String]) -> Self {
         let variables = [
             ("PROGRAMS", programs.clone().into_os_string()),
             ("AS", user.join(" ").into()),
@@ -124,14 +140,6 @@ impl Postgres {
             keeper: Some(keeper),
         };
         server.start_again();
-        server.sql_in(
-            "postgres",
-            &format!("CREATE ROLE {ROLE} LOGIN PASSWORD '{SECRET}'"),
-        );
-        server.sql_in(
-            "postgres",
-            &format!("CREATE DATABASE {DATABASE} OWNER {ROLE}"),
-        );
         server
     }
 
@@ -274,6 +282,20 @@ pub(crate) fn programs() -> PathBuf {
     newest.1
 }
 
+/// A folder for a server, and the beginning of a command as its user.
+fn new_folder(durability: Durability) -> (PathBuf, Vec<String>) {
+    let folder = match durability {
+        Durability::None => in_memory(),
+        Durability::Synced => PathBuf::from(DISK),
+    };
+    let folder = tempfile::Builder::new()
+        .prefix("callbridge-postgres-")
+        .tempdir_in(folder);
+    let folder = folder.expect("a folder").keep();
+    let user = unprivileged(&folder);
+    (folder, user)
+}
+
 fn in_memory() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {
@@ -284,7 +306,7 @@ fn in_memory() -> PathBuf {
 
 /// The beginning of a command as a user whom the server accepts: it refuses root. The folder is
 /// this user's.
-fn unprivileged(folder: &Path) -> Vec<String> {
+pub(crate) fn unprivileged(folder: &Path) -> Vec<String> {
     let is_root = Command::new("id").arg("-u").output().expect("id").stdout == b"0\n";
     if !is_root {
         return Vec::new();
@@ -313,6 +335,23 @@ fn write_private(path: &Path, text: &str) {
         .expect("a folder");
     std::os::unix::fs::chown(path, Some(data.uid()), Some(data.gid())).expect("its owner");
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("private");
+}
+
+/// Copies the data of the server on this port.
+fn copy_primary(folder: &Path, programs: &Path, user: &[String], port: u16) {
+    let mut command = user.to_vec();
+    command.push(programs.join("pg_basebackup").display().to_string());
+    let made = Command::new(&command[0])
+        .args(&command[1..])
+        .args(["-h", "127.0.0.1", "-p", &port.to_string(), "-U", "postgres"])
+        .args(["--no-sync", "--checkpoint=fast", "--write-recovery-conf"])
+        .arg("-D")
+        .arg(folder.join("data"))
+        .current_dir("/")
+        .output()
+        .expect("pg_basebackup");
+    let problem = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "pg_basebackup: {problem}");
 }
 
 fn initialize(folder: &Path, programs: &Path, user: &[String]) {

@@ -12,12 +12,14 @@
 //! | `lock` | the lock that makes a process the leader, and who waits for it |
 //! | `pipeline` | statements that are under way |
 //! | `schema` | the tables, and their migration |
+//! | [`server`] | what `check` reports about a server |
 
 mod error;
 mod history;
 mod lock;
 mod pipeline;
 mod schema;
+pub mod server;
 mod session;
 mod tls;
 pub mod url;

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Config, NoTls, Statement};
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement};
 
 /// Oldest version that has all the timeouts.
-const VERSION_MIN: i64 = 140_000;
+pub(super) const VERSION_MIN: i64 = 140_000;
 /// Time for a connection to one host.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Prepared statements that are kept. Their number is bounded by the code, apart from lists of ids.
@@ -32,6 +32,8 @@ const PREPARED_MAX: usize = 500;
 pub(crate) enum Access {
     /// It holds the lock, or waits for it.
     Write,
+    /// It copies a whole state. It can hold the lock.
+    Copy,
     /// It changes nothing.
     Read,
 }
@@ -42,23 +44,30 @@ impl Access {
     const fn deadline(self) -> Duration {
         match self {
             Self::Write => Duration::from_secs(8),
+            Self::Copy => Duration::from_secs(300),
             Self::Read => Duration::from_secs(2),
         }
     }
 }
 
 /// A setting of a session, and the value that the server must show then.
-type Setting = (&'static str, &'static str);
+pub(super) type Setting = (&'static str, &'static str);
 
 /// They end the session of a process that was killed, cut off, or frozen, so another process gets
 /// the lock.
-const WRITE_SETTINGS: [Setting; 3] = [
+pub(super) const WRITE_SETTINGS: [Setting; 3] = [
     ("idle_session_timeout", "10s"),
     ("idle_in_transaction_session_timeout", "5s"),
     ("client_connection_check_interval", "2s"),
 ];
+/// While one session reads or writes many rows, another one is idle.
+const COPY_SETTINGS: [Setting; 3] = [
+    ("idle_session_timeout", "10min"),
+    ("idle_in_transaction_session_timeout", "10min"),
+    ("client_connection_check_interval", "2s"),
+];
 /// A Unix socket has none of these.
-const TCP_SETTINGS: [Setting; 4] = [
+pub(super) const TCP_SETTINGS: [Setting; 4] = [
     ("tcp_keepalives_idle", "5"),
     ("tcp_keepalives_interval", "2"),
     ("tcp_keepalives_count", "3"),
@@ -117,6 +126,13 @@ impl Session {
     /// [`Error::Unusable`] if it can only succeed after a change of the settings.
     /// [`Error::SessionLost`] if it can succeed later.
     pub(crate) fn open(url: &PostgresUrl, access: Access, name: &str) -> Result<Self, Error> {
+        let session = Self::connect(url, access, name)?;
+        session.make_settings(url, access)?;
+        Ok(session)
+    }
+
+    /// Connects, without settings.
+    pub(super) fn connect(url: &PostgresUrl, access: Access, name: &str) -> Result<Self, Error> {
         let place = url.place();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -146,7 +162,7 @@ impl Session {
             let why = format!("no connection within {} s", deadline.as_secs());
             Err(Error::SessionLost(place.clone(), why))
         })?;
-        let session = Self {
+        Ok(Self {
             runtime: Some(runtime),
             client: Arc::new(client),
             connection,
@@ -156,9 +172,7 @@ impl Session {
             in_transaction: Cell::new(false),
             place,
             schema: url.schema.clone(),
-        };
-        session.make_settings(url, access)?;
-        Ok(session)
+        })
     }
 
     fn make_settings(&self, url: &PostgresUrl, access: Access) -> Result<(), Error> {
@@ -166,10 +180,11 @@ impl Session {
         let mut settings = COMMON_SETTINGS.to_vec();
         match access {
             Access::Read => settings.extend(READ_SETTINGS),
-            Access::Write if is_tcp => {
-                settings.extend([&WRITE_SETTINGS[..], &TCP_SETTINGS].concat())
-            }
+            Access::Copy => settings.extend(COPY_SETTINGS),
             Access::Write => settings.extend(WRITE_SETTINGS),
+        }
+        if is_tcp && access != Access::Read {
+            settings.extend(TCP_SETTINGS);
         }
         let mut script = format!("SET search_path = \"{}\";", url.schema);
         for (name, value) in &settings {
@@ -389,6 +404,20 @@ impl Session {
     pub(crate) fn script(&self, script: &str) -> Result<(), Error> {
         self.flush()?;
         self.wait(self.client.batch_execute(script))
+    }
+
+    /// Runs statements in the simple protocol, which every pooler understands, and returns the
+    /// values of all rows as text. NULL is empty.
+    pub(super) fn simple_rows(&self, script: &str) -> Result<Vec<Vec<String>>, Error> {
+        let messages = self.wait(self.client.simple_query(script))?;
+        let mut rows = Vec::new();
+        for message in messages {
+            if let SimpleQueryMessage::Row(row) = message {
+                let values = (0..row.len()).map(|at| row.get(at).unwrap_or_default().to_owned());
+                rows.push(values.collect());
+            }
+        }
+        Ok(rows)
     }
 
     /// [`Session::script`] for statements that can take long, because they change all rows.

@@ -1,0 +1,410 @@
+//! What `check` reports about a PostgreSQL server: whether callbridge can lead on it, and what a
+//! failure of the server can lose.
+//!
+//! Every question uses the simple protocol, so it also works through a pooler that callbridge
+//! refuses.
+
+use super::Session;
+use super::session::{Access, Setting, TCP_SETTINGS, VERSION_MIN, WRITE_SETTINGS};
+use super::url::PostgresUrl;
+use crate::Error;
+use callbridge_model::{Code, clock};
+use std::time::Duration;
+
+/// What the server shows of these sessions.
+const LABEL: &str = "callbridge check";
+/// A larger difference between the clocks is a problem.
+const CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
+/// The clock is asked this many times. The shortest round trip is the most exact.
+const CLOCK_QUESTIONS: usize = 5;
+/// Clients that hold a transaction while the pooling is tested.
+const OTHER_CLIENTS: usize = 3;
+
+/// The result of one test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grade {
+    Ok,
+    /// It could not be tested, or depends on facts that the server does not show.
+    Unknown,
+    /// `check` ends with this code.
+    Failed(Code),
+}
+
+/// One fact about the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerFinding {
+    /// What was tested: `pooling`.
+    pub part: &'static str,
+    pub grade: Grade,
+    pub message: String,
+    /// How to fix it. Empty if there is nothing to do.
+    pub fix: String,
+}
+
+impl ServerFinding {
+    fn new(part: &'static str, grade: Grade, message: impl Into<String>, fix: &str) -> Self {
+        Self {
+            part,
+            grade,
+            message: message.into(),
+            fix: fix.to_owned(),
+        }
+    }
+
+    fn ok(part: &'static str, message: impl Into<String>) -> Self {
+        Self::new(part, Grade::Ok, message, "")
+    }
+
+    fn failed(part: &'static str, message: impl Into<String>, fix: &str) -> Self {
+        Self::new(part, Grade::Failed(Code::Configuration), message, fix)
+    }
+}
+
+/// Tests the server of this URL. It changes nothing there, and waits for no lock. It must not be
+/// called by a task, because it waits for answers.
+///
+/// # Errors
+/// If the server cannot be reached or refuses the connection.
+pub fn inspect_server(url: &PostgresUrl) -> Result<Vec<ServerFinding>, Error> {
+    let session = Session::connect(url, Access::Write, LABEL)?;
+    let mut found = vec![server(&session)?, tls(url, &session)?];
+    found.push(rights(&session)?);
+    let pooling = pooling(url, &session)?;
+    let is_session_kept = pooling.grade == Grade::Ok;
+    found.push(pooling);
+    if is_session_kept {
+        found.push(timeouts(&session)?);
+    }
+    found.push(clock_difference(&session)?);
+    found.push(replication(&session)?);
+    Ok(found)
+}
+
+/// Reads the only row, with this many values.
+fn row<const N: usize>(session: &Session, text: &str) -> Result<[String; N], Error> {
+    let rows = session.simple_rows(text)?;
+    let row = rows
+        .into_iter()
+        .next_back()
+        .and_then(|row| row.try_into().ok());
+    let missing = || Error::Sql(session.place().to_path_buf(), "an answer has no row".into());
+    row.ok_or_else(missing)
+}
+
+/// A text as a constant of a statement.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn server(session: &Session) -> Result<ServerFinding, Error> {
+    let text = "SELECT current_setting('server_version_num'), current_setting('server_version'),
+         current_setting('server_encoding')";
+    let [number, version, encoding] = row(session, text)?;
+    Ok(judge_server(
+        number.parse().unwrap_or(0),
+        &version,
+        &encoding,
+    ))
+}
+
+fn judge_server(number: i64, version: &str, encoding: &str) -> ServerFinding {
+    let part = "server";
+    if number < VERSION_MIN {
+        let message = format!("it is PostgreSQL {version}, and 14 is needed");
+        return ServerFinding::failed(part, message, "upgrade the server");
+    }
+    if encoding != "UTF8" {
+        let message = format!("the encoding of the database is {encoding}, and UTF8 is needed");
+        let fix = "create a database: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0";
+        return ServerFinding::failed(part, message, fix);
+    }
+    ServerFinding::ok(part, format!("PostgreSQL {version}"))
+}
+
+/// A connection without valid TLS was refused before.
+fn tls(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error> {
+    let part = "TLS";
+    if !url.uses_tls() {
+        let message = "not used: the connection does not leave this machine";
+        return Ok(ServerFinding::ok(part, message));
+    }
+    // A pooler has its own connection to the server, and can need none.
+    let text = "SELECT coalesce(max(version), '') FROM pg_stat_ssl
+         WHERE pid = pg_backend_pid() AND ssl";
+    let [version] = row(session, text)?;
+    let version = if version.is_empty() { "TLS" } else { &version };
+    let message = format!("{version}, and the certificate is valid for the host");
+    Ok(ServerFinding::ok(part, message))
+}
+
+/// Whether the role can create the tables, or owns them. Only an owner can change tables in an
+/// upgrade.
+fn rights(session: &Session) -> Result<ServerFinding, Error> {
+    let part = "rights";
+    let schema = &session.schema;
+    let text = format!(
+        "SELECT current_user, current_database(),
+             has_database_privilege(current_database(), 'CREATE'), n.oid IS NOT NULL,
+             coalesce(has_schema_privilege(n.oid, 'USAGE')
+                 AND has_schema_privilege(n.oid, 'CREATE'), false),
+             (SELECT coalesce(string_agg(c.relname, ', ' ORDER BY c.relname), '') FROM pg_class c
+              WHERE c.relnamespace = n.oid AND c.relkind = 'r'
+                  AND NOT pg_has_role(c.relowner, 'USAGE'))
+         FROM (SELECT 1) AS one LEFT JOIN pg_namespace n ON n.nspname = {}",
+        quoted(schema)
+    );
+    let [role, database, can_create, exists, can_use, foreign] = row(session, &text)?;
+    if exists != "t" {
+        if can_create == "t" {
+            let message = format!("the role {role} can create the schema {schema}");
+            return Ok(ServerFinding::ok(part, message));
+        }
+        let message =
+            format!("the role {role} cannot create the schema {schema} in the database {database}");
+        let fix = format!("run as its owner: CREATE SCHEMA \"{schema}\" AUTHORIZATION \"{role}\"");
+        return Ok(denied(part, message, &fix));
+    }
+    if can_use != "t" {
+        let message = format!("the role {role} cannot create tables in the schema {schema}");
+        let fix = format!("run as its owner: ALTER SCHEMA \"{schema}\" OWNER TO \"{role}\"");
+        return Ok(denied(part, message, &fix));
+    }
+    if !foreign.is_empty() {
+        let message = format!("the role {role} does not own these tables: {foreign}");
+        let fix = format!("make {role} their owner: ALTER TABLE … OWNER TO \"{role}\"");
+        return Ok(denied(part, message, &fix));
+    }
+    let message = format!("the role {role} owns the tables in the schema {schema}");
+    Ok(ServerFinding::ok(part, message))
+}
+
+fn denied(part: &'static str, message: String, fix: &str) -> ServerFinding {
+    ServerFinding::new(part, Grade::Failed(Code::NoPermission), message, fix)
+}
+
+/// Whether a session keeps its backend. The lock that makes a process the leader is the backend's:
+/// a pooler of transactions would leave it with a backend that serves other clients.
+///
+/// While it is idle, such a pooler chooses the same backend each time. Therefore other clients hold
+/// transactions meanwhile.
+fn pooling(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error> {
+    let part = "pooling";
+    let mut others = Vec::new();
+    for _ in 0..OTHER_CLIENTS {
+        match Session::connect(url, Access::Write, LABEL) {
+            Ok(other) => others.push(other),
+            Err(error) => {
+                let message = format!("not known: one more connection failed: {error}");
+                let fix = "let the role open more connections";
+                return Ok(ServerFinding::new(part, Grade::Unknown, message, fix));
+            }
+        }
+    }
+    let [backend] = row(session, "SELECT pg_backend_pid()")?;
+    let (key, _) = uuid::Uuid::new_v4().as_u64_pair();
+    let key = key.cast_signed();
+    row::<1>(session, &format!("SELECT pg_try_advisory_lock({key})"))?;
+    let is_kept = is_backend_kept(session, &others, &backend, key);
+    let unlock = format!("ROLLBACK; SELECT pg_advisory_unlock({key})");
+    for session in others.iter().chain([session]) {
+        // The lock ends with its backend, too.
+        session.simple_rows(&unlock).ok();
+    }
+    if is_kept? {
+        let message = "the session keeps its backend, and so the lock of the leader";
+        return Ok(ServerFinding::ok(part, message));
+    }
+    let message = "a connection pooler pools transactions: the lock of the leader would not hold";
+    let fix = "connect to the server directly, or set pool_mode = session in the pooler";
+    Ok(ServerFinding::failed(part, message, fix))
+}
+
+fn is_backend_kept(
+    session: &Session,
+    others: &[Session],
+    backend: &str,
+    key: i64,
+) -> Result<bool, Error> {
+    for other in others {
+        let held = match row::<1>(other, "BEGIN; SELECT pg_backend_pid()") {
+            Ok([held]) => held,
+            // A pooler of statements refuses transactions.
+            Err(Error::SessionLost(..) | Error::Sql(..)) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if held == backend {
+            return Ok(false);
+        }
+    }
+    let text = format!(
+        "SELECT pg_backend_pid(), count(*) FROM pg_locks
+         WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted
+             AND (CAST(CAST(classid AS BIGINT) << 32 AS BIGINT) | CAST(objid AS BIGINT)) = {key}"
+    );
+    for _ in 0..2 {
+        let [found, locks] = row(session, &text)?;
+        if found != backend || locks != "1" {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A setting, and the value that the server shows after it was set, or the reason why it was not.
+type FoundSetting = (Setting, Result<String, String>);
+
+fn timeouts(session: &Session) -> Result<ServerFinding, Error> {
+    let [is_tcp] = row(session, "SELECT inet_server_addr() IS NOT NULL")?;
+    let mut settings = WRITE_SETTINGS.to_vec();
+    if is_tcp == "t" {
+        settings.extend(TCP_SETTINGS);
+    }
+    let mut found = Vec::new();
+    for (name, value) in settings {
+        let set = session.simple_rows(&format!("SET {name} = '{value}'"));
+        let shown = set.and_then(|_| row(session, &format!("SHOW {name}")));
+        let shown = match shown {
+            Ok([shown]) => Ok(shown),
+            Err(error @ Error::SessionLost(..)) => return Err(error),
+            Err(error) => Err(error.to_string()),
+        };
+        found.push(((name, value), shown));
+    }
+    Ok(judge_timeouts(&found))
+}
+
+fn judge_timeouts(found: &[FoundSetting]) -> ServerFinding {
+    let part = "timeouts";
+    let mut wrong = Vec::new();
+    for ((name, value), shown) in found {
+        match shown {
+            Ok(shown) if shown == value => {}
+            Ok(shown) => wrong.push(format!("{name} is {shown} and not {value}")),
+            Err(why) => wrong.push(format!("{name} cannot be set: {why}")),
+        }
+    }
+    if wrong.is_empty() {
+        let message = "in force: the lock of a process that was killed, cut off, or frozen is free \
+                       within 15 s";
+        return ServerFinding::ok(part, message);
+    }
+    let fix = "connect to the server directly, or let the pooler pass the settings of a session on";
+    ServerFinding::failed(part, wrong.join("; "), fix)
+}
+
+fn clock_difference(session: &Session) -> Result<ServerFinding, Error> {
+    let text = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)";
+    // The first answer also pays for the plan.
+    let mut best: Option<(Duration, i64)> = None;
+    for _ in 0..CLOCK_QUESTIONS {
+        let asked = clock::now();
+        let [server] = row(session, text)?;
+        let half = (clock::now().boot - asked.boot) / 2;
+        let server: i64 = server.parse().unwrap_or(0);
+        let ahead = server.saturating_sub(asked.wall.plus(half).micros());
+        if best.is_none_or(|(least, _)| half < least) {
+            best = Some((half, ahead));
+        }
+    }
+    let (half, ahead) = best.unwrap_or_default();
+    Ok(judge_clock(ahead, half))
+}
+
+/// `ahead` is in microseconds, and can be wrong by `half` a round trip.
+fn judge_clock(ahead: i64, half: Duration) -> ServerFinding {
+    let part = "clock";
+    let difference = Duration::from_micros(ahead.unsigned_abs());
+    let exact = half.as_millis().max(1);
+    if difference <= CLOCK_DIFFERENCE + half {
+        let message = format!(
+            "it differs from this machine's by {} ms (± {exact} ms)",
+            difference.as_millis()
+        );
+        return ServerFinding::ok(part, message);
+    }
+    let side = if ahead > 0 { "ahead of" } else { "behind" };
+    let message = format!(
+        "it is {} s {side} this machine's. Times in the state are by the clock of the process that \
+         leads. The request budget is not affected",
+        difference.as_secs()
+    );
+    ServerFinding::failed(part, message, "set both clocks by NTP")
+}
+
+/// What the server shows about its replicas.
+#[derive(Clone, Debug, Default)]
+struct Replication {
+    /// `synchronous_standby_names`.
+    names: String,
+    fsync: String,
+    replicas: u32,
+    synchronous: u32,
+    /// Replicas whose state this role cannot see.
+    hidden: u32,
+}
+
+fn replication(session: &Session) -> Result<ServerFinding, Error> {
+    let text = "SELECT current_setting('synchronous_standby_names'), current_setting('fsync'),
+             count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')),
+             count(*) FILTER (WHERE sync_state IS NULL)
+         FROM pg_stat_replication WHERE state IS DISTINCT FROM 'backup'";
+    let [names, fsync, replicas, synchronous, hidden] = row(session, text)?;
+    Ok(judge_replication(&Replication {
+        names,
+        fsync,
+        replicas: replicas.parse().unwrap_or(0),
+        synchronous: synchronous.parse().unwrap_or(0),
+        hidden: hidden.parse().unwrap_or(0),
+    }))
+}
+
+/// The sessions of callbridge set `synchronous_commit`, so its value on the server does not matter.
+fn judge_replication(found: &Replication) -> ServerFinding {
+    let part = "replication";
+    let Replication {
+        names,
+        fsync,
+        replicas,
+        synchronous,
+        hidden,
+    } = found;
+    if names.is_empty() && *replicas > 0 {
+        let message = format!(
+            "none of {replicas} replicas is synchronous: a failover can lose the last commits"
+        );
+        let fix = "set synchronous_standby_names (Patroni: synchronous_mode and \
+                   synchronous_mode_strict)";
+        return ServerFinding::failed(part, message, fix);
+    }
+    if names.is_empty() && fsync != "on" {
+        let message = "no replica is connected, and fsync is off: unless the server stores its \
+                       commits elsewhere, a power failure can lose the whole state";
+        let fix = "set fsync = on";
+        return ServerFinding::new(part, Grade::Unknown, message, fix);
+    }
+    if names.is_empty() {
+        let message = "no replica is connected: the state is as safe as the disk of this server";
+        return ServerFinding::ok(part, message);
+    }
+    if *synchronous > 0 {
+        let message = format!(
+            "a commit waits for a synchronous replica ({synchronous} of {replicas}: {names})"
+        );
+        return ServerFinding::ok(part, message);
+    }
+    if *hidden > 0 {
+        let message = format!(
+            "a commit waits for a synchronous replica ({names}), but this role does not see \
+             whether one is connected"
+        );
+        let fix = "GRANT pg_read_all_stats to the role";
+        return ServerFinding::new(part, Grade::Unknown, message, fix);
+    }
+    let message = format!("no synchronous replica is connected ({names}), so every commit waits");
+    let fix = "start the replica, or correct synchronous_standby_names";
+    ServerFinding::failed(part, message, fix)
+}
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

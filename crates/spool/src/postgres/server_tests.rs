@@ -1,0 +1,190 @@
+//! Does `check` find what is wrong with a real server?
+
+use super::*;
+use callbridge_testbed::authority::{Authority, Flaw};
+use callbridge_testbed::pooler::Pooler;
+use callbridge_testbed::postgres::{Durability, Postgres, SECRET};
+
+fn url(text: &str) -> PostgresUrl {
+    PostgresUrl::parse(text).expect("a URL")
+}
+
+fn inspect(text: &str) -> Vec<ServerFinding> {
+    inspect_server(&url(text)).expect("it answers")
+}
+
+#[track_caller]
+fn part(found: &[ServerFinding], part: &str) -> ServerFinding {
+    let finding = found.iter().find(|finding| finding.part == part);
+    finding.expect("this part").clone()
+}
+
+#[track_caller]
+fn assert_failed(found: &[ServerFinding], name: &str, word: &str) {
+    let finding = part(found, name);
+    assert!(matches!(finding.grade, Grade::Failed(_)), "{finding:?}");
+    assert!(finding.message.contains(word), "{finding:?}");
+    assert!(!finding.fix.is_empty(), "{finding:?}");
+}
+
+#[test]
+fn server_that_fits_is_ok_in_every_part() {
+    let server = Postgres::start(Durability::Synced, "");
+    let found = inspect(&server.url("hub"));
+    let parts: Vec<_> = found.iter().map(|one| (one.part, one.grade)).collect();
+    let names = [
+        "server",
+        "TLS",
+        "rights",
+        "pooling",
+        "timeouts",
+        "clock",
+        "replication",
+    ];
+    assert_eq!(parts, names.map(|name| (name, Grade::Ok)), "{found:?}");
+    assert!(part(&found, "rights").message.contains("can create"));
+    assert!(part(&found, "replication").message.contains("disk"));
+    let locks = server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'");
+    assert_eq!(locks, "0");
+    let schemas = server.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'hub'");
+    assert_eq!(schemas, "0", "a check changes nothing");
+}
+
+#[test]
+fn role_without_rights_or_tables_is_found() {
+    let server = Postgres::start(Durability::None, "");
+    let at = |schema: &str| server.url(schema);
+    server
+        .sql("REVOKE CREATE ON DATABASE calls FROM PUBLIC; ALTER DATABASE calls OWNER TO postgres");
+    assert_failed(
+        &inspect(&at("missing")),
+        "rights",
+        "cannot create the schema missing",
+    );
+    server.sql("CREATE SCHEMA locked");
+    assert_failed(&inspect(&at("locked")), "rights", "cannot create tables");
+    server.sql(
+        "CREATE SCHEMA shared AUTHORIZATION callbridge; CREATE TABLE shared.calls (x int);
+         CREATE TABLE shared.meta (x int); ALTER TABLE shared.meta OWNER TO callbridge",
+    );
+    assert_failed(&inspect(&at("shared")), "rights", "these tables: calls");
+    server.sql("ALTER TABLE shared.calls OWNER TO callbridge");
+    assert_eq!(part(&inspect(&at("shared")), "rights").grade, Grade::Ok);
+}
+
+/// Promise: A database behind a pooler of transactions is refused.
+#[test]
+fn pooler_of_transactions_or_statements_is_refused() {
+    let server = Postgres::shared();
+    for (mode, grade) in [
+        ("session", Grade::Ok),
+        ("transaction", Grade::Failed(Code::Configuration)),
+        ("statement", Grade::Failed(Code::Configuration)),
+    ] {
+        let pooler = Pooler::start(server, mode);
+        for _ in 0..3 {
+            let found = inspect(&server.url_at(pooler.port(), "pooled"));
+            let pooling = part(&found, "pooling");
+            assert_eq!(pooling.grade, grade, "{mode}: {pooling:?} {}", pooler.log());
+            let has_timeouts = found.iter().any(|one| one.part == "timeouts");
+            assert_eq!(has_timeouts, mode == "session", "{found:?}");
+        }
+    }
+}
+
+#[test]
+fn replicas_are_reported_by_what_a_failover_loses() {
+    let primary = Postgres::start(Durability::None, "wal_keep_size = 64MB\n");
+    let replica = primary.start_replica();
+    let follows = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
+    wait_until(|| primary.sql(follows) == "1");
+    let found = || inspect(&primary.url("hub"));
+    assert_failed(&found(), "replication", "none of 1 replicas is synchronous");
+    primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
+    primary.sql("SELECT pg_reload_conf()");
+    wait_until(|| primary.sql("SELECT sync_state FROM pg_stat_replication") == "sync");
+    let hidden = part(&found(), "replication");
+    assert_eq!(hidden.grade, Grade::Unknown, "{hidden:?}");
+    primary.sql("GRANT pg_read_all_stats TO callbridge");
+    let seen = part(&found(), "replication");
+    assert_eq!(seen.grade, Grade::Ok, "{seen:?}");
+    drop(replica);
+    wait_until(|| primary.sql("SELECT count(*) FROM pg_stat_replication") == "0");
+    assert_failed(&found(), "replication", "every commit waits");
+}
+
+#[track_caller]
+fn wait_until(mut holds: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < callbridge_testbed::wait::DEADLINE);
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn tls_is_reported_with_its_version() {
+    let authority = Authority::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, SECRET).expect("written");
+    let server = Postgres::start_with_tls(&authority.identity(Flaw::None));
+    let text = format!(
+        "postgres://callbridge@localhost:{}/calls?schema=hub&secret-file={}&ca-file={}",
+        server.port(),
+        secret.display(),
+        authority.ca_file().display()
+    );
+    let tls = part(&inspect(&text), "TLS");
+    assert_eq!(tls.grade, Grade::Ok);
+    assert!(tls.message.starts_with("TLSv1.3"), "{tls:?}");
+}
+
+#[test]
+fn server_that_cannot_be_asked_is_an_error() {
+    let port = callbridge_testbed::port::free_port();
+    let text = format!("postgres://callbridge@127.0.0.1:{port}/calls");
+    let error = inspect_server(&url(&text)).expect_err("no server");
+    assert!(matches!(error, Error::SessionLost(..)), "{error}");
+    let text = Postgres::shared().url("hub").replace("/calls", "/nothing");
+    let error = inspect_server(&url(&text)).expect_err("no database");
+    assert!(matches!(error, Error::Unusable(..)), "{error}");
+}
+
+#[test]
+fn old_version_other_encoding_and_lost_setting_fail() {
+    let old = judge_server(130_012, "13.12", "UTF8");
+    assert_failed(&[old], "server", "13.12");
+    let encoding = judge_server(150_000, "15.0", "SQL_ASCII");
+    assert_failed(&[encoding], "server", "SQL_ASCII");
+    let kept = (("idle_session_timeout", "10s"), Ok("10s".to_owned()));
+    let lost = (("tcp_user_timeout", "8000"), Ok("0".to_owned()));
+    let refused = (
+        ("client_connection_check_interval", "2s"),
+        Err("must be set to 0 on platforms that lack POLLRDHUP".to_owned()),
+    );
+    assert_eq!(judge_timeouts(&[kept.clone()]).grade, Grade::Ok);
+    let wrong = judge_timeouts(&[kept, lost, refused]);
+    assert_failed(
+        std::slice::from_ref(&wrong),
+        "timeouts",
+        "tcp_user_timeout is 0 and not 8000",
+    );
+    assert!(wrong.message.contains("POLLRDHUP"), "{wrong:?}");
+}
+
+#[test]
+fn clock_that_differs_by_more_than_five_seconds_fails() {
+    let half = Duration::from_millis(3);
+    for (ahead_ms, word) in [(0, ""), (4_999, ""), (-5_002, "")] {
+        let found = judge_clock(ahead_ms * 1_000, half);
+        assert_eq!(found.grade, Grade::Ok, "{found:?}");
+        assert!(found.message.contains(word), "{found:?}");
+    }
+    assert_failed(
+        &[judge_clock(3_600_000_000, half)],
+        "clock",
+        "3600 s ahead of",
+    );
+    assert_failed(&[judge_clock(-6_000_000, half)], "clock", "6 s behind");
+}
