@@ -11,10 +11,13 @@
 //! manifest, and the database has exactly the schema that callbridge creates: a foreign trigger
 //! would run with each commit of the daemon.
 
-use crate::state_dir::{FILE, LOCK, check_siblings, make_folder, not_writable, sync_folder};
+use crate::marks::refuse_unusable;
+use crate::state_dir::{
+    FILE, LOCK, check_siblings, connect, make_folder, not_writable, sync_folder,
+};
 use crate::tables::connection::SECRET_TABLES;
 use crate::tables::schema::{Found, MIGRATIONS, inspect};
-use crate::{Error, Lock, refuse_shared};
+use crate::{Db, Error, Lock, refuse_shared};
 use callbridge_model::{Code, ExitCode, plain_file};
 use ring::digest::{Context, SHA256};
 use rusqlite::config::DbConfig;
@@ -160,13 +163,11 @@ impl<R: Read> Read for Digester<R> {
     }
 }
 
-/// Writes the state in `dir` into the tar file `to`, whose path is `path`.
-///
-/// # Errors
-/// If there is no state, or one of the files cannot be read or written.
-pub fn export(
+/// Writes the state in the folder `dir`. `left_out`: secrets are already missing there.
+pub(crate) fn export_folder(
     dir: &Path,
     with_secrets: bool,
+    left_out: bool,
     (to, path): (&mut File, &Path),
     (program, now): (&str, i64),
 ) -> Result<Manifest, ArchiveError> {
@@ -178,8 +179,12 @@ pub fn export(
     let (snapshot, _) = Temporary::make(dir, "export.db")?;
     let schema =
         vacuum(&database, &snapshot.0).map_err(|error| Error::sqlite(&database, &error))?;
-    let secrets = archived_secrets(&snapshot.0, with_secrets)
+    refuse_unusable(&Db::sqlite(connect(&snapshot.0)?, &database))?;
+    let mut secrets = archived_secrets(&snapshot.0, with_secrets)
         .map_err(|error| Error::sqlite(&database, &error))?;
+    if left_out {
+        secrets = ArchivedSecrets::LeftOut;
+    }
     let mut digester = Digester::new(open(&snapshot.0)?);
     io::copy(&mut digester, &mut io::sink())
         .map_err(|error| ArchiveError::NotRead(snapshot.0.clone(), error))?;
@@ -263,7 +268,10 @@ fn open(path: &Path) -> Result<File, ArchiveError> {
 ///
 /// # Errors
 /// If the folder is in use or not empty, or if the archive is incomplete, altered, or newer.
-pub fn import(dir: &Path, (from, path): (File, &Path)) -> Result<Manifest, ArchiveError> {
+pub(crate) fn import_folder(
+    dir: &Path,
+    (from, path): (File, &Path),
+) -> Result<Manifest, ArchiveError> {
     let mut archive = Archive::new(BufReader::new(from));
     let mut entries = Expected {
         // Raw: extensions for long names, links, or sparse files are entries of another type.

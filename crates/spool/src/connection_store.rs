@@ -5,6 +5,7 @@
 //! the lock since.
 
 use crate::connection::{ConnectionChange, StoredConnection};
+use crate::marks::refuse_unusable;
 use crate::postgres::{self, Access, PostgresUrl, Session};
 use crate::state_dir::{FILE, check_siblings, connect, not_writable};
 use crate::tables::connection;
@@ -80,14 +81,20 @@ impl ConnectionStore {
     /// Opens a session for this work.
     fn with<T: Send>(&self, work: impl FnOnce(&Db) -> Result<T, Error> + Send) -> Result<T, Error> {
         match &self.place {
-            Place::Folder(dir) => work(&open_file(dir)?),
+            Place::Folder(dir) => work(&usable(open_file(dir)?)?),
             // The caller can be a task, and a task must not wait in another runtime.
             Place::Database(url) => std::thread::scope(|scope| {
-                let working = scope.spawn(|| work(&open_database(url)?));
+                let working = scope.spawn(|| work(&usable(open_database(url)?)?));
                 working.join().unwrap_or(Err(Error::Closed))
             }),
         }
     }
+}
+
+/// Refuses a state that was moved away: its tokens are used in the new place.
+fn usable(db: Db) -> Result<Db, Error> {
+    refuse_unusable(&db)?;
+    Ok(db)
 }
 
 /// Opens a session. [`Error::Missing`] if there is no state with the current schema.

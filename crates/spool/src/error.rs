@@ -1,7 +1,7 @@
 //! What can go wrong with the durable state, with the exit code of each.
 
 use crate::{Refused, RowId};
-use callbridge_call::shell::quoted_path;
+use callbridge_call::shell::{quoted, quoted_path};
 use callbridge_model::{CallUuid, Code, ExitCode};
 use std::path::{Path, PathBuf};
 
@@ -98,8 +98,23 @@ pub enum Error {
     #[error("{0} is not empty ({1} has rows): copy a state into an empty database or folder")]
     NotEmpty(PathBuf, String),
     /// A copy of another state into this one ended before its last row.
-    #[error("{0} holds a part of another state: remove it, and copy that state again")]
+    #[error(
+        "{0} holds an unfinished copy of another state: run the same `callbridge state move` or \
+         `state import` again"
+    )]
     Unfinished(PathBuf),
+    /// The state was moved to another place.
+    #[error("the state in {0} was moved: give --state {place}", place = quoted(.1))]
+    Moved(PathBuf, String),
+    /// A state cannot move to where it is.
+    #[error("the state is already in {0}: give --to another place")]
+    SamePlace(String),
+    /// Another process holds the lock of the database. It has this name, if that is known.
+    #[error(
+        "the state in {0} is in use by {holder}: stop every callbridge that uses it",
+        holder = .1.as_deref().unwrap_or("another process")
+    )]
+    InUse(PathBuf, Option<String>),
     /// The branch was removed, or never existed.
     #[error("no branch has the name {0}: see `callbridge branch list`")]
     NoBranch(String),
@@ -130,7 +145,8 @@ impl ExitCode for Error {
             Self::NotWritable(..) | Self::Gone(..) | Self::Full(..) | Self::Disk(..) => {
                 Code::CannotWrite
             }
-            Self::Locked(..) => Code::Locked,
+            Self::Locked(..) | Self::InUse(..) => Code::Locked,
+            Self::SamePlace(..) => Code::Usage,
             Self::NewerSchema(..)
             | Self::Foreign(..)
             | Self::Damaged(..)
@@ -139,6 +155,7 @@ impl ExitCode for Error {
             | Self::Unusable(..)
             | Self::NotEmpty(..)
             | Self::Unfinished(..)
+            | Self::Moved(..)
             | Self::Sql(..)
             | Self::Shared(..)
             | Self::NotPlain(..) => Code::Configuration,

@@ -43,7 +43,9 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
         let own = meta::meta(&store, meta::FILE)?;
         let used = !slots(&store)?.is_empty();
         let doubtful = seen.is_doubtful(own.as_deref(), lock.stamp.as_deref(), clean, used);
-        store.restored = doubtful || meta::meta(&store, meta::RESTORED)?.is_some();
+        let doubt = meta::meta(&store, meta::RESTORED)?;
+        store.restored = doubtful || doubt.is_some();
+        store.predecessor = meta::predecessor(doubt.as_deref());
         untouched = lock.stamp.as_ref() == Some(&seen.stamp);
     }
     if !clean {
@@ -86,7 +88,7 @@ pub fn refuse_shared(dir: &Path) -> Result<(), Error> {
 
 /// Creates the file for this user only before SQLite opens it. `-wal` and `-shm` take its mode.
 /// Returns the open file and how it was found: `None` if it was missing or empty.
-fn make_private(file: &Path) -> Result<(File, Option<Seen>), Error> {
+pub(super) fn make_private(file: &Path) -> Result<(File, Option<Seen>), Error> {
     let wrong = |error: io::Error| not_writable(file, &error);
     let mut how = OpenOptions::new();
     let how = how.create(true).append(true).mode(0o600);

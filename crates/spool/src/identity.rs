@@ -14,7 +14,7 @@
 
 use crate::tables::doubt;
 use crate::tables::meta::{CLEAN, FILE, RESTORED};
-use crate::{Error, Op, Store};
+use crate::{Error, Op, Predecessor, Store};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::UNIX_EPOCH;
@@ -73,7 +73,7 @@ pub(crate) fn begin(store: &mut Store, seen: &Seen) -> Result<(), Error> {
         Op::MetaGone(CLEAN.into()),
         Op::meta(FILE, seen.identity.as_str()),
     ];
-    if store.restored {
+    if store.restored && store.predecessor == Predecessor::Local {
         ops.push(Op::meta(RESTORED, "yes"));
     }
     doubt::doubt(store)?;

@@ -36,6 +36,10 @@
 //! | `leader`, `leading` | which process leads, and the thread's life with PostgreSQL |
 //! | `reading` | a handle that reads a PostgreSQL state which another process leads |
 //! | [`transfer`] | a whole state, copied to the other engine |
+//! | `held` | a state that one command holds, without the thread |
+//! | `marks` | the marks of a state that no process must use |
+//! | `state_move` | a state that moves to another place |
+//! | `exchange` | a state in any place as one tar file |
 //! | `hub` | the position of a hub, and its branches |
 //! | `connection` | the OAuth connection; `connection_store`: sessions that change it |
 //! | [`folder`] | opening: modes, damage |
@@ -83,15 +87,18 @@ mod echo;
 mod effects;
 pub mod employee_work;
 pub mod error;
+mod exchange;
 #[cfg(debug_assertions)]
 mod fault;
 mod finished;
 pub mod folder;
 pub mod foreign;
+mod held;
 mod hub;
 mod identity;
 mod leader;
 mod leading;
+mod marks;
 pub mod op;
 mod place;
 mod postgres;
@@ -100,6 +107,7 @@ mod reading;
 pub mod row;
 pub mod state;
 mod state_dir;
+mod state_move;
 pub mod store;
 pub mod tables;
 mod tally;
@@ -115,6 +123,7 @@ pub use connection_store::ConnectionStore;
 pub use db::Db;
 pub use echo::CallEcho;
 pub use error::Error;
+pub use exchange::{export, import};
 pub use finished::Finished;
 pub use folder::{open, refuse_shared};
 pub use foreign::ForeignCall;
@@ -128,7 +137,7 @@ pub use op::{
     CallFailure, Delivered, Delivery, Done, Op, PurgeCounts, SlotRow, UnreadableBytes, WebhookEvent,
 };
 pub use place::{DatabasePlace, StatePlace};
-pub use postgres::server::{Grade, ServerFinding, inspect_server};
+pub use postgres::server::{Grade, ServerFinding, ServerReport, inspect_server};
 pub use postgres::{PostgresUrl, Standby};
 pub use readers::{FinishedCalls, Known, LeadDirectory, Reader};
 pub use reading::read_postgres;
@@ -138,6 +147,7 @@ pub use row::{
     WaitingPhone, WebhookPace, WorkQueue,
 };
 pub use state::{FIRST_POLL, IfAbsent, OutcomeSource, Refused, State, Step, next, step_when_shown};
+pub use state_move::move_state;
 pub use store::{Predecessor, Store};
 pub use tables::audited::{
     AuditedCall, AuditedFate, AuditedValues, CallFate, JournaledCall, SentValues,
@@ -146,6 +156,7 @@ pub use tables::calls::Search;
 pub use tables::directory::DirectorySize;
 pub use tables::listed::{CallFilter, Listed, Place};
 pub use tables::shows::LeadFields;
+pub use transfer::{Copied, Transfer};
 pub use writer::{Guard, Handle, Health, Leadership};
 
 pub(crate) use columns::{Json, json_column};

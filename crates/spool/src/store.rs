@@ -2,10 +2,11 @@
 //! clock and no thread.
 
 use crate::hub::HubRow;
+use crate::marks::Marks;
 use crate::postgres::{self, Session};
 use crate::tables::hub_row;
 use crate::tables::schema::{self, Found, MIGRATIONS};
-use crate::tally::{Book, Tally};
+use crate::tally::Tally;
 use crate::{Db, Error, RowId, Settings};
 use callbridge_model::Phone;
 use callbridge_model::status::Books;
@@ -18,9 +19,6 @@ use std::path::Path;
 
 /// The setting that keeps the highest id used, whose row can be gone.
 pub(crate) const HIGHEST_ID: &str = "spool.highest_id";
-
-/// The setting that is there while another state is copied into this one.
-pub(crate) const UNFINISHED: &str = "spool.unfinished";
 
 /// New dead letters that are remembered: a reader that asks twice a second misses none.
 const LETTERS_REMEMBERED: usize = 65_536;
@@ -126,19 +124,29 @@ impl Store {
         path: &Path,
         settings: Settings,
     ) -> Result<Self, Error> {
+        Self::load(Self::prepared(connection, path)?, settings)
+    }
+
+    /// Migrates an open connection.
+    pub(super) fn prepared(connection: Connection, path: &Path) -> Result<Db, Error> {
         let found = schema::inspect(&connection, MIGRATIONS);
         let found = refuse(path, found.map_err(|error| Error::sqlite(path, &error))?)?;
         let prepared = prepare(&connection, found);
         prepared.map_err(|error| Error::sqlite(path, &error))?;
-        Self::load(Db::sqlite(connection, path), settings)
+        Ok(Db::sqlite(connection, path))
     }
 
     /// Makes a store over a session that holds the lock of its schema, and migrates it.
     pub(super) fn over_session(session: Session, settings: Settings) -> Result<Self, Error> {
+        Self::load(Self::prepared_session(session)?, settings)
+    }
+
+    /// Migrates the schema of a session that holds its lock.
+    pub(super) fn prepared_session(session: Session) -> Result<Db, Error> {
         let place = session.place().to_path_buf();
         refuse(&place, postgres::inspect(&session, MIGRATIONS.len())?)?;
         postgres::migrate(&session, MIGRATIONS)?;
-        Self::load(Db::postgres(session), settings)
+        Ok(Db::postgres(session))
     }
 
     /// Makes a store over a session that only reads. The tables must have this version's schema.
@@ -177,9 +185,7 @@ impl Store {
     }
 
     fn read_memory(&mut self) -> Result<(), Error> {
-        let unfinished = self
-            .db
-            .ask("SELECT 1 FROM meta WHERE key = ?1", [UNFINISHED])?;
+        let marks = Marks::ask(&self.db)?;
         let tally = Tally::ask(&self.db)?;
         let hub = hub_row::ask(&self.db)?;
         // The highest id used. Purged rows count through the setting.
@@ -187,10 +193,7 @@ impl Store {
                  SELECT max(id) AS id FROM calls UNION ALL SELECT max(id) FROM unreadable
                  UNION ALL SELECT CAST(value AS BIGINT) FROM meta WHERE key = ?1) AS used";
         let next_id = self.db.ask(text, [HIGHEST_ID])?;
-        let unfinished: Option<i64> = unfinished.first(&self.db)?;
-        if unfinished.is_some() {
-            return Err(Error::Unfinished(self.db.path.clone()));
-        }
+        marks.refuse(&self.db)?;
         self.tally = tally.read(&self.db)?;
         self.hub = hub_row::read(&self.db, hub)?;
         self.next_id = next_id.first(&self.db)?.unwrap_or(1);
@@ -245,21 +248,7 @@ impl Store {
 
     /// `finished` is always the sum of the states.
     pub fn books(&self) -> Books {
-        let of = |book| self.tally.get(book);
-        Books {
-            finished: of(Book::Finished),
-            ready: of(Book::Ready),
-            sending: of(Book::Sending),
-            submitted: of(Book::Submitted),
-            journaled: of(Book::Journaled),
-            dead: of(Book::Dead),
-            waiting: of(Book::Waiting),
-            discarded: of(Book::Discarded),
-            forwarded: of(Book::Forwarded),
-            internal: of(Book::Internal),
-            skipped: of(Book::Skipped),
-            unreadable: of(Book::Unreadable),
-        }
+        self.tally.books()
     }
 
     /// The counters of [`Op::Count`](crate::Op::Count), and `repeats`.

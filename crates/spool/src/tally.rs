@@ -5,6 +5,7 @@ use crate::db::Asked;
 use crate::{Db, Error, RowId, State};
 use callbridge_leads::lead_field;
 use callbridge_leads::lead_request::RequestKind;
+use callbridge_model::status::Books;
 use std::collections::BTreeMap;
 use tracing::{info, warn};
 
@@ -96,6 +97,24 @@ impl Tally {
 
     pub(crate) fn get(&self, book: Book) -> u64 {
         u64::try_from(self.counts[book as usize]).unwrap_or(0)
+    }
+
+    /// `finished` is always the sum of the states.
+    pub(crate) fn books(&self) -> Books {
+        Books {
+            finished: self.get(Book::Finished),
+            ready: self.get(Book::Ready),
+            sending: self.get(Book::Sending),
+            submitted: self.get(Book::Submitted),
+            journaled: self.get(Book::Journaled),
+            dead: self.get(Book::Dead),
+            waiting: self.get(Book::Waiting),
+            discarded: self.get(Book::Discarded),
+            forwarded: self.get(Book::Forwarded),
+            internal: self.get(Book::Internal),
+            skipped: self.get(Book::Skipped),
+            unreadable: self.get(Book::Unreadable),
+        }
     }
 
     pub(crate) fn add(&mut self, book: Book, by: i64) {

@@ -1,13 +1,13 @@
 //! A whole state, copied from one engine to another: row by row, in the order of the primary keys.
 //!
-//! The target must be empty. Until the last row is stored, it is marked as unfinished, and no
-//! process opens it.
+//! Until the last row is stored, the target is marked as unfinished, and no process opens it.
 
-use crate::store::UNFINISHED;
+use crate::marks::{MOVED, MOVED_HERE, MovedMark, UNFINISHED, refuse_unusable};
 use crate::tables::meta;
 use crate::tables::schema::MIGRATIONS;
+use crate::tally::Tally;
 use crate::value::{OwnedValue, Value};
-use crate::{Db, Error, Handle, Op, tables};
+use crate::{Db, Error, tables};
 use callbridge_model::status::Books;
 use rusqlite::Connection;
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
@@ -16,10 +16,19 @@ use std::fmt;
 
 /// Rows in one transaction.
 const PAGE: usize = 500;
+/// The same of a table whose rows can be long.
+const PAGE_OF_BLOBS: usize = 20;
 /// The process that leads writes it.
 const LEADER: &str = "leader";
-/// Settings that belong to the file, not to the state.
-const OF_FILE: [&str; 2] = [meta::FILE, meta::CLEAN];
+/// Settings that belong to the place, not to the state.
+const OF_PLACE: [&str; 6] = [
+    meta::FILE,
+    meta::CLEAN,
+    meta::RESTORED,
+    MOVED,
+    MOVED_HERE,
+    UNFINISHED,
+];
 
 /// What was copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,74 +38,172 @@ pub struct Transfer {
     pub books: Books,
 }
 
-/// Copies all rows from one state to an empty one, without those of the tables in `without`. Close
-/// the target and open it again then. The source must not change meanwhile.
+/// Rows of a table that are copied so far, and all its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied<'a> {
+    pub table: &'a str,
+    pub rows: u64,
+    pub of: u64,
+}
+
+/// Receives the progress of a copy after each page.
+pub type Progress<'a> = &'a mut dyn FnMut(Copied<'_>);
+
+impl Transfer {
+    /// The rows of a state.
+    pub(crate) fn of(db: &Db) -> Result<Self, Error> {
+        let mut rows = BTreeMap::new();
+        for table in copied_tables()? {
+            let count = table.count(db)?;
+            if count > 0 {
+                rows.insert(table.name, count);
+            }
+        }
+        let books = Tally::ask(db)?.read(db)?.books();
+        Ok(Self { rows, books })
+    }
+}
+
+/// Refuses a state that cannot be copied: a part of another one, one that was moved away, or a
+/// damaged one.
+pub(crate) fn check_source(db: &Db) -> Result<(), Error> {
+    refuse_unusable(db)?;
+    if let Some(connection) = db.sqlite_connection() {
+        let check = "PRAGMA quick_check(1)";
+        let found: String = db.sql(connection.query_row(check, [], |row| row.get(0)))?;
+        if found != "ok" {
+            return Err(db.damaged(found));
+        }
+    }
+    let wrong = tables::books::recount_of(db, &Tally::ask(db)?.read(db)?)?;
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(db.damaged(format!("its books differ from its calls: {wrong:?}")))
+}
+
+/// Does the work in one transaction.
+pub(crate) fn in_transaction<T>(
+    db: &Db,
+    work: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Error> {
+    db.begin()?;
+    let done = work().and_then(|done| db.commit().map(|()| done));
+    if done.is_err() {
+        db.rollback();
+    }
+    done
+}
+
+/// Empties the target, and marks it as unfinished, in one transaction. Only an unfinished copy has
+/// rows that can be deleted, and a state that was moved away under this id: its rows are an older
+/// copy of the state that comes back.
 ///
 /// # Errors
-/// [`Error::NotEmpty`]. [`Error::Damaged`] if the copy differs from the source.
-pub async fn transfer(from: &Handle, to: &Handle, without: &[&str]) -> Result<Transfer, Error> {
-    let mut tables = tables()?;
-    tables.retain(|table| table.name != LEADER && !without.contains(&table.name.as_str()));
-    let all = tables.clone();
-    to.read(move |store| refuse_used(store, &all)).await?;
-    to.write(vec![Op::meta(UNFINISHED, "yes")]).await?;
-    let mut rows = BTreeMap::new();
+/// [`Error::NotEmpty`], [`Error::Moved`]. Nothing is changed then.
+pub(crate) fn begin_copy(db: &Db, id: Option<&str>) -> Result<(), Error> {
+    let tables = copied_tables()?;
+    if let Some(mark) = meta::meta(db, MOVED)? {
+        let mark = MovedMark::parse(&mark);
+        if id != Some(mark.id.as_str()) {
+            return Err(Error::Moved(db.path.clone(), mark.to));
+        }
+    } else if meta::meta(db, UNFINISHED)?.is_none() {
+        refuse_used(db, &tables)?;
+    }
+    let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
+    in_transaction(db, || {
+        empty(db, &names)?;
+        meta::set_meta(db, UNFINISHED, "copy")
+    })
+}
+
+/// Deletes all rows of these tables. Ids begin again.
+fn empty(db: &Db, tables: &[&str]) -> Result<(), Error> {
+    if db.session().is_some() {
+        let tables = tables.join(", ");
+        return db.run(&format!("TRUNCATE {tables} RESTART IDENTITY"), ());
+    }
     for table in tables {
-        let copied = copy(from, to, table.clone()).await?;
-        let counted = table.clone();
-        let stored = to.read(move |store| counted.finish(store)).await?;
+        db.run(&format!("DELETE FROM {table}"), ())?;
+    }
+    db.run("DELETE FROM sqlite_sequence", ())
+}
+
+/// Copies all rows to an emptied state, without those of the tables in `without`, and compares the
+/// books. The source must not change meanwhile.
+///
+/// # Errors
+/// [`Error::Damaged`] if the copy differs from the source.
+pub(crate) fn copy_all(
+    from: &Db,
+    to: &Db,
+    without: &[&str],
+    progress: Progress<'_>,
+) -> Result<Transfer, Error> {
+    let mut rows = BTreeMap::new();
+    for table in copied_tables()? {
+        if without.contains(&table.name.as_str()) {
+            continue;
+        }
+        let copied = copy(from, to, &table, progress)?;
+        let stored = table.finish(to)?;
+        // The target has settings of its own.
         if stored < copied {
             let why = format!("{stored} of {copied} rows of {} were stored", table.name);
-            return Err(to.read(move |store| Ok(store.damaged(why))).await?);
+            return Err(to.damaged(why));
         }
         if copied > 0 {
             rows.insert(table.name, copied);
         }
     }
-    to.write(vec![Op::MetaGone(UNFINISHED.to_owned())]).await?;
-    let books = from.read(|store| Ok(store.books())).await?;
+    let books = compare(from, to)?;
     Ok(Transfer { rows, books })
 }
 
-/// Compares the books of an opened state with those of its source, and with its rows.
-///
-/// # Errors
-/// [`Error::Damaged`] names what differs.
-pub async fn compare(to: &Handle, books: &Books) -> Result<(), Error> {
-    let books = *books;
-    to.read(move |store| {
-        let wrong = tables::books::recount(store)?;
-        if store.books() == books && wrong.is_empty() {
-            return Ok(());
-        }
-        let why = format!(
-            "the books of the copy differ: {:?}, {wrong:?}",
-            store.books()
-        );
-        Err(store.damaged(why))
-    })
-    .await
+/// Compares the books of a copy with those of its source, and with its rows.
+fn compare(from: &Db, to: &Db) -> Result<Books, Error> {
+    let source = Tally::ask(from)?.read(from)?;
+    let copy = Tally::ask(to)?.read(to)?;
+    let wrong = tables::books::recount_of(to, &copy)?;
+    if (copy.counts, &copy.named) == (source.counts, &source.named) && wrong.is_empty() {
+        return Ok(copy.books());
+    }
+    Err(to.damaged(format!("the books of the copy differ: {copy:?}, {wrong:?}")))
 }
 
-async fn copy(from: &Handle, to: &Handle, table: Table) -> Result<u64, Error> {
-    let (mut after, mut copied) = (None, 0);
+fn copy(from: &Db, to: &Db, table: &Table, progress: Progress<'_>) -> Result<u64, Error> {
+    let of = table.count(from)?;
+    let mut after = None;
+    let mut copied = 0;
     loop {
-        let source = table.clone();
-        let page = from
-            .read(move |store| source.page(store, after.as_ref()))
-            .await?;
+        let page = table.page(from, after.as_ref())?;
         let Some(last) = page.last() else {
             return Ok(copied);
         };
         after = Some(table.key_of(last));
-        copied += page.iter().filter(|row| !table.is_of_file(row)).count() as u64;
-        let is_last = page.len() < PAGE;
-        let target = table.clone();
-        to.read(move |store| target.insert(store, &page)).await?;
-        if is_last {
+        copied += page.iter().filter(|row| !table.is_of_place(row)).count() as u64;
+        in_transaction(to, || table.insert(to, &page))?;
+        progress(Copied {
+            table: &table.name,
+            rows: copied,
+            of,
+        });
+        if page.len() < table.page_size {
             return Ok(copied);
         }
     }
+}
+
+/// Replaces the rows of these tables, which have few rows, in the transaction of the target.
+pub(crate) fn copy_tables(from: &Db, to: &Db, names: &[&str]) -> Result<(), Error> {
+    for table in copied_tables()? {
+        if names.contains(&table.name.as_str()) {
+            to.run(&format!("DELETE FROM {}", table.name), ())?;
+            table.insert(to, &table.page(from, None)?)?;
+        }
+    }
+    Ok(())
 }
 
 fn refuse_used(db: &Db, tables: &[Table]) -> Result<(), Error> {
@@ -116,6 +223,8 @@ struct Table {
     columns: Vec<String>,
     /// Places of the columns of the primary key, in its order.
     key: Vec<usize>,
+    /// Rows that are read at once.
+    page_size: usize,
 }
 
 /// A row with its values in the order of the columns.
@@ -142,34 +251,31 @@ impl Table {
             condition = format!("WHERE ({key}) > ({})", numbers(values.len()));
         }
         let text = format!(
-            "SELECT {columns} FROM {} {condition} ORDER BY {key} LIMIT {PAGE}",
-            self.name
+            "SELECT {columns} FROM {} {condition} ORDER BY {key} LIMIT {}",
+            self.name, self.page_size
         );
         db.query_all(&text, &*values)
     }
 
-    fn is_of_file(&self, row: &RawRow) -> bool {
+    fn is_of_place(&self, row: &RawRow) -> bool {
         self.name == "meta"
-            && matches!(&row.0[0], OwnedValue::Text(key) if OF_FILE.contains(&key.as_str()))
+            && matches!(&row.0[0], OwnedValue::Text(key) if OF_PLACE.contains(&key.as_str()))
     }
 
+    /// Inserts rows in the transaction.
     fn insert(&self, db: &Db, rows: &[RawRow]) -> Result<(), Error> {
         let columns = self.columns.join(", ");
         let numbers = numbers(self.columns.len());
         let text = format!("INSERT INTO {} ({columns}) VALUES ({numbers})", self.name);
-        db.begin()?;
-        let stored = rows
-            .iter()
-            .filter(|row| !self.is_of_file(row))
-            .try_for_each(|row| {
-                let values: Vec<Value<'_>> = row.0.iter().map(OwnedValue::value).collect();
-                db.run(&text, &*values)
-            });
-        let stored = stored.and_then(|()| db.commit());
-        if stored.is_err() {
-            db.rollback();
+        for row in rows.iter().filter(|row| !self.is_of_place(row)) {
+            let values: Vec<Value<'_>> = row.0.iter().map(OwnedValue::value).collect();
+            db.run(&text, &*values)?;
         }
-        stored
+        Ok(())
+    }
+
+    fn count(&self, db: &Db) -> Result<u64, Error> {
+        db.query_one(&format!("SELECT count(*) FROM {}", self.name), ())
     }
 
     /// Counts the rows. The database continues their ids.
@@ -183,7 +289,7 @@ impl Table {
                  HAVING max(id) > 0"
             ))?;
         }
-        db.query_one(&format!("SELECT count(*) FROM {}", self.name), ())
+        self.count(db)
     }
 }
 
@@ -191,11 +297,11 @@ impl Table {
 #[cfg(test)]
 pub(crate) fn dump(db: &Db) -> Result<String, Error> {
     let mut text = String::new();
-    for table in tables()?.into_iter().filter(|table| table.name != LEADER) {
+    for table in copied_tables()? {
         let mut after = None;
         loop {
             let page = table.page(db, after.as_ref())?;
-            for row in page.iter().filter(|row| !table.is_of_file(row)) {
+            for row in page.iter().filter(|row| !table.is_of_place(row)) {
                 text.push_str(&format!("{} {:?}\n", table.name, row.0));
             }
             let Some(last) = page.last() else {
@@ -212,9 +318,12 @@ fn numbers(count: usize) -> String {
     numbers.join(", ")
 }
 
-/// All tables, by name.
-fn tables() -> Result<Vec<Table>, Error> {
-    read_tables().map_err(|error| Error::sqlite(":memory:".as_ref(), &error))
+/// All tables that are copied, by name.
+fn copied_tables() -> Result<Vec<Table>, Error> {
+    let tables = read_tables();
+    let mut tables = tables.map_err(|error| Error::sqlite(":memory:".as_ref(), &error))?;
+    tables.retain(|table| table.name != LEADER);
+    Ok(tables)
 }
 
 fn read_tables() -> rusqlite::Result<Vec<Table>> {
@@ -234,6 +343,7 @@ fn read_tables() -> rusqlite::Result<Vec<Table>> {
 fn table(db: &Connection, name: String) -> rusqlite::Result<Table> {
     let mut columns = Vec::new();
     let mut key: Vec<(i64, usize)> = Vec::new();
+    let mut page_size = PAGE;
     let mut info = db.prepare("SELECT name, pk FROM pragma_table_info(?1) ORDER BY cid")?;
     let mut rows = info.query([&name])?;
     while let Some(row) = rows.next()? {
@@ -242,10 +352,20 @@ fn table(db: &Connection, name: String) -> rusqlite::Result<Table> {
             key.push((place, columns.len()));
         }
         columns.push(row.get(0)?);
+        // The blobs of other tables are short: a uuid or a signature.
+        let name = columns.last().map(String::as_str);
+        if matches!(name, Some("bytes" | "snapshot")) {
+            page_size = PAGE_OF_BLOBS;
+        }
     }
     key.sort_unstable();
     let key = key.into_iter().map(|(_, at)| at).collect();
-    Ok(Table { name, columns, key })
+    Ok(Table {
+        name,
+        columns,
+        key,
+        page_size,
+    })
 }
 
 impl<'de> Deserialize<'de> for RawRow {

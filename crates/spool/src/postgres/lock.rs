@@ -60,6 +60,27 @@ pub(crate) fn hide_standby(session: &Session) -> Result<(), Error> {
         .map(drop)
 }
 
+/// The name of the process that holds the leader's lock, or of the command. `None` if no process
+/// holds it any more.
+pub(crate) fn lock_holder(session: &Session) -> Result<Option<String>, Error> {
+    let text = format!(
+        "SELECT a.application_name FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+         WHERE {HOLDS}"
+    );
+    let holder = session
+        .rows(&text, &[key(&session.schema, false)], 1)?
+        .pop();
+    Ok(holder.map(|label: String| name_of(&label)))
+}
+
+/// The name in a label that [`Instance::label`](crate::Instance) wrote.
+fn name_of(label: &str) -> String {
+    let name = label
+        .strip_prefix("callbridge ")
+        .and_then(|rest| rest.splitn(3, ' ').nth(2));
+    name.unwrap_or(label).to_owned()
+}
+
 /// The processes that wait for the lock, longest first.
 pub(crate) fn standbys(session: &Session) -> Result<Vec<Standby>, Error> {
     let text = format!(

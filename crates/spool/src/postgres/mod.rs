@@ -27,7 +27,9 @@ mod values;
 
 pub(crate) use history::history;
 pub use lock::Standby;
-pub(crate) use lock::{hide_standby, is_led, show_standby, standbys, take_leader_lock};
+pub(crate) use lock::{
+    hide_standby, is_led, lock_holder, show_standby, standbys, take_leader_lock,
+};
 pub(crate) use pipeline::Slot;
 pub(crate) use schema::{inspect, migrate};
 pub(crate) use session::{Access, Session};

@@ -60,12 +60,30 @@ impl ServerFinding {
     }
 }
 
+/// Everything that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerReport {
+    pub findings: Vec<ServerFinding>,
+    /// The schema has no state yet.
+    pub is_new: bool,
+}
+
+impl ServerReport {
+    /// Returns `true` if a process could lead on this server.
+    pub fn can_lead(&self) -> bool {
+        const NEEDED: [&str; 4] = ["server", "rights", "pooling", "timeouts"];
+        !self.findings.iter().any(|finding| {
+            matches!(finding.grade, Grade::Failed(_)) && NEEDED.contains(&finding.part)
+        })
+    }
+}
+
 /// Tests the server of this URL. It changes nothing there, and waits for no lock. It must not be
 /// called by a task, because it waits for answers.
 ///
 /// # Errors
 /// If the server cannot be reached or refuses the connection.
-pub fn inspect_server(url: &PostgresUrl) -> Result<Vec<ServerFinding>, Error> {
+pub fn inspect_server(url: &PostgresUrl) -> Result<ServerReport, Error> {
     let session = Session::connect(url, Access::Write, LABEL)?;
     let mut found = vec![server(&session)?, tls(url, &session)?];
     found.push(rights(&session)?);
@@ -77,7 +95,20 @@ pub fn inspect_server(url: &PostgresUrl) -> Result<Vec<ServerFinding>, Error> {
     }
     found.push(clock_difference(&session)?);
     found.push(replication(&session)?);
-    Ok(found)
+    Ok(ServerReport {
+        findings: found,
+        is_new: !has_state(&session)?,
+    })
+}
+
+fn has_state(session: &Session) -> Result<bool, Error> {
+    let text = format!(
+        "SELECT EXISTS (SELECT 1 FROM pg_tables
+         WHERE schemaname = {} AND tablename = 'callbridge_schema')",
+        quoted(&session.schema)
+    );
+    let [exists] = row(session, &text)?;
+    Ok(exists == "t")
 }
 
 /// Reads the only row, with this many values.
@@ -87,8 +118,7 @@ fn row<const N: usize>(session: &Session, text: &str) -> Result<[String; N], Err
         .into_iter()
         .next_back()
         .and_then(|row| row.try_into().ok());
-    let missing = || Error::Sql(session.place().to_path_buf(), "an answer has no row".into());
-    row.ok_or_else(missing)
+    row.ok_or_else(|| Error::Sql(session.place().to_path_buf(), "an answer has no row".into()))
 }
 
 /// A text as a constant of a statement.
@@ -205,7 +235,7 @@ fn pooling(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error>
     let key = key.cast_signed();
     row::<1>(session, &format!("SELECT pg_try_advisory_lock({key})"))?;
     let is_kept = is_backend_kept(session, &others, &backend, key);
-    let unlock = format!("ROLLBACK; SELECT pg_advisory_unlock({key})");
+    let unlock = format!("SELECT pg_advisory_unlock({key}) {}", own_lock(key));
     for session in others.iter().chain([session]) {
         // The lock ends with its backend, too.
         session.simple_rows(&unlock).ok();
@@ -236,11 +266,7 @@ fn is_backend_kept(
             return Ok(false);
         }
     }
-    let text = format!(
-        "SELECT pg_backend_pid(), count(*) FROM pg_locks
-         WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted
-             AND (CAST(CAST(classid AS BIGINT) << 32 AS BIGINT) | CAST(objid AS BIGINT)) = {key}"
-    );
+    let text = format!("SELECT pg_backend_pid(), count(*) {}", own_lock(key));
     for _ in 0..2 {
         let [found, locks] = row(session, &text)?;
         if found != backend || locks != "1" {
@@ -248,6 +274,14 @@ fn is_backend_kept(
         }
     }
     Ok(true)
+}
+
+/// The lock of this key, if this backend holds it, as the end of a question.
+fn own_lock(key: i64) -> String {
+    format!(
+        "FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted
+             AND (CAST(CAST(classid AS BIGINT) << 32 AS BIGINT) | CAST(objid AS BIGINT)) = {key}"
+    )
 }
 
 /// A setting, and the value that the server shows after it was set, or the reason why it was not.

@@ -10,6 +10,10 @@ fn url(text: &str) -> PostgresUrl {
 }
 
 fn inspect(text: &str) -> Vec<ServerFinding> {
+    report(text).findings
+}
+
+fn report(text: &str) -> ServerReport {
     inspect_server(&url(text)).expect("it answers")
 }
 
@@ -30,7 +34,9 @@ fn assert_failed(found: &[ServerFinding], name: &str, word: &str) {
 #[test]
 fn server_that_fits_is_ok_in_every_part() {
     let server = Postgres::start(Durability::Synced, "");
-    let found = inspect(&server.url("hub"));
+    let whole = report(&server.url("hub"));
+    assert!(whole.is_new && whole.can_lead());
+    let found = whole.findings;
     let parts: Vec<_> = found.iter().map(|one| (one.part, one.grade)).collect();
     let names = [
         "server",
@@ -68,7 +74,12 @@ fn role_without_rights_or_tables_is_found() {
          CREATE TABLE shared.meta (x int); ALTER TABLE shared.meta OWNER TO callbridge",
     );
     assert_failed(&inspect(&at("shared")), "rights", "these tables: calls");
-    server.sql("ALTER TABLE shared.calls OWNER TO callbridge");
+    assert!(!report(&at("shared")).can_lead());
+    server.sql(
+        "ALTER TABLE shared.calls OWNER TO callbridge; CREATE TABLE shared.callbridge_schema ();
+         ALTER TABLE shared.callbridge_schema OWNER TO callbridge",
+    );
+    assert!(!report(&at("shared")).is_new);
     assert_eq!(part(&inspect(&at("shared")), "rights").grade, Grade::Ok);
 }
 
@@ -83,7 +94,9 @@ fn pooler_of_transactions_or_statements_is_refused() {
     ] {
         let pooler = Pooler::start(server, mode);
         for _ in 0..3 {
-            let found = inspect(&server.url_at(pooler.port(), "pooled"));
+            let report = report(&server.url_at(pooler.port(), "pooled"));
+            assert_eq!(report.can_lead(), mode == "session");
+            let found = report.findings;
             let pooling = part(&found, "pooling");
             assert_eq!(pooling.grade, grade, "{mode}: {pooling:?} {}", pooler.log());
             let has_timeouts = found.iter().any(|one| one.part == "timeouts");
@@ -163,7 +176,7 @@ fn old_version_other_encoding_and_lost_setting_fail() {
         ("client_connection_check_interval", "2s"),
         Err("must be set to 0 on platforms that lack POLLRDHUP".to_owned()),
     );
-    assert_eq!(judge_timeouts(&[kept.clone()]).grade, Grade::Ok);
+    assert_eq!(judge_timeouts(std::slice::from_ref(&kept)).grade, Grade::Ok);
     let wrong = judge_timeouts(&[kept, lost, refused]);
     assert_failed(
         std::slice::from_ref(&wrong),

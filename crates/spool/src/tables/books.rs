@@ -1,17 +1,26 @@
 //! The books against the rows.
 
-use crate::{Book, Error, State, Store};
+use crate::tally::Tally;
+use crate::{Book, Db, Error, State, Store};
 use callbridge_model::Reason;
+
+/// A book that differs from the rows: its name, its number, and the number of rows.
+type WrongBook = (&'static str, i64, i64);
 
 /// Counts all rows and returns the books that differ, each as `(name, book, rows)`. Reads the whole
 /// table.
-pub fn recount(store: &Store) -> Result<Vec<(&'static str, i64, i64)>, Error> {
+pub fn recount(store: &Store) -> Result<Vec<WrongBook>, Error> {
+    recount_of(store, &store.tally)
+}
+
+/// [`recount`] for a database that is not a [`Store`].
+pub(crate) fn recount_of(db: &Db, tally: &Tally) -> Result<Vec<WrongBook>, Error> {
     let mut rows = [0_i64; Book::ALL.len()];
     let text = "SELECT state, count(*) FROM calls GROUP BY state";
-    for (state, count) in store.query_all(text, ())? {
+    for (state, count) in db.query_all(text, ())? {
         rows[Book::of(state) as usize] = count;
     }
-    let books = &store.tally.counts;
+    let books = &tally.counts;
     for (state, purged) in [
         (State::Journaled, Book::PurgedJournaled),
         (State::Discarded, Book::PurgedDiscarded),
@@ -22,7 +31,7 @@ pub fn recount(store: &Store) -> Result<Vec<(&'static str, i64, i64)>, Error> {
     let states = State::ALL.len();
     rows[Book::Finished as usize] = rows[..states].iter().sum();
     let text = "SELECT count(*), CAST(coalesce(sum(length(bytes)), 0) AS BIGINT) FROM unreadable";
-    let (kept, bytes) = store.query_one(text, ())?;
+    let (kept, bytes) = db.query_one(text, ())?;
     rows[Book::UnreadableKept as usize] = kept;
     rows[Book::UnreadableBytes as usize] = bytes;
     let unread = [Book::UnreadableKept, Book::UnreadableBytes];
@@ -35,7 +44,7 @@ pub fn recount(store: &Store) -> Result<Vec<(&'static str, i64, i64)>, Error> {
              SELECT state, reason, 0, count(*) FROM calls
              WHERE state IN ('dead', 'waiting') GROUP BY state, reason) AS counted
          GROUP BY state, reason HAVING sum(kept) <> sum(found)";
-    for (reason, book, rows) in store.query_all::<(Reason, i64, i64)>(text, ())? {
+    for (reason, book, rows) in db.query_all::<(Reason, i64, i64)>(text, ())? {
         wrong.push((reason.word(), book, rows));
     }
     Ok(wrong)

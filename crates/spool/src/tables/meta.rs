@@ -2,7 +2,7 @@
 
 use crate::db::Asked;
 use crate::store::HIGHEST_ID;
-use crate::{Binding, Db, Done, Error, Fit, RowId, Store, json};
+use crate::{Binding, Db, Done, Error, Fit, Predecessor, RowId, Store, json};
 use callbridge_leads::lead_request::memory::RequestMemory;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,6 +22,14 @@ pub(crate) const TAKEOVER: &str = "takeover ";
 const ADDRESS: &str = "bound.address";
 const COMPANY: &str = "bound.company";
 const APPLICATION: &str = "bound.application";
+
+/// The process that led before, by the value of [`RESTORED`].
+pub(crate) fn predecessor(doubt: Option<&str>) -> Predecessor {
+    match doubt.and_then(|doubt| doubt.strip_prefix(TAKEOVER)) {
+        Some(name) => Predecessor::Other(name.to_owned()),
+        None => Predecessor::Local,
+    }
+}
 
 pub(crate) fn set_meta(db: &Db, key: &str, value: &str) -> Result<(), Error> {
     let text = "INSERT INTO meta (key, value)

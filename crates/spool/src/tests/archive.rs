@@ -1,11 +1,10 @@
 //! Is a state that was exported and imported the same, and is all else refused?
 
-use crate::archive::{
-    ArchiveError, ArchivedSecrets, MANIFEST, Manifest, ManifestFile, export, import,
-};
+use crate::archive::{ArchiveError, ArchivedSecrets, MANIFEST, Manifest, ManifestFile};
 use crate::folder::{FILE, LOCK};
 use crate::{
-    ConnectionChange, ConnectionStore, Error, Op, Settings, StoredConnection, open, tables,
+    ConnectionChange, ConnectionStore, Error, Op, Settings, StatePlace, StoredConnection, export,
+    import, open, tables,
 };
 use callbridge_model::{Code, ExitCode as _, Secret};
 use ring::digest::{SHA256, digest};
@@ -28,12 +27,14 @@ fn exported_with(state: &Path, path: &Path, secrets: bool) -> Result<Manifest, A
         .open(path)
         .expect("a file");
     let program = ("0.1.0", 1_795_151_317);
-    export(state, secrets, (&mut to, path), program)
+    let place = StatePlace::Folder(state.to_path_buf());
+    export(&place, secrets, (&mut to, path), program, &mut |_| ())
 }
 
 fn imported(path: &Path, state: &Path) -> Result<Manifest, ArchiveError> {
     let from = File::open(path).expect("a file");
-    import(state, (from, path))
+    let place = StatePlace::Folder(state.to_path_buf());
+    import(&place, (from, path), &mut |_| ())
 }
 
 /// A state with a mark in it, exported while it is open.

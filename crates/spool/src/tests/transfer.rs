@@ -1,74 +1,495 @@
-//! Is a state that was copied to the other engine, and back, the same?
+//! Is a state that was moved to another place, and back, the same, and does it have one place at
+//! any moment?
 
 use super::place::{Engine, Place};
 use super::sqlite::suite::acts::{ACTS, fill, settings};
-use crate::transfer::{compare, transfer};
-use crate::{Error, Handle, Op, Settings};
+use super::sqlite::suite::acts_hub::HUB;
+use super::sqlite::suite::acts_lead_requests::ERRANDS;
+use super::sqlite::suite::acts_listed::LISTED;
+use crate::archive::ArchivedSecrets;
+use crate::held::{HeldState, Use};
+use crate::marks::refuse_unusable;
+use crate::state_move::move_rows;
+use crate::transfer::Copied;
+use crate::{
+    ConnectionChange, ConnectionStore, Error, NewBranch, Op, Predecessor, Settings, StatePlace,
+    Store, StoredConnection, export, import, move_state, tables,
+};
+use callbridge_call::EpochSeconds;
+use callbridge_model::{ExposeSecret as _, Secret};
+use callbridge_testbed::postgres::Postgres;
+use std::fs::{File, OpenOptions};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Every row of a state as text, by table.
-async fn dump(handle: &Handle) -> String {
-    let read = handle.read(|store| crate::transfer::dump(store));
-    read.await.expect("readable")
+const ENGINES: [Engine; 2] = [Engine::Sqlite, Engine::Postgres];
+
+fn state_place(place: &Place) -> StatePlace {
+    match place {
+        Place::Folder(dir) => StatePlace::Folder(dir.path().to_path_buf()),
+        Place::Schema(schema) => {
+            let url = Postgres::shared().url(schema);
+            StatePlace::in_database(&url, "/run/callbridge".as_ref()).expect("a URL")
+        }
+    }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn state_moved_there_and_back_is_the_same() {
-    let (first, there, back) = (
-        Place::new(Engine::Sqlite),
-        Place::new(Engine::Postgres),
-        Place::new(Engine::Sqlite),
-    );
-    let mut store = first.store(settings());
-    let rows = fill(&mut store, 20);
-    for (_, act) in ACTS {
-        act(&mut store, &rows);
+fn ignore(_: Copied<'_>) {}
+
+fn moved(from: &Place, to: &Place) -> Result<crate::Transfer, Error> {
+    move_state(&state_place(from), &state_place(to), &mut ignore)
+}
+
+/// Every row of a state as text, by table, also of one that was moved away.
+fn dump(place: &Place) -> String {
+    let held = HeldState::open(&state_place(place), Use::From, "test").expect("opens");
+    let text = crate::transfer::dump(&held).expect("readable");
+    held.close();
+    text
+}
+
+/// The first line that differs, because a dump is long.
+#[track_caller]
+fn assert_same(found: &str, expected: &str) {
+    let lines = found.lines().zip(expected.lines());
+    if let Some((found, expected)) = lines.clone().find(|(one, other)| one != other) {
+        panic!("{found}\n  and not\n{expected}");
+    }
+    assert_eq!(found.lines().count(), expected.lines().count());
+}
+
+/// A state with rows of every kind.
+fn filled(engine: Engine, count: u32) -> Place {
+    let place = Place::new(engine);
+    let mut store = place.store(settings());
+    let rows = fill(&mut store, count);
+    if count >= 8 {
+        for (_, act) in ACTS.iter().chain(ERRANDS).chain(LISTED).chain(HUB) {
+            act(&mut store, &rows);
+        }
+    }
+    let branch = NewBranch {
+        name: "bukhara".to_owned(),
+        token: "02".to_owned(),
+        pbxs: vec!["bukhara".to_owned()],
+        at: EpochSeconds::new(1),
+    };
+    if count >= 8 {
+        store.write(vec![Op::AddBranch(branch)]).expect("stored");
     }
     drop(store);
-    let mut dumps = Vec::new();
-    for (from, to) in [(&first, &there), (&there, &back)] {
-        let (source, source_guard) = from.open(Settings::default());
-        let (target, target_guard) = to.open(Settings::default());
-        let moved = transfer(&source, &target, &[]).await.expect("copied");
-        assert!(moved.rows["calls"] > 200, "{moved:?}");
-        let refused = transfer(&source, &target, &[])
-            .await
-            .expect_err("it has rows");
-        assert!(matches!(refused, Error::NotEmpty(..)), "{refused}");
-        target_guard.close();
-        let (target, target_guard) = to.open(Settings::default());
-        compare(&target, &moved.books)
-            .await
-            .expect("the same books");
-        dumps.extend([dump(&source).await, dump(&target).await]);
-        // New rows get new ids.
-        let open = Op::Open {
-            pbx: "pbx1".into(),
-            key: 99,
-            snapshot: Some(vec![1]),
-        };
-        let gone = Op::Open {
-            pbx: "pbx1".into(),
-            key: 99,
-            snapshot: None,
-        };
-        target.write(vec![open, gone]).await.expect("stored");
-        source_guard.close();
-        target_guard.close();
-    }
-    assert!(dumps.iter().all(|dump| *dump == dumps[0]));
+    connect(&place.connections(), "svcrt_first");
+    place
+        .connections()
+        .keep_shown_once(&Secret::from("{\"webhook\":\"hidden\"}"))
+        .expect("kept");
+    place
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn state_with_a_part_of_another_is_not_opened() {
-    for engine in [Engine::Sqlite, Engine::Postgres] {
-        let place = Place::new(engine);
-        let (handle, guard) = place.open(Settings::default());
-        handle
-            .keep_meta("spool.unfinished", "yes".to_owned())
-            .await
-            .expect("stored");
+fn connect(connections: &ConnectionStore, refresh_token: &str) {
+    let change = ConnectionChange {
+        from: connections.read().expect("readable"),
+        to: Some(StoredConnection {
+            refresh_token: Secret::from(refresh_token),
+            content: Secret::from("{\"hidden\":1}"),
+        }),
+    };
+    assert!(connections.change(&change).expect("writable"));
+}
+
+/// Promise: A state that is moved to a database and back has the same rows.
+#[test]
+fn state_moved_there_and_back_is_the_same() {
+    for (first, second) in [
+        (Engine::Sqlite, Engine::Postgres),
+        (Engine::Postgres, Engine::Sqlite),
+        (Engine::Sqlite, Engine::Sqlite),
+        (Engine::Postgres, Engine::Postgres),
+    ] {
+        let origin = filled(first, 20);
+        let target = Place::new(second);
+        let before = dump(&origin);
+        for table in [
+            "calls",
+            "unreadable",
+            "branches",
+            "connection",
+            "shown_once",
+            "notices",
+        ] {
+            assert!(before.contains(&format!("\n{table} ")), "{table}");
+        }
+        let there = moved(&origin, &target).expect("moved");
+        assert!(there.rows["calls"] > 200, "{there:?}");
+        assert_same(&dump(&target), &before);
+        let refused = origin
+            .try_open(Settings::default())
+            .expect_err("moved away");
+        let Error::Moved(_, to) = &refused else {
+            panic!("{refused}");
+        };
+        assert!(to.contains(&new_place(&target)), "{refused}");
+        let refused = origin.connections().read().expect_err("moved away");
+        assert!(matches!(refused, Error::Moved(..)), "{refused}");
+        let again = moved(&origin, &Place::new(second)).expect_err("moved away");
+        assert!(matches!(again, Error::Moved(..)), "{again}");
+        moved(&target, &origin).expect("moved back");
+        assert_same(&dump(&origin), &before);
+        let refused = target
+            .try_open(Settings::default())
+            .expect_err("moved back");
+        assert!(matches!(refused, Error::Moved(..)), "{refused}");
+        moved(&origin, &target).expect("moved there again");
+        assert_same(&dump(&target), &before);
+        let (handle, guard) = target.open(Settings::default());
+        let recount = block_on(handle.read(tables::books::recount));
+        assert_eq!(recount.expect("a recount"), []);
+        drop(handle);
         guard.close();
+    }
+}
+
+/// A part of the place that messages name.
+fn new_place(place: &Place) -> String {
+    match place {
+        Place::Folder(dir) => dir.path().display().to_string(),
+        Place::Schema(schema) => format!("schema={schema}"),
+    }
+}
+
+#[test]
+fn place_with_another_state_is_refused_and_not_changed() {
+    for engine in ENGINES {
+        let origin = filled(Engine::Sqlite, 4);
+        let other = filled(engine, 4);
+        let before = dump(&other);
+        let refused = moved(&origin, &other).expect_err("it has rows");
+        assert!(matches!(refused, Error::NotEmpty(..)), "{refused}");
+        let elsewhere = Place::new(engine);
+        moved(&other, &elsewhere).expect("moved");
+        let refused = moved(&origin, &other).expect_err("another state was moved away from it");
+        assert!(matches!(refused, Error::Moved(..)), "{refused}");
+        assert_same(&dump(&other), &before);
+        let refused = moved(&origin, &origin).expect_err("the same place");
+        assert!(matches!(refused, Error::SamePlace(_)), "{refused}");
+        origin.store(Settings::default());
+    }
+}
+
+#[test]
+fn place_in_use_or_missing_is_refused() {
+    for engine in ENGINES {
+        let origin = filled(engine, 4);
+        let target = Place::new(engine);
+        let nothing = Place::new(engine);
+        let missing = moved(&nothing, &target).expect_err("no state");
+        assert!(matches!(missing, Error::Missing(_)), "{missing}");
+        let (handle, guard) = origin.open(Settings::default());
+        let used = moved(&origin, &target).expect_err("in use");
+        match engine {
+            Engine::Sqlite => assert!(matches!(used, Error::Locked(..)), "{used}"),
+            Engine::Postgres => {
+                assert!(
+                    matches!(&used, Error::InUse(_, Some(name)) if name == "test"),
+                    "{used}"
+                );
+            }
+        }
+        drop(handle);
+        guard.close();
+        moved(&origin, &target).expect("free");
+    }
+}
+
+/// Settings of a state that was never used do not count as a state.
+#[test]
+fn new_state_without_calls_is_replaced() {
+    for engine in ENGINES {
+        let (origin, target) = (filled(Engine::Sqlite, 4), Place::new(engine));
+        let before = dump(&origin);
+        let mut store = target.store(Settings::default());
+        store
+            .write(vec![Op::meta("bound.address", "https://other.example")])
+            .expect("stored");
+        drop(store);
+        moved(&origin, &target).expect("moved");
+        assert_same(&dump(&target), &before);
+    }
+}
+
+/// The rows of a state that `run` would open.
+fn usable(place: &Place) -> Result<String, Error> {
+    let held = HeldState::open(&state_place(place), Use::To, "test").expect("free");
+    let text = refuse_unusable(&held).and_then(|()| crate::transfer::dump(&held));
+    held.close();
+    text
+}
+
+/// A hook that loses the session before the n-th statement of both states.
+fn lost_at(n: u64, count: &Arc<AtomicU64>) -> crate::StatementHook {
+    let count = Arc::clone(count);
+    Arc::new(move |_| count.fetch_add(1, Ordering::Relaxed) + 1 < n)
+}
+
+/// Moves a state, and returns the number of statements. The session is lost before the n-th.
+fn try_move(from: &Place, to: &Place, n: u64) -> Result<u64, Error> {
+    let mut source = HeldState::open(&state_place(from), Use::From, "test")?;
+    let mut target = HeldState::open(&state_place(to), Use::To, "test")?;
+    let count = Arc::new(AtomicU64::new(0));
+    source.set_hook(lost_at(n, &count));
+    target.set_hook(lost_at(n, &count));
+    move_rows(&source, &target, &mut ignore)?;
+    source.close();
+    target.close();
+    Ok(count.load(Ordering::Relaxed))
+}
+
+/// Rows of the other tables are copied in the same way, so not every statement is tried there.
+const STATEMENTS_APART: u64 = 9;
+/// Every one of the first and last statements is tried.
+const EACH_AT_ENDS: u64 = 30;
+
+/// Promise: A move that is interrupted leaves the state usable in one place.
+#[test]
+fn move_interrupted_at_any_statement_leaves_one_state() {
+    for (first, second) in [
+        (Engine::Sqlite, Engine::Postgres),
+        (Engine::Postgres, Engine::Sqlite),
+    ] {
+        let (origin, target) = (filled(first, 1), Place::new(second));
+        let before = dump(&origin);
+        try_move(&origin, &target, u64::MAX).expect("moved");
+        moved(&target, &origin).expect("moved back");
+        // Later moves do not look for rows in the target.
+        let all = try_move(&origin, &target, u64::MAX).expect("moved again");
+        moved(&target, &origin).expect("moved back");
+        assert!(all > 180, "{all} statements are too few");
+        let mut was_last_step_missing = false;
+        let mut n = 0;
+        loop {
+            let is_at_end = n < EACH_AT_ENDS || n + EACH_AT_ENDS > all;
+            n += if is_at_end { 1 } else { STATEMENTS_APART };
+            if try_move(&origin, &target, n).is_ok() {
+                break;
+            }
+            if let Ok(text) = usable(&target) {
+                assert!(!text.contains("\ncalls "), "statement {n}: a part");
+            }
+            match usable(&origin) {
+                Ok(text) => assert_same(&text, &before),
+                Err(Error::Moved(..)) => {
+                    was_last_step_missing = true;
+                    moved(&origin, &target).expect("finished");
+                    assert_same(&usable(&target).expect("usable"), &before);
+                    moved(&target, &origin).expect("moved back");
+                }
+                Err(error) => panic!("statement {n}: {error}"),
+            }
+        }
+        assert!(was_last_step_missing);
+        assert_same(&usable(&target).expect("usable"), &before);
+    }
+}
+
+#[test]
+fn pair_of_tokens_stored_during_a_move_is_moved() {
+    for (first, second) in [
+        (Engine::Sqlite, Engine::Postgres),
+        (Engine::Postgres, Engine::Sqlite),
+    ] {
+        let (origin, target) = (filled(first, 2), Place::new(second));
+        let (from, to) = (state_place(&origin), state_place(&target));
+        let connections = origin.connections();
+        let mut is_done = false;
+        let mut refresh_late = |copied: Copied<'_>| {
+            if copied.table == "unreadable" && !is_done {
+                connect(&connections, "svcrt_second");
+                is_done = true;
+            }
+        };
+        move_state(&from, &to, &mut refresh_late).expect("moved");
+        assert!(is_done);
+        let stored = target
+            .connections()
+            .read()
+            .expect("readable")
+            .expect("connected");
+        assert_eq!(stored.refresh_token.expose_secret(), "svcrt_second");
+    }
+}
+
+#[test]
+fn leader_of_a_database_is_doubted_after_a_move_to_a_folder() {
+    let origin = Place::new(Engine::Postgres);
+    let (handle, guard) = origin.open(Settings::default());
+    drop(handle);
+    guard.close();
+    let target = Place::new(Engine::Sqlite);
+    moved(&origin, &target).expect("moved");
+    for _ in 0..2 {
+        let (handle, guard) = target.open(Settings::default());
+        let predecessor = block_on(handle.read(|store| Ok(store.predecessor().clone())));
+        let predecessor = predecessor.expect("readable");
+        assert_eq!(predecessor, Predecessor::Other("test".to_owned()));
+        drop(handle);
+        guard.close();
+    }
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime").block_on(work)
+}
+
+#[test]
+fn progress_counts_the_rows_of_each_table() {
+    let (origin, target) = (filled(Engine::Sqlite, 60), Place::new(Engine::Postgres));
+    let mut calls = Vec::new();
+    let mut note = |copied: Copied<'_>| {
+        if copied.table == "calls" {
+            calls.push((copied.rows, copied.of));
+        }
+    };
+    let done = move_state(&state_place(&origin), &state_place(&target), &mut note);
+    let all = done.expect("moved").rows["calls"];
+    assert!(calls.len() > 1, "{calls:?}");
+    assert_eq!(calls.last(), Some(&(all, all)));
+    assert!(calls.is_sorted());
+}
+
+#[test]
+fn state_with_a_part_of_another_is_not_opened() {
+    for engine in ENGINES {
+        let place = Place::new(engine);
+        let mut store = place.store(Settings::default());
+        store
+            .write(vec![Op::meta("spool.unfinished", "copy")])
+            .expect("stored");
+        drop(store);
         let refused = place.try_open(Settings::default()).expect_err("unfinished");
         assert!(matches!(refused, Error::Unfinished(_)), "{refused}");
+        let refused = moved(&place, &Place::new(engine)).expect_err("unfinished");
+        assert!(matches!(refused, Error::Unfinished(_)), "{refused}");
     }
+}
+
+fn exported(place: &Place, path: &Path, secrets: bool) -> ArchivedSecrets {
+    let mut to = OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .open(path)
+        .expect("a file");
+    let place = state_place(place);
+    let written = export(&place, secrets, (&mut to, path), ("0.1.0", 1), &mut ignore);
+    written.expect("exported").secrets
+}
+
+fn imported(place: &Place, path: &Path) -> Result<(), crate::archive::ArchiveError> {
+    let from = File::open(path).expect("a file");
+    import(&state_place(place), (from, path), &mut ignore).map(drop)
+}
+
+/// Promise: A database can be exported while a hub uses it, and imported into another place.
+#[test]
+fn database_exported_in_use_is_imported_into_any_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let origin = filled(Engine::Postgres, 10);
+    let (handle, guard) = origin.open(Settings::default());
+    let path = folder.path().join("with");
+    assert_eq!(exported(&origin, &path, true), ArchivedSecrets::Included);
+    let without = folder.path().join("without");
+    assert_eq!(exported(&origin, &without, false), ArchivedSecrets::LeftOut);
+    for (path, has_secrets) in [(&path, true), (&without, false)] {
+        let archive = std::fs::read(path).expect("readable");
+        let found = archive.windows(6).any(|bytes| bytes == b"hidden");
+        assert_eq!(found, has_secrets);
+    }
+    let left: Vec<_> = folder.path().read_dir().expect("readable").collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+    drop(handle);
+    guard.close();
+    let before = dump(&origin);
+    for engine in ENGINES {
+        let place = Place::new(engine);
+        imported(&place, &path).expect("imported");
+        let refused = imported(&place, &path).expect_err("not empty");
+        assert!(refused.to_string().contains("not empty"), "{refused}");
+        assert_same(&dump(&place), &before);
+        let (handle, guard) = place.open(Settings::default());
+        assert!(block_on(handle.read(|store| Ok(store.restored()))).expect("readable"));
+        drop(handle);
+        guard.close();
+        let bare = Place::new(engine);
+        imported(&bare, &without).expect("imported");
+        assert_eq!(bare.connections().read().expect("readable"), None);
+    }
+}
+
+#[test]
+fn export_is_a_snapshot_of_one_moment() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("exported");
+    let origin = filled(Engine::Postgres, 2);
+    let mut store: Store = origin.store(Settings::default());
+    let before = store.books();
+    let mut to = File::create_new(&path).expect("a file");
+    let mut write_more = |_: Copied<'_>| {
+        let call = super::call::journal(70_000);
+        store
+            .write(vec![Op::Finish(Box::new(call))])
+            .expect("stored");
+    };
+    let place = state_place(&origin);
+    let written = export(
+        &place,
+        true,
+        (&mut to, &path),
+        ("0.1.0", 1),
+        &mut write_more,
+    );
+    written.expect("exported");
+    assert!(store.books().ready > before.ready);
+    drop(store);
+    let copy = Place::new(Engine::Sqlite);
+    imported(&copy, &path).expect("imported");
+    assert_eq!(copy.store(Settings::default()).books(), before);
+}
+
+#[test]
+fn state_that_was_moved_away_is_not_exported() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for engine in ENGINES {
+        let (origin, target) = (filled(engine, 2), Place::new(Engine::Sqlite));
+        moved(&origin, &target).expect("moved");
+        let path = folder.path().join("exported");
+        let mut to = File::create(&path).expect("a file");
+        let place = state_place(&origin);
+        let refused = export(&place, true, (&mut to, &path), ("0.1.0", 1), &mut ignore);
+        let refused = refused.expect_err("an old copy");
+        assert!(
+            refused.to_string().contains("was moved: give --state"),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn database_is_filled_only_by_the_holder_of_its_lock() {
+    let origin = filled(Engine::Sqlite, 2);
+    let target = Place::new(Engine::Postgres);
+    let (handle, guard) = target.open(Settings::default());
+    let refused = moved(&origin, &target).expect_err("another process leads");
+    assert!(matches!(refused, Error::InUse(..)), "{refused}");
+    drop(handle);
+    guard.close();
+    let Place::Schema(schema) = &target else {
+        panic!("a schema");
+    };
+    let text = format!("SELECT count(*) FROM {schema}.meta WHERE key = 'spool.unfinished'");
+    assert_eq!(Postgres::shared().sql(&text), "0");
+    assert_eq!(
+        tables::books::recount(&origin.store(Settings::default())).expect("a recount"),
+        []
+    );
 }

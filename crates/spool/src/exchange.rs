@@ -1,0 +1,145 @@
+//! A state in any place as one tar file ([`archive`](crate::archive)): exported while the daemon
+//! runs, imported into an empty place.
+//!
+//! The archive always holds a SQLite file. A database is copied into one first, in a private folder
+//! beside the archive, from a snapshot of one moment. An import into a database unpacks and checks
+//! the file in a private temporary folder, and copies it from there.
+
+use crate::archive::{ArchiveError, Manifest, export_folder, import_folder};
+use crate::held::{HeldState, Use};
+use crate::marks::UNFINISHED;
+use crate::postgres::{self, Access, PostgresUrl, Session};
+use crate::state_dir::not_writable;
+use crate::store::refuse;
+use crate::tables::connection::SECRET_TABLES;
+use crate::tables::meta;
+use crate::tables::schema::{Found, MIGRATIONS};
+use crate::transfer::{Progress, begin_copy, check_source, copy_all, in_transaction};
+use crate::{Db, Error, StatePlace};
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+/// What a server shows of these processes.
+const EXPORT: &str = "callbridge state export";
+const IMPORT: &str = "callbridge state import";
+
+/// A private folder that is removed with its files when this is dropped.
+struct TemporaryFolder(PathBuf);
+
+impl TemporaryFolder {
+    fn make(parent: &Path) -> Result<Self, Error> {
+        let path = parent.join(format!(".callbridge-{}", uuid::Uuid::new_v4().simple()));
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|error| not_writable(&path, &error))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!(%error, folder = %self.0.display(), "temporary folder not removed");
+        }
+    }
+}
+
+/// Writes the state in `place` into the tar file `to`, whose path is `path`. Of a database, it must
+/// not be called by a task, because it waits for answers.
+///
+/// # Errors
+/// If there is no state, if it was moved away, or one of the files cannot be read or written.
+pub fn export(
+    place: &StatePlace,
+    with_secrets: bool,
+    (to, path): (&mut File, &Path),
+    (program, now): (&str, i64),
+    progress: Progress<'_>,
+) -> Result<Manifest, ArchiveError> {
+    let url = match place {
+        StatePlace::Folder(dir) => {
+            return export_folder(dir, with_secrets, false, (to, path), (program, now));
+        }
+        StatePlace::Database(database) => &database.url,
+    };
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let folder = TemporaryFolder::make(parent.unwrap_or(Path::new(".")))?;
+    let left_out = copy_database(url, &folder.0, with_secrets, progress)?;
+    export_folder(
+        &folder.0,
+        with_secrets,
+        left_out,
+        (to, path),
+        (program, now),
+    )
+}
+
+/// Copies the database, as it is at one moment, into a new state in `folder`. Returns whether
+/// secrets were left out.
+fn copy_database(
+    url: &PostgresUrl,
+    folder: &Path,
+    with_secrets: bool,
+    progress: Progress<'_>,
+) -> Result<bool, Error> {
+    let session = Session::open(url, Access::Copy, EXPORT)?;
+    match refuse(
+        session.place(),
+        postgres::inspect(&session, MIGRATIONS.len())?,
+    )? {
+        Found::Current => {}
+        // An older schema is updated by the next leader.
+        _ => return Err(Error::Missing(url.place())),
+    }
+    // Every later statement sees the database as it is now.
+    session.script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
+    let source = Db::postgres(session);
+    check_source(&source)?;
+    let without: &[&str] = if with_secrets { &[] } else { &SECRET_TABLES };
+    let mut left_out = false;
+    for table in without {
+        left_out |= source.exists(&format!("SELECT 1 FROM {table}"), ())?;
+    }
+    let place = StatePlace::Folder(folder.to_path_buf());
+    let target = HeldState::open(&place, Use::To, EXPORT)?;
+    begin_copy(&target, None)?;
+    copy_all(&source, &target, without, progress)?;
+    finish_copy(&target)?;
+    Ok(left_out)
+}
+
+/// Marks a filled state as a copy, which does not know later requests.
+fn finish_copy(target: &Db) -> Result<(), Error> {
+    in_transaction(target, || {
+        meta::set_meta(target, meta::RESTORED, "yes")?;
+        meta::drop_meta(target, UNFINISHED)
+    })
+}
+
+/// Puts the state of the tar file `from`, whose path is `path`, into the empty `place`. With a
+/// database, it must not be called by a task, because it waits for answers.
+///
+/// # Errors
+/// If the place is in use or not empty, or if the archive is incomplete, altered, or newer.
+pub fn import(
+    place: &StatePlace,
+    (from, path): (File, &Path),
+    progress: Progress<'_>,
+) -> Result<Manifest, ArchiveError> {
+    if let StatePlace::Folder(dir) = place {
+        return import_folder(dir, (from, path));
+    }
+    let folder = TemporaryFolder::make(&std::env::temp_dir())?;
+    let manifest = import_folder(&folder.0, (from, path))?;
+    let unpacked = StatePlace::Folder(folder.0.clone());
+    let source = HeldState::open(&unpacked, Use::From, IMPORT)?;
+    let target = HeldState::open(place, Use::To, IMPORT)?;
+    check_source(&source)?;
+    begin_copy(&target, None)?;
+    copy_all(&source, &target, &[], progress)?;
+    finish_copy(&target)?;
+    target.close();
+    Ok(manifest)
+}

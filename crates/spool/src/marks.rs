@@ -1,0 +1,61 @@
+//! The marks of a state that no process must use.
+
+use crate::db::Asked;
+use crate::{Db, Error};
+
+/// In a state that another one is copied into.
+pub(crate) const UNFINISHED: &str = "spool.unfinished";
+/// In a state that was moved away ([`MovedMark`]).
+pub(crate) const MOVED: &str = "spool.moved";
+/// In a state that came from another place: the id of that move.
+pub(crate) const MOVED_HERE: &str = "spool.moved_here";
+
+/// Questions about the marks of a state that must not be used.
+pub(crate) struct Marks(Asked<(String, String)>);
+
+impl Marks {
+    pub(crate) fn ask(db: &Db) -> Result<Self, Error> {
+        let text = "SELECT key, value FROM meta WHERE key IN (?1, ?2) ORDER BY key";
+        db.ask(text, [MOVED, UNFINISHED]).map(Self)
+    }
+
+    /// Refuses a state that is only a part of another one, or was moved away.
+    pub(crate) fn refuse(self, db: &Db) -> Result<(), Error> {
+        match self.0.first(db)? {
+            None => Ok(()),
+            Some((key, value)) if key == MOVED => {
+                let moved = MovedMark::parse(&value);
+                Err(Error::Moved(db.path.clone(), moved.to))
+            }
+            Some(_) => Err(Error::Unfinished(db.path.clone())),
+        }
+    }
+}
+
+/// Refuses a state that is only a part of another one, or was moved away.
+pub(crate) fn refuse_unusable(db: &Db) -> Result<(), Error> {
+    Marks::ask(db)?.refuse(db)
+}
+
+/// The mark of a state that was moved away: `ID PLACE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MovedMark {
+    /// The state in the new place has it, too.
+    pub(crate) id: String,
+    /// The new place.
+    pub(crate) to: String,
+}
+
+impl MovedMark {
+    pub(crate) fn parse(value: &str) -> Self {
+        let (id, to) = value.split_once(' ').unwrap_or((value, ""));
+        Self {
+            id: id.to_owned(),
+            to: to.to_owned(),
+        }
+    }
+
+    pub(crate) fn value(&self) -> String {
+        format!("{} {}", self.id, self.to)
+    }
+}

@@ -1,0 +1,108 @@
+//! A state that moves to another place: into a database, into a folder, and back.
+//!
+//! Both states are locked. The rows are copied first. Then the target is marked as complete, then
+//! the origin as moved, and last the target's mark is removed. A process that ends before the
+//! origin is marked leaves the origin as it was. After that, the same move only removes the
+//! target's mark.
+//!
+//! | setting | in | meaning |
+//! |---|---|---|
+//! | `spool.unfinished` | target | `copy` while rows are copied, then `complete ID` |
+//! | `spool.moved` | origin | `ID PLACE`: it was moved there, and no process opens it |
+//! | `spool.moved_here` | target | `ID`: the origin's rows are an older copy of this state |
+
+use crate::held::{HeldState, Use};
+use crate::marks::{MOVED, MOVED_HERE, MovedMark, UNFINISHED};
+use crate::tables::connection::SECRET_TABLES;
+use crate::tables::meta;
+use crate::transfer::{
+    Progress, Transfer, begin_copy, check_source, copy_all, copy_tables, in_transaction,
+};
+use crate::{Db, Error, StatePlace};
+
+/// What a server shows of this process.
+const LABEL: &str = "callbridge state move";
+const COMPLETE: &str = "complete ";
+
+/// Moves the state from one place to another one, which must be empty, or hold an unfinished copy,
+/// or an older copy of this state that was moved away from there. It must not be called by a task,
+/// because it waits for a database.
+///
+/// # Errors
+/// If one of the places is in use or cannot be used. The state is then still in the first place, or
+/// the same move finishes it.
+pub fn move_state(
+    from: &StatePlace,
+    to: &StatePlace,
+    progress: Progress<'_>,
+) -> Result<Transfer, Error> {
+    if from == to {
+        return Err(Error::SamePlace(from.to_string()));
+    }
+    let source = HeldState::open(from, Use::From, LABEL)?;
+    let target = HeldState::open(to, Use::To, LABEL)?;
+    let moved = move_rows(&source, &target, progress);
+    source.close();
+    target.close();
+    moved
+}
+
+pub(crate) fn move_rows(
+    source: &HeldState,
+    target: &HeldState,
+    progress: Progress<'_>,
+) -> Result<Transfer, Error> {
+    if let Some(mark) = meta::meta(source, MOVED)? {
+        let mark = MovedMark::parse(&mark);
+        if meta::meta(target, UNFINISHED)? == Some(format!("{COMPLETE}{}", mark.id)) {
+            finish(target)?;
+            return Transfer::of(target);
+        }
+        return Err(Error::Moved(source.path.clone(), mark.to));
+    }
+    check_source(source)?;
+    let own_id = meta::meta(source, MOVED_HERE)?;
+    begin_copy(target, own_id.as_deref())?;
+    let copied = copy_all(source, target, &[], progress)?;
+    let mark = MovedMark {
+        id: uuid::Uuid::new_v4().to_string(),
+        to: target.place.clone(),
+    };
+    complete(source, target, &mark.id)?;
+    mark_moved(source, target, &mark)?;
+    finish(target)?;
+    Ok(copied)
+}
+
+/// Stores what the next process must know about requests that were made before.
+fn complete(source: &HeldState, target: &Db, id: &str) -> Result<(), Error> {
+    let mut doubt = meta::meta(source, meta::RESTORED)?;
+    if let Some(leader) = &source.last_leader {
+        // It can have run on another machine, and its last request can still arrive.
+        doubt.get_or_insert_with(|| format!("{}{leader}", meta::TAKEOVER));
+    }
+    in_transaction(target, || {
+        if let Some(doubt) = &doubt {
+            meta::set_meta(target, meta::RESTORED, doubt)?;
+        }
+        meta::set_meta(target, MOVED_HERE, id)?;
+        meta::set_meta(target, UNFINISHED, &format!("{COMPLETE}{id}"))
+    })
+}
+
+/// Marks the origin. Sessions that store a new pair of tokens do not need the lock. A pair that was
+/// stored since the rows were copied is copied again.
+fn mark_moved(source: &Db, target: &Db, mark: &MovedMark) -> Result<(), Error> {
+    in_transaction(source, || {
+        if source.session().is_some() {
+            let tables = SECRET_TABLES.join(", ");
+            source.run(&format!("LOCK TABLE {tables} IN EXCLUSIVE MODE"), ())?;
+        }
+        in_transaction(target, || copy_tables(source, target, &SECRET_TABLES))?;
+        meta::set_meta(source, MOVED, &mark.value())
+    })
+}
+
+fn finish(target: &Db) -> Result<(), Error> {
+    meta::drop_meta(target, UNFINISHED)
+}
