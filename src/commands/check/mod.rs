@@ -3,6 +3,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`place`] | state folder, clock, listener; a state for the time of the check |
+//! | [`database`] | the PostgreSQL server of a state |
 //! | [`inward`] | sources, files, a FreeSWITCH, trunks, the queue for dead letters |
 //! | [`lists`] | leads and employees |
 //! | [`account`] | what a manager account may do and hear; [`manager_conf`]: its file |
@@ -15,6 +16,7 @@
 //! | [`webhooks`] | the receiver of its events and the page: address, certificate, secrets |
 
 pub(crate) mod account;
+pub(crate) mod database;
 pub(crate) mod endpoints;
 pub(crate) mod hub;
 pub(crate) mod inward;

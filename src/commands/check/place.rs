@@ -3,7 +3,7 @@
 //! Where no state exists, `check` makes one where `run` would make it, and removes it at its end.
 //! Its slots are gone with it. A new state begins with three slots taken instead.
 
-use super::{CheckFinding, fault, well};
+use super::{CheckFinding, database, fault, well};
 use crate::commands::ScratchFolder;
 use crate::config::Config;
 use callbridge_admin::LockWait;
@@ -79,6 +79,20 @@ pub(crate) async fn unusable_address(
 /// The state folder as `run` would find it.
 pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
     let place = config.state_place();
+    let Some(url) = place.database() else {
+        return state_in(config, &place, false).await;
+    };
+    let (mut found, report) = database::check(url);
+    let Some(report) = report else {
+        return (found, State::Unusable);
+    };
+    let (of_state, state) = state_in(config, &place, report.is_new).await;
+    found.extend(of_state);
+    (found, state)
+}
+
+/// The state in this place. `is_new`: a database has none.
+async fn state_in(config: &Config, place: &StatePlace, is_new: bool) -> (Vec<CheckFinding>, State) {
     let wait = LockWait::begin();
     loop {
         match status(place.socket_folder()).await {
@@ -106,7 +120,7 @@ pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
                 return (vec![finding], State::Unusable);
             }
         }
-        match opened(&place) {
+        match opened(place, is_new) {
             Ok((handle, guard, trial)) => {
                 let new = trial.as_ref().map_or("", |_| "; `run` begins it");
                 let what = format!("{place} can be used{new}");
@@ -126,22 +140,24 @@ pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
 }
 
 /// The state, or a trial's where there is none: a check leaves none behind.
-fn opened(place: &StatePlace) -> Result<(Handle, Guard, Option<TrialFolder>), Error> {
-    let dir = match place {
-        StatePlace::Folder(folder) => folder,
+fn opened(place: &StatePlace, is_new: bool) -> Result<(Handle, Guard, Option<TrialFolder>), Error> {
+    let trial = match place {
+        StatePlace::Database(_) if is_new => TrialFolder::begin(&std::env::temp_dir())?,
         StatePlace::Database(_) => {
             let (handle, guard) = open_here(place, spool::Settings::default(), false)?;
             return Ok((handle, guard, None));
         }
+        StatePlace::Folder(dir) => {
+            spool::refuse_shared(dir)?;
+            if dir.join(spool::folder::FILE).symlink_metadata().is_ok() {
+                let (handle, guard) = spool::open(dir, spool::Settings::default())?;
+                return Ok((handle, guard, None));
+            }
+            TrialFolder::begin(dir)?
+        }
     };
-    spool::refuse_shared(dir)?;
-    let trial = match dir.join(spool::folder::FILE).symlink_metadata() {
-        Ok(_) => None,
-        Err(_) => Some(TrialFolder::begin(dir)?),
-    };
-    let place = trial.as_ref().map_or(dir, |it| &it.folder.0);
-    let (handle, guard) = spool::open(place, spool::Settings::default())?;
-    Ok((handle, guard, trial))
+    let (handle, guard) = spool::open(&trial.folder.0, spool::Settings::default())?;
+    Ok((handle, guard, Some(trial)))
 }
 
 fn unusable(error: &Error) -> CheckFinding {

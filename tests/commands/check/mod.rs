@@ -9,11 +9,13 @@
 //! | `account` | what a manager account may do and hear, and the PBX's endpoints |
 //! | `switch` | a FreeSWITCH: its login, its gateways against the trunks |
 //! | `broker_parts` | queues, virtual hosts and rights of a real RabbitMQ node |
+//! | `database` | the PostgreSQL server of a state |
 //! | `place` | state folder, binding, clock, listener |
 
 mod account;
 mod broker_parts;
-mod findings;
+mod database;
+pub mod findings;
 mod inward;
 mod lists;
 mod place;

@@ -1,0 +1,86 @@
+//! The PostgreSQL server of a state, as `check` reports it.
+
+use super::findings::{check, check_in_both_forms, with};
+use crate::commands::sidecar::{Place, crm};
+use crate::support::program::{self, preload};
+use callbridge_sandbox::Server;
+use callbridge_testbed::calls::Call;
+use callbridge_testbed::pooler::Pooler;
+use callbridge_testbed::port::free_port;
+use callbridge_testbed::postgres::{Durability, Postgres};
+
+/// A place with a source, and the flags for the state at this URL.
+async fn stage(url: &str) -> (Place, Server, Vec<String>) {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", Call::new(1, 4001).ami());
+    let flags = place.flags_of_file(&crm.url(), "calls.ami");
+    (place, crm, with(flags, "--state", url))
+}
+
+#[tokio::test]
+async fn new_database_passes_and_check_leaves_nothing_in_it() {
+    let server = Postgres::start(Durability::Synced, "");
+    let (place, _crm, flags) = stage(&server.url("hub")).await;
+    let checked = check_in_both_forms(&place, &flags).await;
+    checked.is_clean();
+    for (name, words) in [
+        ("database server", "PostgreSQL 1"),
+        ("database rights", "can create the schema hub"),
+        ("database pooling", "keeps its backend"),
+        ("database timeouts", "in force"),
+        ("database replication", "disk of this server"),
+        ("state", "`run` begins it"),
+    ] {
+        let found = checked.well(name);
+        let message = found["message"].as_str().expect("a message");
+        assert!(message.contains(words), "{found}");
+    }
+    let schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'hub'";
+    assert_eq!(server.sql(schemas), "0");
+}
+
+/// Promise: `check` refuses a database behind a pooler of transactions.
+#[tokio::test]
+async fn pooler_of_transactions_is_refused_by_check() {
+    let server = Postgres::shared();
+    let schema = Postgres::new_schema();
+    let pooler = Pooler::start(server, "transaction");
+    let (place, _crm, flags) = stage(&server.url_at(pooler.port(), &schema)).await;
+    let checked = check(&place, &flags).await;
+    assert_eq!(checked.code, 78, "{checked:?}");
+    assert_eq!(checked.faults(), ["database pooling", "crm"]);
+    let sessions = Pooler::start(server, "session");
+    let flags = with(flags, "--state", &server.url_at(sessions.port(), &schema));
+    let checked = check(&place, &flags).await;
+    checked.well("database pooling");
+    assert_eq!(checked.code, 0, "{checked:?}");
+}
+
+#[tokio::test]
+async fn database_without_a_server_is_unreachable() {
+    let url = format!("postgres://callbridge@127.0.0.1:{}/calls", free_port());
+    let (place, _crm, flags) = stage(&url).await;
+    let checked = check(&place, &flags).await;
+    assert_eq!(checked.code, 69, "{checked:?}");
+    assert_eq!(checked.faults(), ["database", "crm"]);
+}
+
+#[tokio::test]
+async fn clock_of_the_server_is_compared_with_this_machines() {
+    let (place, _crm, flags) = stage(&Postgres::shared().url(&Postgres::new_schema())).await;
+    let library = program::Place::new();
+    let behind = place.write("clock", "3600");
+    let checked = tokio::process::Command::new(env!("CARGO_BIN_EXE_callbridge"))
+        .arg("check")
+        .args(&flags)
+        .env("LD_PRELOAD", preload(&library, "clock.c"))
+        .env("TEST_CLOCK", behind)
+        .output()
+        .await
+        .expect("it runs");
+    let text = String::from_utf8_lossy(&checked.stdout);
+    let line = text.lines().find(|line| line.contains("database clock"));
+    let line = line.unwrap_or_else(|| panic!("{text}"));
+    let wanted = "failed database clock: it is 3600 s ahead of";
+    assert!(line.starts_with(wanted), "{line}");
+}
