@@ -7,7 +7,7 @@
 //! | [`control`] | `status`, `calls`, `dead …`, `lead …`: asks the daemon, and prints the answer |
 //! | [`demo`] | `demo`: recorded calls into the sandbox, shown as they go |
 //! | [`init`] | `init`: asks, finds out, and writes the flags and secrets of a service |
-//! | [`state`] | `state export`, `state import`: a state folder as one file |
+//! | [`state`] | `state export`, `state import`, `state move`: a whole state |
 //! | [`explain`] | `explain`: a recording or a kept call, told step by step |
 //!
 //! [`dispatch`] gives each command to the part that does it.

@@ -1,77 +1,171 @@
-//! `state export` and `state import`: a state folder as one tar file.
+//! `state export`, `state import`, and `state move`: a whole state as one tar file, or in another
+//! place.
 
-use crate::config::{StateDirection, StateMove};
+use crate::config::{StateAction, StateCommand};
+use crate::state_owner::refuse_other_users_state;
 use crate::{Failure, Result, print};
+use callbridge_call::shell::quoted;
 use callbridge_model::{Code, clock, safe};
-use callbridge_spool::archive::{ArchiveError, ArchivedSecrets, Manifest, export, import};
+use callbridge_spool::archive::{ArchiveError, ArchivedSecrets, Manifest};
+use callbridge_spool::{Copied, StatePlace, Transfer, export, import, move_state};
 use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-/// One way or the other.
+/// The progress is shown this often.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+
+/// Does what the command asks for.
 ///
 /// # Errors
-/// 65 and 66 for the file, 69 without a state, 73 where something cannot be written, 75 for a
-/// folder in use, 78 for one that is not empty and for what a newer program wrote.
-pub(crate) fn run(state: &StateMove) -> Result<()> {
-    let file = &state.file;
-    let Some(dir) = state.state.folder() else {
-        let message = "state export and state import take a folder";
-        return Err(Failure::new(Code::Usage, message));
-    };
-    let message = match state.direction {
-        StateDirection::Import => {
-            let from = File::open(file);
-            let from = from.map_err(|error| ArchiveError::NotRead(file.clone(), error))?;
-            let manifest = import(dir, (from, file))?;
-            let secrets = match manifest.secrets {
-                ArchivedSecrets::None => "",
-                ArchivedSecrets::LeftOut => {
-                    "it was exported without the secrets of its connection: run `callbridge \
-                     connect` before `run`\n"
-                }
-                ArchivedSecrets::Included => {
-                    "it contains the tokens of a connection: stop the callbridge that it was \
-                     exported from, because only one of them can refresh the tokens\n"
-                }
-            };
-            summary("imported", &manifest, dir) + secrets
-        }
-        StateDirection::Export { with_secrets } => {
-            let mut how = OpenOptions::new();
-            let to = how.write(true).create_new(true).mode(0o600).open(file);
-            let mut to = to.map_err(|error| ArchiveError::NotWritten(file.clone(), error))?;
-            let now = clock::now().wall.floor_seconds().get();
-            let written = export(dir, with_secrets, (&mut to, file), (crate::VERSION, now));
-            // An incomplete archive is of no use.
-            let manifest = written.inspect_err(|_| drop(std::fs::remove_file(file)))?;
-            let secrets = match manifest.secrets {
-                ArchivedSecrets::None => "",
-                ArchivedSecrets::LeftOut => {
-                    "the secrets of its connection are left out: to include them, give \
-                     --with-secrets\n"
-                }
-                ArchivedSecrets::Included => {
-                    "it contains the tokens of a connection: protect it like a password\n"
-                }
-            };
-            summary("exported", &manifest, file) + secrets
-        }
-    };
+/// 65 and 66 for the file, 69 without a state or a server, 73 where something cannot be written, 75
+/// for a state in use, 78 for a place that is not empty, for a state that was moved away, and for
+/// what a newer program wrote.
+pub(crate) fn run(command: &StateCommand) -> Result<()> {
+    if let StateAction::Move { to } = &command.action {
+        refuse_other_users_state(to.socket_folder(), std::env::args_os())?;
+    }
+    // A database is asked by a thread of its own, because a task must not wait in another runtime.
+    let done = std::thread::scope(|scope| scope.spawn(|| work(command)).join());
+    let message = done.unwrap_or_else(|_| {
+        let message = "the command failed unexpectedly";
+        Err(Failure::new(Code::Failed, message))
+    })?;
     print(message)
 }
 
+/// Returns what is printed.
+fn work(command: &StateCommand) -> Result<String> {
+    let mut shown = ShownProgress::new();
+    let place = &command.state;
+    match &command.action {
+        StateAction::Import { file } => {
+            let from = File::open(file);
+            let from = from.map_err(|error| ArchiveError::NotRead(file.clone(), error))?;
+            let manifest = import(place, (from, file), &mut |copied| shown.show(copied))?;
+            Ok(summary("imported", &manifest, &place.to_string())
+                + imported_secrets(manifest.secrets))
+        }
+        StateAction::Export { file, with_secrets } => {
+            let manifest = export_to(file, place, *with_secrets, &mut shown)?;
+            Ok(summary("exported", &manifest, &file.display().to_string())
+                + exported_secrets(manifest.secrets))
+        }
+        StateAction::Move { to } => {
+            let moved = move_state(place, to, &mut |copied| shown.show(copied))?;
+            Ok(moved_summary(place, to, &moved))
+        }
+    }
+}
+
+fn export_to(
+    file: &Path,
+    place: &StatePlace,
+    with_secrets: bool,
+    shown: &mut ShownProgress,
+) -> Result<Manifest> {
+    let mut how = OpenOptions::new();
+    let to = how.write(true).create_new(true).mode(0o600).open(file);
+    let mut to = to.map_err(|error| ArchiveError::NotWritten(file.to_path_buf(), error))?;
+    let program = (crate::VERSION, clock::now().wall.floor_seconds().get());
+    let written = export(
+        place,
+        with_secrets,
+        (&mut to, file),
+        program,
+        &mut |copied| {
+            shown.show(copied);
+        },
+    );
+    // An incomplete archive is of no use.
+    Ok(written.inspect_err(|_| drop(std::fs::remove_file(file)))?)
+}
+
+fn imported_secrets(secrets: ArchivedSecrets) -> &'static str {
+    match secrets {
+        ArchivedSecrets::None => "",
+        ArchivedSecrets::LeftOut => {
+            "it was exported without the secrets of its connection: run `callbridge connect` \
+             before `run`\n"
+        }
+        ArchivedSecrets::Included => {
+            "it contains the tokens of a connection: stop the callbridge that it was exported \
+             from, because only one of them can refresh the tokens\n"
+        }
+    }
+}
+
+fn exported_secrets(secrets: ArchivedSecrets) -> &'static str {
+    match secrets {
+        ArchivedSecrets::None => "",
+        ArchivedSecrets::LeftOut => {
+            "the secrets of its connection are left out: to include them, give --with-secrets\n"
+        }
+        ArchivedSecrets::Included => {
+            "it contains the tokens of a connection: protect it like a password\n"
+        }
+    }
+}
+
 /// `exported: spool.db 81920 bytes, schema 1, of callbridge 0.1.0: /var/backups/pbx1.tar`
-fn summary(verb: &str, manifest: &Manifest, place: &Path) -> String {
+fn summary(verb: &str, manifest: &Manifest, place: &str) -> String {
     let files: Vec<String> = manifest
         .files
         .iter()
         .map(|file| format!("{} {} bytes", safe(&file.name), file.bytes))
         .collect();
-    let (program, place) = (safe(&manifest.program), place.display());
+    let program = safe(&manifest.program);
     format!(
         "{verb}: {}, schema {}, of callbridge {program}: {place}\n",
         files.join(", "),
         manifest.schema
     )
+}
+
+/// `moved: 120 calls, 2410 rows: /var/lib/callbridge/hub to postgres://db1/callbridge`
+fn moved_summary(from: &StatePlace, to: &StatePlace, moved: &Transfer) -> String {
+    let rows: u64 = moved.rows.values().sum();
+    let calls = moved.rows.get("calls").copied().unwrap_or(0);
+    format!(
+        "moved: {calls} calls, {rows} rows: {from} to {to}\nstart callbridge with --state {}\n",
+        quoted(&to.flag())
+    )
+}
+
+/// One line on a terminal that shows which table is copied, and how much of it.
+struct ShownProgress {
+    is_terminal: bool,
+    last: Option<Instant>,
+}
+
+impl ShownProgress {
+    fn new() -> Self {
+        Self {
+            is_terminal: io::stderr().is_terminal(),
+            last: None,
+        }
+    }
+
+    fn show(&mut self, copied: Copied<'_>) {
+        let is_recent = self
+            .last
+            .is_some_and(|last| last.elapsed() < PROGRESS_EVERY);
+        if !self.is_terminal || is_recent {
+            return;
+        }
+        self.last = Some(Instant::now());
+        let Copied { table, rows, of } = copied;
+        // No one reads a closed stderr.
+        write!(io::stderr(), "\r\x1b[K{table}: {rows} of {of} rows").ok();
+    }
+}
+
+impl Drop for ShownProgress {
+    fn drop(&mut self) {
+        if self.last.is_some() {
+            write!(io::stderr(), "\r\x1b[K").ok();
+        }
+    }
 }

@@ -3,7 +3,7 @@
 pub(super) mod init;
 
 use super::command::{
-    Asking, Audit, Check, Command, Demo, DemoPbx, Explain, StateDirection, StateMove, StatusMode,
+    Asking, Audit, Check, Command, Demo, DemoPbx, Explain, StateAction, StateCommand, StatusMode,
 };
 use super::faults::Faults;
 use super::flags::StateFlags;
@@ -70,7 +70,7 @@ impl Checking<'_> {
                 self.faults.or(Command::Disconnect { state, forget })
             }
             Verb::Init(flags) => init::check(self, *flags),
-            Verb::State(verb) => self.state_move(verb),
+            Verb::State(verb) => self.state_command(verb),
             Verb::Sandbox(options) => self.faults.or(Command::Sandbox(options)),
             Verb::Completions { shell } => self.completions(shell.as_deref()),
             Verb::Man => {
@@ -487,23 +487,36 @@ impl Checking<'_> {
         items
     }
 
-    fn state_move(mut self, verb: StateVerb) -> Result<Command, Faults> {
-        let (flags, direction) = match verb {
+    fn state_command(mut self, verb: StateVerb) -> Result<Command, Faults> {
+        let (flag, action) = match verb {
             StateVerb::Export {
                 flags,
                 with_secrets,
-            } => (flags, StateDirection::Export { with_secrets }),
-            StateVerb::Import(flags) => (flags, StateDirection::Import),
+            } => {
+                let file = self.state_file(flags.file);
+                (flags.state, StateAction::Export { file, with_secrets })
+            }
+            StateVerb::Import(flags) => {
+                let file = self.state_file(flags.file);
+                (flags.state, StateAction::Import { file })
+            }
+            StateVerb::Move { to, state } => {
+                let to = to.ok_or("is missing: the new place of the state".to_owned());
+                let to = to.and_then(|to| config::state_place(Some(&to), self.environment));
+                let to = self.faults.take("--to", to);
+                let to = to.unwrap_or_else(|| StatePlace::Folder(PathBuf::new()));
+                (state, StateAction::Move { to })
+            }
         };
-        let file = flags.file.filter(|file| !file.is_empty());
+        let state = self.state(flag.as_deref());
+        self.faults
+            .or(Command::State(StateCommand { action, state }))
+    }
+
+    fn state_file(&mut self, file: Option<String>) -> PathBuf {
+        let file = file.filter(|file| !file.is_empty());
         let file = file.ok_or("is missing: the file of the exported state");
-        let file = self.faults.take("FILE", file).unwrap_or_default();
-        let state = self.state(flags.state.as_deref());
-        self.faults.or(Command::State(StateMove {
-            direction,
-            file: PathBuf::from(file),
-            state,
-        }))
+        PathBuf::from(self.faults.take("FILE", file).unwrap_or_default())
     }
 
     fn completions(mut self, shell: Option<&str>) -> Result<Command, Faults> {

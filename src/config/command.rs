@@ -42,8 +42,8 @@ pub enum Command {
     },
     Sandbox(Box<callbridge_sandbox::Options>),
     Init(Box<InitFlags>),
-    /// The commands `state export` and `state import`.
-    State(StateMove),
+    /// The commands `state export`, `state import`, and `state move`.
+    State(StateCommand),
     /// The commands that only print a text; help and the version, too.
     Print(Vec<u8>),
 }
@@ -162,23 +162,25 @@ pub struct Check {
     pub config: Config,
 }
 
-/// Which way a state is moved.
-#[derive(Clone, Copy, Debug)]
-pub enum StateDirection {
-    /// From the folder into the file.
+/// What is done with a whole state.
+#[derive(Clone, Debug)]
+pub enum StateAction {
+    /// It is written into a file.
     Export {
+        file: PathBuf,
         /// With the secrets of an OAuth connection.
         with_secrets: bool,
     },
-    /// From the file into the folder.
-    Import,
+    /// It is read from a file.
+    Import { file: PathBuf },
+    /// It moves to another place.
+    Move { to: StatePlace },
 }
 
-/// The flags of `state export` and `state import`, checked.
+/// The flags of `state export`, `state import`, and `state move`, checked.
 #[derive(Debug)]
-pub struct StateMove {
-    pub direction: StateDirection,
-    pub file: PathBuf,
+pub struct StateCommand {
+    pub action: StateAction,
     pub state: StatePlace,
 }
 

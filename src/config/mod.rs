@@ -32,6 +32,6 @@ pub(crate) use checked::{
 };
 pub(crate) use checking::init::{INSTANCE, InitFlags, missing as missing_answers, secret_kind};
 pub(crate) use command::{
-    Asking, Audit, Check, Command, Demo, DemoPbx, Explain, StateDirection, StateMove, StatusMode,
+    Asking, Audit, Check, Command, Demo, DemoPbx, Explain, StateAction, StateCommand, StatusMode,
 };
 pub(crate) use faults::Faults;

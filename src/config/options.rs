@@ -96,7 +96,7 @@ pub(crate) enum Verb {
     /// Set a service up: ask what cannot be detected, detect the rest, write its flags
     #[command(after_help = init::EXAMPLES)]
     Init(Box<init::InitFlags>),
-    /// Export a state folder into a tar file, also while the daemon runs, and import it
+    /// Export a state into a tar file, import it, or move it to another place
     #[command(subcommand)]
     State(StateVerb),
     /// Print completions for a shell
@@ -493,19 +493,43 @@ pub(crate) enum StateVerb {
     /// while the daemon runs
     Export {
         #[command(flatten)]
-        flags: StateMoveFlags,
+        flags: StateFileFlags,
         /// Include the tokens and secrets of an OAuth connection. Protect the file like a password.
         /// Without it, run `connect` after the import
         #[arg(long)]
         with_secrets: bool,
     },
-    /// Import an exported state into an empty folder that no daemon uses
-    Import(StateMoveFlags),
+    /// Import an exported state into an empty folder or database that no daemon uses
+    Import(StateFileFlags),
+    /// Move the state into a database, or from a database into a folder, with its tokens. Stop
+    /// every callbridge that uses the state first. If the command is interrupted, run it again
+    #[command(after_help = STATE_MOVE_EXAMPLES)]
+    Move {
+        /// The new place: an empty folder, or an empty schema of a database (postgres://…)
+        #[arg(long, value_name = "PLACE")]
+        to: Option<String>,
+        /// The state: a folder or a database (postgres://…) [default: $STATE_DIRECTORY, else
+        /// ~/.local/state/callbridge]
+        #[arg(long, value_name = "PLACE")]
+        state: Option<String>,
+    },
 }
+
+const STATE_MOVE_EXAMPLES: &str = "\
+Examples:
+  callbridge state move --state /var/lib/callbridge/hub \\
+    --to 'postgres://callbridge@db1,db2/callbridge?secret-file=/etc/callbridge/db-password'
+  callbridge state move --to /var/lib/callbridge/hub \\
+    --state 'postgres://callbridge@db1,db2/callbridge?secret-file=/etc/callbridge/db-password'
+
+The old place keeps its rows, and callbridge refuses to use it from then on.
+
+Exit: 0 moved, 64 wrong flags, 69 no state or no server, 75 a place is in use, 78 the new place is
+not empty, or the state was moved before.";
 
 /// The flags of `state export` and `state import`, as typed.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct StateMoveFlags {
+pub(crate) struct StateFileFlags {
     /// The file
     pub file: Option<String>,
     /// The state: a folder or a database (postgres://…) [default: $STATE_DIRECTORY, else

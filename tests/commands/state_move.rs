@@ -1,6 +1,10 @@
-//! `state export` and `state import`: a state moves with its calls, and nothing is written over.
+//! `state export`, `state import`, and `state move`: a state moves with its calls, and nothing is
+//! written over.
 
-use crate::commands::sidecar::{Place, crm};
+use crate::commands::check::findings::with;
+use crate::commands::sidecar::{Place, Said, crm, json_lines, until};
+use callbridge_testbed::postgres::Postgres;
+use serde_json::Value;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
@@ -109,4 +113,135 @@ async fn what_is_no_exported_state_is_refused_and_a_missing_one_is_66() {
         .await;
     assert_eq!(said.code, 69, "no state: {said:?}");
     assert!(!target.exists());
+}
+
+/// Runs `state move` from one place to another.
+async fn state_move(place: &Place, from: &str, to: &str) -> Said {
+    place
+        .say(&["state", "move", "--state", from, "--to", to])
+        .await
+}
+
+/// The books of the state at this place. `None` if it cannot be read now.
+async fn books(place: &Place, state: &str) -> Option<Value> {
+    let said = place.say(&["status", "--json", "--state", state]).await;
+    (said.code == 0).then(|| json_lines(&said.out).remove(0)["books"].clone())
+}
+
+/// Promise: A state that is moved to a database continues there with all its calls.
+#[tokio::test]
+async fn state_moved_to_a_database_and_back_continues() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", CALLS);
+    let flags = place.flags_of_file(&crm.url(), "calls.ami");
+    let folder = place.path("state").display().to_string();
+    let url = Postgres::shared().url(&Postgres::new_schema());
+    let daemon = place.run(&flags).await;
+    place.reaches("/books/journaled", 1).await;
+    let used = state_move(&place, &folder, &url).await;
+    assert_eq!(used.code, 75, "{used:?}");
+    daemon.stop().await;
+    let before = books(&place, &folder).await.expect("readable");
+    let said = state_move(&place, &folder, &url).await.well();
+    assert!(said.starts_with("moved: 1 calls, "), "{said}");
+    assert!(said.contains(&format!("--state '{url}'")), "{said}");
+    assert_eq!(books(&place, &url).await, Some(before.clone()));
+    let mut arguments = vec!["run".to_owned()];
+    arguments.extend(flags.clone());
+    let refused = place.say(&arguments).await;
+    assert_eq!(refused.code, 78, "{refused:?}");
+    assert!(refused.err.contains(&url), "{refused:?}");
+    let again = state_move(&place, &folder, &url).await;
+    assert_eq!(again.code, 78, "{again:?}");
+
+    arguments = vec!["run".to_owned()];
+    arguments.extend(with(flags.clone(), "--state", &url));
+    let daemon = place.start_as("run", &arguments);
+    let leads = async || {
+        let said = place.say(&["status", "--json", "--state", &url]).await;
+        (said.code == 0 && said.out.contains("\"role\":\"leader\"")).then_some(())
+    };
+    until("a daemon that leads", leads).await;
+    let used = state_move(&place, &url, &folder).await;
+    assert_eq!(used.code, 75, "{used:?}");
+    daemon.stop().await;
+    state_move(&place, &url, &folder).await.well();
+    assert_eq!(books(&place, &folder).await, Some(before.clone()));
+    let daemon = place.run(&flags).await;
+    assert_eq!(books(&place, &folder).await, Some(before));
+    daemon.stop().await;
+    assert_eq!(crm.journal().len(), 1, "none was sent twice");
+}
+
+/// Promise: A move that is killed is finished by the same command.
+#[tokio::test]
+async fn move_killed_at_a_statement_is_finished_by_the_same_command() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", CALLS);
+    let flags = place.flags_of_file(&crm.url(), "calls.ami");
+    place.run_until_idle(&flags).await;
+    let mut from = place.path("state").display().to_string();
+    let mut to = Postgres::shared().url(&Postgres::new_schema());
+    let before = books(&place, &from).await.expect("readable");
+    let mut was_killed = true;
+    // The origin and the target change places when a move has passed.
+    for way in 0..2 {
+        let mut number = 1;
+        while was_killed {
+            let killed = tokio::process::Command::new(env!("CARGO_BIN_EXE_callbridge"))
+                .args(["state", "move", "--state", &from, "--to", &to])
+                .env("FAULT_STATEMENT", format!("{number}:kill"))
+                .output()
+                .await
+                .expect("it runs");
+            was_killed = killed.status.code().is_none();
+            let usable = [books(&place, &from).await, books(&place, &to).await];
+            let full = usable
+                .iter()
+                .filter(|books| **books == Some(before.clone()));
+            assert!(full.count() <= 1, "statement {number}: {usable:?}");
+            number += 7;
+        }
+        assert!(number > 150, "{number} statements are too few");
+        assert_eq!(books(&place, &to).await, Some(before.clone()), "way {way}");
+        (from, to) = (to, from);
+        was_killed = true;
+    }
+}
+
+#[tokio::test]
+async fn database_is_exported_and_imported_by_command() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", CALLS);
+    let flags = place.flags_of_file(&crm.url(), "calls.ami");
+    place.run_until_idle(&flags).await;
+    let folder = place.path("state").display().to_string();
+    let before = books(&place, &folder).await.expect("readable");
+    let server = Postgres::shared();
+    let (first, second) = (
+        server.url(&Postgres::new_schema()),
+        server.url(&Postgres::new_schema()),
+    );
+    state_move(&place, &folder, &first).await.well();
+    let file = place.path("exported").display().to_string();
+    let said = place
+        .say(&["state", "export", &file, "--state", &first])
+        .await;
+    assert!(said.well().starts_with("exported: spool.db "));
+    let entries = tar(&place, &["-tvf", "exported"]);
+    assert_eq!(entries.lines().count(), 2, "{entries}");
+    for new in [&second, &place.path("new").display().to_string()] {
+        let said = place.say(&["state", "import", &file, "--state", new]).await;
+        assert!(said.well().starts_with("imported: spool.db "));
+        assert_eq!(books(&place, new).await, Some(before.clone()));
+        let again = place.say(&["state", "import", &file, "--state", new]).await;
+        assert_eq!(again.code, 78, "{again:?}");
+    }
+    let missing = server.url(&Postgres::new_schema());
+    let none = place.path("none").display().to_string();
+    let said = place
+        .say(&["state", "export", &none, "--state", &missing])
+        .await;
+    assert_eq!(said.code, 69, "{said:?}");
+    assert!(!place.path("none").exists());
 }
