@@ -10,16 +10,20 @@ pub enum Fault {
     ServerFrozen,
     Cut,
     Hidden,
+    LeaderCut,
+    LeaderHidden,
 }
 
 impl Fault {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Killed,
         Self::ServerKilled,
         Self::Frozen,
         Self::ServerFrozen,
         Self::Cut,
         Self::Hidden,
+        Self::LeaderCut,
+        Self::LeaderHidden,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -30,6 +34,8 @@ impl Fault {
             Self::ServerFrozen => "server-frozen",
             Self::Cut => "cut",
             Self::Hidden => "hidden",
+            Self::LeaderCut => "leader-cut",
+            Self::LeaderHidden => "leader-hidden",
         }
     }
 
@@ -39,9 +45,19 @@ impl Fault {
             Self::ServerKilled => "PostgreSQL of the primary gets kill -9",
             Self::Frozen => "etcd, Patroni, and PostgreSQL of the primary are stopped (SIGSTOP)",
             Self::ServerFrozen => "PostgreSQL of the primary is stopped (SIGSTOP)",
-            Self::Cut => "the primary's node is cut off from everything",
+            Self::Cut => "the primary's node is cut off",
             Self::Hidden => "the primary's node is cut off from the other nodes only",
+            Self::LeaderCut => {
+                "the primary's node is cut off together with the hub that leads, which still reaches \
+                 the CRM"
+            }
+            Self::LeaderHidden => "the same from the other nodes only: collectors reach both hubs",
         }
+    }
+
+    /// The hub that leads runs on the primary's node.
+    pub const fn takes_leader(self) -> bool {
+        matches!(self, Self::LeaderCut | Self::LeaderHidden)
     }
 
     pub fn begin(self, cluster: &Cluster, node: Node) {
@@ -50,8 +66,8 @@ impl Fault {
             Self::ServerKilled => cluster.kill(node, Program::Postgres),
             Self::Frozen => cluster.freeze(node, Program::All),
             Self::ServerFrozen => cluster.freeze(node, Program::Postgres),
-            Self::Cut => cluster.cut(node),
-            Self::Hidden => cluster.hide(node),
+            Self::Cut | Self::LeaderCut => cluster.cut(node),
+            Self::Hidden | Self::LeaderHidden => cluster.hide(node),
         }
     }
 
@@ -62,8 +78,8 @@ impl Fault {
             Self::ServerKilled => {}
             Self::Frozen => cluster.thaw(node, Program::All),
             Self::ServerFrozen => cluster.thaw(node, Program::Postgres),
-            Self::Cut => cluster.join(node),
-            Self::Hidden => cluster.show(node),
+            Self::Cut | Self::LeaderCut => cluster.join(node),
+            Self::Hidden | Self::LeaderHidden => cluster.show(node),
         }
     }
 }

@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -33,6 +34,9 @@ const USER: [&str; 5] = [
     "--regid=postgres",
     "--clear-groups",
 ];
+
+/// The name of this machine's certificate.
+const OUTSIDE: &str = "outside";
 
 /// The files of a node, as they are written.
 const FILES: [&str; 3] = ["config.yml", "patroni.env", "etcd.env"];
@@ -158,6 +162,12 @@ pub struct Cluster {
     folder: PathBuf,
 }
 
+/// The files of a certificate and its key.
+pub struct IdentityFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
 /// An answer of Patroni to `GET /cluster`.
 #[derive(Debug, Deserialize)]
 struct Members {
@@ -229,10 +239,37 @@ impl Cluster {
         )
     }
 
+    /// The network namespace of a node.
+    pub fn namespace(&self, node: Node) -> PathBuf {
+        Path::new("/run/netns").join(format!("{}-{node}", self.net))
+    }
+
     /// The words before a command that runs on a node, as this user.
-    pub fn enter(&self, node: Node) -> [String; 4] {
+    pub fn enter(&self, node: Node) -> Vec<String> {
         let namespace = format!("{}-{node}", self.net);
-        ["ip", "netns", "exec", &namespace].map(str::to_owned)
+        let words = ["ip", "netns", "exec", &namespace];
+        words.map(str::to_owned).to_vec()
+    }
+
+    /// A certificate of the authority for a node, or for this machine.
+    pub fn identity(&self, node: Option<Node>) -> IdentityFiles {
+        let folder = match node {
+            Some(node) => self.folder.join(node.to_string()).join("tls"),
+            None => self.folder.join(OUTSIDE),
+        };
+        IdentityFiles {
+            certificate: folder.join("node.crt"),
+            key: folder.join("node.key"),
+        }
+    }
+
+    /// Writes a file that only this user can read, and returns its path.
+    pub fn write(&self, name: &str, text: &str) -> String {
+        let path = self.folder.join(name);
+        std::fs::write(&path, text).expect("written");
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&path, mode).expect("private");
+        path.display().to_string()
     }
 
     /// Starts the programs of a node.
@@ -288,8 +325,8 @@ impl Cluster {
         with_role(&members.next()?, "leader")
     }
 
-    /// Waits until all nodes work and agree on the primary, and its standbys have all it has. One of
-    /// them is synchronous.
+    /// Waits until all nodes work and agree on the primary and on its synchronous standby, and the
+    /// standbys have all that the primary has. Before that, no standby can replace it.
     pub async fn is_whole(&self) {
         let begun = Instant::now();
         let is_whole = async || {
@@ -305,7 +342,7 @@ impl Cluster {
         until_within(START + DEADLINE, "a whole cluster", is_whole).await;
     }
 
-    /// The primary, if all nodes answer, work, and see the same one.
+    /// The primary, if all nodes answer and work, and see the same one with a synchronous standby.
     fn agreed_primary(&self) -> Option<Node> {
         let mut leaders = BTreeSet::new();
         for node in Node::ALL {
@@ -314,6 +351,7 @@ impl Cluster {
             if members.len() != Node::ALL.len() || !members.iter().all(works) {
                 return None;
             }
+            with_role(&members, "sync_standby")?;
             leaders.insert(with_role(&members, "leader")?);
         }
         let leader = leaders.pop_first();
@@ -390,6 +428,7 @@ impl Cluster {
         for node in Node::ALL {
             certificates.arg(format!("{node}={}", self.address(node)));
         }
+        certificates.arg(format!("{OUTSIDE}={}", self.outside()));
         let made = certificates.current_dir(&self.folder).output();
         let made = made.expect("the script of the certificates");
         let problem = String::from_utf8_lossy(&made.stderr);
