@@ -38,6 +38,12 @@ pub(super) fn no_answer(place: &Path, deadline: Duration) -> Error {
     Error::SessionLost(place.to_path_buf(), why)
 }
 
+/// The error of a connection that was not made in time.
+pub(super) fn no_connection(place: &Path, deadline: Duration) -> Error {
+    let why = format!("no connection within {} s", deadline.as_secs());
+    Error::SessionLost(place.to_path_buf(), why)
+}
+
 /// The server ends the session with this answer, or it is no longer the primary.
 fn ends_session(code: &SqlState) -> bool {
     const ENDS: [SqlState; 6] = [

@@ -22,7 +22,7 @@ use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement};
 
 /// Oldest version that has all the timeouts.
 pub(super) const VERSION_MIN: i64 = 140_000;
-/// Time for a connection to one host.
+/// Time for a connection to one host, with TLS and the login.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Prepared statements that are kept. Their number is bounded by the code, apart from lists of ids.
 const PREPARED_MAX: usize = 500;
@@ -138,30 +138,24 @@ impl Session {
             .enable_all()
             .build()
             .map_err(|error| Error::Unusable(place.clone(), error.to_string()))?;
-        let mut config = url.config();
+        let mut configs = url.configs();
+        for config in &mut configs {
+            config
+                .application_name(name)
+                .tcp_user_timeout(Access::Write.deadline())
+                .keepalives_idle(Duration::from_secs(5))
+                .keepalives_interval(Duration::from_secs(2))
+                .keepalives_retries(3);
+        }
         if let Some(secret) = &url.secret {
             let secret = secret.place().read();
             let secret =
                 secret.map_err(|error| Error::Unusable(place.clone(), error.to_string()))?;
-            config.password(secret.expose_secret());
+            for config in &mut configs {
+                config.password(secret.expose_secret());
+            }
         }
-        config
-            .application_name(name)
-            .connect_timeout(CONNECT)
-            .tcp_user_timeout(Access::Write.deadline())
-            .keepalives_idle(Duration::from_secs(5))
-            .keepalives_interval(Duration::from_secs(2))
-            .keepalives_retries(3);
-        // Several hosts are tried one after the other.
-        let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(1);
-        let deadline = (CONNECT + access.deadline()) * hosts;
-        // The timer needs the runtime.
-        let connecting = async { tokio::time::timeout(deadline, connect(&config, url)).await };
-        let connected = runtime.block_on(connecting);
-        let (client, connection) = connected.unwrap_or_else(|_| {
-            let why = format!("no connection within {} s", deadline.as_secs());
-            Err(Error::SessionLost(place.clone(), why))
-        })?;
+        let (client, connection) = runtime.block_on(connect(&configs, url))?;
         Ok(Self {
             runtime: Some(runtime),
             client: Arc::new(client),
@@ -474,7 +468,22 @@ impl Session {
     }
 }
 
-async fn connect(config: &Config, url: &PostgresUrl) -> Result<(Client, JoinHandle<()>), Error> {
+type Connected = (Client, JoinHandle<()>);
+
+/// Tries the hosts in turn. One that is frozen or cut off can accept a connection and never answer.
+async fn connect(configs: &[Config], url: &PostgresUrl) -> Result<Connected, Error> {
+    let mut last = Error::Closed;
+    for config in configs {
+        match tokio::time::timeout(CONNECT, connect_to(config, url)).await {
+            Ok(Ok(connected)) => return Ok(connected),
+            Ok(Err(error)) => last = error,
+            Err(_) => last = error::no_connection(&url.place(), CONNECT),
+        }
+    }
+    Err(last)
+}
+
+async fn connect_to(config: &Config, url: &PostgresUrl) -> Result<Connected, Error> {
     let place = url.place();
     if !url.uses_tls() {
         let connected = config.connect(NoTls).await;

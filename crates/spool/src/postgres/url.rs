@@ -108,9 +108,32 @@ impl PostgresUrl {
         })
     }
 
-    /// The settings of a connection, still without its password.
-    pub(crate) fn config(&self) -> Config {
-        self.config.clone()
+    /// The settings of a connection to each host, in the order of the URL, still without its
+    /// password. The library has no deadline for a host that accepts and does not answer, so hosts
+    /// are tried by us.
+    pub(crate) fn configs(&self) -> Vec<Config> {
+        let all = &self.config;
+        let mut configs = Vec::new();
+        for (at, host) in all.get_hosts().iter().enumerate() {
+            let mut config = Config::new();
+            match host {
+                Host::Tcp(name) => config.host(name),
+                Host::Unix(path) => config.host_path(path),
+            };
+            config
+                .port(self.port(at))
+                .user(all.get_user().unwrap_or_default())
+                .dbname(all.get_dbname().unwrap_or_default())
+                .ssl_mode(all.get_ssl_mode())
+                .target_session_attrs(all.get_target_session_attrs());
+            configs.push(config);
+        }
+        configs
+    }
+
+    fn port(&self, host: usize) -> u16 {
+        let ports = self.config.get_ports();
+        ports.get(host).or(ports.first()).copied().unwrap_or(5432)
     }
 
     /// The connection uses TLS, and the certificate must be valid for the host. Connections of this
@@ -127,8 +150,7 @@ impl PostgresUrl {
                 Host::Tcp(name) => name.clone(),
                 Host::Unix(path) => path.display().to_string(),
             };
-            let ports = self.config.get_ports();
-            let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
+            let port = self.port(at);
             if port == 5432 {
                 hosts.push(name);
             } else {
@@ -181,7 +203,13 @@ mod tests {
             url.place().to_string_lossy(),
             "postgres://db1,db2:5433/calls"
         );
-        assert_eq!(url.config().get_user(), Some("callbridge"));
+        let configs = url.configs();
+        assert_eq!(configs.len(), 2);
+        for (config, (host, port)) in configs.iter().zip([("db1", 5432), ("db2", 5433)]) {
+            assert_eq!(config.get_user(), Some("callbridge"));
+            assert_eq!(config.get_hosts(), [Host::Tcp(host.to_owned())]);
+            assert_eq!(config.get_ports(), [port]);
+        }
     }
 
     #[test]

@@ -224,6 +224,22 @@ async fn leader_that_is_cut_off_writes_nothing_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn host_that_never_answers_does_not_hide_the_next_one() {
+    let (_place, schema) = schema();
+    let silent = Proxy::start(Postgres::shared().port()).await;
+    silent.cut();
+    let both = Postgres::shared().url(&schema);
+    let first = format!("127.0.0.1:{},127.0.0.1:", silent.port());
+    let both = both.replacen("127.0.0.1:", &first, 1);
+    let begun = Instant::now();
+    let url = PostgresUrl::parse(&both).expect("a URL");
+    let (handle, guard) = opened(url, instance("hub1")).await;
+    assert!(handle.leadership().borrow().is_leading());
+    assert!(begun.elapsed() < TAKEOVER, "{:?}", begun.elapsed());
+    closed(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn commit_whose_answer_is_dropped_is_stored_once() {
     let (_place, schema) = schema();
     let proxy = Proxy::start(Postgres::shared().port()).await;
