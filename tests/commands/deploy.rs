@@ -372,17 +372,26 @@ fn prometheus_takes_the_alert_rules() {
 /// Promise: Each alert rule fires when it should, and only then.
 #[test]
 fn each_alert_fires_when_it_should_and_keeps_still_otherwise() {
+    for rules in ["prometheus/callbridge", "hub/callbridge-hub"] {
+        test_alerts(rules);
+    }
+}
+
+/// Each alert of a file has a case in which it fires, and one in which it does not. promtool runs
+/// the cases.
+fn test_alerts(name: &str) {
     let test = "each_alert_fires_when_it_should_and_keeps_still_otherwise";
-    let (rules, cases) = (
-        text("prometheus/callbridge.rules.yml"),
-        text("prometheus/callbridge.rules.test.yml"),
-    );
+    let cases_file = format!("{name}.rules.test.yml");
+    let (rules, cases) = (text(&format!("{name}.rules.yml")), text(&cases_file));
     let alerts = rules
         .lines()
         .filter_map(|line| line.trim().strip_prefix("- alert: "));
     for alert in alerts {
-        let name = format!("alertname: {alert}");
-        let named = cases.split(&name).skip(1);
+        // At the end of a line, or before what is expected.
+        let named = cases
+            .split(&format!("alertname: {alert}"))
+            .skip(1)
+            .filter(|after| after.starts_with([',', '\n']));
         let (still, fires): (Vec<&str>, Vec<&str>) =
             named.partition(|after| after.starts_with(", exp_alerts: []}"));
         assert!(
@@ -390,7 +399,7 @@ fn each_alert_fires_when_it_should_and_keeps_still_otherwise() {
             "no two cases of {alert}"
         );
     }
-    let path = deploy("prometheus/callbridge.rules.test.yml");
+    let path = deploy(&cases_file);
     let arguments = ["test", "rules", path.to_str().expect("a path in UTF-8")];
     let Some(output) = run("promtool", &arguments, test) else {
         return;

@@ -7,8 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Files that no parser here reads: texts, scripts, and files that promtool, dpkg, or podman check.
-const OTHERS: [&str; 12] = [
+const OTHERS: [&str; 14] = [
     "advisories",
+    "certificates",
     "md",
     "build",
     "Containerfile",
@@ -17,6 +18,7 @@ const OTHERS: [&str; 12] = [
     "copyright",
     "postinst",
     "postrm",
+    "sql",
     "prerm",
     "txt",
     "yml",
@@ -117,7 +119,7 @@ fn every_deployed_file_is_well_formed() {
                 .map(drop)
                 .map_err(|error| error.to_string()),
             "mail" | "telegram" if text.starts_with("#!/bin/sh") => continue,
-            "flags" => continue,
+            "flags" | "env" => continue,
             other if OTHERS.contains(&other) => continue,
             _ => Err("no parser is known for this file".to_owned()),
         };

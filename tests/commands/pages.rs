@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The pages, and how many lines of ours each has at least.
-const PAGES: [(&str, usize); 26] = [
+const PAGES: [(&str, usize); 31] = [
     ("README.md", 6),
     ("ARCHITECTURE.md", 0),
     ("CHANGELOG.md", 0),
@@ -21,6 +21,9 @@ const PAGES: [(&str, usize); 26] = [
     ("docs/dead-letters.md", 9),
     ("docs/freeswitch.md", 0),
     ("docs/gaps.md", 1),
+    ("docs/high-availability.md", 0),
+    ("docs/hub.md", 4),
+    ("docs/design/hub.md", 0),
     ("docs/leads.md", 4),
     ("docs/lookup.md", 0),
     ("docs/operations.md", 5),
@@ -31,6 +34,8 @@ const PAGES: [(&str, usize); 26] = [
     ("deploy/README.md", 0),
     ("deploy/backup.md", 0),
     ("deploy/asterisk/README.md", 10),
+    ("deploy/hub/README.md", 0),
+    ("deploy/hub/patroni/README.md", 0),
     ("deploy/freepbx/README.md", 7),
     ("deploy/freeswitch/README.md", 3),
     ("deploy/fusionpbx/README.md", 2),
