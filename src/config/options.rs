@@ -518,9 +518,9 @@ pub(crate) enum StateVerb {
 const STATE_MOVE_EXAMPLES: &str = "\
 Examples:
   callbridge state move --state /var/lib/callbridge/hub \\
-    --to 'postgres://callbridge@db1,db2/callbridge?secret-file=/etc/callbridge/db-password'
+    --to 'postgres://callbridge@db1,db2/callbridge?secret-file=/etc/callbridge/database.secret'
   callbridge state move --to /var/lib/callbridge/hub \\
-    --state 'postgres://callbridge@db1,db2/callbridge?secret-file=/etc/callbridge/db-password'
+    --state 'postgres://callbridge@db1,db2/callbridge?secret-file=/etc/callbridge/database.secret'
 
 The old place keeps its rows, and callbridge refuses to use it from then on.
 
