@@ -45,7 +45,7 @@ async fn collect(config: &Config, state: &State) -> Vec<CheckFinding> {
             let running = status.hub.iter().map(|hub| branches(hub.branches.len()));
             found.extend(running);
         }
-        State::Standby(_) | State::Unusable => {}
+        State::Standby { .. } | State::Unusable => {}
     }
     found
 }

@@ -22,15 +22,23 @@ pub(crate) enum State {
     Daemon(Box<Status>),
     /// Nobody has it: opened here. Where there is none yet, a trial's.
     Ours(Handle, Guard, Option<TrialFolder>),
-    /// Another process leads the database. It has this name.
-    Standby(String),
+    /// Another process leads the database.
+    Standby {
+        leader: String,
+        /// This machine's daemon is a standby. It has the addresses of its flags.
+        is_daemon: bool,
+    },
     /// The state cannot be used; a finding says why.
     Unusable,
 }
 
 impl State {
     pub(crate) const fn is_daemon(&self) -> bool {
-        matches!(self, Self::Daemon(_))
+        match self {
+            Self::Daemon(_) => true,
+            Self::Standby { is_daemon, .. } => *is_daemon,
+            Self::Ours(..) | Self::Unusable => false,
+        }
     }
 }
 
@@ -106,7 +114,11 @@ async fn state_in(config: &Config, place: &StatePlace, is_new: bool) -> (Vec<Che
                 {
                     let message = format!("{place}: this machine's callbridge is a standby");
                     found.insert(0, well("state", message));
-                    return (found, State::Standby(leadership.leader_name()));
+                    let standby = State::Standby {
+                        leader: leadership.leader_name(),
+                        is_daemon: true,
+                    };
+                    return (found, standby);
                 }
                 let what = format!("{place}: the daemon that uses it answers");
                 found.insert(0, well("state", what));
@@ -132,7 +144,11 @@ async fn state_in(config: &Config, place: &StatePlace, is_new: bool) -> (Vec<Che
             Err(Error::NotLeader(_, leader)) => {
                 let leader = leader.unwrap_or_else(|| "another process".to_owned());
                 let what = format!("{place} can be used; {leader} leads");
-                return (vec![well("state", what)], State::Standby(leader));
+                let standby = State::Standby {
+                    leader,
+                    is_daemon: false,
+                };
+                return (vec![well("state", what)], standby);
             }
             Err(error) => return (vec![unusable(&error)], State::Unusable),
         }

@@ -38,7 +38,7 @@ pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
             drop(trial);
             found
         }
-        State::Standby(leader) => {
+        State::Standby { leader, .. } => {
             let what = format!("not asked: {leader} leads. Run check there for the CRM");
             vec![advice("crm", what, "")]
         }

@@ -17,6 +17,7 @@ const TAKEOVER: Duration = Duration::from_secs(15);
 /// One of two hubs.
 struct Hub {
     place: Place,
+    flags: Vec<String>,
     program: Program,
     collect: SocketAddr,
     metrics: SocketAddr,
@@ -36,8 +37,7 @@ impl Hub {
         let collect = free_address();
         let metrics = free_address();
         let page = free_address();
-        let arguments = [
-            "run".to_owned(),
+        let flags = [
             format!("--state={}", place.state()),
             format!("--instance={name}"),
             format!("--collect={collect}"),
@@ -48,9 +48,12 @@ impl Hub {
             "--country=UZ".to_owned(),
             RATE_FLAG.to_owned(),
         ];
+        let mut arguments = vec!["run".to_owned()];
+        arguments.extend(flags.clone());
         let program = place.start(&arguments, &[]);
         Self {
             place,
+            flags: flags.to_vec(),
             program,
             collect,
             metrics,
@@ -151,6 +154,19 @@ async fn commands_that_write_fail_on_standby_with_leaders_name() {
     assert_eq!(refused.status.code(), Some(69));
     let text = String::from_utf8_lossy(&refused.stderr);
     assert!(text.contains("hub1 leads"), "{text}");
+}
+
+#[tokio::test]
+async fn check_of_standby_knows_its_own_addresses() {
+    let crm = crm::start().await;
+    let [_first, second] = pair(&crm, &new_database()).await;
+    let mut arguments = vec!["check", "--json"];
+    arguments.extend(second.flags.iter().map(String::as_str));
+    let output = second.place.command(&arguments).await;
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("is in use by the daemon that runs"), "{text}");
+    assert!(!text.contains("already in use"), "{text}");
+    assert!(text.contains("not asked: hub1 leads"), "{text}");
 }
 
 /// Promise: A standby takes over within 15 seconds after the leader was killed, with all calls.
