@@ -48,8 +48,8 @@ impl Fault {
             Self::Cut => "the primary's node is cut off",
             Self::Hidden => "the primary's node is cut off from the other nodes only",
             Self::LeaderCut => {
-                "the primary's node is cut off together with the hub that leads, which still reaches \
-                 the CRM"
+                "the primary's node is cut off together with the hub that leads, which still \
+                 reaches the CRM"
             }
             Self::LeaderHidden => "the same from the other nodes only: collectors reach both hubs",
         }

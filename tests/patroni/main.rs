@@ -1,10 +1,11 @@
-//! `tests/run hub --patroni`: what happens to hubs when their database loses its primary. Root only,
-//! and no part of the default run.
+//! `tests/run hub --patroni`: what happens to hubs when their database loses its primary. Root
+//! only, and no part of the default run.
 //!
 //! ```text
-//!  collectors ─▶ hub 1 ─┐                    ┌─▶ db1
-//!       (or) ──▶ hub 2 ─┴── primary ─────────┼─▶ db2     etcd, Patroni, PostgreSQL each
-//!                                            └─▶ db3
+//!                             ┌── db1
+//!  collectors ─▶ hub 1, hub 2 ┼── db2     etcd, Patroni, and PostgreSQL each
+//!                   │         └── db3
+//!                   └─▶ CRM
 //! ```
 //! The cluster has the files of `deploy/hub/patroni`.
 

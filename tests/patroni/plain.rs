@@ -1,5 +1,5 @@
-//! How long the database is away, measured with sessions of `psql`. Each row that was confirmed must
-//! be there at the end.
+//! How long the database is away, measured with sessions of `psql`. Each row that was confirmed
+//! must be there at the end.
 
 use crate::fault::Fault;
 use callbridge_testbed::patroni::Cluster;

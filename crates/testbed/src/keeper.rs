@@ -33,7 +33,10 @@ act() {
     start) run >>"$FOLDER/log" 2>&1 </dev/null & main=$! ;;
     # A process that has just ended gets none.
     signal) kill -s "$3" -- $(reached "$2") 2>/dev/null; [ -n "$main" ] ;;
-    end) [ -z "$main" ] || { kill -s "$3" -- $(reached "$2"); wait "$main"; main=; true; } 2>/dev/null ;;
+    end)
+        [ -n "$main" ] || return 0
+        kill -s "$3" -- $(reached "$2"); wait "$main"
+        main= ;;
     # A process that was not waited for is a zombie.
     alive) [ -n "$main" ] && kill -0 "$main" && ! grep -q ') Z' "/proc/$main/stat" ;;
     *) false ;;

@@ -1,13 +1,13 @@
-//! A Patroni cluster of three nodes with the files of `deploy/hub/patroni`, for root. Each node has a
-//! network namespace with etcd, Patroni, and PostgreSQL. A bridge joins them and this machine.
+//! A Patroni cluster of three nodes with the files of `deploy/hub/patroni`, for root. Each node has
+//! a network namespace with etcd, Patroni, and PostgreSQL. A bridge joins them and this machine.
 //!
 //! ```text
 //!  db1 (.11)   db2 (.12)   db3 (.13)     etcd, Patroni, PostgreSQL, and what a test starts there
 //!     └───────────┼───────────┘
 //!              bridge ──── this machine (.254)
 //! ```
-//! Nothing is left, however the test's process ends (`crate::keeper`): no process, no namespace, and
-//! no folder.
+//! Nothing is left, however the test's process ends (`crate::keeper`): no process, no namespace,
+//! and no folder.
 
 use crate::keeper::Keeper;
 use crate::postgres::{ROLE, SECRET, programs};
@@ -318,8 +318,8 @@ impl Cluster {
         self.keeper.tell(format_args!("show {node}"));
     }
 
-    /// The primary, as the first node that answers sees it. A node that was cut off or frozen sees it
-    /// late.
+    /// The primary, as the first node that answers sees it. A node that was cut off or frozen sees
+    /// it late.
     pub fn primary(&self) -> Option<Node> {
         let mut members = Node::ALL.into_iter().filter_map(|node| self.members(node));
         with_role(&members.next()?, "leader")
@@ -370,8 +370,8 @@ impl Cluster {
         Some(all.members)
     }
 
-    /// Runs SQL on the primary as callbridge's role, in a new session over TLS, and returns the rows as
-    /// [`sql`](Self::sql).
+    /// Runs SQL on the primary as callbridge's role, in a new session over TLS, and returns rows as
+    /// [`sql`](Self::sql) does.
     ///
     /// # Errors
     /// If there is no primary, or the SQL fails.
@@ -392,8 +392,8 @@ impl Cluster {
         script(psql, text)
     }
 
-    /// Runs SQL on a node as the superuser, and returns the rows, one per line, columns separated by
-    /// `|`. The error is psql's.
+    /// Runs SQL on a node as the superuser, and returns the rows, one per line, columns separated
+    /// by `|`. The error is psql's.
     ///
     /// # Errors
     /// If the node has no running server, or the SQL fails.
