@@ -41,8 +41,8 @@ const OUTSIDE: &str = "outside";
 /// The files of a node, as they are written.
 const FILES: [&str; 3] = ["config.yml", "patroni.env", "etcd.env"];
 
-/// A line is `start NODE`, `signal SIGNAL NODE [PROGRAM]`, `link up|down NODE`, `hide NODE`, or
-/// `show NODE`. `NET` begins the names of the bridge, its ports, and the namespaces.
+/// A line is `ready`, `start NODE`, `signal SIGNAL NODE [PROGRAM]`, `link up|down NODE`, `hide
+/// NODE`, or `show NODE`. `NET` begins the names of the bridge, its ports, and the namespaces.
 const SCRIPT: &str = r#"
 nodes='db1 db2 db3'
 address() { echo "$PREFIX.1${1#db}"; }
@@ -87,6 +87,7 @@ signal_all() {
 }
 act() {
     case $1 in
+    ready) ip netns exec "$NET-db3" true ;;
     start)
         launch "$2" etcd etcd &
         launch "$2" patroni patroni "$FOLDER/$2/config.yml" &
@@ -204,6 +205,9 @@ impl Cluster {
             network,
             folder,
         };
+        let is_ready = cluster.keeper.ask("ready");
+        let log = std::fs::read_to_string(cluster.folder.join("network.log"));
+        assert!(is_ready, "no network: {log:?}");
         cluster.write_files();
         for node in Node::ALL {
             cluster.begin(node);
