@@ -316,8 +316,8 @@ mod tests {
           sandbox      Serve a test CRM that keeps every rule of the service's document
           init         Set a service up: ask what cannot be detected, detect the rest, write
                        its flags
-          state        Export a state folder into a tar file, also while the daemon runs,
-                       and import it
+          state        Export a state into a tar file, import it, or move it to another
+                       place
           completions  Print completions for a shell
           man          Print the manual page
           licenses     Print the libraries in this program, with their licenses

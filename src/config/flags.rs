@@ -231,8 +231,8 @@ pub struct CallFlags {
 #[command(next_help_heading = "Operation")]
 pub struct OperationFlags {
     /// Where calls are kept until they are journaled: a folder, or a PostgreSQL database that
-    /// several hubs share: postgres://USER@HOST[,HOST]/DATABASE?secret-file=FILE (also ca-file=FILE
-    /// and schema=NAME) [default: $STATE_DIRECTORY, else ~/.local/state/callbridge]
+    /// several hubs share: postgres://USER@HOST/DATABASE?secret-file=FILE (also HOST1,HOST2,
+    /// ca-file=FILE, and schema=NAME) [default: $STATE_DIRECTORY, else ~/.local/state/callbridge]
     #[arg(long, value_name = "PLACE")]
     pub state: Option<String>,
     /// The name of this process, if several share a database [default: the host's name]

@@ -5,7 +5,7 @@
 //! as soon as its answer is read, and nothing is sent to the sender before it is durable.
 //!
 //! Only the process that holds the state's lock can note a refresh. A process that loses the lock
-//! during a refresh still stores the pair that it receives ([`ConnectionStore`]). A process that
+//! during a refresh still stores the pair that it receives (`ConnectionStore`). A process that
 //! takes over the state waits for that.
 
 use super::connection::Connection;

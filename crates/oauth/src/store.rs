@@ -1,6 +1,6 @@
 //! The connection in the state.
 //!
-//! It is changed by compare-and-set ([`ConnectionStore`]): a change names the connection that it
+//! It is changed by compare-and-set (`ConnectionStore`): a change names the connection that it
 //! was made from, by its refresh token. Another one that is stored meanwhile stays.
 
 use super::connection::Connection;
