@@ -81,6 +81,10 @@ async fn clock_of_the_server_is_compared_with_this_machines() {
     let text = String::from_utf8_lossy(&checked.stdout);
     let line = text.lines().find(|line| line.contains("database clock"));
     let line = line.unwrap_or_else(|| panic!("{text}"));
-    let wanted = "failed database clock: it is 3600 s ahead of";
-    assert!(line.starts_with(wanted), "{line}");
+    let rest = line.strip_prefix("failed database clock: it is ");
+    let shown = rest.and_then(|rest| rest.split_once(" s ahead of"));
+    let (seconds, _) = shown.unwrap_or_else(|| panic!("{line}"));
+    let seconds: i64 = seconds.parse().expect("a number");
+    // A machine under load measures the clocks at different moments.
+    assert!((3_540..=3_660).contains(&seconds), "{line}");
 }
