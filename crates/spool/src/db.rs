@@ -4,7 +4,7 @@
 //! engines ([`Value`](crate::value::Value)).
 
 use crate::postgres::{Session, Slot};
-use crate::value::Values;
+use crate::value::{Columns, Values};
 use crate::{Error, RowId, StatementHook};
 use rusqlite::Connection;
 use serde::de::DeserializeOwned;
@@ -151,41 +151,14 @@ impl Db {
     /// at the latest by the commit.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn run(&self, text: &str, values: impl Values) -> Result<(), Error> {
-        self.run_checked(text, values, None)
-    }
-
-    /// [`Db::run`] for a statement that must change this many rows.
-    #[cfg_attr(test, track_caller)]
-    pub(crate) fn run_rows(
-        &self,
-        text: &str,
-        values: impl Values,
-        rows: usize,
-    ) -> Result<(), Error> {
-        self.run_checked(text, values, Some(rows))
-    }
-
-    #[cfg_attr(test, track_caller)]
-    fn run_checked(
-        &self,
-        text: &str,
-        values: impl Values,
-        rows: Option<usize>,
-    ) -> Result<(), Error> {
         #[cfg(test)]
         self.statements.note(text);
         self.count_statement()?;
-        let connection = match &self.engine {
-            Engine::Sqlite(connection) => connection,
-            Engine::Postgres(session) => return self.answered(session.run(text, &values, rows)),
-        };
-        let changed = sqlite::execute(connection, &self.path, text, &values)?;
-        match rows {
-            Some(rows) if rows != changed => {
-                let why = format!("{changed} rows were changed, not {rows}");
-                Err(Error::Sql(self.path.clone(), why))
+        match &self.engine {
+            Engine::Sqlite(connection) => {
+                sqlite::execute(connection, &self.path, text, &values).map(drop)
             }
-            Some(_) | None => Ok(()),
+            Engine::Postgres(session) => self.answered(session.run(text, &values)),
         }
     }
 
@@ -209,6 +182,44 @@ impl Db {
                 .answered(session.ask(text, &values))
                 .map(Asked::UnderWay),
         }
+    }
+
+    /// [`Db::ask`] for many rows at once, in PostgreSQL: each value of the statement is an array.
+    pub(crate) fn ask_many<T: DeserializeOwned>(
+        &self,
+        text: &str,
+        columns: Columns,
+    ) -> Result<Asked<T>, Error> {
+        #[cfg(test)]
+        self.statements.note(text);
+        self.count_statement()?;
+        match &self.engine {
+            Engine::Sqlite(_) => Err(self.without_arrays()),
+            Engine::Postgres(session) => self
+                .answered(session.ask_many(text, columns))
+                .map(Asked::UnderWay),
+        }
+    }
+
+    /// [`Db::run`] for many rows at once, in a PostgreSQL transaction: each value of the statement
+    /// is an array. It must change this many rows, if `rows` is given.
+    pub(crate) fn run_many(
+        &self,
+        text: &str,
+        columns: Columns,
+        rows: Option<usize>,
+    ) -> Result<(), Error> {
+        #[cfg(test)]
+        self.statements.note(text);
+        self.count_statement()?;
+        match &self.engine {
+            Engine::Sqlite(_) => Err(self.without_arrays()),
+            Engine::Postgres(session) => self.answered(session.run_many(text, columns, rows)),
+        }
+    }
+
+    fn without_arrays(&self) -> Error {
+        Error::Sql(self.path.clone(), "SQLite has no arrays".to_owned())
     }
 
     /// Reads the answers to all statements.

@@ -1,14 +1,13 @@
 //! Operations on their way to the [`tables`](crate::tables), and the transactions around them.
 
-use crate::tables::finish::Ahead;
+use crate::tables::intake::Intake;
 use crate::tables::unreadable;
 use crate::tables::{audited, backfill, branches, connection, deliveries, echoes, finish, forward};
 use crate::tables::{
     given, hub, lead_requests, letters, look_ups, meta, outbox, purge, resume, slots, step,
 };
-use crate::{Done, Error, Finished, Op, Store};
+use crate::{Done, Error, Op, Store};
 use callbridge_leads::lead_request::LeadChange;
-use std::collections::VecDeque;
 
 /// Makes the JSON of all operations. The caller does this, to keep it off the spool's only thread.
 pub(super) fn prepare(mut ops: Vec<Op>) -> Result<Vec<Op>, Error> {
@@ -37,11 +36,13 @@ impl Store {
     /// request fails, which is rare, the group is stored again with one savepoint per request.
     pub(super) fn write_group(&mut self, requests: &[Vec<Op>]) -> Vec<Result<Vec<Done>, Error>> {
         let whole = self.in_transaction(|store| {
-            let mut ahead = store.look_ahead(requests)?;
-            let done = requests
-                .iter()
-                .map(|request| store.apply_all(request, &mut ahead));
-            done.collect::<Result<Vec<_>, Error>>()
+            let mut intake = store.look_ahead(requests)?;
+            let mut done = Vec::with_capacity(requests.len());
+            for request in requests {
+                done.push(store.apply_all(request, &mut intake)?);
+            }
+            intake.store(store)?;
+            Ok(done)
         });
         match whole {
             Ok(all) => return all.into_iter().map(Ok).collect(),
@@ -85,12 +86,7 @@ impl Store {
         let mark = self.tally.clone();
         let hub_before = self.hub.clone();
         self.savepoint()?;
-        let answer = self
-            .apply_all(request, &mut VecDeque::new())
-            .and_then(|done| {
-                self.flush()?;
-                Ok(done)
-            });
+        let answer = self.apply_alone(request);
         if let Err(error) = &answer {
             self.tally = mark;
             self.hub = hub_before;
@@ -103,41 +99,33 @@ impl Store {
         Ok(answer)
     }
 
-    /// Asks what the calls of a group need, so that one round trip brings all answers. Empty for
-    /// SQLite, which has no round trips, and if other operations of the group can change an answer.
-    fn look_ahead(&self, requests: &[Vec<Op>]) -> Result<VecDeque<Option<Ahead>>, Error> {
-        let mut calls: Vec<&Finished> = Vec::new();
-        for op in requests.iter().flatten() {
-            match op {
-                Op::Finish(finished) => calls.push(finished),
-                op if op.is_intake() => {}
-                _ => return Ok(VecDeque::new()),
-            }
-        }
-        match self.session() {
-            Some(_) => finish::look_ahead(self, &calls),
-            None => Ok(VecDeque::new()),
-        }
+    fn apply_alone(&mut self, request: &[Op]) -> Result<Vec<Done>, Error> {
+        let mut intake = self.look_ahead(std::slice::from_ref(&request))?;
+        let done = self.apply_all(request, &mut intake)?;
+        intake.store(self)?;
+        self.flush()?;
+        Ok(done)
     }
 
-    fn apply_all(
-        &mut self,
-        request: &[Op],
-        ahead: &mut VecDeque<Option<Ahead>>,
-    ) -> Result<Vec<Done>, Error> {
-        let done = request.iter().map(|op| match op {
-            Op::Finish(finished) => {
-                let ahead = ahead.pop_front().flatten();
-                finish::finish(self, finished, ahead)
-            }
-            op => self.apply(op),
-        });
+    /// Asks what the calls of a group need, so that one round trip brings all answers. Nothing is
+    /// asked of SQLite, which has no round trips, nor if other operations of the group can change
+    /// an answer.
+    fn look_ahead<R: AsRef<[Op]>>(&self, requests: &[R]) -> Result<Intake, Error> {
+        let mut ops = requests.iter().flat_map(AsRef::as_ref);
+        if self.session().is_none() || !ops.all(Op::is_intake) {
+            return Ok(Intake::default());
+        }
+        Intake::ask(self, requests)
+    }
+
+    fn apply_all(&mut self, request: &[Op], intake: &mut Intake) -> Result<Vec<Done>, Error> {
+        let done = request.iter().map(|op| self.apply(op, intake));
         done.collect()
     }
 
-    fn apply(&mut self, op: &Op) -> Result<Done, Error> {
+    fn apply(&mut self, op: &Op, intake: &mut Intake) -> Result<Done, Error> {
         match op {
-            Op::Finish(finished) => return finish::finish(self, finished, None),
+            Op::Finish(finished) => return finish::finish(self, finished, intake),
             Op::Forget { pbx, ids } => audited::forget(self, pbx, ids)?,
             Op::Open { pbx, key, snapshot } => {
                 resume::set_open(self, pbx, *key, snapshot.as_deref())?
@@ -179,7 +167,7 @@ impl Store {
             Op::Purge(now) => return purge::purge(self, *now).map(Done::PurgeCounts),
             Op::Learn(news) => return look_ups::learn(self, news).map(Done::Learned),
             Op::BeginHub { incarnation, at } => hub::begin(self, incarnation, *at)?,
-            Op::BranchRequest(request) => return hub::request(self, request),
+            Op::BranchRequest(request) => return hub::request(self, request, intake),
             Op::AddBranch(branch) => return branches::add(self, branch).map(Done::Branch),
             Op::RotateToken(rotation) => return branches::rotate(self, rotation).map(Done::Branch),
             Op::RemoveBranch(name) => return branches::remove(self, name).map(Done::Branch),

@@ -41,6 +41,36 @@ impl OwnedValue {
     }
 }
 
+/// Values of many rows, column by column. All values of a column have one type.
+#[derive(Debug, Default)]
+pub(crate) struct Columns(Vec<Vec<OwnedValue>>);
+
+impl Columns {
+    /// Adds a row. Each row has as many values as the first one.
+    pub(crate) fn push(&mut self, row: impl Values) {
+        let values = row.to_values();
+        if self.0.is_empty() {
+            self.0 = vec![Vec::new(); values.len()];
+        }
+        for (column, value) in self.0.iter_mut().zip(&values) {
+            column.push(OwnedValue::of(value));
+        }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Number of rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.0.first().map_or(0, Vec::len)
+    }
+
+    pub(crate) fn into_columns(self) -> Vec<Vec<OwnedValue>> {
+        self.0
+    }
+}
+
 impl<'de> Deserialize<'de> for OwnedValue {
     fn deserialize<D: Deserializer<'de>>(column: D) -> Result<Self, D::Error> {
         struct AnyValue;

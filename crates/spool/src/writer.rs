@@ -21,9 +21,9 @@ const QUEUE_MAX: usize = 1024;
 const GROUP_REQUESTS_MAX: usize = 512;
 /// Operations in one group, not counting the last request's.
 const GROUP_OPS_MAX: usize = 4096;
-/// The same with a database behind a network: it stores these within 100 ms. A request of a branch
-/// has at most 500 calls.
-const ROUND_TRIP_OPS_MAX: usize = 500;
+/// The same with a database behind a network, counting the last request's: it stores these within
+/// 100 ms. A larger request is stored alone. A branch sends at most 500 calls in a request.
+const ROUND_TRIP_OPS_MAX: usize = 501;
 
 /// After a write of one row succeeds, the disk counts as healthy once no request was refused for
 /// this long. One row can find room where a whole request found none, and refused callers wait less
@@ -374,6 +374,10 @@ impl Group {
     fn is_empty(&self) -> bool {
         self.works.is_empty()
     }
+
+    fn has_room_for(&self, work: &[Op]) -> bool {
+        self.is_empty() || self.ops + work.len() <= ROUND_TRIP_OPS_MAX
+    }
 }
 
 /// A store that is written to.
@@ -447,20 +451,18 @@ impl Writer {
             return;
         }
         let mut group = Group::default();
-        while group.ops < ROUND_TRIP_OPS_MAX
-            && let Some(Numbered {
-                leadership,
-                request,
-            }) = self.waiting.pop_front()
-        {
-            match request {
-                WriterRequest::Write(work, answer) => group.add(work, answer),
+        while let Some(next) = self.waiting.pop_front() {
+            match next.request {
+                WriterRequest::Write(work, answer) if group.has_room_for(&work) => {
+                    group.add(work, answer);
+                }
                 WriterRequest::Wake => {}
                 WriterRequest::Read(read) if group.is_empty() => {
                     read(Ok(&self.store));
                     return;
                 }
-                request @ WriterRequest::Read(_) => {
+                request => {
+                    let leadership = next.leadership;
                     self.waiting.push_front(Numbered {
                         leadership,
                         request,

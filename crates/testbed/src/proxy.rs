@@ -1,13 +1,16 @@
-//! A TCP proxy that can stop forwarding without closing anything: what a dead line looks like.
+//! A TCP proxy that can stop forwarding without closing anything, or forward late: what a dead line
+//! and a long one look like.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep_until};
 
 /// Forwards from a loopback port of its own to another.
 pub struct Proxy {
@@ -26,6 +29,11 @@ type Direction = u64;
 impl Proxy {
     /// Forwards to `port` on loopback.
     pub async fn start(port: u16) -> Self {
+        Self::start_delayed(port, Duration::ZERO).await
+    }
+
+    /// Forwards to `port` on loopback. Each byte takes this time, in each direction.
+    pub async fn start_delayed(port: u16, delay: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
         let asks = watch::Sender::new(0);
@@ -36,6 +44,7 @@ impl Proxy {
             port,
             Arc::clone(&is_cut),
             [asks.subscribe(), answers.subscribe()],
+            delay,
         );
         Self {
             address,
@@ -88,6 +97,7 @@ async fn serve(
     port: u16,
     is_cut: Arc<AtomicBool>,
     [asks, answers]: [watch::Receiver<Direction>; 2],
+    delay: Duration,
 ) {
     let mut connections = JoinSet::new();
     while let Ok((inner, _)) = listener.accept().await {
@@ -102,27 +112,45 @@ async fn serve(
         };
         let (inner_read, inner_write) = inner.into_split();
         let (outer_read, outer_write) = outer.into_split();
-        connections.spawn(forward(inner_read, outer_write, asks.clone()));
-        connections.spawn(forward(outer_read, inner_write, answers.clone()));
+        inner_write.as_ref().set_nodelay(true).ok();
+        outer_write.as_ref().set_nodelay(true).ok();
+        connections.spawn(forward(inner_read, outer_write, asks.clone(), delay));
+        connections.spawn(forward(outer_read, inner_write, answers.clone(), delay));
     }
 }
 
 async fn forward(
     mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
+    to: OwnedWriteHalf,
     direction: watch::Receiver<Direction>,
+    delay: Duration,
 ) {
     let freezes = *direction.borrow();
-    let mut buffer = vec![0; 16 << 10];
-    loop {
-        let read = from.read(&mut buffer).await.unwrap_or(0);
-        if *direction.borrow() > freezes {
-            // An end is swallowed, too.
-            swallow_half(from).await;
-            drop(to);
-            return;
+    let (line, on_the_line) = mpsc::channel(1024);
+    let reading = async move {
+        let mut buffer = vec![0; 16 << 10];
+        loop {
+            let read = from.read(&mut buffer).await.unwrap_or(0);
+            if *direction.borrow() > freezes {
+                // An end is swallowed, too.
+                swallow_half(from).await;
+                drop(line);
+                return;
+            }
+            let part = (Instant::now() + delay, buffer[..read].to_vec());
+            if read == 0 || line.send(part).await.is_err() {
+                return;
+            }
         }
-        if read == 0 || to.write_all(&buffer[..read]).await.is_err() {
+    };
+    tokio::join!(reading, deliver(on_the_line, to));
+}
+
+/// Writes each part when its time has come.
+async fn deliver(mut on_the_line: mpsc::Receiver<(Instant, Vec<u8>)>, mut to: OwnedWriteHalf) {
+    while let Some((due, bytes)) = on_the_line.recv().await {
+        sleep_until(due).await;
+        if to.write_all(&bytes).await.is_err() {
             return;
         }
     }
@@ -143,7 +171,6 @@ async fn swallow_half(mut from: OwnedReadHalf) {
 mod tests {
     use super::*;
     use crate::wait::{pass, soon};
-    use std::time::Duration;
 
     /// A server that sends back what it gets.
     async fn echo() -> u16 {

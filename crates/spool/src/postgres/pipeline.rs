@@ -51,6 +51,14 @@ pub(super) enum Purpose {
     Run(Option<u64>),
 }
 
+/// What is bound to a statement.
+#[derive(Debug)]
+pub(super) enum Parameter {
+    One(OwnedValue),
+    /// An array.
+    Many(Vec<OwnedValue>),
+}
+
 struct UnderWay {
     answering: Answering,
     purpose: Purpose,
@@ -74,11 +82,10 @@ impl Pipeline {
         runtime: &Runtime,
         client: &Arc<Client>,
         statement: Statement,
-        values: &[Value<'_>],
+        values: Vec<Parameter>,
         purpose: Purpose,
     ) {
         let client = Arc::clone(client);
-        let values: Vec<OwnedValue> = values.iter().map(OwnedValue::of).collect();
         let mut answering: Answering = Box::pin(async move {
             let mut stream = pin!(client.query_raw(&statement, values).await?);
             let mut rows = Vec::new();
@@ -159,6 +166,25 @@ impl ToSql for OwnedValue {
 
     fn accepts(kind: &Type) -> bool {
         <Value<'_> as ToSql>::accepts(kind)
+    }
+
+    to_sql_checked!();
+}
+
+impl ToSql for Parameter {
+    fn to_sql(
+        &self,
+        kind: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match self {
+            Self::One(value) => value.to_sql(kind, out),
+            Self::Many(values) => values.to_sql(kind, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
     }
 
     to_sql_checked!();

@@ -2,12 +2,12 @@
 //!
 //! The session belongs to one thread. Its runtime runs only while this thread waits for an answer.
 
-use super::pipeline::{Answer, Pipeline, Purpose, Slot};
+use super::pipeline::{Answer, Parameter, Pipeline, Purpose, Slot};
 use super::url::PostgresUrl;
 use super::{error, tls};
 use crate::Error;
 use crate::columns::{self, Names};
-use crate::value::Values;
+use crate::value::{Columns, OwnedValue, Values};
 use callbridge_model::ExposeSecret as _;
 use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
@@ -293,13 +293,23 @@ impl Session {
     }
 
     fn write(&self, text: &str, values: &impl Values, purpose: Purpose) -> Result<(), Error> {
+        let values = values.to_values();
+        let values = values.iter().map(OwnedValue::of).map(Parameter::One);
+        self.write_parameters(text, values.collect(), purpose)
+    }
+
+    fn write_parameters(
+        &self,
+        text: &str,
+        values: Vec<Parameter>,
+        purpose: Purpose,
+    ) -> Result<(), Error> {
         let statement = self.prepared(text)?;
         let Some(runtime) = &self.runtime else {
             return Err(Error::Closed);
         };
-        let values = values.to_values();
         self.pipeline
-            .write(runtime, &self.client, statement, &values, purpose);
+            .write(runtime, &self.client, statement, values, purpose);
         Ok(())
     }
 
@@ -321,16 +331,28 @@ impl Session {
         Ok(slot)
     }
 
-    /// Runs a statement. Within a transaction, only a later statement reports its error. It must
-    /// change this many rows, if `rows` is given.
-    pub(crate) fn run(
+    /// [`Session::ask`] with an array per column.
+    pub(crate) fn ask_many(&self, text: &str, columns: Columns) -> Result<Slot, Error> {
+        let slot = Slot::default();
+        self.write_parameters(text, arrays(columns), Purpose::Asked(slot.clone()))?;
+        Ok(slot)
+    }
+
+    /// [`Session::run`] with an array per column, within a transaction. It must change this many
+    /// rows, if `rows` is given.
+    pub(crate) fn run_many(
         &self,
         text: &str,
-        values: &impl Values,
+        columns: Columns,
         rows: Option<usize>,
     ) -> Result<(), Error> {
         let rows = rows.map(|rows| rows as u64);
-        self.write(text, values, Purpose::Run(rows))?;
+        self.write_parameters(text, arrays(columns), Purpose::Run(rows))
+    }
+
+    /// Runs a statement. Within a transaction, only a later statement reports its error.
+    pub(crate) fn run(&self, text: &str, values: &impl Values) -> Result<(), Error> {
+        self.write(text, values, Purpose::Run(None))?;
         if self.is_in_transaction() {
             return Ok(());
         }
@@ -432,12 +454,12 @@ impl Session {
     fn begin_with(&self, text: &str) -> Result<(), Error> {
         self.flush()?;
         self.in_transaction.set(true);
-        self.run(text, &(), None)
+        self.run(text, &())
     }
 
     /// Commits, unless a statement of the transaction failed: the server rolls back then.
     pub(crate) fn commit(&self) -> Result<(), Error> {
-        self.run("COMMIT", &(), None)?;
+        self.run("COMMIT", &())?;
         self.in_transaction.set(false);
         self.flush()
     }
@@ -496,6 +518,11 @@ async fn connect_to(config: &Config, url: &PostgresUrl) -> Result<Connected, Err
     let connected = config.connect(tls).await;
     let (client, connection) = connected.map_err(|error| error::of_connection(&place, &error))?;
     Ok((client, tokio::spawn(async { drop(connection.await) })))
+}
+
+fn arrays(columns: Columns) -> Vec<Parameter> {
+    let columns = columns.into_columns().into_iter();
+    columns.map(Parameter::Many).collect()
 }
 
 /// Writes the values of a statement as PostgreSQL does: `$1` for `?1`. No statement of ours has a

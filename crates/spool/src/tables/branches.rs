@@ -1,5 +1,6 @@
 //! The branches of a hub: their tokens, their PBXs, and their last reports.
 
+use crate::db::Asked;
 use crate::{Branch, BranchChange, BranchRequest, Db, Error, NewBranch, Store, TokenRotation};
 use callbridge_call::EpochSeconds;
 use serde::Deserialize;
@@ -94,10 +95,9 @@ pub(crate) fn remove(db: &Db, name: &str) -> Result<BranchChange, Error> {
     Ok(BranchChange::Removed)
 }
 
-/// The `seq` of the last answer to this branch.
-pub(super) fn answered_seq(db: &Db, name: &str) -> Result<u64, Error> {
-    let seq = db.query_first("SELECT seq FROM branches WHERE name = ?1", [name])?;
-    seq.ok_or_else(|| Error::NoBranch(name.to_owned()))
+/// Asks for the `seq` of the last answer to this branch.
+pub(super) fn ask_answered_seq(db: &Db, name: &str) -> Result<Asked<u64>, Error> {
+    db.ask("SELECT seq FROM branches WHERE name = ?1", [name])
 }
 
 /// Returns `true` if the branch showed less than an hour ago that commits were lost. A branch that

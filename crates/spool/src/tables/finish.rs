@@ -1,160 +1,57 @@
-//! A judged call comes in. Where it is an incomplete one told again, and better, its letter is
-//! corrected, as long as nobody has sent it: never are there two of one call.
+//! A judged call comes in. A better account of an incomplete call corrects its dead letter, unless
+//! the letter was sent already. No call has two rows.
 
+use super::call_row::{DuplicateCandidate, WAITS, count_in_books, count_without_row, ids_of, put};
+use super::intake::{Intake, Traces};
 use super::{listed, missed, outbox, reason_counts, seen_calls, step, trunk_calls};
 use crate::db::Asked;
-use crate::finished::{SAME_START_SEC, last_four, span_micros};
-use crate::value::values;
-use crate::{Book, Db, Done, Error, Finished, Json, Left, RowId, State, Store};
-use callbridge_call::{FinishedCall, UniqueId};
-use callbridge_model::{EmployeeId, LeadId, Outcome, Reason};
-use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::finished::{SAME_START_SEC, span_micros};
+use crate::{Db, Done, Error, Finished, Json, Left, RowId, State, Store};
+use callbridge_call::FinishedCall;
+use callbridge_model::{Outcome, Reason};
+use std::collections::BTreeSet;
 
 /// The counter of repeated calls.
 const REPEATS: &str = "repeats";
 /// The counter of dead letters that were corrected.
 const CORRECTED: &str = "corrected";
 
-/// A dead letter `incomplete` that a person must handle.
-const WAITS: &str = "state = 'dead' AND reason = 'incomplete'";
-
-/// Facts by which two calls of one uuid are distinguished. An unknown number does not differ.
-#[derive(Deserialize)]
-struct DuplicateCandidate {
-    id: RowId,
-    started: i64,
-    phone: Option<String>,
-    raw: Option<String>,
-}
-
-impl DuplicateCandidate {
-    fn is(&self, new: &Finished) -> bool {
-        let same = |a: &Option<String>, b: Option<&str>| Some(a.as_deref()? == b?);
-        let phone = same(&self.phone, new.phone());
-        let raw = same(&self.raw, new.raw_number());
-        let number = phone == raw && raw.is_none() || [phone, raw].contains(&Some(true));
-        number && new.same_start(self.started)
-    }
-}
-
-/// Stores a call. `ahead` was asked before, and nothing that it depends on was stored since.
+/// Stores a call, of which `intake` can know the traces in earlier calls.
 pub(crate) fn finish(
     store: &mut Store,
     new: &Finished,
-    ahead: Option<Ahead>,
+    intake: &mut Intake,
 ) -> Result<Done, Error> {
-    let (is_new, of_customer) = match ahead {
-        Some(ahead) => (ahead.calls.read(store)?, ahead.of_customer),
-        None => (false, None),
-    };
-    let is_kept = matches!(new.judged.outcome, Outcome::Journal | Outcome::DeadLetter);
-    let done = if is_new && is_kept {
-        keep_new(store, new)
+    match intake.traces_of(store, new)? {
+        Traces::None => return intake.take(store, new),
+        Traces::Repeat(row) => return repeated(store, row),
+        Traces::Unknown => intake.begin_alone(store)?,
+    }
+    let seen = seen_calls::mark_seen(store, new)?;
+    let done = if new.judged.outcome.is_kept() {
+        keep(store, new, seen)
     } else {
-        let seen = seen_calls::mark_seen(store, new)?;
-        if is_kept {
-            keep(store, new, seen)
-        } else {
-            count_only(store, new, seen)
-        }
+        count_only(store, new, seen)
     }?;
     if matches!(done, Done::New(_) | Done::Counted | Done::Conflict(_)) {
-        missed::note(store, new, of_customer)?;
+        missed::note(store, new)?;
         trunk_calls::note(store, new)?;
     }
     Ok(done)
 }
 
-/// What is asked of a call before the first one of its group is stored, so that one round trip
-/// brings the answers of all.
-pub(crate) struct Ahead {
-    calls: CallsAhead,
-    /// `None` if another call of the group has the same number.
-    of_customer: Option<missed::Ahead>,
-}
-
-/// Traces of a call in earlier ones.
-struct CallsAhead {
-    own_id: Asked<i64>,
-    same_uuid: Asked<DuplicateCandidate>,
-    parts: Vec<Asked<RowId>>,
-}
-
-impl CallsAhead {
-    /// Returns `true` if no earlier call has anything to do with this one.
-    fn read(self, db: &Db) -> Result<bool, Error> {
-        let mut is_new = self.own_id.first(db)?.is_none() && self.same_uuid.first(db)?.is_none();
-        for part in self.parts {
-            is_new &= part.first(db)?.is_none();
-        }
-        Ok(is_new)
-    }
-}
-
-/// Asks what [`finish`] needs of the calls of a group, in their order. `None` for a call that has
-/// an id in common with another one of the group, which can be stored first.
-pub(crate) fn look_ahead(db: &Db, calls: &[&Finished]) -> Result<VecDeque<Option<Ahead>>, Error> {
-    let (mut ids, mut phones) = (BTreeMap::new(), BTreeMap::new());
-    for new in calls {
-        for id in ids_of(new) {
-            *ids.entry((new.judged.record.pbx.as_str(), id)).or_insert(0) += 1;
-        }
-        *phones.entry(new.phone()).or_insert(0) += 1;
-    }
-    let mut ahead = VecDeque::with_capacity(calls.len());
-    for new in calls {
-        let pbx = new.judged.record.pbx.as_str();
-        if ids_of(new).any(|id| ids[&(pbx, id)] > 1) {
-            ahead.push_back(None);
-            continue;
-        }
-        ahead.push_back(Some(Ahead {
-            calls: CallsAhead {
-                own_id: seen_calls::ask_own(db, new)?,
-                same_uuid: db.ask(SAME_UUID, [new.uuid()])?,
-                parts: ask_parts(db, new)?,
-            },
-            of_customer: match phones[&new.phone()] {
-                1 => missed::ask_ahead(db, new)?,
-                _ => None,
-            },
-        }));
-    }
-    Ok(ahead)
-}
-
-/// The call's own id, and those of its channels. The uuid is made of the own id.
-fn ids_of(new: &Finished) -> impl Iterator<Item = &str> {
-    let own = new.judged.record.linkedid.as_str();
-    let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);
-    aliases.filter(move |id| *id != own).chain([own])
-}
-
-/// Stores a call of which nothing is known.
-fn keep_new(store: &mut Store, new: &Finished) -> Result<Done, Error> {
-    seen_calls::mark_new_seen(store, new)?;
-    let id = store.new_id();
-    put(store, id, new, None, Put::New)?;
-    count_row(store, id, new.state(), new.judged.reason)?;
-    Ok(Done::New(id))
-}
-
 /// `seen`: its id was known before, with that start.
 fn count_only(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Error> {
     match seen {
-        Some(started) if new.same_start(started) => repeated(store, None),
-        Some(_) if new.uuid().is_some() => conflict(store, new),
-        Some(_) | None if new.judged.outcome == Outcome::Internal => {
-            store.tally.add(Book::Internal, 1);
-            listed::keep_internal(store, new)?;
-            Ok(Done::Counted)
-        }
-        Some(_) | None => {
-            store.tally.add(Book::Skipped, 1);
-            Ok(Done::Counted)
-        }
+        Some(started) if new.same_start(started) => return repeated(store, None),
+        Some(_) if new.uuid().is_some() => return conflict(store, new),
+        Some(_) | None => {}
     }
+    if new.judged.outcome == Outcome::Internal {
+        listed::keep_internal(store, new)?;
+    }
+    count_without_row(store, new);
+    Ok(Done::Counted)
 }
 
 fn keep(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Error> {
@@ -206,7 +103,7 @@ fn insert(
 ) -> Result<Option<RowId>, Error> {
     let id = store.new_id();
     let state = conflict.map_or_else(|| new.state(), |_| State::Dead);
-    if put(store, id, new, conflict, Put::On("(uuid) DO NOTHING"))? == 0 {
+    if put(store, id, new, conflict, "(uuid) DO NOTHING")? == 0 {
         return Ok(None);
     }
     let reason = conflict.map_or(new.judged.reason, |_| Some(Reason::UuidConflict));
@@ -221,80 +118,12 @@ fn count_row(
     state: State,
     reason: Option<Reason>,
 ) -> Result<(), Error> {
-    store.tally.add(Book::Finished, 1);
-    store.tally.add(Book::of(state), 1);
-    reason_counts::change(store, state, reason, 1)?;
-    store.tally.moved.push(id);
+    count_in_books(store, id, state, reason)?;
     if state.is_letter() {
         outbox::queue_notice(store, id)?;
     }
     Ok(())
 }
-
-/// How a row is written.
-#[derive(Clone, Copy)]
-enum Put<'a> {
-    /// No row has its id or uuid.
-    New,
-    /// By a conflict rule.
-    On(&'a str),
-}
-
-/// Writes the call's row. Returns the number of rows.
-fn put(
-    db: &Db,
-    id: RowId,
-    new: &Finished,
-    conflict: Option<&str>,
-    how: Put<'_>,
-) -> Result<usize, Error> {
-    let (uuid, conflicting_uuid, state, reason) = match conflict {
-        Some(_) => (None, new.uuid(), State::Dead, Some(Reason::UuidConflict)),
-        None => (new.uuid(), None, new.state(), new.judged.reason),
-    };
-    let letter = state.is_letter();
-    let record = &new.judged.record;
-    let values = values![
-        id.0,
-        uuid,
-        conflicting_uuid,
-        state.word(),
-        new.judged.live,
-        new.judged.judged_at.micros(),
-        record.pbx,
-        new.branch.as_deref().unwrap_or(&record.pbx),
-        record.linkedid,
-        record.trunk,
-        record.direction.word(),
-        record.answered,
-        new.started(),
-        new.end(),
-        new.phone(),
-        new.phone().map(last_four),
-        new.raw_number(),
-        record.employee,
-        record.employee_id.map(EmployeeId::get),
-        record.lead_id.map(LeadId::get),
-        new.record_json,
-        new.call_json,
-        letter,
-        reason.filter(|_| letter).map(Reason::word),
-        conflict
-            .or(letter.then_some(&*new.judged.message))
-            .unwrap_or(""),
-    ];
-    match how {
-        Put::New => db.run_rows(INSERT, values, 1).map(|()| 1),
-        Put::On(rule) => db.execute(&format!("{INSERT} ON CONFLICT {rule}"), values),
-    }
-}
-
-const INSERT: &str = "INSERT INTO calls (id, uuid, conflicting_uuid, state, live, since, pbx, turn,
-                        linkedid, trunk, direction, answered, started, ended, phone, phone_ending,
-                        raw_phone, extension, employee, lead, record, call, times_dead, reason,
-                        message)
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-             ?20, ?21, ?22, ?23, ?24, ?25)";
 
 /// Finds the call with this call's uuid.
 fn same_uuid(db: &Db, new: &Finished) -> Result<Option<DuplicateCandidate>, Error> {
@@ -337,7 +166,7 @@ fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
              extension = excluded.extension, employee = excluded.employee, lead = excluded.lead,
              record = excluded.record, call = excluded.call, reason = excluded.reason,
              message = excluded.message, live = 0";
-    put(store, row, new, None, Put::On(rule))?;
+    put(store, row, new, None, rule)?;
     reason_counts::change(store, State::Dead, Some(Reason::Incomplete), -1)?;
     reason_counts::change(store, state, new.judged.reason, 1)?;
     store.tally.shift(State::Dead, state);
@@ -356,7 +185,7 @@ fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
         missed::recount(store, phone, new.judged.judged_at)?;
     }
     if !was_answered || phone.as_deref() != new.phone() {
-        missed::apply(store, new, None)?;
+        missed::apply(store, new)?;
     }
     Ok(Some(Done::Corrected(row)))
 }

@@ -6,6 +6,7 @@
 //! is new. A new incarnation then begins, with a time of silence toward the CRM, because requests
 //! that the lost commits recorded still count there.
 
+use super::intake::Intake;
 use super::{branches, hub_row};
 use crate::{BranchRequest, Done, Error, HubAnswer, HubPosition, Store};
 use callbridge_call::EventTime;
@@ -33,8 +34,17 @@ pub(crate) fn advance(store: &mut Store) -> Result<(), Error> {
     store.run("UPDATE hub SET seq = ?1", [seq])
 }
 
-pub(crate) fn request(store: &mut Store, request: &BranchRequest) -> Result<Done, Error> {
-    let answered = branches::answered_seq(store, &request.branch)?;
+pub(crate) fn request(
+    store: &mut Store,
+    request: &BranchRequest,
+    intake: &mut Intake,
+) -> Result<Done, Error> {
+    let answered = match intake.take_answered(&request.branch) {
+        Some(asked) => asked,
+        None => branches::ask_answered_seq(store, &request.branch)?,
+    };
+    let answered = answered.first(store)?;
+    let answered = answered.ok_or_else(|| Error::NoBranch(request.branch.clone()))?;
     let mut lost_commits = match &request.seen {
         Some(seen) => has_lost_commits(store, seen, answered)?,
         None => false,

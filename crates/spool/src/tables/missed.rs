@@ -6,7 +6,6 @@
 //! of a number have an index each (`TALKS`, `MISSED`), so a call costs the same however many
 //! calls of its number came before it.
 
-use crate::db::Asked;
 use crate::{Db, Error, Finished, MissedCustomer, count, rang};
 use callbridge_call::{Direction, EventTime};
 use callbridge_model::{Judged, LeadId, Phone, Reason};
@@ -16,13 +15,13 @@ use std::time::Duration;
 /// Customers are forgotten when they have not called for this long.
 const WAITS_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Calls kept here that `unanswered=no` leaves out of the journal.
-const KEPT_OUT_MAX: i64 = 100_000;
+pub(super) const KEPT_OUT_MAX: i64 = 100_000;
 /// Rows that one purge deletes at most.
 const PURGED_MAX: u32 = 500;
 
 /// The talks of a number, with the condition of the index `calls_talks`. A discarded incomplete
 /// call, or one without a possible start, proves no talk.
-const TALKS: &str = "calls WHERE phone = ?1 AND answered = 1
+pub(super) const TALKS: &str = "calls WHERE phone = ?1 AND answered = 1
     AND coalesce(reason, '') <> 'invalid_epoch'
     AND NOT (state = 'discarded' AND coalesce(reason, '') = 'incomplete')";
 /// The kept missed calls of a number, with the condition of the index `calls_missed`. Whether an
@@ -32,59 +31,50 @@ const MISSED: &str = "calls WHERE phone = ?1 AND answered = 0 AND direction = 'I
 /// The missed calls of a number that `unanswered=no` leaves out of the journal.
 const LEFT_OUT: &str = "left_out_calls WHERE phone = ?1";
 
-/// What is asked of a customer before the first call of a group is stored.
-pub(crate) struct Ahead {
-    /// First and last missed call of a wait.
-    waits: Asked<(i64, i64)>,
-    /// A kept talk that ended after the start of the call.
-    talked: Asked<i64>,
+/// What a call shows about its customer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contact {
+    Talked,
+    Missed,
 }
 
-/// Asks what [`note`] needs of this call's customer. `None` without a number.
-pub(crate) fn ask_ahead(db: &Db, new: &Finished) -> Result<Option<Ahead>, Error> {
-    let Some(phone) = new.phone() else {
-        return Ok(None);
-    };
-    Ok(Some(Ahead {
-        waits: db.ask(WAITS, [phone])?,
-        talked: db.ask(&talked_after(), (phone, new.started()))?,
-    }))
-}
-
-/// Counts a call that was not known before. `ahead` was asked before, and no call of the customer
-/// was stored since.
-pub(crate) fn note(db: &Db, new: &Finished, ahead: Option<Ahead>) -> Result<(), Error> {
-    if new.judged.kept_out_unanswered {
-        keep_out(db, new)?;
-    }
-    apply(db, new, ahead)
-}
-
-/// Updates the wait of this call's customer. The call did not count until now.
-pub(crate) fn apply(db: &Db, new: &Finished, ahead: Option<Ahead>) -> Result<(), Error> {
+/// Returns the customer's number and what this call shows. `None` if it shows nothing.
+pub(super) fn contact(new: &Finished) -> Option<(&str, Contact)> {
     let Judged { record, reason, .. } = &new.judged;
     // An impossible start cannot be compared with the starts of other calls.
     if *reason == Some(Reason::InvalidEpoch) {
-        return Ok(());
+        return None;
     }
-    let Some(phone) = new.phone() else {
-        return Ok(());
-    };
+    let phone = new.phone()?;
     // Whether an incomplete call was missed is unknown.
     let is_known = *reason != Some(Reason::Incomplete);
     let is_kept = new.judged.kept_out_unanswered || new.judged.outcome.is_kept();
     match record.direction {
         Direction::Inbound | Direction::Outbound | Direction::Unknown if record.answered => {
-            let waits = match ahead {
-                Some(ahead) => ahead.waits.first(db)?,
-                None => db.query_first(WAITS, [phone])?,
-            };
-            talked(db, new, phone, waits)
+            Some((phone, Contact::Talked))
         }
-        Direction::Inbound if is_known && is_kept => missed(db, new, phone, ahead),
-        Direction::Internal | Direction::Inbound | Direction::Outbound | Direction::Unknown => {
-            Ok(())
+        Direction::Inbound if is_known && is_kept => {
+            let oldest = new.judged.judged_at.minus(WAITS_MAX).floor_seconds().get();
+            (new.started() >= oldest).then_some((phone, Contact::Missed))
         }
+        Direction::Internal | Direction::Inbound | Direction::Outbound | Direction::Unknown => None,
+    }
+}
+
+/// Counts a call that was not known before.
+pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
+    if new.judged.kept_out_unanswered {
+        keep_out(db, new)?;
+    }
+    apply(db, new)
+}
+
+/// Updates the wait of this call's customer. The call did not count until now.
+pub(crate) fn apply(db: &Db, new: &Finished) -> Result<(), Error> {
+    match contact(new) {
+        Some((phone, Contact::Talked)) => talked(db, new, phone),
+        Some((phone, Contact::Missed)) => missed(db, new, phone),
+        None => Ok(()),
     }
 }
 
@@ -103,16 +93,9 @@ fn keep_out(db: &Db, new: &Finished) -> Result<(), Error> {
     db.run(text, [KEPT_OUT_MAX])
 }
 
-fn missed(db: &Db, new: &Finished, phone: &str, ahead: Option<Ahead>) -> Result<(), Error> {
-    let oldest = new.judged.judged_at.minus(WAITS_MAX).floor_seconds().get();
-    if new.started() < oldest {
-        return Ok(());
-    }
-    let talked_to = match ahead {
-        Some(ahead) => ahead.talked.first(db)?.is_some(),
-        None => db.exists(&talked_after(), (phone, new.started()))?,
-    };
-    if talked_to {
+fn missed(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
+    let talked_after = format!("SELECT ended FROM {TALKS} AND ended > ?2 LIMIT 1");
+    if db.exists(&talked_after, (phone, new.started()))? {
         return Ok(());
     }
     let text = "INSERT INTO missed_customers AS m
@@ -135,16 +118,10 @@ fn missed(db: &Db, new: &Finished, phone: &str, ahead: Option<Ahead>) -> Result<
     db.run(text, values)
 }
 
-/// Finds a kept talk with a number that ended after a second.
-fn talked_after() -> String {
-    format!("SELECT ended FROM {TALKS} AND ended > ?2 LIMIT 1")
-}
-
-/// The first and the last missed call of a customer who waits.
-const WAITS: &str = "SELECT first_at, last_at FROM missed_customers WHERE phone = ?1";
-
-fn talked(db: &Db, new: &Finished, phone: &str, waits: Option<(i64, i64)>) -> Result<(), Error> {
-    match waits {
+fn talked(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
+    // The first and the last missed call of a customer who waits.
+    let text = "SELECT first_at, last_at FROM missed_customers WHERE phone = ?1";
+    match db.query_first(text, [phone])? {
         Some((_, last)) if new.end() > last => forget(db, phone),
         Some((first, last)) if new.end() > first => wait_since(db, phone, first, new.end(), last),
         Some(_) | None => Ok(()),

@@ -7,21 +7,32 @@ use callbridge_call::EventTime;
 /// Reports a dead letter or a waiting call to those who watch, and queues its notice in the
 /// transaction that made it.
 pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
-    store.tally.letters.push(id);
     if !store.settings.notices {
+        store.tally.letters.push(id);
         return Ok(());
     }
-    let mut letter = letters::letter(store, id)?
+    let letter = letters::letter(store, id)?
         .ok_or_else(|| store.damaged(format!("{id} is not a letter")))?;
-    if letter.waiting && !store.settings.waiting_notices {
-        return Ok(());
+    if queue_notice_of(store, letter)? {
+        store.run("UPDATE calls SET reported = 1 WHERE id = ?1", [id.0])?;
     }
-    store.run("UPDATE calls SET reported = 1 WHERE id = ?1", [id.0])?;
+    Ok(())
+}
+
+/// [`queue_notice`] of a letter that was read. Returns `true` if a notice was queued, which the row
+/// must show.
+pub(super) fn queue_notice_of(store: &mut Store, mut letter: Letter) -> Result<bool, Error> {
+    store.tally.letters.push(letter.id);
+    let settings = &store.settings;
+    if !settings.notices || (letter.waiting && !settings.waiting_notices) {
+        return Ok(false);
+    }
     if let Some(unread) = &mut letter.bytes {
         unread.bytes.truncate(crate::LISTED_BYTES_MAX);
     }
     let call = (letter.id, letter.times_dead);
-    add_notice(store, call, letter.to_json(), None, letter.since)
+    add_notice(store, call, letter.to_json(), None, letter.since)?;
+    Ok(true)
 }
 
 /// Reads a dead letter or waiting call before a step that may settle it; `None` if no notice of it

@@ -1,6 +1,6 @@
 //! The ids of calls that are over, so that late events raise no ghosts.
 
-use crate::db::Asked;
+use crate::value::Columns;
 use crate::{Db, Error, Finished, SeenCall};
 use callbridge_call::UniqueId;
 use callbridge_model::CallUuid;
@@ -27,19 +27,51 @@ pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<Option<i64>, Error> {
     Ok(None)
 }
 
-/// [`mark_seen`] for a call that is not known by its own id.
-pub(super) fn mark_new_seen(db: &Db, new: &Finished) -> Result<(), Error> {
-    let (pbx, linkedid) = (&new.judged.record.pbx, &new.judged.record.linkedid);
-    let at = new.judged.judged_at.micros();
-    db.run_rows(MARK_OWN, (pbx, linkedid, new.uuid(), new.started(), at), 1)?;
-    mark_aliases_seen(db, new)
+/// Calls of a group of which nothing is known. No two have an id in common.
+#[derive(Debug, Default)]
+pub(super) struct SeenRows {
+    own: Columns,
+    aliases: Columns,
 }
 
-/// Asks whether a call is known by its own id.
-pub(super) fn ask_own(db: &Db, new: &Finished) -> Result<Asked<i64>, Error> {
-    let text = "SELECT started FROM seen_calls WHERE pbx = ?1 AND id = ?2 AND is_linkedid = 1";
-    let record = &new.judged.record;
-    db.ask(text, (&record.pbx, &record.linkedid))
+impl SeenRows {
+    pub(super) fn add(&mut self, new: &Finished) {
+        let record = &new.judged.record;
+        let (uuid, started) = (new.uuid(), new.started());
+        let at = new.judged.judged_at.micros();
+        self.own
+            .push((&record.pbx, &record.linkedid, uuid, started, at));
+        let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);
+        for alias in aliases.filter(|alias| *alias != record.linkedid) {
+            self.aliases.push((&record.pbx, alias, uuid, started, at));
+        }
+    }
+
+    /// Marks them as seen in PostgreSQL, as [`mark_seen`] does.
+    pub(super) fn store(self, db: &Db) -> Result<(), Error> {
+        const ROWS: &str = "unnest(?1::text[], ?2::text[], ?3::bytea[], ?4::bigint[], ?5::bigint[])
+             AS new(pbx, id, uuid, started, at)";
+        if self.own.is_empty() {
+            return Ok(());
+        }
+        let text = format!(
+            "INSERT INTO seen_calls (pbx, id, uuid, is_linkedid, started, at)
+             SELECT pbx, id, uuid, 1, started, at FROM {ROWS}
+             ON CONFLICT (pbx, id) DO UPDATE SET uuid = excluded.uuid, is_linkedid = 1,
+                 started = excluded.started, at = excluded.at
+             WHERE seen_calls.is_linkedid = 0"
+        );
+        let rows = self.own.rows();
+        db.run_many(&text, self.own, Some(rows))?;
+        if self.aliases.is_empty() {
+            return Ok(());
+        }
+        let text = format!(
+            "INSERT INTO seen_calls (pbx, id, uuid, is_linkedid, started, at)
+             SELECT pbx, id, uuid, 0, started, at FROM {ROWS} ON CONFLICT DO NOTHING"
+        );
+        db.run_many(&text, self.aliases, None)
+    }
 }
 
 /// Marks a call that is known by its own id as seen under its other ids.

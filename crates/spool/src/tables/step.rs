@@ -1,6 +1,5 @@
 //! A stored call takes a step.
 
-use super::meta::set_meta;
 use super::{calls, missed, outbox, reason_counts, shows, unknown_employees, unreadable};
 use crate::finished::last_four;
 use crate::state::{IfAbsent, State, Step, next};
@@ -130,9 +129,9 @@ pub(crate) fn letter_appeared(store: &mut Store, row: RowId) -> Result<(), Error
 
 /// Stores the branch or PBX that had its turn.
 fn had_turn(db: &Db, row: RowId) -> Result<(), Error> {
-    let text = "SELECT turn FROM calls WHERE id = ?1";
-    let turn: String = db.query_one(text, [row.0])?;
-    set_meta(db, LAST_TURN, &turn)
+    let text = "INSERT INTO meta (key, value) SELECT ?2, turn FROM calls WHERE id = ?1
+         ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+    db.run(text, (row.0, LAST_TURN))
 }
 
 fn set_record(db: &Db, row: RowId, record: &CallRecord) -> Result<(), Error> {

@@ -1,9 +1,11 @@
 //! What each trunk took: in all, when last, and in the quarters of an hour of the last days, so
 //! that a day can be counted in any zone. Calls between extensions stand under no trunk's name.
 
+use crate::value::Columns;
 use crate::{Db, Error, Finished, TrunkCalls};
 use callbridge_call::EventTime;
 use callbridge_model::Outcome;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Seconds of a quarter of an hour. Days begin at one in every time zone.
@@ -17,7 +19,6 @@ const PURGED_MAX: u32 = 500;
 pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
     let record = &new.judged.record;
     let (pbx, trunk, at) = (&record.pbx, new.trunk(), record.started_at.get());
-    let by_people = new.judged.outcome != Outcome::Skipped;
     let text = "INSERT INTO trunks (pbx, trunk, calls, last_at) VALUES (?1, ?2, 1, ?3)
          ON CONFLICT (pbx, trunk) DO UPDATE SET calls = trunks.calls + 1,
              last_at = CASE WHEN ?3 > trunks.last_at THEN ?3 ELSE trunks.last_at END";
@@ -28,14 +29,78 @@ pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
              calls = trunk_quarters.calls + 1,
              extensions = trunk_quarters.extensions + ?4,
              employees = trunk_quarters.employees + ?5";
-    let values = (
-        pbx,
-        trunk,
-        at - at.rem_euclid(QUARTER),
-        by_people && record.employee.is_some(),
-        record.employee_id.is_some(),
-    );
-    db.run(text, values)
+    let quarter = at - at.rem_euclid(QUARTER);
+    let (extensions, employees) = (has_extension(new), record.employee_id.is_some());
+    db.run(text, (pbx, trunk, quarter, extensions, employees))
+}
+
+fn has_extension(new: &Finished) -> bool {
+    new.judged.outcome != Outcome::Skipped && new.judged.record.employee.is_some()
+}
+
+/// Calls of a group that were not known before, added up.
+#[derive(Debug, Default)]
+pub(super) struct TrunkSums {
+    /// Calls of a PBX's trunk, and the start of the last one.
+    trunks: BTreeMap<(String, String), (i64, i64)>,
+    quarters: BTreeMap<(String, String, i64), QuarterSum>,
+}
+
+#[derive(Debug, Default)]
+struct QuarterSum {
+    calls: i64,
+    extensions: i64,
+    employees: i64,
+}
+
+impl TrunkSums {
+    pub(super) fn add(&mut self, new: &Finished) {
+        let record = &new.judged.record;
+        let (pbx, trunk) = (record.pbx.clone(), new.trunk().to_owned());
+        let at = record.started_at.get();
+        let quarter = at - at.rem_euclid(QUARTER);
+        let of_trunk = self.trunks.entry((pbx.clone(), trunk.clone()));
+        let (calls, last_at) = of_trunk.or_insert((0, at));
+        *calls += 1;
+        *last_at = at.max(*last_at);
+        let sum = self.quarters.entry((pbx, trunk, quarter)).or_default();
+        sum.calls += 1;
+        sum.extensions += i64::from(has_extension(new));
+        sum.employees += i64::from(record.employee_id.is_some());
+    }
+
+    /// Writes the sums to PostgreSQL.
+    pub(super) fn store(self, db: &Db) -> Result<(), Error> {
+        let mut trunks = Columns::default();
+        for ((pbx, trunk), (calls, last_at)) in self.trunks {
+            trunks.push((pbx, trunk, calls, last_at));
+        }
+        if trunks.is_empty() {
+            return Ok(());
+        }
+        let text = "INSERT INTO trunks (pbx, trunk, calls, last_at)
+             SELECT * FROM unnest(?1::text[], ?2::text[], ?3::bigint[], ?4::bigint[])
+             ON CONFLICT (pbx, trunk) DO UPDATE SET calls = trunks.calls + excluded.calls,
+                 last_at = greatest(trunks.last_at, excluded.last_at)";
+        db.run_many(text, trunks, None)?;
+        let mut quarters = Columns::default();
+        for ((pbx, trunk, quarter), sum) in self.quarters {
+            let QuarterSum {
+                calls,
+                extensions,
+                employees,
+            } = sum;
+            quarters.push((pbx, trunk, quarter, calls, extensions, employees));
+        }
+        let text = "INSERT INTO trunk_quarters (pbx, trunk, quarter, calls, extensions, employees)
+             SELECT * FROM unnest(?1::text[], ?2::text[], ?3::bigint[], ?4::bigint[], ?5::bigint[],
+                 ?6::bigint[])
+             ON CONFLICT (pbx, trunk, quarter) DO UPDATE SET
+                 calls = trunk_quarters.calls + excluded.calls,
+                 extensions = trunk_quarters.extensions + excluded.extensions,
+                 employees = trunk_quarters.employees + excluded.employees";
+        db.run_many(text, quarters, None)
+    }
 }
 
 /// Counts the calls of each trunk since `from`, by whole quarters of an hour, and ever. Calls

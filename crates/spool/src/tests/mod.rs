@@ -7,6 +7,7 @@ mod disk;
 mod durability;
 mod engines;
 mod flood;
+mod intake;
 mod lead;
 pub mod place;
 mod plans;

@@ -1,0 +1,148 @@
+//! The row of a finished call, and its place in the books.
+
+use super::reason_counts;
+use crate::finished::last_four;
+use crate::value::{Columns, ToValue, values};
+use crate::{Book, Db, Error, Finished, RowId, State, Store};
+use callbridge_call::UniqueId;
+use callbridge_model::{EmployeeId, LeadId, Outcome, Reason};
+use serde::Deserialize;
+
+/// A dead letter `incomplete` that a person must handle.
+pub(super) const WAITS: &str = "state = 'dead' AND reason = 'incomplete'";
+
+/// Facts by which two calls of one uuid are distinguished. An unknown number does not differ.
+#[derive(Deserialize)]
+pub(super) struct DuplicateCandidate {
+    pub(super) id: RowId,
+    started: i64,
+    phone: Option<String>,
+    raw: Option<String>,
+}
+
+impl DuplicateCandidate {
+    pub(super) fn is(&self, new: &Finished) -> bool {
+        let same = |a: &Option<String>, b: Option<&str>| Some(a.as_deref()? == b?);
+        let phone = same(&self.phone, new.phone());
+        let raw = same(&self.raw, new.raw_number());
+        let number = phone == raw && raw.is_none() || [phone, raw].contains(&Some(true));
+        number && new.same_start(self.started)
+    }
+}
+
+/// The call's own id, and those of its channels. The uuid is made of the own id.
+pub(super) fn ids_of(new: &Finished) -> impl Iterator<Item = &str> {
+    let own = new.judged.record.linkedid.as_str();
+    let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);
+    aliases.filter(move |id| *id != own).chain([own])
+}
+
+/// Counts a call that has no row.
+pub(super) fn count_without_row(store: &mut Store, new: &Finished) {
+    let book = match new.judged.outcome {
+        Outcome::Internal => Book::Internal,
+        Outcome::Skipped | Outcome::Journal | Outcome::DeadLetter => Book::Skipped,
+    };
+    store.tally.add(book, 1);
+}
+
+/// Counts a row that appeared in the books.
+pub(super) fn count_in_books(
+    store: &mut Store,
+    id: RowId,
+    state: State,
+    reason: Option<Reason>,
+) -> Result<(), Error> {
+    store.tally.add(Book::Finished, 1);
+    store.tally.add(Book::of(state), 1);
+    reason_counts::change(store, state, reason, 1)?;
+    store.tally.moved.push(id);
+    Ok(())
+}
+
+/// Writes the call's row by this conflict rule. Returns the number of rows.
+pub(super) fn put(
+    db: &Db,
+    id: RowId,
+    new: &Finished,
+    conflict: Option<&str>,
+    rule: &str,
+) -> Result<usize, Error> {
+    let text = format!("{INSERT} ON CONFLICT {rule}");
+    with_row(id, new, conflict, |values| db.execute(&text, values))
+}
+
+/// Adds the row of a call of which nothing is known.
+pub(super) fn add_row(id: RowId, new: &Finished, rows: &mut Columns) {
+    with_row(id, new, None, |values| rows.push(values));
+}
+
+/// Inserts rows of [`add_row`] into PostgreSQL's table.
+pub(super) fn insert_rows(db: &Db, rows: Columns) -> Result<(), Error> {
+    let (columns, _) = INSERT.split_once("VALUES").unwrap_or_default();
+    let mut arrays = Vec::new();
+    for (number, kind) in (1..).zip(ROW_TYPES) {
+        arrays.push(format!("?{number}::{kind}[]"));
+    }
+    let text = format!("{columns} SELECT * FROM unnest({})", arrays.join(", "));
+    let count = rows.rows();
+    db.run_many(&text, rows, Some(count))
+}
+
+/// Gives the values of a call's row, in the order of [`INSERT`], to `write`.
+fn with_row<T>(
+    id: RowId,
+    new: &Finished,
+    conflict: Option<&str>,
+    write: impl FnOnce([&dyn ToValue; ROW_TYPES.len()]) -> T,
+) -> T {
+    let (uuid, conflicting_uuid, state, reason) = match conflict {
+        Some(_) => (None, new.uuid(), State::Dead, Some(Reason::UuidConflict)),
+        None => (new.uuid(), None, new.state(), new.judged.reason),
+    };
+    let letter = state.is_letter();
+    let record = &new.judged.record;
+    write(values![
+        id.0,
+        uuid,
+        conflicting_uuid,
+        state.word(),
+        new.judged.live,
+        new.judged.judged_at.micros(),
+        record.pbx,
+        new.branch.as_deref().unwrap_or(&record.pbx),
+        record.linkedid,
+        record.trunk,
+        record.direction.word(),
+        record.answered,
+        new.started(),
+        new.end(),
+        new.phone(),
+        new.phone().map(last_four),
+        new.raw_number(),
+        record.employee,
+        record.employee_id.map(EmployeeId::get),
+        record.lead_id.map(LeadId::get),
+        new.record_json,
+        new.call_json,
+        letter,
+        reason.filter(|_| letter).map(Reason::word),
+        conflict
+            .or(letter.then_some(&*new.judged.message))
+            .unwrap_or(""),
+    ])
+}
+
+const INSERT: &str = "INSERT INTO calls (id, uuid, conflicting_uuid, state, live, since, pbx, turn,
+                        linkedid, trunk, direction, answered, started, ended, phone, phone_ending,
+                        raw_phone, extension, employee, lead, record, call, times_dead, reason,
+                        message)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
+             ?20, ?21, ?22, ?23, ?24, ?25)";
+
+/// PostgreSQL's types of these columns.
+const ROW_TYPES: [&str; 25] = [
+    "bigint", "bytea", "bytea", "text", "bigint", "bigint", "text", "text", "text", "text", "text",
+    "bigint", "bigint", "bigint", "text", "text", "text", "text", "bigint", "bigint", "text",
+    "text", "bigint", "text", "text",
+];
