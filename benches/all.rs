@@ -17,6 +17,7 @@ mod hub;
 mod intake;
 mod lookup;
 mod page;
+mod postgres;
 mod spool;
 mod webhook;
 
@@ -25,11 +26,12 @@ use std::process::{Command, ExitCode};
 /// Names the bench that a process of its own runs.
 const CHOSEN: &str = "BENCH";
 
-const BENCHES: [(&str, fn()); 10] = [
+const BENCHES: [(&str, fn()); 11] = [
     ("decode", decode::main),
     ("day", day::main),
     ("intake", intake::main),
     ("spool", spool::main),
+    ("postgres", postgres::main),
     ("directory", directory::main),
     ("lookup", lookup::main),
     ("webhook", webhook::main),

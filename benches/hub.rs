@@ -6,132 +6,26 @@
 //! is on). The reference is a loop of `INSERT` statements with the same texts, in transactions of
 //! the same size, on the same engine.
 
+#[path = "support/branches.rs"]
+mod branches;
 #[path = "support/cpu.rs"]
 mod cpu;
 #[path = "support/table.rs"]
 mod table;
 
-use callbridge_call::EpochSeconds;
-use callbridge_hub::http;
-use callbridge_hub::receiver::{Receiver, Turns};
-use callbridge_hub::tally::Tally;
-use callbridge_hub::token::{BranchTable, hash, new_incarnation};
-use callbridge_mapping::{People, Rules, Trunk};
-use callbridge_model::{Secret, clock};
+use callbridge_model::clock;
 use callbridge_spool as spool;
-use callbridge_spool::{Handle, Instance, NewBranch, Op, PostgresUrl, Settings};
+use callbridge_spool::{Handle, Instance, PostgresUrl, Settings};
 use callbridge_testbed::postgres::{DATABASE, Durability, Postgres};
 use callbridge_testkit::Wait as _;
 use cpu::cpu;
-use serde_json::json;
-use std::future::pending;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::sync::{Arc, RwLock};
-use std::time::{Duration, Instant};
-use tokio::net::TcpListener;
+use std::time::Instant;
 
 const BRANCHES: usize = 1_000;
-const LINES: usize = 20;
 
 /// Requests of each branch, with the calls of each.
 const ROUNDS: [(usize, usize); 2] = [(10, 1), (2, 25)];
-
-fn token(branch: usize) -> String {
-    format!("cbh_{branch:064}")
-}
-
-fn message(branch: usize, call: usize) -> String {
-    json!({
-        "pbx": format!("pbx{branch}"), "id": format!("1795151317.{call}"), "direction": "INBOUND",
-        "trunk": "city", "phone": "+998901110001", "startedAt": 1_795_151_317 + call,
-        "durationSec": 5.2, "answered": true, "talkSec": 4.1, "extension": "101",
-        "extensions": ["101"], "leadId": 4001, "variables": {"LEAD_ID": "4001"},
-    })
-    .to_string()
-}
-
-fn request(branch: usize, body: &str) -> Vec<u8> {
-    format!(
-        "POST /v1/calls HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {}\r\n\
-         Content-Type: application/x-ndjson\r\nContent-Length: {}\r\n\r\n{body}",
-        token(branch),
-        body.len()
-    )
-    .into_bytes()
-}
-
-/// The bodies of a round, each with its branch. No call comes twice.
-fn bodies(round: usize) -> Vec<(usize, String)> {
-    let (requests, calls) = ROUNDS[round];
-    let mut all = Vec::new();
-    for n in 0..requests {
-        for branch in 0..BRANCHES {
-            let first = round * 10_000 + n * calls;
-            let lines = (first..first + calls).map(|call| message(branch, call));
-            all.push((branch, lines.collect::<Vec<_>>().join("\n")));
-        }
-    }
-    all
-}
-
-/// Sends all requests, [`LINES`] at a time, and reads each answer.
-fn send(addr: SocketAddr, requests: &[Vec<u8>]) {
-    let share = requests.len().div_ceil(LINES);
-    std::thread::scope(|scope| {
-        for requests in requests.chunks(share) {
-            scope.spawn(move || {
-                for request in requests {
-                    let mut stream = TcpStream::connect(addr).expect("it listens");
-                    stream.set_nodelay(true).expect("a socket");
-                    stream.write_all(request).expect("taken");
-                    let mut answer = Vec::new();
-                    stream.read_to_end(&mut answer).expect("an answer");
-                    let text = String::from_utf8_lossy(&answer);
-                    assert!(answer.starts_with(b"HTTP/1.1 200"), "{text}");
-                }
-            });
-        }
-    });
-}
-
-fn fill(spool: &Handle) {
-    let mut ops = vec![Op::BeginHub {
-        incarnation: new_incarnation(),
-        at: clock::now().wall,
-    }];
-    for branch in 0..BRANCHES {
-        ops.push(Op::AddBranch(NewBranch {
-            name: format!("branch{branch}"),
-            token: hash(&Secret::from(token(branch))),
-            pbxs: vec![format!("pbx{branch}")],
-            at: EpochSeconds::new(1),
-        }));
-    }
-    spool.write(ops).wait().expect("stored");
-}
-
-fn receiver(runtime: &tokio::runtime::Runtime, spool: &Handle) -> Arc<Receiver> {
-    let branches = Arc::new(BranchTable::default());
-    runtime
-        .block_on(branches.reload(spool))
-        .expect("readable branches");
-    let rules = Rules {
-        without_trunk: Some(Trunk::default()),
-        ..Rules::default()
-    };
-    Arc::new(Receiver {
-        spool: spool.clone(),
-        rules,
-        people: Arc::new(RwLock::new(Arc::new(People::default()))),
-        branches,
-        tally: Arc::new(Tally::default()),
-        silence: Duration::from_secs(105),
-        version: "bench",
-        turns: Turns::default(),
-    })
-}
 
 /// The reference with SQLite: the same texts into one table, in transactions of the same size.
 fn sqlite_inserts(file: &Path, bodies: &[(usize, String)]) -> f64 {
@@ -185,22 +79,14 @@ fn measure(
     to_reach: &str,
     reference: impl Fn(&[(usize, String)]) -> f64,
 ) {
-    fill(spool);
-    let listener = runtime
-        .block_on(TcpListener::bind("127.0.0.1:0"))
-        .expect("a port");
-    let addr = listener.local_addr().expect("an address");
-    let receiver = receiver(runtime, spool);
-    let serving = runtime.spawn(http::serve(listener, None, receiver, pending()));
+    branches::add(spool, BRANCHES);
+    let (addr, serving) = branches::serve(runtime, spool);
     for (round, (requests, calls)) in ROUNDS.into_iter().enumerate() {
-        let bodies = bodies(round);
-        let all: Vec<Vec<u8>> = bodies
-            .iter()
-            .map(|(branch, body)| request(*branch, body))
-            .collect();
+        let bodies = branches::bodies(BRANCHES, round * 10_000, (requests, calls));
+        let all = branches::requests(&bodies);
         let names = ["bench-server", "spool", "tokio"];
         let (began, before) = (Instant::now(), cpu(&names));
-        send(addr, &all);
+        branches::send(addr, &all);
         let took = began.elapsed().as_secs_f64();
         let used = (cpu(&names) - before).as_secs_f64();
         let count = (BRANCHES * requests * calls) as f64;
