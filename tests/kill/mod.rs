@@ -4,7 +4,7 @@
 mod disk;
 mod fault;
 mod folder;
-pub mod mounts;
+pub use callbridge_testbed::mounts;
 mod points;
 mod scenario;
 mod spool;

@@ -13,6 +13,7 @@
 //! | `keeper` | a shell that ends the programs of a test, however the test ends |
 //! | [`messengers`] | a chat and a mailbox |
 //! | [`patroni`] | a Patroni cluster of three nodes in network namespaces |
+//! | [`mounts`] | small disks of a test |
 //! | [`pbx`] | PBXs on loopback, over AMI and over a WebSocket |
 //! | [`pooler`] | a private PgBouncer before a PostgreSQL server |
 //! | [`port`] | a port that nobody else takes |
@@ -30,6 +31,7 @@ pub mod commit_proxy;
 pub mod expected;
 mod keeper;
 pub mod messengers;
+pub mod mounts;
 pub mod patroni;
 pub mod pbx;
 pub mod pooler;

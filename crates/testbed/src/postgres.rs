@@ -92,9 +92,27 @@ impl Postgres {
         Self::start_with(durability, configuration, &[])
     }
 
+    /// The same in this folder, as a rule on a disk of its own. Every commit is synced.
+    pub fn start_in(folder: &Path, configuration: &str) -> Self {
+        Self::start_at(
+            new_folder_in(folder),
+            Durability::Synced,
+            configuration,
+            &[],
+        )
+    }
+
     /// Starts a server with these files in the folder of its data.
     fn start_with(durability: Durability, configuration: &str, files: &[(&str, &str)]) -> Self {
-        let (folder, user) = new_folder(durability);
+        Self::start_at(new_folder(durability), durability, configuration, files)
+    }
+
+    fn start_at(
+        (folder, user): (PathBuf, Vec<String>),
+        durability: Durability,
+        configuration: &str,
+        files: &[(&str, &str)],
+    ) -> Self {
         let programs = programs();
         initialize(&folder, &programs, &user);
         let port = free_port();
@@ -284,10 +302,13 @@ pub(crate) fn programs() -> PathBuf {
 
 /// A folder for a server, and the beginning of a command as its user.
 fn new_folder(durability: Durability) -> (PathBuf, Vec<String>) {
-    let folder = match durability {
-        Durability::None => in_memory(),
-        Durability::Synced => PathBuf::from(DISK),
-    };
+    match durability {
+        Durability::None => new_folder_in(&in_memory()),
+        Durability::Synced => new_folder_in(Path::new(DISK)),
+    }
+}
+
+fn new_folder_in(folder: &Path) -> (PathBuf, Vec<String>) {
     let folder = tempfile::Builder::new()
         .prefix("callbridge-postgres-")
         .tempdir_in(folder);

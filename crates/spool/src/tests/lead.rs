@@ -48,7 +48,7 @@ pub(super) async fn closed(guard: Guard) {
 }
 
 /// Waits until the leadership is as wanted.
-async fn becomes(
+pub(super) async fn becomes(
     watch: &mut watch::Receiver<Leadership>,
     wanted: fn(&Leadership) -> bool,
 ) -> Leadership {

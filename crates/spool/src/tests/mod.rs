@@ -15,6 +15,7 @@ mod postgres;
 mod postgres_plans;
 mod reading;
 mod restored;
+mod server_faults;
 mod size;
 mod sqlite;
 pub mod table;

@@ -2,6 +2,7 @@
 //! ones that nobody else sees and that are gone with it.
 
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -72,6 +73,12 @@ impl SmallDisk {
         let size = format!("size={kib}k,mode=700");
         disk.run(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]));
         disk
+    }
+
+    /// Lets other users enter it, such as the one of a server.
+    pub fn open_to_all(&self) {
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&self.at, mode).expect("its owner");
     }
 
     /// Nothing can be written on it any more.
