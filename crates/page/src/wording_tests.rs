@@ -24,8 +24,8 @@ fn banned(language: Language) -> &'static str {
     }
 }
 
-/// Names that begin with a capital letter wherever they stand, beside abbreviations.
-const NAMES: [&str; 4] = ["Origin", "Sec", "CRM", "ATS"];
+/// Names and abbreviations that are capitalized everywhere in a sentence.
+const NAMES: [&str; 5] = ["Origin", "Sec", "CRM", "ATS", "PostgreSQL"];
 
 fn has_banned(language: Language, text: &str) -> bool {
     let text = text.to_lowercase();

@@ -73,6 +73,7 @@ async fn clock_of_the_server_is_compared_with_this_machines() {
     let checked = tokio::process::Command::new(env!("CARGO_BIN_EXE_callbridge"))
         .arg("check")
         .args(&flags)
+        .env_clear()
         .env("LD_PRELOAD", preload(&library, "clock.c"))
         .env("TEST_CLOCK", behind)
         .output()
@@ -80,7 +81,7 @@ async fn clock_of_the_server_is_compared_with_this_machines() {
         .expect("it runs");
     let text = String::from_utf8_lossy(&checked.stdout);
     let line = text.lines().find(|line| line.contains("database clock"));
-    let line = line.unwrap_or_else(|| panic!("{text}"));
+    let line = line.unwrap_or_else(|| panic!("{checked:?}"));
     let rest = line.strip_prefix("failed database clock: it is ");
     let shown = rest.and_then(|rest| rest.split_once(" s ahead of"));
     let (seconds, _) = shown.unwrap_or_else(|| panic!("{line}"));
