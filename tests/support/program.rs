@@ -261,6 +261,12 @@ impl Place {
         letters
     }
 
+    /// The status of the daemon of this state. `None` if no daemon listens.
+    pub async fn status(&self) -> Option<Status> {
+        let status = status(self.state.socket_folder()).await?;
+        serde_json::from_value(status).ok()
+    }
+
     /// Everything that all runs have logged.
     pub fn logs(&self) -> String {
         let runs = self.runs.load(Ordering::Relaxed);

@@ -137,6 +137,10 @@ async fn serve(listener: TcpListener, port: u16, plan: Arc<Plan>) {
         let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else {
             continue;
         };
+        // Each message is written on its own, and would wait for an acknowledgment.
+        for line in [&client, &server] {
+            line.set_nodelay(true).expect("it is open");
+        }
         let plan = Arc::clone(&plan);
         connections.spawn(async move {
             let (client_read, client_write) = client.into_split();

@@ -99,12 +99,31 @@ impl Postgres {
             Durability::Synced,
             configuration,
             &[],
+            &[],
         )
+    }
+
+    /// Starts a server whose processes load this library, and whose variable `TEST_CLOCK` names a
+    /// file with this text.
+    pub fn start_with_clock(library: &Path, clock: &str) -> Self {
+        let (folder, user) = new_folder(Durability::None);
+        let copy = folder.join("clock.so");
+        std::fs::copy(library, &copy).expect("copied");
+        let file = folder.join("clock");
+        std::fs::write(&file, clock).expect("written");
+        let variables = [("LD_PRELOAD", copy), ("TEST_CLOCK", file)];
+        Self::start_at((folder, user), Durability::None, "", &[], &variables)
     }
 
     /// Starts a server with these files in the folder of its data.
     fn start_with(durability: Durability, configuration: &str, files: &[(&str, &str)]) -> Self {
-        Self::start_at(new_folder(durability), durability, configuration, files)
+        Self::start_at(
+            new_folder(durability),
+            durability,
+            configuration,
+            files,
+            &[],
+        )
     }
 
     fn start_at(
@@ -112,6 +131,7 @@ impl Postgres {
         durability: Durability,
         configuration: &str,
         files: &[(&str, &str)],
+        variables: &[(&'static str, PathBuf)],
     ) -> Self {
         let programs = programs();
         initialize(&folder, &programs, &user);
@@ -120,7 +140,7 @@ impl Postgres {
         for (name, text) in files {
             write_private(&folder.join("data").join(name), text);
         }
-        let server = Self::keep(folder, programs, port, &user);
+        let server = Self::keep(folder, programs, port, &user, variables);
         server.sql_in(
             "postgres",
             &format!("CREATE ROLE {ROLE} LOGIN PASSWORD '{SECRET}'"),
@@ -139,16 +159,21 @@ impl Postgres {
         copy_primary(&folder, &programs, &user, self.port());
         let port = free_port();
         configure(&folder, port, Durability::None, "");
-        Self::keep(folder, programs, port, &user)
+        Self::keep(folder, programs, port, &user, &[])
     }
 
     /// Starts the server of this folder.
-    fn keep(folder: PathBuf, programs: PathBuf, port: u16, user: &[String]) -> Self {
-        let variables = [
-            ("PROGRAMS", programs.clone().into_os_string()),
-            ("AS", user.join(" ").into()),
-        ];
-        let keeper = Keeper::of_program(SCRIPT, &folder, variables);
+    fn keep(
+        folder: PathBuf,
+        programs: PathBuf,
+        port: u16,
+        user: &[String],
+        variables: &[(&'static str, PathBuf)],
+    ) -> Self {
+        let mut all = variables.to_vec();
+        all.push(("PROGRAMS", programs.clone()));
+        all.push(("AS", user.join(" ").into()));
+        let keeper = Keeper::of_program(SCRIPT, &folder, all);
         let server = Self {
             place: Place {
                 port,
@@ -198,24 +223,41 @@ impl Postgres {
     }
 
     fn sql_in(&self, database: &str, text: &str) -> String {
-        let port = self.place.port.to_string();
-        let ended = Command::new(self.program("psql"))
-            .args([
-                "-h",
-                "127.0.0.1",
-                "-p",
-                &port,
-                "-U",
-                "postgres",
-                "-d",
-                database,
-            ])
-            .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-c", text])
+        self.psql(database, &["-c", text])
+    }
+
+    /// Copies a schema into a file.
+    pub fn dump(&self, schema: &str, file: &str) {
+        let mut dumping = self.command("pg_dump", DATABASE);
+        let ended = dumping.args(["-n", schema, "-f", file]).status();
+        assert!(ended.expect("pg_dump").success(), "{schema} is not copied");
+    }
+
+    /// Replaces a schema by its copy.
+    pub fn restore(&self, schema: &str, file: &str) {
+        self.sql(&format!("DROP SCHEMA {schema} CASCADE"));
+        self.psql(DATABASE, &["-f", file]);
+    }
+
+    fn psql(&self, database: &str, arguments: &[&str]) -> String {
+        let ended = self
+            .command("psql", database)
+            .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1"])
+            .args(arguments)
             .output()
             .expect("psql");
         let problem = String::from_utf8_lossy(&ended.stderr);
-        assert!(ended.status.success(), "{text}: {problem}");
+        assert!(ended.status.success(), "{arguments:?}: {problem}");
         String::from_utf8_lossy(&ended.stdout).trim_end().to_owned()
+    }
+
+    /// A program that connects as the superuser.
+    fn command(&self, program: &str, database: &str) -> Command {
+        let mut command = Command::new(self.program(program));
+        let port = self.place.port.to_string();
+        command.args(["-h", "127.0.0.1", "-p", &port, "-U", "postgres"]);
+        command.args(["-d", database]);
+        command
     }
 
     fn keeper(&self) -> &Keeper {

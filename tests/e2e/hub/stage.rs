@@ -6,6 +6,7 @@ use callbridge_sandbox::Server;
 use callbridge_testbed::port;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// A free port on loopback for a hub that is started again.
 pub fn free_address() -> SocketAddr {
@@ -125,6 +126,30 @@ pub async fn post_as(
     content_type: &str,
     body: String,
 ) -> Answer {
+    let request = request(hub, path, token, content_type, body);
+    answer(request.send().await.expect("an answer")).await
+}
+
+/// Posts calls as a script does. `None` if there is no answer within this time.
+pub async fn post_within(
+    time: Duration,
+    hub: SocketAddr,
+    token: &str,
+    body: &str,
+) -> Option<Answer> {
+    let body = body.to_owned();
+    let request = request(hub, "/v1/calls", token, "application/x-ndjson", body);
+    let answered = async { Some(answer(request.send().await.ok()?).await) };
+    tokio::time::timeout(time, answered).await.ok()?
+}
+
+fn request(
+    hub: SocketAddr,
+    path: &str,
+    token: &str,
+    content_type: &str,
+    body: String,
+) -> reqwest::RequestBuilder {
     // Set already if another test was first.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder()
@@ -132,13 +157,15 @@ pub async fn post_as(
         .no_proxy()
         .build()
         .expect("a client");
-    let request = http
-        .post(format!("http://{hub}{path}"))
+    http.post(format!("http://{hub}{path}"))
         .header("Authorization", format!("Bearer {token}"))
         .header("Content-Type", content_type)
-        .body(body);
-    let response = request.send().await.expect("an answer");
+        .body(body)
+}
+
+async fn answer(response: reqwest::Response) -> Answer {
     let status = response.status().as_u16();
-    let text = response.text().await.expect("a body");
+    // A hub can be killed within its answer.
+    let text = response.text().await.unwrap_or_default();
     (status, serde_json::from_str(&text).unwrap_or(Value::Null))
 }

@@ -21,7 +21,7 @@ use self::wire::Response;
 use callbridge_testbed::port::free_addr;
 use callbridge_testbed::wait::{pass, soon};
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -147,6 +147,11 @@ impl Judge {
         times.kills.push(left);
     }
 
+    /// Time since its start.
+    pub fn elapsed(&self) -> Duration {
+        self.shared.begun.elapsed()
+    }
+
     /// Requests so far.
     pub fn count(&self) -> usize {
         *self.count.borrow()
@@ -235,16 +240,21 @@ async fn mute(mut stream: TcpStream, mut state: watch::Receiver<Port>, shared: A
 
 /// Reads a request and writes it down; its place, or `None` for one that did not come whole.
 async fn take(stream: &mut TcpStream, shared: &Shared) -> Option<usize> {
+    let from = stream.peer_addr().ok().map(|from| from.ip());
     let request = wire::read_request(stream).await;
     // Whatever happened before it came is noted before it: the ends of other connections have been
     // told to us by now, and those tasks go first.
     tokio::task::yield_now().await;
-    let at = note(request, shared);
+    let at = note(request, from, shared);
     shared.reading.send_modify(|it| *it -= 1);
     at
 }
 
-fn note(request: Result<Seen, Option<Seen>>, shared: &Shared) -> Option<usize> {
+fn note(
+    request: Result<Seen, Option<Seen>>,
+    from: Option<IpAddr>,
+    shared: &Shared,
+) -> Option<usize> {
     let (seen, whole) = match request {
         Ok(seen) => (seen, true),
         Err(torn) => (torn?, false),
@@ -254,6 +264,7 @@ fn note(request: Result<Seen, Option<Seen>>, shared: &Shared) -> Option<usize> {
     all.push(Seen {
         at: shared.begun.elapsed(),
         life,
+        from,
         ..seen
     });
     let at = all.len() - 1;

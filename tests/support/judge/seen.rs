@@ -2,6 +2,7 @@
 
 use super::fault::Fault;
 use serde_json::Value;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// One request; times are since the judge's start.
@@ -11,6 +12,8 @@ pub struct Seen {
     pub at: Duration,
     /// How often the client had been killed before.
     pub life: usize,
+    /// The address that it came from.
+    pub from: Option<IpAddr>,
     pub method: String,
     pub path: String,
     /// Names in lower case, in their order.

@@ -1,0 +1,187 @@
+//! PostgreSQL is killed, stopped, frozen, full, or takes no connection: the hub sends nothing
+//! meanwhile, and its collectors keep their calls.
+
+use super::pair::{BRANCH, Condition, PATIENCE, Pair, source_address};
+use super::stage::{messages, start_collector};
+use crate::support::crm;
+use crate::support::judge::Port;
+use crate::support::program::{Place, Program};
+use callbridge_testbed::mounts::{SmallDisk, inside};
+use callbridge_testbed::postgres::{Durability, Postgres, ROLE};
+use callbridge_testbed::wait::{pass, until_within};
+use std::time::Duration;
+
+/// Longer than a request may wait for its first byte, after its slot was stored.
+const UNDER_WAY: Duration = Duration::from_secs(6);
+/// Time without the database in which nothing must be sent.
+const OUTAGE: Duration = Duration::from_secs(15);
+
+/// A hub with a collector, over a database that goes away.
+struct Scene {
+    pair: Pair,
+    own: Place,
+    collector: Program,
+    calls: u32,
+}
+
+impl Scene {
+    async fn start(server: &Postgres) -> Self {
+        let place = Place::new();
+        let url = server.url(&Postgres::new_schema());
+        let pair = Pair::new([&url, &url], crm::RATE).await;
+        pair.start_one(&source_address(&place)).await;
+        let own = Place::new();
+        own.write("calls.jsonl", "");
+        let collector = start_collector(&own, pair.hubs[0].collect, &pair.token);
+        let mut scene = Self {
+            pair,
+            own,
+            collector,
+            calls: 0,
+        };
+        scene.calls_end(5);
+        scene.pair.journaled(5).await;
+        scene
+    }
+
+    fn calls_end(&mut self, calls: u32) {
+        let numbers = self.calls..self.calls + calls;
+        let lines = messages(BRANCH, numbers);
+        self.own.append("calls.jsonl", lines.as_bytes());
+        self.calls += calls;
+    }
+
+    async fn forwarded(&mut self, calls: u64) {
+        until_within(PATIENCE, "forwarded calls", async || {
+            let status = self.collector.status().await;
+            status.is_some_and(|status| status.books.forwarded == calls)
+        })
+        .await;
+    }
+
+    /// The database is away from `begin` to `end`.
+    async fn survives(mut self, begin: impl FnOnce(), end: impl FnOnce()) {
+        // Calls that the hub has stored and not sent yet.
+        self.pair.judge.port(Port::Closed);
+        self.calls_end(2);
+        self.forwarded(7).await;
+        begin();
+        let hub = &self.pair.hubs[0];
+        until_within(PATIENCE, "the hub without its session", async || {
+            hub.place.logs().contains("lost the lock")
+        })
+        .await;
+        pass(UNDER_WAY).await;
+        let sent = self.pair.judge.count();
+        self.pair.judge.port(Port::Open);
+        self.calls_end(200);
+        self.collector
+            .until("the hub takes nothing", |status| {
+                let pause = status.pause.as_ref();
+                let is_away = pause.is_some_and(|pause| pause.reason == "hub_unreachable");
+                is_away && status.books.ready == 200
+            })
+            .await;
+        pass(OUTAGE).await;
+        let logs = self.pair.hubs[0].place.logs();
+        assert_eq!(self.pair.hubs[0].condition(), Condition::Runs, "{logs}");
+        assert_eq!(self.pair.judge.count(), sent, "nothing is sent");
+        end();
+        self.forwarded(207).await;
+        self.pair.journaled(207).await;
+        self.ends().await;
+    }
+
+    /// Each call was logged once.
+    async fn ends(self) {
+        let findings = self.pair.judged(self.calls);
+        // The window of this test is shorter than the CRM's.
+        assert_eq!(
+            (findings.lost, findings.doubled, findings.invented),
+            (0, 0, 0)
+        );
+        assert!(findings.violations.is_empty(), "{findings:?}");
+        self.collector.terminate().await;
+        self.pair.terminate().await;
+    }
+}
+
+/// Promise: If PostgreSQL crashes, no call is lost, and nothing is sent until it is back.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_database_costs_no_call() {
+    let server = Postgres::start(Durability::Synced, "");
+    let scene = Scene::start(&server).await;
+    scene
+        .survives(|| server.kill(), || server.start_again())
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn database_stopped_at_once_costs_no_call() {
+    let server = Postgres::start(Durability::Synced, "");
+    let scene = Scene::start(&server).await;
+    scene
+        .survives(|| server.stop_at_once(), || server.start_again())
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frozen_database_costs_no_call() {
+    let server = Postgres::start(Durability::Synced, "");
+    let scene = Scene::start(&server).await;
+    scene.survives(|| server.freeze(), || server.thaw()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn database_without_connections_costs_no_call() {
+    let server = Postgres::start(Durability::None, "");
+    let scene = Scene::start(&server).await;
+    scene
+        .survives(
+            || {
+                limit_connections(&server, 0);
+                server.sql(&format!(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                     WHERE usename = '{ROLE}'"
+                ));
+            },
+            || limit_connections(&server, -1),
+        )
+        .await;
+}
+
+/// Sets how many sessions callbridge can have. -1: as many as the server has.
+fn limit_connections(server: &Postgres, connections: i32) {
+    server.sql(&format!("ALTER ROLE {ROLE} CONNECTION LIMIT {connections}"));
+}
+
+/// Promise: If the database's disk is full, no call is lost.
+#[test]
+fn full_disk_of_database_costs_no_call() {
+    inside(
+        "e2e::hub::outages::full_disk_of_database_costs_no_call",
+        fills_up(),
+    );
+}
+
+async fn fills_up() {
+    let place = Place::on_disk();
+    let disk = SmallDisk::at(place.at("database"), 256 << 10);
+    disk.open_to_all();
+    let server = Postgres::start_in(&place.at("database"), "max_wal_size = 64MB\n");
+    let mut scene = Scene::start(&server).await;
+    disk.fill_but(0);
+    scene.calls_end(200);
+    let away = scene.collector.until("the hub takes nothing", |status| {
+        let pause = status.pause.as_ref();
+        pause.is_some_and(|pause| pause.reason == "hub_unreachable")
+    });
+    let kept = away.await.books.ready;
+    assert!(kept > 0);
+    let (status, answer) = scene.pair.hubs[0].post(&scene.pair.token, 900..1000).await;
+    assert_eq!(status, 503, "{answer}");
+    disk.make_room();
+    scene.forwarded(205).await;
+    scene.pair.journaled(205).await;
+    scene.ends().await;
+}

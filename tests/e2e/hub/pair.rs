@@ -1,0 +1,467 @@
+//! Two hubs over one PostgreSQL, and a judge between them and the CRM.
+//!
+//! ```text
+//! script ──▶ hub 1 ──┬──▶ judge ──▶ CRM
+//!    └─────▶ hub 2 ──┘
+//!              │
+//!          PostgreSQL
+//! ```
+
+use super::stage::{Answer, add_branch, free_address, message, messages, post, post_within};
+use crate::support::crm;
+use crate::support::judge::seen::{Purpose, Seen};
+use crate::support::judge::{Judge, rules};
+use crate::support::program::{Place, Program, preload};
+use callbridge_call::Linkedid;
+use callbridge_mapping::journal::figures::uuid;
+use callbridge_model::status::Role;
+use callbridge_model::{Status, clock};
+use callbridge_sandbox::window::Rate;
+use callbridge_sandbox::{Server, ViolationKind};
+use callbridge_testbed::wait::{pass, until};
+use rustix::process::Signal;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+
+/// The branch of the script's calls, and its PBX.
+pub const BRANCH: &str = "city";
+/// A leader that ended or froze is replaced within this time.
+pub const TAKEOVER: Duration = Duration::from_secs(15);
+/// The CRM's window.
+pub const WINDOW: Duration = Duration::from_secs(60);
+/// Requests that the CRM's window holds.
+pub const LIMIT: usize = 60;
+/// The CRM's rate.
+pub const FULL_RATE: Rate = Rate {
+    requests: 60,
+    window: WINDOW,
+};
+/// The end of the silence of a takeover, and of the work after it, comes within this time.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+/// A hub that does not answer within this time is asked later.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
+/// Between two hubs that the script asks.
+const ASK_EVERY: Duration = Duration::from_millis(300);
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    Runs,
+    Stopped,
+    Ended,
+}
+
+/// One of the hubs.
+pub struct Hub {
+    name: &'static str,
+    pub place: Place,
+    pub collect: SocketAddr,
+    /// Its requests to the CRM come from this address.
+    address: IpAddr,
+    crm: String,
+    rate: Rate,
+    program: Mutex<Option<Program>>,
+    /// Its process id. 0 before the first start.
+    id: AtomicU32,
+}
+
+impl Hub {
+    fn new(name: &'static str, address: IpAddr, url: &str, crm: &str, rate: Rate) -> Self {
+        Self {
+            name,
+            place: Place::in_database(url),
+            collect: free_address(),
+            address,
+            crm: crm.to_owned(),
+            rate,
+            program: Mutex::default(),
+            id: AtomicU32::new(0),
+        }
+    }
+
+    /// Starts it. `library` is the one of [`source_address`].
+    pub fn start(&self, library: &str, variables: &[(&str, &str)]) {
+        let port = self.crm.rsplit_once(':').expect("a port").1;
+        let address = self.address.to_string();
+        let mut all = vec![
+            ("LD_PRELOAD", library),
+            ("TEST_PORT", port),
+            ("TEST_ADDRESS", &address),
+        ];
+        all.extend(variables);
+        let Rate { requests, window } = self.rate;
+        let arguments = [
+            "run".to_owned(),
+            format!("--state={}", self.place.state()),
+            format!("--instance={}", self.name),
+            format!("--collect={}", self.collect),
+            format!("--crm-url={}", self.crm),
+            format!("--token-file={}", self.place.path("token")),
+            "--country=UZ".to_owned(),
+            format!("--rate={requests}/{}s", window.as_secs()),
+        ];
+        let program = self.place.start(&arguments, &all);
+        self.id.store(program.id(), Ordering::Relaxed);
+        *self.program() = Some(program);
+    }
+
+    fn program(&self) -> MutexGuard<'_, Option<Program>> {
+        self.program.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn condition(&self) -> Condition {
+        let id = self.id.load(Ordering::Relaxed);
+        match state_of(Path::new(&format!("/proc/{id}/stat"))) {
+            Some('T' | 't') => Condition::Stopped,
+            // A process that was not waited for is a zombie.
+            None | Some('Z' | 'X') => Condition::Ended,
+            Some(_) => Condition::Runs,
+        }
+    }
+
+    /// Its status. `None` if it does not answer.
+    pub async fn status(&self) -> Option<Status> {
+        if self.condition() != Condition::Runs {
+            return None;
+        }
+        timeout(ANSWERS_WITHIN, self.place.status()).await.ok()?
+    }
+
+    /// Its role. `None` if it does not answer, or if no process leads.
+    pub async fn role(&self) -> Option<Role> {
+        let leadership = self.status().await?.leadership?;
+        leadership.leader?;
+        Some(leadership.role)
+    }
+
+    /// Waits until it has this role.
+    pub async fn until_role(&self, role: Role) {
+        let what = format!("{} as {}", self.name, role.word());
+        until(&what, async || {
+            assert_ne!(self.condition(), Condition::Ended, "{}", self.place.logs());
+            self.role().await == Some(role)
+        })
+        .await;
+    }
+
+    /// Posts these calls once.
+    pub async fn post(&self, token: &str, numbers: Range<u32>) -> Answer {
+        let body = messages(BRANCH, numbers);
+        post(self.collect, "/v1/calls", token, body).await
+    }
+
+    /// It has begun to serve. It is not asked.
+    pub fn has_served(&self) -> bool {
+        self.place.logs().contains("takes calls of branches")
+    }
+
+    /// It found that another process led before it.
+    pub fn has_taken_over(&self) -> bool {
+        self.place.logs().contains("predecessor=\"Other(")
+    }
+
+    /// Waits until SIGSTOP has reached each thread.
+    pub async fn until_stopped(&self) {
+        let threads = format!("/proc/{}/task", self.id.load(Ordering::Relaxed));
+        until("each thread has stopped", async || {
+            let mut threads = std::fs::read_dir(&threads).expect("threads").flatten();
+            threads.all(|thread| state_of(&thread.path().join("stat")) == Some('T'))
+        })
+        .await;
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        self.program().as_ref().expect("it runs").signal(signal);
+    }
+
+    /// `kill -9`, also of one that has ended.
+    pub async fn kill(&self) {
+        let program = self.program().take();
+        program.expect("it was started").kill().await;
+    }
+
+    /// SIGTERM, if it runs.
+    pub async fn terminate(&self) {
+        if self.condition() == Condition::Runs {
+            let program = self.program().take();
+            program.expect("it runs").terminate().await;
+        }
+    }
+}
+
+/// The letter by which the kernel shows what a process or thread does.
+fn state_of(stat: &Path) -> Option<char> {
+    let stat = std::fs::read_to_string(stat).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// The library that gives a hub its own address towards the CRM.
+pub fn source_address(place: &Place) -> String {
+    preload(place, "source_address.c")
+}
+
+/// The hubs, which are not started yet, and what is around them.
+pub struct Pair {
+    pub crm: Server,
+    pub judge: Judge,
+    pub hubs: [Hub; 2],
+    pub token: String,
+}
+
+impl Pair {
+    /// Makes the tables and the branch. The hubs connect to these places.
+    pub async fn new(urls: [&str; 2], rate: Rate) -> Self {
+        let mut settings = crm::settings();
+        settings.settings.rate = rate;
+        let crm = callbridge_sandbox::start(settings).await;
+        let crm = crm.expect("a sandbox");
+        let judge = Judge::start(crm.addr(), 1).await;
+        let hubs = [("hub1", 1, urls[0]), ("hub2", 2, urls[1])].map(|(name, last, url)| {
+            let address = IpAddr::from(Ipv4Addr::new(127, 0, 0, last));
+            Hub::new(name, address, url, &judge.url(), rate)
+        });
+        let token = add_branch(&hubs[1].place, BRANCH, BRANCH).await;
+        Self {
+            crm,
+            judge,
+            hubs,
+            token,
+        }
+    }
+
+    /// Starts both hubs. The first leads.
+    pub async fn start(&self, library: &str) {
+        let [first, second] = &self.hubs;
+        first.start(library, &[]);
+        first.until_role(Role::Leader).await;
+        second.start(library, &[]);
+        second.until_role(Role::Standby).await;
+    }
+
+    /// Posts these calls until a hub has taken them.
+    pub async fn post(&self, numbers: Range<u32>) {
+        let calls = numbers.len();
+        self.post_body(&messages(BRANCH, numbers), calls).await;
+    }
+
+    /// Posts so many calls that end now. They are sent at once, as far as slots are free.
+    pub async fn post_live(&self, calls: u32) {
+        let now = clock::now().wall.floor_seconds().get();
+        let mut body = String::new();
+        for n in 0..calls {
+            let mut call = message(BRANCH, n);
+            call["startedAt"] = (now - 60).into();
+            body.push_str(&format!("{call}\n"));
+        }
+        self.post_body(&body, calls as usize).await;
+    }
+
+    async fn post_body(&self, body: &str, calls: usize) {
+        let begun = Instant::now();
+        loop {
+            for hub in &self.hubs {
+                if hub.condition() != Condition::Runs {
+                    continue;
+                }
+                let posted = post_within(ANSWERS_WITHIN, hub.collect, &self.token, body);
+                if has_taken(posted.await.as_ref(), calls) {
+                    return;
+                }
+            }
+            assert!(begun.elapsed() < PATIENCE, "no hub takes {body}");
+            pass(ASK_EVERY).await;
+        }
+    }
+
+    /// Starts the first hub alone.
+    pub async fn start_one(&self, library: &str) {
+        let hub = &self.hubs[0];
+        hub.start(library, &[]);
+        until("it serves", async || hub.has_served()).await;
+    }
+
+    /// Ends the hubs that run.
+    pub async fn terminate(&self) {
+        for hub in &self.hubs {
+            hub.terminate().await;
+        }
+    }
+
+    /// Waits until the CRM has so many records.
+    pub async fn journaled(&self, calls: usize) {
+        let all = async {
+            while self.crm.journal().len() < calls {
+                pass(ASK_EVERY).await;
+            }
+        };
+        let in_time = timeout(PATIENCE, all).await;
+        assert!(in_time.is_ok(), "calls are missing\n{}", self.logs());
+    }
+
+    /// What the hubs have logged.
+    pub fn logs(&self) -> String {
+        let logs = self.hubs.iter().map(|hub| hub.place.logs());
+        logs.collect::<Vec<String>>().join("\n")
+    }
+
+    /// The status of a hub, and the requests whose slots it must show as taken.
+    pub async fn slots_of(&self, hub: usize) -> (usize, Status) {
+        let begun = Instant::now();
+        loop {
+            // Slots become free while the status is read.
+            let recent = self.requests_within(WINDOW - 2 * ANSWERS_WITHIN);
+            if let Some(status) = self.hubs[hub].status().await {
+                return (recent, status);
+            }
+            assert!(begun.elapsed() < PATIENCE, "no status");
+        }
+    }
+
+    fn requests_within(&self, time: Duration) -> usize {
+        let since = self.judge.elapsed().saturating_sub(time);
+        let seen = self.judge.seen();
+        seen.iter().filter(|seen| seen.at >= since).count()
+    }
+
+    /// Judges what the CRM was sent.
+    pub fn judged(&self, calls: u32) -> Findings {
+        let seen = self.judge.seen();
+        let mut records: BTreeMap<String, usize> = BTreeMap::new();
+        for record in self.crm.journal() {
+            *records.entry(record.call.uuid.clone()).or_default() += 1;
+        }
+        let doubled = records.values().map(|count| count - 1).sum();
+        let lost = (0..calls).filter(|n| records.remove(&uuid_of(*n)).is_none());
+        let lost = lost.count();
+        Findings {
+            lost,
+            doubled,
+            invented: records.len(),
+            fullest: fullest(&seen),
+            pause: shortest_pause(&seen),
+            senders: seen
+                .iter()
+                .map(|seen| seen.from)
+                .collect::<BTreeSet<_>>()
+                .len(),
+            violations: self.violations(),
+        }
+    }
+
+    fn violations(&self) -> BTreeSet<ViolationKind> {
+        let violations = self.crm.violations();
+        violations.iter().map(|violation| violation.kind).collect()
+    }
+}
+
+/// What the judge found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Findings {
+    pub lost: usize,
+    pub doubled: usize,
+    pub invented: usize,
+    /// Most requests in any 60 s.
+    pub fullest: usize,
+    /// Shortest time between a request of one hub and a later one of the other. `None` if only one
+    /// hub sent requests.
+    pub pause: Option<Duration>,
+    /// Hubs that sent requests.
+    pub senders: usize,
+    /// What the CRM found.
+    pub violations: BTreeSet<ViolationKind>,
+}
+
+impl Findings {
+    /// What must hold in every test, and is broken.
+    pub fn wrong(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (what, count) in [
+            ("lost", self.lost),
+            ("doubled", self.doubled),
+            ("invented", self.invented),
+        ] {
+            if count > 0 {
+                wrong.push(format!("{what}: {count}"));
+            }
+        }
+        if self.fullest > LIMIT {
+            wrong.push(format!("{} requests in 60 s", self.fullest));
+        }
+        for kind in &self.violations {
+            wrong.push(format!("{kind:?}"));
+        }
+        wrong
+    }
+
+    /// Fails if something is wrong, or if two hubs sent requests within one window.
+    pub fn assert_sound(&self) {
+        assert_eq!(self.wrong(), [""; 0], "{self:?}");
+        assert!(!self.has_two_senders(), "{self:?}");
+    }
+
+    /// The hubs sent requests within one window.
+    pub fn has_two_senders(&self) -> bool {
+        self.pause.is_some_and(|pause| pause < WINDOW)
+    }
+}
+
+/// The uuid of the script's n-th call.
+pub fn uuid_of(n: u32) -> String {
+    let id = Linkedid::new(format!("call.{n}")).expect("an id");
+    uuid(BRANCH, &id).to_string()
+}
+
+/// Returns `true` if a hub answered that it has stored so many calls.
+fn has_taken(answer: Option<&Answer>, calls: usize) -> bool {
+    let Some((200, answer)) = answer else {
+        return false;
+    };
+    assert_eq!(answer["refused"], serde_json::json!([]));
+    let taken = answer["taken"].as_array();
+    taken.is_some_and(|taken| taken.len() == calls)
+}
+
+fn in_order(seen: &[Seen]) -> Vec<&Seen> {
+    let mut order: Vec<&Seen> = seen.iter().filter(|seen| !seen.method.is_empty()).collect();
+    order.sort_by_key(|seen| seen.at);
+    order
+}
+
+fn fullest(seen: &[Seen]) -> usize {
+    rules::fullest(&in_order(seen), WINDOW)
+}
+
+fn shortest_pause(seen: &[Seen]) -> Option<Duration> {
+    let order = in_order(seen);
+    let pairs = order.windows(2).filter(|pair| pair[0].from != pair[1].from);
+    pairs.map(|pair| pair[1].at - pair[0].at).min()
+}
+
+/// Calls that were sent so far, each time counted.
+pub fn submissions(judge: &Judge) -> usize {
+    let seen = judge.seen();
+    let sent = seen.iter().filter(|seen| seen.purpose() == Purpose::Submit);
+    sent.count()
+}
+
+#[test]
+fn pause_is_shortest_time_between_requests_of_two_hubs() {
+    let mut seen = Vec::new();
+    for (second, last) in [(0, 1), (5, 1), (70, 2), (71, 2), (180, 1)] {
+        seen.push(Seen {
+            at: Duration::from_secs(second),
+            from: Some(IpAddr::from([127, 0, 0, last])),
+            method: "POST".to_owned(),
+            ..Seen::default()
+        });
+    }
+    assert_eq!(shortest_pause(&seen[..2]), None);
+    assert_eq!(shortest_pause(&seen), Some(Duration::from_secs(65)));
+    assert_eq!(fullest(&seen), 2);
+}

@@ -1,0 +1,440 @@
+//! The leader is killed or frozen before its n-th statement: n grows until a run is spared. The
+//! other hub, or the same one started again, logs each call once.
+//!
+//! By default a part of the points is tried. `tests/run hub --points` tries each of them. Both
+//! print a table.
+
+use super::pair::{
+    Condition, FULL_RATE, Findings, PATIENCE, Pair, TAKEOVER, WINDOW, source_address, submissions,
+};
+use crate::support::program::Place;
+use callbridge_model::status::Role;
+use callbridge_testbed::commit_proxy::CommitProxy;
+use callbridge_testbed::postgres::{Durability, Postgres};
+use callbridge_testbed::wait::{pass, until, until_within};
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use rustix::process::Signal;
+use std::cell::OnceCell;
+use std::io::Write as _;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::{JoinSet, LocalSet};
+
+/// Calls of the script, and their batches.
+const CALLS: u32 = 6;
+const BATCHES: u32 = 3;
+/// Points whose hubs work. Those that are silent do not count.
+const AT_WORK: usize = 4;
+/// Points of one fault at once.
+const AT_ONCE: usize = 40;
+/// Between two looks at the tables.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// PostgreSQL for so many points.
+const SERVER: &str = "max_connections = 2000\nshared_buffers = 256MB\n";
+
+/// What happens before the n-th statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fault {
+    /// `kill -9`. There is one hub, and it is started again.
+    Restarted,
+    /// `kill -9`. The other hub takes over.
+    Killed,
+    /// SIGSTOP, and SIGCONT after so many seconds.
+    Frozen(u64),
+}
+
+impl Fault {
+    const OF_PAIR: [Self; 4] = [
+        Self::Killed,
+        Self::Frozen(1),
+        Self::Frozen(12),
+        Self::Frozen(60),
+    ];
+
+    fn plan(self, n: u64) -> String {
+        match self {
+            Self::Killed | Self::Restarted => format!("{n}:kill"),
+            Self::Frozen(_) => format!("{n}:stop"),
+        }
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::Restarted => "killed, restarted".to_owned(),
+            Self::Killed => "killed".to_owned(),
+            Self::Frozen(seconds) => format!("frozen for {seconds} s"),
+        }
+    }
+
+    /// The other hub must lead after it.
+    const fn ends_session(self) -> bool {
+        match self {
+            Self::Restarted => false,
+            Self::Killed => true,
+            Self::Frozen(seconds) => seconds > 10,
+        }
+    }
+}
+
+/// What the points have in common.
+struct Stage {
+    server: Postgres,
+    library: String,
+    /// Has the library.
+    _place: Place,
+    at_work: Semaphore,
+}
+
+impl Stage {
+    fn start() -> Arc<Self> {
+        callbridge_listener::descriptors::raise();
+        let place = Place::new();
+        Arc::new(Self {
+            server: Postgres::start(Durability::Synced, SERVER),
+            library: source_address(&place),
+            _place: place,
+            at_work: Semaphore::new(AT_WORK),
+        })
+    }
+
+    /// Statements of a run without a fault.
+    async fn statements(self: &Arc<Self>) -> u64 {
+        let place = Place::new();
+        let file = place.path("count");
+        let plan = format!("{file}:count");
+        let outcome = Arc::clone(self).run_plan(Fault::Restarted, plan).await;
+        assert!(!outcome.met);
+        let count = std::fs::read_to_string(file).expect("a file");
+        count.parse().expect("a number")
+    }
+
+    async fn run(self: Arc<Self>, fault: Fault, n: u64) -> Outcome {
+        self.run_plan(fault, fault.plan(n)).await
+    }
+
+    async fn run_plan(self: Arc<Self>, fault: Fault, plan: String) -> Outcome {
+        let permit = self.at_work.acquire().await.expect("it is open");
+        let point = Point::new(Arc::clone(&self), fault, plan).await;
+        point.run(permit).await
+    }
+}
+
+/// How a point ended.
+#[derive(Debug)]
+struct Outcome {
+    /// `false`: all calls were logged before the n-th statement.
+    met: bool,
+    /// Time from the fault until the other hub led.
+    takeover: Option<Duration>,
+    findings: Findings,
+}
+
+/// Two hubs, their tables, and what happens to the first one.
+struct Point {
+    stage: Arc<Stage>,
+    fault: Fault,
+    plan: String,
+    schema: String,
+    /// Between the first hub and PostgreSQL.
+    proxy: CommitProxy,
+    /// Commits of the first hub when it was resumed and another one led.
+    commits: OnceCell<u64>,
+    pair: Pair,
+}
+
+impl Point {
+    async fn new(stage: Arc<Stage>, fault: Fault, plan: String) -> Self {
+        let schema = Postgres::new_schema();
+        let proxy = CommitProxy::start(stage.server.port()).await;
+        let through = stage.server.url_at(proxy.port(), &schema);
+        let direct = stage.server.url(&schema);
+        let pair = Pair::new([&through, &direct], FULL_RATE).await;
+        Self {
+            stage,
+            fault,
+            plan,
+            schema,
+            proxy,
+            commits: OnceCell::new(),
+            pair,
+        }
+    }
+
+    async fn run(self, permit: SemaphorePermit<'_>) -> Outcome {
+        let mut permit = Some(permit);
+        self.start().await;
+        let work = async {
+            let met = self.is_met().await;
+            if !met {
+                return (met, None);
+            }
+            if self.fault.ends_session() {
+                // The hubs mostly wait from now on.
+                permit.take();
+            }
+            (met, self.recover().await)
+        };
+        let ((met, takeover), ()) = tokio::join!(work, self.script());
+        let leader = usize::from(met && self.fault.ends_session());
+        until_within(PATIENCE, "the end", async || self.is_done().await).await;
+        drop(permit);
+        self.judge_end(met, leader).await;
+        Outcome {
+            met,
+            takeover,
+            findings: self.pair.judged(CALLS),
+        }
+    }
+
+    fn logs(&self) -> String {
+        format!("{:?} {}\n{}", self.fault, self.plan, self.pair.logs())
+    }
+
+    /// Starts the first hub with its fault, and then the second one, which waits.
+    async fn start(&self) {
+        let [first, second] = &self.pair.hubs;
+        first.start(&self.stage.library, &[("FAULT_STATEMENT", &self.plan)]);
+        until("the first hub leads", async || {
+            first.condition() != Condition::Runs || first.has_served()
+        })
+        .await;
+        if self.fault == Fault::Restarted {
+            return;
+        }
+        second.start(&self.stage.library, &[]);
+        until("the second hub waits", async || {
+            first.condition() != Condition::Runs || second.role().await == Some(Role::Standby)
+        })
+        .await;
+    }
+
+    /// Posts all calls. A batch follows when a call of the one before was sent.
+    async fn script(&self) {
+        let size = CALLS / BATCHES;
+        for batch in 0..BATCHES {
+            let sent = submissions(&self.pair.judge);
+            self.pair.post(batch * size..(batch + 1) * size).await;
+            until_within(PATIENCE, "a call is sent", async || {
+                let is_disturbed = self.pair.hubs[0].condition() != Condition::Runs;
+                is_disturbed || submissions(&self.pair.judge) > sent
+            })
+            .await;
+        }
+    }
+
+    /// Waits until the first hub meets its fault, or has logged all calls.
+    async fn is_met(&self) -> bool {
+        let mut met = false;
+        until_within(PATIENCE, "the fault", async || {
+            met = self.pair.hubs[0].condition() != Condition::Runs;
+            met || self.is_done().await
+        })
+        .await;
+        met
+    }
+
+    /// All calls are journaled. The hub is not asked, because its answer takes statements.
+    async fn is_done(&self) -> bool {
+        if self.pair.crm.journal().len() < CALLS as usize {
+            return false;
+        }
+        pass(LOOK_EVERY).await;
+        let count = format!(
+            "SELECT count(*) FROM {}.calls WHERE state = 'journaled'",
+            self.schema
+        );
+        self.stage.server.sql(&count) == CALLS.to_string()
+    }
+
+    /// What follows the fault. Returns the time of the takeover.
+    async fn recover(&self) -> Option<Duration> {
+        let [first, second] = &self.pair.hubs;
+        let begun = Instant::now();
+        if self.fault == Fault::Restarted {
+            first.kill().await;
+            first.start(&self.stage.library, &[]);
+            return None;
+        }
+        let mut takeover = None;
+        if self.fault.ends_session() {
+            until("the second hub leads", async || second.has_served()).await;
+            let took = begun.elapsed();
+            assert!(took < TAKEOVER, "{took:?}\n{}", self.logs());
+            takeover = Some(took);
+        }
+        if let Fault::Frozen(seconds) = self.fault {
+            pass(Duration::from_secs(seconds).saturating_sub(begun.elapsed())).await;
+            if takeover.is_some() {
+                self.commits.get_or_init(|| self.proxy.commits());
+            }
+            first.signal(Signal::CONT);
+        }
+        takeover
+    }
+
+    /// What the hubs must show at the end. Ends them.
+    async fn judge_end(&self, met: bool, leader: usize) {
+        let [first, second] = &self.pair.hubs;
+        let (recent, status) = self.pair.slots_of(leader).await;
+        let known = status.budget.used as usize;
+        assert!(
+            known >= recent,
+            "{known} of {recent} slots\n{}",
+            self.logs()
+        );
+        assert_eq!(status.books.finished, u64::from(CALLS), "{}", self.logs());
+        assert!(status.books.balance(), "{:?}", status.books);
+        if leader == 0 {
+            assert!(!first.has_taken_over(), "{}", self.logs());
+        } else if self.fault != Fault::Killed || second.place.logs().contains("hub1 leads") {
+            // Otherwise the first hub ended before the second one began.
+            let pause = self.pair.judged(CALLS).pause;
+            assert!(pause.is_none_or(|pause| pause >= WINDOW), "{pause:?}");
+        }
+        if met && matches!(self.fault, Fault::Frozen(_)) {
+            let roles = [Role::Leader, Role::Standby];
+            first.until_role(roles[leader]).await;
+        }
+        if let Some(commits) = self.commits.get() {
+            let later = self.proxy.commits() - commits;
+            assert_eq!(later, 0, "commits without the lock\n{}", self.logs());
+        }
+        self.pair.terminate().await;
+        let drop = format!("DROP SCHEMA {} CASCADE", self.schema);
+        self.stage.server.sql(&drop);
+    }
+}
+
+/// A row of the table.
+#[derive(Default)]
+struct Summary {
+    points: u64,
+    lost: usize,
+    doubled: usize,
+    fullest: usize,
+    takeovers: Vec<Duration>,
+    wrong: Vec<String>,
+}
+
+impl Summary {
+    fn add(&mut self, n: u64, outcome: &Outcome) {
+        let findings = &outcome.findings;
+        self.points += u64::from(outcome.met);
+        self.lost += findings.lost;
+        self.doubled += findings.doubled;
+        self.fullest = self.fullest.max(findings.fullest);
+        self.takeovers.extend(outcome.takeover);
+        for wrong in findings.wrong() {
+            self.wrong.push(format!("{n}: {wrong}"));
+        }
+    }
+
+    fn line(&mut self, fault: Fault) -> String {
+        self.takeovers.sort();
+        let seconds = |takeover: &Duration| format!("{:.1} s", takeover.as_secs_f64());
+        let middle = self.takeovers.get(self.takeovers.len() / 2).map(seconds);
+        let worst = self.takeovers.last().map(seconds);
+        format!(
+            "{:18} {:6} points, lost {}, doubled {}, {:2} requests in 60 s, takeover {} (worst \
+             {})\n",
+            fault.name(),
+            self.points,
+            self.lost,
+            self.doubled,
+            self.fullest,
+            middle.as_deref().unwrap_or("-"),
+            worst.as_deref().unwrap_or("-"),
+        )
+    }
+}
+
+/// Past the harness, which keeps what a good test prints to itself.
+pub fn report(line: &str) {
+    std::io::stderr()
+        .write_all(line.as_bytes())
+        .expect("stderr");
+}
+
+/// `tests/run hub --points`
+pub fn tries_all() -> bool {
+    std::env::var("CALLBRIDGE_HUB").as_deref() == Ok("points")
+}
+
+/// Runs these points, and with `tests/run hub --points` all points of this fault.
+async fn points(stage: &Arc<Stage>, fault: Fault, chosen: &[u64]) {
+    let mut summary = Summary::default();
+    let mut runs = JoinSet::new();
+    let (mut next, mut is_spared) = (1, false);
+    let mut chosen = chosen.iter().copied();
+    loop {
+        while runs.len() < AT_ONCE && !is_spared {
+            let n = if tries_all() {
+                Some(next)
+            } else {
+                chosen.next()
+            };
+            let Some(n) = n else {
+                break;
+            };
+            next = n + 1;
+            let stage = Arc::clone(stage);
+            runs.spawn_local(async move {
+                let outcome = AssertUnwindSafe(stage.run(fault, n)).catch_unwind();
+                (n, outcome.await)
+            });
+        }
+        let Some(run) = runs.join_next().await else {
+            break;
+        };
+        let (n, outcome) = run.expect("no panic");
+        match outcome {
+            Ok(outcome) => {
+                assert!(outcome.met || tries_all(), "{fault:?} {n} was never met");
+                is_spared |= !outcome.met;
+                summary.add(n, &outcome);
+            }
+            // The hook has printed why.
+            Err(_) => summary.wrong.push(format!("{n}: it failed")),
+        }
+    }
+    report(&summary.line(fault));
+    assert_eq!(summary.wrong, [""; 0], "{fault:?}");
+}
+
+/// Parts of the statements of a run.
+fn at_parts<const N: usize>(statements: u64, parts: [u64; N]) -> [u64; N] {
+    parts.map(|part| statements * part / 100)
+}
+
+/// Promise: Two hubs lose no call and log none twice, whenever the leader is killed or frozen.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_or_frozen_leader_is_replaced_and_loses_no_call() {
+    let stage = Stage::start();
+    let count = stage.statements().await;
+    let chosen = [
+        at_parts(count, [30, 55]),
+        at_parts(count, [35, 60]),
+        at_parts(count, [25, 50]),
+        at_parts(count, [40, 65]),
+    ];
+    report(&format!("{count} statements\n"));
+    let all = Fault::OF_PAIR.iter().zip(&chosen);
+    let runs = all.map(|(fault, chosen)| points(&stage, *fault, chosen));
+    LocalSet::new().run_until(join_all(runs)).await;
+}
+
+/// Promise: A hub that was killed knows its slots when it is started again.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_hub_started_again_knows_calls_and_slots() {
+    let stage = Stage::start();
+    let count = stage.statements().await;
+    let chosen = at_parts(
+        count,
+        [2, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70],
+    );
+    let runs = points(&stage, Fault::Restarted, &chosen);
+    LocalSet::new().run_until(runs).await;
+}

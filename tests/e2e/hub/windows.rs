@@ -1,0 +1,137 @@
+//! A takeover while the CRM's window is full, with wrong clocks too; and two controls, in which a
+//! rule is broken from outside and the judge must find it.
+
+use super::pair::{FULL_RATE, LIMIT, PATIENCE, Pair, TAKEOVER, source_address, submissions};
+use crate::support::crm;
+use crate::support::program::{Place, preload};
+use callbridge_model::status::Role;
+use callbridge_testbed::postgres::{Durability, Postgres};
+use callbridge_testbed::wait::{pass, until_within};
+use rustix::process::Signal;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// More calls than a window holds.
+const CALLS: u32 = 80;
+/// The leader is killed after so many of them.
+const SENT: usize = 45;
+
+/// Sends calls until the window is nearly full.
+async fn fill_window(pair: &Pair) {
+    until_within(PATIENCE, "a full window", async || {
+        submissions(&pair.judge) >= SENT
+    })
+    .await;
+}
+
+/// The other hub takes over from the killed one, and sends the rest.
+async fn take_over(pair: &Pair, calls: u32) {
+    let [first, second] = &pair.hubs;
+    first.kill().await;
+    let killed = Instant::now();
+    second.until_role(Role::Leader).await;
+    assert!(killed.elapsed() < TAKEOVER, "{:?}", killed.elapsed());
+    pair.journaled(calls as usize).await;
+    let findings = pair.judged(calls);
+    findings.assert_sound();
+    assert!(findings.fullest >= SENT, "{findings:?}");
+    assert_eq!(findings.senders, 2);
+}
+
+/// Promise: A takeover within a full window of the CRM does not exceed it.
+#[tokio::test(flavor = "multi_thread")]
+async fn takeover_in_full_window_does_not_exceed_it() {
+    let place = Place::new();
+    let library = source_address(&place);
+    let url = Postgres::shared().url(&Postgres::new_schema());
+    let pair = Pair::new([&url, &url], FULL_RATE).await;
+    pair.start(&library).await;
+    pair.post_live(CALLS).await;
+    fill_window(&pair).await;
+    take_over(&pair, CALLS).await;
+    pair.terminate().await;
+}
+
+/// The leader's clock is an hour behind, and those of the other hub and of the database are an hour
+/// ahead.
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_clocks_of_hubs_and_database_do_not_fill_window() {
+    let place = Place::new();
+    let clock = preload(&place, "clock.c");
+    let libraries = format!("{} {clock}", source_address(&place));
+    let server = Postgres::start_with_clock(Path::new(&clock), "-3600");
+    let hour = server.sql("SELECT round(extract(epoch FROM clock_timestamp()))");
+    let now = callbridge_model::clock::now().wall.floor_seconds().get();
+    let ahead = hour.parse::<i64>().expect("seconds") - now;
+    assert!((3590..3610).contains(&ahead), "{ahead}");
+    let url = server.url(&Postgres::new_schema());
+    let pair = Pair::new([&url, &url], FULL_RATE).await;
+    let [first, second] = &pair.hubs;
+    first.place.write("clock", "3600");
+    second.place.write("clock", "-3600");
+    first.start(&libraries, &[("TEST_CLOCK", &first.place.path("clock"))]);
+    first.until_role(Role::Leader).await;
+    second.start(&libraries, &[("TEST_CLOCK", &second.place.path("clock"))]);
+    second.until_role(Role::Standby).await;
+    // These are of another day, and are sent evenly.
+    let calls = 60;
+    pair.post(0..calls).await;
+    fill_window(&pair).await;
+    take_over(&pair, calls).await;
+    pair.terminate().await;
+}
+
+/// Without the leader's row, the other hub takes the state for its own. The judge must find that
+/// it does not keep silent.
+#[tokio::test(flavor = "multi_thread")]
+async fn judge_finds_61_requests_if_takeover_is_not_known() {
+    let place = Place::new();
+    let library = source_address(&place);
+    let server = Postgres::shared();
+    let schema = Postgres::new_schema();
+    let url = server.url(&schema);
+    let pair = Pair::new([&url, &url], FULL_RATE).await;
+    pair.start(&library).await;
+    pair.post_live(CALLS).await;
+    fill_window(&pair).await;
+    let [first, second] = &pair.hubs;
+    second.signal(Signal::STOP);
+    first.kill().await;
+    server.sql(&format!(
+        "DELETE FROM {schema}.leader; DELETE FROM {schema}.slots"
+    ));
+    second.signal(Signal::CONT);
+    until_within(PATIENCE, "more requests than a window holds", async || {
+        pair.judge.count() > LIMIT
+    })
+    .await;
+    let findings = pair.judged(CALLS);
+    assert!(findings.fullest > LIMIT, "{findings:?}");
+    assert!(findings.has_two_senders(), "{findings:?}");
+}
+
+/// If the database gives the lock to both, the judge must find two senders.
+#[tokio::test(flavor = "multi_thread")]
+async fn judge_finds_two_senders_if_lock_excludes_no_hub() {
+    let place = Place::new();
+    let library = source_address(&place);
+    let server = Postgres::start(Durability::None, "allow_system_table_mods = on\n");
+    server.sql(
+        "CREATE OR REPLACE FUNCTION pg_catalog.pg_try_advisory_lock(bigint) RETURNS boolean
+         LANGUAGE sql AS 'SELECT true'",
+    );
+    let url = server.url(&Postgres::new_schema());
+    let pair = Pair::new([&url, &url], crm::RATE).await;
+    for hub in &pair.hubs {
+        hub.start(&library, &[]);
+        until_within(PATIENCE, "it serves", async || hub.has_served()).await;
+    }
+    let mut next = 0;
+    until_within(PATIENCE, "requests of both hubs", async || {
+        pair.post(next..next + 1).await;
+        next += 1;
+        pass(Duration::from_secs(1)).await;
+        pair.judged(next).has_two_senders()
+    })
+    .await;
+}
