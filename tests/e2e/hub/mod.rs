@@ -2,6 +2,7 @@
 
 mod audit;
 mod collectors;
+mod distant;
 mod flood;
 mod full_disk;
 mod going_back;
