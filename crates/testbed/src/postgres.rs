@@ -436,9 +436,12 @@ fn initialize(folder: &Path, programs: &Path, user: &[String]) {
 }
 
 fn configure(folder: &Path, port: u16, durability: Durability, more: &str) {
+    // A killed server would leave its segments of shared memory in /dev/shm. With mmap, they are
+    // files in its folder, which is removed with it.
     let mut lines = format!(
         "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = ''\n\
-         max_connections = 200\nshared_buffers = 64MB\nlog_min_messages = warning\n"
+         max_connections = 200\nshared_buffers = 64MB\nlog_min_messages = warning\n\
+         dynamic_shared_memory_type = mmap\n"
     );
     if durability == Durability::None {
         lines.push_str("fsync = off\nfull_page_writes = off\n");

@@ -363,11 +363,18 @@ pub fn tries_all() -> bool {
     std::env::var("CALLBRIDGE_HUB").as_deref() == Ok("points")
 }
 
+/// With `tests/run hub --points N`, every N-th statement is a point.
+fn step() -> u64 {
+    let step = std::env::var("CALLBRIDGE_HUB_STEP");
+    step.map_or(1, |step| step.parse().expect("a number of statements"))
+}
+
 /// Runs these points, and with `tests/run hub --points` all points of this fault.
 async fn points(stage: &Arc<Stage>, fault: Fault, chosen: &[u64]) {
     let mut summary = Summary::default();
     let mut runs = JoinSet::new();
-    let (mut next, mut is_spared) = (1, false);
+    let mut next = 1;
+    let mut is_spared = false;
     let mut chosen = chosen.iter().copied();
     loop {
         while runs.len() < AT_ONCE && !is_spared {
@@ -379,7 +386,7 @@ async fn points(stage: &Arc<Stage>, fault: Fault, chosen: &[u64]) {
             let Some(n) = n else {
                 break;
             };
-            next = n + 1;
+            next = n + step();
             let stage = Arc::clone(stage);
             runs.spawn_local(async move {
                 let outcome = AssertUnwindSafe(stage.run(fault, n)).catch_unwind();
