@@ -16,7 +16,6 @@ use callbridge_ops::metrics::Durations;
 use callbridge_ops::systemd;
 use callbridge_source::Transport;
 use callbridge_spool::{Handle, PostgresUrl};
-use futures_util::FutureExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -63,7 +62,7 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
             () = &mut shutdown => return Ok(()),
         };
         let mut daemon = match started {
-            Err(_) if has_lost(&spool) => continue,
+            Err(_) if spool.has_lost_leadership().await => continue,
             started => started?,
         };
         warn_of_open_secrets(&config);
@@ -83,7 +82,7 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
             () = spool.leadership_ended() => Ok(()),
             failed = daemon.failed() => Err(failed),
         };
-        if !stops && has_lost(&spool) {
+        if !stops && spool.has_lost_leadership().await {
             tokio::select! {
                 () = daemon.abandon() => continue,
                 () = &mut shutdown => return Ok(()),
@@ -109,11 +108,6 @@ async fn wait_to_lead(config: &Config, url: &PostgresUrl, spool: &Handle) -> Res
     };
     standby.stop().await;
     ended.map_err(failed_at_work)
-}
-
-/// The parts of this handle have to begin again.
-fn has_lost(spool: &Handle) -> bool {
-    spool.leadership_ended().now_or_never().is_some()
 }
 
 /// The first line of the log: what runs here, on what, for whom.

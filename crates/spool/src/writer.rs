@@ -191,6 +191,14 @@ impl Handle {
         }
     }
 
+    /// Returns `true` if the leadership that this handle is for has ended. Asks the thread, because
+    /// the caller can have the error of a lost session before the loss is reported. Always `false`
+    /// with SQLite.
+    pub async fn has_lost_leadership(&self) -> bool {
+        let asked = self.read(|store| store.exists("SELECT 1", ())).await;
+        matches!(asked, Err(Error::SessionLost(..) | Error::NotLeader(..)))
+    }
+
     /// Changes after each commit. Wakes the sender, the outbox and `dead watch`.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.changed.clone()
