@@ -30,7 +30,7 @@ fn call(n: usize) -> Finished {
     let because = |value: &str| {
         json!({
             "value": value, "at": started, "channel": "PJSIP/city-0000004f",
-            "words": "BridgeEnter into bridge 4a1f with PJSIP/101-00000050",
+            "message": "BridgeEnter into bridge 4a1f with PJSIP/101-00000050",
         })
     };
     let values = [
@@ -43,7 +43,7 @@ fn call(n: usize) -> Finished {
         "durationSec",
         "talk",
     ];
-    let why: Vec<_> = values.into_iter().map(because).collect();
+    let decided_by: Vec<_> = values.into_iter().map(because).collect();
     let call: FinishedCall = serde_json::from_value(json!({
         "linkedid": linkedid, "also_known_as": [linkedid, alias],
         "direction": "INBOUND", "answered": true, "trunk": "city",
@@ -52,7 +52,7 @@ fn call(n: usize) -> Finished {
         "talk": {"secs": 4, "nanos": 150_000_000},
         "variables": [{"name": "LEAD_ID", "values": ["4001"]}],
         "userfields": [], "incomplete": null, "estimate": false, "live": true, "remarks": [],
-        "why": why,
+        "decided_by": decided_by,
     }))
     .expect("a call");
     let uuid = uuid::Uuid::new_v5(&uuid::Uuid::nil(), linkedid.as_bytes());

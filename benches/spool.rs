@@ -38,7 +38,7 @@ fn call(n: usize, kind: &str) -> Finished {
         "number": {"text": "998901110001", "from_dial_string": false}, "employee": "101",
         "employees_in_order": ["101"], "started": NOW, "ended": NOW + 5_000_000,
         "talk": {"secs": 4, "nanos": 150_000_000}, "variables": [], "userfields": [],
-        "incomplete": null, "estimate": false, "live": true, "remarks": [], "why": [],
+        "incomplete": null, "estimate": false, "live": true, "remarks": [], "decided_by": [],
     }))
     .expect("a call");
     let judged: Judged = serde_json::from_value(json!({

@@ -162,7 +162,7 @@ fn call(n: usize) -> spool::Finished {
         "answered": true, "trunk": "city", "number": null, "employee": null,
         "employees_in_order": [], "started": started, "ended": started + 5_000_000,
         "talk": {"secs": 4, "nanos": 0}, "variables": [], "userfields": [], "incomplete": null,
-        "estimate": false, "live": true, "remarks": [], "why": [],
+        "estimate": false, "live": true, "remarks": [], "decided_by": [],
     }));
     let judged = serde_json::from_value(json!({
         "record": {

@@ -374,7 +374,7 @@ mod tests {
         insta::assert_snapshot!(
             faults("callbridge run --crm-ulr https://x --rate --qux=1 --state /s extra --settle"),
             @"
-        5 faults in the flags, and nothing was opened:
+        5 errors in the flags. Nothing was started:
           --crm-ulr: no such flag; is it --crm-url?
           --qux: no such flag
           --rate: its value is missing
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(flags.crm.rate.as_deref(), Some("5/5s"));
         assert_eq!(flags.trunks.trunk, ["a=PJSIP/a,lead=userfield:#(.)"]);
         insta::assert_snapshot!(faults, @"
-        1 fault in the flags, and nothing was opened:
+        1 error in the flags. Nothing was started:
           --lead var:X: is one argument; write --lead=var:X
         ");
     }

@@ -69,8 +69,8 @@ impl Faults {
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.0.len();
-        let faults = if count == 1 { "fault" } else { "faults" };
-        write!(f, "{count} {faults} in the flags, and nothing was opened:")?;
+        let errors = if count == 1 { "error" } else { "errors" };
+        write!(f, "{count} {errors} in the flags. Nothing was started:")?;
         for words in &self.0 {
             // A value may hold anything, line breaks and escapes for the terminal among it.
             write!(f, "\n  {}", safe(words))?;

@@ -131,7 +131,7 @@ fn verb_sections(
     Ok(())
 }
 
-const EXIT_STATUS: &str = "check ends with the code of the worst fault it found.";
+const EXIT_STATUS: &str = "check ends with the code of the worst problem that it found.";
 
 const fn meaning(code: Code) -> &'static str {
     match code {
@@ -142,7 +142,7 @@ const fn meaning(code: Code) -> &'static str {
         Code::Down => {
             "status --exit-code: nothing reaches the CRM, no source is up, or no daemon runs."
         }
-        Code::Usage => "Wrong flags or variables. All faults are reported at once.",
+        Code::Usage => "Wrong flags or variables. All errors are reported together.",
         Code::Input => "A file cannot be read as what it should be, or a list has bad rows.",
         Code::NoInput => "A file is not there.",
         Code::Unreachable => "A PBX, broker, CRM or daemon cannot be reached.",

@@ -60,7 +60,7 @@ impl SecretFiles {
             let text = settled.clone().map(Secret::from);
             let (let_in, fault) = parse(text.as_ref().map_err(String::clone));
             match &fault {
-                Some(error) => tracing::warn!(flag, error, "applied a file with faults"),
+                Some(error) => tracing::warn!(flag, error, "applied a file with errors"),
                 None => tracing::info!(flag, "applied the changed file"),
             }
             self.set(flag, fault);

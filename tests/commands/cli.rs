@@ -103,7 +103,7 @@ fn every_fault_of_the_flags_is_told_in_one_message() {
     };
     let heads: Vec<String> = words.lines().map(head).collect();
     insta::assert_snapshot!(heads.join("\n"), @"
-    16 faults in the flags, and nothing was opened:
+    16 errors in the flags. Nothing was started:
       --frobnicate: no such flag
       --source: amqp://guest:***@h/v?queue=q&format=asterisk-cel
       --pbx-timezone: `Mars/Olympus` is not a time zone: give it
@@ -135,7 +135,7 @@ fn a_password_in_a_url_is_refused_and_never_shown() {
     ] {
         let words = refused(&[&GOOD[..], &[flag]].concat(), &[HOME], 64);
         assert!(!words.contains("hunter2"), "{words}");
-        assert!(words.contains("1 fault in the flags"), "{flag}: {words}");
+        assert!(words.contains("1 error in the flags"), "{flag}: {words}");
     }
 }
 
@@ -189,7 +189,7 @@ fn flags_are_read_from_environment_one_value_per_line() {
         ],
         64,
     );
-    assert!(words.contains("2 faults"), "{words}");
+    assert!(words.contains("2 errors"), "{words}");
     assert!(
         words.contains("--trunk b=PJSIP/b: country: `QQ`"),
         "{words}"
@@ -269,7 +269,7 @@ fn letters_are_changed_only_where_some_were_chosen() {
         64,
     );
     assert!(
-        words.contains("4 faults") && words.contains("there are no_lead,"),
+        words.contains("4 errors") && words.contains("there are no_lead,"),
         "{words}"
     );
 }
@@ -375,7 +375,7 @@ fn missing_pbx_id_is_refused_with_what_to_do() {
     assert_eq!(GOOD.last(), Some(&"--pbx-id=test"));
     let unnamed = &GOOD[..GOOD.len() - 1];
     let words = refused(unnamed, &[HOME], 64);
-    assert!(words.contains("1 fault"), "{words}");
+    assert!(words.contains("1 error"), "{words}");
     let url = "file:///nowhere/ami.raw?format=ami&from=start";
     let expected = format!(
         "--pbx-id is missing, and --source {url} has no pbx=. Name this PBX once, for example \

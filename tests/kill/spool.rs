@@ -29,9 +29,9 @@ fn uuid_of(n: u32) -> CallUuid {
 fn call(n: u32) -> Finished {
     let linkedid = format!("1795151317.{n}");
     let second = i64::from(n) + 1_795_151_317;
-    let why = json!({
+    let event = json!({
         "value": "answered", "at": second * 1_000_000, "channel": "PJSIP/city-0000004f",
-        "words": "BridgeEnter of two real parties ".repeat(8),
+        "message": "BridgeEnter of two real parties ".repeat(8),
     });
     let call: FinishedCall = serde_json::from_value(json!({
         "linkedid": linkedid, "also_known_as": [format!("1795151317.{n}a")],
@@ -40,7 +40,7 @@ fn call(n: u32) -> Finished {
         "employees_in_order": ["101"], "started": second * 1_000_000,
         "ended": (second + 5) * 1_000_000, "talk": {"secs": 4, "nanos": 0}, "variables": [],
         "userfields": [], "incomplete": null, "estimate": false, "live": true, "remarks": [],
-        "why": vec![why; 10],
+        "decided_by": vec![event; 10],
     }))
     .expect("a call");
     let judged: Judged = serde_json::from_value(json!({

@@ -70,7 +70,7 @@ pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
         estimate: false,
         live,
         remarks: Vec::new(),
-        why: Vec::new(),
+        decided_by: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
         more_numbers: Vec::new(),

@@ -87,7 +87,7 @@ pub struct FinishedCall {
     /// Clock trouble, clamps and other things that were set right, in words, for the log.
     pub remarks: Vec<String>,
     /// Events that decided the values, for `explain`.
-    pub why: Vec<DecidingEvent>,
+    pub decided_by: Vec<DecidingEvent>,
     /// Moments of the call's channels, to be drawn; `None` where the call came whole, as a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
@@ -163,8 +163,8 @@ pub struct DecidingEvent {
     pub at: EventTime,
     /// Channel of the deciding event.
     pub channel: String,
-    /// The reason in words: `came in on trunk city: created in state Ring`.
-    pub words: String,
+    /// The reason: `came in on trunk city: created in state Ring`.
+    pub message: String,
 }
 
 /// Gives the reason for a call's direction. `how` is the reason for the direction of its customer's
@@ -202,13 +202,13 @@ impl DecidingEvents {
         value: &str,
         at: EventTime,
         channel: &str,
-        words: impl Into<String>,
+        message: impl Into<String>,
     ) {
         self.0.push(DecidingEvent {
             value: value.to_owned(),
             at,
             channel: channel.to_owned(),
-            words: words.into(),
+            message: message.into(),
         });
     }
 }

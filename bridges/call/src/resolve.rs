@@ -98,7 +98,7 @@ pub(crate) fn resolve(
     let several = parts.len() > 1;
     let mut finished = Vec::new();
     for part in parts {
-        let Some(part) = untold(part, &call.parts) else {
+        let Some(part) = unreported_part(part, &call.parts) else {
             continue;
         };
         let narrowed = several.then(|| call.of_part(&ids(part.own())));
@@ -109,15 +109,15 @@ pub(crate) fn resolve(
             incomplete = Some(UNREAD.to_owned());
         }
         // A channel that stayed in a room can begin another call under an earlier linkedid.
-        let is_told = |leg: &&View<'_>| call.parts.told.contains(&leg.leg.id);
+        let is_reported = |leg: &&View<'_>| call.parts.reported.contains(&leg.leg.id);
         let known_root = !channels.links && call.parts.given.contains(&plan::oldest(&part));
-        let told = known_root || part.own().iter().any(is_told);
-        let known_ids = call.parts.told.union(&call.parts.given);
+        let was_reported = known_root || part.own().iter().any(is_reported);
+        let known_ids = call.parts.reported.union(&call.parts.given);
         let known_ids: BTreeSet<UniqueId> = known_ids.cloned().collect();
         // The channel of its linkedid may be outside and still there, or come yet: the id will be
         // that one's own.
         let borrowed = call.parts.past && !plan::is_rooted(&part);
-        let given = if told {
+        let given = if was_reported {
             Some(&known_ids)
         } else {
             let given = borrowed || (channels.links && call.parts.relieved);
@@ -127,7 +127,7 @@ pub(crate) fn resolve(
         let known: Vec<&UniqueId> = plans.iter().map(|plan| &plan.linkedid).collect();
         for plan in &plans {
             // A colleague who stays after a call belongs to it, and begins no call.
-            if told && plan.direction == Direction::Internal {
+            if was_reported && plan.direction == Direction::Internal {
                 continue;
             }
             let legs = part.legs.as_slice();
@@ -153,18 +153,18 @@ fn ids(legs: &[&View<'_>]) -> BTreeSet<UniqueId> {
 
 /// Returns the part without the channels of calls that were given out before, which become its
 /// guests; `None` if nothing is left of it, or if it is not to be given out now.
-fn untold<'v, 'a>(mut part: Part<'v, 'a>, parts: &Parts) -> Option<Part<'v, 'a>> {
-    let is_told = |leg: &&View<'_>| parts.told.contains(&leg.leg.id);
+fn unreported_part<'v, 'a>(mut part: Part<'v, 'a>, parts: &Parts) -> Option<Part<'v, 'a>> {
+    let is_reported = |leg: &&View<'_>| parts.reported.contains(&leg.leg.id);
     let is_wanted = parts.only.is_empty()
         || part
             .own()
             .iter()
             .any(|leg| parts.only.contains(&leg.leg.id));
-    if !is_wanted || part.own().iter().all(is_told) {
+    if !is_wanted || part.own().iter().all(is_reported) {
         return None;
     }
     let guests = part.legs.split_off(part.own);
-    let is_past = |leg: &&View<'_>| is_told(leg) && leg.leg.is_over();
+    let is_past = |leg: &&View<'_>| is_reported(leg) && leg.leg.is_over();
     let (past, own): (Vec<_>, Vec<_>) = part.legs.into_iter().partition(is_past);
     part.own = own.len();
     part.legs = own.into_iter().chain(past).chain(guests).collect();

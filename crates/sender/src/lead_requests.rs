@@ -109,17 +109,17 @@ impl LeadRequests {
 /// The label for metrics: a fixed set of words.
 pub(super) const fn word(answer: &ApiResult) -> &'static str {
     match answer {
-        Ok(ApiReply::Data(_) | ApiReply::Page(_) | ApiReply::TokenInfo(_)) => "told",
+        Ok(ApiReply::Data(_) | ApiReply::Page(_) | ApiReply::TokenInfo(_)) => "read",
         Ok(ApiReply::Accepted(..)) => "submitted",
         Ok(ApiReply::Status(WriteStatus::Success)) => "written",
         Ok(ApiReply::Status(WriteStatus::Failed(..))) => "failed",
-        Ok(ApiReply::Status(WriteStatus::Pending(..))) => "not_yet",
+        Ok(ApiReply::Status(WriteStatus::Pending(..))) => "pending",
         Err(ApiError::Rejected { status: 409, .. } | ApiError::NotFound { .. }) => "missing",
         Err(ApiError::Rejected { .. }) => "rejected",
         Err(ApiError::Forbidden(..)) => "no_grant",
         Err(ApiError::WrongAddress { .. }) => "wrong_address",
         Err(ApiError::TokenRefused { .. }) => "token_refused",
-        Err(ApiError::TooMany(..)) => "too_many",
+        Err(ApiError::TooMany(..)) => "rate_limited",
         Err(
             ApiError::Server { .. }
             | ApiError::Unreadable(..)
@@ -127,7 +127,7 @@ pub(super) const fn word(answer: &ApiResult) -> &'static str {
             | ApiError::Lost(..)
             | ApiError::NotConnected(..)
             | ApiError::TlsRefused(..),
-        ) => "fault",
+        ) => "failure",
         Err(ApiError::TooLate) => "too_late",
     }
 }

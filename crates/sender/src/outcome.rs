@@ -27,12 +27,12 @@ pub enum Verdict {
     /// The journal holds the call.
     Journaled,
     /// The call is not written yet.
-    #[strum_discriminants(strum(serialize = "not_yet"))]
+    #[strum_discriminants(strum(serialize = "pending"))]
     Pending,
     /// The token is valid. This is its record.
-    #[strum_discriminants(strum(serialize = "known"))]
+    #[strum_discriminants(strum(serialize = "token_valid"))]
     Record(TokenInfo),
-    #[strum_discriminants(strum(serialize = "page_shown"))]
+    #[strum_discriminants(strum(serialize = "page_read"))]
     Page(Page),
     /// A page must have fewer records (400 `MAX`, §7.5).
     #[strum_discriminants(strum(serialize = "page_refused"))]
@@ -53,15 +53,15 @@ pub enum Verdict {
     /// The API is not at this address.
     WrongAddress(String),
     /// The CRM or a proxy failed. The request can have arrived.
-    #[strum_discriminants(strum(serialize = "fault"))]
+    #[strum_discriminants(strum(serialize = "failure"))]
     Failed(String),
     /// The request did not arrive: no connection, no DNS name, no valid certificate.
-    #[strum_discriminants(strum(serialize = "fault"))]
+    #[strum_discriminants(strum(serialize = "failure"))]
     Unreachable(String),
     /// The request was not sent, because it was too late for its slot.
     TooLate(String),
     /// 429. `own`: the CRM's limit, not that of a proxy.
-    #[strum_discriminants(strum(serialize = "too_many"))]
+    #[strum_discriminants(strum(serialize = "rate_limited"))]
     RateLimited { own: bool },
 }
 

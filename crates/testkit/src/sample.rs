@@ -37,7 +37,7 @@ pub fn call() -> FinishedCall {
         estimate: false,
         live: true,
         remarks: Vec::new(),
-        why: Vec::new(),
+        decided_by: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
         given: None,

@@ -119,7 +119,7 @@ pub(crate) async fn check(ask: ControlRequest, at: &Asking) -> Result<()> {
             words.push_str(&format!("\n    {known}"));
         }
         for known in item["known"].as_array().into_iter().flatten() {
-            let known = known["words"].as_str().unwrap_or_default();
+            let known = known["message"].as_str().unwrap_or_default();
             // Of one lead alone the answer has said it.
             if !text("reason").contains(known) {
                 words.push_str(&format!("\n    {}", safe(&zone.in_words(known))));

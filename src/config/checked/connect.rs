@@ -243,7 +243,7 @@ mod tests {
             cut.trim_end().to_owned()
         });
         insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r"
-        10 faults in the flags, and nothing was opened:
+        10 errors in the flags. Nothing was started:
           --crm-url http://crm.example: http is allowed to a loopback address
           --auth-url: is missing
           --consent-url: ftp://x/: the scheme must be https

@@ -127,12 +127,12 @@ mod tests {
         };
         assert!(faults(&flags).contains("give --tls-cert and --tls-key"));
         (flags.tls_cert, flags.tls_key) = (Some("/c".into()), Some("/k".into()));
-        assert!(faults(&flags).starts_with("0 faults"));
+        assert!(faults(&flags).starts_with("0 errors"));
         let plain = HubFlags {
             collect: Some("127.0.0.1:8443".into()),
             ..HubFlags::default()
         };
-        assert!(faults(&plain).starts_with("0 faults"));
+        assert!(faults(&plain).starts_with("0 errors"));
     }
 
     #[test]
@@ -141,14 +141,14 @@ mod tests {
             forward: Some("https://hub1.example, https://hub2.example".into()),
             ..HubFlags::default()
         };
-        assert!(faults(&flags).starts_with("0 faults"), "{}", faults(&flags));
+        assert!(faults(&flags).starts_with("0 errors"), "{}", faults(&flags));
         let plain = HubFlags {
             forward: Some("http://hub.example".into()),
             collect: Some("127.0.0.1:8443".into()),
             ..HubFlags::default()
         };
         insta::assert_snapshot!(faults(&plain), @"
-        2 faults in the flags, and nothing was opened:
+        2 errors in the flags. Nothing was started:
           --collect: cannot be used with --forward: a hub sends to the CRM
           --forward http://hub.example: http is allowed to a loopback address only; use https
         ");

@@ -102,28 +102,28 @@ mod tests {
         for loopback in ["127.0.0.1:4573", "[::1]:4573", "[::ffff:127.0.0.1]:4573"] {
             let (lookup, faults) = checked(loopback, None, false);
             assert!(
-                lookup.is_some() && faults.starts_with("0 faults"),
+                lookup.is_some() && faults.starts_with("0 errors"),
                 "{faults}"
             );
         }
         let (lookup, faults) = checked("10.0.0.2:4573", Some("10.0.0.0/24, 10.1.0.7"), true);
-        assert!(faults.starts_with("0 faults"), "{faults}");
+        assert!(faults.starts_with("0 errors"), "{faults}");
         let lookup = lookup.expect("a lookup");
         assert_eq!(lookup.allow.len(), 2);
         assert!(!format!("{lookup:?}").contains("hidden"));
         for open in ["0.0.0.0:4573", "[::]:4573", "192.0.2.1:4573"] {
             assert!(
-                checked(open, None, false).1.starts_with("2 faults"),
+                checked(open, None, false).1.starts_with("2 errors"),
                 "{open}"
             );
             assert!(
                 checked(open, Some("10.0.0.0/8"), false)
                     .1
-                    .starts_with("1 fault "),
+                    .starts_with("1 error "),
                 "{open}"
             );
             assert!(
-                checked(open, None, true).1.starts_with("1 fault "),
+                checked(open, None, true).1.starts_with("1 error "),
                 "{open}"
             );
         }
@@ -132,12 +132,12 @@ mod tests {
     #[test]
     fn all_faults_are_told_at_once() {
         insta::assert_snapshot!(checked("0.0.0.0:4573", Some("office"), false).1, @"
-        2 faults in the flags, and nothing was opened:
+        2 errors in the flags. Nothing was started:
           --lookup-allow: `office` is not a network, as 192.168.1.0/24
           --lookup: others reach 0.0.0.0:4573: give --lookup-secret-file FILE, or 127.0.0.1
         ");
         insta::assert_snapshot!(checked("everywhere", Some(""), false).1, @"
-        2 faults in the flags, and nothing was opened:
+        2 errors in the flags. Nothing was started:
           --lookup-allow: `` is not a network, as 192.168.1.0/24
           --lookup: `everywhere` is not IP:PORT, as 127.0.0.1:4573
         ");
@@ -150,7 +150,7 @@ mod tests {
         let mut checking = Checking::new(&environment, Faults::default());
         assert!(check(&flags, &mut checking).is_none());
         insta::assert_snapshot!(checking.faults.to_string(), @"
-        2 faults in the flags, and nothing was opened:
+        2 errors in the flags. Nothing was started:
           --lookup-allow: does nothing without --lookup ADDR
           --lookup-secret-file: does nothing without --lookup ADDR
         ");

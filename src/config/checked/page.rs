@@ -133,7 +133,7 @@ mod tests {
         };
         let (page, faults) = checked(&flags);
         let page = page.expect("a page");
-        assert!(faults.starts_with("0 faults"), "{faults}");
+        assert!(faults.starts_with("0 errors"), "{faults}");
         assert!(page.passwords.is_none() && page.tls.is_none());
         assert_eq!(page.names, ["calls.example.uz"]);
         assert!(checked(&PageFlags::default()).0.is_none());
@@ -148,7 +148,7 @@ mod tests {
             ..PageFlags::default()
         };
         insta::assert_snapshot!(checked(&flags).1, @"
-        3 faults in the flags, and nothing was opened:
+        3 errors in the flags. Nothing was started:
           --page-password-file: is empty: give a path; it holds lines NAME:ROLE:HASH
           --page-cert: needs --page-key, its private key
           --page: `everywhere` is not IP:PORT, as 127.0.0.1:9470
@@ -160,7 +160,7 @@ mod tests {
             ..PageFlags::default()
         };
         insta::assert_snapshot!(checked(&alone).1, @"
-        4 faults in the flags, and nothing was opened:
+        4 errors in the flags. Nothing was started:
           --page-key: needs --page-cert, its certificate
           --page-key: does nothing without --page ADDR
           --page-name: does nothing without --page ADDR

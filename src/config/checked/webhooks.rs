@@ -83,7 +83,7 @@ mod tests {
         };
         let (webhooks, faults) = checked(&flags);
         let webhooks = webhooks.expect("a receiver");
-        assert!(faults.starts_with("0 faults"), "{faults}");
+        assert!(faults.starts_with("0 errors"), "{faults}");
         assert!(webhooks.tls.is_none() && webhooks.application.is_some());
         assert_eq!(webhooks.installations.len(), 1);
         assert!(!format!("{webhooks:?}").contains("hidden"));
@@ -100,7 +100,7 @@ mod tests {
             ..WebhookFlags::default()
         };
         insta::assert_snapshot!(checked(&flags).1, @"
-        7 faults in the flags, and nothing was opened:
+        7 errors in the flags. Nothing was started:
           --webhook-cert: needs --webhook-key, its private key
           --installation-secret x: is not ID=FILE
           --installation-secret a=/f: `a` is not the id of an installation: digits
@@ -115,7 +115,7 @@ mod tests {
             ..WebhookFlags::default()
         };
         insta::assert_snapshot!(checked(&alone).1, @"
-        3 faults in the flags, and nothing was opened:
+        3 errors in the flags. Nothing was started:
           --webhook-key: needs --webhook-cert, its certificate
           --webhook-key: does nothing without --webhook-listen ADDR
           --webhook-secret-file: does nothing without --webhook-listen ADDR

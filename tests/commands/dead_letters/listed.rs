@@ -81,7 +81,7 @@ async fn calls_list_filters_work_with_and_without_daemon() {
         .await;
     assert_eq!(wrong.code, 64, "{wrong:?}");
     assert!(
-        wrong.err.starts_with("callbridge: 4 faults in the flags"),
+        wrong.err.starts_with("callbridge: 4 errors in the flags"),
         "{}",
         wrong.err
     );

@@ -176,7 +176,7 @@ async fn request_of_frozen_hub_is_not_sent_and_slot_kept() {
     assert!(!log.contains("lost the lock"), "{log}");
     assert_eq!(submissions(&pair.judge), 2, "each once");
     let slots = server.sql(&format!("SELECT count(*) FROM {schema}.slots"));
-    let unreachable = log.matches("verdict=fault").count();
+    let unreachable = log.matches("verdict=failure").count();
     let taken = SLOTS_OF_NEW_STATE + pair.judge.count() + unreachable + 1;
     assert_eq!(
         slots,

@@ -93,7 +93,7 @@ async fn request_frozen_before_first_byte_is_not_sent_and_slot_kept() {
     let log = place.logs();
     assert_eq!(log.matches("verdict=too_late").count(), 1, "{log}");
     assert_eq!(requests(&crm, Some(Endpoint::CallHistory)), 2, "each once");
-    let unreachable = log.matches("verdict=fault").count();
+    let unreachable = log.matches("verdict=failure").count();
     let state = Connection::open(place.at("state").join("spool.db")).expect("a state");
     let slots = state.query_row("SELECT count(*) FROM slots", [], |row| row.get(0));
     let taken = SLOTS_OF_NEW_STATE + requests(&crm, None) + unreachable + 1;

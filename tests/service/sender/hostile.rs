@@ -128,7 +128,7 @@ async fn bodies_that_are_no_answer_are_faults_with_words() {
         ),
         (http("502 Bad Gateway", "", "<html>nginx</html>"), "502"),
     ] {
-        assert_eq!(met(answer).await, ("fault", words.to_owned()));
+        assert_eq!(met(answer).await, ("failure", words.to_owned()));
     }
 }
 
@@ -173,7 +173,7 @@ async fn a_body_of_100_mb_or_without_end_is_left_at_its_limit() {
     ] {
         let (addr, flooding) = flood(head, piece, most).await;
         let words = "status 200, the body is larger than 262144 bytes".to_owned();
-        assert_eq!(verdict(send(&plain(addr)).await), ("fault", words));
+        assert_eq!(verdict(send(&plain(addr)).await), ("failure", words));
         let written = flooding.await.expect("a server");
         assert!(written < UNREAD_MAX, "{written} bytes were taken");
     }
@@ -181,7 +181,7 @@ async fn a_body_of_100_mb_or_without_end_is_left_at_its_limit() {
     let (addr, flooding) = flood(head, chunk, usize::MAX).await;
     assert_eq!(
         verdict(send(&plain(addr)).await).0,
-        "fault",
+        "failure",
         "without the envelope it is a gateway's"
     );
     assert!(flooding.await.expect("a server") < UNREAD_MAX);
@@ -195,7 +195,7 @@ async fn a_head_of_megabytes_is_left_at_its_limit() {
     ] {
         let (addr, flooding) = flood(head, piece, usize::MAX).await;
         let words = "the head of the answer is too large to be read".to_owned();
-        assert_eq!(verdict(send(&plain(addr)).await), ("fault", words));
+        assert_eq!(verdict(send(&plain(addr)).await), ("failure", words));
         assert!(flooding.await.expect("a server") < UNREAD_MAX);
     }
 }
@@ -261,9 +261,9 @@ async fn compressed_bomb_is_left_at_its_limit() {
         let bomb = compressed(encoding, &spaces);
         let words = "status 200, the body is larger than 262144 bytes".to_owned();
         let answer = encoded("200 OK", encoding, &bomb);
-        assert_eq!(met(answer).await, ("fault", words), "{encoding}");
+        assert_eq!(met(answer).await, ("failure", words), "{encoding}");
         let answer = encoded("409 Conflict", encoding, &bomb);
-        assert_eq!(met(answer).await.0, "fault", "{encoding}");
+        assert_eq!(met(answer).await.0, "failure", "{encoding}");
     }
 }
 
@@ -276,24 +276,24 @@ async fn body_that_cannot_be_decompressed_is_a_fault() {
         let (word, words) = met(http("200 OK", &header, broken)).await;
         let begin = "status 200, the body is compressed and cannot be decompressed; ";
         assert!(
-            word == "fault" && words.starts_with(begin),
+            word == "failure" && words.starts_with(begin),
             "{encoding}: {words}"
         );
         let refused = met(http("403 Forbidden", &header, broken)).await;
-        assert_eq!(refused.0, "fault", "{encoding}");
+        assert_eq!(refused.0, "failure", "{encoding}");
         let empty = met(http("503 Unavailable", &header, "")).await;
-        assert_eq!(empty, ("fault", "503".to_owned()), "{encoding}");
+        assert_eq!(empty, ("failure", "503".to_owned()), "{encoding}");
     }
     for encoding in ["gzip, gzip, gzip", "compress"] {
         let header = format!("Content-Encoding: {encoding}\r\n");
         let (word, words) = met(http("200 OK", &header, broken)).await;
         let name = encoding.split(',').next().expect("a name");
         let begin = format!("status 200, the body is compressed ({name}) in a way that was not");
-        assert!(word == "fault" && words.starts_with(&begin), "{words}");
+        assert!(word == "failure" && words.starts_with(&begin), "{words}");
     }
     let undeclared = met(http("200 OK", "", broken)).await;
     let words = "status 200, the body is not JSON: expected value at line 1 column 1";
-    assert_eq!(undeclared, ("fault", words.to_owned()));
+    assert_eq!(undeclared, ("failure", words.to_owned()));
 }
 
 #[tokio::test]
@@ -305,12 +305,12 @@ async fn statuses_that_nobody_knows_are_faults() {
     ] {
         assert_eq!(
             met(http(status, "", ACCEPTED)).await,
-            ("fault", words.to_owned())
+            ("failure", words.to_owned())
         );
     }
     let server = serve(http("1000 Odd", "", ACCEPTED)).await;
     let (word, words) = verdict(send(&plain(server.addr)).await);
-    assert_eq!(word, "fault");
+    assert_eq!(word, "failure");
     insta::assert_snapshot!(
         without_port(&words, server.addr),
         @"what answers at 127.0.0.1:PORT does not speak HTTP (invalid HTTP status-code parsed); \
@@ -354,7 +354,7 @@ async fn another_protocol_behind_the_port_is_named() {
         let (word, words) = verdict(send(&plain(addr)).await);
         let begin = "what answers at 127.0.0.1:PORT does not speak HTTP (invalid HTTP version";
         let words = without_port(&words, addr);
-        assert!(word == "fault" && words.starts_with(begin), "{words}");
+        assert!(word == "failure" && words.starts_with(begin), "{words}");
     }
     let http = greets(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
     for addr in [http, greets(b"SSH-2.0-OpenSSH_9.2\r\n").await] {
@@ -362,7 +362,7 @@ async fn another_protocol_behind_the_port_is_named() {
         let answer = send(&client(&url, Some(good.ca_file.clone()))).await;
         let words = "TLS refused: what answers there does not speak TLS; check the port of \
                      --crm-url";
-        assert_eq!(verdict(answer), ("fault", words.to_owned()));
+        assert_eq!(verdict(answer), ("failure", words.to_owned()));
     }
 }
 
@@ -407,7 +407,7 @@ async fn a_place_that_is_not_there_is_named() {
     let addr = listener.local_addr().expect("its address");
     drop(listener);
     let (word, words) = verdict(send(&plain(addr)).await);
-    assert_eq!(word, "fault");
+    assert_eq!(word, "failure");
     let words = without_port(&words, addr);
     assert_eq!(
         words,
@@ -417,7 +417,7 @@ async fn a_place_that_is_not_there_is_named() {
     let nowhere = client("https://crm.invalid", Some(good.ca_file.clone()));
     let (word, words) = verdict(send(&nowhere).await);
     let begin = "no connection: crm.invalid:443";
-    assert!(word == "fault" && words.starts_with(begin), "{words}");
+    assert!(word == "failure" && words.starts_with(begin), "{words}");
 }
 
 #[tokio::test]
@@ -442,7 +442,7 @@ async fn a_proxy_that_refuses_says_so_and_never_sees_the_token() {
         let (word, said) = verdict(send(&proxied).await);
         let begin = "no connection: crm.example.uz:443 by way of http://127.0.0.1:";
         assert!(
-            word == "fault" && said.starts_with(begin) && said.ends_with(words),
+            word == "failure" && said.starts_with(begin) && said.ends_with(words),
             "{said}"
         );
     }

@@ -151,7 +151,7 @@ async fn every_call_of_a_burst_is_journaled_once_within_the_limit() {
             .copied()
     };
     assert_eq!(count("submit", "submitted"), Some(50));
-    assert_eq!(count("token_info", "known"), Some(1));
+    assert_eq!(count("token_info", "token_valid"), Some(1));
     assert_eq!(
         (shown.token.state.as_str(), shown.token.kind.as_deref()),
         ("ok", Some("PAT"))

@@ -198,7 +198,7 @@ fn call(n: u32) -> Finished {
         estimate: false,
         live: true,
         remarks: Vec::new(),
-        why: Vec::new(),
+        decided_by: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
         given: None,

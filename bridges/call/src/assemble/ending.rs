@@ -324,7 +324,7 @@ impl Assembler {
             return false;
         };
         let legs = call.legs.values();
-        let legs = legs.filter(|leg| !call.parts.told.contains(&leg.id));
+        let legs = legs.filter(|leg| !call.parts.reported.contains(&leg.id));
         let outside = legs.filter(|leg| leg.endpoint(endpoints).is_some());
         let empty = call.parts.relieved.then_some(call.times.latest);
         let oldest = outside.map(|leg| leg.first).min().or(empty);

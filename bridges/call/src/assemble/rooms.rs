@@ -39,8 +39,11 @@ impl OpenCall {
     /// Returns the calls all of whose channels that are known have hung up, the one that ended
     /// first first.
     fn groups_hung_up(&self, settings: &Settings) -> Vec<EndedGroup> {
-        let is_told = |leg: &Leg| self.parts.told.contains(&leg.id);
-        let has_ended = self.legs.values().any(|leg| leg.is_over() && !is_told(leg));
+        let is_reported = |leg: &Leg| self.parts.reported.contains(&leg.id);
+        let has_ended = self
+            .legs
+            .values()
+            .any(|leg| leg.is_over() && !is_reported(leg));
         if !has_ended || self.has_traits() || self.is_over() || !self.has_seats() {
             return Vec::new();
         }
@@ -72,25 +75,27 @@ impl OpenCall {
 
     fn ended_group(&self, channels: BTreeSet<UniqueId>, settings: &Settings) -> Option<EndedGroup> {
         let legs: Vec<&Leg> = channels.iter().filter_map(|id| self.legs.get(id)).collect();
-        let untold = legs.iter().filter(|leg| !self.parts.told.contains(&leg.id));
-        let untold: Vec<&Leg> = untold.copied().collect();
-        if !untold.iter().any(|leg| leg.is_real()) {
+        let unreported = legs
+            .iter()
+            .filter(|leg| !self.parts.reported.contains(&leg.id));
+        let unreported: Vec<&Leg> = unreported.copied().collect();
+        if !unreported.iter().any(|leg| leg.is_real()) {
             return None;
         }
         let mut up = legs.iter().filter(|leg| leg.is_up()).peekable();
         if up.peek().is_some() {
-            let outside = untold.iter();
+            let outside = unreported.iter();
             let mut outside = outside.filter(|leg| leg.endpoint(&settings.endpoints).is_some());
             let has_customer = outside.clone().next().is_some();
             if !has_customer || !outside.all(|leg| leg.is_over()) || !up.all(|leg| self.sits(leg)) {
                 return None;
             }
         }
-        let over = untold.iter().filter(|leg| leg.is_over());
+        let over = unreported.iter().filter(|leg| leg.is_over());
         let arrivals = over.clone().map(|leg| leg.over_arrived);
         let arrived = arrivals.map(|at| at.unwrap_or(self.times.quiet_arrived));
         let (at, arrived) = (over.filter_map(|leg| leg.ended()).max()?, arrived.max()?);
-        let begun = untold.iter().all(|leg| {
+        let begun = unreported.iter().all(|leg| {
             let root = leg.first_linkedid().and_then(UniqueId::new);
             let root = root.and_then(|id| self.legs.get(&id));
             root.is_none_or(Leg::is_born)
@@ -122,7 +127,7 @@ impl OpenCall {
     /// Returns the first moment at which a channel was up whose call goes on with a customer.
     fn needed_since(&self, settings: &Settings) -> Option<EventTime> {
         let is_customer = |leg: &Leg| {
-            !self.parts.told.contains(&leg.id) && leg.endpoint(&settings.endpoints).is_some()
+            !self.parts.reported.contains(&leg.id) && leg.endpoint(&settings.endpoints).is_some()
         };
         let mut since: Option<EventTime> = None;
         for channels in groups(&self.as_of_latest(), settings) {
@@ -150,7 +155,7 @@ impl OpenCall {
                 leg.linkedids.0.retain(|linkedid| !is_past(&linkedid.text));
             }
         }
-        self.parts.told.extend(channels.iter().cloned());
+        self.parts.reported.extend(channels.iter().cloned());
         self.parts.relieved = true;
         self.userfields.clear();
         self.unread.retain(|id| !channels.contains(id));
@@ -167,8 +172,8 @@ impl OpenCall {
         let mut past = BTreeSet::new();
         for leg in self.legs.values() {
             let is_needed = since.is_some_and(|since| leg.last >= since);
-            let is_told = self.parts.told.contains(&leg.id);
-            if leg.is_over() && is_told && !is_needed && !named.contains(leg.id.as_str()) {
+            let is_reported = self.parts.reported.contains(&leg.id);
+            if leg.is_over() && is_reported && !is_needed && !named.contains(leg.id.as_str()) {
                 past.insert(leg.id.clone());
             }
         }
@@ -178,7 +183,7 @@ impl OpenCall {
     /// Forgets these channels, and the bridges that others left before `since`.
     fn forget_channels(&mut self, past: &BTreeSet<UniqueId>, since: Option<EventTime>) {
         self.legs.retain(|id, _| !past.contains(id));
-        self.parts.told.retain(|id| !past.contains(id));
+        self.parts.reported.retain(|id| !past.contains(id));
         self.joined
             .retain(|(a, b)| !past.contains(a) && !past.contains(b));
         let since = since.unwrap_or(self.times.latest);

@@ -77,7 +77,7 @@ pub(crate) struct Parts {
     pub(crate) given: BTreeSet<UniqueId>,
     /// Channels of calls that were given out. They are kept while others may have met them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub(crate) told: BTreeSet<UniqueId>,
+    pub(crate) reported: BTreeSet<UniqueId>,
     /// Set on a copy that is resolved for the call of these channels only.
     #[serde(skip)]
     pub(crate) only: BTreeSet<UniqueId>,
@@ -330,7 +330,7 @@ impl OpenCall {
     /// The linkedids of its channels, without those of calls that were given out.
     fn linkedids(&self) -> impl Iterator<Item = &str> {
         let legs = self.legs.values();
-        let legs = legs.filter(|leg| !self.parts.told.contains(&leg.id));
+        let legs = legs.filter(|leg| !self.parts.reported.contains(&leg.id));
         let linkedids = legs.flat_map(|leg| leg.linkedids.iter());
         linkedids.map(|linkedid| linkedid.text.as_str())
     }
@@ -417,7 +417,7 @@ impl OpenCall {
         self.size.bytes += other.size.bytes;
         self.parts.relieved |= other.parts.relieved;
         self.parts.given.extend(other.parts.given);
-        self.parts.told.extend(other.parts.told);
+        self.parts.reported.extend(other.parts.reported);
         self.gaps.absorb(other.gaps);
         self.of.absorb(&other.of);
         self.conference |= other.conference;

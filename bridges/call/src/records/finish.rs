@@ -119,7 +119,7 @@ impl CallBuilder<'_, '_> {
             estimate: true,
             live: self.group.is_live(),
             remarks: Vec::new(),
-            why: why.0,
+            decided_by: why.0,
             timeline: Some(timeline::timeline(self.channels, plan)),
             unmatched: self.unmatched(),
             given: None,

@@ -126,7 +126,7 @@ pub(super) fn finish(
         estimate: false,
         live: call.times.live,
         remarks: remarks(call, plan),
-        why: why.0,
+        decided_by: why.0,
         timeline: Some(timeline::timeline(legs, plan)),
         unmatched: unmatched(part.own(), plan),
         given: None,

@@ -40,7 +40,7 @@ fn by_records(employee: Option<&str>, talk: u64) -> FinishedCall {
         estimate: true,
         live: false,
         remarks: Vec::new(),
-        why: Vec::new(),
+        decided_by: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
         given: None,

@@ -5,11 +5,11 @@ use callbridge_call::ChannelState::{Down, Ring};
 use callbridge_call::FinishedCall;
 
 fn reasons(call: &FinishedCall) -> String {
-    let lines = call.why.iter().map(|because| {
+    let lines = call.decided_by.iter().map(|because| {
         let after = because.at.since(moment(0.0)).as_secs_f64();
         format!(
             "{} {after:.1} {} {}",
-            because.value, because.channel, because.words
+            because.value, because.channel, because.message
         )
     });
     lines.collect::<Vec<_>>().join("\n")

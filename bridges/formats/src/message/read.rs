@@ -142,7 +142,7 @@ impl MessageReading<'_> {
                 estimate: estimate.unwrap_or_default(),
                 live: false,
                 remarks: Vec::new(),
-                why: Vec::new(),
+                decided_by: Vec::new(),
                 timeline: None,
                 unmatched: Vec::new(),
                 given: Some(given),

@@ -42,7 +42,7 @@ fn call() -> FinishedCall {
         estimate: true,
         live: false,
         remarks: Vec::new(),
-        why: Vec::new(),
+        decided_by: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
         given: Some(GivenIds {

@@ -269,7 +269,7 @@ fn holders(found: &Finding) -> Vec<Value> {
         };
         json!({
             "leadId": holder.lead, "now": holder.now, "state": state, "since": holder.since,
-            "until": until, "told": holder.source.word(), "words": holder.words(),
+            "until": until, "source": holder.source.word(), "message": holder.words(),
         })
     };
     found.holders.iter().map(one).collect()

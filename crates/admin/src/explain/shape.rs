@@ -158,7 +158,7 @@ struct EventShape<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     by: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    words: Option<&'a str>,
+    detail: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<u16>,
 }
@@ -183,7 +183,7 @@ struct Decided<'a> {
     value: &'a str,
     at: f64,
     channel: &'a str,
-    words: &'a str,
+    message: &'a str,
 }
 
 impl<'a> Story<'a> {
@@ -198,11 +198,11 @@ impl<'a> Story<'a> {
             from: seconds(talk.from),
             to: seconds(talk.to),
         });
-        let decided = call.why.iter().map(|because| Decided {
+        let decided = call.decided_by.iter().map(|because| Decided {
             value: &because.value,
             at: seconds(because.at),
             channel: &because.channel,
-            words: &because.words,
+            message: &because.message,
         });
         Some(Self {
             channels: timeline.channels.iter().map(lane).collect(),
@@ -238,7 +238,7 @@ fn lane<'a>(
             at: seconds(moment.at),
             event,
             by,
-            words: words.filter(|words| !words.is_empty()),
+            detail: words.filter(|words| !words.is_empty()),
             cause,
         }
     });

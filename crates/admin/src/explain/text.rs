@@ -197,9 +197,14 @@ impl Explained<'_> {
     /// A value that is explained by the event named `by`.
     fn because(&self, name: &'static str, value: &str, by: &str) -> ValueRow {
         let mut row = plain(name, value, "");
-        if let Some(because) = self.call.why.iter().find(|because| because.value == by) {
+        if let Some(because) = self
+            .call
+            .decided_by
+            .iter()
+            .find(|because| because.value == by)
+        {
             row.by = Some((because.at, safe(&because.channel)));
-            row.words = safe(&because.words);
+            row.words = safe(&because.message);
         }
         row
     }
@@ -307,10 +312,10 @@ mod tests {
             value: value.to_owned(),
             at: call.started,
             channel: channel.to_owned(),
-            words: words.to_owned(),
+            message: words.to_owned(),
         };
         let customer = "PJSIP/city-4f";
-        call.why = vec![
+        call.decided_by = vec![
             note("direction", customer, "came in on a trunk"),
             note("LEAD_ID", customer, "LEAD_ID of this channel"),
             note("employee", "PJSIP/101-50", "the last to begin to talk"),
@@ -339,7 +344,7 @@ mod tests {
     #[test]
     fn colors_are_for_terminals_and_names_cannot_bring_their_own() {
         let mut call = told();
-        call.why[0].channel = "PJSIP/\u{1b}[31mcity".to_owned();
+        call.decided_by[0].channel = "PJSIP/\u{1b}[31mcity".to_owned();
         assert!(!explained(&call, false).contains('\u{1b}'));
         assert!(explained(&call, true).contains("\u{1b}[32mjournal\u{1b}[0m"));
     }

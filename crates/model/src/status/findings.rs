@@ -352,7 +352,7 @@ fn lead_fields(status: &Status, found: &mut Vec<Problem>) {
 
 fn books(status: &Status, found: &mut Vec<Problem>) {
     if !status.books.balance() {
-        let message = "the books do not add up: a fault of this program; report it with this";
+        let message = "the books do not add up. This is a bug of callbridge: report it with this";
         found.push(
             Problem::new(FindingKind::Books, message, status.command("status --json")).with([]),
         );

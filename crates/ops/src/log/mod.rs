@@ -130,7 +130,7 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
         thread = std::thread::current().name(),
         reason = words,
         backtrace = captured.then(|| backtrace.to_string()),
-        "a part of callbridge has failed: this is a fault of the program, please report it"
+        "a part of callbridge failed. This is a bug: please report it"
     );
 }
 

@@ -305,12 +305,12 @@ fn each_http_status_gives_verdict_of_table() {
             "wrong_address",
         ),
         (&[404, 405, 415], "wrong_address", "wrong_address"),
-        (&[400, 422], "rejected", "fault"),
+        (&[400, 422], "rejected", "failure"),
         (&[401, 406], "token_refused", "token_refused"),
-        (&[403], "no_grant", "fault"),
-        (&[409], "conflict", "fault"),
-        (&[429], "too_many", "too_many"),
-        (&[500, 502, 503, 504, 599, 600], "fault", "fault"),
+        (&[403], "no_grant", "failure"),
+        (&[409], "conflict", "failure"),
+        (&[429], "rate_limited", "rate_limited"),
+        (&[500, 502, 503, 504, 599, 600], "failure", "failure"),
     ] {
         for status in statuses {
             for (endpoint, word) in [
@@ -363,9 +363,9 @@ fn each_verdict_has_its_word_message_and_repetition() {
     insta::assert_snapshot!(table.join("\n"), @r"
     Accepted submitted done -
     Journaled journaled done -
-    Pending not_yet done -
-    Record known done -
-    Page page_shown done -
+    Pending pending done -
+    Record token_valid done -
+    Page page_read done -
     PageTooLarge page_refused again message
     PageRefused page_refused again message
     Lost lost again message
@@ -373,10 +373,10 @@ fn each_verdict_has_its_word_message_and_repetition() {
     NotGranted no_grant again message
     TokenRefused token_refused again message
     WrongAddress wrong_address again message
-    Failed fault again message
-    Unreachable fault again message
+    Failed failure again message
+    Unreachable failure again message
     TooLate too_late again message
-    RateLimited too_many again -
+    RateLimited rate_limited again -
     ");
     let kinds: Vec<VerdictKind> = verdicts().iter().map(Verdict::kind).collect();
     assert_eq!(kinds, VerdictKind::VARIANTS);

@@ -66,11 +66,11 @@ prop_compose! {
         }];
         call.incomplete = flags[3].then(|| text[4].clone());
         call.userfields = text.clone();
-        call.why = vec![DecidingEvent {
+        call.decided_by = vec![DecidingEvent {
             value: text[5].clone(),
             at: ended,
             channel: text[6].clone(),
-            words: text[7].clone(),
+            message: text[7].clone(),
         }];
         let record = &mut all.judged.record;
         record.uuid = Some(CallUuid(uuid::Uuid::from_u128(uuid)));

@@ -180,7 +180,7 @@ impl DaemonBackend {
 
 /// Returns the time of the event that shows the call as answered; `None` where nobody answered.
 fn answered_at(call: &FinishedCall) -> Option<EventTime> {
-    let answered = call.why.iter().find(|it| it.value == "answered");
+    let answered = call.decided_by.iter().find(|it| it.value == "answered");
     answered.filter(|_| call.answered).map(|it| it.at)
 }
 
