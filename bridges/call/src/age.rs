@@ -1,8 +1,8 @@
 //! Which of several channels or records began first.
 
 /// Returns the indices of these items from the oldest to the youngest. Each item has the epoch and
-/// counter of its id ([`UniqueId::made`](crate::UniqueId::made)) and what orders it otherwise: the
-/// time at which it was first seen, and its place in the stream.
+/// counter of its id ([`UniqueId::made`](crate::UniqueId::made)), and a key for items without
+/// these: the time at which it was first seen, and its place in the stream.
 ///
 /// Two ids that Asterisk made are compared as ids. An id that was chosen through an API carries no
 /// time, so its item comes before the first item that was seen after it. If both were seen at once,

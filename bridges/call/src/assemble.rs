@@ -1,4 +1,5 @@
-//! Channel events in, finished calls out.
+//! The assembler: it takes channel events and CDRs, groups them into open calls, and gives out
+//! finished calls.
 
 mod calls;
 mod cdrs;
@@ -25,11 +26,11 @@ use calls::{LinkKey, OpenCalls};
 use cdrs::{EarlyCdr, EarlyCdrs};
 use index::Schedule;
 
-/// Groups channel events into calls, and gives each out when it is over.
+/// Groups channel events into calls, and gives out each call when it is over.
 #[derive(Debug, Default)]
 pub struct Assembler {
     settings: Settings,
-    /// Counts of what was ignored or set right so far.
+    /// Counts of ignored and corrected items.
     pub counts: AssemblyCounts,
     calls: OpenCalls,
     early: EarlyCdrs,
@@ -37,52 +38,54 @@ pub struct Assembler {
     changes: Changes,
     /// Calls all of whose channels have hung up.
     settling: settling::Settling,
-    /// Calls that may be silent because their end was missed, and when each is given out.
+    /// Calls that may be silent because their end was missed, with the time at which each is given
+    /// out.
     overdue: Schedule<EventTime>,
     stream: Stream,
-    /// Set while our own clock is plainly wrong, as on a board without a battery at its boot: what
-    /// is told is kept, and nothing is finished until the clock is right. `true` once the stream
-    /// has ended meanwhile.
+    /// Set while our own clock is clearly wrong, as on a board without a battery after its boot.
+    /// Events are collected, and no call is finished until the clock is right. `true` if the stream
+    /// ended in the meantime.
     wrong_clock: Option<bool>,
     listening: gaps::Listening,
     clocks: clocks::Clocks,
     reception: Reception,
     processes: processes::Processes,
     newest_ids: restart::NewestIds,
-    /// CEL has told of a bridge.
+    /// Set once CEL has reported a bridge.
     cel_bridges: bool,
 }
 
-/// Counts of what was ignored or set right since the start.
+/// Counts of ignored and corrected items since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AssemblyCounts {
-    /// Events told before in the same words, which changed nothing.
+    /// Repeated events, which changed nothing.
     pub doubled: u64,
-    /// Events of calls that were finished already.
+    /// Events of calls that had already been finished.
     pub late: u64,
-    /// Times at which the PBX's clock was found to have been set.
+    /// Number of times that the PBX's clock was set, as far as its events show.
     pub clock_set: u64,
     /// Events without a unique id.
     pub unidentified: u64,
-    /// Facts beyond what one call may hold.
+    /// Facts that were dropped because one call holds only a limited number.
     pub facts_dropped: u64,
-    /// Scraps of channels that were never seen to do anything: no call.
+    /// Remains of channels that were never seen to do anything. They make no call.
     pub ghosts: u64,
-    /// Calls ended because they were open too long, or too many or too large ones were open.
+    /// Calls that were ended because they were open too long, or because too many or too large ones
+    /// were open.
     pub forced: u64,
-    /// Calls among the `forced` ones that took more memory than there was for them.
+    /// Calls among the `forced` ones that took more memory than was available.
     pub oversized: u64,
-    /// CDRs of no call, or of one that is finished.
+    /// CDRs that belong to no call, or to a finished one.
     pub cdr_unmatched: u64,
 }
 
 /// Progress of the stream of events.
 #[derive(Debug, Default)]
 struct Stream {
-    /// The time of its last event. Of a batch in reverse order it goes back, so that no call is
-    /// taken for over before its beginning was heard.
+    /// Time of its last event. It goes back in a batch in reverse order, so no call counts as over
+    /// before its beginning was received.
     at: Option<EventTime>,
-    /// The latest arrival of anything.
+    /// Latest arrival of an event, a CDR, or a mark.
     arrived: Option<EventTime>,
     /// Number of channel events that were processed, including those of restored calls.
     taken_in: u64,
@@ -93,20 +96,20 @@ struct Stream {
 /// The meaning of arrival for the time of an event. Arrival is always by our boot clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// The connection or file whose events come in the order in which they happened. `None` where
+    /// The connection or file whose events arrive in the order in which they happened. `None` if
     /// their order shows nothing, as with a broker that redelivers.
     pub line: Option<Line>,
-    /// How far our wall clock is ahead of the clock that arrival is given by. A call of events
-    /// without times starts at our wall clock's time.
+    /// How far our wall clock is ahead of the clock of arrivals. A call whose events have no times
+    /// starts at our wall clock's time.
     pub wall_ahead: ClockDifference,
-    /// Set where the source keeps what nobody took, as a broker does: events may arrive long after
-    /// they happened, so that their own times alone count, and a call that was reported as it
-    /// happened may end as one of a backlog.
+    /// Set if the source keeps events until they are read, as a broker does. Events can then arrive
+    /// long after they happened, so only their own times count. A call that was live can become
+    /// part of a backlog.
     pub kept: bool,
-    /// Stand-in time for events without one of their own that come out of a file, where their
-    /// arrival says nothing: it gives only what came before what, and about when at the earliest.
-    /// How long things lasted is unknown then, and a call with such an event is incomplete. `None`:
-    /// the arrival says when they happened.
+    /// Substitute time for events without a time that come from a file, whose arrival shows
+    /// nothing. It gives only the order of the events, and roughly the earliest time at which they
+    /// can have happened. Durations are then unknown, and a call with such an event is incomplete.
+    /// `None` if the arrival shows when events happened.
     pub order: Option<EventTime>,
 }
 
@@ -115,12 +118,12 @@ pub struct Timing {
 pub struct Line {
     /// Number of the source.
     pub source: u16,
-    /// Differs for each connection and file of the source.
+    /// Number that differs for each connection and file of the source.
     pub connection: u64,
 }
 
 impl Assembler {
-    /// Makes an assembler that knows no call yet.
+    /// Creates an assembler without calls.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -128,8 +131,8 @@ impl Assembler {
         }
     }
 
-    /// Takes in what a PBX told, and when it arrived by our own clock. `false` when it was told of
-    /// a call that is finished, and so changed nothing.
+    /// Processes an event of a PBX that arrived at `arrived` by our own clock. Returns `false` if
+    /// the event belongs to a finished call, and so changed nothing.
     pub fn on_event(&mut self, event: &PbxEvent<'_>, arrived: EventTime) -> bool {
         self.stream.arrived = self.stream.arrived.max(Some(arrived));
         let late = self.counts.late;
@@ -141,7 +144,7 @@ impl Assembler {
         self.counts.late == late
     }
 
-    /// Sets the meaning of arrival for the events from here on.
+    /// Sets the meaning of arrival for all later events.
     pub fn timing(&mut self, timing: Timing) {
         self.stream.timing = timing;
     }
@@ -157,7 +160,7 @@ impl Assembler {
         }
         self.look_for_restart(event, arrived);
         let of_cel = event.origin == Origin::Cel && event.kind.is_of_bridge();
-        // A call of which CEL tells no bridge from here on had none.
+        // From here on, a call for which CEL reports no bridge had none.
         if of_cel && !std::mem::replace(&mut self.cel_bridges, true) {
             self.change_each(|call| {
                 call.cel_bridges = true;
@@ -170,7 +173,7 @@ impl Assembler {
         };
         let completed = self.calls.completed(&id, event);
         let event = completed.as_ref().unwrap_or(event);
-        // A key press that changes nothing says nothing about a call.
+        // A key press that changes no monitoring says nothing about a call.
         if matches!(&event.kind, Kind::Monitors { target, .. } if target.is_empty()) {
             return;
         }
@@ -190,7 +193,8 @@ impl Assembler {
         let at = reported.unwrap_or(arrived.by_clock(ahead));
         self.check_clock(&id, event, arrived);
         let far = timing.kept && at.apart(arrived) > CLOCK_TOLERANCE;
-        // Such an event arrived late: from here on the stream says when the call is over.
+        // Such an event arrived late. From here on, the time of the stream decides when the call is
+        // over.
         if far
             && let Some(key) = open
             && let Some(call) = self.calls.get_mut(key)
@@ -237,7 +241,7 @@ impl Assembler {
         self.limit_open();
     }
 
-    /// Takes in an event of the channel `id`, which belongs to the call `key`.
+    /// Processes an event of the channel `id`, which belongs to the call `key`.
     fn take_in(
         &mut self,
         key: u64,
@@ -288,7 +292,7 @@ impl Assembler {
             self.changes.insert(key);
             let call = self.calls.get(key);
             let open = call.is_some_and(|call| call.is_plainly_open(id));
-            // What settles while somebody is left is asked again.
+            // If the call settles while a channel is still up, check it again.
             if !open || self.settling.deadlines.contains_key(&key) {
                 self.settle_or_not(key);
             }
@@ -299,8 +303,9 @@ impl Assembler {
         self.keep_deadlines(key);
     }
 
-    /// A channel was met for the first time, the event's or the one that dials it: what was told by
-    /// its name alone is its own.
+    /// Processes the first event of a channel: the event's own channel, or the one that dials it.
+    /// Events that named the channel only by its name become its own. Returns the key of the call,
+    /// which changes if two calls become one.
     fn met(&mut self, mut key: u64, id: &UniqueId, event: &ChannelEvent<'_>, at: EventTime) -> u64 {
         let mut met = vec![(id.clone(), unmarked(&event.channel.name))];
         if let Some(other) = event.kind.other() {
@@ -320,7 +325,8 @@ impl Assembler {
         key
     }
 
-    /// Brings together what the event ties to the call; the key of the call that came of it.
+    /// Merges all calls that these keys lead to into the call `key`. Returns the key of the merged
+    /// call.
     fn tie<'a>(
         &mut self,
         mut key: u64,
@@ -339,7 +345,7 @@ impl Assembler {
         key
     }
 
-    /// Takes in a CDR: of it, a call needs the user field alone.
+    /// Processes a CDR. A call needs only its user field.
     fn on_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
         let mut ids = [&cdr.uniqueid, &cdr.linkedid].into_iter();
         // The linkedid of a finished call can be that of an agent whose login goes on.
@@ -359,7 +365,7 @@ impl Assembler {
         self.advance(arrived);
     }
 
-    /// Keeps a CDR for a call that is not known yet, where calls wait for CDRs at all.
+    /// Keeps a CDR for a call that is not known yet, if calls wait for CDRs at all.
     fn keep_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
         let mut ids = [&cdr.uniqueid, &cdr.linkedid].into_iter();
         let awaited = self.settings.awaits_cdr() && !ids.any(|id| self.calls.has_finished(id));
@@ -374,7 +380,7 @@ impl Assembler {
         }
     }
 
-    /// Forgets CDRs whose call did not come.
+    /// Drops CDRs whose call was not reported in time.
     fn forget_early(&mut self, now: EventTime) {
         let since = now.minus(self.settings.max_call);
         while let Some(key) = self.early.take_stale(since) {
@@ -383,7 +389,7 @@ impl Assembler {
         }
     }
 
-    /// Gives CDRs that came before to the call.
+    /// Adds CDRs that arrived before their call to it.
     fn give_early(&mut self, key: u64, cdrs: Vec<(u64, EarlyCdr)>) {
         for (early, cdr) in cdrs {
             self.changes.insert(early);
@@ -394,12 +400,13 @@ impl Assembler {
         }
     }
 
-    /// The calls finished since the last take, in the order they were finished.
+    /// Returns the calls finished since the last call of this function, in the order in which they
+    /// were finished.
     pub fn take_finished(&mut self) -> Vec<FinishedCall> {
         std::mem::take(&mut self.finished)
     }
 
-    /// The open calls that changed or went since the last take.
+    /// Returns the open calls that changed or ended since the last call of this function.
     pub fn take_changes(&mut self) -> Vec<OpenChange> {
         let (calls, early) = (&mut self.calls, &self.early);
         self.changes.take(|key| {
@@ -410,10 +417,10 @@ impl Assembler {
         })
     }
 
-    /// Puts an open call, or a CDR that waits for its call, back.
+    /// Restores an open call, or a CDR that waits for its call.
     ///
     /// # Errors
-    /// When the bytes are not a snapshot.
+    /// Returns an error if the bytes are not a snapshot.
     pub fn restore(&mut self, key: u64, snapshot: &[u8]) -> Result<(), Error> {
         if let Ok(cdr) = self.changes.restored::<EarlyCdr>(key, snapshot) {
             self.calls.key_is_used(key);
@@ -436,30 +443,30 @@ impl Assembler {
         Ok(())
     }
 
-    /// Forgets the ids of finished calls, because the PBX gives them to others: whoever remembers
-    /// them for longer tells which event is late from here on.
+    /// Forgets the ids of finished calls, because the PBX gives them to new calls. From here on,
+    /// the caller, which remembers them longer, has to recognize late events.
     pub fn forget_finished(&mut self) {
         self.calls.forget_finished();
     }
 
-    /// Returns `true` when this unique id or linkedid is part of an open call.
+    /// Returns `true` if this unique id or linkedid is part of an open call.
     pub fn knows(&self, id: &str) -> bool {
         self.calls.knows(id).is_some()
     }
 
-    /// Returns `true` when an event named a channel, linkedid or channel name like this; of
-    /// finished calls, as long as they are remembered here.
+    /// Returns `true` if an event had this unique id, linkedid, or channel name. Ids of finished
+    /// calls count as long as they are remembered here.
     pub fn has_seen(&self, id: &str) -> bool {
         !id.is_empty()
             && (self.knows(id) || self.calls.has_finished(id) || self.calls.names.has(id))
     }
 
-    /// The latest time that an event told; `None` before the first.
+    /// Returns the time of the last event, or `None` before the first.
     pub fn latest_event(&self) -> Option<EventTime> {
         self.stream.at
     }
 
-    /// Number of open calls; scraps that wait for their beginning are none.
+    /// Returns the number of open calls. Remains that still wait for their beginning do not count.
     pub fn open_calls(&self) -> usize {
         self.calls.len() - self.settling.scraps
     }

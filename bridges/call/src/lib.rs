@@ -1,35 +1,34 @@
-//! The vocabulary of telephone calls, and the assembler that turns channel events into finished
-//! calls.
+//! Types for telephone calls, and the assembler that turns channel events into finished calls.
 //!
-//! In comes [`PbxEvent`]: what a PBX told, in the words of no particular PBX. Out goes
-//! [`FinishedCall`]: who spoke with whom, when and for how long, with the reason for each value.
-//! This crate does no I/O, reads no clock and uses no other crate of the workspace.
+//! The input is [`PbxEvent`]: an event of a PBX in a form that does not depend on its kind. The
+//! output is [`FinishedCall`]: who spoke with whom, when, and for how long, with the reason for
+//! each value. This crate does no I/O, reads no clock, and uses no other crate of the workspace.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
 //! | [`units`] | times, ids and durations as types |
-//! | [`event`] | [`PbxEvent`], [`ChannelEvent`], [`Cdr`]: what comes in |
-//! | [`decoded`] | what became of one message: an event, nothing, or why it cannot be read |
-//! | [`framing`] | where a message ends, in the words of every splitter; the buffer before it |
-//! | [`redact`] | the secrets of a request, removed from the texts of its answer |
-//! | [`peer_text`] | refusals of a PBX or a broker, made safe for messages |
-//! | [`json`] | JSON as pairs, borrowed, for the readers of all PBXs |
-//! | [`timeline`] | what happened in it, small enough to be kept and enough to draw |
-//! | [`call`] | [`FinishedCall`]: what goes out |
-//! | [`shell`] | text as one word of a shell, for the commands in messages |
+//! | [`event`] | [`PbxEvent`], [`ChannelEvent`], [`Cdr`]: the input |
+//! | [`decoded`] | the result of decoding a message: an event, nothing, or why it is unreadable |
+//! | [`framing`] | the result types of all splitters of messages, and the read buffer |
+//! | [`redact`] | removes the secrets of a request from the texts of its answer |
+//! | [`peer_text`] | makes the refusals of a PBX or a broker safe for messages |
+//! | [`json`] | borrowed JSON as a list of pairs, for the decoders of all PBXs |
+//! | [`timeline`] | the moments of a call, small enough to store and sufficient to draw it |
+//! | [`call`] | [`FinishedCall`]: the output |
+//! | [`shell`] | quotes text as one word of a shell, for the commands in messages |
 //! | [`trunk`] | which channel names belong to which trunk |
 //! | `talk` | when the customer was connected with whom |
-//! | `unmatched` | channels of no trunk that carried somebody from outside |
-//! | [`reception`] | [`Reception`]: whether what a PBX tells arrives now |
-//! | `settings` | [`Settings`]: what is to be known of the PBX, and the administrator's wishes |
-//! | [`snapshots`] | what survives a restart |
-//! | `facts` | what is known of an open call and each of its channels |
-//! | `resolve` | the facts of an open call's channels to finished calls |
-//! | `assemble` | [`Assembler`]: groups channels into open calls, and says when one is over |
-//! | [`records`] | [`Folder`]: call detail records alone to finished calls |
-//! | [`reconcile`] | what a second account of the same calls (`--catch-up`) adds to the first |
+//! | `unmatched` | channels of no trunk that carried an outside number |
+//! | [`reception`] | [`Reception`]: whether messages of the PBX arrive now |
+//! | `settings` | [`Settings`]: facts about the PBX, and the administrator's choices |
+//! | [`snapshots`] | the state that survives a restart |
+//! | `facts` | the known facts of an open call and of each of its channels |
+//! | `resolve` | makes finished calls from the facts of an open call's channels |
+//! | `assemble` | [`Assembler`]: groups channels into open calls, and decides when one is over |
+//! | [`records`] | [`Folder`]: makes finished calls from call detail records only |
+//! | [`reconcile`] | adds a second account of the same calls (`--catch-up`) to the first |
 //!
-//! Each uses those before it alone.
+//! Each module uses only the modules above it.
 
 #![warn(missing_docs)]
 

@@ -1,9 +1,9 @@
-//! The open calls, and what leads from an event to one of them.
+//! The open calls, and the indexes that find the call of an event.
 //!
-//! Whoever names channels, bridges and variables decides how long their texts are, so a call is
-//! weighed when it is written down, by the bytes that takes, after each batch. One that has grown
-//! too large is ended with the next event, and where all together are, the largest is: not the one
-//! longest silent, which may be anybody's.
+//! The length of texts such as the names of channels, bridges, and variables is in the hands of
+//! others. So the size of a call is measured in bytes when it is serialized, after each batch. A
+//! call that is too large is ended with the next event. If all calls together are too large, the
+//! largest is ended, because the one that has been silent longest can be an ordinary call.
 
 use super::index::{FinishedIds, Index, Schedule, in_order};
 use crate::facts::{Leg, LinkKeys, OpenCall, Texts, is_holding};
@@ -13,25 +13,26 @@ use foldhash::fast::RandomState;
 use smol_str::SmolStr;
 use std::collections::{BTreeSet, HashMap};
 
-/// Bytes of one call. As many facts as a call may hold take a third of it, told in usual texts.
+/// Largest size of a call, in bytes. The maximum number of facts with texts of usual length takes a
+/// third of it.
 pub(super) const CALL_BYTES_MAX: usize = 4 << 20;
 
-/// The call that an event belongs to is finished.
+/// Error: the call that an event belongs to is finished.
 #[derive(Clone, Copy)]
 pub(super) struct Finished;
 
-/// Something that ties channels together.
+/// A key that ties channels together.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LinkKey<'a> {
     /// A unique id or a linkedid.
     Id(&'a str),
     /// A bridge in which channels hear each other.
     Bridge(&'a str),
-    /// The name of a Local channel, without its half.
+    /// The name of a Local channel, without the suffix of its half.
     Local(&'a str),
 }
 
-/// All that an event says about what belongs to its channel.
+/// Returns all keys by which an event ties its channel to others.
 pub(super) fn ties<'a>(
     id: &'a UniqueId,
     event: &'a ChannelEvent<'_>,
@@ -40,7 +41,7 @@ pub(super) fn ties<'a>(
     let mut met = None;
     let mut with: &[Text<'_>] = &[];
     match &event.kind {
-        // Who leaves has entered, though that may not have been heard.
+        // A channel that leaves has entered before, even if that event was not received.
         Kind::BridgeEnter { bridge, technology } | Kind::BridgeLeave { bridge, technology } => {
             let named = !bridge.starts_with(UNNAMED);
             met = Some(bridge).filter(|_| named && !is_holding(technology));
@@ -64,25 +65,25 @@ pub(super) fn ties<'a>(
         .chain(with.iter().map(|id| LinkKey::Id(id)))
 }
 
-/// The open calls by number, with an index of all that leads to them.
+/// The open calls by number, with indexes of the keys that lead to them.
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls {
     pub(super) calls: HashMap<u64, Box<OpenCall>, RandomState>,
     ids: Index<u64>,
     bridges: Index<u64>,
     locals: Index<u64>,
-    /// The unique id of each channel of an open call, for events that tell the name alone.
+    /// The unique id of each channel of an open call by name, for events that have only the name.
     pub(super) names: Index<UniqueId>,
-    /// Calls in the order in which their first events arrived, and, in `opened`, of these events'
-    /// own times.
+    /// Calls in the order in which their first events arrived, and (in `opened`) in the order of
+    /// these events' own times.
     pub(super) opened_arrived: Schedule<EventTime>,
     opened: Schedule<EventTime>,
-    /// The calls by when something was heard of them, as far as that was noted: it is set right
-    /// when the longest silent is asked for, not at every event.
+    /// Calls by the noted time of their last event. Not every event updates it. It is corrected
+    /// when the call that has been silent longest is searched.
     silent: Schedule<EventTime>,
-    /// Bytes of all calls, as each was last written down.
+    /// Size of all calls in bytes, as each was last serialized.
     pub(super) bytes: usize,
-    /// Calls that took more bytes than one may.
+    /// Calls larger than [`CALL_BYTES_MAX`].
     pub(super) oversized: BTreeSet<u64>,
     next: u64,
     finished: FinishedIds<()>,
@@ -97,7 +98,7 @@ impl OpenCalls {
         self.keys_of(|_| true)
     }
 
-    /// The calls of which this is true, in the order in which they were opened.
+    /// Returns the calls that satisfy the predicate, in the order in which they were opened.
     pub(super) fn keys_of(&self, is: impl Fn(&OpenCall) -> bool) -> Vec<u64> {
         let those = self.calls.iter().filter(|(_, call)| is(call));
         in_order(those.map(|(&key, _)| key))
@@ -111,12 +112,13 @@ impl OpenCalls {
         self.calls.get_mut(&key).map(Box::as_mut)
     }
 
-    /// The open call that this unique id or linkedid is part of.
+    /// Returns the open call that has this unique id or linkedid.
     pub(super) fn knows(&self, id: &str) -> Option<u64> {
         self.ids.get(id).copied()
     }
 
-    /// Finds the open call that an event of this channel belongs to; `None` if none is known yet.
+    /// Returns the open call that an event of this channel belongs to, or `None` if none is known
+    /// yet.
     pub(super) fn of(&self, id: &UniqueId, linkedid: &str) -> Result<Option<u64>, Finished> {
         for id in [id.as_str(), linkedid] {
             if let Some(key) = self.knows(id) {
@@ -129,9 +131,9 @@ impl OpenCalls {
         Ok(None)
     }
 
-    /// Returns `true` when the event came in its turn: not before its channel's birth, nor after
-    /// its end, as in a batch that is given backwards. Only then a time far from the arrival speaks
-    /// of a clock that was set, and not of an event that is late.
+    /// Returns `true` if the event arrived in order: after the birth of its channel and before its
+    /// end. In a batch in reverse order it does not. Only then does a time far from the arrival
+    /// show that a clock was set, rather than that the event is late.
     pub(super) fn is_in_order(&self, id: &UniqueId, event: &ChannelEvent<'_>) -> bool {
         let call = self.knows(id.as_str()).and_then(|key| self.get(key));
         match call.and_then(|call| call.legs.get(id)) {
@@ -140,8 +142,7 @@ impl OpenCalls {
         }
     }
 
-    /// Returns `true` when the event ties nothing to the call that was not tied before: most do
-    /// not.
+    /// Returns `true` if the event ties nothing new to the call. Most events do not.
     pub(super) fn is_tied(&self, key: u64, id: &UniqueId, event: &ChannelEvent<'_>) -> bool {
         let linkedid = event.channel.linkedid.as_ref();
         let Some((call, leg)) = self.get(key).and_then(|it| Some((it, it.legs.get(id)?))) else {
@@ -164,24 +165,24 @@ impl OpenCalls {
         key
     }
 
-    /// A number that none had before.
+    /// Returns a number that no call or early CDR has had.
     pub(super) fn next_key(&mut self) -> u64 {
         let key = self.next;
         self.next += 1;
         key
     }
 
-    /// A number that was given out before the last restart.
+    /// Reserves a number that was in use before the last restart.
     pub(super) fn key_is_used(&mut self, key: u64) {
         self.next = self.next.max(key.saturating_add(1));
     }
 
-    /// Returns `true` when a call with this id was finished, as long as that is remembered here.
+    /// Returns `true` if a call with this id was finished, as long as that is remembered here.
     pub(super) fn has_finished(&self, id: &str) -> bool {
         self.finished.known.get(id).is_some()
     }
 
-    /// Puts a call back under the number it had.
+    /// Restores a call under its former number.
     pub(super) fn put_back(&mut self, key: u64, call: OpenCall) {
         self.close(key);
         self.key_is_used(key);
@@ -203,7 +204,7 @@ impl OpenCalls {
         self.calls.insert(key, call);
     }
 
-    /// Each index, with the texts of these that stand in it.
+    /// Returns each index, with the texts of these keys that belong in it.
     fn indexes<'t>(&mut self, ties: &'t LinkKeys) -> [(&mut Index<u64>, &'t Texts); 3] {
         let (ids, bridges, locals) = (&mut self.ids, &mut self.bridges, &mut self.locals);
         [
@@ -221,13 +222,13 @@ impl OpenCalls {
         }
     }
 
-    /// Ties something to the call `key`. If that was tied to another call, the two become one
-    /// under the smaller number, which `key` becomes; the number that is no more is returned.
+    /// Ties a key to the call `key`. If it was tied to another call, the two become one under the
+    /// smaller number, which `key` becomes. Returns the number that is no longer in use.
     pub(super) fn tie(&mut self, key: &mut u64, tie: LinkKey<'_>, at: EventTime) -> Option<u64> {
         if let LinkKey::Local(pair) = tie
             && let Some(other) = self.locals.get(pair).filter(|other| *other != key)
         {
-            // A PBX that has started again counts its Locals from nought again.
+            // After a restart, a PBX numbers its Local channels from zero again.
             let holder = self.get(*other);
             let taken = holder.and_then(|it| it.began_local(pair)).unwrap_or(at);
             if self.get(*key)?.has_ended_local(pair, taken) {
@@ -280,7 +281,7 @@ impl OpenCalls {
         Some(call)
     }
 
-    /// Takes a call out, with all that leads to it.
+    /// Removes a call and all keys that lead to it.
     pub(super) fn close(&mut self, key: u64) -> Option<Box<OpenCall>> {
         let call = self.remove(key)?;
         for (index, texts) in self.indexes(&call.ties) {
@@ -299,7 +300,8 @@ impl OpenCalls {
         Some(call)
     }
 
-    /// Part of a call is over, while the rest of it goes on.
+    /// Removes the keys of `past`, the part of a call that is over, while the rest of the call goes
+    /// on.
     pub(super) fn forget_past(&mut self, key: u64, past: &OpenCall) {
         for id in past.ties.ids.iter() {
             self.finished.insert(id, ());
@@ -327,7 +329,8 @@ impl OpenCalls {
         }
     }
 
-    /// These ids belong to no open call any more; those of the others in the call go on.
+    /// Removes the ids of these channels, which no longer belong to an open call. The other
+    /// channels of the call keep theirs.
     pub(super) fn forget_ids(&mut self, key: u64, past: &BTreeSet<UniqueId>) {
         let Some(call) = self.calls.get_mut(&key) else {
             return;
@@ -348,7 +351,7 @@ impl OpenCalls {
         }
     }
 
-    /// Bridges that none of its channels was in lead to the call no more.
+    /// Removes the bridges that none of the call's remaining channels was in.
     pub(super) fn forget_bridges(&mut self, key: u64) {
         let Some(call) = self.calls.get_mut(&key) else {
             return;
@@ -364,7 +367,7 @@ impl OpenCalls {
         }
     }
 
-    /// The call counts as opened when it was last heard of: by its own time, and by ours.
+    /// Sets the time at which the call counts as opened: by its own clock, and by ours.
     pub(super) fn reopen(&mut self, key: u64, (at, arrived): (EventTime, EventTime)) {
         if let Some(mut call) = self.remove(key) {
             (call.times.opened, call.times.opened_arrived) = (at, arrived);
@@ -376,14 +379,14 @@ impl OpenCalls {
         self.finished = FinishedIds::default();
     }
 
-    /// Late events with one of the call's ids raise no ghost.
+    /// Remembers the ids of a finished call, so late events open no new call.
     pub(super) fn remember_finished(&mut self, call: &OpenCall) {
         let names = call.legs.values().map(|leg| leg.name());
         let ids = call.ties.ids.iter().map(SmolStr::as_str);
         ids.chain(names).for_each(|id| self.finished.insert(id, ()));
     }
 
-    /// Calls of which something arrived before this moment.
+    /// Returns the calls with an event that arrived before this moment.
     pub(super) fn arrived_before(&self, moment: EventTime) -> Vec<u64> {
         self.keys_of(|call| {
             let first = call.times.opened_arrived.min(call.times.latest_arrived);
@@ -391,7 +394,8 @@ impl OpenCalls {
         })
     }
 
-    /// Sets what arrived of a call before `right_from` to `now`; the call is not live from here on.
+    /// Sets each arrival time of a call that is before `right_from` to `now`. From here on the call
+    /// is not live.
     pub(super) fn arrived(&mut self, key: u64, now: EventTime, right_from: EventTime) {
         let Some(mut call) = self.remove(key) else {
             return;
@@ -405,13 +409,13 @@ impl OpenCalls {
         self.insert(key, call);
     }
 
-    /// Calls of a backlog that were opened by then, by the times of the events.
+    /// Returns the calls of a backlog that were opened by this time of the stream.
     pub(super) fn backlog_until(&self, stream: EventTime) -> Vec<u64> {
         let backlog = |key: &u64| self.get(*key).is_some_and(|call| !call.times.live);
         self.opened.until(stream).filter(backlog).collect()
     }
 
-    /// The call that nothing was heard of for the longest time.
+    /// Returns the call that has been silent longest.
     pub(super) fn longest_silent(&mut self) -> Option<u64> {
         loop {
             let (noted, key) = self.silent.first()?;
@@ -424,7 +428,7 @@ impl OpenCalls {
         }
     }
 
-    /// Notes the bytes that the call took when it was written down.
+    /// Notes the size of a call, in bytes, when it was serialized.
     pub(super) fn weigh(&mut self, key: u64, bytes: usize) {
         let Some(call) = self.get_mut(key) else {
             return;

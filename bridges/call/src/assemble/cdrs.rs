@@ -1,5 +1,5 @@
-//! CDRs, of which a call needs the user field: waiting for them, and those that come before their
-//! call, for a queue of CDRs is read faster than one of channel events.
+//! CDRs that wait for their call. A call needs only their user field. A CDR can arrive before its
+//! call, because a queue of CDRs is read faster than one of channel events.
 
 use super::index::Keys;
 use crate::facts::Texts;
@@ -7,25 +7,25 @@ use crate::{Cdr, EventTime};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// CDRs that wait for their call; the one that waited longest makes room.
+/// Maximum number of waiting CDRs. If it is exceeded, the one that has waited longest is dropped.
 const CDRS_MAX: usize = 10_000;
-/// Bytes of what is kept of one; a longer one holds no lead.
+/// Maximum size of the kept part of a CDR, in bytes. A longer one holds no lead.
 const CDR_BYTES_MAX: usize = 2048;
 
-/// The part of a CDR that a call can still need. Serialized to survive a restart.
+/// The part of a CDR that a call can need. Serialized to survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EarlyCdr {
     pub(super) uniqueid: String,
     linkedid: String,
     pub(super) userfield: String,
-    /// Time of the CDR itself, else of its arrival.
+    /// Time of the CDR, or of its arrival if it has none.
     pub(super) at: EventTime,
     arrived: EventTime,
 }
 
 impl EarlyCdr {
-    /// Keeps a CDR with a user field; `None` for others.
+    /// Returns the part to keep of a CDR with a user field, or `None` for other CDRs.
     pub(super) fn of(cdr: &Cdr<'_>, arrived: EventTime) -> Option<Self> {
         let bytes = cdr.uniqueid.len() + cdr.linkedid.len() + cdr.userfield.len();
         let useful = !cdr.uniqueid.is_empty() && !cdr.userfield.is_empty();
@@ -39,7 +39,7 @@ impl EarlyCdr {
     }
 }
 
-/// CDRs that wait for their call, numbered like calls, in the order of their arrival.
+/// CDRs that wait for their call, in the order of their arrival. They share the numbers of calls.
 #[derive(Debug, Default)]
 pub(super) struct EarlyCdrs {
     pub(super) cdrs: BTreeMap<u64, EarlyCdr>,
@@ -54,13 +54,13 @@ impl EarlyCdrs {
         self.cdrs.insert(key, cdr);
     }
 
-    /// Takes the CDRs of this channel.
+    /// Removes and returns the CDRs of this channel.
     pub(super) fn take_of_channel(&mut self, uniqueid: &str) -> Vec<(u64, EarlyCdr)> {
         let keys: Vec<u64> = self.by_uniqueid.get(uniqueid).collect();
         keys.into_iter().filter_map(|key| self.take(key)).collect()
     }
 
-    /// Takes the CDRs of channels that were never met, but with one of these linkedids.
+    /// Removes and returns the CDRs with one of these linkedids.
     pub(super) fn take_of_call(&mut self, ids: &Texts) -> Vec<(u64, EarlyCdr)> {
         if self.cdrs.is_empty() {
             return Vec::new();
@@ -69,7 +69,8 @@ impl EarlyCdrs {
         keys.into_iter().filter_map(|key| self.take(key)).collect()
     }
 
-    /// The one that waits longest, if there are too many or it arrived before `since`.
+    /// Removes the CDR that has waited longest if there are too many, or if it arrived before
+    /// `since`. Returns its number.
     pub(super) fn take_stale(&mut self, since: EventTime) -> Option<u64> {
         let (&key, first) = self.cdrs.first_key_value()?;
         let stale = self.cdrs.len() > CDRS_MAX || first.arrived < since;

@@ -1,4 +1,4 @@
-//! Clocks that were set, and lines that stalled: which open calls can have no right times.
+//! Finds open calls whose times cannot be right, because a clock was set or a line stalled.
 
 use super::{Assembler, Line};
 use crate::connection_clock::{ClockSet, ConnectionClock};
@@ -30,12 +30,12 @@ impl Clocks {
     }
 
     /// Returns the difference between the PBX's clock and our boot clock. If no event of this
-    /// connection had a time yet, the previous connection decides.
+    /// connection has had a time yet, the value of the previous connection is used.
     pub(super) fn difference(&self, line: Option<Line>) -> Option<ClockDifference> {
         self.0.get(&line?.source)?.difference()
     }
 
-    /// Returns `true` while nothing that was sent over the line is known to have arrived in time.
+    /// Returns `true` while the line is stalled, so its messages may arrive late.
     pub(super) fn is_stalled(&self, line: Option<Line>) -> bool {
         let known = line.and_then(|line| self.0.get(&line.source));
         known.is_some_and(|known| known.is_stalled)
@@ -58,7 +58,8 @@ impl LineClock {
 }
 
 impl Assembler {
-    /// Takes the time of an event of the channel `id`.
+    /// Compares the time of an event of the channel `id` with those before it, and notes if the
+    /// PBX's clock was set.
     pub(super) fn check_clock(
         &mut self,
         id: &UniqueId,
@@ -76,7 +77,7 @@ impl Assembler {
         let arrived = if timing.kept { None } else { Some(arrived) };
         let clock = &mut self.clocks.line(line).clock;
         let was_set = match (event.channel.stamp, event.at) {
-            // The numbers of a switch show when its clock was set back (`processes`).
+            // The event numbers of a switch show when its clock was set back (`processes`).
             (Some(stamp), _) => {
                 let was_set = clock.on_event(stamp.at, arrived);
                 was_set.filter(|set| *set == ClockSet::Ahead)
@@ -89,7 +90,7 @@ impl Assembler {
         }
     }
 
-    /// Takes the time in the PBX's answer to a ping that we sent at `asked`.
+    /// Processes the time in the PBX's answer to a ping that we sent at `asked`.
     pub fn on_answer(&mut self, line: Line, at: EventTime, asked: EventTime, answered: EventTime) {
         let clock = &mut self.clocks.line(line).clock;
         if clock.on_answer(at, asked, answered).is_some() {
@@ -97,7 +98,7 @@ impl Assembler {
         }
     }
 
-    /// Notes whether events of the line arrive late or are not read. Then the arrival of an event
+    /// Notes whether events of the line arrive late or are not read. If so, the arrival of an event
     /// without a time does not show when the event happened.
     pub fn stalled(&mut self, line: Line, is_stalled: bool) {
         self.clocks.line(line).is_stalled = is_stalled;
@@ -108,8 +109,8 @@ impl Assembler {
         });
     }
 
-    /// Returns how far the PBX's clock was ahead of the clock of arrivals in the last minutes, by
-    /// the events that were delayed least; `None` while none had a time.
+    /// Returns how far the PBX's clock was ahead of the clock of arrivals in the last minutes. The
+    /// events with the smallest delay decide. `None` if no event has had a time.
     pub fn clock_ahead(&self) -> Option<ClockDifference> {
         let lines = self.clocks.0.values();
         lines
@@ -117,12 +118,13 @@ impl Assembler {
             .max()
     }
 
-    /// The same by the events of one source.
+    /// Returns how far the clock of one source was ahead, as [`Assembler::clock_ahead`] does for
+    /// all.
     pub fn clock_ahead_by(&self, source: u16) -> Option<ClockDifference> {
         self.clocks.0.get(&source)?.clock.recent_difference()
     }
 
-    /// The PBX's clock was set: the lengths of the open calls are unknown.
+    /// Notes that the PBX's clock was set, so the durations of the open calls are unknown.
     fn clock_was_set(&mut self) {
         self.counts.clock_set += 1;
         self.change_each(|call| {

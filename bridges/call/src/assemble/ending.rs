@@ -1,4 +1,4 @@
-//! When an open call is over, and what becomes of it then.
+//! Decides when an open call is over, and finishes it.
 
 use super::Assembler;
 use super::calls::{CALL_BYTES_MAX, OpenCalls};
@@ -9,11 +9,11 @@ use crate::{Direction, EventTime, FinishedCall, UniqueId};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Reason for the incompleteness of a call of which nothing but the end was received.
+/// Reason why a call is incomplete if only its end was received.
 const HEADLESS: &str = "the beginning of the call was not received";
 
 impl Assembler {
-    /// Says what time it is; call it at [`Assembler::next_deadline`] at the latest.
+    /// Advances the time to `now`. Call it at [`Assembler::next_deadline`] at the latest.
     pub fn tick(&mut self, now: EventTime) {
         if self.reception.since() > now {
             self.receives(self.reception.until(now));
@@ -35,7 +35,8 @@ impl Assembler {
         self.forget_early(now);
     }
 
-    /// Finishes what is due by now, or by the time the stream has come to; `true` if anything was.
+    /// Finishes the calls that are due by `now` or by the time of the stream. Returns `true` if
+    /// there were any.
     pub(super) fn advance(&mut self, now: EventTime) -> bool {
         self.check_settling();
         if self.wrong_clock.is_some() {
@@ -53,8 +54,8 @@ impl Assembler {
         self.calls.len() < open
     }
 
-    /// Returns the moment at which the next call could be finished if nothing else is received;
-    /// `None` while no call is open, and while what is told is kept elsewhere.
+    /// Returns the moment at which the next call can be finished if nothing else is received.
+    /// Returns `None` while no call is open, and while messages are kept elsewhere.
     pub fn next_deadline(&self) -> Option<EventTime> {
         self.check_settling();
         self.check_overdue();
@@ -72,9 +73,9 @@ impl Assembler {
         waits.into_iter().filter_map(at_earliest).min()
     }
 
-    /// The stream ends here, as a file does: every call all of whose channels hung up is finished
-    /// without further waiting, and those in which nobody is left but a hang-up was not heard; the
-    /// others stay open.
+    /// Finishes calls because the stream ends here, as a file does. Calls whose channels have all
+    /// hung up are finished without further waiting, as are those whose remaining channels have no
+    /// one left to talk with because a hangup was not received. All others stay open.
     pub fn finish_all(&mut self, now: EventTime) {
         if let Some(stream_ended) = &mut self.wrong_clock {
             *stream_ended = true;
@@ -97,7 +98,8 @@ impl Assembler {
         }
     }
 
-    /// All has settled: the call is over, or whoever is left goes on without those who are gone.
+    /// Finishes a call that has settled. If channels are still up, only the part that is over is
+    /// given out, and the rest goes on.
     fn end(&mut self, key: u64) {
         self.settling.remove(key);
         let Some(call) = self.calls.get(key) else {
@@ -112,9 +114,9 @@ impl Assembler {
         }
     }
 
-    /// Resolves each call that goes on as if it ended at `now` of our own clock. The calls stay
-    /// open, and a call of two customers is two. Calls that have hung up and only settle are left
-    /// out.
+    /// Resolves each call that goes on as if it ended at `now` by our own clock. The calls stay
+    /// open. A call with two customers becomes two. Calls that have hung up and only settle are
+    /// left out.
     pub fn so_far(&self, now: EventTime) -> Vec<FinishedCall> {
         let mut resolved = Vec::new();
         for key in self.calls.keys() {
@@ -124,7 +126,7 @@ impl Assembler {
             if call.is_over() || call.is_ghost() {
                 continue;
             }
-            // As much later than the last event as `now` is by our own clock: the PBX's differs.
+            // The PBX's clock differs from ours, so add the time since the last event by our clock.
             let since = now.since(call.times.latest_arrived);
             let mut shown = call.clone();
             shown.is_cut(call.times.latest.plus(since));
@@ -133,10 +135,10 @@ impl Assembler {
         resolved
     }
 
-    /// Ends what there is no room for.
+    /// Ends calls that exceed the limits of number and size.
     pub(super) fn limit_open(&mut self) {
         while self.calls.len() > self.settings.max_open_calls.max(1) {
-            // One that only waits for its CDR is whole without it.
+            // A call that only waits for its CDR is complete without it.
             let is_over = |key: &&u64| self.calls.get(**key).is_some_and(OpenCall::is_over);
             if let Some(&over) = self.settling.deadlines.keys().find(is_over) {
                 self.end(over);
@@ -161,7 +163,7 @@ impl Assembler {
         }
     }
 
-    /// The finished calls that the channels of this one are, if it ends now.
+    /// Returns the finished calls that the channels of this open call make if it ends now.
     pub(super) fn resolved(&self, call: &OpenCall, ended: EndReason) -> Vec<FinishedCall> {
         resolve(call, &self.settings, ended, self.cel_bridges)
     }
@@ -192,13 +194,13 @@ impl Assembler {
         for call in finished.iter_mut().filter(|_| headless) {
             call.incomplete.get_or_insert_with(|| HEADLESS.to_owned());
         }
-        // A colleague who stays after a call belongs to it, and begins no call.
+        // A colleague who stays after a call belongs to it, and does not begin another.
         let is_left = call.has_traits() && call.parts.relieved;
         finished.retain(|it| !is_left || it.direction != Direction::Internal);
         self.finished.append(&mut finished);
     }
 
-    /// The call settles if it is over, and does not if it is not.
+    /// Sets the deadline of a call that is over or has parts that are, and removes it otherwise.
     pub(super) fn settle_or_not(&mut self, key: u64) {
         let settings = &self.settings;
         let settles = |call: &&OpenCall| {
@@ -212,8 +214,8 @@ impl Assembler {
         self.doubt_or_not(key);
     }
 
-    /// Something of the call changed, and so may its deadlines have: if it settles, and if it is in
-    /// doubt.
+    /// Updates the deadlines of a call that changed: the one for settling, if it settles, and the
+    /// one for giving it out as overdue.
     pub(super) fn keep_deadlines(&mut self, key: u64) {
         let settles = self.settling.deadlines.contains_key(&key);
         if let Some(call) = self.calls.get(key).filter(|_| settles) {
@@ -222,7 +224,7 @@ impl Assembler {
         self.doubt_or_not(key);
     }
 
-    /// Each call that settles is kept under the deadline that it has.
+    /// Asserts in debug builds that each settling call is listed under its current deadline.
     fn check_settling(&self) {
         let is_so = |(key, kept): (&u64, &Deadline)| {
             let call = self.calls.get(*key);
@@ -234,7 +236,7 @@ impl Assembler {
         );
     }
 
-    /// Each call in doubt is kept under the moment that it has.
+    /// Asserts in debug builds that each overdue call is listed under its current moment.
     fn check_overdue(&self) {
         let is_so = |key: &u64, call: &OpenCall| {
             let due = call.overdue_at(&self.settings, self.reception.since());
@@ -246,7 +248,7 @@ impl Assembler {
         );
     }
 
-    /// Gives out the calls in an open one that are over, whoever is still in its room.
+    /// Gives out the calls in an open one that are over, even if others are still in its room.
     pub(super) fn evict_finished_legs(&mut self, key: u64, now: EventTime) {
         if self.calls.get(key).is_some_and(|call| !call.has_traits()) {
             self.give_out_rootless(key);
@@ -262,7 +264,7 @@ impl Assembler {
         }
     }
 
-    /// Gives out what of the call was over before this moment.
+    /// Gives out the part of the call that was over before this moment.
     fn part(&mut self, key: u64, settled: EventTime) {
         let Some(call) = self.calls.get_mut(key) else {
             return;
@@ -273,12 +275,13 @@ impl Assembler {
         let up: BTreeSet<UniqueId> = call.legs.keys().cloned().collect();
         self.calls.forget_past(key, &past);
         let mut finished = self.resolved(&past, EndReason::HungUp);
-        // Colleagues whom one of them is still in there with are not over: their call is told at
-        // its end, without those who are past.
+        // An internal call with a channel that is still up is not over. It is given out at its end,
+        // without the channels that are past.
         let with_one_up = |call: &FinishedCall| call.ids().any(|id| up.contains(id));
         finished.retain(|call| call.direction != Direction::Internal || !with_one_up(call));
         for call in &mut finished {
-            // A linkedid whose channel is still there, or comes yet, is no name of what is past.
+            // A linkedid whose channel is still up or has not been seen yet does not belong to the
+            // past part.
             let ids = &mut call.also_known_as;
             ids.retain(|id| past.ties.ids.contains(id.as_str()));
         }
@@ -292,7 +295,8 @@ impl Assembler {
         self.finished.append(&mut finished);
     }
 
-    /// Ends the calls that are open for too long; a room that goes on may still be too old then.
+    /// Ends the calls that have been open too long. A room that goes on may still be too old
+    /// afterwards, so this repeats.
     pub(super) fn end_too_long(
         &mut self,
         now: EventTime,
@@ -311,8 +315,9 @@ impl Assembler {
         }
     }
 
-    /// A room is open for too long, but none of those outside who are in it: it goes on without
-    /// what is past, and is as old as the oldest of them.
+    /// Returns `true` if the call is a room that goes on. The room has been open too long, but none
+    /// of the outside channels in it has. Its past part is given out, and its age becomes that of
+    /// the oldest outside channel.
     fn goes_on(&mut self, key: u64, now: EventTime) -> bool {
         let waits = |call: &OpenCall| call.is_room() || call.parts.relieved;
         if !self.calls.get(key).is_some_and(waits) {

@@ -1,6 +1,6 @@
-//! A room that is never empty: customers come and go, and the call that all of them are part of
-//! does not end. What is past of it is given out while it is open, so that it neither grows without
-//! limit nor keeps a finished call back.
+//! Rooms that are never empty. Customers come and go, and the open call that they are all part of
+//! does not end. The finished parts are given out while it is open, so it does not grow without
+//! limit and does not hold finished calls back.
 //!
 //! ```text
 //! room's telephone  |--------------------------------------------- …   up: it stays in the call
@@ -10,28 +10,28 @@
 //! customer C                            |------------- …               up
 //! ```
 //!
-//! The same is done for whoever is left behind: an agent who waits off the hook for the next of a
-//! queue, or colleagues in a room, go on in a call of their own when all who came from outside are
-//! gone.
+//! The same is done for channels that are left behind, such as an agent who waits off the hook for
+//! the next call of a queue, or colleagues in a room. They go on in a separate call when all
+//! outside channels are gone.
 //!
-//! This holds where the PBX reports links. `rooms` does the same where it reports bridges.
+//! This module is for PBXs that report links. `rooms` does the same for those that report bridges.
 
 use crate::facts::{Leg, OpenCall};
 use crate::{Endpoints, EventTime, UniqueId};
 use std::collections::BTreeSet;
 
-/// Facts from which on a call is searched for what is past…
+/// Number of facts from which on a call is searched for past parts.
 const FACTS_MANY: usize = 2048;
-/// …each time that it gained so many more.
+/// Number of further facts after which it is searched again.
 const FACTS_MORE: usize = 64;
 
 impl OpenCall {
-    /// Returns `true` when the call holds so much that what is past should go.
+    /// Returns `true` if the call holds so many facts that past parts should be given out.
     pub(super) fn is_over_limit(&self) -> bool {
         self.size.facts >= FACTS_MANY.max(self.parts.checked_facts + FACTS_MORE)
     }
 
-    /// A telephone waits in a bridge of it.
+    /// Returns `true` if a telephone waits in a bridge of the call.
     pub(super) fn is_room(&self) -> bool {
         let waits = |leg: &Leg| {
             let last = leg.last_passage();
@@ -63,7 +63,7 @@ impl OpenCall {
         up.all(own) && (self.gaps.rootless || self.unheard_root().is_none())
     }
 
-    /// The channel that was born in nobody's call, and in whose call this one was.
+    /// Returns the channel that began the call in which this one was born.
     fn origin<'l>(&'l self, leg: &'l Leg) -> Option<&'l UniqueId> {
         let mut at = leg;
         for _ in 0..self.legs.len() {
@@ -76,15 +76,15 @@ impl OpenCall {
         None
     }
 
-    /// Somebody outside was in it, and has gone.
+    /// Returns `true` if an outside channel was in the call and has hung up.
     fn has_past_customer(&self, endpoints: &Endpoints) -> bool {
         let outside = |leg: &Leg| leg.endpoint(endpoints).is_some();
         self.legs.values().any(|leg| leg.is_over() && outside(leg))
     }
 
-    /// Takes out the channels that are over for good: gone before anybody outside who is still in
-    /// the call came into it, and before all is `settled`. With them come, as they were by now,
-    /// those that may have heard them and are still up.
+    /// Removes and returns the channels that are over for good. They hung up before any outside
+    /// channel that is still up joined the call, and before `settled`. The result also has copies,
+    /// as of now, of the channels that are still up and may have heard them.
     pub(super) fn take_past(&mut self, endpoints: &Endpoints, settled: EventTime) -> Option<Self> {
         let outside = |leg: &&Leg| leg.endpoint(endpoints).is_some();
         let up = self.legs.values().filter(|leg| leg.is_up());
@@ -99,7 +99,7 @@ impl OpenCall {
         }
         let mut gone = self.clone();
         self.legs.retain(|id, _| !past.contains(id));
-        // Nobody waits for the end of what is past.
+        // The call no longer waits for the end of the past channels.
         let is_past = |id: &str| UniqueId::new(id).is_some_and(|id| past.contains(&id));
         let left = self.legs.values_mut();
         left.for_each(|leg| leg.linkedids.0.retain(|it| !is_past(&it.text)));

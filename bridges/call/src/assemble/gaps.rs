@@ -1,4 +1,4 @@
-//! Times in which nobody listened: which calls they touch, and what becomes of these.
+//! Gaps in which no events were received: which calls they touch, and how these calls end.
 //!
 //! ```text
 //!            lost            back
@@ -6,7 +6,7 @@
 //!  touched:  ████████████████████          open when the line was lost
 //!  late:             ████████████          first heard of in its middle, after it
 //! ```
-//! A touched call is complete only if it is plain that nothing of it was missed (`resolve::doubt`).
+//! A touched call is complete only if its events prove that nothing was missed (`resolve::doubt`).
 
 use super::Assembler;
 use super::index::in_order;
@@ -15,42 +15,43 @@ use crate::resolve::EndReason;
 use crate::{EventTime, Mark, Settings, UniqueId};
 use std::collections::BTreeSet;
 
-/// A call that was open in such a gap alone is likely to be a long talk: it is waited for so much
-/// longer.
+/// Factor of the wait for a call that was open only in short gaps, because it is probably a long
+/// talk.
 const SHORT_WAITS: u32 = 10;
-/// A call that all customers have left may go on in a menu: it is waited for so much longer.
+/// Factor of the wait for a call that all customers have left, because it may go on in a menu.
 const STRANDED_WAITS: u32 = 5;
 
-/// State of the reception that stands beside the open calls.
+/// State of the reception, apart from that of the open calls.
 #[derive(Debug, Default)]
 pub(super) struct Listening {
-    /// Moment at which the stream was last known to be whole: its last event, or the end of a gap.
+    /// Last moment at which the stream was complete: its last event, or the end of a gap.
     pub(super) whole: Option<EventTime>,
     /// Set while no events are received.
     lost: bool,
-    /// Moment at which reception began anew, last.
+    /// Moment at which reception last began again.
     pub(super) back: Option<EventTime>,
     /// Channels that the PBX listed as live since its last list ended.
     pub(super) listed: BTreeSet<UniqueId>,
 }
 
 impl OpenCall {
-    /// Something may be missed of it from now on.
+    /// Notes that events of the call may be missed from now on.
     fn touch(&mut self, from: EventTime) {
         self.gaps.begin(from);
         self.legs.values_mut().for_each(|leg| leg.touch());
     }
 
-    /// Returns the moment at which the call is to be given out as far as it is known, because it
-    /// may be silent only for its end was missed, and was not given out for that yet: it was open
-    /// in a gap, and is silent for `after` since the last, or longer after one in which hardly
-    /// anything can have been missed; or all that is known of it has hung up, and who began it may
-    /// have before we listened; or whoever is left in it hears nobody. Only the time `since` which
-    /// messages arrive counts.
+    /// Returns the moment at which the call is to be given out as far as it is known. It may be
+    /// silent because its end was missed, and it has not been given out for that reason yet. There
+    /// are three cases. The call was open in a gap, and has been silent for `lost_after` since the
+    /// last one, or for longer after a gap in which hardly anything can have been missed. Or all
+    /// its known channels have hung up, and the one that began it may have done so before we
+    /// listened. Or the channels that are left hear no one. Only the time after `since`, from which
+    /// on messages arrive, counts.
     pub(super) fn overdue_at(&self, settings: &Settings, since: EventTime) -> Option<EventTime> {
         let after = settings.lost_after;
         let headless = || self.gaps.late.is_some() && self.has_hung_up();
-        // One that is over waits for its CDR at most, and is given out after that.
+        // A call that is over waits at most for its CDR, and is given out after that.
         if self.gaps.overdue || self.is_over() {
             return None;
         }
@@ -68,8 +69,8 @@ impl OpenCall {
         Some(last.until?.max(arrived).plus(after))
     }
 
-    /// Every channel that is up, or could be, is gone at `at`; if `None`, when it was last known to
-    /// be there. So is the channel that a linkedid names.
+    /// Ends every channel that is not known to be over at `at`, or if `None`, when it was last
+    /// known to be up. The channel that a linkedid names counts as ended, too.
     fn all_gone(&mut self, at: Option<EventTime>, arrived: EventTime) {
         let cuts = self.cuts();
         for leg in self.legs.values_mut().filter(|leg| !leg.is_over()) {
@@ -79,24 +80,24 @@ impl OpenCall {
         self.gaps.rootless = true;
     }
 
-    /// Returns the moments from which on no events were received, by the clock of the events.
+    /// Returns the moments at which gaps began, by the clock of the events.
     fn cuts(&self) -> Vec<EventTime> {
         let ahead = self.times.clock_ahead;
         let blinds = self.gaps.blinds.iter();
         blinds.map(|blind| blind.from.by_clock(ahead)).collect()
     }
 
-    /// Ends all channels of the call with their process, at its `last` sign of life where that is
-    /// known.
+    /// Ends all channels of the call because their process ended: at the process's `last` sign of
+    /// life, if it is known.
     pub(super) fn end_with_process(&mut self, last: Option<EventTime>, arrived: EventTime) {
         self.touch(self.times.latest_arrived);
         self.gaps.end(arrived);
         self.all_gone(last, arrived);
     }
 
-    /// Gives each channel that is up an end, for the call is given out before theirs: the first
-    /// moment after its last sign of life at which its end may have been missed; if there is none,
-    /// the last that was `latest` of the call.
+    /// Sets the end of each channel that is up, because the call is given out before the channels
+    /// end. The end is the first moment after the channel's last sign of life at which its end may
+    /// have been missed. If there is none, it is `latest`.
     pub(super) fn is_cut(&mut self, latest: EventTime) {
         let cuts = self.cuts();
         for leg in self.legs.values_mut().filter(|leg| leg.is_up()) {
@@ -106,8 +107,8 @@ impl OpenCall {
 }
 
 impl Assembler {
-    /// Nobody listens since `since` (by our own clock): whatever happens to the open calls now may
-    /// be missed.
+    /// Notes that no events have been received since `since`, by our own clock. Events of the open
+    /// calls may be missed.
     pub fn lost(&mut self, since: EventTime) {
         self.listening.lost = true;
         self.change_each(|call| {
@@ -119,15 +120,15 @@ impl Assembler {
         });
     }
 
-    /// The stream goes on from `now`. Calls that are first heard of in their middle from here on
-    /// are known to have begun while nobody listened.
+    /// Notes that the stream goes on from `now`. Calls whose first event is from their middle after
+    /// this are known to have begun in the gap.
     pub fn back(&mut self, now: EventTime) {
         self.listening.lost = false;
         (self.listening.whole, self.listening.back) = (Some(now), Some(now));
         self.change_each(|call| call.gaps.end(now));
     }
 
-    /// Goes through the open calls; what is changed of one is kept.
+    /// Calls `change` with each open call, and saves those for which it returns `true`.
     pub(super) fn change_each(&mut self, mut change: impl FnMut(&mut OpenCall) -> bool) {
         for key in self.calls.keys() {
             if self.calls.get_mut(key).is_some_and(&mut change) {
@@ -137,15 +138,15 @@ impl Assembler {
         }
     }
 
-    /// Returns `true` when an open call with this id may have missed something; `None` if none has
-    /// this id.
+    /// Returns `true` if events of the open call with this id may be missing, and `None` if there
+    /// is no such call.
     pub fn in_doubt(&self, id: &str) -> Option<bool> {
         let call = self.calls.get(self.calls.knows(id)?)?;
         Some(!call.gaps.blinds.is_empty() || call.gaps.late.is_some())
     }
 
-    /// Ends the open call with this id at its last sign of life, because another way told of its
-    /// end. It comes out of [`Assembler::take_finished`], and is incomplete.
+    /// Ends the open call with this id at its last sign of life, because another source reported
+    /// its end. [`Assembler::take_finished`] returns it as incomplete.
     pub fn end_unheard(&mut self, id: &str) {
         if let Some(key) = self.calls.knows(id)
             && !self.end_one_of_several(key, id)
@@ -154,7 +155,7 @@ impl Assembler {
         }
     }
 
-    /// A mark in the stream: what happened between the last event and it may be missed.
+    /// Processes a mark in the stream. Events between the last event and the mark may be missing.
     pub(super) fn on_mark(&mut self, mark: Mark, arrived: EventTime) {
         match mark {
             Mark::Shutdown { at } => {
@@ -163,7 +164,7 @@ impl Assembler {
                 self.end_each(|_| true, |call| call.all_gone(Some(moment(call)), arrived));
             }
             Mark::LoggedIn => {
-                // A list that the line broke off told of another time.
+                // A list that the broken connection cut off is outdated.
                 self.listening.listed.clear();
                 self.begins_anew(arrived);
             }
@@ -191,7 +192,7 @@ impl Assembler {
         }
     }
 
-    /// The stream begins anew in its middle, unless that is known already.
+    /// Notes a gap before the new beginning of the stream, unless it is known already.
     fn begins_anew(&mut self, arrived: EventTime) {
         let whole = self.listening.whole.unwrap_or(arrived);
         if whole < arrived || self.listening.lost {
@@ -200,8 +201,8 @@ impl Assembler {
         }
     }
 
-    /// Calls of a process that is no more: they ended unheard before another `began`. Where that is
-    /// told, processes are known by their own signs of life.
+    /// Ends the calls of processes that ended before another `began`. If `began` is known,
+    /// processes that send signs of life are judged by these.
     pub(super) fn ends_before(&mut self, began: Option<EventTime>, arrived: EventTime) {
         let before = |call: &OpenCall| {
             let goes_on = |began| call.of.process.is_some() || call.times.latest >= began;
@@ -210,7 +211,7 @@ impl Assembler {
         self.end_each(before, |call| call.end_with_process(None, arrived));
     }
 
-    /// Ends those of the calls that are not over yet, in this way.
+    /// Ends the calls that satisfy `those` and are not over yet, with `end`.
     pub(super) fn end_each(
         &mut self,
         those: impl Fn(&OpenCall) -> bool,
@@ -226,7 +227,8 @@ impl Assembler {
         }
     }
 
-    /// The PBX has listed its live channels: those that are not among them ended unheard.
+    /// Processes the end of a list of live channels. In calls with a gap, channels that are not in
+    /// the list have ended.
     fn list_ends(&mut self, arrived: EventTime) {
         let live = std::mem::take(&mut self.listening.listed);
         for key in self.calls.keys() {
@@ -242,7 +244,7 @@ impl Assembler {
                     ended = true;
                 }
             }
-            // A root that was never heard of, and is not listed, is not up either.
+            // A root channel without any event that is not listed is not up either.
             let root = call.unheard_root().map(UniqueId::new);
             let rootless = root.is_some_and(|id| id.is_none_or(|id| !live.contains(&id)));
             call.gaps.rootless |= rootless;
@@ -254,7 +256,7 @@ impl Assembler {
         }
     }
 
-    /// Keeps the order of calls in doubt as the call is by now.
+    /// Updates the moment at which the call counts as overdue.
     pub(super) fn doubt_or_not(&mut self, key: u64) {
         let call = self.calls.get(key);
         let since = self.reception.since();
@@ -264,15 +266,15 @@ impl Assembler {
         }
     }
 
-    /// Calls of which nothing was heard for `lost_after` since a gap ended: they are given out as
-    /// far as they are known, and stay open, for a long talk is as silent.
+    /// Gives out the overdue calls as far as they are known. They stay open, because a long talk is
+    /// just as silent.
     pub(super) fn give_out_overdue(&mut self, now: EventTime) {
         for key in in_order(self.overdue.until(now)) {
             self.give_out_open(key, |call| call.times.latest);
         }
     }
 
-    /// Gives out a call as far as it is known, unless it was; it stays open.
+    /// Gives out a call as far as it is known, unless that was done before. It stays open.
     pub(super) fn give_out_open(&mut self, key: u64, latest: fn(&OpenCall) -> EventTime) {
         self.overdue.remove(key);
         let open = |call: &&mut OpenCall| !call.gaps.overdue && !call.is_over();
@@ -290,14 +292,14 @@ impl Assembler {
         self.finished.extend(known);
     }
 
-    /// Finishes nothing from here on, whatever is told, until [`Assembler::release`].
+    /// Stops finishing calls until [`Assembler::release`]. Events are still processed.
     pub fn hold(&mut self) {
         self.wrong_clock.get_or_insert(false);
     }
 
-    /// Our clock is right, and shows `now`. What arrived before `right_from` by it arrived while it
-    /// was wrong: it counts as having arrived now. An event whose only time that was has none,
-    /// which its call remembers since it came.
+    /// Resumes after [`Assembler::hold`], when our clock is right and shows `now`. Arrivals before
+    /// `right_from` happened while it was wrong, so they count as arrivals at `now`. An event whose
+    /// only time was such an arrival has no time. Its call has noted that since the event came.
     pub fn release(&mut self, now: EventTime, right_from: EventTime) {
         let wrong = |at: &EventTime| *at < right_from;
         for key in self.calls.arrived_before(right_from) {
@@ -314,8 +316,8 @@ impl Assembler {
     }
 }
 
-/// Returns the moment until which a channel was there whose end was not received: the first from
-/// its `last` sign of life on at which no events were received, else `whole`.
+/// Returns the moment until which a channel whose end was not received was up: the first moment
+/// from its `last` sign of life on at which no events were received, or `whole` if there is none.
 fn there_until(last: EventTime, cuts: &[EventTime], whole: EventTime) -> EventTime {
     let cuts = cuts.iter().copied();
     cuts.filter(|&cut| cut >= last).min().unwrap_or(whole)

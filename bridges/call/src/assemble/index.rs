@@ -1,12 +1,13 @@
-//! What leads from a text to something open, and the open calls in the order of a moment of each:
-//! what is asked for is found without a look at the others. The entries of an [`Index`] are looked
-//! up and never walked: their order is by chance, so nothing that depends on it can be asked.
+//! Indexes that find open calls by a text, and schedules that order them by time. A lookup does not
+//! touch the other calls. The entries of an [`Index`] are never iterated, because their order is
+//! random, so no result can depend on it.
 
 use foldhash::quality::RandomState;
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// Ids of finished calls that are remembered here; the spool remembers more, and longer.
+/// Number of ids of finished calls that are remembered here. The spool remembers more, and for
+/// longer.
 const FINISHED_IDS_MAX: usize = 8192;
 
 /// Entries by their texts. A lookup costs the same among ten thousand calls as among ten.
@@ -28,7 +29,7 @@ impl<V> Index<V> {
         self.0.contains_key(text)
     }
 
-    /// Puts an entry under the text; what stood there before.
+    /// Inserts an entry under the text, and returns the previous one.
     pub(crate) fn insert(&mut self, text: &str, value: V) -> Option<V> {
         match self.0.get_mut(text) {
             Some(known) => Some(std::mem::replace(known, value)),
@@ -36,7 +37,7 @@ impl<V> Index<V> {
         }
     }
 
-    /// Takes the entry out. What many entries needed is given back when few are left.
+    /// Removes the entry. Memory is released when few entries are left.
     pub(crate) fn remove(&mut self, text: &str) {
         self.0.remove(text);
         if self.0.len() < self.0.capacity() / 16 {
@@ -45,7 +46,7 @@ impl<V> Index<V> {
     }
 }
 
-/// Numbers of what is found under each text, where several things may be.
+/// Numbers by text, where one text can have several.
 #[derive(Debug, Default)]
 pub(crate) struct Keys(BTreeMap<String, BTreeSet<u64>>);
 
@@ -68,7 +69,7 @@ impl Keys {
     }
 }
 
-/// Values by the ids of the calls that were finished last.
+/// Values by the ids of the most recently finished calls.
 #[derive(Debug, Default)]
 pub(crate) struct FinishedIds<V> {
     pub(crate) known: Index<V>,
@@ -76,7 +77,8 @@ pub(crate) struct FinishedIds<V> {
 }
 
 impl<V> FinishedIds<V> {
-    /// Remembers an id, unless it is empty; the one remembered for the longest time makes room.
+    /// Remembers an id, unless it is empty. If there are too many, the one remembered longest is
+    /// dropped.
     pub(crate) fn insert(&mut self, id: &str, value: V) {
         if id.is_empty() || self.known.insert(id, value).is_some() {
             return;
@@ -90,7 +92,7 @@ impl<V> FinishedIds<V> {
     }
 }
 
-/// One moment a call, by call and in order.
+/// One moment per call, by call and in order of time.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule<T> {
     pub(super) at: BTreeMap<u64, T>,
@@ -98,7 +100,7 @@ pub(crate) struct Schedule<T> {
 }
 
 impl<T: Copy + Ord> Schedule<T> {
-    /// The earliest moment, and its call.
+    /// Returns the earliest moment and its call.
     pub(crate) fn first(&self) -> Option<(T, u64)> {
         self.order.first().copied()
     }
@@ -117,14 +119,14 @@ impl<T: Copy + Ord> Schedule<T> {
         }
     }
 
-    /// The calls whose moment has come, in the order of their moments.
+    /// Returns the calls whose moment has come, in the order of their moments.
     pub(super) fn until(&self, now: T) -> impl Iterator<Item = u64> {
         let due = self.order.iter().take_while(move |&&(at, _)| now >= at);
         due.map(|&(_, key)| key)
     }
 }
 
-/// Calls in their own order.
+/// Returns the calls in the order of their numbers.
 pub(super) fn in_order(calls: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut calls: Vec<u64> = calls.collect();
     calls.sort_unstable();

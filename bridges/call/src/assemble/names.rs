@@ -1,5 +1,5 @@
-//! Which channel has which name now: for events that tell a channel's name alone, and for AMI 1.x,
-//! where a masquerade moves names from one unique id to another.
+//! Tracks which channel has which name now. This is for events that have only a channel's name, and
+//! for AMI 1.x, where a masquerade moves names from one unique id to another.
 
 use super::calls::OpenCalls;
 use crate::facts::{Renamings, is_stand_in};
@@ -8,8 +8,8 @@ use crate::{ChannelEvent, ChannelRef, EventTime, Kind, UniqueId};
 use smol_str::SmolStr;
 
 impl OpenCalls {
-    /// The unique id of the channel that an event is about. A source may tell the name alone (a
-    /// JSON frame that was cut): then a stand-in serves until the id is told.
+    /// Returns the unique id of the channel that an event is about. If the event has only the name
+    /// (a truncated JSON frame), the name stands in until the id is known.
     pub(super) fn identify(&self, channel: &ChannelRef<'_>) -> Option<UniqueId> {
         let name = unmarked(&channel.name);
         let own = UniqueId::new(channel.uniqueid.as_ref());
@@ -21,8 +21,8 @@ impl OpenCalls {
         }
     }
 
-    /// The same event with what it leaves out and is known here: the unique id of a channel that
-    /// it names by its name alone; `None` if it leaves out nothing.
+    /// Returns the event with the missing values that are known here, such as the unique id of a
+    /// channel that it identifies only by name. Returns `None` if nothing is missing.
     pub(super) fn completed<'a>(
         &self,
         id: &UniqueId,
@@ -62,14 +62,15 @@ impl OpenCalls {
         Some(event)
     }
 
-    /// Returns the channel whose mode a key press on this channel changes at that moment.
+    /// Returns the channel whose monitoring mode a key press on this channel changes at that
+    /// moment.
     fn monitored_by_keys(&self, id: &UniqueId, at: EventTime) -> Option<&UniqueId> {
         let call = self.get(self.knows(id.as_str())?)?;
         call.legs.get(id)?.monitored_by_keys(at)
     }
 
-    /// Returns the channel that had this name at that moment, which may be reported again long
-    /// after; the one that has it now, if the moment is not known.
+    /// Returns the channel that had this name at that moment. If the moment is not known, returns
+    /// the one that has it now. A name can be used again long after.
     fn named_at(&self, name: &str, at: Option<EventTime>) -> Option<&UniqueId> {
         let now = self.names.get(name)?;
         let then = || {
@@ -82,7 +83,7 @@ impl OpenCalls {
         then().or(Some(now))
     }
 
-    /// Returns the channel that gives up the name `to` to one that was called `from`. The two
+    /// Returns the channel that gives up the name `to` to a channel that was called `from`. The two
     /// subchannels of one DAHDI line are one telephone.
     fn parts_with(&self, to: &str, from: &str) -> Option<UniqueId> {
         let name = unmarked(to);
@@ -92,7 +93,7 @@ impl OpenCalls {
             .filter(|_| !same && !to.ends_with("<MASQ>"))
     }
 
-    /// The channel that is up and has this name now.
+    /// Returns the channel that is up and has this name now.
     fn holder(&self, name: &str) -> Option<UniqueId> {
         let id = self.names.get(name)?;
         let call = self.get(self.knows(id.as_str())?)?;
@@ -100,7 +101,8 @@ impl OpenCalls {
         (!leg.is_over()).then(|| id.clone())
     }
 
-    /// A channel goes on under another name; `<MASQ>` and `<ZOMBIE>` are steps on the way.
+    /// Notes that a channel goes on under another name. `<MASQ>` and `<ZOMBIE>` are intermediate
+    /// names and are ignored.
     pub(super) fn renamed(&mut self, key: u64, id: &UniqueId, (at, to): (EventTime, &str)) {
         let name = unmarked(to);
         if let Some(call) = self.calls.get_mut(&key)
@@ -112,8 +114,9 @@ impl OpenCalls {
         }
     }
 
-    /// A channel goes on under the name that `holder` had up to now, which shows in an event of it:
-    /// a masquerade changed the two, so that `holder` has its name from here on.
+    /// Notes that a channel goes on under the name that `holder` had so far, which an event of the
+    /// channel shows. A masquerade swapped the two, so `holder` has the channel's name from here
+    /// on.
     pub(super) fn change_names(
         &mut self,
         key: u64,
@@ -130,13 +133,13 @@ impl OpenCalls {
         self.renamed(key, id, (at, unmarked(name)));
     }
 
-    /// The stand-in under which a channel of this name was heard of.
+    /// Returns the stand-in id under which a channel of this name is known.
     pub(super) fn stand_in(&self, name: &str) -> Option<UniqueId> {
         let known = self.names.get(name);
         known.filter(|id| is_stand_in(id.as_str(), name)).cloned()
     }
 
-    /// A channel of an open call was met for the first time.
+    /// Registers the name of a new channel of an open call.
     pub(super) fn met(&mut self, key: u64, id: &UniqueId) {
         let Some(call) = self.calls.get_mut(&key) else {
             return;
@@ -151,8 +154,8 @@ impl OpenCalls {
         }
     }
 
-    /// The other channel whose name this one goes on under, where that shows only in the name that
-    /// its events give it from here on.
+    /// Returns the other channel whose name this one has taken over, if only the name in its events
+    /// shows that.
     pub(super) fn holder_of_name(
         &self,
         key: u64,
@@ -165,7 +168,7 @@ impl OpenCalls {
         holder.filter(|holder| holder != id)
     }
 
-    /// Learns which channels of a restored call have which names.
+    /// Registers the names of a restored call's channels.
     pub(super) fn know_names(&mut self, key: u64, names: Renamings) {
         for (name, known) in names.named {
             for (at, id) in known {

@@ -1,16 +1,16 @@
-//! The processes of a PBX whose messages name them, and say every few seconds that they live: one
-//! that does so no more has taken its channels with it.
+//! Tracks processes of a PBX whose messages name their process and report every few seconds that it
+//! is alive. If the reports stop, the process has ended, and its channels with it.
 //!
 //! ```text
 //! process A  ──call────♥────♥────♥──✝                      its calls ended at its last ♥
 //! process B                            ├─♥────♥────♥──▶    began after it, and A is silent
 //! ```
-//! Without another process the silence may be that of the way between: its calls are given out as
-//! far as they are known, and stay open.
+//! If there is no other process, the connection can be the cause of the silence. The calls are then
+//! given out as far as they are known, and stay open.
 //!
-//! A process tells as well when the PBX's clock is set back while calls are open: the number that
-//! it gives to each event grows, and so does the time it says to be up, whatever its clock shows
-//! and however late and in whatever order its events arrive.
+//! The events of a process also show when the PBX's clock is set back while calls are open. The
+//! number of each event grows, and so does the reported uptime, whatever the clock shows and in
+//! whatever order the events arrive.
 //!
 //! ```text
 //! number    11    12    13                 14    15
@@ -25,14 +25,14 @@ use crate::{EventStamp, EventTime, Reception};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Processes that are told apart.
+/// Maximum number of processes that are tracked.
 const PROCESSES_MAX: usize = 64;
-/// Three signs of life, of one every 20 s as is usual.
+/// Silence after which a process has ended: three signs of life at the usual interval of 20 s.
 const SILENT: Duration = Duration::from_secs(60);
-/// An event of a call that is this much older than a count of channels is in the count.
+/// A count of channels covers events that are at least this much older than it.
 const BEFORE_COUNT: Duration = Duration::from_secs(1);
-/// Longest distance of signs of life that is believed: an administrator may have them come rarer
-/// than usual, but not rarer than this.
+/// Longest accepted interval between signs of life. An administrator can make them less frequent
+/// than usual, up to this.
 const EVERY_MAX: Duration = Duration::from_secs(300);
 
 /// The last sign of life of a process.
@@ -40,11 +40,11 @@ const EVERY_MAX: Duration = Duration::from_secs(300);
 pub(super) struct Sign {
     at: EventTime,
     arrived: EventTime,
-    /// Time of its last message that it lives: events alone are no promise of more.
+    /// Time of its last message that it is alive. Other events do not promise that more will come.
     beat: Option<EventTime>,
-    /// Longest distance seen between two such messages, up to `EVERY_MAX`.
+    /// Longest interval seen between two such messages, up to `EVERY_MAX`.
     every: Duration,
-    /// Set once the calls of the process were given out for its silence.
+    /// Set once the calls of the process were given out because it was silent.
     given_up: bool,
     counter: Counter,
 }
@@ -55,10 +55,10 @@ impl Sign {
     }
 }
 
-/// All that were heard of, by number.
+/// The known processes by number.
 pub(super) type Processes = BTreeMap<u64, Sign>;
 
-/// A process gave this sign of life: all that is known of it.
+/// Notes a sign of life of a process, and returns its entry.
 fn sign(known: &mut Processes, process: u64, at: EventTime, arrived: EventTime) -> &mut Sign {
     if known.len() >= PROCESSES_MAX && !known.contains_key(&process) {
         let oldest = known.iter().min_by_key(|(_, sign)| sign.arrived);
@@ -73,7 +73,7 @@ fn sign(known: &mut Processes, process: u64, at: EventTime, arrived: EventTime) 
 }
 
 impl OpenCall {
-    /// The last sign of life of its process, or of itself.
+    /// Returns the last sign of life of the call's process or of the call itself.
     fn alive_at(&self) -> EventTime {
         let alive = self.of.alive.unwrap_or(self.times.latest);
         alive.max(self.times.latest)
@@ -81,7 +81,8 @@ impl OpenCall {
 }
 
 impl Assembler {
-    /// Sets whether events arrive from here on: else silence says nothing of a call or a process.
+    /// Sets whether events arrive from here on. If they do not, silence says nothing about a call
+    /// or a process.
     pub fn receives(&mut self, reception: Reception) {
         self.reception = reception;
         for key in self.calls.keys() {
@@ -89,7 +90,7 @@ impl Assembler {
         }
     }
 
-    /// An open call of this process was restored.
+    /// Restores the state of a process from a restored open call.
     pub(super) fn was_alive(&mut self, key: u64) {
         let call = self.calls.get(key);
         let Some((call, process)) = call.and_then(|it| Some((it, it.of.process?))) else {
@@ -102,7 +103,8 @@ impl Assembler {
         sign.counter.beat = sign.counter.beat.max(of.beat);
     }
 
-    /// A process says that it lives, and since when: those before it do not.
+    /// Processes a report that a process is alive, and since when. Silent processes that were last
+    /// active before it began have ended.
     pub(super) fn beats(
         &mut self,
         (process, began): (u64, Option<EventTime>),
@@ -123,7 +125,7 @@ impl Assembler {
             of_it
         });
         let Some(began) = began else { return };
-        // Processes that were silent before this one began, and since, are no more.
+        // Processes that have been silent since before this one began have ended.
         let known = self.processes.clone();
         let sign = |call: &OpenCall| call.of.process.and_then(|other| known.get(&other));
         let last =
@@ -140,9 +142,10 @@ impl Assembler {
         }
     }
 
-    /// Ends the calls that the process has forgotten: two of its messages in a row count its live
-    /// channels, and none is left for the call. Either there are no channels, or the events name
-    /// as many live ones, and of the call only the first channel was never heard of.
+    /// Ends the calls that the process no longer has. Two consecutive reports count its live
+    /// channels, and leave none for the call: either there are no channels at all, or the known
+    /// live channels account for all of them, and the call has only a first channel without any
+    /// event.
     pub(super) fn end_forgotten(
         &mut self,
         process: u64,
@@ -179,7 +182,7 @@ impl Assembler {
         }
     }
 
-    /// Gives out the calls of processes that say no more that they live.
+    /// Gives out the calls of processes that no longer report that they are alive.
     pub(super) fn give_out_silent(&mut self, now: EventTime) {
         let Reception::Arriving { since } = self.reception else {
             return;
@@ -201,8 +204,8 @@ impl Assembler {
         }
     }
 
-    /// Takes a sign of life of a process: something happened at `at` by its clock, or it reports
-    /// when it `began`.
+    /// Processes a sign of life of a process: an event at `at` by its clock, or a report of when it
+    /// `began`.
     pub(super) fn on_sign(
         &mut self,
         process: u64,
@@ -221,14 +224,14 @@ impl Assembler {
         if !by_number && !by_time {
             return;
         }
-        // The last sign of life anew, by the clock that was set back.
+        // Take the last sign of life again from the clock that was set back.
         sign.at = stamp.at;
         for key in self.calls.keys() {
             self.asks_set_back(key, process);
         }
     }
 
-    /// Notes in the call that the clock of this process was set back since it began, if it was.
+    /// Notes in the call if the clock of this process was set back after the call began.
     pub(super) fn asks_set_back(&mut self, key: u64, process: u64) {
         let known = self.processes.get(&process).zip(self.calls.get_mut(key));
         let Some((sign, of)) = known.map(|(sign, call)| (sign, &mut call.of)) else {
@@ -245,25 +248,26 @@ impl Assembler {
     }
 }
 
-/// An event has its time a moment before or after its number; by more, a clock was set.
+/// The time of an event and the clock at its number differ by at most this, unless a clock was set.
 const AT_ONCE: Duration = Duration::from_millis(500);
-/// So many events overtake one that is late. What comes later than that says nothing of the clock:
-/// calls of several recordings side by side have each their own numbers.
+/// A late event is overtaken by at most this many others. An event that is later than that says
+/// nothing about the clock, because parallel recordings of calls each have their own numbers.
 const OVERTAKEN_MAX: u64 = 16;
-/// Remembered of one process, for events that are still on their way.
+/// Maximum number of set-backs that are remembered per process, for events that are still to
+/// arrive.
 const SET_BACKS_MAX: usize = 8;
 
-/// The latest event of a process by its number, and the times that its clock was set back.
+/// The latest event of a process by its number, and the times at which its clock was set back.
 #[derive(Clone, Debug, Default)]
 struct Counter {
     last: Option<EventStamp>,
-    /// Last sign of life that had an uptime, with the start of the process by the clock of then.
+    /// Last sign of life with an uptime, and the start of the process by the clock at that time.
     beat: Option<(EventStamp, EventTime)>,
     set_backs: VecDeque<SetBack>,
 }
 
 impl Counter {
-    /// An event of this number; `true` if it tells that the clock was set back.
+    /// Processes an event by its number. Returns `true` if it shows that the clock was set back.
     fn counts(&mut self, stamp: EventStamp) -> bool {
         let last = self.last.unwrap_or(stamp);
         if stamp.number.saturating_add(OVERTAKEN_MAX) < last.number {
@@ -277,8 +281,8 @@ impl Counter {
         earlier.at.since(later.at) > AT_ONCE && self.was_set_back(earlier.number, later.number)
     }
 
-    /// Returns `true` when the event happened after it was sent, which shows a set-back not known
-    /// yet.
+    /// Returns `true` if the event happened after it was sent, which shows a set-back that was not
+    /// known yet.
     fn is_stamped_before(&mut self, at: EventTime, stamp: EventStamp) -> bool {
         let (from, until) = (
             stamp.number.saturating_sub(1),
@@ -287,7 +291,8 @@ impl Counter {
         at.since(stamp.at) > AT_ONCE && self.was_set_back(from, until)
     }
 
-    /// A sign of life of this number, of a process that began then by its clock.
+    /// Processes a sign of life of a process that `began` then by its clock. Returns `true` if it
+    /// shows that the clock was set back.
     fn beats(&mut self, stamp: EventStamp, began: EventTime) -> bool {
         let (before, begun) = self.beat.unwrap_or((stamp, began));
         if stamp.number < before.number {
@@ -297,7 +302,8 @@ impl Counter {
         begun.since(began) > AT_ONCE && self.was_set_back(before.number, stamp.number)
     }
 
-    /// Between these two numbers, unless a moment between them is known.
+    /// Notes that the clock was set back between these two numbers. Returns `false` if a set-back
+    /// between them is known already.
     fn was_set_back(&mut self, from: u64, until: u64) -> bool {
         let within = |it: &SetBack| it.from >= from && it.until <= until;
         if self.set_backs.iter().any(within) {

@@ -1,6 +1,6 @@
-//! Restarts of an Asterisk that only its unique ids show. A file or a queue of CEL has no
-//! connection whose loss would tell of one, and an Asterisk that is killed ends its calls by no
-//! event.
+//! Detects restarts of an Asterisk from its unique ids. A file or a queue of CEL has no connection
+//! whose loss would show a restart, and an Asterisk that is killed sends no event for the end of
+//! its calls.
 //!
 //! ```text
 //! ids    1000.7  1060.8  ── killed ──  1100.0  1105.1      the counter begins again
@@ -25,7 +25,7 @@ const SYSTEMS_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct NewestIds {
     ids: BTreeMap<String, (u64, u64)>,
-    /// Channel events arrive as well, so the stream is not of CEL only.
+    /// Set if channel events arrive, too, so the stream is not CEL only.
     has_channel_events: bool,
 }
 
@@ -34,12 +34,12 @@ pub(super) struct NewestIds {
 pub(super) struct ProvedRestart {
     /// Second of the newest id of the process before.
     last: u64,
-    /// Second of the id that begins again.
+    /// Second of the first id of the new process.
     began: u64,
 }
 
 impl NewestIds {
-    /// Compares an id with the newest one; returns the restart that it proves.
+    /// Compares an id with the newest one, and returns the restart that it proves.
     fn compare(&self, id: &str) -> Option<ProvedRestart> {
         let (system, began, counter) = parts(id)?;
         let (last, highest) = *self.ids.get(system)?;
@@ -47,7 +47,7 @@ impl NewestIds {
         is_restart.then_some(ProvedRestart { last, began })
     }
 
-    /// Takes the id for the newest one, if it has the later second or the higher counter.
+    /// Makes this id the newest one if it has a later second or a higher counter.
     pub(super) fn note(&mut self, id: &str) {
         let Some((system, second, counter)) = parts(id) else {
             return;
@@ -72,7 +72,7 @@ fn parts(id: &str) -> Option<(&str, u64, u64)> {
 }
 
 impl OpenCall {
-    /// Returns `true` when each channel of the call was made by the process before the restart.
+    /// Returns `true` if each channel of the call was created by the process before the restart.
     fn is_before(&self, system: &str, restart: ProvedRestart) -> bool {
         let is_old = |id: &UniqueId| {
             parts(id.as_str()).is_some_and(|(of, second, _)| of == system && second <= restart.last)

@@ -23,21 +23,20 @@ pub(super) struct EndedGroup {
     /// Time of its last hangup, and when that arrived.
     pub(super) at: EventTime,
     pub(super) arrived: EventTime,
-    /// The birth of the channel that began it was received.
+    /// Set if the birth of the channel that began it was received.
     pub(super) begun: bool,
 }
 
 impl OpenCall {
-    /// Returns the calls that are over while the open call goes on, the one that ended first first.
-    /// A call whose first channel was never heard of may go on.
+    /// Returns the calls that are over while the open call goes on, in the order in which they
+    /// ended. A call whose first channel has had no event may go on.
     pub(super) fn ended_groups(&self, settings: &Settings) -> Vec<EndedGroup> {
         let mut ended = self.groups_hung_up(settings);
         ended.retain(|group| self.is_rooted(&group.channels));
         ended
     }
 
-    /// Returns the calls all of whose channels that are known have hung up, the one that ended
-    /// first first.
+    /// Returns the calls whose known channels have all hung up, in the order in which they ended.
     fn groups_hung_up(&self, settings: &Settings) -> Vec<EndedGroup> {
         let is_reported = |leg: &Leg| self.parts.reported.contains(&leg.id);
         let has_ended = self
@@ -108,7 +107,8 @@ impl OpenCall {
         })
     }
 
-    /// Returns `true` if the channel that each of these was born for is known, or gone.
+    /// Returns `true` if for each of these channels, the channel whose call it was born in is known
+    /// or gone.
     fn is_rooted(&self, channels: &BTreeSet<UniqueId>) -> bool {
         let mut legs = channels.iter().filter_map(|id| self.legs.get(id));
         self.gaps.rootless
@@ -124,7 +124,7 @@ impl OpenCall {
         last.is_some_and(|last| self.rooms.contains(last.bridge))
     }
 
-    /// Returns the first moment at which a channel was up whose call goes on with a customer.
+    /// Returns the time of the first event of the calls that still have a customer.
     fn needed_since(&self, settings: &Settings) -> Option<EventTime> {
         let is_customer = |leg: &Leg| {
             !self.parts.reported.contains(&leg.id) && leg.endpoint(&settings.endpoints).is_some()
@@ -180,7 +180,7 @@ impl OpenCall {
         past
     }
 
-    /// Forgets these channels, and the bridges that others left before `since`.
+    /// Removes these channels, and the bridges that other channels left before `since`.
     fn forget_channels(&mut self, past: &BTreeSet<UniqueId>, since: Option<EventTime>) {
         self.legs.retain(|id, _| !past.contains(id));
         self.parts.reported.retain(|id| !past.contains(id));
@@ -196,8 +196,7 @@ impl OpenCall {
     }
 }
 
-/// Forgets the bridges that the channel left before this moment, and its links with channels that
-/// are past.
+/// Removes the bridges that the channel left before this moment, and its links with past channels.
 fn forget_stays(leg: &mut Leg, since: EventTime, past: &BTreeSet<UniqueId>) {
     let mut left: BTreeMap<_, EventTime> = BTreeMap::new();
     for fact in &leg.facts {
@@ -260,7 +259,7 @@ impl Assembler {
         }
     }
 
-    /// Gives out the calls in an open one whose first channel was never heard of, because the open
+    /// Gives out the calls in an open one whose first channel has had no event, because the open
     /// call is too old or too large.
     pub(super) fn give_out_rootless(&mut self, key: u64) {
         while let Some(call) = self.calls.get(key) {
@@ -277,7 +276,7 @@ impl Assembler {
         }
     }
 
-    /// Forgets the past channels of the call. A late or repeated event of one of them is ignored.
+    /// Removes the past channels of the call. A late or repeated event of one of them is ignored.
     fn sweep(&mut self, key: u64) {
         let Some(call) = self.calls.get(key) else {
             return;
@@ -291,7 +290,7 @@ impl Assembler {
     }
 
     /// Returns `true` if a hangup arrived long before its time, and the events before it are still
-    /// to come.
+    /// to arrive.
     fn has_overtaken(&self, group: &EndedGroup) -> bool {
         let settled = self.stream.at.map(|at| at.plus(self.settings.settle));
         group.at.since(group.arrived) > CLOCK_TOLERANCE && settled < Some(group.at)
@@ -313,7 +312,7 @@ impl Assembler {
         past.parts.past = true;
         let mut finished = self.resolved(&past, ended);
         for call in &mut finished {
-            // A linkedid whose channel comes later is no name of this call.
+            // A linkedid whose channel appears later does not belong to this call.
             call.also_known_as.retain(|id| channels.contains(id));
         }
         let ids: Vec<UniqueId> = finished.iter().map(|call| call.linkedid.clone()).collect();

@@ -1,5 +1,5 @@
-//! Calls all of whose channels have hung up, by when each is finished: what is due is found without
-//! a look at the others, however many they are.
+//! Calls whose channels have all hung up, ordered by the time at which each is finished. Due calls
+//! are found without checking the others, however many there are.
 
 use super::index::{Schedule, in_order};
 use crate::facts::{Leg, OpenCall};
@@ -7,30 +7,31 @@ use crate::{EventTime, Settings};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Wait for the beginning of what has hung up without one: a call would be incomplete without it,
-/// and scraps of channels that did nothing yet would be no call.
+/// Wait for the beginning of a call that has hung up. Without it, a call would be incomplete, and
+/// remains of channels that did nothing yet would make no call.
 const BEGINNING_WAIT: Duration = Duration::from_secs(60);
 
-/// Deadline of a call that has hung up: its end, if nothing else is received of it.
+/// Deadline of a call that has hung up: when it is finished if nothing else is received.
 ///
 /// | the call | by our clock | by the stream |
 /// |---|---|---|
-/// | is reported as it happens | `clock` | or `stream`, unless its CDR arrives in another way |
-/// | is one of a backlog | else, `clock`, once the stream is quiet | `stream` |
-/// | waits for a CDR in another way | the same, and `arrived` | `stream` and `arrived` |
-/// | is scraps, which are none so far | – | `stream` |
+/// | is live | `clock` | or `stream`, unless its CDR arrives over another connection |
+/// | is part of a backlog | otherwise `clock`, once the stream is quiet | `stream` |
+/// | waits for a CDR over another connection | the same, and `arrived` | `stream` and `arrived` |
+/// | is only remains so far | – | `stream` |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Deadline {
-    /// Our own clock has come so far, and, of a backlog, nothing of the stream arrived for so long.
+    /// Time of our own clock. For a backlog, also the time for which nothing of the stream must
+    /// have arrived.
     clock: Option<(EventTime, Option<Duration>)>,
-    /// The stream has come so far.
+    /// Time of the stream.
     stream: Option<EventTime>,
-    /// Our own clock has come so far that the CDR cannot come any more.
+    /// Time of our own clock after which the CDR can no longer arrive.
     arrived: Option<EventTime>,
 }
 
 impl Deadline {
-    /// Makes the deadline of a call that has hung up, or of the first one in it that has.
+    /// Returns the deadline of a call that has hung up, or of the first group in it that has.
     pub(super) fn of(call: &OpenCall, settings: &Settings) -> Self {
         let times = &call.times;
         if call.is_ghost() {
@@ -53,7 +54,7 @@ impl Deadline {
         }
     }
 
-    /// Makes the deadline of a call that has been quiet since this moment, by its events and by
+    /// Returns the deadline of a call that has been quiet since this moment, by its events and by
     /// our clock.
     fn after(
         call: &OpenCall,
@@ -65,7 +66,8 @@ impl Deadline {
         let arrived = arrived.plus(wait);
         let is_cdr_apart = settings.cdr_apart && wait > settle;
         if times.live {
-            // Events of a line that stalled arrive at once: only the stream shows the time between.
+            // Events of a stalled line arrive all at once, so only the stream shows the time
+            // between them.
             let stream = quiet_since.plus(wait);
             return Self {
                 clock: Some((arrived, None)),
@@ -74,7 +76,7 @@ impl Deadline {
             };
         }
         let arrived = is_cdr_apart.then_some(arrived);
-        // The rest of a backlog may still be on its way.
+        // The rest of a backlog may still arrive.
         let quiet = arrived.map_or(wait, |_| settle);
         let at = arrived.max(Some(times.latest_arrived.plus(quiet)));
         Self {
@@ -84,16 +86,16 @@ impl Deadline {
         }
     }
 
-    /// The call is scraps of channels that did nothing yet, such as a hang-up that overtook all
-    /// else of its channel: no call so far. However slowly the rest is told, it is not too late
-    /// before the stream has come so far.
+    /// Returns `true` if the call is only remains of channels that did nothing yet, such as a
+    /// hangup that overtook all other events of its channel. However slowly the other events
+    /// arrive, they are not too late before the stream has reached the deadline.
     const fn is_scraps(&self) -> bool {
         self.clock.is_none()
     }
 }
 
-/// Returns the time that the call of these channels waits after its last hangup: for its CDR, or
-/// for its beginning.
+/// Returns how long the call of these channels waits after its last hangup, for its CDR or for its
+/// beginning.
 fn wait(
     call: &OpenCall,
     settings: &Settings,
@@ -109,22 +111,22 @@ fn wait(
     settle.max(settings.cdr_wait.filter(|_| awaits_cdr).unwrap_or_default())
 }
 
-/// The calls by number, and in the order of what their ends wait for.
+/// The calls by number, and in the order of their deadlines.
 #[derive(Debug, Default)]
 pub(super) struct Settling {
     pub(super) deadlines: BTreeMap<u64, Deadline>,
-    /// By our own clock; calls that wait for the same quiet of the stream are one order.
+    /// Calls by our own clock, with one schedule for each length of quiet that they wait for.
     by_clock: BTreeMap<Option<Duration>, Schedule<EventTime>>,
-    /// Calls of a backlog by the stream's time.
+    /// Calls by the stream's time.
     by_stream: Schedule<EventTime>,
-    /// Calls that wait for a CDR apart, by our own clock.
+    /// Calls that wait for a CDR over another connection, by our own clock.
     apart: Schedule<EventTime>,
-    /// Number of these calls that are only scraps so far.
+    /// Number of these calls that are only remains so far.
     pub(super) scraps: usize,
 }
 
 impl Settling {
-    /// The call has hung up, and is finished then.
+    /// Sets the deadline of a call that has hung up.
     pub(super) fn put(&mut self, key: u64, deadline: Deadline) {
         if self.deadlines.get(&key) == Some(&deadline) {
             return;
@@ -151,8 +153,8 @@ impl Settling {
         }
     }
 
-    /// Returns the calls finished by an event that arrives now, when the stream has come to
-    /// `stream`; in the order of the calls.
+    /// Returns the calls that are finished when an event arrives now and the stream has reached
+    /// `stream`, in the order of the calls.
     pub(super) fn due_by_stream(&self, now: EventTime, stream: Option<EventTime>) -> Vec<u64> {
         let live = self.by_clock.get(&None).into_iter();
         let live = live.flat_map(|order| order.until(now));
@@ -164,15 +166,15 @@ impl Settling {
         due
     }
 
-    /// Returns the calls finished by our own clock, when something of the stream arrived last at
-    /// `arrived`; in the order of the calls.
+    /// Returns the calls that our own clock finishes if the last message of the stream arrived at
+    /// `arrived`, in the order of the calls.
     pub(super) fn due_by_clock(&self, now: EventTime, arrived: Option<EventTime>) -> Vec<u64> {
         let quiet = |wait: &Option<Duration>| now >= quiet_from(arrived, *wait);
         let orders = self.by_clock.iter().filter(|(wait, _)| quiet(wait));
         in_order(orders.flat_map(|(_, order)| order.until(now)))
     }
 
-    /// Returns the moment at which the next call is finished by our own clock.
+    /// Returns the moment at which our own clock finishes the next call.
     pub(super) fn next(&self, arrived: Option<EventTime>) -> Option<EventTime> {
         let orders = self.by_clock.iter();
         let first =
@@ -221,7 +223,7 @@ mod tests {
         ]
     }
 
-    /// Every call is looked at.
+    /// Reference implementation that checks every call.
     fn is_due(deadline: Deadline, now: EventTime, stream: Option<EventTime>) -> bool {
         let come = |at: EventTime| stream.is_some_and(|stream| stream >= at);
         match (deadline.stream, deadline.clock) {
@@ -232,7 +234,7 @@ mod tests {
         }
     }
 
-    /// Every call is looked at.
+    /// Reference implementation that checks every call.
     fn ends(deadline: Deadline, last: Option<EventTime>) -> Option<EventTime> {
         let (at, quiet) = deadline.clock?;
         let quiet_at = last.zip(quiet).map(|(last, quiet)| last.plus(quiet));

@@ -1,7 +1,8 @@
 //! Finds the open calls that an unreadable message names.
 //!
-//! In come the bytes of the message. Every word in it that is the unique id or the linkedid of an
-//! open call makes this call incomplete, because the message can have said anything about it.
+//! The input is the bytes of the message. Every word in it that is the unique id or the linkedid of
+//! an open call makes this call incomplete, because the message can have contained anything about
+//! it.
 
 use super::Assembler;
 use crate::UniqueId;
@@ -12,7 +13,7 @@ const SEARCHED_MAX: usize = 64 * 1024;
 const IDS_MAX: usize = 64;
 
 impl Assembler {
-    /// Takes in a message that cannot be read. Returns `true` if it names an open call.
+    /// Processes a message that cannot be read. Returns `true` if it names an open call.
     pub fn on_unreadable(&mut self, bytes: &[u8]) -> bool {
         let searched = bytes.get(..SEARCHED_MAX).unwrap_or(bytes);
         let mut is_named = false;
