@@ -1,4 +1,4 @@
-//! What the assembler gives out: a call that is over.
+//! The output of the assembler: a call that is over.
 
 use crate::timeline::Timeline;
 use crate::units::{EventTime, Extension, Linkedid, UniqueId};
@@ -33,21 +33,21 @@ impl Direction {
     }
 }
 
-/// A call whose channels have all hung up, with what can be known from the PBX alone.
-/// Serialized only to be kept and read by ourselves.
+/// A call whose channels have all hung up, with everything that can be known from the PBX only. It
+/// is serialized only for our own use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FinishedCall {
-    /// The id the call is known by: its oldest linkedid, or for the second customer of one
-    /// conference that customer's own unique id.
+    /// The id of the call: its oldest linkedid, or for the second customer of a conference, that
+    /// customer's own unique id.
     pub linkedid: Linkedid,
-    /// Other linkedids that became part of this call, and the unique ids of all its channels:
-    /// late events with one of them raise no ghost.
+    /// Other linkedids that became part of this call, and the unique ids of all its channels. Late
+    /// events with one of them open no new call.
     pub also_known_as: Vec<UniqueId>,
-    /// By the first real party.
+    /// Direction of the call, which the first real party decides.
     pub direction: Direction,
-    /// The customer and another real party talked for half a second or more.
+    /// Set if the customer and another real party talked for half a second or more.
     pub answered: bool,
-    /// The trunk of the customer's leg, by the name its flag gave it; `None` for internal calls.
+    /// The trunk of the customer's leg, by the name that its flag gives. `None` for internal calls.
     pub trunk: Option<String>,
     /// The customer's number as the PBX wrote it, not yet normalized.
     pub number: Option<RawNumber>,
@@ -55,60 +55,60 @@ pub struct FinishedCall {
     /// valid wins. If none is, `number` is displayed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more_numbers: Vec<RawNumber>,
-    /// Number that the customer's channel shows, where the PBX itself called the customer first and
-    /// no event has the number that it dialed. It may be the company's own, and is the customer's
-    /// only where a lead has it.
+    /// Number that the customer's channel shows if the PBX itself called the customer first, and no
+    /// event has the number that it dialed. It can be the company's number. It is the customer's
+    /// only if a lead has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown_number: Option<RawNumber>,
     /// The number that the customer of an inbound call dialed, as the PBX wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub did: Option<String>,
-    /// The extension the call is put down to.
+    /// The extension that the call is attributed to.
     pub employee: Option<Extension>,
-    /// Each extension that came to be connected with the customer, in that order.
+    /// Each extension that was connected with the customer, in the order of time.
     pub employees_in_order: Vec<Extension>,
     /// Time of the call's first event.
     pub started: EventTime,
-    /// The hang-up of the last customer leg.
+    /// Time at which the last customer leg hung up.
     pub ended: EventTime,
     /// Time for which a customer leg was connected with another real party.
     pub talk: Duration,
-    /// Channel variables, one entry a name: the root leg's value where it has one.
+    /// Channel variables, one entry per name. If the root leg has a value, it wins.
     pub variables: Vec<Variable>,
-    /// User fields of the call's CDRs and CEL events, in the order heard, without repeats.
+    /// User fields of the call's CDRs and CEL events, in the order received, without repeats.
     pub userfields: Vec<String>,
-    /// The facts are not complete; `None` when they are.
+    /// Reason why the facts are incomplete, or `None` if they are complete.
     pub incomplete: Option<String>,
-    /// Set where CDRs alone report the call.
+    /// Set if only CDRs report the call.
     pub estimate: bool,
-    /// The call's first event arrived within 5 s of its own time: it happens now, it is not read
-    /// from a backlog.
+    /// Set if the call's first event arrived within 5 s of its own time: the call is happening now,
+    /// and is not read from a backlog.
     pub live: bool,
-    /// Clock trouble, clamps and other things that were set right, in words, for the log.
+    /// Messages for the log about clock problems, clamped values, and other corrections.
     pub remarks: Vec<String>,
     /// Events that decided the values, for `explain`.
     pub decided_by: Vec<DecidingEvent>,
-    /// Moments of the call's channels, to be drawn; `None` where the call came whole, as a message.
+    /// Moments of the call's channels, to be drawn. `None` if a message reported the whole call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
-    /// Common prefixes of the channels that carried an outside number and belong to no trunk:
-    /// `PJSIP/citty`, each once. A trunk that no flag names.
+    /// Common prefixes of the channels that carried an outside number and belong to no trunk, such
+    /// as `PJSIP/citty`, each once. They suggest a trunk that no flag names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmatched: Vec<String>,
-    /// Ids that the message names, where the call came whole, as one; `None` where it was
+    /// Ids that the message contains if it reported the whole call. `None` if the call was
     /// assembled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given: Option<GivenIds>,
 }
 
 impl FinishedCall {
-    /// All ids of the call.
+    /// Returns all ids of the call.
     pub fn ids(&self) -> impl Iterator<Item = &UniqueId> {
         std::iter::once(&self.linkedid).chain(&self.also_known_as)
     }
 }
 
-/// Lead and employee that a call which came whole is put down to, by its message. They go before
+/// Lead and employee that the message of a whole call attributes it to. They take precedence over
 /// every rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GivenIds {
@@ -118,18 +118,19 @@ pub struct GivenIds {
     pub employee: Option<i64>,
 }
 
-/// A number, and where it was read.
+/// A number and its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RawNumber {
     /// The number as the PBX wrote it: `+998901110001`, `998901110001@city`'s `998901110001`,
     /// `9998901110001`.
     pub text: String,
-    /// Read from a dial string, so that no dial prefix stands before it if it is valid as it is.
+    /// Set if the number was read from a dial string. If it is valid as it is, it then has no dial
+    /// prefix.
     pub from_dial_string: bool,
 }
 
 impl RawNumber {
-    /// The number that this text is.
+    /// Creates a number from this text.
     pub fn new(text: impl Into<String>, from_dial_string: bool) -> Self {
         Self {
             text: text.into(),
@@ -138,7 +139,7 @@ impl RawNumber {
     }
 }
 
-/// Returns `true` for a number that a customer can dial: `s`, `start` and the name of a line are
+/// Returns `true` for a number that a customer can dial. `s`, `start`, and the name of a line are
 /// none.
 pub fn is_did(text: &str) -> bool {
     let digits = text.strip_prefix('+').unwrap_or(text);
@@ -150,7 +151,7 @@ pub fn is_did(text: &str) -> bool {
 pub struct Variable {
     /// Name of the variable: `LEAD_ID`, for example.
     pub name: String,
-    /// Values of the variable: one, or several where two legs of equal rank disagree. Never empty.
+    /// Values of the variable: one, or several if two legs of equal rank disagree. Never empty.
     pub values: Vec<String>,
 }
 
@@ -163,12 +164,12 @@ pub struct DecidingEvent {
     pub at: EventTime,
     /// Channel of the deciding event.
     pub channel: String,
-    /// The reason: `came in on trunk city: created in state Ring`.
+    /// The reason as text: `came in on trunk city: created in state Ring`.
     pub message: String,
 }
 
-/// Gives the reason for a call's direction. `how` is the reason for the direction of its customer's
-/// channel, which is on this trunk.
+/// Returns the reason for a call's direction. `how` is the reason for the direction of its
+/// customer's channel, which belongs to this trunk.
 pub(crate) fn direction_words(direction: Direction, trunk: Option<&str>, how: &str) -> String {
     let trunk = trunk.unwrap_or_default();
     match direction {
@@ -179,20 +180,20 @@ pub(crate) fn direction_words(direction: Direction, trunk: Option<&str>, how: &s
     }
 }
 
-/// All ids of a call, without those by which it or another of its calls is known.
+/// Returns all ids of a call without the linkedids of this and other calls (`known`).
 pub(crate) fn aliases(ids: impl Iterator<Item = UniqueId>, known: &[&UniqueId]) -> Vec<UniqueId> {
     let ids: BTreeSet<UniqueId> = ids.filter(|id| !known.contains(&id)).collect();
     ids.into_iter().collect()
 }
 
-/// These texts in their order, each once, without the empty one.
+/// Returns these texts in their order, each once, without the empty one.
 pub(crate) fn distinct<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let new = texts.filter(|text| !text.is_empty() && seen.insert(*text));
     new.map(str::to_owned).collect()
 }
 
-/// Events and records that decided a call's values, as they are gathered.
+/// Collects the events and records that decided a call's values.
 #[derive(Debug, Default)]
 pub(crate) struct DecidingEvents(pub(crate) Vec<DecidingEvent>);
 

@@ -66,8 +66,9 @@ struct ShownDifference {
 }
 
 impl ConnectionClock {
-    /// Takes the time of an event. `arrived` is its arrival by our boot clock; `None` in a file,
-    /// where arrival shows nothing. Returns how the clock was set before the event, if it was.
+    /// Processes the time of an event. `arrived` is its arrival by our boot clock, or `None` in a
+    /// file, where arrival shows nothing. Returns how the clock was set before the event, if it
+    /// was.
     pub fn on_event(&mut self, at: EventTime, arrived: Option<EventTime>) -> Option<ClockSet> {
         let ahead = arrived.map(|arrived| ClockDifference::between(at, arrived));
         let went_back = self.latest.is_some_and(|latest| latest.since(at) > JUMP);
@@ -92,7 +93,7 @@ impl ConnectionClock {
         was_set
     }
 
-    /// Takes the time in an answer to a ping that we sent at `asked`, and that arrived at
+    /// Processes the time in an answer to a ping that we sent at `asked`, and that arrived at
     /// `answered`. Returns how the clock was set before it, if it was.
     pub fn on_answer(
         &mut self,

@@ -1,15 +1,15 @@
-//! What every decoder gives out, whatever PBX its messages come from.
+//! The output of every decoder, for all kinds of PBX.
 
 use crate::call::FinishedCall;
 use crate::event::{ChannelEvent, PbxEvent, Text};
 
-/// Bytes of an id. Asterisk's own have at most 150, a bridge's 36.
+/// Longest accepted id, in bytes. Asterisk's ids have at most 150, those of bridges 36.
 const ID_BYTES_MAX: usize = 256;
 
-/// An event, with the server whose message it came in.
+/// An event, and the server whose message contained it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerEvent<'a> {
-    /// `server_name` of an AMI-JSON frame, `origin_uuid` on Wazo's bus: one connection may carry
+    /// `server_name` of an AMI-JSON frame, or `origin_uuid` on Wazo's bus. One connection can carry
     /// several PBXs.
     pub server: Option<Text<'a>>,
     /// The event, as far as calls depend on it.
@@ -17,8 +17,9 @@ pub struct ServerEvent<'a> {
 }
 
 impl ServerEvent<'_> {
-    /// Returns `true` when each id that calls are known by can be one.
-    // Built for speed with the decoder that asks it: this crate is built for size as well.
+    /// Returns `true` if each id that identifies a call is valid.
+    // `inline`, so it is optimized for speed with the decoder that calls it. This crate is also
+    // built for size.
     #[inline]
     pub fn has_good_ids(&self) -> bool {
         let is_good = |id: &str| {
@@ -37,24 +38,24 @@ impl ServerEvent<'_> {
     }
 }
 
-/// A finished call that a message tells whole.
+/// A finished call that one message reports as a whole.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReportedCall {
-    /// The PBX that it was made at: its message says that.
+    /// The PBX of the call, as its message states.
     pub pbx: String,
-    /// The call, with the ids that its message names in `given`.
+    /// The call. Its field `given` has the ids that the message contains.
     pub call: FinishedCall,
 }
 
-/// The reason why a message is no finished call.
+/// The reason why a message is not a valid finished call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{words}")]
 pub struct WrongCall {
-    /// The PBX that it names, where it names one that can be.
+    /// The PBX that the message names, if that name is valid.
     pub pbx: Option<String>,
-    /// The call that it names, likewise.
+    /// The call that the message names, if that id is valid.
     pub id: Option<String>,
-    /// Each field that is wrong, and what it may be. Nothing of a customer's stands in it.
+    /// Each wrong field, and its allowed values. Contains no data of customers.
     pub words: String,
 }
 
@@ -65,23 +66,24 @@ pub struct WrongCall {
     reason = "made and matched at once; never stored"
 )]
 pub enum Decoded<'a> {
-    /// Something a call can depend on.
+    /// An event that a call can depend on.
     Event {
-        /// The event, with the server that its message names.
+        /// The event, and the server that its message names.
         received: ServerEvent<'a>,
-        /// Bad bytes, escapes or a cut end were set right: to be counted.
+        /// Set if invalid bytes, invalid escapes, or a truncated end were repaired. Repairs are
+        /// counted.
         repaired: bool,
     },
-    /// A call that is over already, or why the message is none that can be.
+    /// A call that is already over, or the reason why the message is not a valid one.
     Call(Result<Box<ReportedCall>, Box<WrongCall>>),
-    /// Well-formed, and nothing any call depends on.
+    /// A well-formed message that no call depends on.
     Skipped,
-    /// Nothing can be made of it, and a call could hide in it.
+    /// An unreadable message, which could have been about a call.
     Unreadable(Unreadable),
 }
 
 impl<'a> Decoded<'a> {
-    /// Makes the outcome of a message that names no server.
+    /// Creates the outcome of a message that names no server.
     #[inline]
     pub fn of(event: Result<PbxEvent<'a>, Unreadable>, repaired: bool) -> Self {
         match event {
@@ -97,22 +99,22 @@ impl<'a> Decoded<'a> {
     }
 }
 
-/// A reason why nothing could be made of a message.
+/// The reason why a message is unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Unreadable {
     /// No `Key: Value` pair names an event or a response.
     #[error("the message names no event")]
     NoEvent,
-    /// An event of a channel without the channel's name and unique id.
+    /// The event of a channel has neither the channel's name nor its unique id.
     #[error("the event names no channel")]
     NoChannel,
-    /// The message is not JSON, and not to be mended into an object with an event.
+    /// The message is not JSON, and cannot be repaired into an object with an event.
     #[error("the message is not a JSON object, even after repair")]
     NotJson,
-    /// Fewer columns than a CEL row needs.
+    /// The row has fewer columns than a CEL row needs.
     #[error("the row has too few columns to be a CEL event")]
     TooFewColumns,
-    /// A row of CEL, perhaps, in an order of columns that is none known here.
+    /// The row may be of CEL, but the order of its columns is unknown.
     #[error("the order of the row's columns is not known: name them with --columns")]
     UnknownColumns,
     /// The row fits neither `cdr_csv` nor `cdr_custom`, and no header names its columns.
@@ -121,13 +123,13 @@ pub enum Unreadable {
          is missing"
     )]
     NotACdr,
-    /// A row of FreeSWITCH's `mod_cdr_csv`, whose outcome is a hangup cause.
+    /// The row is of FreeSWITCH's `mod_cdr_csv`, whose outcome is a hangup cause.
     #[error(
         "the row is of FreeSWITCH's mod_cdr_csv, which is not read: use mod_json_cdr \
          (freeswitch-cdr) or the event socket (esl://)"
     )]
     SwitchCdr,
-    /// The header of a CDR table lacks a column without which no call can be read.
+    /// The header of a CDR table lacks a column that every call needs.
     #[error("the file's header has no column {0}: export the table with it")]
     NoColumn(&'static str),
     /// The row has more or fewer fields than its file's header.
@@ -139,16 +141,16 @@ pub enum Unreadable {
     /// The column that the header calls the start holds no time.
     #[error("the row's start is not a date and a time with seconds")]
     NoStart,
-    /// This column should hold seconds, and holds something else.
+    /// This column should hold seconds, but holds something else.
     #[error("the row's {0} is not a number of seconds")]
     NoCount(&'static str),
-    /// No object with the variables of a channel and its call flow.
+    /// The file has no object with the variables of a channel and its call flow.
     #[error(
         "the file is not a CDR of a channel: `variables` with a uuid, or `callflow`, is \
              missing"
     )]
     NoLeg,
-    /// An id that no PBX gives: it is the name of a call, in logs and in the CRM.
+    /// An id that no PBX would create. An id is the name of a call in logs and in the CRM.
     #[error("an id in the message has control characters, or more than {ID_BYTES_MAX} bytes")]
     NoId,
 }

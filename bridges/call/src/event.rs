@@ -1,18 +1,18 @@
-//! What a PBX told: one [`PbxEvent`] a message, borrowed from the bytes that came in.
+//! The events of a PBX: one [`PbxEvent`] per message, borrowed from the received bytes.
 
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Begins what stands for the id of a bridge that was not told.
+/// Prefix of the substitute for a bridge id that the PBX did not report.
 pub const UNNAMED: &str = "?";
 
-/// Stands behind [`UNNAMED`] for the other side of a bridge that begins or ends for both its
-/// channels at once: whoever answered last.
+/// Follows [`UNNAMED`] for a bridge that begins or ends for both its channels at once. It means the
+/// other side of the bridge: the channel that answered last.
 pub const WHO_ANSWERED: &str = "*";
 
-/// Text borrowed from the source's bytes where it could be, owned where it had to be unescaped
+/// Text that is borrowed from the source's bytes if possible, and owned if it had to be unescaped
 /// or repaired.
 pub type Text<'a> = Cow<'a, str>;
 
@@ -25,16 +25,16 @@ pub type Text<'a> = Cow<'a, str>;
 pub enum PbxEvent<'a> {
     /// Something happened to a channel.
     Channel(ChannelEvent<'a>),
-    /// A call detail record: one path between two parties, told after it ended.
+    /// A call detail record: one path between two parties, reported after it ended.
     Cdr(Box<Cdr<'a>>),
     /// The stream of events begins, ends or was interrupted here.
     Mark(Mark),
 }
 
 impl PbxEvent<'_> {
-    /// Returns the stand-in time of an event without one of its own among those of its file: after
-    /// the `last` one, and not before its channel was made, which the unique id shows. `None` for
-    /// all else.
+    /// Returns the substitute time of an event without a time, which gives its order among the
+    /// events of its file: after the `last` one, and not before its channel was created, which the
+    /// unique id shows. Returns `None` for all other events.
     pub fn order_after(&self, last: EventTime) -> Option<EventTime> {
         const STEP: Duration = Duration::from_micros(1);
         let PbxEvent::Channel(event @ ChannelEvent { at: None, .. }) = self else {
@@ -49,75 +49,77 @@ impl PbxEvent<'_> {
 /// A point at which events may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// The PBX is up (`FullyBooted`); it says so when it has booted, and after each login.
+    /// The PBX is up (`FullyBooted`). It reports this when it has booted, and after each login.
     FullyBooted {
-        /// Time since the start of the PBX (`Uptime`), where it is given.
+        /// Time since the start of the PBX (`Uptime`), if given.
         uptime: Option<Duration>,
     },
-    /// A login was accepted: the stream begins (anew) here.
+    /// A login was accepted. The stream begins here, possibly again.
     LoggedIn,
     /// The PBX reports that it stops (`Shutdown`).
     Shutdown {
         /// The PBX's time of the report, if it has one.
         at: Option<EventTime>,
     },
-    /// The list of live channels ends here (`CoreShowChannelsComplete`); the channels came before,
+    /// The list of live channels ends here (`CoreShowChannelsComplete`). The channels came before,
     /// as [`Kind::Listed`].
     ListEnd,
-    /// The PBX is another process than before; it tells so some time after its start, and what
-    /// came since was heard.
+    /// The PBX is a new process. It reports this some time after its start, and all events since
+    /// the start were received.
     Restarted {
-        /// Start of the new process, by its own clock, where it is given.
+        /// Start of the new process, by its own clock, if given.
         began: Option<EventTime>,
     },
-    /// A process of the PBX says, as it does every few seconds, that it lives.
+    /// A process of the PBX reports, as it does every few seconds, that it is alive.
     Alive {
         /// Number of the process, as in [`ChannelRef::process`].
         process: u64,
         /// Time of the message, by the process's own clock.
         at: EventTime,
-        /// Number of the message among the process's events, where it counts them.
+        /// Number of the message among the process's events, if it counts them.
         stamp: Option<EventStamp>,
-        /// Start of the process, by its own clock, where it is given.
+        /// Start of the process, by its own clock, if given.
         began: Option<EventTime>,
-        /// Number of its live channels, where it is given.
+        /// Number of its live channels, if given.
         channels: Option<usize>,
     },
 }
 
-/// An event among all of its process: its number, which grows, and what the clock showed then.
+/// The position of an event among those of its process: its number, which grows, and the time of
+/// the clock at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct EventStamp {
-    /// Greater than those of all events before.
+    /// Number of the event, greater than those of all earlier events.
     pub number: u64,
     /// Time at which the event was sent, which may be some time after it happened.
     pub at: EventTime,
 }
 
-/// The one of Asterisk's two vocabularies that an event came in. Both may report the same thing.
+/// The one of Asterisk's two event systems that an event comes from. Both can report the same
+/// thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Origin {
     /// AMI's own channel, bridge and dial events.
     Channel,
-    /// Channel event logging (CEL), by whatever way.
+    /// Channel event logging (CEL), through any backend.
     Cel,
 }
 
 /// Something that happened to one channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelEvent<'a> {
-    /// The PBX's own time of it; `None` where the message carries none.
+    /// Time of the event by the PBX's clock, or `None` if the message has none.
     pub at: Option<EventTime>,
-    /// The vocabulary that the event came in.
+    /// The event system that the event comes from.
     pub origin: Origin,
-    /// The channel it happened to. Of a dialing, the channel that is dialed.
+    /// The channel of the event. If a channel is dialed, this is the dialed one.
     pub channel: ChannelRef<'a>,
-    /// The thing that happened, with its details.
+    /// The kind of event, with its details.
     pub kind: Kind<'a>,
 }
 
 impl<'a> ChannelEvent<'a> {
-    /// Makes an event of its four parts.
+    /// Creates an event from its four parts.
     #[inline]
     pub fn new(
         at: Option<EventTime>,
@@ -133,7 +135,7 @@ impl<'a> ChannelEvent<'a> {
         }
     }
 
-    /// The unique ids and linkedids that it names, empty ones included.
+    /// Returns the unique ids and linkedids that the event contains, including empty ones.
     #[inline]
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         let channels = std::iter::once(&self.channel).chain(self.kind.other());
@@ -152,7 +154,7 @@ impl<'a> ChannelEvent<'a> {
         ids.chain(joined).chain(std::iter::once(target))
     }
 
-    /// Leaves out the variables whose names are not wanted.
+    /// Removes the variables whose names are not wanted.
     pub fn retain_variables(&mut self, wanted: impl Fn(&str) -> bool) {
         let other = self.kind.other_mut();
         for channel in other.into_iter().chain([&mut self.channel]) {
@@ -166,37 +168,39 @@ impl<'a> ChannelEvent<'a> {
 pub struct ChannelRef<'a> {
     /// Name of the channel: `PJSIP/city-0000004f`.
     pub name: Text<'a>,
-    /// `1795151317.146`; empty where the source told the name alone.
+    /// Unique id of the channel, such as `1795151317.146`. Empty if the source reports only the
+    /// name.
     pub uniqueid: Text<'a>,
-    /// The linkedid at that moment; empty where the source has none (AMI 1.x).
+    /// The linkedid at that moment. Empty if the source has none (AMI 1.x).
     pub linkedid: Text<'a>,
     /// The number the channel calls from (`CallerIDNum`).
     pub caller_number: Text<'a>,
-    /// `Exten`; what was dialed on a channel of FreeSWITCH that came in, at its birth.
+    /// The extension (`Exten`). For an inbound channel of FreeSWITCH, at its birth, the number that
+    /// was dialed.
     pub exten: Text<'a>,
     /// Context of the dialplan that the channel is in (`Context`).
     pub context: Text<'a>,
-    /// Channel variables, in the order told, without the empty ones.
+    /// Channel variables in the order reported, without the empty ones.
     pub variables: Vec<(Text<'a>, Text<'a>)>,
-    /// The CDR's user field as CEL tells it (`Userfield`).
+    /// The CDR's user field as CEL reports it (`Userfield`).
     pub userfield: Text<'a>,
-    /// The application the channel runs, as CEL tells it in every row (`Application`): `Dial`,
-    /// or `AppDial` on a channel that was dialed.
+    /// The application that the channel runs, which CEL reports in every row (`Application`):
+    /// `Dial`, or `AppDial` on a channel that was dialed.
     pub application: Text<'a>,
     /// The application's data (`AppData`): `PJSIP/998901110001@city,20,tT`.
     pub app_data: Text<'a>,
-    /// Number of the PBX's process that the channel belongs to, where its messages name one: with a
-    /// process its channels end.
+    /// Number of the PBX's process that the channel belongs to, if its messages contain one. When a
+    /// process ends, its channels end, too.
     pub process: Option<u64>,
-    /// Number of the event in that process, where it counts its events.
+    /// Position of the event in that process, if the process counts its events.
     pub stamp: Option<EventStamp>,
-    /// Traits that the PBX reports beside the name, where the name does not say what the channel
-    /// is.
+    /// Traits that the PBX reports in addition to the name, if the name does not show what the
+    /// channel is.
     pub traits: Option<Box<ChannelTraits<'a>>>,
 }
 
 impl<'a> ChannelRef<'a> {
-    /// A channel of which nothing is known but its unique id.
+    /// Creates a channel of which only the unique id is known.
     pub fn by_id(uniqueid: Text<'a>) -> Self {
         Self {
             uniqueid,
@@ -204,42 +208,42 @@ impl<'a> ChannelRef<'a> {
         }
     }
 
-    /// Returns `true` when the channel's name or its unique id is known.
+    /// Returns `true` if the channel's name or its unique id is known.
     #[inline]
     pub fn is_named(&self) -> bool {
         !self.name.is_empty() || !self.uniqueid.is_empty()
     }
 }
 
-/// Traits of a channel whose name says neither whose telephone nor which trunk it is. Unknown texts
-/// are empty.
+/// Traits of a channel whose name does not show its telephone or its trunk. Unknown texts are
+/// empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelTraits<'a> {
-    /// Set when the channel came into the PBX; else the PBX dialed it.
+    /// Set if the channel came into the PBX. Otherwise the PBX dialed it.
     pub inbound: bool,
-    /// The gateway it was dialed over, or came in from.
+    /// The gateway over which the channel was dialed or came in.
     pub gateway: Text<'a>,
-    /// The profile of the SIP stack that carries it.
+    /// The profile of the SIP stack that carries the channel.
     pub profile: Text<'a>,
-    /// The host of the other end, with its port where told: `203.0.113.5:5060`.
+    /// The host of the other end, with its port if reported: `203.0.113.5:5060`.
     pub address: Text<'a>,
-    /// The telephone inside the company that it is.
+    /// The telephone inside the company that this channel is.
     pub extension: Text<'a>,
-    /// The number that it was dialed with.
+    /// The number with which the channel was dialed.
     pub dialed: Text<'a>,
-    /// Nothing can have happened to it before that was not told.
+    /// Set if nothing can have happened to the channel before that was not reported.
     pub fresh: bool,
-    /// Set when the channel is over, and was linked with one other in all its life, which
+    /// Set if the channel is over and was linked with only one other channel, which
     /// [`linked`](Self::linked) names.
     pub sole: bool,
-    /// The PBX lists it among those that are up.
+    /// Set if the PBX lists the channel among those that are up.
     pub listed: bool,
     /// Time at which the channel was made.
     pub created: Option<EventTime>,
-    /// Time at which the channel answered; `None` as long as it has not.
+    /// Time at which the channel answered, or `None` if it has not.
     pub answered: Option<EventTime>,
-    /// Beginning of the channel's last link, and the unique id of the other, as the PBX reports
-    /// them after it.
+    /// Beginning of the channel's last link, and the unique id of the other channel, as the PBX
+    /// reports them after the link.
     pub linked: Option<(EventTime, Text<'a>)>,
 }
 
@@ -256,11 +260,11 @@ pub enum ChannelState {
     Ringing,
     /// The channel was answered: `Up`.
     Up,
-    /// Told in other words, or not at all (CEL has no state).
+    /// Another state, or none (CEL has no state).
     Unknown,
 }
 
-/// Those who hear a channel that monitors another one.
+/// The channels that hear a channel that monitors another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MonitorMode {
     /// No one: the channel only listens.
@@ -269,9 +273,9 @@ pub enum MonitorMode {
     Target,
     /// The channel that the monitored one is linked with.
     Partner,
-    /// Both: a call of three.
+    /// Both: a call between three.
     Both,
-    /// No one, and the channel does not listen anymore.
+    /// No one. The channel has stopped listening.
     Ended,
 }
 
@@ -290,7 +294,7 @@ pub enum Kind<'a> {
         /// The state it was born in.
         state: ChannelState,
     },
-    /// `Newstate`, CEL `ANSWER` (as [`ChannelState::Up`])
+    /// The state of the channel changed: `Newstate`, CEL `ANSWER` (as [`ChannelState::Up`]).
     State {
         /// The state it is in now.
         state: ChannelState,
@@ -299,7 +303,7 @@ pub enum Kind<'a> {
     DialBegin {
         /// The channel that dials; `None` for an originated call.
         by: Option<Box<ChannelRef<'a>>>,
-        /// `998901110001@city`: the only place with the number as dialed out.
+        /// The dial string, such as `998901110001@city`. Only this has the number as dialed.
         dial_string: Text<'a>,
     },
     /// `DialEnd`: dialing the event's channel ended.
@@ -318,60 +322,61 @@ pub enum Kind<'a> {
     },
     /// The channel came into a bridge: `BridgeEnter`, CEL `BRIDGE_ENTER`.
     BridgeEnter {
-        /// The bridge's id; where CEL does not tell it, [`UNNAMED`] and the names of the channels
-        /// that are in it already, as far as those are told, separated by commas.
+        /// The bridge's id. If CEL does not report it, this is [`UNNAMED`] and the names of the
+        /// channels that are already in the bridge, as far as they are known, separated by commas.
         bridge: Text<'a>,
-        /// `simple_bridge`, `softmix`, `holding_bridge`…; empty if not told.
+        /// Technology of the bridge: `simple_bridge`, `softmix`, `holding_bridge`…, or empty if not
+        /// reported.
         technology: Text<'a>,
     },
     /// The channel left a bridge: `BridgeLeave`, CEL `BRIDGE_EXIT`.
     BridgeLeave {
-        /// The bridge's id; [`UNNAMED`] where CEL does not tell it.
+        /// The bridge's id, or [`UNNAMED`] if CEL does not report it.
         bridge: Text<'a>,
-        /// Technology of the bridge, as of [`Kind::BridgeEnter`].
+        /// Technology of the bridge, as in [`Kind::BridgeEnter`].
         technology: Text<'a>,
     },
-    /// Two calls become one by more than a bridge: pickup, transfer (`Pickup`, `AttendedTransfer`,
-    /// `PICKUP`, `ATTENDEDTRANSFER`, `BLINDTRANSFER`, `LocalBridge`).
+    /// Two calls become one in another way than through a bridge: pickup, transfer (`Pickup`,
+    /// `AttendedTransfer`, `PICKUP`, `ATTENDEDTRANSFER`, `BLINDTRANSFER`, `LocalBridge`).
     Joined {
-        /// Unique ids of the other channels that the message names, or their names where it tells
-        /// no more (CEL before Asterisk 12); never empty texts.
+        /// Unique ids of the other channels that the message names, or their names if it has no ids
+        /// (CEL before Asterisk 12). Never empty texts.
         with: Vec<Text<'a>>,
     },
     /// The channel and another hear each other from here on (`Bridge` with `Bridgestate: Link` and
     /// `Link` of AMI 1.x, `BRIDGE_START` of CEL before Asterisk 12).
     Linked {
-        /// The other one; its unique id is empty where the source tells the name alone.
+        /// The other channel. Its unique id is empty if the source reports only the name.
         with: Box<ChannelRef<'a>>,
     },
-    /// The channel and another hear each other no more (`Bridgestate: Unlink`, `Unlink`,
+    /// The channel and another stop hearing each other (`Bridgestate: Unlink`, `Unlink`,
     /// `BRIDGE_END`).
     Unlinked {
-        /// The other channel, as of [`Kind::Linked`].
+        /// The other channel, as in [`Kind::Linked`].
         with: Box<ChannelRef<'a>>,
     },
-    /// The channel leaves whom it hears alone to speak with a third, and comes back; the PBX tells
-    /// of no other end of their bridge.
+    /// The channel leaves the one that it hears to speak with a third, or comes back. The PBX
+    /// reports no other end of their bridge.
     Consults {
-        /// Set when the channel leaves; else it is back.
+        /// Set if the channel leaves. Otherwise it is back.
         begins: bool,
     },
     /// The channel listens to another one and to the channel that is linked with that one
-    /// (eavesdropping, a call of three). It has no link with them.
+    /// (eavesdropping, or a call between three). It has no link with them.
     Monitors {
-        /// Unique id of the monitored channel. Empty for a key press, which changes the mode of
-        /// whatever the channel monitors.
+        /// Unique id of the monitored channel. Empty for a key press, which changes the mode of the
+        /// current monitoring.
         target: Text<'a>,
-        /// Those who hear the channel from here on.
+        /// The channels that hear this channel from here on.
         mode: MonitorMode,
         /// Set when the channel's user can change the mode by a key.
         by_keys: bool,
     },
-    /// Whoever has this channel hands a call that they have on another over to whom they dial here,
-    /// and is out of both (`ATTENDEDTRANSFER` before Asterisk 12). The masquerade that does it may
-    /// come much later, when the new party answers.
+    /// The user of this channel transfers a call on another of their channels to the party that
+    /// they dialed here, and leaves both (`ATTENDEDTRANSFER` before Asterisk 12). The masquerade
+    /// that completes the transfer can come much later, when the new party answers.
     Transfers {
-        /// The linkedid of the call that is handed over.
+        /// The linkedid of the call that is transferred.
         call: Text<'a>,
     },
     /// The channel goes on under another name (`Rename`, `Masquerade`). Before Asterisk 12 a
@@ -379,8 +384,8 @@ pub enum Kind<'a> {
     Renamed {
         /// The new name: `SIP/101-0000002a`, `SIP/101-0000002a<ZOMBIE>`.
         to: Text<'a>,
-        /// The unique id that had the name up to now; empty from a decoder, for only the
-        /// assembler knows.
+        /// The unique id that had the name so far. A decoder leaves it empty, because only the
+        /// assembler knows it.
         holder: Text<'a>,
     },
     /// The person at the channel hung up (`HangupRequest`). The channel itself can go on, in the
@@ -388,26 +393,26 @@ pub enum Kind<'a> {
     HangupRequested,
     /// The channel hung up: `Hangup`, CEL `HANGUP`.
     Hangup {
-        /// Q.850 cause of the hang-up, where it is given.
+        /// Q.850 cause of the hangup, if given.
         cause: Option<u16>,
     },
-    /// CEL `CHAN_END`: the channel is gone (it may come before `HANGUP`).
+    /// CEL `CHAN_END`: the channel is gone. It can come before `HANGUP`.
     Gone,
-    /// CEL `LINKEDID_END`: says nothing reliable.
+    /// CEL `LINKEDID_END`, which is not reliable.
     LinkedidEnd,
     /// The PBX lists the channel among those that are up (`CoreShowChannel`).
     Listed {
-        /// The bridge it is in (`BridgeId`); empty where it is in none.
+        /// The bridge that the channel is in (`BridgeId`), or empty if it is in none.
         bridge: Text<'a>,
-        /// The state that it is in.
+        /// The state of the channel.
         state: ChannelState,
     },
-    /// Any other message that shows the channel alive, with its linkedid and variables.
+    /// Any other message that shows that the channel is alive, with its linkedid and variables.
     Seen,
 }
 
 impl<'a> Kind<'a> {
-    /// The channel comes into this bridge (`enters`), or leaves it.
+    /// Returns the event of a channel that enters this bridge (`enters`), or leaves it.
     pub fn passes(enters: bool, bridge: Text<'a>, technology: Text<'a>) -> Self {
         match enters {
             true => Self::BridgeEnter { bridge, technology },
@@ -415,7 +420,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// The channel beside its own that an event describes.
+    /// Returns the second channel that an event describes.
     pub fn other(&self) -> Option<&ChannelRef<'a>> {
         match self {
             Self::DialBegin { by, .. } | Self::DialEnd { by, .. } => by.as_deref(),
@@ -424,7 +429,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// Returns the channel of [`Kind::other`], to be changed.
+    /// Returns the channel of [`Kind::other`], mutably.
     pub fn other_mut(&mut self) -> Option<&mut ChannelRef<'a>> {
         match self {
             Self::DialBegin { by, .. } | Self::DialEnd { by, .. } => by.as_deref_mut(),
@@ -433,32 +438,32 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// Returns `true` for a kind that says who hears whom.
+    /// Returns `true` for a kind that shows who hears whom.
     pub const fn is_of_bridge(&self) -> bool {
         matches!(self, Self::BridgeEnter { .. } | Self::BridgeLeave { .. })
             || matches!(self, Self::Linked { .. } | Self::Unlinked { .. })
     }
 }
 
-/// A call detail record. Texts as the source gives them; times made absolute by the decoder
-/// where it can, `None` where the record has none.
+/// A call detail record. Texts are as the source gives them. The decoder makes times absolute if it
+/// can. `None` if the record has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cdr<'a> {
     /// The PBX's own time of the message, not of the call.
     pub at: Option<EventTime>,
-    /// Column `uniqueid`, the id of the record's channel; may be empty.
+    /// Column `uniqueid`: the id of the record's channel. Can be empty.
     pub uniqueid: Text<'a>,
-    /// `linkedid`, where mapped; may be empty.
+    /// Column `linkedid`, if mapped. Can be empty.
     pub linkedid: Text<'a>,
-    /// Column `channel`: the name of the channel that the record is of.
+    /// Column `channel`: the name of the record's channel.
     pub channel: Text<'a>,
-    /// Column `dstchannel`: the name of the second channel; may be empty.
+    /// Column `dstchannel`: the name of the second channel. Can be empty.
     pub dest_channel: Text<'a>,
     /// Column `src`: the number of the caller.
     pub source: Text<'a>,
     /// Column `dst`: the extension at which the dialplan was last.
     pub destination: Text<'a>,
-    /// `did`, where the dialplan keeps the number that was dialed (FreePBX does).
+    /// Column `did`, in which the dialplan can store the dialed number (FreePBX does).
     pub did: Text<'a>,
     /// Column `dcontext`: the context of that extension.
     pub context: Text<'a>,
@@ -466,9 +471,9 @@ pub struct Cdr<'a> {
     pub last_app: Text<'a>,
     /// Column `lastdata`: the arguments of that application.
     pub last_data: Text<'a>,
-    /// `start`, as written (local time without a zone, or ISO 8601).
+    /// Column `start`, as written (local time without a zone, or ISO 8601).
     pub start: Text<'a>,
-    /// `answer`, as written; empty when unanswered.
+    /// Column `answer`, as written. Empty if unanswered.
     pub answer: Text<'a>,
     /// Column `end`, as the PBX wrote it.
     pub end: Text<'a>,
@@ -478,7 +483,8 @@ pub struct Cdr<'a> {
     /// Column `billsec`: microseconds from the answer to the end. It can be negative, or longer
     /// than the duration, in the same way.
     pub billed_micros: Option<i64>,
-    /// `ANSWERED`, `NO ANSWER`, `BUSY`, `FAILED`, `CONGESTION`, `CANCEL`, or others to come.
+    /// Column `disposition`: `ANSWERED`, `NO ANSWER`, `BUSY`, `FAILED`, `CONGESTION`, `CANCEL`, or
+    /// a future value.
     pub disposition: Text<'a>,
     /// Column `userfield`: text that the dialplan sets.
     pub userfield: Text<'a>,
@@ -486,12 +492,13 @@ pub struct Cdr<'a> {
     pub caller_id: Text<'a>,
     /// Beginning of the record: `start` made absolute.
     pub started_at: Option<EventTime>,
-    /// `answer` made absolute; `None` when unanswered.
+    /// Time of the answer: `answer` made absolute. `None` if unanswered.
     pub answered_at: Option<EventTime>,
     /// End of the record: `end` made absolute.
     pub ended_at: Option<EventTime>,
-    /// Nothing tells the zone of its local times: they were taken for UTC.
+    /// Set if the zone of its local times is unknown. They were read as UTC.
     pub zoneless: bool,
-    /// Events of the one channel that the record is of; empty of a record of a path between two.
+    /// Events of the record's channel, if the record describes one channel. Empty if it describes a
+    /// path between two.
     pub events: Vec<ChannelEvent<'a>>,
 }

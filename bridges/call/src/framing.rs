@@ -1,41 +1,41 @@
-//! Where one message ends and the next begins, in the words that every splitter uses; and the
-//! buffer in which the bytes of a stream wait for the rest of their message.
+//! The result types of all splitters, which find where one message ends and the next begins, and
+//! the buffer in which the bytes of a stream wait for the rest of their message.
 
 use std::fmt;
 
-/// A message longer than this is not kept: it is stepped over to the next, and counted.
+/// Longest message, in bytes. A longer one is skipped and counted.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// Result of one step of a splitter over the bytes at hand. Indexes count from their first byte.
+/// Result of one step of a splitter over the available bytes. Indexes count from the first of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameStep {
     /// The bytes hold a whole message.
     Message {
         /// Index of the message's first byte.
         from: usize,
-        /// Index behind the message's last byte, without what closed it.
+        /// Index after the message's last byte, without its terminator.
         to: usize,
-        /// So many bytes are done with.
+        /// Number of bytes that are processed.
         used: usize,
     },
     /// The end of a message longer than [`MESSAGE_BYTES_MAX`].
     TooLong {
-        /// Length of the message, in bytes. Most of it can have been given up in earlier steps.
+        /// Length of the message, in bytes. Earlier steps can have discarded most of it.
         bytes: u64,
-        /// Index behind the message's last byte, without what closed it.
+        /// Index after the message's last byte, without its terminator.
         to: usize,
-        /// Number of bytes that are done with.
+        /// Number of bytes that are processed.
         used: usize,
     },
     /// The bytes hold no whole message.
     More {
-        /// So many bytes can be forgotten.
+        /// Number of bytes that can be discarded.
         used: usize,
     },
 }
 
 impl FrameStep {
-    /// So many bytes are done with.
+    /// Number of bytes that are processed.
     pub const fn used(self) -> usize {
         match self {
             Self::Message { used, .. } | Self::TooLong { used, .. } | Self::More { used } => used,
@@ -70,9 +70,10 @@ impl fmt::Debug for Outgoing {
     }
 }
 
-/// Bytes that came in and were not given out yet. They are read straight into it
-/// ([`space`](Self::space) and [`filled`](Self::filled)) and lent out from there; how they are cut
-/// into pieces is not seen. It grows to what waits in it and one piece.
+/// Received bytes that have not been taken yet. They are read directly into the buffer
+/// ([`space`](Self::space) and [`filled`](Self::filled)) and lent out from it. The result does not
+/// depend on the size of the pieces in which they arrive. The buffer grows to the size of the
+/// waiting bytes and one piece.
 #[derive(Debug, Default)]
 pub struct ReadBuffer {
     bytes: Vec<u8>,
@@ -82,7 +83,8 @@ pub struct ReadBuffer {
 }
 
 impl ReadBuffer {
-    /// Room for at least `bytes` more; say with [`filled`](Self::filled) how many came in.
+    /// Returns free space of at least `bytes` bytes. Report with [`filled`](Self::filled) how many
+    /// were received.
     pub fn space(&mut self, bytes: usize) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -97,35 +99,34 @@ impl ReadBuffer {
         &mut self.bytes[self.end..]
     }
 
-    /// The first `bytes` of [`space`](Self::space) hold what came in.
+    /// Marks the first `bytes` bytes of [`space`](Self::space) as received.
     pub fn filled(&mut self, bytes: usize) {
         self.end = self.bytes.len().min(self.end + bytes);
     }
 
-    /// Takes a piece by copying it.
+    /// Appends a copy of a piece.
     pub fn push(&mut self, piece: &[u8]) {
         self.space(piece.len())[..piece.len()].copy_from_slice(piece);
         self.filled(piece.len());
     }
 
-    /// Returns the bytes that came in and were not taken yet.
+    /// Returns the received bytes that have not been taken yet.
     #[inline]
     pub fn waiting(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Number of bytes that were not taken yet.
+    /// Returns the number of bytes that have not been taken yet.
     pub const fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// Returns `true` when no byte waits.
+    /// Returns `true` if no byte is waiting.
     pub const fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// The first `bytes` of what waits, lent out for the last time: the rest waits on. All of it,
-    /// where no more waits.
+    /// Takes the first `bytes` of the waiting bytes, or all if there are fewer.
     #[inline]
     pub fn take(&mut self, bytes: usize) -> &[u8] {
         let from = self.start;

@@ -1,5 +1,5 @@
-//! JSON as a list of pairs: order and repeated keys survive, texts are borrowed where they hold
-//! no escape. A struct would refuse repeated keys, a map would keep only the last.
+//! JSON as a list of pairs. Order and repeated keys are preserved, and texts without escapes are
+//! borrowed. A struct would reject repeated keys, and a map would keep only the last.
 
 use crate::event::Text;
 use serde::Deserialize;
@@ -7,13 +7,13 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Members of an object, in order, with every repeated key.
+/// Members of an object, in order, including repeated keys.
 pub type Members<'a> = Vec<(Text<'a>, Json<'a>)>;
 
-/// A value of JSON, of whatever type.
+/// A JSON value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Json<'a> {
-    /// A text; a number or a boolean in the words of JSON; nothing of null.
+    /// A text, a number or a boolean as JSON text, or an empty text for null.
     Text(Text<'a>),
     /// Elements of an array, in order.
     Array(Vec<Json<'a>>),
@@ -22,7 +22,7 @@ pub enum Json<'a> {
 }
 
 impl<'a> Json<'a> {
-    /// An object out of bytes; `None` if they are no JSON object.
+    /// Parses a JSON object, or returns `None` if the bytes are not one.
     pub fn object(bytes: &'a [u8]) -> Option<Members<'a>> {
         match serde_json::from_slice(bytes) {
             Ok(Json::Object(members)) => Some(members),
@@ -30,7 +30,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// A scalar's text; empty of arrays and objects.
+    /// Returns a scalar's text, which is empty for arrays and objects.
     #[inline]
     pub fn into_text(self) -> Text<'a> {
         match self {
@@ -39,8 +39,8 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The texts that AMI would write under the member's name: an array is a repeated key, an
-    /// object under `ChanVariable` (Wazo) the variables by name.
+    /// Passes on the texts that AMI would write under the member's name. An array is a repeated
+    /// key, and an object under `ChanVariable` (Wazo) has the variables by name.
     #[inline]
     pub fn into_texts(self, mut take: impl FnMut(Text<'a>)) {
         match self {
@@ -60,25 +60,25 @@ impl<'de> Deserialize<'de> for Json<'de> {
     }
 }
 
-/// A way of reading a value, with no form between the bytes and what is made of it.
+/// Builds a value directly from the bytes, without an intermediate form.
 pub trait ReadValue<'de>: Sized {
-    /// The type that a value is read to.
+    /// The type of the result.
     type Value;
 
-    /// A text; a number or a boolean in the words of JSON; nothing of null.
+    /// Builds a value of a text. It is JSON text for a number or a boolean, and empty for null.
     fn text(self, text: Text<'de>) -> Self::Value;
 
-    /// Makes a value of an array with these elements.
+    /// Builds the value of an array with these elements.
     fn array(self, elements: Vec<Json<'de>>) -> Self::Value;
 
-    /// Makes a value of an object, whose members it reads from `map`.
+    /// Builds the value of an object, and reads its members from `map`.
     ///
     /// # Errors
-    /// Whatever ends the reading.
+    /// Returns the error that ends the reading.
     fn object<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error>;
 }
 
-/// Reader that keeps a value whole, as [`Json`].
+/// Builder of a whole value, as [`Json`].
 pub struct Whole;
 
 impl<'de> ReadValue<'de> for Whole {
@@ -102,7 +102,7 @@ impl<'de> ReadValue<'de> for Whole {
     }
 }
 
-/// Reads a value in this way.
+/// Deserializes a value with this builder.
 pub struct ValueSeed<R>(pub R);
 
 impl<'de, R: ReadValue<'de>> DeserializeSeed<'de> for ValueSeed<R> {
@@ -163,7 +163,7 @@ impl<'de, R: ReadValue<'de>> Visitor<'de> for ValueSeed<R> {
     }
 }
 
-/// A member's name, borrowed where it holds no escape.
+/// A member's name, borrowed if it contains no escape.
 #[derive(Deserialize)]
 pub struct MemberName<'a>(#[serde(borrow)] pub Cow<'a, str>);
 

@@ -1,13 +1,13 @@
-//! Text that a PBX or a broker puts into a refusal, made safe for messages and logs.
+//! Makes the text of a refusal by a PBX or a broker safe for messages and logs.
 
 use crate::redact::Redactor;
 
 /// Longest text that is kept, in characters.
 const CHARS_MAX: usize = 300;
 
-/// Makes one line of a peer's text: at most 300 characters, without control characters, escape
-/// sequences, and marks that hide or reorder text. Each of these becomes `\u{fffd}`, as does
-/// text that is not UTF-8.
+/// Turns a peer's text into one line of at most 300 characters, without control characters, escape
+/// sequences, and marks that hide or reorder text. Each of these becomes `\u{fffd}`, as does text
+/// that is not UTF-8.
 pub fn peer_text(bytes: &[u8]) -> String {
     // No character takes more than four bytes, so longer text need not be decoded.
     let beginning = &bytes[..bytes.len().min(4 * (CHARS_MAX + 1))];
@@ -23,7 +23,7 @@ pub fn peer_text(bytes: &[u8]) -> String {
     line
 }
 
-/// Makes one line of a peer's text without the secrets that the peer was sent.
+/// Turns a peer's text into one line without the secrets that the peer was sent.
 pub fn redacted_peer_text(bytes: &[u8], redactor: &Redactor) -> String {
     let text = String::from_utf8_lossy(bytes);
     peer_text(redactor.redact(&text).as_bytes())

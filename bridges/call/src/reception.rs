@@ -1,25 +1,25 @@
-//! Whether what a PBX tells arrives now: only then does silence say that nothing happens.
+//! Whether messages of a PBX arrive now. Only then does silence mean that nothing happens.
 
 use crate::units::EventTime;
 use std::time::Duration;
 
-/// What becomes of the messages of a PBX now.
+/// State of the messages of a PBX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reception {
-    /// They arrive, `since` that moment by our own clock.
+    /// Messages arrive.
     Arriving {
-        /// When the source was connected, or began to be read, last.
+        /// Last moment at which the source was connected or its reading began, by our own clock.
         since: EventTime,
     },
-    /// Nobody takes them, and a queue or a file keeps them: nothing that our own clock would decide
-    /// is decided before they are read.
+    /// Messages are not read, and a queue or a file keeps them. Before they are read, nothing is
+    /// decided by our own clock.
     Kept,
-    /// They are lost for good, as those of a line that is cut.
+    /// Messages are lost, as when a connection is broken.
     Lost,
 }
 
 impl Default for Reception {
-    /// They have always arrived.
+    /// Returns the state in which messages have always arrived.
     fn default() -> Self {
         let since = EventTime::MIN;
         Self::Arriving { since }
@@ -27,7 +27,7 @@ impl Default for Reception {
 }
 
 impl Reception {
-    /// The same by a clock that shows `now`, and may have been set back since.
+    /// Corrects the state for a clock that shows `now`, because it can have been set back.
     pub(crate) fn until(self, now: EventTime) -> Self {
         match self {
             Self::Arriving { since } => Self::Arriving {
@@ -37,7 +37,8 @@ impl Reception {
         }
     }
 
-    /// Returns the moment since which messages arrive; where none do, or always did, the earliest.
+    /// Returns the moment since which messages have arrived. If none arrive, or they always did,
+    /// returns the earliest moment.
     pub(crate) fn since(self) -> EventTime {
         match self {
             Self::Arriving { since } => since,
@@ -45,8 +46,8 @@ impl Reception {
         }
     }
 
-    /// Returns the later of `at` and the moment at which messages have arrived for `wait`, for what
-    /// was kept comes first; `None` while they are kept.
+    /// Returns the later of `at` and the moment at which messages will have arrived for `wait`,
+    /// because kept messages arrive first. Returns `None` while messages are kept.
     pub(crate) fn at_earliest(self, at: EventTime, wait: Duration) -> Option<EventTime> {
         match self {
             Self::Arriving { since } => Some(at.max(since.plus(wait))),
@@ -55,8 +56,8 @@ impl Reception {
         }
     }
 
-    /// Returns what our own clock shows to what waits for silence: `now` once messages have arrived
-    /// for `wait`, a moment before all others until then.
+    /// Returns the time to compare deadlines with that depend on silence: `now` if messages have
+    /// arrived for `wait`, and otherwise a moment before all others.
     pub(crate) fn clock(self, now: EventTime, wait: Duration) -> EventTime {
         match self.at_earliest(now, wait) {
             Some(at) if at <= now => now,
