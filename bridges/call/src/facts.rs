@@ -1,5 +1,5 @@
-//! What is known of an open call and each of its channels: what the assembler gathers, and the
-//! resolver makes finished calls of.
+//! The known facts of an open call and of each of its channels. The assembler collects them, and
+//! the resolver makes finished calls from them.
 
 mod fact;
 mod history;

@@ -35,7 +35,7 @@ pub enum FrameStep {
 }
 
 impl FrameStep {
-    /// Number of bytes that are processed.
+    /// Returns the number of bytes that are processed.
     pub const fn used(self) -> usize {
         match self {
             Self::Message { used, .. } | Self::TooLong { used, .. } | Self::More { used } => used,

@@ -1,13 +1,13 @@
-//! What happened to a channel of an open call, as a fact that is kept of an event.
+//! Facts about the channels of an open call, which are stored in place of events.
 
 use crate::{ChannelState, EventTime, Kind, MonitorMode, Origin, UniqueId, clip};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a text that is remembered; a longer one is no name, number or id.
+/// Longest stored text, in bytes. A longer one is no name, number, or id.
 pub(super) const TEXT_BYTES_MAX: usize = 2048;
-/// Different names, numbers, linkedids… remembered of one channel.
+/// Maximum number of different names, numbers, linkedids, and so on that are stored per channel.
 pub(super) const TEXTS_MAX: usize = 16;
-/// Bytes of a dialing's result that are remembered.
+/// Longest stored result of a dialing, in bytes.
 const STATUS_BYTES_MAX: usize = 32;
 
 /// Something that happened to a channel.
@@ -16,13 +16,13 @@ pub(crate) struct Fact {
     pub(crate) at: EventTime,
     pub(crate) origin: Origin,
     pub(crate) what: FactKind,
-    /// Detail of the event beside the fact; says nothing for the call's values.
+    /// Additional detail of the event, which does not affect the call's values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<Note>,
 }
 
 impl Fact {
-    /// One that no event told in these words.
+    /// Creates a fact without a note.
     pub(crate) fn new(at: EventTime, origin: Origin, what: FactKind) -> Self {
         Self {
             at,
@@ -33,7 +33,7 @@ impl Fact {
     }
 }
 
-/// Detail of an event beside its fact.
+/// Additional detail of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Note {
     /// The Q.850 cause of a hang-up.
@@ -51,7 +51,7 @@ pub(crate) enum FactKind {
         string: String,
     },
     DialEnded,
-    /// The channel ran an application, which stands in `Applications` where it counts.
+    /// The channel ran an application, which is listed in `Applications` if it matters.
     App,
     Enter {
         bridge: String,
@@ -68,17 +68,18 @@ pub(crate) enum FactKind {
     Unlinked {
         with: UniqueId,
     },
-    /// The channel leaves whom it hears to speak with a third (`begins`), or is back.
+    /// The channel leaves the one that it hears to speak with a third (`begins`), or is back.
     Consults {
         begins: bool,
     },
-    /// The channel listens to another one, and those who hear it changed.
+    /// The channel listens to another one, and the set of channels that hear it changed.
     Monitors {
         target: UniqueId,
         mode: MonitorMode,
         by_keys: bool,
     },
-    /// Whoever has this channel leaves the call of this linkedid to whom they dial here.
+    /// The user of this channel transfers the call with this linkedid to the party that they dialed
+    /// here.
     Transfers {
         call: String,
     },
@@ -92,11 +93,11 @@ pub(crate) enum FactKind {
     Gone,
 }
 
-/// A channel comes into a bridge or leaves it.
+/// A channel's entry into a bridge, or its exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Passage<'a> {
     pub(crate) bridge: &'a str,
-    /// Set for a bridge in which nobody hears anybody.
+    /// Set for a bridge in which the channels do not hear each other.
     pub(crate) holding: bool,
     pub(crate) enters: bool,
 }
@@ -107,8 +108,8 @@ impl FactKind {
         matches!(self, Self::Dialed { .. })
     }
 
-    /// The channel comes into a bridge (`enters`) or leaves it; nobody hears anybody in one that is
-    /// `holding`.
+    /// Returns the fact that a channel enters a bridge (`enters`) or leaves it. In a `holding`
+    /// bridge, the channels do not hear each other.
     pub(crate) fn passes(bridge: String, enters: bool, holding: bool) -> Self {
         match enters {
             true => Self::Enter { bridge, holding },
@@ -116,7 +117,7 @@ impl FactKind {
         }
     }
 
-    /// The bridge that the channel comes into or leaves by this.
+    /// Returns the bridge that the channel enters or leaves, if this fact is about one.
     pub(crate) fn passage(&self) -> Option<Passage<'_>> {
         let (Self::Enter { bridge, holding } | Self::Leave { bridge, holding }) = self else {
             return None;
@@ -128,7 +129,8 @@ impl FactKind {
         })
     }
 
-    /// AMI 1.x: whom the channel hears from here on (`true`), or no more.
+    /// Returns the channel that this one hears from here on (`true`), or stops hearing. For AMI 1.x
+    /// and FreeSWITCH.
     pub(crate) fn link(&self) -> Option<(&UniqueId, bool)> {
         let (Self::Linked { with } | Self::Unlinked { with }) = self else {
             return None;
@@ -157,19 +159,19 @@ impl FactKind {
         }
     }
 
-    /// Returns `true` for a hang-up in one of its forms.
+    /// Returns `true` for a hangup of any kind.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self, Self::Hangup | Self::Gone)
     }
 }
 
-/// Returns `true` when one of the facts is so.
+/// Returns `true` if one of the facts satisfies the predicate.
 pub(crate) fn any(facts: &[Fact], is: impl Fn(&FactKind) -> bool) -> bool {
     facts.iter().any(|fact| is(&fact.what))
 }
 
-/// The spans that beginnings (`true`) and ends make, in the order of time; the last may have no
-/// end.
+/// Returns the spans between beginnings (`true`) and ends, which are given in the order of time.
+/// The last span may have no end.
 pub(crate) fn spans(
     edges: impl IntoIterator<Item = (EventTime, bool)>,
 ) -> Vec<(EventTime, Option<EventTime>)> {
@@ -186,7 +188,7 @@ pub(crate) fn spans(
     spans
 }
 
-/// The fact that a kind of event leaves behind.
+/// Returns the fact to store for this kind of event.
 pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
     Some(match kind {
         Kind::Born { state } => FactKind::Born(*state),
@@ -223,7 +225,7 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
         Kind::Renamed { to, .. } => FactKind::Renamed {
             to: clip(to, TEXT_BYTES_MAX),
         },
-        // It is up, in whatever state.
+        // The channel is up, in any state.
         Kind::Listed { .. } => FactKind::State(ChannelState::Unknown),
         Kind::HangupRequested => FactKind::HangupRequested,
         Kind::Hangup { .. } => FactKind::Hangup,
@@ -232,7 +234,7 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
     })
 }
 
-/// Returns the detail that an event has beside its fact.
+/// Returns the additional detail of an event.
 pub(super) fn note_of(kind: &Kind<'_>) -> Option<Note> {
     match kind {
         Kind::Hangup { cause } => cause.map(Note::Cause),
@@ -243,7 +245,8 @@ pub(super) fn note_of(kind: &Kind<'_>) -> Option<Note> {
     }
 }
 
-/// Parking lots, music, switchboard queues: a bridge in which nobody hears anybody.
+/// Returns `true` for a bridge in which the channels do not hear each other: parking lots, music,
+/// switchboard queues.
 pub(crate) fn is_holding(technology: &str) -> bool {
     technology.eq_ignore_ascii_case("holding_bridge")
 }

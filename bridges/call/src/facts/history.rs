@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
-/// A text, and when it was heard first.
+/// A text, and the time at which it was first reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamped {
     pub(crate) at: EventTime,
@@ -21,7 +21,7 @@ pub(crate) struct Stamped {
 pub(crate) struct TextHistory(pub(crate) SmallVec<[Stamped; 1]>);
 
 impl TextHistory {
-    /// Remembers a text; `true` if that changed anything.
+    /// Stores a text. Returns `true` if that changed anything.
     pub(crate) fn note(&mut self, at: EventTime, text: &str) -> bool {
         if text.is_empty() || text.len() > TEXT_BYTES_MAX {
             return false;
@@ -39,7 +39,7 @@ impl TextHistory {
         room
     }
 
-    /// Returns `true` when this text was noted.
+    /// Returns `true` if this text was stored.
     pub(crate) fn has(&self, text: &str) -> bool {
         self.0.iter().any(|known| known.text == text)
     }
@@ -56,7 +56,7 @@ impl TextHistory {
         self.0.iter().min_by_key(|stamped| stamped.at)
     }
 
-    /// Iterates over the texts in the order in which they were noted.
+    /// Iterates over the texts in the order in which they were stored.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Stamped> {
         self.0.iter()
     }

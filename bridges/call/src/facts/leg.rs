@@ -1,5 +1,5 @@
-//! One channel of an open call: the facts that a finished call can depend on, and no more; with
-//! what a PBX says of it beside its name, and what it runs, as far as it tells how it came to be.
+//! One channel of an open call: the facts that a finished call can depend on, the traits that a PBX
+//! reports in addition to the name, and the applications that show how the channel began.
 
 use super::fact::{Fact, FactKind, Passage, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of, note_of};
 use super::history::TextHistory;
@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use std::time::Duration;
 
-/// Different variables and values remembered of one channel.
+/// Maximum number of different variables and values that are stored per channel.
 const VARIABLES_MAX: usize = 64;
 
-/// A variable's value, and when it was told first and last.
+/// A variable's value, and the times at which it was first and last reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SeenVariable {
     pub(crate) name: SmolStr,
@@ -38,8 +38,8 @@ pub(crate) struct Leg {
     pub(crate) linkedids: TextHistory,
     pub(crate) callers: TextHistory,
     pub(crate) extens: TextHistory,
-    /// The extension that it was born on, where that is a number that can be dialed: those after
-    /// it are the dialplan's.
+    /// The extension on which the channel was born, if it is a number that can be dialed. Later
+    /// extensions are those of the dialplan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) did: Option<SmolStr>,
     pub(crate) userfields: TextHistory,
@@ -47,16 +47,16 @@ pub(crate) struct Leg {
     #[serde(flatten)]
     pub(crate) applications: Applications,
     pub(crate) facts: Vec<Fact>,
-    /// Number of the channel's facts that were known at each gap.
+    /// Number of the channel's facts that were known at the beginning of each gap.
     pub(crate) blinds: Vec<usize>,
-    /// The bridges that the channel left until this moment were forgotten with the calls that they
+    /// Stays in bridges up to this moment were forgotten, together with the calls that they
     /// belonged to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) forgotten_until: Option<EventTime>,
     /// Arrival of the channel's hangup, by our clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) over_arrived: Option<EventTime>,
-    /// Traits that the PBX reports beside the channel's name.
+    /// Traits that the PBX reports in addition to the channel's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) traits: Option<Box<LegTraits>>,
 }
@@ -66,11 +66,11 @@ pub(crate) struct Leg {
 pub(crate) enum Effect {
     /// The event added nothing to the channel.
     Nothing,
-    /// The same fact was known.
+    /// The same fact was known already.
     Doubled,
     /// The event added a fact or a text.
     Learned,
-    /// The channel hung up, and was not known to have.
+    /// The channel hung up, which was not known before.
     HungUp,
 }
 
@@ -97,13 +97,13 @@ impl Leg {
         }
     }
 
-    /// All that was heard in words: the names first.
+    /// Returns all text histories of the channel, the names first.
     pub(crate) fn texts(&self) -> [&TextHistory; 5] {
         let (names, linkedids, callers) = (&self.names, &self.linkedids, &self.callers);
         [names, linkedids, callers, &self.extens, &self.userfields]
     }
 
-    /// Returns the histories of [`Leg::texts`], in the same order, to be changed.
+    /// Returns the histories of [`Leg::texts`] in the same order, mutably.
     pub(crate) fn texts_mut(&mut self) -> [&mut TextHistory; 5] {
         [
             &mut self.names,
@@ -114,7 +114,7 @@ impl Leg {
         ]
     }
 
-    /// Takes over what was told of the same channel by its name alone.
+    /// Merges the leg that was stored under the channel's name, before its unique id was known.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.first = self.first.min(other.first);
         self.last = self.last.max(other.last);
@@ -134,12 +134,12 @@ impl Leg {
         }
     }
 
-    /// The name it was born with.
+    /// Returns the name with which the channel was born.
     pub(crate) fn name(&self) -> &str {
         self.names.first().map_or("", |name| &name.text)
     }
 
-    /// Forgets facts; the gaps are counted without them.
+    /// Removes facts, and adjusts the counts of facts at each gap.
     pub(crate) fn retain_facts(&mut self, mut keep: impl FnMut(&Fact) -> bool) {
         let mut kept = 0;
         let mut kept_before = vec![0];
@@ -154,7 +154,7 @@ impl Leg {
         }
     }
 
-    /// Something may be missed of it from now on.
+    /// Notes that events of the channel may be missed from now on.
     pub(crate) fn touch(&mut self) {
         let known = self.facts.len();
         if self.blinds.last() != Some(&known) {
@@ -162,15 +162,15 @@ impl Leg {
         }
     }
 
-    /// Returns the bridge that the channel came into or left last, by the times of the events: they
-    /// may arrive in another order.
+    /// Returns the bridge that the channel entered or left last, by the times of the events,
+    /// because they can arrive in another order.
     pub(crate) fn last_passage(&self) -> Option<Passage<'_>> {
         let facts = self.facts.iter();
         let passages = facts.filter_map(|fact| Some((fact.at, fact.what.passage()?)));
         passages.max_by_key(|(at, _)| *at).map(|(_, last)| last)
     }
 
-    /// The PBX lists it in this bridge.
+    /// Notes that the PBX lists the channel in this bridge.
     pub(crate) fn is_in(&mut self, at: EventTime, bridge: &str) {
         if self
             .last_passage()
@@ -181,20 +181,21 @@ impl Leg {
         }
     }
 
-    /// Notes that the channel ended, though no event of that was received.
+    /// Notes that the channel ended although no event reported it.
     pub(crate) fn gone(&mut self, at: EventTime) {
         let gone = Fact::new(at, Origin::Channel, FactKind::Gone);
         self.facts.push(gone);
     }
 
-    /// AMI 1.x: the event calls the channel by a name that it was never told to have.
+    /// Returns `true` if the event has a name that the channel was not reported to have. For AMI
+    /// 1.x and CEL.
     pub(crate) fn is_renamed(&self, event: &ChannelEvent<'_>) -> bool {
         let name = unmarked(&event.channel.name);
         let old = event.channel.linkedid.is_empty() || event.origin == Origin::Cel;
         old && !name.is_empty() && !self.names.has(name)
     }
 
-    /// Returns `true` when an event of the channel's birth was received.
+    /// Returns `true` if an event of the channel's birth was received.
     pub(crate) fn is_born(&self) -> bool {
         any(&self.facts, |what| matches!(what, FactKind::Born(_)))
             || self.traits.as_ref().is_some_and(|it| it.fresh)
@@ -219,8 +220,8 @@ impl Leg {
         }
     }
 
-    /// Returns the linkedid that the channel was created with; `None` if the source reports none.
-    /// A channel that FreeSWITCH dialed can name its caller later.
+    /// Returns the linkedid that the channel was created with, or `None` if the source reports
+    /// none. A channel that FreeSWITCH dialed can name its caller later.
     pub(crate) fn first_linkedid(&self) -> Option<&str> {
         let own = self.id.as_str();
         let is_dialed = self.traits.as_ref().is_some_and(|it| !it.line.inbound);
@@ -233,19 +234,20 @@ impl Leg {
         Some(first.text.as_str())
     }
 
-    /// Returns `true` for a channel that was born in nobody's call.
+    /// Returns `true` for a channel that was not born in the call of another channel.
     pub(crate) fn is_root(&self) -> bool {
         self.first_linkedid()
             .is_none_or(|id| id == self.id.as_str())
     }
 
-    /// Returns what the channel's age is read from, for [`by_age`](crate::age::by_age). Of two
-    /// channels that were seen at once, the one that was born in nobody's call is the older.
+    /// Returns the sort key of the channel's age, for [`by_age`](crate::age::by_age). Of two
+    /// channels that were first seen at the same time, the one that was not born in another's call
+    /// is older.
     pub(crate) fn age(&self) -> (Option<(u64, u64)>, (EventTime, bool, u64)) {
         (self.id.made(), (self.first, !self.is_root(), self.place))
     }
 
-    /// Returns `true` when the channel was in no bridge, or has left the last that it was in.
+    /// Returns `true` if the channel was in no bridge, or has left the last one.
     pub(crate) fn is_away(&self) -> bool {
         let reported = self.facts.iter().filter_map(|fact| {
             let hears = match &fact.what {
@@ -260,14 +262,15 @@ impl Leg {
         last.is_none_or(|(_, hears)| !hears)
     }
 
-    /// Returns `true` when the channel was in this bridge once.
+    /// Returns `true` if the channel has been in this bridge.
     pub(crate) fn was_in(&self, name: &str) -> bool {
         let enters =
             |what: &FactKind| matches!(what, FactKind::Enter { bridge, .. } if bridge == name);
         any(&self.facts, enters)
     }
 
-    /// By its id, it was born after this moment, so that its birth cannot have been missed then.
+    /// Returns `true` if the channel was born after this moment, by its id or its reported time of
+    /// creation. Its birth then cannot have been missed before the moment.
     pub(crate) fn born_after(&self, moment: EventTime) -> bool {
         if let Some(created) = self.traits.as_ref().and_then(|it| it.created) {
             return created.since(moment) > Duration::from_secs(1);
@@ -276,7 +279,7 @@ impl Leg {
         UniqueId::epoch_in(self.id.as_str()).is_some_and(|epoch| epoch > moment)
     }
 
-    /// The new names that were told of it, each with its time.
+    /// Returns the new names that were reported for the channel, each with its time.
     pub(crate) fn renamings(&self) -> impl Iterator<Item = (EventTime, &str)> {
         self.facts.iter().filter_map(|fact| match &fact.what {
             FactKind::Renamed { to } => Some((fact.at, to.as_str())),
@@ -289,15 +292,15 @@ impl Leg {
         any(&self.facts, FactKind::is_end)
     }
 
-    /// Returns the time of the first hang-up; `None` while there is none.
+    /// Returns the time of the first hangup, or `None` if there is none.
     pub(crate) fn ended(&self) -> Option<EventTime> {
         let ends = self.facts.iter().filter(|fact| fact.what.is_end());
         ends.map(|fact| fact.at).min()
     }
 
-    /// Returns `true` when the channel was seen to do something: more than a scrap that came after
-    /// its end, and more than leaving something under a stand-in, whose own id may have left
-    /// already.
+    /// Returns `true` if the channel was seen to do something. Remains that came after its end do
+    /// not count. For a stand-in id, neither does leaving something, because the event may have
+    /// been reported for the channel's real id already.
     pub(crate) fn is_real(&self) -> bool {
         let stand_in = is_stand_in(self.id.as_str(), self.name());
         any(&self.facts, |what| match what {
@@ -308,12 +311,12 @@ impl Leg {
         })
     }
 
-    /// Returns `true` when the channel is up, or could be.
+    /// Returns `true` if the channel is up, or could be.
     pub(crate) fn is_up(&self) -> bool {
         !self.is_over() && (self.is_real() || self.is_telephone())
     }
 
-    /// Somebody's telephone, or a line to the outside.
+    /// Returns `true` for a telephone or a line to the outside.
     pub(crate) fn is_telephone(&self) -> bool {
         match &self.traits {
             Some(_) => !trunk::is_plumbing(self.name()),
@@ -321,7 +324,7 @@ impl Leg {
         }
     }
 
-    /// The trunk that it belongs to.
+    /// Returns the trunk that the channel belongs to.
     pub(crate) fn endpoint<'e>(&self, endpoints: &'e Endpoints) -> Option<&'e TrunkEndpoint> {
         endpoints.of_line(self.name(), self.traits.as_ref().map(|it| &it.line))
     }
@@ -332,8 +335,8 @@ impl Leg {
         trunk::party_of_line(self.name(), line, endpoints)
     }
 
-    /// Takes in how a message describes the channel, but for its linkedid; `true` if that changed
-    /// anything.
+    /// Stores the description of the channel in a message, except its linkedid. Returns `true` if
+    /// that changed anything.
     pub(crate) fn describe(&mut self, at: EventTime, channel: &ChannelRef<'_>) -> bool {
         self.first = self.first.min(at);
         self.last = self.last.max(at);
@@ -365,7 +368,7 @@ impl Leg {
         let mut known = self.variables.iter_mut();
         if let Some(known) = known.find(|it| it.name == name && it.value == value) {
             known.first = known.first.min(at);
-            // Told again after another value: it counts again as the last one.
+            // The value was reported again after another one, so it is the last value again.
             let later = at > known.last;
             known.last = known.last.max(at);
             let same = self.variables.iter().filter(|known| known.name == name);
@@ -383,7 +386,7 @@ impl Leg {
         room
     }
 
-    /// Takes in what happened to the channel; `room` says whether the call may hold more facts.
+    /// Processes an event of the channel. `room` is `true` if the call may store more facts.
     pub(crate) fn on_event(
         &mut self,
         at: EventTime,
@@ -423,14 +426,15 @@ impl Leg {
     }
 }
 
-/// Returns `true` for an id that is no unique id, but made of the channel's name, because a frame
-/// that was cut had no more: `PJSIP/city-00000073@1795164017`.
+/// Returns `true` for an id that was made from the channel's name, because a truncated frame had no
+/// unique id: `PJSIP/city-00000073@1795164017`.
 pub(crate) fn is_stand_in(id: &str, name: &str) -> bool {
     let rest = id.strip_prefix(name).filter(|_| !name.is_empty());
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('@'))
 }
 
-/// Each value as it was told first: destinations, numbers and profiles change with a transfer.
+/// The traits of a channel, each with its first reported value, because destinations, numbers, and
+/// profiles change with a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LegTraits {
     /// Time of the earliest event that had traits of the channel.
@@ -439,25 +443,25 @@ pub(crate) struct LegTraits {
     pub(crate) line: LineTraits,
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub(crate) dialed: SmolStr,
-    /// Set when the channel was met before anything of it could have been missed.
+    /// Set if the channel was first seen before anything of it could have been missed.
     pub(crate) fresh: bool,
-    /// Set when the channel was linked with one other in all its life.
+    /// Set if the channel was linked with only one other channel.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) sole: bool,
-    /// Set when the channel was up already when it was met.
+    /// Set if the channel was already up when it was first seen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) listed: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) created: Option<EventTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) answered: Option<EventTime>,
-    /// Links that were told of after they had begun.
+    /// Links that were reported after they had begun.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) linked: Vec<(EventTime, UniqueId)>,
 }
 
 impl LegTraits {
-    /// Takes in what an event of that time told; `true` if that changed anything.
+    /// Stores the traits in an event of that time. Returns `true` if that changed anything.
     fn note(&mut self, at: EventTime, reported: &ChannelTraits<'_>, context: &str) -> bool {
         let before = self.clone();
         let earlier = at < self.at;
@@ -492,10 +496,10 @@ impl LegTraits {
     }
 }
 
-/// Applications in which everybody in one room hears each other.
+/// Applications in which all channels in one room hear each other.
 const ROOMS: [&str; 3] = ["ConfBridge", "MeetMe", "Konference"];
 
-/// A `Dial` that the channel ran, and when it was seen to run it first and last.
+/// A `Dial` that the channel ran, and the times at which it was first and last seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SeenDial {
     pub(crate) data: SmolStr,
@@ -507,20 +511,21 @@ pub(crate) struct SeenDial {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Applications {
     pub(crate) dials: Vec<SeenDial>,
-    /// Time at which the channel was first seen to run what only a dialed channel runs.
+    /// Time at which the channel was first seen to run an application that only dialed channels
+    /// run.
     pub(crate) outgoing: Option<EventTime>,
     /// Time at which the channel was first seen to run a conference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) conference: Option<EventTime>,
-    /// Time at which the channel was first seen to be a logged-in agent's.
+    /// Time at which the channel was first seen as that of a logged-in agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) agent: Option<EventTime>,
 }
 
 impl Applications {
-    /// Takes in what the channel runs; `true` if that changed anything. A `Dial` has the number in
-    /// its data, and the other side of a `Dial`, `Queue` or originated call runs an application
-    /// that nobody can call.
+    /// Stores an application that the channel runs. Returns `true` if that changed anything. The
+    /// data of a `Dial` contain the number. The other side of a `Dial`, a `Queue`, or an originated
+    /// call runs an application that a dialplan cannot run.
     pub(super) fn run(&mut self, at: EventTime, name: &str, data: &str) -> bool {
         if matches!(name, "AppDial" | "AppDial2" | "AppQueue") {
             return earliest(&mut self.outgoing, at);
@@ -559,7 +564,7 @@ impl Applications {
     }
 }
 
-/// Keeps the earlier of the two; `true` if that is another than before.
+/// Keeps the earlier of the two times. Returns `true` if that changed it.
 fn earliest(known: &mut Option<EventTime>, at: EventTime) -> bool {
     let earlier = known.is_none_or(|known| at < known);
     if earlier {

@@ -1,4 +1,4 @@
-//! An open call: channels that belong together, as far as is known by now.
+//! An open call: channels that belong together, as far as is known so far.
 
 use super::fact::{TEXT_BYTES_MAX, is_room};
 use super::times::{CallProcess, Gaps, Times};
@@ -13,8 +13,8 @@ use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A PBX takes longer to start again and to make as many Locals as before; whatever comes out of
-/// order comes sooner.
+/// Shortest time in which a PBX restarts and creates as many Local channels as before. Events that
+/// arrive out of order arrive sooner.
 const RESTART: Duration = Duration::from_secs(2);
 
 /// Channels that belong together. Serialized to survive a restart.
@@ -25,9 +25,9 @@ pub(crate) struct OpenCall {
     pub(crate) joined: BTreeSet<(UniqueId, UniqueId)>,
     #[serde(flatten)]
     pub(crate) names: Renamings,
-    /// User fields of CDRs whose channel is none of the legs.
+    /// User fields of CDRs whose channel is not among the legs.
     pub(crate) userfields: Vec<String>,
-    /// Texts that lead to this call: unique ids and linkedids, bridges, Local channels.
+    /// The keys that lead to this call: unique ids and linkedids, bridges, Local channels.
     pub(crate) ties: LinkKeys,
     #[serde(flatten)]
     pub(crate) times: Times,
@@ -37,18 +37,18 @@ pub(crate) struct OpenCall {
     pub(crate) parts: Parts,
     #[serde(flatten)]
     pub(crate) gaps: Gaps,
-    /// Set when the call was in a conference, which anybody may join.
+    /// Set if the call was in a conference, which anyone can join.
     pub(crate) conference: bool,
-    /// The conferences that its channels were in.
+    /// The conferences that the call's channels were in.
     #[serde(default, skip_serializing_if = "Texts::is_empty")]
     pub(crate) rooms: Texts,
-    /// The process of the PBX that it is a call of.
+    /// The process of the PBX that the call belongs to.
     #[serde(flatten)]
     pub(crate) of: CallProcess,
-    /// Its ids that an unreadable message contained.
+    /// The call's ids that an unreadable message contained.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) unread: BTreeSet<UniqueId>,
-    /// CEL had told of a bridge, in whatever call, when it was last heard of.
+    /// Set if CEL had reported a bridge, in any call, at the time of this call's last event.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) cel_bridges: bool,
 }
@@ -56,11 +56,11 @@ pub(crate) struct OpenCall {
 /// Amounts of facts and bytes that a call holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Size {
-    /// Facts that found no room.
+    /// Number of facts that were dropped.
     pub(crate) dropped: u32,
-    /// Facts, channels and joined pairs.
+    /// Number of facts, channels, and joined pairs.
     pub(crate) facts: usize,
-    /// Bytes that it took when it was last written down.
+    /// Size when the call was last serialized, in bytes.
     #[serde(skip)]
     pub(crate) bytes: usize,
 }
@@ -68,24 +68,24 @@ pub(crate) struct Size {
 /// State of a call of which parts are given out while the rest of it goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Parts {
-    /// Parts of it were given out already.
+    /// Set once parts of the call were given out.
     pub(crate) relieved: bool,
     /// Set on a part that was given out.
     #[serde(skip)]
     pub(crate) past: bool,
-    /// Channels still in it by whose id such a part is known.
+    /// Channels that are still in the call, and whose ids are those of parts that were given out.
     pub(crate) given: BTreeSet<UniqueId>,
-    /// Channels of calls that were given out. They are kept while others may have met them.
+    /// Channels of calls that were given out. They are kept while others can have met them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) reported: BTreeSet<UniqueId>,
     /// Set on a copy that is resolved for the call of these channels only.
     #[serde(skip)]
     pub(crate) only: BTreeSet<UniqueId>,
-    /// The facts it held when it was last looked through for what is past.
+    /// Number of facts when the call was last searched for past parts.
     pub(crate) checked_facts: usize,
 }
 
-/// All that leads from an event to a call.
+/// The keys that lead from an event to a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LinkKeys {
     pub(crate) ids: Texts,
@@ -94,8 +94,8 @@ pub(crate) struct LinkKeys {
 }
 
 impl LinkKeys {
-    /// Notes the linkedid a message tells of a channel, unless it is that of a finished call, which
-    /// is tied to nothing, or a stand-in.
+    /// Stores the linkedid that a message reports for a channel. A stand-in is ignored, and so is
+    /// the linkedid of a finished call, which is tied to no call.
     fn note_linkedid(&self, leg: &mut Leg, at: EventTime, channel: &ChannelRef<'_>) -> bool {
         let linkedid = channel.linkedid.as_ref();
         self.ids.contains(linkedid)
@@ -108,9 +108,9 @@ impl LinkKeys {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallEffect {
     pub(crate) effect: Effect,
-    /// A channel was met for the first time.
+    /// Set if a channel was seen for the first time.
     pub(crate) new_leg: bool,
-    /// Set when the call holds something that it did not before.
+    /// Set if the event changed the call.
     pub(crate) changed: bool,
 }
 
@@ -122,7 +122,7 @@ impl OpenCall {
         }
     }
 
-    /// Takes in an event of the channel `id`, which belongs to this call. `place` is the event's
+    /// Processes an event of the channel `id`, which belongs to this call. `place` is the event's
     /// place among all events.
     pub(crate) fn on_event(
         &mut self,
@@ -171,8 +171,9 @@ impl OpenCall {
         if let Kind::Listed { bridge, state } = &event.kind
             && room
         {
-            // No one knows whether an unknown bridge joins the channels in it. In a call that began
-            // unheard, and is incomplete for that, it probably does.
+            // It is unknown whether a new bridge joins the channels in it. In a call whose
+            // beginning was not received, and which is incomplete for that reason, it probably
+            // does.
             if !known {
                 leg.begin_from_list(at, bridge, *state);
             } else if self.ties.bridges.contains(bridge.as_ref()) {
@@ -188,13 +189,13 @@ impl OpenCall {
         outcome
     }
 
-    /// The reason why it is incomplete where more happened than one call may hold.
+    /// Returns the reason why the call is incomplete if it had more facts than one call may hold.
     pub(crate) fn excess(&self, settings: &Settings) -> Option<String> {
         let most = settings.max_facts;
         (self.size.dropped > 0).then(|| format!("the call had more than {most} events that matter"))
     }
 
-    /// A channel that is named in an event of another one.
+    /// Stores the description of a channel that appears in an event of another one.
     fn describe(
         &mut self,
         at: EventTime,
@@ -219,7 +220,7 @@ impl OpenCall {
         outcome.new_leg |= !known;
     }
 
-    /// Gives the channel `id` what was noted of it under a stand-in.
+    /// Merges the leg that was stored under a stand-in into the channel `id`.
     pub(crate) fn is_really(&mut self, stand_in: &UniqueId, id: &UniqueId) {
         if self.legs.contains_key(id)
             && let Some(other) = self.legs.remove(stand_in)
@@ -229,9 +230,10 @@ impl OpenCall {
         }
     }
 
-    /// No channel of it was seen to do anything: scraps that came after the end of a call.
+    /// Returns `true` if no channel of the call was seen to do anything: remains that came after
+    /// the end of a call.
     pub(crate) fn is_ghost(&self) -> bool {
-        // A hang-up alone tells of a call, where all before it may have been missed.
+        // If everything before a hangup may have been missed, the hangup is sufficient for a call.
         let missed = |leg: &Leg| {
             let before = self.gaps.late.is_some_and(|late| !leg.born_after(late));
             before && leg.is_over() && leg.is_telephone()
@@ -239,23 +241,24 @@ impl OpenCall {
         !self.legs.values().any(|leg| leg.is_real() || missed(leg))
     }
 
-    /// Nothing but ends was told of it, and that of somebody outside: its beginning was missed.
-    /// Only where each channel says at its end what it was, and of the call's own first channel,
-    /// for whatever belongs to another may have more to come.
+    /// Returns `true` if only ends were reported, one of them of an outside channel, so the
+    /// beginning of the call was missed. This is known only if each channel reports at its end what
+    /// it was, and only for the call's own first channel, because a call that belongs to another
+    /// can still get events.
     pub(crate) fn is_headless(&self, endpoints: &Endpoints) -> bool {
         let outside =
             |leg: &Leg| leg.traits.is_some() && leg.is_over() && leg.endpoint(endpoints).is_some();
         self.unheard_root().is_none() && self.legs.values().any(outside)
     }
 
-    /// Returns `true` when this channel was seen to do something, and has not hung up: so the call
-    /// is open, whatever its other channels are.
+    /// Returns `true` if this channel was seen to do something and has not hung up. The call is
+    /// then open, whatever the state of its other channels.
     pub(crate) fn is_plainly_open(&self, id: &UniqueId) -> bool {
         let leg = self.legs.get(id);
         leg.is_some_and(|leg| leg.is_real() && !leg.is_over())
     }
 
-    /// All channels heard of have hung up.
+    /// Returns `true` if all known channels have hung up.
     pub(crate) fn has_hung_up(&self) -> bool {
         self.is_ghost() || !self.legs.values().any(Leg::is_up)
     }
@@ -281,8 +284,9 @@ impl OpenCall {
         old && !self.is_ghost() && up.all(is_left)
     }
 
-    /// `LINKEDID_END` was the last that was heard, whoever began the call has hung up, and whoever
-    /// is still up has left all bridges. Only where a recording ends does that say anything.
+    /// Returns `true` if `LINKEDID_END` was the last event, the first channel has hung up, and all
+    /// channels that are still up have left all bridges. This is reliable only at the end of a
+    /// recording.
     pub(crate) fn is_reported_over(&self) -> bool {
         let ended = self.times.linkedid_ended;
         let last = ended.is_some_and(|at| at >= self.times.latest);
@@ -291,8 +295,8 @@ impl OpenCall {
         last && !self.is_ghost() && first.is_some_and(Leg::is_over) && up.all(Leg::is_away)
     }
 
-    /// All who came from outside have hung up, and whoever is still up has left all bridges: a
-    /// hang-up was probably missed.
+    /// Returns `true` if all outside channels have hung up, and all channels that are still up have
+    /// left all bridges. A hangup was then probably missed.
     pub(crate) fn is_stranded(&self, endpoints: &Endpoints) -> bool {
         let outside = |leg: &Leg| leg.endpoint(endpoints).is_some();
         let mut legs = self.legs.values();
@@ -301,15 +305,15 @@ impl OpenCall {
             && self.legs.values().any(outside)
     }
 
-    /// All its channels have hung up. A linkedid whose own channel was never heard of is that of a
-    /// channel that may still be up: a caller who waited in a queue before we listened.
+    /// Returns `true` if all channels have hung up. If a linkedid's own channel has had no event,
+    /// it may still be up, such as a caller who waited in a queue before we listened.
     pub(crate) fn is_over(&self) -> bool {
         self.has_hung_up()
             && (self.is_ghost() || self.gaps.rootless || self.unheard_root().is_none())
     }
 
-    /// Returns `true` for a call that comes backwards, with its beginning still to come: not that
-    /// of a call which was listed as going on.
+    /// Returns `true` if the call's events arrive in reverse order and its beginning is still to
+    /// arrive. A call that was listed as going on has no such beginning.
     pub(crate) fn awaits_beginning(&self) -> bool {
         let listed = |leg: &Leg| leg.traits.as_ref().is_some_and(|it| it.listed);
         self.times.backwards
@@ -318,7 +322,7 @@ impl OpenCall {
             && !self.legs.values().any(listed)
     }
 
-    /// The birth of each channel that a linkedid names was heard.
+    /// Returns `true` if the birth of each channel that a linkedid names was received.
     fn is_begun(&self) -> bool {
         let born = |id: &str| {
             let mut legs = self.legs.values();
@@ -327,7 +331,7 @@ impl OpenCall {
         self.linkedids().all(born)
     }
 
-    /// The linkedids of its channels, without those of calls that were given out.
+    /// Returns the linkedids of the channels, without those of calls that were given out.
     fn linkedids(&self) -> impl Iterator<Item = &str> {
         let legs = self.legs.values();
         let legs = legs.filter(|leg| !self.parts.reported.contains(&leg.id));
@@ -335,7 +339,7 @@ impl OpenCall {
         linkedids.map(|linkedid| linkedid.text.as_str())
     }
 
-    /// A linkedid whose own channel was never heard of.
+    /// Returns a linkedid whose own channel has had no event.
     pub(crate) fn unheard_root(&self) -> Option<&str> {
         let is_known = |linkedid: &str| self.legs.keys().any(|id| id.as_str() == linkedid);
         self.linkedids().find(|linkedid| !is_known(linkedid))
@@ -351,7 +355,7 @@ impl OpenCall {
         texts.any(|text| text.bytes().any(|byte| byte.is_ascii_digit()))
     }
 
-    /// Remembers the user field of a CDR; `true` if it was new.
+    /// Stores the user field of a CDR. Returns `true` if it was new.
     pub(crate) fn userfield(&mut self, at: EventTime, id: &str, text: &str) -> bool {
         if let Some(leg) = UniqueId::new(id).and_then(|id| self.legs.get_mut(&id)) {
             return leg.userfields.note(at, text);
@@ -373,8 +377,8 @@ impl OpenCall {
         self.halves(pair).map(|leg| leg.first).min()
     }
 
-    /// Returns `true` when both halves of this Local were here and had hung up long before `at`:
-    /// the name is free again.
+    /// Returns `true` if both halves of this Local channel were in the call and hung up long before
+    /// `at`. The name is then free again.
     pub(crate) fn has_ended_local(&self, pair: &str, at: EventTime) -> bool {
         let mut halves = self.halves(pair).map(Leg::ended);
         let long_ago = |half: Option<Option<EventTime>>| {
@@ -383,8 +387,8 @@ impl OpenCall {
         long_ago(halves.next()) && long_ago(halves.next())
     }
 
-    /// Returns `true` if the PBX reports what each channel is beside its name. It reports links,
-    /// too, and no bridges of two.
+    /// Returns `true` if the PBX reports traits of each channel in addition to its name. Such a PBX
+    /// also reports links, and not bridges of two.
     pub(crate) fn has_traits(&self) -> bool {
         self.legs.values().any(|leg| leg.traits.is_some())
     }
@@ -402,7 +406,7 @@ impl OpenCall {
         part
     }
 
-    /// Takes over all that another call holds.
+    /// Merges another call into this one.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.legs.absorb(other.legs);
         self.joined.extend(other.joined);
@@ -437,7 +441,7 @@ mod stored {
         callbridge_testkit::golden::keeps::<OpenCall>("open-call");
     }
 
-    /// A kind of fact that is new gets a number here, and a fact in the newest golden file.
+    /// Each new kind of fact gets a number here, and a fact in the newest golden file.
     #[test]
     fn each_kind_of_fact_has_a_golden_one() {
         const KINDS: usize = 16;
@@ -468,8 +472,8 @@ mod stored {
     }
 }
 
-/// The channels in the order of their unique ids. Each stands in memory of its own: a call has two
-/// or three of them, and room for a dozen whole ones would be kept free otherwise.
+/// The channels in the order of their unique ids. Each is boxed, because a call has only two or
+/// three, and a larger inline buffer would waste memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "BTreeMap<UniqueId, Box<Leg>>")]
 pub(crate) struct Legs(SmallVec<[(UniqueId, Box<Leg>); 2]>);
@@ -507,7 +511,7 @@ impl Legs {
         self.0.iter_mut().map(|(_, leg)| leg.as_mut())
     }
 
-    /// Returns the channel. If it was not known yet, it was first seen at `at`, in the event at
+    /// Returns the channel. If it was not known yet, adds it as first seen at `at`, in the event at
     /// this place of the stream.
     pub(crate) fn met(&mut self, id: UniqueId, at: EventTime, place: u64) -> &mut Leg {
         let index = self.find(&id).unwrap_or_else(|index| {
@@ -527,8 +531,8 @@ impl Legs {
         self.0.retain(|(id, leg)| keep(id, leg));
     }
 
-    /// Takes over the channels of another call. One channel is in one call only; a merge that
-    /// finds it in both keeps what is known.
+    /// Merges the channels of another call. A channel is in one call only. If it is in both, the
+    /// one that is known here is kept.
     pub(crate) fn absorb(&mut self, other: Self) {
         for (id, leg) in other.0 {
             if let Err(place) = self.find(&id) {
@@ -550,22 +554,22 @@ impl Serialize for Legs {
     }
 }
 
-/// Number of times that one name may go from channel to channel.
+/// Maximum number of times that a name can move from one channel to another.
 const CHANGES_MAX: usize = 64;
 
 /// The channels that had each name, by time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Renamings {
-    /// Names that its channels took on later.
+    /// Names that the call's channels took on later.
     pub(crate) renamed_to: BTreeSet<SmolStr>,
-    /// The channels that had each of these names, with the time from which on, in the order of
-    /// time; without the one that was met with it first.
+    /// The channels that had each of these names, and since when, in the order of time. The first
+    /// channel that had the name is not listed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) named: BTreeMap<SmolStr, Vec<(EventTime, UniqueId)>>,
 }
 
 impl Renamings {
-    /// A channel has this name from then on; who has it by now.
+    /// Notes that a channel has this name since `at`. Returns the channel that has it now.
     pub(crate) fn take_on(&mut self, name: &str, at: EventTime, id: &UniqueId) -> UniqueId {
         let changes = self.named.entry(name.into()).or_default();
         let after = changes.partition_point(|(from, _)| *from <= at);

@@ -1,11 +1,11 @@
-//! A few different texts in order.
+//! A small sorted set of texts.
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
-/// Different texts, sorted. The first two stand in place: few calls have more ids, bridges or
-/// Local channels, and each event looks at them.
+/// Different texts, sorted. The first two are stored inline, because few calls have more ids,
+/// bridges, or Local channels, and each event checks them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Texts(SmallVec<[SmolStr; 2]>);
 
@@ -42,7 +42,7 @@ impl Texts {
         self.0.iter()
     }
 
-    /// Takes over those of another.
+    /// Adds the texts of another set.
     pub(crate) fn extend(&mut self, other: Self) {
         other.0.into_iter().for_each(|text| self.insert(text));
     }

@@ -1,5 +1,5 @@
-//! When an open call was heard of, by the clock of its events and by our own, and the times in
-//! which nobody listened.
+//! The times of an open call's events, by their clock and by ours, and the gaps in which no events
+//! were received.
 
 use super::fact::{Fact, FactKind};
 use super::leg::Leg;
@@ -7,21 +7,21 @@ use crate::{ChannelState, ClockDifference, EventStamp, EventTime, Origin, Unique
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The moments of a call by which it is judged to be over, or silent.
+/// The moments that decide whether a call is over or silent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Times {
     /// Set when the call's events arrive as they happen. From a source that keeps them, each of
     /// them arrived within 5 s of its own time.
     pub(crate) live: bool,
-    /// Time of its first event, and when that arrived.
+    /// Time of the first event. `opened_arrived` is its arrival.
     pub(crate) opened: EventTime,
     pub(crate) opened_arrived: EventTime,
-    /// Arrival of the last event, and, in `latest`, the latest time of an event.
+    /// Arrival of the last event. `latest` is the latest time of an event.
     pub(crate) latest_arrived: EventTime,
     pub(crate) latest: EventTime,
-    /// The last event heard was older than one before it.
+    /// Set if the last received event was older than one before it.
     pub(crate) backwards: bool,
-    /// Time at which the last channel hung up or came, in both clocks.
+    /// Time at which a channel last hung up or was added. `quiet_arrived` is the same by our clock.
     pub(crate) quiet: EventTime,
     pub(crate) quiet_arrived: EventTime,
     /// Difference between the PBX's clock and our boot clock. The event with the smallest delay
@@ -29,15 +29,15 @@ pub(crate) struct Times {
     pub(crate) clock_ahead: ClockDifference,
     /// How far our wall clock was ahead of the clock of arrivals when the call was opened.
     pub(crate) wall_ahead: ClockDifference,
-    /// Set when an event had no time, and its arrival was used.
+    /// Set if an event had no time, and its arrival was used.
     pub(crate) by_arrival: bool,
-    /// Set when such an event arrived over a line that was stalled, or the line stalled later.
+    /// Set if such an event arrived over a stalled line, or the line stalled later.
     pub(crate) stalled: bool,
-    /// Set when the PBX's clock was set while the call was open.
+    /// Set if the PBX's clock was set while the call was open.
     pub(crate) clock_set: bool,
-    /// Time of the last `LINKEDID_END`, by which no channel of the linkedid is left.
+    /// Time of the last `LINKEDID_END`, which reports that no channel of the linkedid is left.
     pub(crate) linkedid_ended: Option<EventTime>,
-    /// Events whose time is that of no clock.
+    /// Number of events whose time is not from a clock.
     pub(crate) untimed: u32,
 }
 
@@ -56,7 +56,7 @@ impl Times {
         }
     }
 
-    /// An event of this moment arrived.
+    /// Notes the time and the arrival of an event.
     pub(crate) fn on_event(&mut self, at: EventTime, arrived: EventTime) {
         self.backwards = at < self.latest;
         let ahead = ClockDifference::between(at, arrived);
@@ -65,7 +65,7 @@ impl Times {
         self.latest_arrived = self.latest_arrived.max(arrived);
     }
 
-    /// A channel came or hung up at this moment; from here on it may be quiet.
+    /// Notes that a channel was added or hung up at this moment, after which the call can be quiet.
     pub(crate) fn rest(&mut self, at: EventTime, arrived: EventTime) {
         self.quiet = self.quiet.max(at);
         self.quiet_arrived = self.quiet_arrived.max(arrived);
@@ -90,8 +90,8 @@ impl Times {
 }
 
 impl Leg {
-    /// The PBX lists the channel, whose beginning was not received: its id shows when it was made,
-    /// and the list shows its state and its bridge.
+    /// Sets the beginning of a channel that the PBX lists, and whose own beginning was not
+    /// received. Its id shows when it was created, and the list shows its state and its bridge.
     pub(crate) fn begin_from_list(&mut self, at: EventTime, bridge: &str, state: ChannelState) {
         if let Some(epoch) = UniqueId::epoch_in(self.id.as_str()) {
             self.first = self.first.min(EventTime::from_seconds(epoch));
@@ -104,48 +104,48 @@ impl Leg {
     }
 }
 
-/// Gaps remembered of one call; more are one with the last.
+/// Maximum number of gaps that are stored per call. Further ones are merged with the last.
 const BLINDS_MAX: usize = 32;
-/// Nobody leaves a conversation, calls somebody and comes back within this.
+/// Within this time, no one can leave a conversation, call someone, and come back.
 const TOO_SHORT_TO_MATTER: Duration = Duration::from_secs(2);
 
-/// A time in which nobody listened, by our own clock.
+/// A gap in which no events were received, by our own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UnobservedTime {
-    /// The last moment at which the stream was whole.
+    /// The last moment at which the stream was complete.
     pub(crate) from: EventTime,
-    /// Moment at which the stream went on; `None` while it has not.
+    /// Moment at which the stream went on, or `None` if it has not.
     pub(crate) until: Option<EventTime>,
 }
 
 impl UnobservedTime {
-    /// Returns `true` for a gap so short that nobody can have left a conversation, called somebody
-    /// and come back.
+    /// Returns `true` for a gap that is too short for someone to leave a conversation, call
+    /// someone, and come back.
     pub(crate) fn is_short(&self) -> bool {
         self.until
             .is_some_and(|until| until.since(self.from) <= TOO_SHORT_TO_MATTER)
     }
 }
 
-/// Causes for which something of a call may be missed.
+/// Reasons why events of a call may be missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Gaps {
-    /// Times in which nobody listened while it was open.
+    /// Gaps while the call was open.
     pub(crate) blinds: Vec<UnobservedTime>,
-    /// Moment at which reception had begun anew, if one of the call's channels was first met after
+    /// Moment at which reception began again, if one of the call's channels was first seen after
     /// that.
     pub(crate) late: Option<EventTime>,
     /// Set once the call was given out as far as it is known, though its end was not received.
     pub(crate) overdue: bool,
-    /// The channel of its linkedid, never heard of, is not up any more.
+    /// Set if the channel of the call's linkedid has had no event and is no longer up.
     pub(crate) rootless: bool,
-    /// Set when the process's last count of its live channels left none for the call.
+    /// Set if the process's last count of its live channels left none for the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) forgotten: bool,
 }
 
 impl Gaps {
-    /// Nobody listens from now on.
+    /// Begins a gap.
     pub(crate) fn begin(&mut self, from: EventTime) {
         let room = self.blinds.len() < BLINDS_MAX;
         match self.blinds.last_mut() {
@@ -155,7 +155,7 @@ impl Gaps {
         }
     }
 
-    /// Somebody listens again; `false` if somebody did.
+    /// Ends the gap. Returns `false` if there was none.
     pub(crate) fn end(&mut self, at: EventTime) -> bool {
         let last = self.blinds.last_mut();
         let Some(last) = last.filter(|last| last.until.is_none()) else {
@@ -173,28 +173,28 @@ impl Gaps {
     }
 }
 
-/// Facts that an open call keeps of the process that it is a call of.
+/// State of an open call's process that the call stores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CallProcess {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) process: Option<u64>,
-    /// Time of the process's last message that it lives.
+    /// Time of the process's last message that it is alive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) alive: Option<EventTime>,
-    /// The least number of an event of the call, and the event of the greatest.
+    /// The lowest number of the call's events. `last_stamp` is the event with the highest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_number: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_stamp: Option<EventStamp>,
-    /// The process's last sign of life, and when it was started by the clock of then.
+    /// The process's last sign of life, and the start of the process by its clock at that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) beat: Option<(EventStamp, EventTime)>,
-    /// The process's clock was set back after the call began.
+    /// Set if the process's clock was set back after the call began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) set_back: Option<SetBack>,
 }
 
-/// A process's clock was set back between its events of these two numbers.
+/// The numbers of two events of a process between which its clock was set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SetBack {
     pub(crate) from: u64,
@@ -212,7 +212,7 @@ impl CallProcess {
         self.set_back = self.set_back.or(other.set_back);
     }
 
-    /// An event of the call.
+    /// Notes an event of the call.
     pub(crate) fn on_event(&mut self, process: Option<u64>, stamp: Option<EventStamp>) {
         self.process = self.process.or(process);
         let firsts = self.first_number.into_iter();
@@ -220,7 +220,7 @@ impl CallProcess {
         self.last_stamp = self.last_stamp.max(stamp);
     }
 
-    /// The clock was set back while the call was open.
+    /// Returns `true` if the clock was set back while the call was open.
     pub(crate) fn is_set_back(&self) -> bool {
         let last = self.last_stamp.map(|it| it.number);
         self.set_back.is_some_and(|it| last > Some(it.from))
