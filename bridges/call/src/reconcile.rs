@@ -1,9 +1,9 @@
-//! What a second account of a PBX's calls (a file of CEL or CDRs: `--catch-up`) adds to the first.
+//! Adds a second account of a PBX's calls (a file of CEL or CDRs: `--catch-up`) to the first.
 //!
-//! The primary source tells calls as they happen. Of a call that it may have missed something of,
-//! the finished call is held here until the second account has told it, too. A call told by the
-//! second account alone is added when the primary has had its chance to tell of it. All others are
-//! known, and change nothing.
+//! The primary source reports calls as they happen. If it may have missed events of a call, the
+//! finished call is held here until the second account has reported it, too. A call that only the
+//! second account has reported is added when the primary has had time to report it. All other calls
+//! of the second account are known already and change nothing.
 //!
 //! ```text
 //! primary ──▶ complete ───────────────────────────────▶ finished
@@ -14,7 +14,8 @@
 //!               ├──── unknown, and its chance is over ─▶ finished
 //!               └──── known ──▶ forgotten
 //! ```
-//! Pure: `now` comes in, decisions go out. Everything held survives a restart by its snapshots.
+//! The module does no I/O: `now` is an argument, and decisions are returned. All held calls survive
+//! a restart through their snapshots.
 
 use crate::age::by_age;
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
@@ -23,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Calls held at most, of each account; the one held longest is decided as if its time were over.
+/// Maximum number of held calls. If it is exceeded, all are decided as if their time were over.
 const HELD_MAX: usize = 10_000;
 
 /// Times for which a call is held, by the account that is waited for.
@@ -32,7 +33,7 @@ pub struct Patience {
     /// Time in which the second account may report a call of which the primary may have missed
     /// something.
     pub second: Duration,
-    /// Time in which the primary may report a call that the second account alone has reported.
+    /// Time in which the primary may report a call that only the second account has reported.
     pub primary: Duration,
 }
 
@@ -49,21 +50,22 @@ impl Patience {
     };
 }
 
-/// State of a unique id beside what is held here.
+/// State of a unique id outside of the reconciler.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Knowledge {
     /// No call with this id is known.
     Unknown,
-    /// The primary has it in an open call; `doubt`: something of it may have been missed.
+    /// The primary has an open call with this id.
     Open {
-        /// Something of it may have been missed.
+        /// Set if events of the call may be missing.
         doubt: bool,
     },
-    /// The id is part of a finished call; `incomplete`: of one that may still be corrected.
+    /// The id belongs to a finished call.
     Finished {
-        /// Set when that call waits as an incomplete one, and nobody has sent it.
+        /// Set if that call waits as an incomplete one and has not been sent, so it can still be
+        /// corrected.
         incomplete: bool,
-        /// The incomplete call itself, for what it knows and the new account cannot know stays.
+        /// The incomplete call. Values that only it can have are kept.
         call: Option<Box<FinishedCall>>,
     },
 }
@@ -71,30 +73,30 @@ pub enum Knowledge {
 /// A decision that the caller has to carry out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// The call is finished. It may be a better account of an incomplete one.
+    /// The call is finished. It can be a better account of an incomplete one.
     Finish(Box<FinishedCall>),
-    /// The second account told the end of a call that the primary still has open: it is to be
-    /// [ended](crate::Assembler::end_unheard) by this id.
+    /// The second account reported the end of a call that the primary still has open. The caller
+    /// must [end](crate::Assembler::end_unheard) the call with this id.
     End(UniqueId),
 }
 
-/// The account that a held call is of.
+/// The account that a held call comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum By {
     Primary,
     Second,
 }
 
-/// Serialized to survive a restart.
+/// A held call. Serialized to survive a restart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct HeldCall {
     by: By,
-    /// Time at which the call came, by our own clock.
+    /// Arrival of the call, by our own clock.
     since: EventTime,
     call: FinishedCall,
 }
 
-/// Holds what is not decided yet.
+/// Holds calls until they are decided.
 #[derive(Debug)]
 pub struct Reconciler {
     patience: Patience,
@@ -104,7 +106,7 @@ pub struct Reconciler {
 }
 
 impl Reconciler {
-    /// Makes a reconciler that holds no call.
+    /// Creates a reconciler without calls.
     pub fn new(patience: Patience) -> Self {
         Self {
             patience,
@@ -114,17 +116,18 @@ impl Reconciler {
         }
     }
 
-    /// Nothing waits for a decision.
+    /// Returns `true` if no call waits for a decision.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Calls of the primary that wait for the second account.
+    /// Returns the number of the primary's calls that wait for the second account.
     pub fn waiting(&self) -> usize {
         self.of(By::Primary).count()
     }
 
-    /// The primary has finished a call: it is given back at once if nothing of it is missing.
+    /// Processes a finished call of the primary. A complete call is returned at once, and an
+    /// incomplete one is held.
     pub fn on_primary(&mut self, call: FinishedCall, now: EventTime) -> Option<FinishedCall> {
         let earlier = self.of(By::Primary);
         let earlier = earlier.filter(|(_, held)| held.call.linkedid == call.linkedid);
@@ -138,7 +141,7 @@ impl Reconciler {
         None
     }
 
-    /// The second account has finished a call.
+    /// Holds a finished call of the second account.
     pub fn on_second(&mut self, call: FinishedCall, now: EventTime) {
         self.hold(By::Second, call, now);
     }
@@ -160,9 +163,9 @@ impl Reconciler {
         own.map(|(key, held)| (*key, held))
     }
 
-    /// Everything that can be decided by `now`. `known` says what is known of an id; `unheard` that
-    /// the primary could not hear of a call, for nobody listened; `is_open` that the second account
-    /// is in the middle of a call with this id.
+    /// Returns all decisions that are possible at `now`. `known` returns the state of an id.
+    /// `unheard` returns `true` if the primary cannot have reported a call, because no events were
+    /// received. `is_open` returns `true` if the second account has an open call with this id.
     pub fn decide(
         &mut self,
         now: EventTime,
@@ -199,7 +202,7 @@ impl Reconciler {
         decisions
     }
 
-    /// Returns the moment at which something held can be decided by the time alone.
+    /// Returns the moment at which the next held call can be decided by time only.
     pub fn next_deadline(&self) -> Option<EventTime> {
         let at = |held: &HeldCall| match held.by {
             By::Primary => held.since.plus(self.patience.second),
@@ -208,13 +211,13 @@ impl Reconciler {
         self.held.values().map(at).min()
     }
 
-    /// Returns the calls that were held, or are held no more, since the last take.
+    /// Returns the calls that were added or removed since the last call of this function.
     pub fn take_changes(&mut self) -> Vec<OpenChange> {
         let held = &self.held;
         self.changes.take(|key| held.get(&key).and_then(bytes))
     }
 
-    /// Puts back what was held.
+    /// Restores a held call.
     ///
     /// # Errors
     /// When the bytes are not a snapshot.
@@ -226,8 +229,9 @@ impl Reconciler {
     }
 }
 
-/// Decision on a call of the second account, of which the primary's `halves` are held; and `true`
-/// when there will be no other. `chance_over`: the primary has had its time to tell of it.
+/// Decides about a call of the second account. `halves` are the primary's held calls with the same
+/// ids. `chance_over` is `true` if the primary has had its time to report the call. Returns the
+/// decision, and `true` if it is the last one about this call.
 fn second(
     call: &FinishedCall,
     halves: Vec<&FinishedCall>,
@@ -256,13 +260,14 @@ fn second(
     if open && !finished {
         return (None, false);
     }
-    // Two halves make no whole: the primary's is kept.
+    // If both accounts are incomplete, keep the primary's.
     if finished || (!whole && (correctable || !halves.is_empty())) {
         return (None, true);
     }
     let letters = letters.values().map(Box::as_ref);
     let halves: Vec<&FinishedCall> = halves.into_iter().chain(letters).collect();
-    // Who was heard to talk has talked, whatever an account says that tells of no bridge.
+    // If the primary saw a talk, it took place, even if an account without bridges does not show
+    // it.
     if !call.estimate && !call.answered && halves.iter().any(|half| half.answered) {
         return (None, true);
     }
@@ -271,8 +276,8 @@ fn second(
     (decision, finish)
 }
 
-/// The second account's call, with what only the primary can know of it: a file of CEL has no
-/// channel variables, and CDRs know neither those nor who talked with whom for how long.
+/// Returns the second account's call with values that only the primary can have. A file of CEL has
+/// no channel variables. CDRs have neither those nor who talked with whom, and for how long.
 fn by_both(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
     let mut call = second.clone();
     for half in halves {
@@ -287,7 +292,7 @@ fn by_both(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
                 call.userfields.push(field.clone());
             }
         }
-        // What the primary takes for a number without having seen it dialed may be another's.
+        // A number that the primary did not see dialed can be that of another party.
         if call.number.is_none()
             && let Some(number) = &half.number
             && number.from_dial_string
@@ -317,9 +322,10 @@ fn by_both(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
     call
 }
 
-/// Returns the oldest linkedid of both accounts. Records of Asterisk do not always name the channel
-/// that the call began with. Those of FreeSWITCH do, and Asterisk made none of its ids. Records
-/// have whole seconds, so of two calls that began in one second the primary's decides.
+/// Returns the oldest linkedid of both accounts. Records of Asterisk do not always have the id of
+/// the channel that began the call. Records of FreeSWITCH do, and their ids are not made by
+/// Asterisk. Records have whole seconds, so if two calls began in one second, the primary's id is
+/// used.
 fn oldest_id<'a>(second: &'a FinishedCall, halves: &[&'a FinishedCall]) -> &'a UniqueId {
     let own = second.linkedid.made();
     let mut ids = vec![&second.linkedid];
@@ -334,9 +340,9 @@ fn oldest_id<'a>(second: &'a FinishedCall, halves: &[&'a FinishedCall]) -> &'a U
     ids[by_age(&ages)[0]]
 }
 
-/// An estimate learns what records may not know: the trunk, and that somebody was heard to talk,
-/// and with whom. A talk that it tells of itself stands as it is: what was heard of it ended, or
-/// went on, while nobody listened.
+/// Completes an estimate with values that records may not have: the trunk, and that there was a
+/// talk, and with whom. The talk of the estimate itself is kept, because the talk that the primary
+/// saw ended or went on while no events were received.
 fn complete_estimate(call: &mut FinishedCall, half: &FinishedCall) {
     if call.trunk.is_none() && half.trunk.is_some() {
         call.trunk.clone_from(&half.trunk);

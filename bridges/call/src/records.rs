@@ -1,32 +1,33 @@
-//! Call detail records in, finished calls out, for a PBX of which nothing better is told.
+//! Folds call detail records into finished calls, for a PBX that reports nothing better.
 //!
-//! A record is one path between two parties, told when its channel ended. Records are one call when
-//! they share a linkedid, a unique id, or a channel that lived in both; so a Local channel that
-//! optimised itself away, which splits one call in two records, stays one call. What is folded is
-//! an estimate, and says so.
+//! A record is one path between two parties, and is written when its channel ended. Records belong
+//! to one call if they share a linkedid, a unique id, or a channel that lived in both. So a call
+//! stays one call if a Local channel optimized itself away, which splits it into two records. The
+//! finished calls are estimates, and are marked as such.
 //!
-//! Nothing among records says that a call is over. So the records of a call are waited for:
+//! No record shows that its call is over. So a call waits for further records:
 //!
-//! - Those of a call that happens now: until `--cdr-wait` has passed since the last one came.
-//! - Those of a backlog: until no record of any call has come for `--cdr-wait`.
-//! - Those of a PBX that posts in batches, which is seen by its calls coming late time and again:
-//!   until records that ended later have come, or until 10 minutes after the end.
-//! - Those of which another is missing (a linkedid whose own channel told none, one half of a Local
-//!   channel), and those without a trunk, which may be the beginning of a customer's call: until
-//!   that came, or for `--max-call`.
-//! - A file that was read to its end has told everything of what ended before the last batch.
+//! - A call that happens now waits until `--cdr-wait` has passed since its last record.
+//! - A call of a backlog waits until no record of any call has arrived for `--cdr-wait`.
+//! - If the PBX writes in batches (its calls repeatedly arrive late), a call waits until records
+//!   that ended later have arrived, or until 10 minutes after its end.
+//! - If a record is missing (that of a linkedid's own channel, or one half of a Local channel), or
+//!   there is no trunk, so the records can be the beginning of a customer's call, the call waits
+//!   for the missing record, or for `--max-call`.
+//! - If a file was read to its end, no more records arrive for calls that ended before the last
+//!   batch.
 //!
-//! A record that comes after its call was folded (a dialed party that was transferred goes on
-//! when its caller is gone) changes nothing, and is counted as late.
+//! A record that arrives after its call was folded changes nothing, and is counted as late. An
+//! example is a dialed party that was transferred and goes on when the caller is gone.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | `record` | what is kept of a record |
-//! | `group` | the records of one call, and what ties them |
-//! | `occupancies` | records that name a channel in another's place |
-//! | `plan` | the channels, who the customer is, how many calls the records are |
+//! | `record` | the stored part of a record |
+//! | `group` | the records of one call, and the keys that tie them |
+//! | `occupancies` | corrects records that have one channel in place of another |
+//! | `plan` | the channels, the customer, and the number of calls |
 //! | `finish` | the values of the finished call |
-//! | `timeline` | what happened, to be kept and drawn |
+//! | `timeline` | the moments of the call, to be stored and drawn |
 
 mod finish;
 mod group;
@@ -44,16 +45,16 @@ use group::{Group, Groups, LIVE};
 use record::Record;
 use std::time::Duration;
 
-/// A PBX that posts records in batches does so within this time (`cdr.conf`: 300 s).
+/// Longest time in which a PBX that writes records in batches does so (`cdr.conf`: 300 s).
 const BATCH: Duration = Duration::from_secs(600);
-/// Two batches lie farther apart; the records of one come at once.
+/// Two batches are further apart than this. The records of one batch arrive at once.
 const BATCHES_APART: Duration = Duration::from_secs(30);
 
-/// Folds the records of one PBX. Time comes in from outside.
+/// Folds the records of one PBX. The caller supplies the time.
 #[derive(Debug, Default)]
 pub struct Folder {
     settings: Settings,
-    /// Facts beyond what one call may hold, so far.
+    /// Number of records that were dropped because one call holds only a limited number.
     pub facts_dropped: u64,
     groups: Groups,
     /// Ids and channels of folded calls, with the end of the call.
@@ -61,20 +62,20 @@ pub struct Folder {
     finished: Vec<FinishedCall>,
     changes: Changes,
     reception: Reception,
-    /// The latest end of a record, and when the last one arrived.
+    /// The latest end of a record. `stream_arrived` is the arrival of the last record.
     stream: Option<EventTime>,
     stream_arrived: Option<EventTime>,
-    /// The PBX tells channel events as well, and has told them up to here.
+    /// Time up to which channel events were received, if the PBX reports them, too.
     events: Option<EventTime>,
-    /// Arrival of the first call that came minutes after its end; `batches`: another did so since,
-    /// in a later batch.
+    /// Arrival of the first call that came late. `batches` is set once another late call came in a
+    /// later batch.
     batch: Option<EventTime>,
     batches: bool,
 }
 
 impl Folder {
-    /// No records yet. Of the settings, the endpoints, `cdr_wait`, `max_call` and
-    /// `max_open_calls` count.
+    /// Creates a folder without records. It uses the settings `endpoints`, `cdr_wait`, `max_call`,
+    /// and `max_open_calls`.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -82,8 +83,8 @@ impl Folder {
         }
     }
 
-    /// Takes in a record, and when it arrived by our own clock. `false` when it is one of a call
-    /// that was folded already, and so changed nothing.
+    /// Processes a record that arrived at `arrived` by our own clock. Returns `false` if it belongs
+    /// to a call that was already folded, and so changed nothing.
     pub fn on_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) -> bool {
         let Some(record) = Record::of(cdr, arrived) else {
             return true;
@@ -104,19 +105,19 @@ impl Folder {
         true
     }
 
-    /// Sets whether records arrive from here on: none is waited for in a time in which none can.
+    /// Sets whether records arrive from here on. While none can arrive, no call waits for one.
     pub fn receives(&mut self, reception: Reception) {
         self.reception = reception;
     }
 
-    /// The PBX tells channel events as well, and has told them up to this moment (`None`: it tells
-    /// none). What ended later is not folded yet: they may still tell of it.
+    /// Sets the time up to which channel events were received, or `None` if the PBX reports none.
+    /// Calls that ended later are not folded yet, because channel events may still report them.
     pub fn events_until(&mut self, latest: Option<EventTime>) {
         self.events = latest;
     }
 
-    /// Returns `true` for a record of a folded call: by its ids, or because its channel was that of
-    /// a folded call.
+    /// Returns `true` for a record of a folded call, by its ids or because its channel belonged to
+    /// such a call.
     fn is_late(&self, record: &Record) -> bool {
         let is_near = |text: &String, apart: Duration| {
             let end = self.done.known.get(text);
@@ -126,7 +127,7 @@ impl Folder {
             if group::is_made_by_pbx(id) {
                 is_near(id, group::FAR_APART)
             } else {
-                // Strangers can have the same text.
+                // Unrelated calls can have the same text.
                 is_near(id, group::FOLLOWING) && is_near(&record.channel, group::FAR_APART)
             }
         };
@@ -135,7 +136,7 @@ impl Folder {
             || record.linkedid.is_empty() && is_near(&record.channel, Duration::from_secs(1))
     }
 
-    /// Says what time it is; call it at [`Folder::next_deadline`] at the latest.
+    /// Advances the time to `now`. Call it at [`Folder::next_deadline`] at the latest.
     pub fn tick(&mut self, now: EventTime) {
         self.reception = self.reception.until(now);
         let now = self.reception.clock(now, self.wait());
@@ -149,7 +150,7 @@ impl Folder {
         over.into_iter().for_each(|key| self.finish(key));
     }
 
-    /// Returns the moment at which a group is folded by our own clock, if nothing else is received.
+    /// Returns the moment at which our own clock folds a group if nothing else is received.
     fn due(&self, group: &Group) -> EventTime {
         if self.awaits(group) {
             return group.arrived.plus(self.settings.max_call);
@@ -162,7 +163,7 @@ impl Folder {
         if self.batches {
             return waited.max(group.end().plus(BATCH));
         }
-        // The rest of a backlog may still be on its way.
+        // The rest of a backlog may still arrive.
         let last = self.stream_arrived.unwrap_or(group.arrived);
         let quiet = last.max(group.arrived).plus(self.wait());
         quiet.min(waited.max(group.arrived.plus(BATCH)))
@@ -172,8 +173,8 @@ impl Folder {
         self.settings.cdr_wait.unwrap_or(self.settings.settle)
     }
 
-    /// Returns `true` for a group to which more may come. One without a trunk is no customer's call
-    /// yet: it can be the beginning of one.
+    /// Returns `true` for a group that waits for more records. A group without a trunk can be the
+    /// beginning of a customer's call.
     fn awaits(&self, group: &Group) -> bool {
         let (events, end) = (self.events, group.end());
         let unheard = events.is_some_and(|until| until < end.plus(LIVE));
@@ -186,8 +187,9 @@ impl Folder {
         self.reception.at_earliest(first, self.wait())
     }
 
-    /// The file that the records come from was read to its present end at `now`: what ended before
-    /// the last batch that can still come is folded, but for calls whose records are missing.
+    /// Processes the end of the file that the records come from, which was reached at `now`. Calls
+    /// that ended before the last batch that can still arrive are folded, except those with missing
+    /// records.
     pub fn at_end(&mut self, now: EventTime) {
         let before = now.minus(BATCH.max(self.wait()));
         let long_ago = now.minus(self.settings.max_call);
@@ -198,7 +200,7 @@ impl Folder {
         });
     }
 
-    /// No more records will come: every call is folded without further waiting.
+    /// Folds every call without further waiting, because no more records will arrive.
     pub fn finish_all(&mut self, _now: EventTime) {
         while let Some(key) = self.groups.longest_silent() {
             self.finish(key);
@@ -210,7 +212,7 @@ impl Folder {
         let Some(mut group) = self.groups.remove(key) else {
             return;
         };
-        // A PBX that posts in batches tells every call late; one backlog does so once.
+        // If the PBX writes in batches, every call is late. With a backlog, this happens only once.
         let late = group.arrived.since(group.end());
         if late > LIVE && late <= BATCH {
             let first = *self.batch.get_or_insert(group.arrived);
@@ -232,18 +234,19 @@ impl Folder {
         self.finished.extend(calls);
     }
 
-    /// The calls folded since the last take.
+    /// Returns the calls folded since the last call of this function.
     pub fn take_finished(&mut self) -> Vec<FinishedCall> {
         std::mem::take(&mut self.finished)
     }
 
-    /// The groups of records that changed or went since the last take.
+    /// Returns the groups of records that changed or were removed since the last call of this
+    /// function.
     pub fn take_changes(&mut self) -> Vec<OpenChange> {
         let groups = &self.groups.by_key;
         self.changes.take(|key| groups.get(&key).and_then(bytes))
     }
 
-    /// Puts a group of records back, as [`Folder::take_changes`] gave it out.
+    /// Restores a group of records from [`Folder::take_changes`].
     ///
     /// # Errors
     /// When the bytes are not a snapshot.
@@ -255,20 +258,20 @@ impl Folder {
         Ok(())
     }
 
-    /// Returns `true` when a record with this unique id or linkedid waits to be folded.
+    /// Returns `true` if a record with this unique id or linkedid waits to be folded.
     pub fn knows(&self, id: &str) -> bool {
         self.groups.ids.get(id).next().is_some()
     }
 
-    /// Calls whose records are waited for.
+    /// Returns the number of calls that wait for records.
     pub fn open_calls(&self) -> usize {
         self.groups.by_key.len()
     }
 }
 
-/// The finished calls of records that tell of one channel alone: what each tells, as events, put
-/// together as if the channels had told it themselves. It stays an estimate: a record keeps the
-/// last of what changed. `None` where they tell of paths.
+/// Returns the finished calls of records that each describe one channel, resolved as if the
+/// channels' events had been received. They are still estimates, because a record keeps only the
+/// last of several values. Returns `None` if the records describe paths between two parties.
 fn of_legs(group: &Group, settings: &Settings) -> Option<Vec<FinishedCall>> {
     let firsts = group.records.iter().filter_map(|it| it.legs.first());
     let own = |id: &UniqueId| firsts.clone().any(|leg| leg.id == *id);
@@ -276,7 +279,7 @@ fn of_legs(group: &Group, settings: &Settings) -> Option<Vec<FinishedCall>> {
     let mut call = OpenCall::new(began, group.arrived, group.is_live());
     for record in &group.records {
         for (at, leg) in record.legs.iter().enumerate() {
-            // Of a channel with a record of its own, that says all.
+            // If a channel has its own record, only that is used.
             if at == 0 || !own(&leg.id) {
                 *call.legs.met(leg.id.clone(), leg.first, leg.place) = leg.clone();
             }

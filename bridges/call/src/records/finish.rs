@@ -1,4 +1,4 @@
-//! Puts the values of a folded call together, each with the record that decided it.
+//! Determines the values of a folded call, each with the record that decided it.
 
 use super::group::Group;
 use super::plan::{self, Channel};
@@ -14,11 +14,11 @@ use crate::{
 };
 use std::time::Duration;
 
-/// A channel's first record can be missing, as the first row of a file that was cut; so much
-/// earlier it may have begun.
+/// Longest time by which a channel can have begun before its first known record. The real first
+/// record can be missing, like the first row of a truncated file.
 const BEGUN_BEFORE: Duration = Duration::from_secs(300);
 
-/// The finished calls that these records were.
+/// Returns the finished calls of these records.
 pub(super) fn calls(group: &Group, endpoints: &Endpoints) -> Vec<FinishedCall> {
     let (records, channels) = plan::channels(group, endpoints);
     let plans = plan::plans(&records, &channels);
@@ -33,7 +33,7 @@ pub(super) fn calls(group: &Group, endpoints: &Endpoints) -> Vec<FinishedCall> {
     plans.iter().map(finish).collect()
 }
 
-/// One call being put together.
+/// Builder of one call.
 struct CallBuilder<'a, 'g> {
     group: &'a Group,
     records: &'a [&'g Record],
@@ -65,7 +65,7 @@ impl CallBuilder<'_, '_> {
         }
         let ended = ended.max(started);
         let talk = plan.talk.total.min(ended.since(started));
-        // Never clamped: the mapping reports talk that is longer than its call.
+        // The talk is not clamped here. The mapping reports talk that is longer than its call.
         let excess = plan.own.iter().filter(|record| record.talk().is_some());
         let excess = excess.filter_map(|record| record.excess).max();
         let talk = excess.map_or(talk, |excess| excess.max(talk));
@@ -93,8 +93,8 @@ impl CallBuilder<'_, '_> {
             let words = format!("the channel belongs to {trunk}");
             why.note("trunk", started, customer.name, words);
         }
-        // As far as the dialplan has put it into a column of its own: the record's destination is
-        // the last of the steps that the dialplan took.
+        // The dialed number is known only if the dialplan stores it in its own column. The record's
+        // destination is only the last step of the dialplan.
         let mut dids = customer.own.iter().map(|record| &record.did);
         let did = dids.find(|did| is_did(did)).filter(|_| inbound);
         let ids = plan.own.iter().flat_map(|it| [&it.uniqueid, &it.linkedid]);
@@ -126,8 +126,8 @@ impl CallBuilder<'_, '_> {
         }
     }
 
-    /// Collects, as with channel events, the prefixes of channels that carried an outside number
-    /// and belong to no trunk.
+    /// Collects the prefixes of channels that carried an outside number and belong to no trunk, as
+    /// is done with channel events.
     fn unmatched(&self) -> Vec<String> {
         let mut found = Unmatched::default();
         let internal = self.plan.direction == Direction::Internal;
@@ -148,8 +148,9 @@ impl CallBuilder<'_, '_> {
         found.0
     }
 
-    /// The start of the first record; of a customer who came in, of those with the same id. Where
-    /// the record of the first channel's beginning is missing, its unique id tells it.
+    /// Returns the start of the first record. For an inbound customer, only records with the same
+    /// id count. If the record of the first channel's beginning is missing, the channel's unique id
+    /// gives the time.
     fn started(&self, why: &mut DecidingEvents) -> EventTime {
         let plan = self.plan;
         let root = self.channels[plan.customers[0]].own.first();
@@ -175,8 +176,7 @@ impl CallBuilder<'_, '_> {
         at
     }
 
-    /// Returns the number that was dialed first, where the records of the trunk's channel name
-    /// none.
+    /// Returns the number that was dialed first, if the records of the trunk's channel have none.
     fn dialed_elsewhere(&self) -> Option<(RawNumber, &'static str)> {
         let own = self.plan.own.iter().filter(|record| !record.was_called());
         let mut texts = own.map(|record| record.destination.as_str());
@@ -244,8 +244,8 @@ impl CallBuilder<'_, '_> {
         self.channels.iter().find(|channel| channel.name == name)
     }
 
-    /// Returns the user fields of the customer's own channel where it has one, for a record with
-    /// another customer is of both; else those of all records.
+    /// Returns the user fields of the customer's own channel if it has any, because a record with
+    /// another customer belongs to both. Otherwise returns those of all records.
     fn userfields(&self) -> Vec<String> {
         let customers = self.plan.customers.iter().map(|&i| &self.channels[i]);
         let trunk = |name: &str| self.named(name).and_then(|it| it.party.trunk());
@@ -287,7 +287,7 @@ impl CallBuilder<'_, '_> {
     }
 }
 
-/// The number of somebody who called in on this channel.
+/// Returns the number of the caller who came in on this channel.
 fn caller(channel: &Channel<'_>) -> Option<(RawNumber, &'static str)> {
     let sources = channel.own.iter().map(|record| record.source.as_str());
     let quoted = channel.own.iter().filter_map(|record| {

@@ -1,4 +1,4 @@
-//! Records that belong together, and the index of all that ties a record to them.
+//! Groups of records that belong together, and the index of the keys that tie a record to them.
 
 use super::record::Record;
 use crate::assemble::index::{Keys, Schedule};
@@ -8,30 +8,30 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Records of one call; those beyond it find no room.
+/// Maximum number of records of one call. Further ones are dropped.
 const RECORDS_MAX: usize = 256;
-/// Whole seconds: one record may end in the second before the next begins.
+/// Times have whole seconds, so one record can end in the second before the next begins.
 const TOUCHING: Duration = Duration::from_secs(1);
-/// A record that arrives so soon after its end happens now.
+/// A record that arrives within this time after its end happens now.
 pub(super) const LIVE: Duration = Duration::from_secs(5);
-/// Records of one call follow each other; of another call, this much lies between.
+/// Records of one call follow each other within this time.
 pub(super) const FAR_APART: Duration = Duration::from_secs(60);
 /// Records that share an id which no PBX made are of one call only if they overlap, or follow
 /// within this time.
 pub(super) const FOLLOWING: Duration = Duration::from_secs(5);
 
-/// The records of one call, as far as they have come. Serialized to survive a restart.
+/// The records of one call that have arrived. Serialized to survive a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Group {
     pub(super) records: Vec<Record>,
     /// Arrival of the last record, by our own clock.
     pub(super) arrived: EventTime,
-    /// Records that found no room.
+    /// Number of records that were dropped.
     pub(super) dropped: u32,
 }
 
 impl Group {
-    /// `false` when the same record is there already.
+    /// Adds a record. Returns `false` if the group already has it.
     pub(super) fn add(&mut self, record: Record, arrived: EventTime) -> bool {
         if self.records.contains(&record) {
             return false;
@@ -45,19 +45,20 @@ impl Group {
         true
     }
 
-    /// The end of the record that ended last.
+    /// Returns the end of the record that ended last.
     pub(super) fn end(&self) -> EventTime {
         let ends = self.records.iter().map(|record| record.end);
         ends.max().unwrap_or(self.arrived)
     }
 
-    /// Returns `true` when the last record arrived soon after its end: the call happens now.
+    /// Returns `true` if the last record arrived soon after its end, so the call happens now.
     pub(super) fn is_live(&self) -> bool {
         self.arrived <= self.end().plus(LIVE)
     }
 
-    /// A record of it is still to come, for its channel outlives those that were told of: the one
-    /// that the call began with, the one that a Local half was dialed by, or the dialing side.
+    /// Returns `true` if a record is still to arrive, because its channel outlives those of the
+    /// known records. It is the record of the channel that began the call, of the channel that
+    /// dialed a Local half, or of the dialing side.
     pub(super) fn awaits_more(&self) -> bool {
         for record in &self.records {
             if can_be_id(&record.linkedid) && !self.has_channel(&record.linkedid) {
@@ -89,7 +90,7 @@ impl Group {
         false
     }
 
-    /// Returns `true` if one of the records is of the channel with this unique id.
+    /// Returns `true` if one of the records belongs to the channel with this unique id.
     fn has_channel(&self, id: &str) -> bool {
         self.records.iter().any(|record| record.uniqueid == id)
     }
@@ -121,7 +122,7 @@ impl Group {
         }
     }
 
-    /// Returns `true` when a trunk took part.
+    /// Returns `true` if a trunk took part.
     pub(super) fn has_trunk(&self, endpoints: &trunk::Endpoints) -> bool {
         let mut legs = self.records.iter().flat_map(|it| &it.legs);
         let mut names = self.records.iter().flat_map(|it| [&it.channel, &it.dest]);
@@ -139,7 +140,7 @@ impl Group {
     }
 }
 
-/// The channels of two records were in a room at the same time.
+/// Returns `true` if the channels of two records were in one room at the same time.
 fn same_room(a: &Record, b: &Record) -> bool {
     let own = b.rooms();
     a.rooms().into_iter().any(|(room, from, to)| {
@@ -148,8 +149,8 @@ fn same_room(a: &Record, b: &Record) -> bool {
     })
 }
 
-/// Two records have an id in common that ties them. Of two channels, long after each other, it is
-/// one that was given again.
+/// Returns `true` if two records share an id that ties them. If two channels with one unique id are
+/// far apart in time, the id was used again.
 fn same_id(a: &Record, b: &Record) -> bool {
     let far = || a.start > b.end.plus(FAR_APART) || b.start > a.end.plus(FAR_APART);
     let again = a.uniqueid == b.uniqueid && a.channel != b.channel && far();
@@ -183,10 +184,11 @@ fn can_be_id(text: &str) -> bool {
     text.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
 }
 
-/// Two records name one channel that lived in both. A name may come again: a channel has one
-/// unique id, and of a name without a suffix of its own the records must overlap.
+/// Returns `true` if two records name one channel that lived in both. A name can be used again. So
+/// a channel must have only one unique id, and if its name has no unique suffix, the records must
+/// overlap.
 fn same_channel(a: &Record, b: &Record) -> bool {
-    // Between being parked and being fetched a channel has no record.
+    // From being parked until being picked up, a channel has no record.
     let is_parked = |it: &Record| it.app.eq_ignore_ascii_case("ParkedCall");
     let parked = is_parked(a) || is_parked(b);
     let near = |name: &str| {
@@ -218,34 +220,34 @@ fn same_channel(a: &Record, b: &Record) -> bool {
         || halves(&a.channel, &b.channel) && near(&a.channel)
 }
 
-/// A name that ends in a suffix which comes once in the life of a PBX: at least eight hex digits,
-/// or the number of a Local channel.
+/// Returns `true` for a name with a suffix that a PBX uses only once: at least eight hex digits, or
+/// the number of a Local channel.
 pub(super) fn is_unique(name: &str) -> bool {
     let name = trunk::local_pair(name).unwrap_or(name);
     let suffix = name.rsplit_once('-').map_or("", |(_, suffix)| suffix);
     suffix.len() >= 8 && suffix.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// The groups by number, with an index of ids and names.
+/// The groups by number, with indexes of ids and names.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     pub(super) by_key: BTreeMap<u64, Group>,
     pub(super) ids: Keys,
     names: Keys,
-    /// By when a record came last, as a count.
+    /// Groups by the arrival of their last record, as a count.
     touched: Schedule<u64>,
     count: u64,
     next: u64,
 }
 
 impl Groups {
-    /// The group that no record came of for the longest time.
+    /// Returns the group that has had no new record for the longest time.
     pub(super) fn longest_silent(&self) -> Option<u64> {
         self.touched.first().map(|(_, key)| key)
     }
 
-    /// Puts the record where it belongs: the number of its group, and those of groups that became
-    /// one with it. None of them when it was there already.
+    /// Adds the record to its group, and merges all groups that it ties together. Returns the
+    /// numbers of the changed groups. There are none if the record was there already.
     pub(super) fn take_in(&mut self, record: Record, arrived: EventTime) -> BTreeSet<u64> {
         let mut keys = self.belongs_to(&record);
         let key = keys.pop_first().unwrap_or(self.next);
@@ -278,7 +280,7 @@ impl Groups {
         keys.chain(rooms.filter(near(same_room))).collect()
     }
 
-    /// Puts a group under this number, and everything that leads to it.
+    /// Inserts a group under this number, with all keys that lead to it.
     pub(super) fn put(&mut self, key: u64, group: Group) {
         self.next = self.next.max(key.saturating_add(1));
         self.index(&group, |keys, text| keys.insert(text, key));
@@ -287,7 +289,7 @@ impl Groups {
         self.by_key.insert(key, group);
     }
 
-    /// Takes a group out, with everything that leads to it.
+    /// Removes a group and all keys that lead to it.
     pub(super) fn remove(&mut self, key: u64) -> Option<Group> {
         let group = self.by_key.remove(&key)?;
         self.touched.remove(key);
@@ -295,7 +297,7 @@ impl Groups {
         Some(group)
     }
 
-    /// Does this with everything that leads to the group.
+    /// Applies `change` to all keys that lead to the group.
     fn index(&mut self, group: &Group, change: impl Fn(&mut Keys, &str)) {
         for record in &group.records {
             record.ids().for_each(|id| change(&mut self.ids, id));

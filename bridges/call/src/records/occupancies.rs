@@ -1,4 +1,5 @@
-//! Records of Asterisk before 12 after a transfer by feature code, told as what happened.
+//! Corrects the records that Asterisk before 12 writes after a transfer by feature code, so they
+//! show what happened.
 //!
 //! ```text
 //! blind     17.1 SIP/city-01 → SIP/101-02   Dial              …:36 to …:42
@@ -15,10 +16,10 @@ use super::record::Record;
 use crate::trunk::local_pair;
 use std::time::Duration;
 
-/// Error of times that are whole seconds.
+/// Error of times with whole seconds.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// Gives each record to the channel whose it is.
+/// Assigns each record to the channel that it really belongs to.
 pub(super) fn give_back(records: &mut [Record]) {
     let owners: Vec<Option<String>> = (0..records.len()).map(|i| owner(records, i)).collect();
     for (record, owner) in records.iter_mut().zip(owners) {
@@ -58,8 +59,8 @@ fn owner(records: &[Record], i: usize) -> Option<String> {
     None
 }
 
-/// The record of a transferred call begins where the one before it ended, and that one ended for
-/// both when whoever transferred began to talk with the new party.
+/// Moves the beginning of a transferred call's record to the end of the one before it. That one
+/// ends for both parties when the transferring party began to talk with the new one.
 fn goes_on(records: &mut [Record], i: usize) {
     let record = &records[i];
     let earlier = |other: &Record| {

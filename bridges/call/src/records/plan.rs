@@ -1,9 +1,9 @@
-//! The channels that the records of one call name, who of them is the customer, and how many calls
-//! the records are: as for calls told by events.
+//! The channels that the records of one call name, which of them is the customer's, and how many
+//! calls the records make. The rules are those for calls from events.
 //!
-//! An answered record of two channels connects them for its billed seconds; the halves of a Local
+//! An answered record of two channels connects them for its billed seconds. The halves of a Local
 //! channel are always connected. A record of the other side of a dialing (`AppDial`) is a
-//! consultation: its two channels hear each other, and nobody else meanwhile.
+//! consultation: its two channels hear only each other.
 
 use super::group::Group;
 use super::record::Record;
@@ -17,7 +17,7 @@ use crate::{Direction, Endpoints, EventTime, Extension, Party, RawNumber, Unique
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The calls that these records were; none when nobody took part.
+/// Returns the calls of these records. There are none if no real party took part.
 pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec<Plan<&'a Record>> {
     let Some(first) = channels.iter().position(|channel| channel.party.is_real()) else {
         return Vec::new();
@@ -56,7 +56,7 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
     made.collect()
 }
 
-/// A line that was dialed on this channel. All records of a group are of one call.
+/// Returns the line that was dialed on this channel. All records of a group belong to one call.
 fn dialed_line(channel: &Channel<'_>) -> DialedLine {
     let number = channel.dialed().map(|(number, _)| subscriber(&number.text));
     DialedLine {
@@ -65,8 +65,8 @@ fn dialed_line(channel: &Channel<'_>) -> DialedLine {
     }
 }
 
-/// The oldest id of all; of records without any, that of the first. An id is as old as the first
-/// record that has it.
+/// Returns the oldest id of the records. If they have none, an id is made from the first record. An
+/// id is as old as the first record that has it.
 fn oldest(records: &[&Record]) -> Option<UniqueId> {
     let mut ids = Vec::new();
     let mut ages = Vec::new();
@@ -80,9 +80,8 @@ fn oldest(records: &[&Record]) -> Option<UniqueId> {
     oldest.or_else(|| records.first()?.made_id())
 }
 
-/// Returns the id of a second customer's call: the unique id of the customer's channel, which
-/// stands only in the record of a channel that is not its destination; else one made of name and
-/// start.
+/// Returns the id of a second customer's call: the unique id of the customer's channel. A record
+/// has it only if the channel is not its destination. Otherwise the id is made from name and start.
 fn own_id(channel: &Channel<'_>) -> Option<UniqueId> {
     let own = channel.own.iter();
     let mut ids = own.filter_map(|record| UniqueId::new(record.uniqueid.as_str()));
@@ -92,8 +91,8 @@ fn own_id(channel: &Channel<'_>) -> Option<UniqueId> {
     })
 }
 
-/// The records that name the customer's channels, and those with the id that the customer's own
-/// first record has, where that is not the id of the whole.
+/// Returns the records that name the customer's channels, and those with the id of the customer's
+/// first record, unless that is the id of the whole.
 fn of_customers(
     records: &[&Record],
     channels: &[Channel<'_>],
@@ -113,15 +112,16 @@ fn of_customers(
         .collect()
 }
 
-/// A channel, by its name: a record tells the unique id of one of its two channels alone.
+/// A channel, identified by its name, because a record has the unique id of only one of its two
+/// channels.
 #[derive(Clone, Debug)]
 pub(super) struct Channel<'a> {
     pub(super) name: &'a str,
     pub(super) party: Party<'a>,
-    /// The records told by this channel, and those that name it as destination, by their start.
+    /// The channel's own records, by their start. `reached` are those that name it as destination.
     pub(super) own: Vec<&'a Record>,
     pub(super) reached: Vec<&'a Record>,
-    /// The PBX dialed it into a conference.
+    /// Set if the PBX dialed the channel into a conference.
     is_invited: bool,
 }
 
@@ -147,7 +147,7 @@ impl<'a> Channel<'a> {
         self.own.iter().chain(&self.reached).copied()
     }
 
-    /// The number that was dialed on this trunk channel.
+    /// Returns the number that was dialed on this trunk channel.
     pub(super) fn dialed(&self) -> Option<(RawNumber, &'static str)> {
         let mut reached = self.reached.iter();
         if let Some(text) = reached.find_map(|it| in_dial_data(&it.data, self.name)) {
@@ -170,7 +170,7 @@ fn is_older(first: &Record, dialed: &Record) -> bool {
     ages.is_some_and(|(first, dialed)| first < dialed)
 }
 
-/// The records by their start, and the channels in the order in which they appear in them.
+/// Returns the records by their start, and the channels in the order in which they appear in them.
 pub(super) fn channels<'a>(
     group: &'a Group,
     endpoints: &'a Endpoints,
@@ -232,10 +232,11 @@ fn is_invited(channel: &Channel<'_>, channels: &[Channel<'_>]) -> bool {
         && records.any(|record| record.context == first.context)
 }
 
-/// By start. Of the records of one second, the other side of a dialing comes last. Then follow the
-/// age of the ids, and what a Local channel did after what dialed it. End and names come last, so
-/// the order is the same however the records came. An id that was chosen through an API is that of
-/// an originated channel, which exists before those that it dials in the same second.
+/// Returns the sort key of a record. The start comes first. Within one second, the other side of a
+/// dialing comes last. Then follow the age of the ids, and Local channels after the channels that
+/// dialed them. End and names come last, so the order does not depend on the order of arrival. An
+/// id that was chosen through an API belongs to an originated channel, which exists before those
+/// that it dials in the same second.
 fn order(record: &Record) -> impl Ord {
     let age = match UniqueId::new(record.uniqueid.as_str()) {
         Some(id) => id.made().unwrap_or_default(),
@@ -251,8 +252,8 @@ fn order(record: &Record) -> impl Ord {
     )
 }
 
-/// Returns the part of a channel, as everywhere; but an `Agent/1001` of Asterisk before 12 stands
-/// for the telephone at which that agent sat.
+/// Returns the party of a channel. An `Agent/1001` of Asterisk before 12 is the telephone of that
+/// agent.
 fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
     let agent = name.strip_prefix("Agent/").filter(|it| !it.is_empty());
     match (trunk::party(name, endpoints), agent) {
@@ -270,7 +271,7 @@ struct ConnectedPair {
     consultation: bool,
 }
 
-/// The connections of the customer's channels, given as indices.
+/// Returns the talk of the customer's channels, which are given as indices.
 pub(super) fn talk(records: &[&Record], channels: &[Channel<'_>], customers: &[usize]) -> Talk {
     let lines: Vec<ConnectedPair> = records.iter().filter_map(|it| line(it, channels)).collect();
     let times = lines.iter().flat_map(|line| [line.from, line.to]).collect();
@@ -282,9 +283,9 @@ pub(super) fn talk(records: &[&Record], channels: &[Channel<'_>], customers: &[u
     })
 }
 
-/// Returns the channels that a record connects: not before its destination was answered itself, as
-/// the record of that one's beginning says, nor before it entered the conference that the record is
-/// of.
+/// Returns the channels that a record connects. The connection begins no earlier than the answer of
+/// its destination, as the record of that channel's beginning shows, and no earlier than the
+/// destination's entry into the conference of the record.
 fn line(record: &Record, channels: &[Channel<'_>]) -> Option<ConnectedPair> {
     let (from, to) = record.talk()?;
     let at = |name: &str| channels.iter().position(|channel| channel.name == name);
@@ -306,7 +307,8 @@ fn line(record: &Record, channels: &[Channel<'_>]) -> Option<ConnectedPair> {
     })
 }
 
-/// The real parties, other than the customer's own channels, that one of these is connected with.
+/// Returns the real parties, other than the customer's own channels, that one of these is connected
+/// with.
 fn connected(
     channels: &[Channel<'_>],
     customers: &[usize],

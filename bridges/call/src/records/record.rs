@@ -7,7 +7,7 @@ use crate::{Cdr, EventTime, UniqueId, is_one_of};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Bytes of one text that is kept; what is longer is cut.
+/// Longest stored text, in bytes. A longer one is truncated.
 const TEXT_BYTES_MAX: usize = 512;
 /// A channel's first record begins in the second of its unique id, or in the next.
 const BIRTH_SLACK: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ const CONNECTS: [&str; 13] = [
     TRANSFERRED,
 ];
 
-/// Applications that connect no one. After any application of neither list, the record cannot tell
+/// Applications that connect no one. After an application in neither list, the record does not show
 /// whether people talked.
 const CONNECTS_NO_ONE: [&str; 28] = [
     "Hangup",
@@ -68,20 +68,20 @@ const CONNECTS_NO_ONE: [&str; 28] = [
 /// record dialed another.
 const CONFERENCES: [&str; 3] = ["ConfBridge", "MeetMe", "Conference"];
 
-/// A count of seconds beyond this is a negative one in an unsigned column.
+/// A larger number of seconds is a negative one in an unsigned column.
 const SECONDS_MAX: i64 = i32::MAX as i64;
 
-/// The application of a record that a transfer by feature code makes.
+/// The application in the record of a transfer by feature code.
 const TRANSFERRED: &str = "Transferred Call";
 
 /// One path between two parties. Serialized to survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
-    /// Empty where the PBX logs none.
+    /// Unique id of the channel. Empty if the PBX logs none.
     pub(super) uniqueid: String,
     pub(super) linkedid: String,
     pub(super) channel: String,
-    /// Empty where there was no second party.
+    /// Name of the second channel. Empty if there was no second party.
     pub(super) dest: String,
     pub(super) source: String,
     pub(super) caller_id: String,
@@ -93,35 +93,35 @@ pub(super) struct Record {
     pub(super) app: String,
     pub(super) data: String,
     pub(super) userfield: String,
-    /// Set when the disposition is `ANSWERED`.
+    /// Set if the disposition is `ANSWERED`.
     pub(super) answered: bool,
     pub(super) start: EventTime,
     pub(super) end: EventTime,
-    /// Beginning of the billed seconds: whoever was there, from then on somebody answered.
+    /// Beginning of the billed seconds: from then on, a channel had answered.
     pub(super) billed_from: EventTime,
     /// Time at which the channel was answered, if it was.
     pub(super) answer: Option<EventTime>,
-    /// The start is absolute; else it stands for a local time of an unknown zone.
+    /// Set if the start is absolute. Otherwise it is a local time of an unknown zone.
     pub(super) placed: bool,
-    /// The duration is negative, because the PBX's clock was set back during the call. The end is
-    /// not known.
+    /// Set if the duration is negative, because the PBX's clock was set back during the call. The
+    /// end is then not known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_negative: bool,
     /// The billed time, if it is more than a second longer than the duration, or negative (then
     /// as an unsigned column shows it).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) excess: Option<Duration>,
-    /// A channel of the call proves that Asterisk is 12 or later. Known when all its records are.
+    /// Set if a channel of the call proves that Asterisk is version 12 or later. Known when all
+    /// records are.
     #[serde(skip)]
     pub(super) since_12: bool,
-    /// Channel that the record is of, and those that it names; empty of a record of a path between
-    /// two.
+    /// Channel of the record, and those that it names. Empty for a record of a path between two.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) legs: Vec<Leg>,
 }
 
 impl Record {
-    /// Reads a CDR that arrived at this moment; `None` when it names no channel.
+    /// Reads a CDR that arrived at this moment. Returns `None` if it names no channel.
     pub(super) fn of(cdr: &Cdr<'_>, arrived: EventTime) -> Option<Self> {
         let channel = unmarked(&cdr.channel);
         if channel.is_empty() {
@@ -172,8 +172,8 @@ impl Record {
         })
     }
 
-    /// The ids that it shares with other records of its call: its own, and those of the channels
-    /// that its channel was connected with.
+    /// Returns the ids that other records of the call can share: the record's own, and those of the
+    /// channels that its channel was connected with.
     pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
         let own = [self.uniqueid.as_str(), self.linkedid.as_str()];
         let facts = self.legs.first().into_iter().flat_map(|leg| &leg.facts);
@@ -182,14 +182,14 @@ impl Record {
         all.filter(|id| !id.is_empty())
     }
 
-    /// Names that the record's channels are found by: both halves of a Local channel by one name.
+    /// Returns the names that lead to the record. Both halves of a Local channel have one name.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let names = [&self.channel, &self.dest].into_iter();
         let names = names.filter(|name| !name.is_empty());
         names.map(|name| trunk::local_pair(name).unwrap_or(name))
     }
 
-    /// The rooms that its channel was in, and when it came into each and left it.
+    /// Returns the rooms that the channel was in, and when it entered and left each.
     pub(super) fn rooms(&self) -> Vec<(&str, EventTime, EventTime)> {
         let facts = self.legs.first().into_iter().flat_map(|leg| &leg.facts);
         let passages = facts.filter_map(|fact| Some((fact.at, fact.what.passage()?)));
@@ -204,31 +204,32 @@ impl Record {
         rooms
     }
 
-    /// The other side of a dialing: the channel was dialed by another one of the same call.
+    /// Returns `true` for the other side of a dialing: another channel of the same call dialed this
+    /// one.
     pub(super) fn is_dialed_side(&self) -> bool {
         self.app.eq_ignore_ascii_case("AppDial")
     }
 
-    /// Returns `true` for a record that goes on with another party after a transfer by feature code
-    /// (Asterisk before 12).
+    /// Returns `true` for a record that continues with another party after a transfer by feature
+    /// code (Asterisk before 12).
     pub(super) fn is_transferred(&self) -> bool {
         self.app.eq_ignore_ascii_case(TRANSFERRED)
     }
 
-    /// The channel was called by the PBX itself, or is the other side of a dialing.
+    /// Returns `true` if the PBX itself called the channel, or it is the other side of a dialing.
     pub(super) fn was_called(&self) -> bool {
         self.is_dialed_side() || self.app.eq_ignore_ascii_case("AppDial2")
     }
 
     /// Returns the span in which the record's two channels heard each other. A queue or an
-    /// announcement that answered has no second channel, or says that it was not answered.
+    /// announcement that answered has no second channel, or its record is not answered.
     pub(super) fn talk(&self) -> Option<(EventTime, EventTime)> {
         let connects = self.since_12 || self.app.is_empty() || is_one_of(&CONNECTS, &self.app);
         let talked = self.is_answered_path() && connects;
         (talked && self.billed_from < self.end).then_some((self.billed_from, self.end))
     }
 
-    /// Returns `true` if the record does not tell whether its two channels heard each other.
+    /// Returns `true` if the record does not show whether its two channels heard each other.
     pub(super) fn is_doubtful(&self) -> bool {
         let known = [&CONNECTS[..], &CONNECTS_NO_ONE].concat();
         let is_known = self.app.is_empty() || is_one_of(&known, &self.app);
@@ -249,20 +250,20 @@ impl Record {
         is_one_of(&CONFERENCES, &self.app)
     }
 
-    /// Returns `true` if one of the channels is of a driver that Asterisk has had since 12.
+    /// Returns `true` if one of the channels belongs to a driver that Asterisk has had since
+    /// version 12.
     pub(super) fn has_pjsip(&self) -> bool {
         let is_pjsip = |name: &str| trunk::technology(name).eq_ignore_ascii_case("PJSIP");
         is_pjsip(&self.channel) || is_pjsip(&self.dest)
     }
 
-    /// The id it belongs under: its linkedid, else its unique id, else one made of what it is
-    /// known by.
+    /// Returns the linkedid, or the unique id if there is none.
     pub(super) fn id(&self) -> Option<UniqueId> {
         let ids = [&self.linkedid, &self.uniqueid];
         ids.into_iter().find_map(|id| UniqueId::new(id.as_str()))
     }
 
-    /// Made of channel, start and destination, for a record without any id.
+    /// Returns an id made from channel, start, and destination, for a record without any id.
     pub(super) fn made_id(&self) -> Option<UniqueId> {
         let (channel, start) = (&self.channel, self.start.floor_seconds());
         UniqueId::new(format!("{channel}@{start}/{}", self.destination))
@@ -274,8 +275,8 @@ impl Record {
     }
 }
 
-/// The second party. After a transfer by feature code it is the one in the data, and the record
-/// still names the one before.
+/// Returns the second party. After a transfer by feature code, the data name it, and the record
+/// still has the previous one as destination.
 fn dest<'a>(cdr: &'a Cdr<'_>) -> &'a str {
     let transferred = cdr.last_app.eq_ignore_ascii_case(TRANSFERRED);
     match transferred && cdr.last_data.contains('/') {
@@ -284,7 +285,7 @@ fn dest<'a>(cdr: &'a Cdr<'_>) -> &'a str {
     }
 }
 
-/// Returns a count of microseconds as a duration; `None` if it is negative, or was before an
+/// Returns a number of microseconds as a duration, or `None` if it is negative, or was before an
 /// unsigned column of 32 bits made it positive.
 fn duration(micros: i64) -> Option<Duration> {
     let plain = micros / 1_000_000 <= SECONDS_MAX;
@@ -292,8 +293,8 @@ fn duration(micros: i64) -> Option<Duration> {
     Some(Duration::from_micros(micros))
 }
 
-/// Returns the billed time where it cannot be: negative, or more than a second longer than the
-/// record. A negative count becomes what an unsigned column of 32 bits shows.
+/// Returns the billed time if it is impossible: negative, or more than a second longer than the
+/// record. A negative one becomes what an unsigned column of 32 bits shows.
 fn excess(billed_micros: i64, lasted: Duration) -> Option<Duration> {
     let Some(billed) = duration(billed_micros) else {
         let seconds = billed_micros.div_euclid(1_000_000).rem_euclid(1 << 32);
@@ -302,7 +303,8 @@ fn excess(billed_micros: i64, lasted: Duration) -> Option<Duration> {
     (billed > lasted + BIRTH_SLACK).then_some(billed)
 }
 
-/// The end that was told; a record that lasted longer was told before its end.
+/// Returns the reported end, unless the duration goes beyond it. The record was then reported
+/// before its end.
 fn end(reported: Option<EventTime>, start: EventTime, lasted: Duration) -> EventTime {
     let lasted = start.plus(lasted);
     let reported = reported.unwrap_or(lasted).max(start);
@@ -312,7 +314,8 @@ fn end(reported: Option<EventTime>, start: EventTime, lasted: Duration) -> Event
     }
 }
 
-/// A name without the half that a channel keeps which took the place of a Local one.
+/// Returns a name without the suffix of a Local half, which a channel keeps after it has replaced
+/// one.
 fn whole(name: &str) -> &str {
     if trunk::local_pair(name).is_some() {
         return name;
@@ -321,15 +324,16 @@ fn whole(name: &str) -> &str {
     first.or(name.strip_suffix(";2")).unwrap_or(name)
 }
 
-/// The second in which the channel with this unique id was made.
+/// Returns the second in which the channel with this unique id was created.
 pub(super) fn birth(uniqueid: &str) -> Option<EventTime> {
-    // The counters of test benches are no times.
+    // Ids of test setups have counters in place of times.
     let epoch = UniqueId::epoch_in(uniqueid).filter(|e| *e > 946_684_800)?;
     (epoch < i64::MAX / 1_000_000).then(|| EventTime::from_seconds(epoch))
 }
 
-/// The billed seconds end with the record. Times of whole seconds differ by up to one from them,
-/// and they are cut from the exact time, so they win; exact times win over them.
+/// Returns the beginning of the billed seconds, which end with the record. If times have whole
+/// seconds, they differ from the billed seconds by up to one. The billed seconds are derived from
+/// the exact time, so they win. Exact times win over them.
 fn billed_from(cdr: &Cdr<'_>, start: EventTime, end: EventTime) -> EventTime {
     let exact = |at: EventTime| at.micros() % 1_000_000 != 0;
     let answer = cdr.answered_at.filter(|at| (start..=end).contains(at));
@@ -342,8 +346,8 @@ fn billed_from(cdr: &Cdr<'_>, start: EventTime, end: EventTime) -> EventTime {
     }
 }
 
-/// The channel of the record, and after it those that it names, as far as it describes them; none
-/// of a record that tells of a path between two.
+/// Returns the channel of the record, and then those that it describes. Empty for a record of a
+/// path between two.
 fn legs_of(cdr: &Cdr<'_>) -> Vec<Leg> {
     let mut legs: Vec<Leg> = Vec::new();
     for event in &cdr.events {

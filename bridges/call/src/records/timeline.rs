@@ -1,4 +1,4 @@
-//! The timeline of a folded call: what its records tell, so no bridges and no ringing.
+//! The timeline of a folded call. Records show no bridges and no ringing.
 
 use super::plan::Channel as Known;
 use super::record::Record;
@@ -9,7 +9,7 @@ use crate::timeline::{
 use crate::{EventTime, UniqueId, Way, clip};
 use std::collections::BTreeMap;
 
-/// The timeline of one plan.
+/// Returns the timeline of one plan.
 pub(super) fn timeline(channels: &[Known<'_>], plan: &Plan<&Record>) -> Timeline {
     let is = |i: usize| (plan.customers.contains(&i), channels[i].party.is_real());
     let (number, left_out) = kept(shown(channels, plan), is);
@@ -30,7 +30,8 @@ pub(super) fn timeline(channels: &[Known<'_>], plan: &Plan<&Record>) -> Timeline
     }
 }
 
-/// The customer's channels, whoever talked with the customer, and those of the call's own records.
+/// Returns the customer's channels, those that talked with the customer, and those of the call's
+/// own records.
 fn shown(channels: &[Known<'_>], plan: &Plan<&Record>) -> Vec<usize> {
     let own = |name: &str| {
         let mut own = plan.own.iter();
@@ -54,7 +55,7 @@ fn channel(
     let from = known.records().map(|record| record.start).min()?;
     let to = known.records().map(|record| record.end).max()?;
     let own = known.own.iter().map(|record| record.uniqueid.as_str());
-    // A destination has no unique id in a record: its name has to serve.
+    // A record has no unique id of its destination, so the name is used.
     let id = own.chain([known.name]).find_map(UniqueId::new)?;
     let (way, how) = if known.came_in() {
         (Way::CameIn, "its channel is in a record")
@@ -93,7 +94,7 @@ fn moments(
     all.sort_by(|a, b| (a.at, &a.what).cmp(&(b.at, &b.what)));
     all.dedup();
     all.truncate(room.saturating_sub(1));
-    // The end of its last record is its hang-up, or as near to it as can be known.
+    // The end of the channel's last record is its hangup, or the best estimate of it.
     all.push(moment(to, MomentKind::HungUp { cause: None }));
     all
 }
