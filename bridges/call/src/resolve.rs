@@ -1,21 +1,21 @@
-//! What happened in a call: from the facts of its channels, sorted by time, to finished calls.
+//! Makes finished calls from the facts of an open call's channels, sorted by time.
 //!
-//! All of it is a pure function of the facts, so that doubled, late and shuffled events, and facts
-//! told by AMI's events, by CEL or by both, come to the same result.
+//! The result depends only on the facts. Doubled, late, and shuffled events, and facts reported by
+//! AMI's events, by CEL, or by both, lead to the same result.
 //!
 //! | module | question |
 //! |---|---|
 //! | `view` | what is each channel, did it come in or was it dialed, in which bridges was it? |
-//! | `linked` | when was who linked with whom, where links are told and no bridges? |
-//! | `masquerade` | which telephone was behind a unique id when (AMI 1.x)? |
-//! | `unnamed` | which bridge was it that nobody named? |
+//! | `linked` | which channels were linked when, if links are reported and no bridges? |
+//! | `masquerade` | which telephone had which unique id when (AMI 1.x)? |
+//! | `unnamed` | which bridge was it, if the PBX reports no id? |
 //! | `split` | which channels really belong together? |
 //! | `plan` | who is the customer, how many calls are these, and who heard whom when? |
-//! | `doubt` | may something of it have been missed? |
+//! | `doubt` | can events of the call be missing? |
 //! | `number` | which number is the customer's? |
-//! | `finish` | the values of the finished call |
-//! | `unobservable` | may the PBX leave out how it went? |
-//! | `timeline` | what happened, to be kept and drawn |
+//! | `finish` | what are the values of the finished call? |
+//! | `unobservable` | can the PBX have left out how the call went? |
+//! | `timeline` | what happened, to be stored and drawn? |
 
 mod doubt;
 mod finish;
@@ -41,24 +41,25 @@ pub(crate) use number::{in_dial_data, is_number, subscriber};
 pub(crate) use plan::{DialedLine, Plan, apart, by_customer};
 pub(crate) use split::Sets;
 
-/// Times of arrival say nothing of when events happened that lay in a file.
+/// Reason for events from a file without times, because their arrival does not show when they
+/// happened.
 const UNTIMED: &str = "its events carry no time: set timestampevents=yes in manager.conf";
 const UNREAD: &str = "a message about the call could not be read";
 
-/// The reason for which a call is resolved now.
+/// The reason why a call is resolved now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndReason {
     /// All its channels have hung up.
     HungUp,
-    /// The recording is over, and the channels still up have nobody left to talk with.
+    /// The recording is over, and the channels that are still up have no one left to talk with.
     Unheard,
-    /// The call was open longer than one may be.
+    /// The call was open longer than allowed.
     TooLong,
-    /// Too many calls were open, and nothing was heard of this one for the longest time.
+    /// Too many calls were open, and this one was silent the longest.
     TooMany,
-    /// The call, or all calls together, took too much memory, and none took more than this one.
+    /// The call, or all calls together, took too much memory, and this call took the most.
     TooLarge,
-    /// The end of the call was missed: another account reports it, or nothing does.
+    /// The end of the call was missed. Another account reports it, or nothing does.
     Missed,
 }
 
@@ -82,9 +83,9 @@ impl EndReason {
     }
 }
 
-/// Returns the finished calls that these channels were: none when nobody took part, several when
-/// several customers did, or when channels met only in a room. `cel_bridges`: CEL has told of a
-/// bridge so far, in whatever call.
+/// Returns the finished calls of these channels: none if no real party took part, and several if
+/// several customers did, or if channels met only in a room. `cel_bridges` is `true` if CEL has
+/// reported a bridge so far, in any call.
 pub(crate) fn resolve(
     call: &OpenCall,
     settings: &Settings,
@@ -114,8 +115,8 @@ pub(crate) fn resolve(
         let was_reported = known_root || part.own().iter().any(is_reported);
         let known_ids = call.parts.reported.union(&call.parts.given);
         let known_ids: BTreeSet<UniqueId> = known_ids.cloned().collect();
-        // The channel of its linkedid may be outside and still there, or come yet: the id will be
-        // that one's own.
+        // The channel of the part's linkedid can be an outside channel that is still up or has not
+        // been seen yet. The id will then belong to that channel's call.
         let borrowed = call.parts.past && !plan::is_rooted(&part);
         let given = if was_reported {
             Some(&known_ids)
@@ -126,7 +127,7 @@ pub(crate) fn resolve(
         let plans = plan::plans(&part, given);
         let known: Vec<&UniqueId> = plans.iter().map(|plan| &plan.linkedid).collect();
         for plan in &plans {
-            // A colleague who stays after a call belongs to it, and begins no call.
+            // A colleague who stays after a call belongs to it, and does not begin another.
             if was_reported && plan.direction == Direction::Internal {
                 continue;
             }
@@ -152,7 +153,7 @@ fn ids(legs: &[&View<'_>]) -> BTreeSet<UniqueId> {
 }
 
 /// Returns the part without the channels of calls that were given out before, which become its
-/// guests; `None` if nothing is left of it, or if it is not to be given out now.
+/// guests. Returns `None` if nothing is left of it, or if it is not to be given out now.
 fn unreported_part<'v, 'a>(mut part: Part<'v, 'a>, parts: &Parts) -> Option<Part<'v, 'a>> {
     let is_reported = |leg: &&View<'_>| parts.reported.contains(&leg.leg.id);
     let is_wanted = parts.only.is_empty()
@@ -173,12 +174,12 @@ fn unreported_part<'v, 'a>(mut part: Part<'v, 'a>, parts: &Parts) -> Option<Part
 
 /// The channels of an open call as the resolver reads them.
 struct Channels {
-    /// Each telephone with its own facts, where AMI 1.x moved them between unique ids, and the
-    /// pairs that are joined then.
+    /// Each telephone with its own facts, if AMI 1.x moved telephones between unique ids, and the
+    /// resulting joined pairs.
     by_occupant: Option<(Vec<Leg>, JoinedPairs)>,
-    /// The channels with bridges in place of links, or of bridges without a name.
+    /// The channels with bridges in place of links or of bridges without a name.
     named: Option<Vec<Leg>>,
-    /// The source reports links.
+    /// Set if the source reports links.
     links: bool,
 }
 

@@ -1,25 +1,25 @@
-//! Whether something of a call may have been missed, although its end was received.
+//! Decides whether events of a call may be missing although its end was received.
 //!
-//! A call that was open while nobody listened is complete if what is told of each of its channels
-//! goes on after it where it had come to before: in the same bridge, which a conversation of two
-//! does not outlive; or in the first bridge of two that were called before. Else only if nobody
-//! listened for no longer than it takes to enter a bridge and leave it. Any other is incomplete.
+//! A call that was open in a gap is complete if the events of each channel continue after it in the
+//! state from before: in the same bridge, which does not outlive a conversation of two, or in the
+//! first bridge of two channels that were dialed before the gap. Otherwise the call is complete
+//! only if the gap was too short to enter a bridge and leave it again.
 //!
-//! A consultation that was begun and broken off meanwhile does not show. So where another account
-//! tells what was missed, everything that lasted longer is incomplete until that was heard.
+//! A consultation that began and ended in the gap leaves no trace. So if another account can fill
+//! gaps, a call with a longer one is incomplete until that account has reported it.
 
 use crate::facts::{Fact, FactKind, Leg, OpenCall, Passage, UnobservedTime, any};
 use crate::resolve::linked::AT_ONCE;
 use crate::{ChannelState, EventTime, Origin, UniqueId, local_pair};
 
-/// Returns the reason why something of the call may be missing; `None` if nothing is.
+/// Returns the reason why events of the call may be missing, or `None` if none are.
 pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     let long = call.gaps.blinds.iter().find(|blind| !blind.is_short());
     if let Some(blind) = long.filter(|_| caught_up) {
         return Some(gap_text(call.times.opened, blind));
     }
     let mut legs = call.legs.values();
-    // Who joins a conference may have come by a call of his own.
+    // A party that joins a conference can have come by a separate call.
     let sure = |bridge: &str| long.is_none() || is_first(call, bridge);
     let waited = call.legs.values().any(rang_on);
     let begun = |leg: &Leg, seen| is_begun(split(leg, seen).0);
@@ -81,8 +81,8 @@ fn rang_on(leg: &Leg) -> bool {
     true
 }
 
-/// Returns `true` when two telephones that were there before a gap, and in no bridge, met in this
-/// one after it: then it is the first of both.
+/// Returns `true` if two telephones that were up before a gap, and in no bridge, met in this one
+/// after it. It is then the first bridge of both.
 fn is_first(call: &OpenCall, bridge: &str) -> bool {
     let rang = |leg: &&Leg| {
         let (before, after) = split(leg, leg.blinds.last().copied().unwrap_or(0));
@@ -96,9 +96,9 @@ fn is_first(call: &OpenCall, bridge: &str) -> bool {
     call.legs.values().filter(rang).count() > 1
 }
 
-/// Returns `true` when, at each gap, the channel was over; or in a bridge that it left after the
-/// gap; or it was plain how it came to be, and it entered after the gap what is for `sure` its
-/// first bridge.
+/// Returns `true` if, at each gap, one of these applies: the channel was over, it was in a bridge
+/// that it left after the gap, or it had called in or been dialed before the gap, and after it
+/// entered a bridge that is its first for `sure`.
 fn is_well_reported(
     leg: &Leg,
     sure: &impl Fn(&str) -> bool,
@@ -125,14 +125,14 @@ fn is_well_reported(
                 (_, None) => false,
             }
         });
-        // A channel that is told of no bridge may have been in one.
+        // A channel without reported bridges may have been in one.
         goes_on.next().unwrap_or(false) && goes_on.all(|it| it) && has_hangup(after)
     })
 }
 
-/// Returns `true` where the PBX gives the time since which the channel has been linked, and with
-/// whom, once more after each gap: the link was reported before it, or nobody had answered by its
-/// end, or there was no other link.
+/// Returns `true` if the PBX reports after each gap with whom the channel has been linked and since
+/// when, and that link was reported before the gap. It is also `true` if no one had answered by the
+/// channel's end, or there was no other link.
 fn went_on(call: &OpenCall, leg: &Leg) -> bool {
     let over = |seen| any(split(leg, seen).0, FactKind::is_end);
     if leg.blinds.iter().all(|&seen| over(seen)) {
@@ -148,7 +148,7 @@ fn went_on(call: &OpenCall, leg: &Leg) -> bool {
         return true;
     }
     let Some((since, with)) = traits.linked.iter().max() else {
-        // Nobody answered; who was called may be what was missed.
+        // No one answered. The dialed channels may be what was missed.
         let anybody_else = call.legs.len() > 1;
         return traits.fresh && traits.answered.is_none() && anybody_else;
     };
@@ -167,7 +167,7 @@ fn went_on(call: &OpenCall, leg: &Leg) -> bool {
     })
 }
 
-/// Returns `true` when the channel called in, or was seen to be dialed.
+/// Returns `true` if the channel called in, or was seen to be dialed.
 fn is_begun(facts: &[Fact]) -> bool {
     use ChannelState::{PreRing, Ring};
     any(facts, |what| {

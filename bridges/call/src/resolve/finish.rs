@@ -1,4 +1,4 @@
-//! Puts the values of a finished call together, each with the event that decided it.
+//! Determines the values of a finished call, each with the event that decided it.
 
 use super::plan::{self, Plan};
 use super::split::Part;
@@ -15,7 +15,7 @@ use crate::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The finished call of one plan.
+/// Returns the finished call of one plan.
 pub(super) fn finish(
     call: &OpenCall,
     part: &Part<'_, '_>,
@@ -144,7 +144,7 @@ fn first_dialed(legs: &[&View<'_>], plan: &Plan) -> Option<EventTime> {
 }
 
 /// Collects the prefixes of channels that carried an outside number and belong to no trunk. A
-/// telephone may show an outside number of the company's; so who called in counts only where no
+/// telephone can show an outside number of the company. So an inbound telephone counts only if no
 /// trunk took part at all.
 fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
     let mut found = Unmatched::default();
@@ -159,7 +159,7 @@ fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
             Way::CameIn => (number::caller(leg).filter(|_| leg.is_root()), Carried::In),
             Way::Dialed => (number::dialed(legs, i), Carried::Out),
         };
-        // Other numbers of a dialed channel may be those of whoever is calling.
+        // Other numbers of a dialed channel can be those of the caller.
         let number = number.filter(|it| way == Carried::In || it.raw.from_dial_string);
         let line = leg.leg.traits.as_ref().map(|it| &it.line);
         match (number, line) {
@@ -171,8 +171,9 @@ fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
     found.0
 }
 
-/// The last extension that began to talk with the customer. If nobody did: inbound, the one
-/// extension that was dialed, none when several were; outbound, the one that placed the call.
+/// Returns the last extension that began to talk with the customer. If there is none, an inbound
+/// call has the one extension that was dialed (none if there were several), and an outbound call
+/// has the one that placed the call.
 fn employee(
     legs: &[&View<'_>],
     plan: &Plan,
@@ -222,10 +223,10 @@ fn employee(
     None
 }
 
-/// Returns the reason why the beginning of a call is not known; `None` if it is.
+/// Returns the reason why the beginning of a call is not known, or `None` if it is.
 fn beginning_missed(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let listed = |&i: &usize| legs[i].leg.traits.as_ref().is_some_and(|it| it.listed);
-    // Of a call that went on already, whoever was in it may have been elsewhere before.
+    // In a call that was already going on, each party can have been elsewhere before.
     let begun = match plan.customers.iter().any(listed) {
         true => plan.own.iter().all(|&i| legs[i].begun),
         false => plan.customers.iter().any(|&i| legs[i].begun),
@@ -241,16 +242,17 @@ fn beginning_missed(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     Some("the beginning of the call was not received".to_owned())
 }
 
-/// Returns `true` if a trunk of FreeSWITCH was dialed by a channel that was not received: it can
-/// be a customer, or the mobile of a colleague whom a customer called.
+/// Returns `true` if a trunk of FreeSWITCH was dialed by a channel without events. The trunk can
+/// lead to a customer, or to the mobile phone of a colleague whom a customer called.
 fn is_direction_unknown(legs: &[&View<'_>], plan: &Plan) -> bool {
     let is_rooted = legs.iter().any(|leg| leg.leg.id == plan.linkedid);
     let has_traits = plan.customers.iter().any(|&i| legs[i].leg.traits.is_some());
     plan.direction == Direction::Outbound && has_traits && !is_rooted
 }
 
-/// AMI 1.x tells neither of a queue's dialing nor of an originated call that nobody answered: a
-/// trunk that rang for nobody may have been a customer, or an agent's mobile telephone.
+/// Returns the reason why the dialing is unknown, or `None`. AMI 1.x reports neither the dialing of a
+/// queue nor an originated call that no one answered. So a trunk that rang without an answer can
+/// have led to a customer, or to an agent's mobile phone.
 fn dialler_unobservable(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let old = legs.iter().all(|leg| leg.leg.linkedids.first().is_none());
     let dialed = plan.customers.iter().any(|&i| legs[i].was_dialed());
@@ -259,8 +261,8 @@ fn dialler_unobservable(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     unknown.then(|| "the PBX did not report who dialed, or which number".to_owned())
 }
 
-/// Whoever began an outbound call came in from outside over what no trunk takes: it may be that
-/// customer's call, led on to somebody outside.
+/// Returns the reason why an outbound call is in doubt if its first party came in from outside over
+/// a channel that no trunk matches. It can be a customer's call that was forwarded to the outside.
 fn outsider(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let mut own = plan.own.iter().map(|&i| legs[i]);
     let first = own.find(|leg| leg.party.is_real())?;
@@ -274,9 +276,8 @@ fn outsider(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     })
 }
 
-/// Returns the reason why nobody can say how long the call lasted: a channel of the customer did
-/// something before it was born, or after it had hung up, so the PBX's clock was set back in
-/// between.
+/// Returns the reason why the duration of the call is unknown: a channel of the customer had an
+/// event before its birth or after its hangup, so the PBX's clock was set back in between.
 fn clock_set_back(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let far = |a: Option<EventTime>, b: Option<EventTime>| {
         a.zip(b).is_some_and(|(a, b)| b.since(a) > CLOCK_TOLERANCE)
@@ -292,7 +293,7 @@ fn clock_set_back(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     plan.customers.iter().any(contradicts).then(set_back)
 }
 
-/// Returns the reason why the times of the call are unknown; `None` if they are right.
+/// Returns the reason why the times of the call are unknown, or `None` if they are right.
 fn time_unknown(call: &OpenCall) -> Option<String> {
     if call.times.clock_set {
         return Some("the PBX's clock was set during the call".to_owned());
@@ -323,9 +324,9 @@ fn remarks(call: &OpenCall, plan: &Plan) -> Vec<String> {
     remarks
 }
 
-/// Each variable with its value. The root leg's value wins over another leg's; where it has none
-/// and other legs disagree, all their values. The root is the channel of the customer that came in;
-/// of a call out, the one that the call began with.
+/// Returns each variable with its value. The root leg's value wins over another leg's. If the root
+/// leg has none and other legs disagree, all their values are returned. The root leg is the channel
+/// of the customer who came in. In an outbound call, it is the channel that the call began with.
 fn variables(legs: &[&View<'_>], plan: &Plan, why: &mut DecidingEvents) -> Vec<Variable> {
     let mut own = plan.own.iter().copied();
     let root = match plan.direction {
@@ -361,7 +362,7 @@ fn variables(legs: &[&View<'_>], plan: &Plan, why: &mut DecidingEvents) -> Vec<V
     made.into_values().map(|(variable, ..)| variable).collect()
 }
 
-/// The last value that a channel had of each of its variables.
+/// Returns the last value of each variable of a channel.
 fn last_values<'a>(leg: &'a View<'a>) -> Vec<&'a SeenVariable> {
     let mut last: BTreeMap<&str, &SeenVariable> = BTreeMap::new();
     for seen in &leg.leg.variables {

@@ -1,5 +1,5 @@
-//! Who hears whom, where a PBX tells that two channels hear each other, or no more, and no room of
-//! it has a name.
+//! Finds who heard whom if a PBX reports that two channels begin and stop hearing each other, and
+//! its rooms have no names.
 //!
 //! ```text
 //! Linked customer, 101                  the customer hears 101
@@ -8,12 +8,12 @@
 //!   101 hangs up                        both links are over
 //! Linked 102, customer                  the customer hears 102
 //! ```
-//! A channel hears one other at a time: of its links, the one that began last. What was linked
-//! before goes on when that is over. Nobody talks before both have answered: a carrier's
-//! announcement is heard through a link, too.
+//! A channel hears only one other at a time: the one of the link that began last. An earlier link
+//! continues when that one is over. No one talks before both have answered, because a link also
+//! carries a carrier's announcement.
 //!
 //! A channel that monitors another one has no link. While both sides of the other's link hear it,
-//! it is the third in that link:
+//! it is a third party in that link:
 //!
 //! ```text
 //! Linked customer, 101                  the customer hears 101
@@ -58,7 +58,7 @@ impl Monitor {
     }
 }
 
-/// The channels with their links as bridges of two; `None` where none was linked.
+/// Returns the channels with their links as bridges of two, or `None` if there were no links.
 pub(super) fn linked(legs: &[&Leg], endpoints: &Endpoints) -> Option<Vec<Leg>> {
     let links = links(legs);
     if links.is_empty() && !legs.iter().any(|leg| any(&leg.facts, is_of_links)) {
@@ -174,7 +174,7 @@ fn end(leg: &Leg) -> EventTime {
     leg.ended().unwrap_or(leg.last)
 }
 
-/// All links in the order in which they began. A link ends with either's hang-up.
+/// Returns all links in the order in which they began. A link ends with the hangup of either side.
 fn links(legs: &[&Leg]) -> Vec<Link> {
     let mut reports: BTreeMap<[usize; 2], Vec<(EventTime, bool)>> = BTreeMap::new();
     for (i, leg) in legs.iter().enumerate() {
@@ -205,7 +205,7 @@ fn links(legs: &[&Leg]) -> Vec<Link> {
             .collect();
         for i in 1..spans.len() {
             let next = spans[i].0;
-            // The switch puts two channels into a new bridge with each other after a consultation.
+            // After a consultation, the switch puts the two channels into a new bridge.
             if next.since(spans[i - 1].1) < AT_ONCE {
                 spans[i - 1].1 = next;
             }
@@ -216,8 +216,8 @@ fn links(legs: &[&Leg]) -> Vec<Link> {
     links
 }
 
-/// Links of the channel whose beginning was not heard, and which it told of after that: with whom,
-/// and since when.
+/// Returns the links of the channel whose beginning was not received, and which it reported later:
+/// with whom, and since when.
 fn reported_later(legs: &[&Leg], leg: &Leg) -> Vec<(usize, EventTime)> {
     let begun = |by: &Leg, at: EventTime| {
         by.facts.iter().any(|fact| {
@@ -234,7 +234,7 @@ fn reported_later(legs: &[&Leg], leg: &Leg) -> Vec<(usize, EventTime)> {
     later.collect()
 }
 
-/// The part of a link in which both sides had answered.
+/// Returns the part of a link in which both sides had answered.
 fn answered_span(legs: &[&Leg], link: &Link) -> Option<Span> {
     let mut from = link.from;
     for side in link.sides {
@@ -245,9 +245,9 @@ fn answered_span(legs: &[&Leg], link: &Link) -> Option<Span> {
     (from < link.to).then_some((from, link.to))
 }
 
-/// Returns the spans in which each channel was away from what it was linked with before, because it
-/// consulted a third. A consultation ends when all whom the channel dialed for it have hung up, or
-/// when one of them makes it a call of three.
+/// Returns the spans in which each channel was away from its link because it consulted a third
+/// party. A consultation ends when all channels that were dialed for it have hung up, or when one
+/// of them joins the call as a third party.
 fn consults(legs: &[&Leg], monitors: &[Monitor]) -> Vec<Vec<Span>> {
     let mut consults = Vec::new();
     for (i, leg) in legs.iter().enumerate() {
@@ -318,7 +318,7 @@ fn monitors(legs: &[&Leg], links: &[Link]) -> Vec<Monitor> {
     monitors
 }
 
-/// Returns the time at which the last of those hung up whom this channel dialed in the span; `None`
+/// Returns the time at which the last channel hung up that this one dialed in the span, or `None`
 /// if one is still up, or if it dialed no one.
 fn consulted_until(legs: &[&Leg], by: &Leg, (from, to): Span) -> Option<EventTime> {
     // The creation of a channel has the time of the switch's clock, which steps. So it can lie

@@ -1,8 +1,10 @@
-//! Who sat where, and with whom: the facts of AMI 1.x in the words of later releases.
+//! Translates the facts of AMI 1.x into those of later releases: which telephone had which unique
+//! id, and with whom it talked.
 //!
-//! Before Asterisk 12 a masquerade (an attended transfer, a pickup, a parked or redirected channel,
-//! a Local channel that optimises itself away) leaves unique ids where they are, and moves names,
-//! and with them the telephones, from one to another. A unique id is a place then:
+//! Before Asterisk 12, a masquerade (an attended transfer, a pickup, a parked or redirected
+//! channel, a Local channel that optimizes itself away) leaves unique ids where they are. It moves
+//! names, and with them the telephones, from one unique id to another. A unique id is then only a
+//! place:
 //!
 //! ```text
 //! place 17.1  SIP/city-01 (the customer)       Link  place 17.2  SIP/101-02
@@ -12,14 +14,14 @@
 //! place 17.1  SIP/101-03<ZOMBIE>, which hangs up
 //! ```
 //!
-//! Each telephone gets its own facts back here, and each link is a bridge of two.
+//! Here, each telephone gets its own facts back, and each link becomes a bridge of two.
 
 use crate::facts::{Fact, FactKind, Leg, OpenCall, spans};
 use crate::trunk;
 use crate::{EventTime, Origin, UNNAMED, UniqueId, WHO_ANSWERED};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One unique id, and who had it from when on.
+/// One unique id, the telephones that had it, and since when.
 struct ChannelOccupancy<'a> {
     leg: &'a Leg,
     sits: Vec<(EventTime, usize)>,
@@ -30,8 +32,8 @@ struct ChannelOccupancy<'a> {
 /// Pairs of channels as in [`OpenCall::joined`].
 pub(super) type JoinedPairs = BTreeSet<(UniqueId, UniqueId)>;
 
-/// The call's channels by telephone, and the joined pairs with those that changed places; `None`
-/// where they are by telephone already.
+/// Returns the call's channels by telephone, and the joined pairs with those that changed places.
+/// Returns `None` if the channels already are telephones.
 pub(super) fn by_occupant(call: &OpenCall) -> Option<(Vec<Leg>, JoinedPairs)> {
     let facts = call.legs.values().flat_map(|leg| &leg.facts);
     let unnamed = format!("{UNNAMED}{WHO_ANSWERED}");
@@ -67,14 +69,15 @@ pub(super) fn by_occupant(call: &OpenCall) -> Option<(Vec<Leg>, JoinedPairs)> {
     Some((legs, joined))
 }
 
-/// Returns `true` for a fact that says who sits where, or with whom: no later release has those.
+/// Returns `true` for a fact that shows which telephone has which place, or with whom it talks.
+/// Later releases have no such facts.
 fn is_of_occupants(what: &FactKind) -> bool {
     let moves = matches!(what, FactKind::Renamed { .. } | FactKind::Transfers { .. });
     moves || what.link().is_some()
 }
 
 impl ChannelOccupancy<'_> {
-    /// The telephone that had this unique id at its birth, without anything that happened to it.
+    /// Returns the telephone that had this unique id at its birth, without its facts.
     fn born(&self) -> Leg {
         let mut leg = Leg::new(self.leg.id.clone(), self.leg.first, self.leg.place);
         leg.names.note(self.leg.first, self.leg.name());
@@ -87,7 +90,7 @@ impl ChannelOccupancy<'_> {
         sits.unwrap_or(&self.sits[0]).1
     }
 
-    /// Each telephone that had it, and until when.
+    /// Returns each telephone that had the unique id, since when, and until when.
     fn spans(&self) -> impl Iterator<Item = (usize, EventTime, Option<EventTime>)> {
         self.sits.iter().enumerate().map(|(i, &(from, who))| {
             let next = self.sits.get(i + 1).map(|&(next, _)| next);
@@ -95,7 +98,7 @@ impl ChannelOccupancy<'_> {
         })
     }
 
-    /// Gives what was told of the unique id to whom it was told of.
+    /// Moves the facts of the unique id to the telephones that they are about.
     fn hand_out(&self, occupancies: &[ChannelOccupancy<'_>], legs: &mut [Leg]) {
         let own = self.leg.facts.iter();
         for fact in own.filter(|fact| !is_of_occupants(&fact.what)) {
@@ -106,7 +109,7 @@ impl ChannelOccupancy<'_> {
                 let dialler = occupancies[dialler].who(fact.at);
                 by.clone_from(&occupancies[dialler].leg.id);
             }
-            // Each was born where it sat first, whatever the clocks of AMI and CEL say.
+            // Each telephone was born in its first place, whatever the clocks of AMI and CEL show.
             let who = match fact.what {
                 FactKind::Born(_) => self.sits[0].1,
                 _ => self.who(fact.at),
@@ -145,14 +148,14 @@ impl ChannelOccupancy<'_> {
     }
 }
 
-/// The place with this unique id, or of the channel whose name had to stand for it.
+/// Returns the place with this unique id, or the one of the channel whose name stands in for it.
 fn occupancy_of(all: &[ChannelOccupancy<'_>], id: &UniqueId) -> Option<usize> {
     let by_id = all.iter().position(|it| it.leg.id == *id);
     let by_name = || all.iter().position(|it| it.leg.name() == id.as_str());
     by_id.or_else(by_name)
 }
 
-/// Each name that a place was told to have after its first, in the order of time.
+/// Returns each later name of each place, in the order of time.
 fn renamings<'a>(occupancies: &[ChannelOccupancy<'a>]) -> Vec<(EventTime, usize, &'a str)> {
     let mut all = Vec::new();
     for (i, occupancy) in occupancies.iter().enumerate() {
@@ -164,8 +167,8 @@ fn renamings<'a>(occupancies: &[ChannelOccupancy<'a>]) -> Vec<(EventTime, usize,
     all
 }
 
-/// A place goes on under another name: whoever has it changes places with who sits there. The two
-/// subchannels of one DAHDI line are one telephone.
+/// Processes a new name of a place: its telephone and the one that has the name change places. The
+/// two subchannels of one DAHDI line are one telephone.
 fn change(
     occupancies: &mut [ChannelOccupancy<'_>],
     at: EventTime,
@@ -175,7 +178,7 @@ fn change(
     if name.ends_with("<ZOMBIE>") {
         occupancies[occupancy].zombie = Some(at);
     } else if name.ends_with("<MASQ>") {
-        // A step on the way, not a place.
+        // This is an intermediate name, not a place.
         return None;
     }
     let name = trunk::unmarked(name);
@@ -202,7 +205,8 @@ fn change(
     Some((here, there))
 }
 
-/// Report that a link of two places began (`true`) or ended: its time, and its vocabulary.
+/// Report of the beginning (`true`) or the end of a link between two places: its time, and its
+/// event system.
 type LinkReport = (EventTime, Origin, bool);
 
 fn links(occupancies: &[ChannelOccupancy<'_>]) -> BTreeMap<(usize, usize), Vec<LinkReport>> {
@@ -222,8 +226,8 @@ fn links(occupancies: &[ChannelOccupancy<'_>]) -> BTreeMap<(usize, usize), Vec<L
     links
 }
 
-/// Returns the moments at which a telephone handed a call over on another of its channels, with the
-/// places of it in that call: it hears nobody there any more, though the masquerade may come much
+/// Returns the moments at which a telephone transferred a call on another of its channels, with its
+/// places in that call. From then on it hears no one there, although the masquerade can come much
 /// later.
 fn left(occupancies: &[ChannelOccupancy<'_>]) -> Vec<(EventTime, usize)> {
     let mut left = Vec::new();
@@ -245,7 +249,8 @@ fn left(occupancies: &[ChannelOccupancy<'_>]) -> Vec<(EventTime, usize)> {
     left
 }
 
-/// Two places were linked: whoever sat there was in a bridge. A link ends with either's hang-up.
+/// Puts the telephones of two linked places into a bridge. A link ends with the hangup of either
+/// side.
 fn bridge(
     occupancies: &[ChannelOccupancy<'_>],
     (a, b): (usize, usize),

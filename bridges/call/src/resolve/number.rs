@@ -1,4 +1,4 @@
-//! The customer's number, and where it was read.
+//! Finds the customer's number and its origin.
 //!
 //! ```text
 //! 998901110001@city              the number before the peer
@@ -13,7 +13,7 @@ use crate::trunk;
 use crate::{EventTime, RawNumber};
 use std::time::Duration;
 
-/// A `Dial` ends this much after the channel that it dialed, at most.
+/// A `Dial` ends at most this long after the channel that it dialed.
 const DIAL_END_SLACK: Duration = Duration::from_millis(50);
 
 /// A number, and the event it was read in.
@@ -29,24 +29,24 @@ fn number(text: impl Into<String>, dialed: bool, at: EventTime, words: &'static 
     Number { raw, at, words }
 }
 
-/// One that a channel shows.
+/// Returns a number that a channel shows.
 fn shows(text: &Stamped, words: &'static str) -> Number {
     number(text.text.as_str(), false, text.at, words)
 }
 
-/// The number of somebody who called in on this channel.
+/// Returns the number of the caller who came in on this channel.
 pub(super) fn caller(leg: &View<'_>) -> Option<Number> {
     let callers = leg.leg.callers.by_time();
     let caller = callers.into_iter().find(|caller| is_number(&caller.text))?;
     Some(shows(caller, "the caller's number"))
 }
 
-/// Returns the candidates for the number of a customer who called in on this channel: what it shows
-/// until the first leg is dialed. A hidden number ends the search.
+/// Returns the candidates for the number of a customer who called in on this channel: the numbers
+/// that it shows until the first leg is dialed. A hidden number ends the search.
 pub(super) fn callers(leg: &View<'_>, first_dialed: Option<EventTime>) -> Vec<Number> {
     let texts = leg.leg.callers.by_time();
     let until = match (first_dialed, texts.first()) {
-        // A channel whose beginning was missed shows its first text later.
+        // If the beginning of a channel was missed, its first text comes later.
         (Some(dialed), Some(first)) => dialed.max(first.at),
         _ => leg.end,
     };
@@ -80,7 +80,7 @@ pub(super) fn all_dialed(legs: &[&View<'_>], i: usize) -> Vec<Number> {
     if numbers.is_empty() {
         numbers.extend(dialed(legs, i));
     }
-    // What an originated channel shows is the company's number or the extension.
+    // An originated channel shows the company's number or the extension.
     if leg.leg.linkedids.first().is_some() && leg.is_root() {
         return numbers;
     }
@@ -103,8 +103,8 @@ pub(super) fn all_dialed(legs: &[&View<'_>], i: usize) -> Vec<Number> {
     numbers
 }
 
-/// The number that was dialed on this trunk channel: from the dial string, else its caller number
-/// or extension, which may carry a dial prefix.
+/// Returns the number that was dialed on this trunk channel: from the dial string, or else its
+/// caller number or extension, which can have a dial prefix.
 pub(super) fn dialed(legs: &[&View<'_>], i: usize) -> Option<Number> {
     let leg = legs[i];
     let facts = &leg.leg.facts;
@@ -121,8 +121,8 @@ pub(super) fn dialed(legs: &[&View<'_>], i: usize) -> Option<Number> {
         let words = "the number it was dialed with";
         return Some(number(traits.dialed.as_str(), true, leg.leg.first, words));
     }
-    // An originated channel was dialed by no Dial, and it carries our own number and the extension
-    // it is to be connected with.
+    // No Dial dialed an originated channel. It has the company's number, and the extension that it
+    // is to be connected with.
     let has_linkedid = leg.leg.linkedids.first().is_some();
     if has_linkedid && leg.is_root() {
         return None;
@@ -145,35 +145,35 @@ pub(super) fn dialed(legs: &[&View<'_>], i: usize) -> Option<Number> {
     Some(shows(exten, "the extension that was dialed"))
 }
 
-/// The number dialed on this trunk channel, as far as carriers leave it the same.
+/// Returns the digits of the number dialed on this trunk channel that carriers do not change.
 pub(super) fn dialed_digits(legs: &[&View<'_>], i: usize) -> Option<String> {
     let number = dialed(legs, i)?;
     let digits = subscriber(&number.raw.text);
     (!digits.is_empty()).then_some(digits)
 }
 
-/// The last nine digits: what stays the same whatever prefix a carrier wants.
+/// Returns the last nine digits, which do not depend on the prefix that a carrier wants.
 pub(crate) fn subscriber(number: &str) -> String {
     let digits: Vec<char> = number.chars().filter(char::is_ascii_digit).collect();
     digits[digits.len().saturating_sub(9)..].iter().collect()
 }
 
-/// The number that an originated channel shows: whoever originates it says which, the customer's or
-/// the company's own.
+/// Returns the number that an originated channel shows. The originator chooses it: the customer's
+/// or the company's number.
 pub(super) fn shown(leg: &View<'_>) -> Option<Number> {
     let number = caller(leg)?;
     let words = "what the called channel shows; it counts where a lead has it";
     Some(Number { words, ..number })
 }
 
-/// The number in the `Dial` that was seen to run while this channel lived, else in the last one
-/// before it was born.
+/// Returns the number in the `Dial` that was seen to run while this channel lived, or else in the
+/// last one before it was born.
 fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<(EventTime, String)> {
     let dials = legs.iter().flat_map(|leg| &leg.leg.applications.dials);
     let found = dials.filter_map(|it| Some((it, in_dial_data(&it.data, leg.name)?)));
     let mut found: Vec<(&SeenDial, String)> = found.collect();
     found.sort_by_key(|(dial, _)| dial.first);
-    // Its end may be told a moment before that of the Dial.
+    // The channel's end can be reported a moment before that of the Dial.
     let until = leg.end.plus(DIAL_END_SLACK);
     let born = leg.leg.first;
     let lived = |(dial, _): &&(&SeenDial, String)| dial.last >= born && dial.first <= until;
@@ -182,11 +182,12 @@ fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<(EventTime,
     Some((dial.first, text.clone()))
 }
 
-/// The number for the channel of this name in the data of `Dial`. It has to name the channel's
-/// peer; a DAHDI or GSM group names none, so there the only destination of the technology will do.
+/// Returns the number for the channel of this name in the data of `Dial`. A destination must name
+/// the channel's peer. A DAHDI or GSM group names none, so the only destination of that technology
+/// is used.
 pub(crate) fn in_dial_data(data: &str, channel: &str) -> Option<String> {
     let (tech, peer) = (trunk::technology(channel), peer(channel));
-    // Before Asterisk 1.6 a bar stood between the arguments.
+    // Before Asterisk 1.6, a vertical bar separated the arguments.
     let destinations = data.split([',', '|']).next().unwrap_or_default().split('&');
     let destinations = destinations.filter_map(|destination| destination.split_once('/'));
     let same = destinations.filter(|(its_tech, _)| its_tech.eq_ignore_ascii_case(tech));
@@ -205,7 +206,7 @@ fn peer(name: &str) -> &str {
     device.rsplit_once('-').map_or(device, |(peer, _)| peer)
 }
 
-/// The number in a dial string.
+/// Returns the number in a dial string.
 fn in_dial_string(string: &str, peer: &str) -> Option<String> {
     let mut segments: Vec<&str> = string.split('/').collect();
     if segments.len() > 1 && trunk::extension(&format!("{}/x", segments[0])).is_some() {
@@ -217,7 +218,7 @@ fn in_dial_string(string: &str, peer: &str) -> Option<String> {
     numbers.find(|number| *number != peer).map(str::to_owned)
 }
 
-/// A segment's number, without scheme, host and what else is hung behind it.
+/// Returns a segment's number without scheme, host, and suffixes.
 fn bare(segment: &str) -> Option<&str> {
     let lower = segment.to_ascii_lowercase();
     let mut schemes = ["sips:", "sip:", "tel:"].into_iter();
@@ -229,8 +230,8 @@ fn bare(segment: &str) -> Option<&str> {
     (text.chars().all(is_clean) && is_number(text)).then_some(text)
 }
 
-/// Returns `true` when a text can be somebody's number: `anonymous`, `<unknown>`, the empty text
-/// and `s` are none.
+/// Returns `true` if a text can be a phone number. `anonymous`, `<unknown>`, the empty text, and
+/// `s` are none.
 pub(crate) fn is_number(text: &str) -> bool {
     text.bytes().any(|b| b.is_ascii_digit())
 }

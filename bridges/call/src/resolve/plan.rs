@@ -1,8 +1,8 @@
-//! Who the customer is, how many calls the channels were, and when the customer was connected with
-//! another real party, and with whom.
+//! Finds which channels are the customer's, how many calls the channels make, and when the customer
+//! was connected with which other real parties.
 //!
 //! Two channels are connected while they share a bridge, directly or through the halves of Local
-//! channels. Music, menus, queues, parking and voicemail put nobody else into a bridge.
+//! channels. Music, menus, queues, parking, and voicemail put no other party into a bridge.
 
 use super::number;
 use super::split::{Part, Sets};
@@ -12,23 +12,23 @@ use crate::talk::{Talk, local_pairs};
 use crate::{Direction, EventTime, UniqueId, Way};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One call among the channels, which are told as indices.
+/// One call among the channels, which are given as indices.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan<T = usize> {
-    /// The id it is known by.
+    /// The id of the call.
     pub(crate) linkedid: UniqueId,
     pub(crate) direction: Direction,
     pub(crate) customers: Vec<usize>,
     /// The channels, or the records, that belong to this call rather than to another customer's.
     pub(crate) own: Vec<T>,
-    /// The call begins with the first of these channels; empty where records tell of it.
+    /// The call begins with the first of these channels. Empty if the call is from records.
     pub(crate) begins_with: Vec<usize>,
     pub(crate) talk: Talk,
 }
 
-/// The calls that a part's own channels, sorted by age, were; none when nobody took part. Where
-/// parts of an open call were given out before, each is known by its customer's own channel, and no
-/// channel by which such a part is known begins another.
+/// Returns the calls of a part's own channels, which are sorted by age. There are none if no real
+/// party took part. If parts of an open call were given out before, each call gets the id of its
+/// customer's own channel, and no channel whose id belongs to such a part begins another call.
 pub(super) fn plans(part: &Part<'_, '_>, given: Option<&BTreeSet<UniqueId>>) -> Vec<Plan> {
     let (legs, own_legs) = (part.legs.as_slice(), part.own());
     let known = |leg: &View<'_>| given.is_some_and(|given| given.contains(&leg.leg.id));
@@ -75,7 +75,7 @@ pub(super) fn plans(part: &Part<'_, '_>, given: Option<&BTreeSet<UniqueId>>) -> 
     made
 }
 
-/// A line that was dialed on this trunk channel.
+/// Returns the line that was dialed on this trunk channel.
 fn dialed_line(legs: &[&View<'_>], i: usize) -> DialedLine {
     DialedLine {
         origin: call_of(legs, i),
@@ -85,16 +85,16 @@ fn dialed_line(legs: &[&View<'_>], i: usize) -> DialedLine {
     }
 }
 
-/// The channel that a call began with.
+/// The channel with which a call began.
 enum Origin {
     Leg(usize),
     /// No event of the channel was received.
     Unheard(UniqueId),
 }
 
-/// Returns the channel that the customer's call began with, if each channel names at its creation
-/// whose call it belongs to. A channel that joined later, in a room or a queue, began a call of its
-/// own and not this one.
+/// Returns the channel with which the customer's call began, if each channel names at its creation
+/// whose call it belongs to. A channel that joined later, in a room or a queue, began a separate
+/// call.
 fn origin(legs: &[&View<'_>], customer: usize) -> Option<Origin> {
     legs[customer].leg.traits.as_ref()?;
     let mut at = customer;
@@ -112,13 +112,13 @@ fn origin(legs: &[&View<'_>], customer: usize) -> Option<Origin> {
     None
 }
 
-/// The oldest linkedid is that of one of the channels.
+/// Returns `true` if the oldest linkedid belongs to one of the channels.
 pub(super) fn is_rooted(part: &Part<'_, '_>) -> bool {
     let root = oldest(part);
     part.legs.iter().any(|leg| leg.leg.id == root)
 }
 
-/// The oldest linkedid of all.
+/// Returns the oldest linkedid of the part's channels.
 pub(super) fn oldest(part: &Part<'_, '_>) -> UniqueId {
     let legs = part.own();
     let mut ids = Vec::new();
@@ -161,7 +161,7 @@ fn call_of(legs: &[&View<'_>], i: usize) -> String {
     match origin(legs, i) {
         Some(Origin::Leg(origin)) => legs[origin].leg.id.to_string(),
         Some(Origin::Unheard(id)) => id.to_string(),
-        // AMI 1.x has no linkedid: all that dialing ties together has one origin.
+        // AMI 1.x has no linkedid, so all channels that dialing ties together have one origin.
         None if legs[i].leg.linkedids.first().is_none() => String::new(),
         None => legs[i].first_linkedid().to_owned(),
     }
@@ -170,7 +170,7 @@ fn call_of(legs: &[&View<'_>], i: usize) -> String {
 /// A trunk channel that was dialed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DialedLine {
-    /// The call that its channel was born into.
+    /// The call in which the channel was born.
     pub(crate) origin: String,
     /// The number dialed, as digits; empty if it is unknown.
     pub(crate) number: String,
@@ -253,7 +253,7 @@ fn by_number(lines: &[&(usize, DialedLine)]) -> Vec<Vec<usize>> {
     numbers.into_iter().map(|(_, lines)| lines).collect()
 }
 
-/// Divides `all` among these calls: to the first goes what is none of the others'.
+/// Divides `all` indices among these calls. The first call gets those that no other call has.
 pub(crate) fn apart(
     all: usize,
     plans: &[(Direction, Vec<usize>)],
@@ -266,10 +266,10 @@ pub(crate) fn apart(
     owns.map(|own| own.into_iter().collect()).collect()
 }
 
-/// A stay: from, to, bridge, channel.
+/// A stay: from, to, bridge, and channel.
 type Presence = (EventTime, EventTime, usize, usize);
 
-/// The connections of the customer's channels, given as indices.
+/// Returns the talk of the customer's channels, which are given as indices.
 pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
     let mut bridges: BTreeMap<&str, usize> = BTreeMap::new();
     let mut presences: Vec<Presence> = Vec::new();
@@ -292,7 +292,7 @@ pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
             presences.push((stay.from, to, bridge, i));
         }
     }
-    // Without the customer nobody talks: of a room that is never empty, little is left.
+    // Stays without the customer do not count. A room that is never empty has many of them.
     presences.retain(|p| reach.is_some_and(|(from, to)| p.0 <= to && p.1 >= from));
     presences.sort_unstable();
     let times = presences.iter().flat_map(|p| [p.0, p.1]);
@@ -310,8 +310,8 @@ pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
     }
 }
 
-/// The real parties, other than the customer's own channels, that one of these is connected with;
-/// whoever came first into a bridge first.
+/// Returns the real parties, other than the customer's own channels, that one of these is connected
+/// with, in the order in which they entered the bridge.
 fn connected(
     legs: &[&View<'_>],
     customers: &[usize],

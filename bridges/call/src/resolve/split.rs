@@ -1,8 +1,8 @@
-//! Which channels really belong together. The open call may hold more: it ties channels by every
-//! bridge they were ever in, though they may not have met there.
+//! Finds which channels really belong together. An open call can hold more, because it ties
+//! channels by every bridge that they were ever in, even if they did not meet there.
 //!
-//! A room ties nothing together. A room is a conference, or the holding bridge that a logged-in
-//! agent waits in. It only shows who talked with whom:
+//! A room ties no channels together. A room is a conference, or the holding bridge in which a
+//! logged-in agent waits. It only shows who talked with whom:
 //!
 //! ```text
 //! 101, logged in         |-------------- room 600 ---------------|   one internal call
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// An agent who waits in a holding bridge enters the customer's bridge within this time.
 const MOVE: Duration = Duration::from_secs(2);
-/// AMI and CEL report one moment this far apart.
+/// AMI and CEL report one moment at most this far apart.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// Disjoint sets of indices that grow together.
@@ -29,12 +29,12 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 pub(crate) struct Sets(Vec<usize>);
 
 impl Sets {
-    /// `count` sets of one each.
+    /// Creates `count` sets of one index each.
     pub(crate) fn new(count: usize) -> Self {
         Self((0..count).collect())
     }
 
-    /// The set that `i` is in.
+    /// Returns the set that contains `i`.
     pub(crate) fn of(&mut self, i: usize) -> usize {
         let mut root = i;
         while self.0[root] != root {
@@ -44,7 +44,7 @@ impl Sets {
         root
     }
 
-    /// Makes the sets of `a` and `b` one.
+    /// Merges the sets of `a` and `b`.
     pub(crate) fn join(&mut self, a: usize, b: usize) {
         let (a, b) = (self.of(a), self.of(b));
         self.0[a.max(b)] = a.min(b);
@@ -64,14 +64,15 @@ pub(super) struct Part<'v, 'a> {
 }
 
 impl<'v, 'a> Part<'v, 'a> {
-    /// The call's own channels.
+    /// Returns the call's own channels.
     pub(super) fn own(&self) -> &[&'v View<'a>] {
         &self.legs[..self.own]
     }
 }
 
-/// The channels by call, the oldest call first. `rooms` names the bridges that are conferences;
-/// `None` if the source reports links, where every bridge ties its channels together.
+/// Returns the channels by call, the oldest call first. `rooms` are the bridges that are
+/// conferences, or `None` if the source reports links. Every bridge then ties its channels
+/// together.
 pub(super) fn parts<'v, 'a>(
     views: &'v [View<'a>],
     joined: &BTreeSet<(UniqueId, UniqueId)>,
@@ -79,7 +80,7 @@ pub(super) fn parts<'v, 'a>(
 ) -> Vec<Part<'v, 'a>> {
     let mut sets = Sets::new(views.len());
     let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
-    // An id may name a channel, or a linkedid whose channel was never seen: both tie.
+    // An id can be that of a channel, or a linkedid whose channel was never seen. Both tie.
     for (i, view) in views.iter().enumerate() {
         let own = [view.leg.id.as_str(), view.first_linkedid()];
         let local = trunk::local_pair(view.name);
@@ -189,7 +190,8 @@ impl<'v, 'a> Stays<'v, 'a> {
         !self.seated.is_empty()
     }
 
-    /// Returns the moment at which a channel of each set first met others in a room, or an agent.
+    /// Returns the moment at which a channel of each set first met others in a room, or met an
+    /// agent.
     fn first_entries(&self, sets: &mut Sets) -> BTreeMap<usize, EventTime> {
         let mut entered: BTreeMap<usize, EventTime> = BTreeMap::new();
         let mut note = |set: usize, at: EventTime| {
@@ -234,7 +236,7 @@ fn was_on_call(view: &View<'_>, stay: &BridgeStay<'_>) -> bool {
 fn join_by_bridges(stays: &[Stay<'_, '_>], sets: &mut Sets) {
     let mut stays = stays.to_vec();
     stays.sort_by_key(|(stay, _)| (stay.bridge, stay.from));
-    // The bridge, until when somebody is known to be in it, and one who was.
+    // The bridge, the time until which a channel is known to be in it, and such a channel.
     let mut last: Option<(&str, EventTime, usize)> = None;
     for (stay, i) in stays {
         let met = last.filter(|known| known.0 == stay.bridge && stay.from <= known.1);
@@ -246,9 +248,9 @@ fn join_by_bridges(stays: &[Stay<'_, '_>], sets: &mut Sets) {
     }
 }
 
-/// Joins channels by the linkedids that they took on after their birth, as a transfer gives them.
-/// One that came after the call had entered a room is that of whoever sits there, and ties nothing.
-/// Returns these by channel.
+/// Joins channels by the linkedids that they took on after their birth, as in a transfer. A
+/// linkedid that came after the call had entered a room belongs to another party in the room, and
+/// ties nothing. Returns these linkedids by channel.
 fn join_by_later_linkedids<'v>(
     views: &'v [View<'_>],
     entered: &BTreeMap<usize, EventTime>,
@@ -281,7 +283,7 @@ fn join_by_later_linkedids<'v>(
     foreign
 }
 
-/// One call as far as it is known before those who met in a room are compared.
+/// One call, as far as it is known before the parties that met in a room are compared.
 struct Group<'v, 'a> {
     legs: Vec<&'v View<'a>>,
     /// Positions of the trunk channels among `legs`.
@@ -294,8 +296,7 @@ impl Group<'_, '_> {
         trunks.any(|&i| self.legs[i].way == Way::CameIn)
     }
 
-    /// Returns `true` for a call of which nothing but lines to the outside is known, and each of
-    /// them was dialed.
+    /// Returns `true` for a call that consists only of dialed lines to the outside.
     fn is_dialed_line(&self) -> bool {
         let has_extension = self.legs.iter().any(|leg| leg.party.extension().is_some());
         !self.trunks.is_empty() && !has_extension && !self.came_in()
@@ -324,8 +325,8 @@ fn groups<'v, 'a>(views: &'v [View<'a>], sets: &mut Sets) -> BTreeMap<usize, Gro
     groups
 }
 
-/// Returns `true` for two groups that met in a room and are one call all the same: both were dialed
-/// to one number at the same time, or one was dialed into the conference of a caller.
+/// Returns `true` if two groups that met in a room are nevertheless one call: both were dialed to
+/// one number at the same time, or one was dialed into the conference of a caller.
 fn is_one_call(
     views: &[View<'_>],
     a: &Group<'_, '_>,
@@ -341,8 +342,8 @@ fn is_one_call(
     }
 }
 
-/// Returns `true` if a line was dialed into a conference that a caller's own call had made: he was
-/// there first, and nobody sat there who belongs to neither.
+/// Returns `true` if a line was dialed into a conference that a caller's call had created: the
+/// caller was there first, and no party of another call was in it.
 fn is_dialed_into(
     views: &[View<'_>],
     caller: &Group<'_, '_>,
@@ -368,7 +369,7 @@ fn is_dialed_into(
     })
 }
 
-/// Returns `true` if lines of both were dialed to one number, and were up at the same time.
+/// Returns `true` if lines of both groups were dialed to one number and were up at the same time.
 fn is_to_one_number(a: &Group<'_, '_>, b: &Group<'_, '_>) -> bool {
     a.trunks.iter().any(|&i| {
         let number = number::dialed_digits(&a.legs, i);

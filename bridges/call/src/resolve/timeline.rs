@@ -1,4 +1,4 @@
-//! The timeline of a finished call, from the same views as its values.
+//! Creates the timeline of a finished call, from the same views as its values.
 
 use super::plan::Plan;
 use super::view::View;
@@ -9,7 +9,7 @@ use crate::timeline::{
 use crate::{ChannelState, clip};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The timeline of one plan.
+/// Returns the timeline of one plan.
 pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
     let is = |i: usize| (plan.customers.contains(&i), legs[i].party.is_real());
     let (number, left_out) = kept(shown(legs, plan), is);
@@ -32,7 +32,7 @@ pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
     }
 }
 
-/// The call's own channels, and those that shared a bridge with one of them.
+/// Returns the call's own channels, and those that shared a bridge with one of them.
 fn shown(legs: &[&View<'_>], plan: &Plan) -> Vec<usize> {
     let own: BTreeSet<usize> = plan.own.iter().chain(&plan.customers).copied().collect();
     let all_stays = |i: usize| legs[i].stays.iter();
@@ -48,7 +48,7 @@ fn shown(legs: &[&View<'_>], plan: &Plan) -> Vec<usize> {
         .collect()
 }
 
-/// The bridges of these channels, in the order they were entered.
+/// Returns the bridges of these channels, in the order in which they were entered.
 fn bridges<'a>(legs: &[&View<'a>], number: &BTreeMap<usize, u16>) -> Vec<&'a str> {
     let all = |&i: &usize| legs[i].stays.iter().chain(&legs[i].waits);
     let stays = number.keys().flat_map(all);
@@ -73,7 +73,7 @@ impl Drawing<'_> {
         by_id: &BTreeMap<&str, u16>,
     ) -> Channel {
         let mut moments = moments(view, by_id);
-        // The hang-up is worth more than anything between.
+        // Keep the hangup even if other moments are dropped.
         let ends = moments.pop_if(|moment| matches!(moment.what, MomentKind::HungUp { .. }));
         let mut moments = self.fitting(moments);
         moments.extend(ends);
@@ -101,7 +101,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// Keeps as many entries as there is room for; the rest is counted.
+    /// Keeps as many entries as there is room for, and counts the rest.
     fn fitting<T>(&mut self, mut entries: Vec<T>) -> Vec<T> {
         let most = entries.len().min(self.room);
         self.room -= most;
@@ -112,7 +112,7 @@ impl Drawing<'_> {
     }
 }
 
-/// Returns the moments of a channel, by time: whatever both vocabularies report, once.
+/// Returns the moments of a channel by time, each once, even if both event systems report it.
 fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
     let moments = view.leg.facts.iter().filter_map(|fact| {
         let what = match &fact.what {
@@ -133,14 +133,14 @@ fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
     let mut all: Vec<Moment> = moments.collect();
     all.sort_by(|a, b| (a.at, &a.what).cmp(&(b.at, &b.what)));
     all.dedup();
-    // It rings, and is up, from the first time on.
+    // Keep only the first of several reports that the channel rings, or is up.
     let (mut rang, mut up) = (false, false);
     all.retain(|moment| match moment.what {
         MomentKind::Rings => !std::mem::replace(&mut rang, true),
         MomentKind::Up => !std::mem::replace(&mut up, true),
         MomentKind::Dialed { .. } | MomentKind::DialEnded(_) | MomentKind::HungUp { .. } => true,
     });
-    // The hang-up that the view's end is, if one was heard.
+    // The end of the view is the hangup, if one was received.
     let ends = view.leg.facts.iter().filter(|fact| fact.what.is_end());
     let cause = ends.clone().find_map(|fact| match fact.note {
         Some(Note::Cause(cause)) => Some(cause),
