@@ -35,7 +35,8 @@ mod tests {
     use proptest::option;
     use proptest::prelude::*;
 
-    /// The ids from the oldest to the youngest, each with the time at which it was first seen.
+    /// Returns the ids from the oldest to the youngest. `seen` has the ids and the times at which
+    /// each was first seen.
     fn sorted<'a>(seen: &[(&'a str, i64)]) -> Vec<&'a str> {
         let made = |id: &str| UniqueId::new(id).and_then(|id| id.made());
         let items: Vec<_> = seen.iter().map(|&(id, at)| (made(id), at)).collect();

@@ -166,7 +166,7 @@ mod tests {
         EventTime::from_micros((seconds * 1e6).round() as i64)
     }
 
-    /// Whether each event, given by its time and arrival, shows that the clock was set.
+    /// Returns whether each event, given by its time and arrival, shows that the clock was set.
     fn shown(events: &[(f64, f64)]) -> Vec<bool> {
         let mut clock = ConnectionClock::default();
         let mut shown = Vec::new();

@@ -7,11 +7,11 @@
 //!
 //! ```text
 //! primary ──▶ complete ───────────────────────────────▶ finished
-//!        └──▶ incomplete: held ──▶ patience is over ──▶ finished, incomplete
+//!        └──▶ incomplete: held ──▶ its time is over ──▶ finished, incomplete
 //!                   │
 //!                   ▼
-//! second  ──▶ told ─┴─ the same call ─────────────────▶ finished, by the second account
-//!               ├──── unknown, and its chance is over ─▶ finished
+//! second  ──▶ call ─┴─ the same call ─────────────────▶ finished, by the second account
+//!               ├──── unknown, and its time is over ───▶ finished
 //!               └──── known ──▶ forgotten
 //! ```
 //! The module does no I/O: `now` is an argument, and decisions are returned. All held calls survive
@@ -220,7 +220,7 @@ impl Reconciler {
     /// Restores a held call.
     ///
     /// # Errors
-    /// When the bytes are not a snapshot.
+    /// Returns an error if the bytes are not a snapshot.
     pub fn restore(&mut self, key: u64, snapshot: &[u8]) -> Result<(), Error> {
         let held = self.changes.restored(key, snapshot)?;
         self.next = self.next.max(key + 1);

@@ -249,7 +249,7 @@ impl Folder {
     /// Restores a group of records from [`Folder::take_changes`].
     ///
     /// # Errors
-    /// When the bytes are not a snapshot.
+    /// Returns an error if the bytes are not a snapshot.
     pub fn restore(&mut self, key: u64, snapshot: &[u8]) -> Result<(), Error> {
         let group: Group = self.changes.restored(key, snapshot)?;
         self.groups.remove(key);

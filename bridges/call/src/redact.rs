@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 /// The text in place of a secret.
 pub const REDACTED: &str = "[redacted]";
 
-/// Bytes of the shortest secret that is searched for. A shorter one is part of ordinary words.
+/// Length of the shortest secret that is searched for, in bytes. Ordinary words contain shorter
+/// ones.
 const SECRET_MIN: usize = 4;
 
 /// The secrets of one request.
@@ -112,8 +113,8 @@ impl Redactor {
     }
 }
 
-/// The characters of base64 that only the secret decides, if this many bytes precede it in its
-/// group of three.
+/// Returns the characters of base64 that depend only on the secret, if this many bytes precede it
+/// in its group of three.
 fn middle_in_base64(secret: &str, offset: usize) -> String {
     let bytes = [&[0; 2][..offset], secret.as_bytes()].concat();
     let encoded = STANDARD_NO_PAD.encode(&bytes);

@@ -1,9 +1,9 @@
 //! The open calls, and the indexes that find the call of an event.
 //!
-//! The length of texts such as the names of channels, bridges, and variables is in the hands of
-//! others. So the size of a call is measured in bytes when it is serialized, after each batch. A
-//! call that is too large is ended with the next event. If all calls together are too large, the
-//! largest is ended, because the one that has been silent longest can be an ordinary call.
+//! Other systems choose the length of texts such as the names of channels, bridges, and variables.
+//! So the size of a call is measured in bytes when it is serialized, after each batch. A call that
+//! is too large is ended with the next event. If all calls together are too large, the largest is
+//! ended, because the one that has been silent longest can be an ordinary call.
 
 use super::index::{FinishedIds, Index, Schedule, in_order};
 use crate::facts::{Leg, LinkKeys, OpenCall, Texts, is_holding};
@@ -132,8 +132,8 @@ impl OpenCalls {
     }
 
     /// Returns `true` if the event arrived in order: after the birth of its channel and before its
-    /// end. In a batch in reverse order it does not. Only then does a time far from the arrival
-    /// show that a clock was set, rather than that the event is late.
+    /// end. The events of a batch in reverse order do not. Only if it is in order, a time far from
+    /// the arrival shows that a clock was set, rather than that the event is late.
     pub(super) fn is_in_order(&self, id: &UniqueId, event: &ChannelEvent<'_>) -> bool {
         let call = self.knows(id.as_str()).and_then(|key| self.get(key));
         match call.and_then(|call| call.legs.get(id)) {

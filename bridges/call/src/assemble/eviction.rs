@@ -6,7 +6,7 @@
 //! room's telephone  |--------------------------------------------- …   up: it stays in the call
 //! customer A          |----|                                           past: given out
 //! customer B                  |-----|                                  past: given out
-//! colleague                     |----------|                           C may have heard her: kept
+//! colleague                     |----------|                           C may have heard it: kept
 //! customer C                            |------------- …               up
 //! ```
 //!

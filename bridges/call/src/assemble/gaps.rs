@@ -4,7 +4,7 @@
 //!            lost            back
 //!  ──────────┤░░░░░░░░░░░░░░░├──────────▶
 //!  touched:  ████████████████████          open when the line was lost
-//!  late:             ████████████          first heard of in its middle, after it
+//!  late:             ████████████          first event is from its middle, after it
 //! ```
 //! A touched call is complete only if its events prove that nothing was missed (`resolve::doubt`).
 
@@ -120,7 +120,7 @@ impl Assembler {
         });
     }
 
-    /// Notes that the stream goes on from `now`. Calls whose first event is from their middle after
+    /// Notes that the stream goes on from `now`. Calls that are first seen in their middle after
     /// this are known to have begun in the gap.
     pub fn back(&mut self, now: EventTime) {
         self.listening.lost = false;

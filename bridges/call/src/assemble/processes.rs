@@ -15,8 +15,8 @@
 //! ```text
 //! number    11    12    13                 14    15
 //! clock   10.0  12.0  15.0 ── set back ──▶ 9.0  11.0
-//! call A    ├─────────────────────────────────────┤   how long it lasted, nobody can tell
-//! call B                                   ├────┤     as it was
+//! call A    ├─────────────────────────────────────┤   its duration is unknown
+//! call B                                   ├────┤     its duration is right
 //! ```
 
 use super::Assembler;

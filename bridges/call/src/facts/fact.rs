@@ -36,7 +36,7 @@ impl Fact {
 /// Additional detail of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Note {
-    /// The Q.850 cause of a hang-up.
+    /// The Q.850 cause of a hangup.
     Cause(u16),
     /// Outcome of a dialing: `ANSWER`, `BUSY`…
     Status(Box<str>),
@@ -159,7 +159,7 @@ impl FactKind {
         }
     }
 
-    /// Returns `true` for a hangup of any kind.
+    /// Returns `true` if this fact ends the channel.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self, Self::Hangup | Self::Gone)
     }

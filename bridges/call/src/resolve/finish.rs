@@ -250,8 +250,8 @@ fn is_direction_unknown(legs: &[&View<'_>], plan: &Plan) -> bool {
     plan.direction == Direction::Outbound && has_traits && !is_rooted
 }
 
-/// Returns the reason why the dialing is unknown, or `None`. AMI 1.x reports neither the dialing of a
-/// queue nor an originated call that no one answered. So a trunk that rang without an answer can
+/// Returns the reason why the dialing is unknown, or `None`. AMI 1.x reports neither the dialing of
+/// a queue nor an originated call that no one answered. So a trunk that rang without an answer can
 /// have led to a customer, or to an agent's mobile phone.
 fn dialler_unobservable(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let old = legs.iter().all(|leg| leg.leg.linkedids.first().is_none());

@@ -119,7 +119,7 @@ fn put_into_bridge<const N: usize>(
 }
 
 /// Puts a channel that monitors into each link in which the customer hears it. If the target has
-/// no link, the channel is alone with it.
+/// no link, only the two hear each other.
 fn add_monitor(
     own: &mut [Leg],
     legs: &[&Leg],

@@ -3,8 +3,8 @@
 //! ```text
 //! 998901110001@city              the number before the peer
 //! 2040404/998901110001           the peer before the number
-//! city/sip:998901110001@host     a URI behind the peer
-//! PJSIP/998901110001@city,20,tT  the data of Dial, as CEL tells it
+//! city/sip:998901110001@host     a URI after the peer
+//! PJSIP/998901110001@city,20,tT  the data of Dial, as CEL reports it
 //! ```
 
 use super::view::View;

@@ -282,7 +282,7 @@ pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
             let mut to = stay.to;
             if is_customer {
                 // A customer who has hung up does not talk, even if the channel goes on. A bridge
-                // that was entered at the very moment of the hang-up still shows who was reached.
+                // that was entered at the very moment of the hangup still shows who was reached.
                 if leg.left < leg.end && stay.from < leg.left {
                     to = to.min(leg.left);
                 }
