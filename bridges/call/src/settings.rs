@@ -1,9 +1,10 @@
-//! What the assembler is told at its beginning.
+//! The settings of the assembler.
 
 use crate::trunk::Endpoints;
 use std::time::Duration;
 
-/// Event and arrival times that differ by more belong to a backlog, or to a wrong clock.
+/// If the times of an event and of its arrival differ by more, the event belongs to a backlog, or a
+/// clock is wrong.
 pub(crate) const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
 /// Facts of the PBX and settings of its administrator that the assembler needs.
@@ -11,47 +12,49 @@ pub(crate) const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 pub struct Settings {
     /// Endpoints of the PBX's trunks.
     pub endpoints: Endpoints,
-    /// A call is finished when all its channels have hung up and this long no new one came.
+    /// A call is finished when all its channels have hung up and no new one has appeared for this
+    /// time.
     pub settle: Duration,
-    /// Time for which calls over a trunk that [awaits a CDR](crate::TrunkEndpoint::awaits_cdr)
-    /// wait for one with a user field; `None`: not at all.
+    /// Time for which calls over a trunk that [awaits a CDR](crate::TrunkEndpoint::awaits_cdr) wait
+    /// for one with a user field. `None`: they do not wait.
     pub cdr_wait: Option<Duration>,
-    /// CDRs come by a way of their own. Of a backlog, the one way may be read long before the
-    /// other, so that times of events do not tell that a CDR should have come by now.
+    /// `true` if CDRs arrive separately from the events. In a backlog, one can be read long before
+    /// the other, so the times of events do not show that a CDR is overdue.
     pub cdr_apart: bool,
-    /// A call still open after this long is ended, and incomplete.
+    /// A call that is still open after this time is ended as incomplete.
     pub max_call: Duration,
-    /// More open calls than this: the one longest silent is ended, and incomplete.
+    /// If more calls than this are open, the one that has been silent longest is ended as
+    /// incomplete.
     pub max_open_calls: usize,
-    /// Bytes that all open calls may take, as they are written down; `None`: so many as that many
-    /// calls need. Beyond it the largest is ended, and incomplete.
+    /// Maximum size of all open calls, as they are stored, in bytes. Above it, the largest call is
+    /// ended as incomplete. `None`: 16 KiB for each of `max_open_calls`, and at least 64 MiB.
     pub max_open_bytes: Option<usize>,
-    /// Facts and channels that one call may hold; a call with more is incomplete.
+    /// Maximum number of facts and channels in one call. A call with more is incomplete.
     pub max_facts: usize,
-    /// A call that was open while nobody listened, and is silent for this long after that, is given
-    /// out as far as it is known, and incomplete. It stays open, and is given out again when its
-    /// end is heard.
+    /// If a call was open during a gap, and is silent for this time after it, it is given out with
+    /// its known values, as incomplete. It stays open, and is given out again when its end is
+    /// received.
     pub lost_after: Duration,
-    /// Another account tells what was missed (`--catch-up`): a call of which anything may have been
-    /// missed is incomplete, and waits for that account.
+    /// `true` if a catch-up file fills gaps (`--catch-up`). A call that may have lost events is
+    /// incomplete, and waits for that file.
     pub caught_up: bool,
-    /// Set where the events are history: whenever they arrive, their own times alone count.
+    /// `true` if the events are history. Only their own times count, not when they arrive.
     pub history: bool,
 }
 
-/// Bytes of an open call: one of five channels and forty facts takes half of it.
+/// Budget for one open call, in bytes. A call with five channels and forty facts takes half of it.
 const BYTES_A_CALL: usize = 16 * 1024;
-/// Few calls may take so much.
+/// Minimum budget of all open calls, in bytes, for a small `max_open_calls`.
 const OPEN_BYTES_MIN: usize = 64 << 20;
 
 impl Settings {
-    /// Bytes that all open calls may take.
+    /// Returns the maximum size of all open calls, in bytes.
     pub(crate) fn open_bytes_max(&self) -> usize {
         let many = self.max_open_calls.saturating_mul(BYTES_A_CALL);
         self.max_open_bytes.unwrap_or(many.max(OPEN_BYTES_MIN))
     }
 
-    /// Calls of one of the trunks wait for a CDR.
+    /// Returns `true` if calls over at least one trunk wait for a CDR.
     pub(crate) fn awaits_cdr(&self) -> bool {
         self.cdr_wait.is_some() && self.endpoints.iter().any(|it| it.awaits_cdr)
     }

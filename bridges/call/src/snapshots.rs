@@ -1,21 +1,21 @@
-//! What survives a restart: open calls as bytes.
+//! Snapshots of open calls as bytes, which survive a restart.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 
-/// An open call that changed or went since the last take.
+/// An open call that changed or ended since the changes were last taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenChange {
-    /// The assembler's own number for the call; stable over restarts.
+    /// The assembler's number of the call. It stays the same after a restart.
     pub key: u64,
-    /// The call as bytes for [`Assembler::restore`](crate::Assembler::restore); `None` when it is
+    /// The call as bytes for [`Assembler::restore`](crate::Assembler::restore), or `None` if it is
     /// no longer open.
     pub snapshot: Option<Vec<u8>>,
 }
 
-/// A snapshot that cannot be read: the bytes are not what
-/// [`Assembler::take_changes`](crate::Assembler::take_changes) gave out.
+/// A snapshot that cannot be read. Its bytes do not come from
+/// [`Assembler::take_changes`](crate::Assembler::take_changes).
 #[derive(Debug, thiserror::Error)]
 #[error("the open call {key} cannot be restored: {source}")]
 pub struct Error {
@@ -24,11 +24,11 @@ pub struct Error {
     source: serde_json::Error,
 }
 
-/// Keys of the things held that are not as they were last given out.
+/// Keys of the entries that changed since they were last published.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     changed: BTreeSet<u64>,
-    /// Keys of what was given out, and was still held then.
+    /// Keys of the entries that the last published change did not remove.
     published: BTreeSet<u64>,
 }
 
@@ -37,7 +37,7 @@ impl Changes {
         self.changed.insert(key);
     }
 
-    /// Nothing is held under the key any more: a change for whoever was given what was.
+    /// Removes the key. This is a change only if the entry was published.
     pub(crate) fn remove(&mut self, key: u64) {
         if self.published.contains(&key) {
             self.changed.insert(key);
@@ -46,7 +46,8 @@ impl Changes {
         }
     }
 
-    /// Returns what changed or went since the last take; `held` gives the bytes of what is held.
+    /// Returns the changes since the last call. `held` returns the snapshot of an entry, or `None`
+    /// if it no longer exists.
     pub(crate) fn take(&mut self, mut held: impl FnMut(u64) -> Option<Vec<u8>>) -> Vec<OpenChange> {
         let changed = std::mem::take(&mut self.changed).into_iter();
         let changes = changed.filter_map(|key| {
@@ -58,7 +59,7 @@ impl Changes {
         changes.collect()
     }
 
-    /// Reads what was given out under this key before a restart.
+    /// Reads the snapshot that was published under this key before a restart.
     pub(crate) fn restored<T: DeserializeOwned>(
         &mut self,
         key: u64,
@@ -70,7 +71,8 @@ impl Changes {
     }
 }
 
-/// Serializes what is held: texts, numbers and lists of them, which always can be.
+/// Serializes an entry. This always succeeds, because entries hold only texts, numbers, and lists
+/// of them.
 pub(crate) fn bytes(held: &impl Serialize) -> Option<Vec<u8>> {
     serde_json::to_vec(held).ok()
 }

@@ -1,5 +1,6 @@
-//! When the customer was connected with another real party, and with whom: the same for calls told
-//! by channel events and by CDRs, which differ in how they know who hears whom.
+//! Computes when the customer was connected with another real party, and with whom. Calls from
+//! channel events and calls from CDRs share this code. They differ in how they find out who hears
+//! whom.
 
 use crate::call::DecidingEvents;
 use crate::timeline::TalkSpan;
@@ -8,40 +9,42 @@ use crate::units::{EventTime, Extension};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Talk shorter than this is a hand that slipped: not answered.
+/// A call with less talk than this is not answered: it was picked up by accident.
 pub(crate) const ANSWERED_FROM: Duration = Duration::from_millis(500);
 
-/// The customer's connections. Channels are told as indices.
+/// The customer's connections. Channels are indices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Talk {
-    /// Time for which the customer was connected with somebody.
+    /// Time for which the customer was connected with at least one party.
     pub(crate) total: Duration,
-    /// Beginning of the first connection, with its channel; in `last`, the end of the last one.
+    /// Beginning and channel of the first connection.
     pub(crate) first: Option<(EventTime, usize)>,
+    /// End of the last connection.
     pub(crate) last: Option<EventTime>,
-    /// Each time somebody became connected with the customer: when, and which channel; of those
-    /// of one moment first who was gone at once.
+    /// Beginning and channel of each connection with the customer. Of those that begin at the same
+    /// moment, the ones shorter than `ANSWERED_FROM` come first.
     pub(crate) began: Vec<(EventTime, usize)>,
     /// Each span in which a channel was connected with the customer: its beginning, its end, and
     /// the channel.
     pub(crate) spans: Vec<(EventTime, EventTime, usize)>,
-    /// Set when the lengths are not known.
+    /// `true` if the durations are not known.
     pub(crate) untimed: bool,
 }
 
 impl Talk {
-    /// Returns `true` for talk of half a second or more; where no times are known, for any.
+    /// Returns `true` if the talk lasted half a second or more. If durations are not known, any
+    /// talk counts.
     pub(crate) fn is_answer(&self) -> bool {
         self.would_answer(self.total)
     }
 
-    /// Returns `true` when talk of this length is enough to be an answer.
+    /// Returns `true` if talk of this length makes a call answered.
     pub(crate) fn would_answer(&self, talk: Duration) -> bool {
         talk >= ANSWERED_FROM || self.untimed && talk > Duration::ZERO
     }
 
-    /// The talk between these moments, at which anything changed, where `connected` says which
-    /// channels the customer is connected with from one of them to the next.
+    /// Computes the talk from the moments at which anything changed. `connected` returns the
+    /// channels that the customer is connected with from one moment to the next.
     pub(crate) fn between(
         mut times: Vec<EventTime>,
         mut connected: impl FnMut(EventTime, EventTime) -> Vec<usize>,
@@ -74,8 +77,9 @@ impl Talk {
             talk.began.extend(new.map(|&channel| (from, channel)));
             before = with;
         }
-        // An attended transfer puts the customer into the place of the transferer: on Asterisk 13
-        // he is there an instant before the transferer is gone, who is not the last to talk.
+        // An attended transfer replaces the transferer with the customer. On Asterisk 13, the
+        // customer enters an instant before the transferer leaves. The transferer is not the last
+        // to talk.
         let spans = &talk.spans;
         let stays = |&(at, channel): &(EventTime, usize)| {
             let span = spans.iter().find(|it| it.0 == at && it.2 == channel);
@@ -85,8 +89,8 @@ impl Talk {
         talk
     }
 
-    /// Each extension that came to be connected with the customer, in that order; one that is the
-    /// last already gains no second entry.
+    /// Returns the extensions in the order in which they became connected with the customer. An
+    /// extension that is already the last one is not added again.
     pub(crate) fn in_order<'p>(&self, party: impl Fn(usize) -> &'p Party<'p>) -> Vec<Extension> {
         let began = self.began.iter();
         let order = began.filter_map(|&(_, channel)| party(channel).extension().cloned());
@@ -95,7 +99,7 @@ impl Talk {
         order
     }
 
-    /// Returns the talks to be drawn: those with channels that have a number in the timeline.
+    /// Returns the talk with the channels that have a number in the timeline.
     pub(crate) fn drawn(&self, number: &BTreeMap<usize, u16>) -> Vec<TalkSpan> {
         let talk = self.spans.iter().filter_map(|&(from, to, channel)| {
             let with = *number.get(&channel)?;
@@ -106,8 +110,10 @@ impl Talk {
         talk
     }
 
-    /// Notes what decided whether there was talk with the customer of this name, in `words` for its
-    /// beginning and its end; else when, and in which words, there was `never` any.
+    /// Notes the events that decided `answered` and `talkTimeSec`. `name` returns the name of a
+    /// channel, and `customer` is the name of the customer's channel. `words` describes the
+    /// beginning and the end of the talk. `never` is the time and the description if there was no
+    /// talk.
     pub(crate) fn note<'n>(
         &self,
         why: &mut DecidingEvents,
@@ -126,7 +132,7 @@ impl Talk {
     }
 }
 
-/// Of the customer's channels the one that was connected longest, else the one tried last.
+/// Returns the customer's channel that was connected longest, or, if none was, the one tried last.
 pub(crate) fn longest(customers: &[usize], talk: impl Fn(&[usize]) -> Talk) -> usize {
     if let [only] = customers {
         return *only;
@@ -135,7 +141,7 @@ pub(crate) fn longest(customers: &[usize], talk: impl Fn(&[usize]) -> Talk) -> u
     longest.copied().unwrap_or(0)
 }
 
-/// The two halves of each Local channel among these names, as indices.
+/// Returns the two halves of each Local channel among these names, as indices.
 pub(crate) fn local_pairs<'a>(names: impl Iterator<Item = &'a str>) -> Vec<[usize; 2]> {
     let mut first: BTreeMap<&str, usize> = BTreeMap::new();
     let mut pairs = Vec::new();

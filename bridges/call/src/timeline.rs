@@ -1,23 +1,23 @@
-//! What happened in a call, as facts with their times: small enough to be kept with every call, and
-//! enough to draw it.
+//! The timeline of a call: its channels and what happened to them, with times. It is small enough
+//! to be kept with every call, and complete enough to draw the call.
 //!
-//! Names of one letter keep it small where it is stored; what they stand for is the field's name.
+//! Serialized names have one letter, to save space. The name of the field is the long form.
 
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Channels that a timeline holds at most; customers and telephones go before plumbing.
+/// Maximum number of channels in a timeline. Customers and telephones are kept before plumbing.
 pub const CHANNELS_MAX: usize = 64;
-/// Moments, stays and talks that a timeline holds at most.
+/// Maximum number of moments, stays, and talk spans in a timeline, not counting hangups.
 pub const ENTRIES_MAX: usize = 1024;
-/// Bytes of a name or dial string in a timeline at most.
+/// Maximum length of a name or dial string in a timeline, in bytes.
 pub const TEXT_BYTES_MAX: usize = 120;
 
-/// Returns the channels for which there is room, each with its number in the timeline, and how many
-/// are left out: the customer's first,
-/// then other real parties', then plumbing. `is` says of a channel whether it is the customer's,
-/// and whether it is a real party's.
+/// Returns the channels that fit, each with its number in the timeline, and the number of those
+/// that are left out. The customer's channels are kept first, then those of other real parties,
+/// then plumbing. `is` returns whether a channel is the customer's, and whether it is a real
+/// party's.
 pub(crate) fn kept(
     mut channels: Vec<usize>,
     is: impl Fn(usize) -> (bool, bool),
@@ -30,7 +30,7 @@ pub(crate) fn kept(
     (numbers, u32::try_from(left_out).unwrap_or(u32::MAX))
 }
 
-/// The channels of one call and what became of them.
+/// The channels of one call and what happened to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeline {
     /// Channels in the order in which they were made.
@@ -39,15 +39,15 @@ pub struct Timeline {
     /// Ids of the bridges, in the order they were entered.
     #[serde(rename = "b", default, skip_serializing_if = "Vec::is_empty")]
     pub bridges: Vec<String>,
-    /// Spans in which the customer was connected with a channel, by beginning.
+    /// Spans in which the customer was connected with a channel, by their beginning.
     #[serde(rename = "t", default, skip_serializing_if = "Vec::is_empty")]
     pub talk: Vec<TalkSpan>,
-    /// Channels and entries for which there was no room.
+    /// Number of channels and entries that did not fit.
     #[serde(rename = "x", default, skip_serializing_if = "is_zero")]
     pub left_out: u32,
 }
 
-/// One channel of the call, over all its life.
+/// One channel of the call, from its beginning to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Channel {
     /// Unique id of the channel.
@@ -56,13 +56,13 @@ pub struct Channel {
     /// Name of the channel: `PJSIP/city-0000004f`.
     #[serde(rename = "n")]
     pub name: String,
-    /// Role of whoever is at the channel.
+    /// Role of the party at the channel.
     #[serde(rename = "p")]
     pub party: Role,
-    /// Way in which the channel came to be.
+    /// How the channel began.
     #[serde(rename = "w")]
     pub way: Way,
-    /// The event that says so, in words: `created in state Ring`.
+    /// Description of the event that shows how the channel began: `created in state Ring`.
     #[serde(rename = "h")]
     pub how: String,
     /// Time of the channel's first sign of life.
@@ -71,16 +71,16 @@ pub struct Channel {
     /// Time of the channel's hang-up, or of its last sign of life.
     #[serde(rename = "t")]
     pub to: EventTime,
-    /// Moments of the channel, by time; a hang-up that was received is the last.
+    /// Moments of the channel, by time. If a hangup was received, it is the last one.
     #[serde(rename = "m", default, skip_serializing_if = "Vec::is_empty")]
     pub moments: Vec<Moment>,
-    /// The bridges that it was in, by time.
+    /// Stays of the channel in bridges, by time.
     #[serde(rename = "s", default, skip_serializing_if = "Vec::is_empty")]
     pub stays: Vec<Stay>,
 }
 
 impl Channel {
-    /// Returns `true` when the channel's hang-up was received.
+    /// Returns `true` if the channel's hangup was received.
     pub fn hung_up(&self) -> bool {
         let last = self.moments.last();
         last.is_some_and(|moment| matches!(moment.what, MomentKind::HungUp { .. }))
@@ -90,28 +90,28 @@ impl Channel {
 /// Role that a channel has in the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// The customer's, on this trunk (none for an internal call's first telephone).
+    /// The customer, on this trunk. `None` for the first telephone of an internal call.
     #[serde(rename = "c")]
     Customer(Option<String>),
-    /// Somebody else's on this trunk: another customer's, or a mobile the call was forwarded to.
-    /// `?` is a line that no trunk takes.
+    /// Another party on this trunk: another customer, or a mobile to which the call was forwarded.
+    /// `?` is a line that matches no trunk.
     #[serde(rename = "t")]
     Trunk(String),
-    /// A telephone's inside the company.
+    /// A telephone inside the company.
     #[serde(rename = "e")]
     Extension(String),
-    /// Nobody's: a channel of the PBX's own.
+    /// An internal channel of the PBX, without a party.
     #[serde(rename = "p")]
     Plumbing,
 }
 
-/// Way in which a channel came to be.
+/// How a channel began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Way {
-    /// Somebody called in on it.
+    /// A party called the PBX on it.
     #[serde(rename = "i")]
     CameIn,
-    /// The PBX called somebody on it.
+    /// The PBX called a party on it.
     #[serde(rename = "o")]
     Dialed,
 }
@@ -119,41 +119,42 @@ pub enum Way {
 /// Something that happened to a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
-    /// Time at which the thing happened.
+    /// Time at which it happened.
     #[serde(rename = "a")]
     pub at: EventTime,
-    /// The thing that happened, with its details.
+    /// What happened, with its details.
     #[serde(rename = "w")]
     pub what: MomentKind,
 }
 
-/// The thing that happened to a channel.
+/// What happened to a channel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MomentKind {
-    /// The channel was dialed, by another or by the PBX.
+    /// The channel was dialed, by another channel or by the PBX.
     #[serde(rename = "d")]
     Dialed {
-        /// By the channel of this number in [`Timeline::channels`]; `None` where nobody did, or
-        /// it is not among them.
+        /// Number of the dialing channel in [`Timeline::channels`]. `None` if no channel dialed, or
+        /// if it is not among them.
         #[serde(rename = "b", default, skip_serializing_if = "Option::is_none")]
         by: Option<u16>,
-        /// Dial string: `998901110001@city`; empty where it is not known.
+        /// Dial string: `998901110001@city`. Empty if it is not known.
         #[serde(rename = "s", default, skip_serializing_if = "String::is_empty")]
         string: String,
     },
-    /// The channel rings: somebody is called on it.
+    /// The channel rings.
     #[serde(rename = "r")]
     Rings,
     /// The channel was picked up.
     #[serde(rename = "u")]
     Up,
-    /// Dialing it ended: `ANSWER`, `BUSY`, `CANCEL`…; empty where that was not told.
+    /// Dialing the channel ended with this status: `ANSWER`, `BUSY`, `CANCEL`… Empty if the status
+    /// was not reported.
     #[serde(rename = "e")]
     DialEnded(String),
     /// The channel hung up, for this Q.850 cause.
     #[serde(rename = "h")]
     HungUp {
-        /// The cause's number; `None` where it is not known.
+        /// Number of the cause. `None` if it is not known.
         #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
         cause: Option<u16>,
     },
@@ -171,7 +172,8 @@ pub struct Stay {
     /// The bridge's number in [`Timeline::bridges`].
     #[serde(rename = "b")]
     pub bridge: u16,
-    /// Set for a holding bridge, in which nobody hears anybody: a parking lot, music, a queue.
+    /// `true` for a holding bridge (a parking lot, music, a queue), in which no channel hears
+    /// another.
     #[serde(rename = "h", default, skip_serializing_if = "std::ops::Not::not")]
     pub holding: bool,
 }

@@ -1,11 +1,11 @@
-//! Bridges that nobody named: CEL whose `Extra` is not written tells that a channel entered or left
-//! one, and not which.
+//! Names the bridges that a source does not name. CEL without `Extra` reports that a channel
+//! entered or left a bridge, but not which bridge.
 //!
-//! A source that writes `Peer` names those already there, and that says it all. One that does not
-//! leaves the times: two channels that enter within a second of each other meet; one that enters
-//! alone takes the place that another left beside somebody who waits. Before Asterisk 12 the
-//! dialing channel alone tells of its bridge, and without `Peer` the other side is whoever
-//! answered last.
+//! A source that writes `Peer` names the channels that are already in the bridge, which identifies
+//! it. Without `Peer`, only the times are left: two channels that enter within a second of each
+//! other meet, and a channel that enters later takes the place that another left beside a waiting
+//! channel. Before Asterisk 12, only the dialing channel reports its bridge. Without `Peer`, the
+//! other side is then the channel that answered last.
 
 use crate::age::by_age;
 use crate::facts::{Fact, FactKind, Leg, Passage};
@@ -17,41 +17,41 @@ use std::time::Duration;
 /// Both sides of a new bridge enter it within this time.
 const TOGETHER: Duration = Duration::from_secs(1);
 
-/// A channel entered or left.
+/// One entry or exit of a channel, in a bridge without a name.
 struct BridgeMove<'a> {
     at: EventTime,
     leg: usize,
     fact: usize,
     enters: bool,
-    /// The names of those already there.
+    /// Names of the other channels in the bridge, or only [`WHO_ANSWERED`].
     peers: Vec<&'a str>,
 }
 
 impl BridgeMove<'_> {
-    /// Returns `true` for a step that both sides of a bridge make, of which neither is named.
+    /// Returns `true` if both sides of a bridge make this step, and the event names neither side.
     fn is_of_both(&self) -> bool {
         self.peers == [WHO_ANSWERED]
     }
 }
 
-/// A bridge, and who is in it.
+/// A bridge and the channels in it.
 #[derive(Default)]
 struct Group<'a> {
     members: BTreeSet<usize>,
-    /// Named as being there, and not yet heard to enter.
+    /// Channels that `Peer` names, and whose entry has not been reported yet.
     expected: BTreeSet<&'a str>,
-    /// Time at which somebody entered or left last.
+    /// Time of the last entry or exit.
     changed: Option<EventTime>,
 }
 
-/// The channels with their bridges named; `None` where each is named already.
+/// Returns the channels with names for all their bridges, or `None` if all are named already.
 pub(super) fn named(legs: &[&Leg]) -> Option<Vec<Leg>> {
     let steps = steps(legs);
     if steps.is_empty() {
         return None;
     }
     let mut own: Vec<Leg> = legs.iter().map(|&leg| leg.clone()).collect();
-    // AMI's own events name theirs, and CEL's tell of the same.
+    // AMI's events name their bridges, and CEL reports the same bridges.
     let mut facts = legs.iter().flat_map(|leg| &leg.facts);
     let names_it = |what: &FactKind| matches!(what, FactKind::Enter { .. });
     let told_otherwise = facts.any(|it| it.origin == Origin::Channel && names_it(&it.what));
@@ -69,14 +69,14 @@ pub(super) fn named(legs: &[&Leg]) -> Option<Vec<Leg>> {
             (FactKind::Enter { bridge, .. } | FactKind::Leave { bridge, .. }, Some(group)) => {
                 *bridge = format!("{UNNAMED}{group}");
             }
-            // It says nothing more.
+            // Without its bridge, the fact carries no information.
             (what, _) => *what = FactKind::App,
         }
     }
     Some(own)
 }
 
-/// All comings and goings without a bridge's name, in the order of their times.
+/// Returns all entries and exits without a bridge's name, by time.
 fn steps<'a>(legs: &[&'a Leg]) -> Vec<BridgeMove<'a>> {
     let mut steps = Vec::new();
     for (leg, it) in legs.iter().enumerate() {
@@ -98,7 +98,7 @@ fn steps<'a>(legs: &[&'a Leg]) -> Vec<BridgeMove<'a>> {
             });
         }
     }
-    // A channel's own facts stay in their order: it leaves before it enters the next.
+    // The sort is stable: a channel leaves a bridge before it enters the next one.
     steps.sort_by_key(|step| step.at);
     steps
 }
@@ -107,13 +107,14 @@ struct Meeting<'l, 'a> {
     legs: &'l [&'a Leg],
     /// Rank of each channel by age, 0 for the oldest.
     ranks: Vec<usize>,
-    /// Set when the source writes `Peer`.
+    /// `true` if the source writes `Peer`.
     has_peers: bool,
     groups: Vec<Group<'a>>,
-    /// The bridge each channel is in, and the one it left last.
+    /// The bridge that each channel is in.
     sits: Vec<Option<usize>>,
+    /// The bridge that each channel left last.
     left: Vec<Option<usize>>,
-    /// Comings and goings that only the other side told of.
+    /// Entries and exits that only the other side reported.
     partners: Vec<(usize, Fact)>,
 }
 
@@ -136,8 +137,8 @@ impl<'l, 'a> Meeting<'l, 'a> {
         }
     }
 
-    /// The bridge of each step, `None` for one who left what was not entered; and the steps of the
-    /// other sides.
+    /// Returns the bridge of each step, and the steps of the other sides. The bridge is `None` if a
+    /// channel leaves a bridge that it has not entered.
     fn walk(mut self, steps: &[BridgeMove<'a>]) -> (Vec<Option<usize>>, Vec<(usize, Fact)>) {
         let mut bridges = Vec::new();
         for (at, step) in steps.iter().enumerate() {
@@ -158,7 +159,7 @@ impl<'l, 'a> Meeting<'l, 'a> {
         (bridges, self.partners)
     }
 
-    /// A bridge that begins or ends for its two sides at once.
+    /// Applies a step to both sides of a bridge, and returns the bridge.
     fn both(&mut self, step: &BridgeMove<'a>) -> Option<usize> {
         if !step.enters {
             let group = self.leave(step)?;
@@ -174,7 +175,8 @@ impl<'l, 'a> Meeting<'l, 'a> {
         Some(group)
     }
 
-    /// The other side does the same.
+    /// Makes the same step for the other side, `leg`, and notes a fact for it. The channel enters
+    /// the bridge `into`, or leaves its bridge if `into` is `None`.
     fn follow(&mut self, step: &BridgeMove<'a>, leg: usize, into: Option<usize>) {
         let its = BridgeMove {
             leg,
@@ -189,9 +191,10 @@ impl<'l, 'a> Meeting<'l, 'a> {
             .push((leg, Fact::new(step.at, Origin::Cel, what)));
     }
 
-    /// Returns, of the channels that are up and in no bridge, the one that answered last before. In
-    /// files without fractions of a second several do at once: rather one that was made after this
-    /// one, and never the other half of its own Local channel.
+    /// Returns the channel that answered last before the step, of those that are up and in no
+    /// bridge. A channel that was made after this one is preferred, because in files without
+    /// fractions of a second several channels answer at once. The other half of its own Local
+    /// channel is never returned.
     fn answered_last(&self, step: &BridgeMove<'a>) -> Option<usize> {
         let pair = |leg: usize| trunk::local_pair(self.legs[leg].name());
         let own = pair(step.leg);
@@ -235,7 +238,8 @@ impl<'l, 'a> Meeting<'l, 'a> {
         group
     }
 
-    /// The bridge in which one of those named is, or is expected, with this one.
+    /// Returns the bridge that holds one of the named channels, or else the one in which this
+    /// channel is expected.
     fn by_peers(&self, step: &BridgeMove<'a>) -> Option<usize> {
         let named = |&leg: &usize| {
             let mut names = self.legs[leg].names.iter();
@@ -250,7 +254,9 @@ impl<'l, 'a> Meeting<'l, 'a> {
         })
     }
 
-    /// The bridge in which somebody waits alone, of several the one that changed last.
+    /// Returns the bridge in which one channel waits. Of several, returns the one that changed
+    /// last. A bridge that has not changed within `TOGETHER` counts only if no other channel enters
+    /// within that time.
     fn by_time(&self, step: &BridgeMove<'a>, later: &[BridgeMove<'a>]) -> Option<usize> {
         let pair = |leg: usize| trunk::local_pair(self.legs[leg].name());
         let own = pair(step.leg);

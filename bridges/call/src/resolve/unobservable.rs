@@ -1,11 +1,11 @@
-//! What a PBX does not tell at all: then nobody can say how a call went, and it is incomplete.
+//! Finds calls whose course the PBX does not report. Such a call is incomplete, and gets a reason.
 //!
-//! | what | who does not tell it |
+//! | what is not reported | by which source |
 //! |---|---|
-//! | any bridge | CEL whose `events` name none of those that its version has |
+//! | any bridge | CEL whose `events` list none of the bridge events of its version |
 //! | a conference | `ConfBridge`: AMI before Asterisk 11, CEL before 12 |
-//! | when whoever transfers left | CEL before 12, of a transfer by feature code while it rings |
-//! | who moved into which bridge | CEL before 12 without a peer |
+//! | when the transferer left | CEL before 12, for a transfer by feature code while it rings |
+//! | which channel moved into which bridge | CEL before 12 without a peer |
 
 use super::plan::Plan;
 use super::view::{BridgeStay, View};
@@ -14,8 +14,8 @@ use crate::talk::ANSWERED_FROM;
 use crate::{ChannelState, Direction, EventTime, Origin, UNNAMED, WHO_ANSWERED, local_pair};
 use std::time::Duration;
 
-/// Reason of a call of which CEL reports no bridge. One name that Asterisk 12 or later does not
-/// know turns CEL off.
+/// Reason for a call of which CEL reports no bridge. One event name that Asterisk 12 or later does
+/// not know turns CEL off.
 const NO_BRIDGES: &str = "its CEL reports that they answered, and no bridge, so it is not known \
                           whether they talked: set events = ALL in cel.conf, or add \
                           BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and later) or \
@@ -31,13 +31,15 @@ const MOVED: &str = "channels changed places (a transfer, a pickup, parking), an
                      cel_custom.conf, \
                      or the column peer, then `module reload cel_custom`";
 
-/// Made where an old Asterisk leads a channel away that is not its own (`Redirect`).
+/// Prefix of a channel that an old Asterisk makes to redirect a channel that runs no dialplan
+/// (`Redirect`).
 const LED_AWAY: &str = "AsyncGoto/";
-/// The next bridge begins so soon after the last, where a transfer put it in its place.
+/// If a transfer replaced a bridge, the next one begins within this time.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// CEL before Asterisk 12 tells of bridges and of neither side, and a channel went on under another
-/// name: it was a masquerade that put somebody else into a bridge, and nothing tells into which.
+/// Returns `true` if CEL before Asterisk 12 reports bridges but neither of their sides, and a
+/// channel changed its name. A masquerade then put another channel into a bridge, and no event
+/// shows into which one.
 fn is_moved(call: &OpenCall) -> bool {
     let of_both = format!("{UNNAMED}{WHO_ANSWERED}");
     let mut facts = call.legs.values().flat_map(|leg| &leg.facts);
@@ -45,9 +47,9 @@ fn is_moved(call: &OpenCall) -> bool {
         && call.legs.values().any(|leg| leg.names.iter().count() > 1)
 }
 
-/// Returns the reason why nobody can say how this call went. `cel_bridges`: CEL has told of a
-/// bridge so far, in whatever call. `old`: Asterisk 11 or older, where telephones change their
-/// unique ids.
+/// Returns the reason why it is not known how this call went. `cel_bridges`: CEL has reported a
+/// bridge so far, in any call. `old`: Asterisk 11 or older, where telephones change their unique
+/// ids.
 pub(super) fn unobservable(
     call: &OpenCall,
     legs: &[&View<'_>],
@@ -74,7 +76,7 @@ pub(super) fn unobservable(
     Some(why.to_owned())
 }
 
-/// CEL alone tells of it.
+/// Returns `true` if only CEL reports these channels.
 fn is_of_cel(legs: &[&View<'_>]) -> bool {
     let mut facts = legs.iter().flat_map(|leg| &leg.leg.facts);
     facts.all(|fact| fact.origin == Origin::Cel || fact.what == FactKind::Gone)
@@ -87,7 +89,7 @@ fn up(leg: &Leg) -> Option<EventTime> {
     up.map(|fact| fact.at).min()
 }
 
-/// The customer and another party answered, and CEL tells of no bridge.
+/// Returns `true` if the customer and another party answered, and CEL reports no bridge.
 fn bridges(legs: &[&View<'_>], plan: &Plan) -> bool {
     let answered = |i: usize| up(legs[i].leg).is_some();
     let mut others = (0..legs.len()).filter(|i| !plan.customers.contains(i));
@@ -97,7 +99,7 @@ fn bridges(legs: &[&View<'_>], plan: &Plan) -> bool {
         && others.any(|i| legs[i].party.is_real() && answered(i))
 }
 
-/// The customer ran a conference, and no bridge is told that began with it or after it.
+/// Returns `true` if the customer ran a conference, and no bridge is reported after it began.
 fn room(legs: &[&View<'_>], plan: &Plan) -> bool {
     let alone = |&i: &usize| {
         let since = legs[i].leg.applications.conference;
@@ -107,8 +109,8 @@ fn room(legs: &[&View<'_>], plan: &Plan) -> bool {
     is_of_cel(legs) && plan.customers.iter().any(alone)
 }
 
-/// Returns `true` when, after channels were led away, the customer and another party were there
-/// side by side, in no bridge that is known.
+/// Returns `true` if, after channels were redirected, the customer and another party were up at the
+/// same time for at least `ANSWERED_FROM`, in no known bridge.
 fn conference(legs: &[&View<'_>], plan: &Plan) -> bool {
     let led = legs.iter().filter(|leg| leg.name.starts_with(LED_AWAY));
     let Some(since) = led.map(|leg| leg.leg.first).min() else {
@@ -122,8 +124,8 @@ fn conference(legs: &[&View<'_>], plan: &Plan) -> bool {
     })
 }
 
-/// Returns the time for which both were up at once after this moment, after the last bridge of
-/// both.
+/// Returns how long both channels were up at the same time, after `since` and after the last bridge
+/// of either.
 fn side_by_side(a: &View<'_>, b: &View<'_>, since: EventTime) -> Duration {
     let (Some(a_up), Some(b_up)) = (up(a.leg), up(b.leg)) else {
         return Duration::ZERO;
@@ -134,8 +136,9 @@ fn side_by_side(a: &View<'_>, b: &View<'_>, since: EventTime) -> Duration {
     a.end.min(b.end).since(from)
 }
 
-/// The customer went from one bridge into the next, with a Local channel that was made meanwhile,
-/// and whoever was in the first never heard that channel.
+/// Returns `true` if the customer went from one bridge into the next with a Local channel that was
+/// made during the first, and no other channel of the first bridge was ever in a bridge with that
+/// Local channel.
 fn transfer(legs: &[&View<'_>], plan: &Plan) -> bool {
     let in_bridge = |stay: &BridgeStay<'_>| -> Vec<usize> {
         let there = |i: &usize| legs[*i].stays.iter().any(|its| its.bridge == stay.bridge);

@@ -1,4 +1,4 @@
-//! One channel as the resolver sees it: its part in the call, its way into it, its bridges.
+//! One channel as the resolver sees it: its party, how it came into the call, and its bridges.
 
 use crate::facts::{Fact, FactKind, Leg, any, spans};
 use crate::trunk;
@@ -11,7 +11,7 @@ pub(super) struct BridgeStay<'a> {
     pub(super) bridge: &'a str,
     pub(super) from: EventTime,
     pub(super) to: EventTime,
-    /// Set for a holding bridge, where nobody hears anybody.
+    /// `true` for a holding bridge, in which no channel hears another.
     pub(super) holding: bool,
 }
 
@@ -21,25 +21,25 @@ pub(super) struct View<'a> {
     pub(super) name: &'a str,
     pub(super) party: Party<'a>,
     pub(super) way: Way,
-    /// The event that says so: its time, and words for it.
+    /// The event that decides `way`: its time and its description.
     pub(super) way_by: (EventTime, &'static str),
-    /// Set when the beginning was received: the channel's birth, or how it came to be.
+    /// `true` if the channel's beginning was received: its creation, or how it came into the call.
     pub(super) begun: bool,
     /// Time of the hang-up, or of the last sign of life.
     pub(super) end: EventTime,
-    /// Time at which whoever has the channel hung up, where that was requested before the channel's
-    /// end; else the same as `end`.
+    /// Time at which the party hung up, if that was requested before the channel's end. Otherwise
+    /// the same as `end`.
     pub(super) left: EventTime,
     pub(super) stays: Vec<BridgeStay<'a>>,
-    /// Time spent in holding bridges, where nobody hears anybody.
+    /// Stays in holding bridges, in which no channel hears another.
     pub(super) waits: Vec<BridgeStay<'a>>,
-    /// Set when the events came with times, so that it can be said how long things lasted.
+    /// `true` if the events have times, so durations are known.
     pub(super) timed: bool,
 }
 
 impl<'a> View<'a> {
-    /// The channel, of a source whose events say when they happened (`timed`), and that has
-    /// extensions or callers' numbers at all (`numbers`).
+    /// Makes the view of a channel. `timed`: the source's events have times. `numbers`: the source
+    /// reports extensions or callers' numbers.
     pub(super) fn of(leg: &'a Leg, endpoints: &'a Endpoints, timed: bool, numbers: bool) -> Self {
         let mut facts: Vec<&Fact> = leg.facts.iter().collect();
         facts.sort_by_key(|fact| fact.at);
@@ -69,17 +69,17 @@ impl<'a> View<'a> {
         self.leg.first_linkedid().unwrap_or(self.leg.id.as_str())
     }
 
-    /// Returns `true` for a channel that was born in nobody's call.
+    /// Returns `true` if the channel was not created in another channel's call.
     pub(super) fn is_root(&self) -> bool {
         self.leg.is_root()
     }
 
-    /// Returns `true` if an event says that another channel dialed this one.
+    /// Returns `true` if an event shows that another channel dialed this one.
     pub(super) fn was_dialed(&self) -> bool {
         any(&self.leg.facts, FactKind::is_dialed)
     }
 
-    /// All its linkedids, and its own id.
+    /// Returns the channel's id and all its linkedids.
     pub(super) fn ids(&self) -> impl Iterator<Item = UniqueId> {
         let linkedids = self.leg.linkedids.iter();
         let linkedids = linkedids.filter_map(|linkedid| UniqueId::new(linkedid.text.as_str()));
@@ -87,8 +87,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns whether the channel came in or was dialed, with the event that shows it, and `true`
-/// where that is known for sure.
+/// Returns whether the channel came in or was dialed, the time and description of the event that
+/// shows it, and whether the channel's beginning was received.
 fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static str, bool) {
     use ChannelState::{Down, PreRing, Ring, Ringing};
     if let Some(traits) = &leg.traits {
@@ -124,9 +124,9 @@ fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static s
     way_without_state(leg, born, numbers)
 }
 
-/// CEL has no state and no dialing. A channel that begins in another channel's call was dialed. A
-/// channel on the extension `s` was dialed too, unless it has a caller's number or the source
-/// reports no numbers.
+/// Decides how a channel came into the call from CEL, which reports no state and no dialing. A
+/// channel that begins in another channel's call was dialed. A channel on the extension `s` was
+/// dialed too, unless it has a caller's number or the source reports no numbers.
 fn way_without_state(
     leg: &Leg,
     born: Option<EventTime>,
@@ -150,7 +150,8 @@ fn way_without_state(
     (Way::CameIn, at, "began a call", begun)
 }
 
-/// The hang-up: AMI's own, else CEL's, else the channel's end; the last sign of life if none.
+/// Returns the time of the hangup: AMI's, else CEL's, else the channel's end, else its last sign of
+/// life.
 fn end(leg: &Leg, facts: &[&Fact]) -> EventTime {
     let rank = |fact: &Fact| match (&fact.what, fact.origin) {
         (FactKind::Hangup, Origin::Channel) => 0,
@@ -175,17 +176,18 @@ fn requested_end(facts: &[&Fact]) -> Option<EventTime> {
     requests.find(|at| entered.is_none_or(|entered| entered <= at.plus(ENTRY_DELAY_MAX)))
 }
 
-/// The stays in bridges, holding ones too. Where AMI and CEL both tell of a bridge, the one that
-/// tells more of it is believed, so that two clocks 1 ms apart make no third stay.
+/// Returns the stays in bridges, including holding bridges. If AMI and CEL both report a bridge,
+/// the one that reports more of it is used. Otherwise two clocks that are 1 ms apart would make a
+/// third stay.
 fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> Vec<BridgeStay<'a>> {
     let passages = facts.iter().filter_map(|fact| fact.what.passage());
     let mut bridges: Vec<(&str, bool)> = passages.map(|p| (p.bridge, p.holding)).collect();
-    // Holding first: a bridge that one event calls so is so, whatever the others leave out.
+    // Holding first: if one event shows a holding bridge, it is one, whatever other events omit.
     bridges.sort_by_key(|&(name, holding)| (name, !holding));
     bridges.dedup_by_key(|&mut (name, _)| name);
     let mut all = Vec::new();
     for (bridge, holding) in bridges {
-        // As one vocabulary tells of it, and in how many comings and goings.
+        // The stays that one origin reports, and the number of their entries and exits.
         let told = |origin: Origin| {
             let own = facts.iter().filter(|fact| fact.origin == origin);
             let spans = spans(own.filter_map(|fact| {
@@ -205,7 +207,7 @@ fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> Vec<BridgeStay<'a>> {
         }));
     }
     all.sort_by_key(|stay| (stay.from, stay.to));
-    // A channel is in one bridge at a time: what comes next ends a stay whose end was not heard.
+    // A channel is in one bridge at a time: the next stay ends one whose end was not received.
     for i in 1..all.len() {
         all[i - 1].to = all[i - 1].to.min(all[i].from);
     }
