@@ -1,10 +1,10 @@
-//! Which channel names belong to which trunk, and which are telephones.
+//! Finds out by a channel's name whether it belongs to a trunk, to which one, or to a telephone.
 //!
 //! ```text
 //! PJSIP/city-0000004f            PJSIP: technology   city: endpoint   0000004f: suffix
-//! PJSIP/trunk_1/998901110001-1   an endpoint that goes on with a slash
-//! Dongle/MTS-SUP-0100000151      an endpoint that holds a dash itself
-//! AsyncGoto/PJSIP/city-0000004f  plumbing, whatever stands behind its slash
+//! PJSIP/trunk_1/998901110001-1   an endpoint with a slash after it
+//! Dongle/MTS-SUP-0100000151      an endpoint that contains a dash
+//! AsyncGoto/PJSIP/city-0000004f  plumbing, whatever follows its slash
 //! ```
 
 mod line;
@@ -19,7 +19,7 @@ pub(crate) use line::{
 /// Technologies whose channels are telephones or trunks. All others are plumbing: Local, Snoop,
 /// CBAnn, Recorder, Announcer, Surrogate, `AsyncGoto`, Message, `UnicastRTP`, `AudioSocket`…
 ///
-/// `Agent` is a person who logged in before Asterisk 12, whatever telephone she did it from.
+/// `Agent` is a person who logged in, from any telephone, before Asterisk 12.
 const TELEPHONES: [&str; 34] = [
     "PJSIP", "SIP", "IAX2", "DAHDI", "Zap", "SCCP", "Skinny", "Dongle", "Datacard", "Quectel",
     "GSM", "EXTRA", "OOH323", "H323", "Motif", "Gtalk", "Jingle", "Console", "ALSA", "OSS", "MGCP",
@@ -27,25 +27,25 @@ const TELEPHONES: [&str; 34] = [
     "Woomera", "Agent",
 ];
 
-/// Technologies that can never be a trunk, not even by an endpoint full of `*`.
+/// Technologies that are never a trunk, even if an endpoint with `*` matches them.
 const PLUMBING: &str = "Local Snoop CBAnn CBRec Recorder Announcer Surrogate AsyncGoto Message \
                         UnicastRTP MulticastRTP AudioSocket WebSocket Bridge Parked Transfered \
                         OutgoingSpoolFailed";
 
-/// One `--trunk`: a name, and the endpoint by which its channels are known.
+/// One `--trunk`: a name, and an endpoint that the names of its channels match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrunkEndpoint {
     /// Name of the trunk, as its flag gives it.
     pub trunk: String,
     /// The endpoint as it was written.
     pub pattern: String,
-    /// The trunk's lead stands in the CDR's user field: its calls wait for such a CDR.
+    /// `true` if the CDR's user field holds the lead: calls over this trunk wait for such a CDR.
     pub awaits_cdr: bool,
 }
 
 impl TrunkEndpoint {
-    /// The trunk called `trunk`, whose channels are named after `pattern`: what stands before the
-    /// suffix in a channel's name, `PJSIP/city`; `*` in it is any text, the empty one too.
+    /// Makes the trunk with the name `trunk`. `pattern` is the part of its channels' names before
+    /// the suffix, such as `PJSIP/city`. `*` in it matches any text, even an empty one.
     pub fn new(trunk: impl Into<String>, pattern: impl Into<String>) -> Self {
         Self {
             trunk: trunk.into(),
@@ -54,13 +54,13 @@ impl TrunkEndpoint {
         }
     }
 
-    /// Returns `true` when the channel called `name` is one of this trunk's.
+    /// Returns `true` if the channel with the name `name` belongs to this trunk.
     pub fn matches(&self, name: &str) -> bool {
         self.end_in(name).is_some()
     }
 
-    /// The bytes of a channel's name up to the last place where this endpoint can end in it; `None`
-    /// when the channel is none of this trunk's.
+    /// Returns the last position, in bytes, at which this endpoint can end in a channel's name.
+    /// `None` if the channel does not belong to this trunk.
     fn end_in(&self, name: &str) -> Option<usize> {
         let name = unmarked(name);
         let end = if self.pattern.contains('*') {
@@ -76,11 +76,11 @@ impl TrunkEndpoint {
     }
 }
 
-/// All trunks of one PBX, in which no channel can belong to two.
+/// All trunks of one PBX. A channel belongs to at most one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints(Vec<TrunkEndpoint>);
 
-/// Two equally long endpoints can match one channel.
+/// Two endpoints of the same length that can match one channel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the endpoints {} (trunk {}) and {} (trunk {}) are equally long and can match one channel: \
@@ -89,10 +89,10 @@ pub struct Endpoints(Vec<TrunkEndpoint>);
 pub struct Conflict(TrunkEndpoint, TrunkEndpoint);
 
 impl Endpoints {
-    /// Takes the trunks of one PBX, each with its endpoints.
+    /// Makes the list of all trunks of one PBX.
     ///
     /// # Errors
-    /// When two equally long endpoints can match one channel.
+    /// If two endpoints of different trunks have the same length and can match one channel.
     pub fn new(endpoints: Vec<TrunkEndpoint>) -> Result<Self, Conflict> {
         for (i, a) in endpoints.iter().enumerate() {
             for b in &endpoints[i + 1..] {
@@ -107,30 +107,30 @@ impl Endpoints {
         Ok(Self(endpoints))
     }
 
-    /// The trunk that the channel called `name` belongs to: of several, the longest endpoint's, and
-    /// of equally long ones that of which more stands in the name.
+    /// Returns the trunk of the channel with the name `name`. If several endpoints match, the
+    /// longest wins. Of endpoints with the same length, the one that matches more of the name wins.
     pub fn of(&self, name: &str) -> Option<&TrunkEndpoint> {
         let fits = self.0.iter().filter_map(|it| Some((it.end_in(name)?, it)));
         let best = fits.max_by_key(|(end, it)| (it.pattern.chars().count(), *end));
         best.map(|(_, it)| it)
     }
 
-    /// The trunks, in the order given.
+    /// Returns the trunks, in the order given.
     pub fn iter(&self) -> impl Iterator<Item = &TrunkEndpoint> {
         self.0.iter()
     }
 }
 
-/// The part that a channel can have in a call, by its name.
+/// The party of a channel in a call, by the channel's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Party<'a> {
-    /// A line to the world outside.
+    /// A line to the outside, over this trunk.
     Trunk(&'a TrunkEndpoint),
     /// A telephone inside the company.
     Extension(Extension),
-    /// Somebody outside, on a line that no trunk takes.
+    /// A party outside, on a line that matches no trunk.
     Outsider,
-    /// Nobody: a Local half, a recorder, an announcer…
+    /// No party: half of a Local channel, a recorder, an announcer…
     Plumbing,
 }
 
@@ -139,7 +139,7 @@ impl<'a> Party<'a> {
         !matches!(self, Self::Plumbing)
     }
 
-    /// The name of the trunk that it belongs to.
+    /// Returns the name of the party's trunk.
     pub(crate) fn trunk(&self) -> Option<&'a str> {
         match self {
             Self::Trunk(endpoint) => Some(&endpoint.trunk),
@@ -147,7 +147,7 @@ impl<'a> Party<'a> {
         }
     }
 
-    /// The extension that it is.
+    /// Returns the party's extension.
     pub(crate) fn extension(&self) -> Option<&Extension> {
         match self {
             Self::Extension(extension) => Some(extension),
@@ -167,12 +167,13 @@ impl<'a> Party<'a> {
     }
 }
 
-/// Returns the part that the channel called `name` can have in a call.
+/// Returns the party of the channel with the name `name`.
 pub fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
     party_of_line(name, None, endpoints)
 }
 
-/// The extension of a channel of a telephone technology: what follows the slash, without suffix.
+/// Returns the extension of a telephone's channel: the part of the name after the slash, without
+/// the suffix.
 pub fn extension(name: &str) -> Option<Extension> {
     let (tech, device) = device(name)?;
     let device = line(tech, device);
@@ -187,7 +188,7 @@ pub fn prefix(name: &str) -> Option<String> {
     (!device.is_empty()).then(|| format!("{tech}/{device}"))
 }
 
-/// Technology and device of a channel of a telephone technology.
+/// Returns the technology and the device in the name of a telephone's or a trunk's channel.
 fn device(name: &str) -> Option<(&str, &str)> {
     let name = unmarked(name);
     let (tech, rest) = name.split_once('/')?;
@@ -202,8 +203,8 @@ fn device(name: &str) -> Option<(&str, &str)> {
     Some((tech, &device[..end]))
 }
 
-/// A device's line: Skinny and UniSTIM write `101@device`, and a browser of `MikoPBX` is `101-WS`
-/// beside the desk phone `101`.
+/// Returns the line of a device. Skinny and UniSTIM write `101@device`. In `MikoPBX`, a browser
+/// phone is `101-WS`, and the desk phone is `101`.
 fn line<'n>(tech: &str, device: &'n str) -> &'n str {
     if is_one_of(&["Skinny", "USTM"], tech) {
         return device.split('@').next().unwrap_or(device);
@@ -212,50 +213,51 @@ fn line<'n>(tech: &str, device: &'n str) -> &'n str {
     number.unwrap_or(device)
 }
 
-/// The channel by which a `MeetMe` conference mixes: `DAHDI/pseudo-1234`.
+/// Returns `true` for a channel in which a `MeetMe` conference mixes: `DAHDI/pseudo-1234`.
 fn is_pseudo(name: &str) -> bool {
     let device = name.split_once('/');
     device.is_some_and(|(_, device)| device.starts_with("pseudo")) && is_line(name)
 }
 
-/// Returns `true` when a name of letters is one of these, in whatever case.
+/// Returns `true` if the name is one of these, ignoring ASCII case.
 pub(crate) fn is_one_of(names: &[&str], name: &str) -> bool {
     names.iter().any(|it| it.eq_ignore_ascii_case(name))
 }
 
-/// The text before the first slash.
+/// Returns the technology: the text before the first slash.
 pub(crate) fn technology(name: &str) -> &str {
     name.split_once('/').map_or(name, |(tech, _)| tech)
 }
 
-/// SIP or IAX2: a telephone's name is its own there, and what is dialed of it may be its address.
+/// Returns `true` for SIP and IAX2, where each telephone has a name, and a dial string can contain
+/// the telephone's address.
 pub(crate) fn is_sip(name: &str) -> bool {
     is_one_of(&["PJSIP", "SIP", "IAX2"], technology(name))
 }
 
-/// A telephone line of DAHDI, whose channels `DAHDI/1-1` and `DAHDI/1-2` are one telephone.
+/// Returns `true` for a line of DAHDI. `DAHDI/1-1` and `DAHDI/1-2` are channels of one telephone.
 pub(crate) fn is_line(name: &str) -> bool {
     is_one_of(&["DAHDI", "Zap"], technology(name))
 }
 
-/// The name both halves of a Local channel share, without `;1` or `;2`.
+/// Returns the name that both halves of a Local channel share, without `;1` or `;2`.
 pub(crate) fn local_pair(name: &str) -> Option<&str> {
     let name = unmarked(name);
     if !is_one_of(&["Local", "loopback"], technology(name)) {
         return None;
     }
-    // Before Asterisk 1.8 a comma stood there.
+    // Before Asterisk 1.8, the separator was a comma.
     let halves = [";1", ";2", ",1", ",2"];
     halves.iter().find_map(|half| name.strip_suffix(half))
 }
 
-/// The name without the marks of a masquerade: `PJSIP/101-00000050<ZOMBIE>`.
+/// Returns the name without the marks of a masquerade: `PJSIP/101-00000050<ZOMBIE>`.
 pub(crate) fn unmarked(name: &str) -> &str {
     name.split_once('<').map_or(name, |(name, _)| name)
 }
 
-/// Returns `true` when the name, after an endpoint of `end` bytes, is over, goes on with `/`, or
-/// with the suffix that its technology writes.
+/// Returns `true` if an endpoint can end after `end` bytes of the name: at its end, before a `/`,
+/// or before a suffix of its technology.
 fn goes_on(name: &str, end: usize) -> bool {
     let rest = &name[end..];
     match rest.as_bytes().first() {
@@ -265,7 +267,7 @@ fn goes_on(name: &str, end: usize) -> bool {
     }
 }
 
-/// Returns `true` for the text that a technology puts behind the last dash: 8 hex digits (PJSIP,
+/// Returns `true` for the text that a technology writes after the last dash: 8 hex digits (PJSIP,
 /// SIP; IAX2 also a call number of up to 5 digits), and for others any run of hex digits.
 fn is_suffix(tech: &str, text: &str) -> bool {
     let hex = !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -278,7 +280,7 @@ fn is_suffix(tech: &str, text: &str) -> bool {
     }
 }
 
-/// Returns `true` when `text` is `pattern`, in which `*` stands for any text.
+/// Returns `true` if `text` matches `pattern`, in which `*` matches any text.
 pub fn glob(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
@@ -301,9 +303,10 @@ pub fn glob(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|&c| c == b'*')
 }
 
-/// Returns `true` when one text exists that both patterns match.
+/// Returns `true` if a text exists that both patterns match.
 fn overlap(a: &[u8], b: &[u8]) -> bool {
-    // reach[j]: some text matches both what was read of a and the first j characters of b.
+    // reach[j]: a text exists that matches both the part of a so far and the first j characters of
+    // b.
     let mut reach = vec![false; b.len() + 1];
     reach[0] = true;
     for (j, &y) in b.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! Times and ids as types: a number with a unit in its name exists only at the edge.
+//! Types for times and ids. Plain numbers with a unit in their name are used only at the edges.
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use std::fmt;
 use std::time::Duration;
 
-/// A moment, in microseconds since 1970-01-01 UTC, as a PBX or our own clock tells it.
+/// A moment, in microseconds since 1970-01-01 UTC, on the clock of a PBX or on our own.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -16,12 +16,12 @@ impl EventTime {
     /// A moment before all others.
     pub const MIN: Self = Self(i64::MIN);
 
-    /// A moment from microseconds since the epoch.
+    /// Makes a moment from microseconds since the epoch.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// A moment from whole seconds since the epoch; saturates.
+    /// Makes a moment from whole seconds since the epoch. Saturates.
     pub const fn from_seconds(seconds: i64) -> Self {
         Self(seconds.saturating_mul(1_000_000))
     }
@@ -31,28 +31,28 @@ impl EventTime {
         self.0
     }
 
-    /// The second that this moment lies in.
+    /// Returns the second in which this moment lies.
     pub const fn floor_seconds(self) -> EpochSeconds {
         EpochSeconds(self.0.div_euclid(1_000_000))
     }
 
-    /// Returns the time from `earlier` to this moment; zero when it is not after it.
+    /// Returns the time from `earlier` to this moment, or zero if `earlier` is not before it.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// Returns the distance to the other moment, whichever is the earlier.
+    /// Returns the distance to the other moment, which can be earlier or later.
     pub fn apart(self, other: Self) -> Duration {
         self.since(other).max(other.since(self))
     }
 
-    /// Returns the moment later by `by`; saturates.
+    /// Returns the moment that is later by `by`. Saturates.
     #[must_use]
     pub fn plus(self, by: Duration) -> Self {
         Self(self.0.saturating_add(micros(by)))
     }
 
-    /// Returns the moment earlier by `by`; saturates.
+    /// Returns the moment that is earlier by `by`. Saturates.
     #[must_use]
     pub fn minus(self, by: Duration) -> Self {
         Self(self.0.saturating_sub(micros(by)))
@@ -89,7 +89,7 @@ impl ClockDifference {
         self.0
     }
 
-    /// Returns by how much this difference is above `other`; zero if it is not.
+    /// Returns how much this difference is above `other`, or zero if it is not.
     pub fn above(self, other: Self) -> Duration {
         let above = self.0.saturating_sub(other.0);
         Duration::from_micros(u64::try_from(above).unwrap_or(0))
@@ -124,12 +124,12 @@ impl fmt::Display for EventTime {
 pub struct EpochSeconds(i64);
 
 impl EpochSeconds {
-    /// A moment from whole seconds since the epoch.
+    /// Makes a moment from whole seconds since the epoch.
     pub const fn new(seconds: i64) -> Self {
         Self(seconds)
     }
 
-    /// Whole seconds since the epoch.
+    /// Returns the whole seconds since the epoch.
     pub const fn get(self) -> i64 {
         self.0
     }
@@ -141,7 +141,7 @@ impl fmt::Display for EpochSeconds {
     }
 }
 
-/// The id a PBX gives to one channel: `1795151317.146`, `pbx1-1529936170.42`.
+/// The PBX's id of a channel: `1795151317.146`, `pbx1-1529936170.42`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UniqueId(SmolStr);
@@ -150,48 +150,48 @@ pub struct UniqueId(SmolStr);
 pub type Linkedid = UniqueId;
 
 impl UniqueId {
-    /// Any text; `None` for the empty one.
+    /// Makes an id from any text. `None` if the text is empty.
     pub fn new(text: impl AsRef<str>) -> Option<Self> {
         let text = text.as_ref();
         (!text.is_empty()).then(|| Self(text.into()))
     }
 
-    /// The id as the PBX wrote it.
+    /// Returns the id as the PBX wrote it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Sorts ids that Asterisk made: by epoch, then counter, as integers (`…17.99` is older than
-    /// `…17.146`), after an optional system name. Ids of another form come last, by their text.
-    /// This does not say which of two channels began first.
+    /// Returns a key that sorts ids made by Asterisk: by epoch, then counter, as integers (`…17.99`
+    /// is older than `…17.146`), without an optional system name. Ids of another form come last, by
+    /// their text. The order does not show which of two channels began first.
     pub fn age(&self) -> (u64, u64, &str) {
         numbers(&self.0).map_or((u64::MAX, u64::MAX, &self.0), |(e, c)| (e, c, &self.0))
     }
 
-    /// Epoch and counter of an id that Asterisk made: `[system-]epoch.counter`, with an epoch of
-    /// ten digits. `None` for an id that was chosen through an API, such as a UUID or the number of
-    /// a deal (`4711`, `12.5`, `deal-77.1`).
+    /// Returns the epoch and the counter of an id that Asterisk made: `[system-]epoch.counter`,
+    /// with an epoch of ten digits. `None` for an id that was chosen through an API, such as a UUID
+    /// or the number of a deal (`4711`, `12.5`, `deal-77.1`).
     pub fn made(&self) -> Option<(u64, u64)> {
         const TEN_DIGITS: std::ops::Range<u64> = 1_000_000_000..10_000_000_000;
         numbers(&self.0).filter(|(epoch, _)| TEN_DIGITS.contains(epoch))
     }
 
-    /// The seconds since the epoch that stand in a unique id of the usual form: when its channel
-    /// was made.
+    /// Returns the time at which a channel was made, in seconds since the epoch, from a unique id
+    /// of the usual form.
     pub fn epoch_in(text: &str) -> Option<i64> {
         let (epoch, _) = numbers(text)?;
         i64::try_from(epoch).ok().filter(|epoch| *epoch < i64::MAX)
     }
 }
 
-/// The first bytes of a text, whole characters only.
+/// Returns at most the first `most` bytes of a text, and no part of a character.
 pub(crate) fn clip(text: &str, most: usize) -> String {
     let mut ends = (0..=text.len().min(most)).rev();
     let end = ends.find(|&end| text.is_char_boundary(end));
     text[..end.unwrap_or(0)].to_owned()
 }
 
-/// Epoch and counter of `pbx1-1795151317.146`.
+/// Returns the epoch and the counter of `pbx1-1795151317.146`.
 fn numbers(text: &str) -> Option<(u64, u64)> {
     let tail = text.rsplit_once('-').map_or(text, |(_, tail)| tail);
     let (epoch, counter) = tail.split_once('.')?;
@@ -204,14 +204,14 @@ impl fmt::Display for UniqueId {
     }
 }
 
-/// A telephone inside the company, as the part of its channel's name after the slash says:
-/// `101` of `PJSIP/101-00000050`.
+/// A telephone inside the company, by the part of its channel's name after the slash: `101` in
+/// `PJSIP/101-00000050`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Extension(String);
 
 impl Extension {
-    /// The extension with this name.
+    /// Makes the extension with this name.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -228,7 +228,8 @@ impl fmt::Display for Extension {
     }
 }
 
-/// Fit for a name of a trunk or a PBX: it goes into the uuid of calls, into tables and metrics.
+/// Returns `true` if the text can be the name of a trunk or a PBX. Such names are part of the UUIDs
+/// of calls, tables, and metrics.
 pub fn is_name(text: &str) -> bool {
     const CHARACTERS_MAX: usize = 64;
     let good = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');

@@ -1,30 +1,29 @@
-//! Channels of no trunk that carried somebody from outside: of a trunk that no flag names, or whose
-//! endpoint is misspelt. Their calls look internal.
+//! Collects unmatched channels. They belong to no trunk and carried an outside number, because no
+//! flag names their trunk, or because its endpoint is misspelled. Their calls look internal.
 
 use crate::trunk::{
     LineTraits, OUTSIDE_DIGITS_MIN, digits, is_numeric, is_outside, is_sip, prefix,
 };
 
-/// Prefixes named of one call.
+/// Maximum number of prefixes per call.
 const PREFIXES_MAX: usize = 8;
 
-/// The way in which a channel carried a number.
+/// How a channel carried a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carried {
-    /// The number's owner called in on the channel.
+    /// The party with the number called in on the channel.
     In,
-    /// The number stood in the dial string of the channel.
+    /// The number was in the channel's dial string.
     Out,
 }
 
-/// Prefixes of the channels of one call that belong to no trunk and carried an outside number, each
-/// once: `PJSIP/citty`.
+/// Prefixes of the unmatched channels of one call, each once: `PJSIP/citty`.
 #[derive(Debug, Default)]
 pub(crate) struct Unmatched(pub(crate) Vec<String>);
 
 impl Unmatched {
-    /// A channel of no trunk, and a number that it carried. It is passed over where that is a
-    /// telephone's own, or what is dialed of a telephone: `PJSIP/101/sip:4711@10.0.0.5`.
+    /// Notes a channel that belongs to no trunk, and a number that it carried. Ignores a
+    /// telephone's own number, and the dial string of a telephone: `PJSIP/101/sip:4711@10.0.0.5`.
     pub(crate) fn note(&mut self, channel: &str, number: &str, way: Carried) {
         let Some(prefix) = prefix(channel) else {
             return;
@@ -44,8 +43,8 @@ impl Unmatched {
         }
     }
 
-    /// The same of a channel of which the PBX tells what it is. One that it calls a telephone's is
-    /// that, whatever number it shows.
+    /// Notes a channel by the line traits that the PBX reports. A channel with an extension is a
+    /// telephone, whatever number it shows.
     pub(crate) fn note_line(&mut self, line: &LineTraits, number: &str) {
         match (line.gateway.as_str(), line.profile.as_str()) {
             _ if !line.extension.is_empty() => {}
@@ -56,7 +55,7 @@ impl Unmatched {
     }
 }
 
-/// `101`, `101-WS`: an extension's number.
+/// Returns `true` for an extension's number: `101`, `101-WS`.
 fn is_short(device: &str) -> bool {
     let number = device.strip_suffix("-WS").unwrap_or(device);
     is_numeric(number) && number.len() < OUTSIDE_DIGITS_MIN
@@ -85,7 +84,7 @@ mod tests {
                 assert_eq!(noted(channel, "+998901110001", way), [prefix]);
             }
         }
-        // A line of a card may be a telephone's; an outside number is dialed over no telephone.
+        // A line of a card can be a telephone, but no outside number is dialed over a telephone.
         assert_eq!(
             noted("DAHDI/33-1", "998901110001", Carried::Out),
             ["DAHDI/33"]

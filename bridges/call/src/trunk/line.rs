@@ -1,34 +1,34 @@
-//! Which trunk a channel belongs to where its name does not say so: by the gateway, the profile of
-//! the SIP stack, the context or the address that the PBX tells of it.
+//! Finds the trunk of a channel whose name does not show it, by the gateway, the address, the
+//! context, or the profile of the SIP stack that the PBX reports.
 //!
 //! ```text
 //! gateway/city               dialed over this gateway, or came in from it
-//! address/203.0.113.5:5060   its other end is there; without a port, at whichever
+//! address/203.0.113.5:5060   its other end is there; without a port, any port matches
 //! context/public             came in to this context
 //! profile/external           carried by this profile
 //! ```
-//! The first of them that matches wins, in this order: the gateway is what says most.
+//! If several match, the first in this order wins: the gateway is the most specific.
 
 use super::{Endpoints, Party, TrunkEndpoint, extension, glob, is_one_of, technology};
 use crate::units::Extension;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-/// A number of so many digits is one of the outside: extensions have fewer.
+/// Minimum number of digits of an outside number. Extensions have fewer.
 pub(crate) const OUTSIDE_DIGITS_MIN: usize = 7;
-/// The port that SIP has where none is told.
+/// The SIP port of an address that has no port.
 const PORT: &str = "5060";
 
-/// Technologies of which no channel is anybody's, of PBXs that tell of each line what it is.
+/// Technologies whose channels have no party, on PBXs that report line traits.
 const PLUMBING: [&str; 5] = ["loopback", "null", "pickup", "tone_stream", "local_stream"];
 
-/// Traits of a channel's line, as the PBX reports them; unknown texts are empty.
+/// Traits of a channel's line, as the PBX reports them. Unknown texts are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineTraits {
-    /// Set when the channel came in; else it was dialed, and has the context of whoever dialed
-    /// it.
+    /// `true` if the channel came in. Otherwise it was dialed, and has the context of the channel
+    /// that dialed it.
     pub inbound: bool,
-    /// Name of the gateway that it was dialed over, or came in from.
+    /// Name of the gateway over which it was dialed, or from which it came in.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub gateway: SmolStr,
     /// Name of the SIP stack's profile that carries it.
@@ -40,12 +40,12 @@ pub struct LineTraits {
     /// Host, or host and port, of the other end.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub address: SmolStr,
-    /// The telephone that it is.
+    /// Extension of the telephone at the channel.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub extension: SmolStr,
 }
 
-/// Returns `true` when the address is the one meant: with a port, at that port.
+/// Returns `true` if the address matches the pattern. A port in the pattern must match too.
 fn is_address(pattern: &str, address: &str) -> bool {
     let (host, port) = host_and_port(address);
     let (wanted, wanted_port) = host_and_port(pattern);
@@ -53,7 +53,7 @@ fn is_address(pattern: &str, address: &str) -> bool {
     same && wanted_port.is_none_or(|wanted| wanted == port.unwrap_or(PORT))
 }
 
-/// Host and port of `203.0.113.5:5060`, `[2001:db8::5]:5060`, `2001:db8::5`.
+/// Splits an address into host and port: `203.0.113.5:5060`, `[2001:db8::5]:5060`, `2001:db8::5`.
 pub fn host_and_port(address: &str) -> (&str, Option<&str>) {
     if let Some((host, rest)) = address.strip_prefix('[').and_then(|it| it.split_once(']')) {
         return (host, rest.strip_prefix(':'));
@@ -65,8 +65,8 @@ pub fn host_and_port(address: &str) -> (&str, Option<&str>) {
 }
 
 impl TrunkEndpoint {
-    /// Returns how much the endpoint says of the channel with this name and line, by the trait that
-    /// it names and by its length; `None` where that is none of this trunk's.
+    /// Returns how specifically the endpoint matches the channel with this name and line: by the
+    /// trait that it names, and by its length. `None` if the channel does not belong to this trunk.
     fn is_of(&self, name: &str, line: &LineTraits) -> Option<(u8, usize)> {
         let (named, text) = self.pattern.split_once('/').unwrap_or_default();
         let is = |known: &str| !known.is_empty() && glob(text, known);
@@ -82,7 +82,7 @@ impl TrunkEndpoint {
 }
 
 impl Endpoints {
-    /// The trunk that a channel belongs to: by its line, where the PBX tells of it, and its name.
+    /// Returns the trunk of a channel: by its line, if the PBX reports it, and by its name.
     pub fn of_line(&self, name: &str, line: Option<&LineTraits>) -> Option<&TrunkEndpoint> {
         let Some(line) = line else {
             return self.of(name);
@@ -96,28 +96,28 @@ impl Endpoints {
     }
 }
 
-/// Nobody's channel, of a PBX that tells of each line what it is.
+/// Returns `true` for a channel without a party, on a PBX that reports line traits.
 pub(crate) fn is_plumbing(name: &str) -> bool {
     is_one_of(&PLUMBING, technology(name))
 }
 
-/// The digits of a number.
+/// Returns the digits of a number.
 pub(crate) fn digits(text: &str) -> String {
     text.chars().filter(char::is_ascii_digit).collect()
 }
 
-/// Digits, and nothing else.
+/// Returns `true` if the text has only digits, and at least one.
 pub(crate) fn is_numeric(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Somebody's number outside: digits, as a carrier writes them.
+/// Returns `true` for an outside number: digits, as a carrier writes them.
 pub(crate) fn is_outside(number: &str) -> bool {
     let clean = |c: char| c.is_ascii_digit() || "+-(). ".contains(c);
     number.chars().all(clean) && digits(number).len() >= OUTSIDE_DIGITS_MIN
 }
 
-/// Returns the part that the channel with this name and line can have in a call.
+/// Returns the party of the channel with this name and line.
 pub(crate) fn party_of_line<'a>(
     name: &str,
     line: Option<&LineTraits>,
@@ -131,7 +131,7 @@ pub(crate) fn party_of_line<'a>(
     };
     let device = name.rsplit_once('/').map_or(name, |(_, device)| device);
     let user = device.split('@').next().unwrap_or_default();
-    // A name shows whom the line carries, too: a caller, or a number dialed over a gateway.
+    // The name can also show the other end: a caller, or a number dialed over a gateway.
     match known.extension.as_str() {
         _ if is_plumbing(name) => Party::Plumbing,
         "" if user.is_empty() => Party::Plumbing,

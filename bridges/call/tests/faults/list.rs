@@ -1,12 +1,12 @@
-//! Faults as somebody could make them: in one place of one file, and still compiling.
+//! The faults to plant. Each is a plausible mistake in one place of one file, and still compiles.
 
 /// A fault to plant.
 pub struct Fault {
-    /// What is wrong with a program that has it.
+    /// Description of the wrong behavior.
     pub name: &'static str,
-    /// Under `src`.
+    /// Path of the file in `src`.
     pub file: &'static str,
-    /// Stands in the file once.
+    /// Text that the fault replaces. It occurs once in the file.
     pub old: &'static str,
     pub new: &'static str,
 }

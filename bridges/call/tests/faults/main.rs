@@ -1,8 +1,8 @@
-//! The model has to find what is wrong: each of these faults, planted into a copy of this crate,
-//! makes `tests/model` fail within a thousand stories.
+//! Checks that the model finds faults. Each fault, planted into a copy of this crate, must make
+//! `tests/model` fail within a thousand stories.
 //!
-//! Planting takes minutes, so it is a run of its own: `tests/run faults` sets
-//! `CALLBRIDGE_PLANT_FAULTS`. By default only the list is held to the source.
+//! Planting takes minutes, so it is a separate run: `tests/run faults` sets
+//! `CALLBRIDGE_PLANT_FAULTS`. By default, only the list is checked against the source.
 
 mod list;
 
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Stories that may pass before a fault is found.
+/// Maximum number of stories before a fault is found.
 const STORIES_MAX: &str = "1000";
 
 fn source(fault: &Fault) -> PathBuf {
@@ -53,7 +53,7 @@ fn every_planted_fault_is_found_by_the_model() {
     assert!(unfound.is_empty(), "not found: {unfound:?}");
 }
 
-/// Which story failed.
+/// Returns the number of the story that failed.
 fn story_of(told: &str) -> &str {
     let story = told.split("failed at story ").nth(1);
     let number = story.and_then(|rest| rest.split_whitespace().next());
@@ -62,7 +62,7 @@ fn story_of(told: &str) -> &str {
         .unwrap_or_else(|| panic!("it failed for another reason:\n{told}"))
 }
 
-/// A workspace with a copy of this crate, and nothing else in it.
+/// A workspace that contains only a copy of this crate.
 struct Field {
     folder: PathBuf,
 }
@@ -83,7 +83,7 @@ impl Field {
         );
         let alone = workspace.replace(members, "members = [\"bridges/call\"]");
         fs::write(folder.join("Cargo.toml"), alone).expect("a manifest");
-        // What other tests of this crate share is of crates that are not copied.
+        // Other tests of this crate use the testkit, which is not copied.
         let own = folder.join("bridges/call/Cargo.toml");
         let manifest = fs::read_to_string(&own).expect("a manifest");
         let without = manifest.replace("callbridge-testkit.workspace = true\n", "");
@@ -92,7 +92,7 @@ impl Field {
         Self { folder }
     }
 
-    /// Puts the fault into its file.
+    /// Plants the fault, and returns the changed file.
     fn plant(&self, fault: &Fault) -> PathBuf {
         let file = self.folder.join("bridges/call/src").join(fault.file);
         let text = fs::read_to_string(&file).expect("a file of the copy");
@@ -100,7 +100,7 @@ impl Field {
         file
     }
 
-    /// Runs the model; what it told if it failed.
+    /// Runs the model. Returns its output if it failed.
     fn run(&self) -> Result<(), String> {
         let output = Command::new(env!("CARGO"))
             .args(["test", "--offline", "--quiet", "--test", "model"])
