@@ -1,4 +1,4 @@
-//! The assembler's calls beside the true ones.
+//! Compares the assembler's calls with the true ones.
 
 use crate::story::{Arrival, Story};
 use crate::switch::{Micros, TRUNKS};
@@ -11,10 +11,10 @@ use callbridge_call::{
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Two vocabularies tell one moment up to a millisecond apart.
+/// Times this close count as equal. AMI and CEL report one moment up to 1 ms apart.
 const NEAR: Micros = 5_000;
 
-/// The machine has other things to do, and no event arrives.
+/// Time for which no event arrives, because the machine is busy.
 const WHILE: Duration = Duration::from_secs(20);
 
 fn assembler(arrival: &Arrival) -> Assembler {
@@ -22,7 +22,7 @@ fn assembler(arrival: &Arrival) -> Assembler {
     let mut assembler = Assembler::new(Settings::new(
         Endpoints::new(endpoints.to_vec()).expect("no conflict"),
     ));
-    // Only a source that keeps its events gives them a day later, and in another order.
+    // Only a source that keeps its events can deliver them a day later and in another order.
     assembler.timing(Timing {
         kept: arrival.late,
         ..Timing::default()
@@ -30,7 +30,7 @@ fn assembler(arrival: &Arrival) -> Assembler {
     assembler
 }
 
-/// The events, each with the moment it arrives.
+/// Returns the events, each with the moment at which it arrives.
 fn arrivals(story: &Story) -> Vec<(EventTime, PbxEvent<'static>)> {
     let off = Duration::from_secs(if story.arrival.late { 86_400 } else { 0 });
     let delays = &story.arrival.delays_ms;
@@ -59,7 +59,7 @@ fn arrivals(story: &Story) -> Vec<(EventTime, PbxEvent<'static>)> {
     twice.collect()
 }
 
-/// A row of CEL that was torn, of a call long ago: the PBX tells of bridges.
+/// Returns a truncated CEL row of an earlier call. It shows that the PBX reports bridges.
 fn earlier() -> PbxEvent<'static> {
     PbxEvent::Channel(ChannelEvent {
         at: None,
@@ -98,7 +98,7 @@ fn assembled(story: &Story) -> (Vec<FinishedCall>, usize) {
     (calls, assembler.open_calls())
 }
 
-/// How many calls the story was; else, in words, how the assembler's differ from the true ones.
+/// Returns the number of calls in the story, or how the assembler's calls differ from them.
 pub fn differences(story: &Story) -> Result<usize, String> {
     let truth = truth::calls(&story.deeds, story.manner.voice == Voice::Links);
     let (calls, open) = assembled(story);
@@ -162,7 +162,7 @@ fn compare(story: &Story, call: &FinishedCall, really: &TrueCall, wrong: &mut St
             moment(really.ended).to_string(),
         );
     }
-    // An originated channel's number stands in no CEL row.
+    // No CEL row has the number of an originated channel.
     if story.manner.voice != Voice::Cel
         || !really.originated
         || really.direction == Direction::Inbound

@@ -1,6 +1,6 @@
-//! The same story as a switch tells it that knows links of two and rooms: a link is told once, by
-//! one of its sides, each channel says what it is and whose call it was born in, and of transfers,
-//! pickups and lots nothing is told.
+//! Reports a story as links of two channels, and rooms. One side of a link reports it, once. Each
+//! channel reports its traits, and the call in which it was created. Transfers, pickups, and
+//! parking lots are not reported.
 
 use crate::switch::{Act, Br, Ch, Deed, Deeds, Micros, Role};
 use crate::telling::{Manner, id, moment, name, own};
@@ -9,7 +9,8 @@ use callbridge_call::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The channel in whose call this one was born: its dialler's, or the other half's.
+/// Returns the channel in whose call this one was created: the one that dialed it, or the other
+/// half of a Local channel. Returns the channel itself if there is none.
 pub fn parent(story: &Deeds, channel: Ch) -> Ch {
     let born = &story.channels[channel];
     match born.role {
@@ -21,7 +22,7 @@ pub fn parent(story: &Deeds, channel: Ch) -> Ch {
     }
 }
 
-/// The channel that its call began with.
+/// Returns the channel with which the channel's call began.
 pub fn origin(story: &Deeds, channel: Ch) -> Ch {
     match parent(story, channel) {
         own if own == channel => own,
@@ -29,7 +30,7 @@ pub fn origin(story: &Deeds, channel: Ch) -> Ch {
     }
 }
 
-/// What is nobody's is called so here.
+/// Returns the name of a channel. Channels without a party are named `loopback/…`.
 fn called(story: &Deeds, channel: Ch) -> String {
     let name = name(story, channel);
     match (&story.channels[channel].role, name.split_once('/')) {
@@ -41,18 +42,18 @@ fn called(story: &Deeds, channel: Ch) -> String {
 struct Teller<'s> {
     story: &'s Deeds,
     manner: Manner,
-    /// Bridges that ever held three at once: rooms.
+    /// Bridges that are rooms: conferences, and bridges that held three channels at once.
     rooms: BTreeSet<Br>,
     inside: BTreeMap<Br, Vec<Ch>>,
     answered: BTreeMap<Ch, Micros>,
-    /// Those whose answer was told.
+    /// Channels whose answer has been reported.
     up: BTreeSet<Ch>,
-    /// The last link of each channel, and since when.
+    /// Beginning and other side of the last link of each channel.
     linked: BTreeMap<Ch, (Micros, Ch)>,
     told: Vec<PbxEvent<'static>>,
 }
 
-/// Every event, in the order told.
+/// Returns every event, in the order in which it is reported.
 pub fn tell(story: &Deeds, manner: Manner) -> Vec<PbxEvent<'static>> {
     let mut teller = Teller {
         story,
@@ -131,7 +132,7 @@ impl Teller<'_> {
         if let [first, second] = inside[..] {
             self.linked.insert(first, (at, second));
             self.linked.insert(second, (at, first));
-            // Either of them may be who tells it.
+            // Either side can report the link.
             let (by, other) = if bridge.is_multiple_of(2) {
                 (first, second)
             } else {
@@ -189,7 +190,7 @@ impl Teller<'_> {
         }
     }
 
-    /// As another's event names it: by its id alone.
+    /// Returns a channel as the events of other channels name it: only by its id.
     fn named(&self, channel: Ch) -> ChannelRef<'static> {
         ChannelRef {
             uniqueid: own(id(self.story, self.manner, channel).as_str()),

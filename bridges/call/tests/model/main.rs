@@ -1,17 +1,18 @@
-//! The assembler against a model of it: random stories, what truly happened in them by a slow and
-//! obvious reading, and what the assembler makes of their events.
+//! Compares the assembler with a model. Random stories happen on a simulated switchboard. The model
+//! derives the true calls from what happened, slowly and simply. The assembler must derive the same
+//! calls from the events that a PBX would report.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `switch` | a switchboard that writes down what truly happens |
-//! | `plot`, `moves` | random plots of calls on it |
-//! | `truth` | the model: for each instant, who hears whom; the calls that follow by the rules |
-//! | `telling` | the same story as events: channel events, CEL, or both |
-//! | `links` | the same as a switch tells it that knows links of two and rooms |
-//! | `compare` | the assembler's calls beside the true ones |
+//! | `switch` | simulates a switchboard, and records what truly happens |
+//! | `plot`, `moves` | play random plots of calls on it |
+//! | `truth` | the model: finds who hears whom in each instant, and derives the calls |
+//! | `telling` | reports the story as channel events, CEL, or both |
+//! | `links` | reports the story as links of two channels, and rooms |
+//! | `compare` | compares the assembler's calls with the true ones |
 //!
 //! `PROPTEST_CASES=10000 cargo test -p callbridge-call --test model -- --nocapture` runs more cases
-//! and prints how many of them had which trait.
+//! and prints how many of them had each trait.
 
 mod compare;
 mod links;
@@ -30,7 +31,7 @@ use std::collections::BTreeMap;
 #[test]
 fn the_assembler_tells_of_every_story_what_truly_happened() {
     let config = Config {
-        // Seeds of failures stay out of the tree: what they find becomes a test by name.
+        // Seeds of failures are not committed. A failure that is found becomes a test with a name.
         failure_persistence: None,
         ..Config::default()
     };

@@ -1,4 +1,4 @@
-//! What may come of a talk: transfers, parking, conferences, spies.
+//! Random ways in which a talk goes on: transfers, parking, conferences, spying.
 
 use crate::plot::{Line, Plot};
 use crate::switch::{Br, Role};
@@ -12,7 +12,7 @@ pub struct Talk {
 }
 
 impl Plot<'_> {
-    /// Up to four moves, then somebody hangs up.
+    /// Plays up to four moves. Then the parties hang up.
     pub fn moves(&mut self, mut talk: Talk) {
         for _ in 0..self.dice.roll(5) {
             let next = match self.dice.roll(12) {
@@ -49,7 +49,7 @@ impl Plot<'_> {
         talk
     }
 
-    /// A Local channel makes room: who is behind it comes into the bridge himself.
+    /// Optimizes Local channels away: the party behind one enters the bridge itself.
     fn optimise(&mut self, mut talk: Talk) -> Talk {
         for line in [&mut talk.customer, &mut talk.colleague] {
             if let Some((near, far)) = line.local.take() {
@@ -62,7 +62,7 @@ impl Plot<'_> {
         talk
     }
 
-    /// The colleague sends the customer to somebody else and is gone.
+    /// Plays a blind transfer: the colleague sends the customer to another party and hangs up.
     fn blind_transfer(&mut self, talk: Talk) -> Option<Talk> {
         let customer = talk.customer.near();
         self.switch.leave(talk.colleague.near());
@@ -95,7 +95,8 @@ impl Plot<'_> {
         })
     }
 
-    /// The colleague asks another one on a line of her own, and joins the two.
+    /// Plays an attended transfer: the colleague calls another one on a second line, and joins the
+    /// two calls.
     fn attended_transfer(&mut self, talk: Talk) -> Option<Talk> {
         let Role::Phone { extension, .. } =
             self.switch.done.channels[talk.colleague.party].role.clone()
@@ -144,7 +145,7 @@ impl Plot<'_> {
         })
     }
 
-    /// The customer waits among strangers until somebody fetches him.
+    /// Parks the customer in the shared lot until a colleague takes the call.
     fn park(&mut self, talk: Talk) -> Option<Talk> {
         let lot = self.lot();
         let customer = talk.customer.near();
@@ -168,7 +169,7 @@ impl Plot<'_> {
         })
     }
 
-    /// A supervisor listens, by plumbing that stands in a bridge with her.
+    /// Lets a supervisor listen through a Snoop channel, which is in a bridge with the supervisor.
     fn spy(&mut self, talk: Talk) -> Talk {
         self.met("spy");
         let supervisor = self.phone_calls();
@@ -181,7 +182,7 @@ impl Plot<'_> {
         talk
     }
 
-    /// The customer is asked how it was, and the colleague hears a message of her own.
+    /// Ends the talk with a survey for the customer, and a separate message for the colleague.
     fn survey(&mut self, talk: Talk) -> Option<Talk> {
         self.met("after the talk, a survey");
         self.switch.leave(talk.colleague.near());
@@ -192,8 +193,8 @@ impl Plot<'_> {
         None
     }
 
-    /// Another customer talks with another colleague, who puts the two customers together and is
-    /// gone, as the first colleague is.
+    /// Joins two calls: another customer talks with another colleague, who connects the two
+    /// customers and hangs up. Then the first colleague hangs up.
     fn two_become_one(&mut self, talk: Talk) -> Option<Talk> {
         self.met("two calls become one");
         let second = self.customer_calls();
@@ -214,7 +215,7 @@ impl Plot<'_> {
         None
     }
 
-    /// The customer goes, the colleague stays on the line and calls the next one.
+    /// Lets the customer hang up, and the colleague call the next one on the same line.
     fn next_customer(&mut self, talk: Talk) -> Option<Talk> {
         let customer = &self.switch.done.channels[talk.customer.party].role;
         if matches!(customer, Role::CameIn { .. }) || talk.colleague.local.is_some() {
@@ -233,7 +234,7 @@ impl Plot<'_> {
         })
     }
 
-    /// All go to a room, where others may come and go; it ends the talk.
+    /// Moves both to a room, where others can join and leave. This ends the talk.
     fn conference(&mut self, talk: Talk) -> Option<Talk> {
         self.met("conference");
         let room = self.bridge("softmix");

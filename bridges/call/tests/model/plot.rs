@@ -1,11 +1,11 @@
-//! Random plots: how calls begin, ring and end. A plot is a run of dice; fewer dice, or zeros, make
-//! a plainer plot, so that a failing one shrinks to what matters.
+//! Random plots: how calls begin, ring, and end. A plot is a sequence of dice rolls. Fewer rolls,
+//! or zeros, make a simpler plot, so a failing plot shrinks to its necessary parts.
 
 use crate::moves::Talk;
 use crate::switch::{Br, Ch, Deeds, Micros, Role, Switch, TRUNKS};
 use std::collections::BTreeSet;
 
-/// What the dice can lead to: each has to come up in every run of the model.
+/// Traits that a plot can have. Each must occur in every run of the model.
 pub const TRAITS: [&str; 61] = [
     "came in",
     "went out",
@@ -70,23 +70,23 @@ pub const TRAITS: [&str; 61] = [
     "links",
 ];
 
-/// A run of dice.
+/// A sequence of dice rolls.
 #[derive(Debug)]
 pub struct Dice<'a>(pub std::slice::Iter<'a, u16>);
 
 impl Dice<'_> {
-    /// A number below `sides`; 0 when the dice have run out.
+    /// Returns a number below `sides`, or 0 if no rolls are left.
     pub fn roll(&mut self, sides: usize) -> usize {
         self.0.next().map_or(0, |&roll| usize::from(roll) % sides)
     }
 
-    /// Once in so many times.
+    /// Returns `true` once in `times` rolls.
     pub fn one_in(&mut self, times: usize) -> bool {
         self.roll(times) == times - 1
     }
 }
 
-/// A way to somebody who was dialed: straight, or behind the two halves of a Local channel.
+/// The line to a party: direct, or behind the two halves of a Local channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
     pub party: Ch,
@@ -94,24 +94,24 @@ pub struct Line {
 }
 
 impl Line {
-    /// A channel without a Local channel before it.
+    /// Makes a line without a Local channel.
     pub fn straight(party: Ch) -> Self {
         Self { party, local: None }
     }
 
-    /// The channel that enters the caller's bridge.
+    /// Returns the channel that enters the caller's bridge.
     pub fn near(&self) -> Ch {
         self.local.map_or(self.party, |(near, _)| near)
     }
 }
 
-/// One plot on its switch.
+/// One plot, on its own switchboard.
 #[derive(Debug)]
 pub struct Plot<'a> {
     pub switch: Switch,
     pub dice: Dice<'a>,
     pub traits: BTreeSet<&'static str>,
-    /// Makes names of bridges and numbers differ from plot to plot.
+    /// Number of the plot. It makes bridge names and phone numbers differ between plots.
     number: usize,
     named: usize,
 }
@@ -146,11 +146,12 @@ impl<'a> Plot<'a> {
         self.traits.insert(what);
     }
 
-    /// Some time passes: seconds, or for a slip of the hand less than half of one.
+    /// Lets 0.6 to 6 seconds pass.
     pub fn wait(&mut self) {
         self.switch.now += 600_000 + 137_000 * self.dice.roll(40) as Micros;
     }
 
+    /// Lets 3 to 212 ms pass, too short for an answered call.
     pub fn moment(&mut self) {
         self.switch.now += 3_000 + 11_000 * self.dice.roll(20) as Micros;
     }
@@ -165,7 +166,7 @@ impl<'a> Plot<'a> {
         self.switch.bridge(name, technology)
     }
 
-    /// The one lot in which strangers wait side by side.
+    /// Returns the parking lot, in which unrelated callers wait.
     pub fn lot(&mut self) -> Br {
         self.switch.bridge("the-lot".to_owned(), "holding_bridge")
     }
@@ -216,7 +217,7 @@ impl<'a> Plot<'a> {
         Role::DialedOut { trunk, number }
     }
 
-    /// `by` dials a phone, behind a Local channel now and then.
+    /// Lets `by` dial a phone, sometimes behind a Local channel.
     pub fn ring_phone(&mut self, by: Ch) -> Line {
         let role = self.phone();
         self.ring(by, role)
@@ -234,7 +235,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// The dialed one answers; behind a Local channel that makes a bridge of its own.
+    /// Lets the dialed party answer. Behind a Local channel, this makes a separate bridge.
     pub fn picks_up(&mut self, line: Line) {
         self.switch.answer(line.party);
         self.switch.dial_ends(line.party);
@@ -295,7 +296,7 @@ impl<'a> Plot<'a> {
         self.switch.hangup(customer);
     }
 
-    /// Somebody is dialed for this caller; who answered, if anybody did.
+    /// Rings one or more lines for this caller. Returns the one that answered, if any.
     fn ring_somebody(&mut self, caller: Ch) -> Option<Line> {
         let many = self.dice.one_in(3);
         self.met(if many {
@@ -343,7 +344,7 @@ impl<'a> Plot<'a> {
         answers
     }
 
-    /// A colleague takes the call from a phone of her own.
+    /// Lets a colleague pick up the call at another phone.
     fn pickup(&mut self, caller: Ch, ringing: &[Line]) -> Option<Line> {
         self.met("pickup");
         let colleague = self.phone_calls();
@@ -368,7 +369,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Dials a customer: over another carrier if the first refuses.
+    /// Dials a customer, over another trunk if the first one refuses.
     pub fn call_out(&mut self, by: Ch, number: &str) -> Option<Line> {
         let role = self.outside(number.to_owned());
         let mut line = self.ring(by, role);
@@ -400,7 +401,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// A program dials the customer, and then a phone.
+    /// Plays a campaign: a program dials the customer, and then a phone.
     fn campaign(&mut self) {
         self.met("campaign: the customer first");
         let number = self.customers_number();
@@ -423,7 +424,7 @@ impl<'a> Plot<'a> {
         self.talk(Line::straight(customer), phone);
     }
 
-    /// A program dials a phone, and then the customer.
+    /// Plays click to call: a program dials a phone, and then the customer.
     fn click_to_call(&mut self) {
         self.met("click to call: the phone first");
         let role = self.phone();
@@ -454,7 +455,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Colleagues wait in a room of their own for a customer.
+    /// Plays a room in which colleagues wait for a customer.
     fn room(&mut self) {
         self.met("colleagues in a room before the customer");
         let room = self.bridge("softmix");
@@ -476,7 +477,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// An agent sits in a room, and customers come and go.
+    /// Plays a room in which an agent stays while customers come and go.
     fn agents_room(&mut self) {
         self.met("an agent's room");
         let room = self.bridge("softmix");
@@ -509,7 +510,7 @@ impl<'a> Plot<'a> {
         customers.drain(..).for_each(|line| self.drop_line(line));
     }
 
-    /// A dialer dials a customer: one half of a Local channel is in the room, the other dials.
+    /// Lets a dialer call a customer: one half of a Local channel is in the room, the other dials.
     fn dials_into(&mut self, room: Br) -> Option<Line> {
         self.met("an agent's room: customers are dialed");
         let next = self.switch.done.channels.len();
@@ -540,7 +541,7 @@ impl<'a> Plot<'a> {
         Some(line)
     }
 
-    /// These come together in a bridge.
+    /// Puts these channels into a new bridge.
     pub fn meet(&mut self, channels: &[Ch]) -> Br {
         let bridge = self.bridge("simple_bridge");
         for &channel in channels {
@@ -549,7 +550,7 @@ impl<'a> Plot<'a> {
         bridge
     }
 
-    /// The customer and a colleague talk, and whatever may come of that.
+    /// Plays a talk between the customer and a colleague, and what follows it.
     fn talk(&mut self, customer: Line, colleague: Line) {
         self.met("answered");
         let bridge = self.meet(&[customer.near(), colleague.near()]);

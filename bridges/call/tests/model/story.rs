@@ -1,4 +1,4 @@
-//! A story: several plots at once, and how they are told and heard.
+//! A story: several plots at once, how a PBX reports them, and how the events arrive.
 
 use crate::plot::Plot;
 use crate::switch::{Deeds, Micros};
@@ -10,17 +10,18 @@ use std::fmt;
 /// How the events arrive.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// From a file long after, rather than as it happens.
+    /// `true` if the events come from a file a day later, and not live.
     pub late: bool,
-    /// Up to 400 ms out of order, by these delays in milliseconds; none, in order.
+    /// Delays of the events, in milliseconds (below 400), which change their order. Empty: the
+    /// events arrive in order.
     pub delays_ms: Vec<u16>,
-    /// Every so many events, one arrives twice; 0, none does.
+    /// One in this many events arrives twice. 0: none.
     pub doubled: usize,
-    /// This one of the hang-ups arrives before all else, and the rest a while after it.
+    /// This hangup arrives before all other events, which follow after a pause.
     pub overtakes: Option<usize>,
 }
 
-/// Calls that truly happened, and how they are told.
+/// What truly happened, and how it is reported.
 #[derive(Clone)]
 pub struct Story {
     pub deeds: Deeds,
@@ -29,7 +30,7 @@ pub struct Story {
     pub traits: BTreeSet<&'static str>,
 }
 
-/// Any story.
+/// Returns a strategy that makes random stories.
 pub fn stories() -> impl Strategy<Value = Story> {
     let plots = prop::collection::vec(
         (0..8_000_000_i64, prop::collection::vec(any::<u16>(), 0..60)),
@@ -65,7 +66,7 @@ pub fn stories() -> impl Strategy<Value = Story> {
 }
 
 impl Story {
-    /// These plots, each beginning at its moment.
+    /// Plays these plots, each from its own beginning.
     pub fn of(plots: &[(Micros, Vec<u16>)], manner: Manner, arrival: Arrival) -> Self {
         let mut story = Self {
             deeds: Deeds::default(),

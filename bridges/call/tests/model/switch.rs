@@ -1,25 +1,25 @@
-//! A switchboard that does what it is told and writes down what truly happens: who is where, and
-//! when. It knows each channel's part because it was told, not by its name.
+//! Simulates a switchboard, and records what truly happens: who is where, and when. It knows the
+//! role of each channel from the plot, and not from the channel's name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Microseconds since the story began.
 pub type Micros = i64;
-/// A channel of the story, by its place in [`Deeds::channels`].
+/// A channel of the story, by its index in [`Deeds::channels`].
 pub type Ch = usize;
-/// A bridge of the story, by its place in [`Deeds::bridges`].
+/// A bridge of the story, by its index in [`Deeds::bridges`].
 pub type Br = usize;
 
-/// A line to the world outside.
+/// A line to the outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trunk {
-    /// As its flag names it.
+    /// Name of the trunk, as in its flag.
     pub name: &'static str,
-    /// As its channels are named.
+    /// Endpoint with which the names of its channels begin.
     pub endpoint: &'static str,
 }
 
-/// The lines of the company.
+/// The trunks of the company.
 pub const TRUNKS: [Trunk; 4] = [
     Trunk {
         name: "city",
@@ -39,15 +39,15 @@ pub const TRUNKS: [Trunk; 4] = [
     },
 ];
 
-/// What a channel is in the story.
+/// Role of a channel in the story.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A customer called in; the number is not told by all.
+    /// A customer called in. Some callers have no number.
     CameIn {
         trunk: Trunk,
         number: Option<String>,
     },
-    /// Somebody outside was called.
+    /// A party outside was called.
     DialedOut { trunk: Trunk, number: String },
     /// A telephone of the company, which placed the call or was dialed.
     Phone { extension: String, placed: bool },
@@ -75,7 +75,7 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// In a holding bridge nobody hears anybody.
+    /// Returns `true` for a holding bridge, in which no channel hears another.
     pub fn is_holding(&self) -> bool {
         self.technology == "holding_bridge"
     }
@@ -95,9 +95,9 @@ pub enum Act {
     Up,
     Enter(Br),
     Leave(Br),
-    /// A transfer or a pickup made it and another one belong together.
+    /// A transfer or a pickup joined the channel with another one.
     Joined(Ch),
-    /// It was put on hold, or another sign of life.
+    /// The channel was put on hold, or gave another sign of life.
     Sign,
     Hangup,
 }
@@ -108,11 +108,11 @@ pub struct Deed {
     pub at: Micros,
     pub channel: Ch,
     pub act: Act,
-    /// The channel whose id is this one's linkedid by now.
+    /// The channel whose id is this one's linkedid at that time.
     pub linkedid: Ch,
 }
 
-/// All that happened, in order.
+/// Everything that happened, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Deeds {
     pub channels: Vec<Channel>,
@@ -131,7 +131,7 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// A switchboard whose story begins at `now`.
+    /// Makes a switchboard whose story begins at `now`.
     pub fn new(now: Micros) -> Self {
         Self {
             now,
@@ -149,7 +149,8 @@ impl Switch {
         });
     }
 
-    /// A channel is made, in the call of the one that dials it, if any does.
+    /// Makes a channel that `dialed_by` dialed, in the call of `of`. If `of` is `None`, the channel
+    /// begins a call.
     pub fn make(&mut self, role: Role, dialed_by: Option<Ch>, of: Option<Ch>) -> Ch {
         let channel = self.done.channels.len();
         let linkedid = of.map_or(channel, |of| self.linkedid[of]);
@@ -165,12 +166,12 @@ impl Switch {
         channel
     }
 
-    /// A channel that begins a call of its own.
+    /// Makes a channel that begins a call.
     pub fn comes(&mut self, role: Role) -> Ch {
         self.make(role, None, None)
     }
 
-    /// `by` dials a channel; nobody does in a call that a program originates.
+    /// Lets `by` dial a channel. If a program originates the call, `by` is `None`.
     pub fn dial(&mut self, by: Option<Ch>, role: Role) -> Ch {
         let channel = self.make(role, by, by);
         self.note(channel, Act::DialBegin { by });
@@ -180,7 +181,7 @@ impl Switch {
         channel
     }
 
-    /// `by` dials a Local channel: its two halves, the dialed one first.
+    /// Lets `by` dial a Local channel. Returns its two halves, the dialed one first.
     pub fn dial_local(&mut self, by: Ch) -> (Ch, Ch) {
         let next = self.done.channels.len();
         let half = |other, first| Role::Local { other, first };
@@ -192,7 +193,7 @@ impl Switch {
         (near, far)
     }
 
-    /// Dialing the channel is over, by an answer or without.
+    /// Ends the dialing of a channel, with or without an answer.
     pub fn dial_ends(&mut self, channel: Ch) {
         let by = self.done.channels[channel].dialed_by;
         self.note(channel, Act::DialEnd { by });
@@ -217,14 +218,14 @@ impl Switch {
         self.done.bridges.len() - 1
     }
 
-    /// Who is in a bridge.
+    /// Returns the channels in a bridge.
     pub fn inside(&self, bridge: Br) -> Vec<Ch> {
         let here = self.place.iter().filter(|&(_, &there)| there == bridge);
         here.map(|(&channel, _)| channel).collect()
     }
 
-    /// Enters a bridge, out of any other. All inside come under the oldest linkedid, but in a
-    /// conference everybody keeps her own.
+    /// Moves a channel into a bridge, out of any other. In a simple bridge, all channels take on
+    /// the oldest linkedid. In other bridges, such as a conference, each channel keeps its own.
     pub fn enter(&mut self, channel: Ch, bridge: Br) {
         assert!(!self.gone.contains(&channel), "{channel} has hung up");
         self.leave(channel);
@@ -247,7 +248,7 @@ impl Switch {
         }
     }
 
-    /// Leaves and hangs up; twice is once.
+    /// Takes the channel out of its bridge and hangs it up. A second call does nothing.
     pub fn hangup(&mut self, channel: Ch) {
         self.leave(channel);
         if self.gone.insert(channel) {
@@ -256,7 +257,7 @@ impl Switch {
         }
     }
 
-    /// Whoever is still there hangs up.
+    /// Hangs up all channels that are still there.
     pub fn close(&mut self) {
         for channel in 0..self.done.channels.len() {
             self.hangup(channel);
@@ -265,7 +266,8 @@ impl Switch {
 }
 
 impl Deeds {
-    /// Adds what happened beside it, and numbers all channels anew in the order of their birth.
+    /// Adds what happened at the same time, and renumbers all channels in the order of their
+    /// creation.
     pub fn beside(&mut self, other: Self) {
         let (channels, bridges) = (self.channels.len(), self.bridges.len());
         let shift = |ch: Ch| ch + channels;

@@ -1,4 +1,4 @@
-//! The same story as a PBX tells it: by channel events, by CEL, or by both.
+//! Reports a story as a PBX does: by channel events, by CEL, or by both.
 
 use crate::switch::{Act, Ch, Deed, Deeds, Micros, Role};
 use callbridge_call::{
@@ -6,16 +6,17 @@ use callbridge_call::{
 };
 use std::borrow::Cow;
 
-/// The second that all stories begin in.
+/// The second in which all stories begin.
 pub const EPOCH: i64 = 1_795_000_000;
 
-/// Which vocabularies tell it.
+/// The kinds of events that report a story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Voice {
     Channel,
     Cel,
     Both,
-    /// Links of two, told once by one of them, and rooms; each channel says what it is.
+    /// Links of two channels, each reported once by one of them, and rooms. Each channel reports
+    /// its traits.
     Links,
 }
 
@@ -29,28 +30,28 @@ pub enum Linkedids {
     Never,
 }
 
-/// How a PBX tells.
+/// How a PBX reports a story.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
     pub voice: Voice,
-    /// When a linkedid that changed is told.
+    /// When a changed linkedid is reported.
     pub linkedids: Linkedids,
-    /// CEL's clock is this far behind the channel events'.
+    /// CEL events have times that are this much later than those of channel events.
     pub cel_behind: Micros,
     /// Unique ids begin with a system name.
     pub named: bool,
 }
 
-/// A moment of the story.
+/// Returns the time of a moment of the story.
 pub fn moment(at: Micros) -> EventTime {
     EventTime::from_micros(EPOCH * 1_000_000 + at)
 }
 
-/// The unique id of a channel.
+/// Returns the unique id of a channel.
 pub fn id(story: &Deeds, manner: Manner, channel: Ch) -> UniqueId {
     let epoch = EPOCH + story.channels[channel].born.div_euclid(1_000_000);
     let system = if manner.named { "pbx1-" } else { "" };
-    // Counters that are no text order: 97, 98, … 102.
+    // Counters that sort differently as text: 97, 98, … 102.
     UniqueId::new(format!("{system}{epoch}.{}", 97 + channel)).expect("not empty")
 }
 
@@ -58,7 +59,7 @@ pub fn own(text: impl Into<String>) -> Cow<'static, str> {
     Cow::Owned(text.into())
 }
 
-/// The name of a channel.
+/// Returns the name of a channel.
 pub fn name(story: &Deeds, channel: Ch) -> String {
     let name = |base: &str| match base.split_once('/').map_or(base, |(tech, _)| tech) {
         "DAHDI" => format!("{base}/{channel}-1"),
@@ -78,7 +79,7 @@ pub fn name(story: &Deeds, channel: Ch) -> String {
     }
 }
 
-/// What stands in a dial string, behind the technology.
+/// Returns the part of a dial string after the technology.
 fn dial_string(story: &Deeds, channel: Ch) -> String {
     match &story.channels[channel].role {
         Role::DialedOut { trunk, number } => match trunk.endpoint.split_once('/') {
@@ -92,11 +93,11 @@ fn dial_string(story: &Deeds, channel: Ch) -> String {
     }
 }
 
-/// A channel as its events describe it.
+/// Returns a channel as its events describe it.
 fn describe(story: &Deeds, manner: Manner, channel: Ch, linkedid: Ch) -> ChannelRef<'static> {
     let (caller, exten) = match &story.channels[channel].role {
         Role::CameIn { number, .. } => (number.clone().unwrap_or_default(), "7001"),
-        // A dial prefix stands before the number here.
+        // The number has a dial prefix here.
         Role::DialedOut { number, .. } => (format!("9{number}"), ""),
         Role::Phone { extension, placed } => (extension.clone(), if *placed { "9000" } else { "" }),
         Role::Local { .. } | Role::Plumbing { .. } => (String::new(), "s"),
@@ -111,7 +112,7 @@ fn describe(story: &Deeds, manner: Manner, channel: Ch, linkedid: Ch) -> Channel
     }
 }
 
-/// Every event, in the order told.
+/// Returns every event, in the order in which it is reported.
 pub fn tell(story: &Deeds, manner: Manner) -> Vec<PbxEvent<'static>> {
     if manner.voice == Voice::Links {
         return crate::links::tell(story, manner);
@@ -148,7 +149,7 @@ pub fn tell(story: &Deeds, manner: Manner) -> Vec<PbxEvent<'static>> {
     told.into_iter().map(|(_, told)| told).collect()
 }
 
-/// The linkedid that an event shows.
+/// Returns the linkedid that an event shows.
 fn shown(story: &Deeds, manner: Manner, deed: &Deed) -> Ch {
     let shows = match manner.linkedids {
         Linkedids::AtOnce => true,
@@ -203,7 +204,8 @@ fn by_channel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Said {
     kinds.into_iter().map(|k| (channel.clone(), k)).collect()
 }
 
-/// PJSIP says at birth whether it came in; chan_sip says it in its first Newstate.
+/// Returns the first events of a channel. PJSIP shows at creation whether the channel came in.
+/// `chan_sip` shows it in its first Newstate.
 fn birth(story: &Deeds, channel: Ch) -> Vec<Kind<'static>> {
     let (born, state) = (|state| Kind::Born { state }, |state| Kind::State { state });
     let calls = match &story.channels[channel].role {
@@ -262,7 +264,7 @@ fn by_cel(story: &Deeds, manner: Manner, deed: &Deed) -> Said {
             bridge: own(&story.bridges[bridge].name),
             technology: own(story.bridges[bridge].technology),
         },
-        // CEL tells of no Local pair: both halves have one linkedid and one name.
+        // CEL does not report Local pairs: both halves have the same linkedid and name.
         Act::Joined(with) if matches!(born_as.role, Role::Local { other, .. } if other == with) => {
             return said;
         }
@@ -279,7 +281,7 @@ fn by_cel(story: &Deeds, manner: Manner, deed: &Deed) -> Said {
     said
 }
 
-/// CEL tells the `Dial` that a channel runs, with all that it dials.
+/// Returns the CEL row of the `Dial` that a channel runs, with all that it dials.
 fn dial_runs(story: &Deeds, manner: Manner, deed: &Deed, by: Ch) -> Said {
     let name = name(story, deed.channel);
     let technology = name.split('/').next().unwrap_or_default();

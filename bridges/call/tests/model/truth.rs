@@ -1,5 +1,5 @@
-//! The model: slow and obvious. It walks through the story instant by instant and asks who hears
-//! whom. It knows the rules of the design, and nothing of events, ids, names or formats.
+//! The model, which is slow and simple. It goes through the story instant by instant, and finds out
+//! who hears whom. It knows the rules of the design, but no events, ids, names, or formats.
 
 use crate::links::origin;
 use crate::switch::{Act, Br, Ch, Deeds, Micros, Role};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A call as it really was.
 #[derive(Clone, Debug)]
 pub struct TrueCall {
-    /// The channel whose id the call is known by.
+    /// The channel whose id is the call's linkedid.
     pub linkedid: Ch,
     pub direction: Direction,
     pub talk: Micros,
@@ -19,18 +19,18 @@ pub struct TrueCall {
     pub employees_in_order: Vec<String>,
     pub started: Micros,
     pub ended: Micros,
-    /// The line to the customer that was dialed, where nobody else dialed it.
+    /// `true` if no channel dialed the line to the customer.
     pub originated: bool,
 }
 
-/// Half a second: less is no answer.
+/// Minimum talk of an answered call: half a second.
 pub const ANSWERED_FROM: Micros = 500_000;
 
 /// Where every channel is, from one moment to the next.
 struct Instant {
     from: Micros,
     to: Micros,
-    /// Each channel in a bridge, and when it came there.
+    /// The bridge of each channel that is in one, and when the channel entered it.
     place: BTreeMap<Ch, (Br, Micros)>,
 }
 
@@ -38,12 +38,13 @@ struct Instant {
 #[derive(Default)]
 struct Talk {
     total: Micros,
-    /// Whoever became connected, in that order.
+    /// The channels that became connected, in that order.
     began: Vec<Ch>,
 }
 
-/// The calls of the story, oldest first. Where `links` are told, nothing tells of a transfer in
-/// which nobody met, and a call is known by the channel that the customer's side began with.
+/// Returns the calls of the story, oldest first. If `links` are reported, a transfer in which the
+/// parties never met is not reported, and a call's linkedid is the channel with which the
+/// customer's side began.
 pub fn calls(story: &Deeds, links: bool) -> Vec<TrueCall> {
     let instants = instants(story);
     let mut calls = Vec::new();
@@ -83,8 +84,8 @@ fn instants(story: &Deeds) -> Vec<Instant> {
     instants
 }
 
-/// Whom a channel hears in an instant: those in its bridge, and those beyond the Local channels
-/// that are there.
+/// Returns the channels that a channel hears in an instant: those in its bridge, and those beyond
+/// the Local channels that are in it.
 fn hears(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
     let mut received = BTreeSet::from([channel]);
     loop {
@@ -110,7 +111,8 @@ fn hears(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
     }
 }
 
-/// Returns the channels in the same bridge, if it ties calls together: a room does not.
+/// Returns the channels in the same bridge, if the bridge ties calls together. A room and a holding
+/// bridge do not.
 fn shares_bridge(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
     let bridge = instant.place[&channel].0;
     if story.bridges[bridge].is_holding() || story.bridges[bridge].technology == "softmix" {
@@ -121,9 +123,9 @@ fn shares_bridge(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> 
     here.map(|(&other, _)| other).collect()
 }
 
-/// Channels that belong together, in the order of their birth: by dialing, by their linkedid, by a
-/// bridge that they shared, by a transfer or pickup. A room does not tie them together, unless
-/// `links` are told.
+/// Returns the groups of channels that belong together: by dialing, by their linkedid, by a shared
+/// bridge, by a transfer or a pickup. Each group is in the order of creation. A room ties channels
+/// together only if `links` are reported.
 fn together(story: &Deeds, instants: &[Instant], links: bool) -> Vec<Vec<Ch>> {
     let mut pairs: BTreeSet<(Ch, Ch)> = BTreeSet::new();
     for (i, channel) in story.channels.iter().enumerate() {
@@ -182,7 +184,8 @@ fn extension(story: &Deeds, channel: Ch) -> Option<&str> {
     }
 }
 
-/// The time any of these customers is connected with a real party that is none of them.
+/// Returns the time for which any of these customers is connected with a real party that is not one
+/// of them.
 fn talk(story: &Deeds, instants: &[Instant], customers: &[Ch]) -> Talk {
     let mut talk = Talk::default();
     let mut before = BTreeSet::new();
@@ -195,7 +198,7 @@ fn talk(story: &Deeds, instants: &[Instant], customers: &[Ch]) -> Talk {
         if !now.is_empty() {
             talk.total += instant.to - instant.from;
         }
-        // Who was there before the customer came, first.
+        // Channels that were there before the customer came are first.
         let mut new: Vec<Ch> = now.difference(&before).copied().collect();
         new.sort_by_key(|ch| instant.place[ch].1);
         talk.began.extend(new);
@@ -214,7 +217,7 @@ fn calls_of(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) -> Ve
         }
     }
     let mut groups: Vec<(Direction, Vec<Ch>)> = Vec::new();
-    // Out, unless a customer was there before: then the far end is whom he was put through to.
+    // Outbound, unless a customer called in before: then the far end is the target of a transfer.
     if let Some(&first) = went.first()
         && came.iter().all(|&other| other > first)
     {
@@ -230,7 +233,7 @@ fn calls_of(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) -> Ve
     }
     let firsts: Vec<Ch> = groups.iter().map(|(_, customers)| customers[0]).collect();
     let one = |(i, (direction, customers)): (usize, (Direction, Vec<Ch>))| {
-        // Channels that came into being for another customer, who is in this call by a meeting.
+        // Channels that were created for another customer, who only met this call.
         let others: Vec<Ch> = firsts[1..].to_vec();
         let theirs = |ch: Ch| {
             let linkedid = story.channels[ch].linkedid;
@@ -239,7 +242,7 @@ fn calls_of(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) -> Ve
         let own: Vec<Ch> = match i {
             0 => part.iter().copied().filter(|&ch| !theirs(ch)).collect(),
             _ => {
-                // With links, a call is every channel that goes back to the same first channel.
+                // With links, a call has all channels that go back to the same first channel.
                 let mine = |&ch: &Ch| {
                     if links {
                         origin(story, ch) == origin(story, customers[0])
@@ -266,7 +269,8 @@ fn calls_of(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) -> Ve
     groups.into_iter().enumerate().map(one).collect()
 }
 
-/// Lines that were dialed in one call, or to one number at the same time, are of one call.
+/// Groups dialed lines by call. Lines that were dialed in one call, or to one number at the same
+/// time, belong to one call.
 fn by_call(story: &Deeds, went: &[Ch], links: bool) -> Vec<Vec<Ch>> {
     let root = |ch: Ch| match links {
         true => origin(story, ch),
@@ -302,7 +306,7 @@ fn by_call(story: &Deeds, went: &[Ch], links: bool) -> Vec<Vec<Ch>> {
     calls
 }
 
-/// Lines to different people who both talked are different calls.
+/// Splits the lines of a call by number, if two or more numbers talked.
 fn by_number(story: &Deeds, instants: &[Instant], went: &[Ch]) -> Vec<Vec<Ch>> {
     let mut groups: Vec<(&str, Vec<Ch>)> = Vec::new();
     for &ch in went {
@@ -371,7 +375,7 @@ fn call(
     }
 }
 
-/// Whom a call is put down to in which nobody talked.
+/// Returns the employee of a call in which no party talked.
 fn nobody_talked(story: &Deeds, direction: Direction, own: &[Ch]) -> Option<String> {
     if direction != Direction::Inbound {
         let first = own.iter().find(|&&ch| is_real(story, ch))?;
@@ -395,7 +399,7 @@ fn nobody_talked(story: &Deeds, direction: Direction, own: &[Ch]) -> Option<Stri
     dialed.first().map(|&extension| extension.clone())
 }
 
-/// Of several lines to the customer: the one that talked, else the one tried last.
+/// Returns the customer's line that talked longest, or, if none talked, the one tried last.
 fn main_line(story: &Deeds, instants: &[Instant], customers: &[Ch]) -> Ch {
     let longest = |&&ch: &&Ch| (talk(story, instants, &[ch]).total, ch);
     *customers
