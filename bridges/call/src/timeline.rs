@@ -68,7 +68,7 @@ pub struct Channel {
     /// Time of the channel's first sign of life.
     #[serde(rename = "f")]
     pub from: EventTime,
-    /// Time of the channel's hang-up, or of its last sign of life.
+    /// Time of the channel's hangup, or of its last sign of life.
     #[serde(rename = "t")]
     pub to: EventTime,
     /// Moments of the channel, by time. If a hangup was received, it is the last one.

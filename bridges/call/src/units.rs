@@ -228,8 +228,8 @@ impl fmt::Display for Extension {
     }
 }
 
-/// Returns `true` if the text can be the name of a trunk or a PBX. Such names are part of the UUIDs
-/// of calls, tables, and metrics.
+/// Returns `true` if the text can be the name of a trunk or a PBX. Such names are used in call
+/// UUIDs, tables, and metrics.
 pub fn is_name(text: &str) -> bool {
     const CHARACTERS_MAX: usize = 64;
     let good = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');

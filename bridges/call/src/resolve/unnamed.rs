@@ -192,8 +192,8 @@ impl<'l, 'a> Meeting<'l, 'a> {
     }
 
     /// Returns the channel that answered last before the step, of those that are up and in no
-    /// bridge. A channel that was made after this one is preferred, because in files without
-    /// fractions of a second several channels answer at once. The other half of its own Local
+    /// bridge. A channel that was made after the step's is preferred, because in files without
+    /// fractions of a second several channels answer at once. The other half of the same Local
     /// channel is never returned.
     fn answered_last(&self, step: &BridgeMove<'a>) -> Option<usize> {
         let pair = |leg: usize| trunk::local_pair(self.legs[leg].name());

@@ -25,7 +25,7 @@ pub(super) struct View<'a> {
     pub(super) way_by: (EventTime, &'static str),
     /// `true` if the channel's beginning was received: its creation, or how it came into the call.
     pub(super) begun: bool,
-    /// Time of the hang-up, or of the last sign of life.
+    /// Time of the hangup, or of the last sign of life.
     pub(super) end: EventTime,
     /// Time at which the party hung up, if that was requested before the channel's end. Otherwise
     /// the same as `end`.

@@ -1,4 +1,4 @@
-//! CDRs, whose user field may name the lead, by a way of their own.
+//! CDRs whose user field can name the lead, and which arrive separately from the events.
 
 use crate::story::{Story, answered_by_101, customer, moment};
 use callbridge_call::{Assembler, Cdr, Endpoints, PbxEvent, Settings, TrunkEndpoint};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const HOUR: f64 = 3600.0;
 
-/// Its trunk's leads stand in CDRs, which come apart from the events.
+/// Makes an assembler for a trunk whose leads are in CDRs, which arrive separately.
 fn assembler() -> Assembler {
     let city = TrunkEndpoint::new("city", "PJSIP/city");
     let endpoints = vec![TrunkEndpoint {
@@ -21,14 +21,14 @@ fn assembler() -> Assembler {
     })
 }
 
-/// Tells all of a story at the same moment, as a backlog is read.
+/// Sends all events of a story at the same moment, like a backlog.
 fn tell_at(assembler: &mut Assembler, seconds: f64, story: &Story) {
     for (_, told) in &story.events {
         assembler.on_event(told, moment(seconds));
     }
 }
 
-/// A call of five seconds, and its CDR.
+/// Returns a call of five seconds, and its CDR.
 fn call_and_cdr() -> (Story, Story) {
     let (mut call, city, phone) = answered_by_101();
     call.at(5.0).hangups(&[&phone, &city]);
@@ -62,7 +62,7 @@ fn early_cdr_waits_for_call_across_restart() {
 #[test]
 fn a_call_of_a_backlog_waits_for_its_cdr_by_our_own_clock() {
     let (call, cdr) = call_and_cdr();
-    // Events of an hour later, in the same second.
+    // Events from an hour later, which arrive in the same second.
     let mut later = Story::new();
     later.at(HOUR).seen(&customer(9));
     for (cdr_at, finished_at) in [(4.0, 4.0), (20.0, 10.0)] {

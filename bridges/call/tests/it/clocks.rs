@@ -1,5 +1,5 @@
-//! The time of an event is its own, however late it arrives; a clock that was set makes the open
-//! calls incomplete.
+//! Events keep their own times, however late they arrive. Setting the clock makes the open calls
+//! incomplete.
 
 use crate::story::{Story, answered_by_101, assembler, channel, customer, moment, seconds};
 use callbridge_call::ChannelState::{Down, Ring};
@@ -14,7 +14,7 @@ const LINE: Line = Line {
     connection: 1,
 };
 
-/// The events of a live connection.
+/// Returns the timing of a live connection.
 fn live_line() -> Timing {
     Timing {
         line: Some(LINE),
@@ -22,7 +22,7 @@ fn live_line() -> Timing {
     }
 }
 
-/// The events of a file.
+/// Returns the timing of a file.
 fn file() -> Timing {
     Timing {
         kept: true,
@@ -36,7 +36,7 @@ fn hear(assembler: &mut Assembler, story: &Story, arrival: impl Fn(usize, EventT
     }
 }
 
-/// The one call of these events, received over a live line at these moments.
+/// Returns the one call of these events, received over a live connection at these moments.
 fn received(story: &Story, arrival: impl Fn(usize, EventTime) -> EventTime) -> FinishedCall {
     let mut assembler = assembler();
     assembler.timing(live_line());
@@ -53,7 +53,7 @@ fn shifted(at: EventTime, seconds: f64) -> EventTime {
     at.by_clock(ClockDifference::from_micros((seconds * 1e6) as i64))
 }
 
-/// Sets the times of the events from `first` on to what another clock shows.
+/// Shifts the times of the events from `first` on, as if the clock had been set.
 fn set_clock(story: &mut Story, first: usize, seconds: f64) {
     for (_, event) in &mut story.events[first..] {
         if let PbxEvent::Channel(event) = event {
@@ -86,7 +86,7 @@ fn stalled_line_changes_no_value_of_a_call() {
 
 #[test]
 fn drained_stall_separates_calls_as_usual() {
-    // A channel comes to the linkedid long after its call was over: no part of that call.
+    // A channel gets the linkedid long after its call was over. It is not part of that call.
     let mut story = talk_of_four_seconds();
     let late = channel("PJSIP/102-00000009", 9).of(&customer(1));
     story.at(20.0).born(&late, Ring).at(21.0).hangup(&late);
@@ -236,7 +236,7 @@ fn a_clock_set_back_by_a_day_tears_no_call() {
     let story = talk_of_four_seconds();
     let mut assembler = assembler();
     let arrived = moment(90_000.0);
-    // A colleague lifts her receiver; then the PBX's clock is set back.
+    // A colleague's phone has an event. Then the PBX's clock is set back.
     let (_, PbxEvent::Channel(mut other)) = story.events[0].clone() else {
         panic!("a channel's event comes first");
     };
@@ -291,7 +291,7 @@ fn wall_clock_set_during_a_call_changes_no_length() {
     let story = without_times(talk_of_four_seconds());
     let mut assembler = assembler();
     for (i, (at, event)) in story.events.iter().enumerate() {
-        // Our wall clock is set forward by an hour in the middle.
+        // Our clock is set forward by an hour during the call.
         let ahead = if i < 4 { 60_000_000 } else { 3_660_000_000 };
         assembler.timing(Timing {
             wall_ahead: ClockDifference::from_micros(ahead),
@@ -312,7 +312,7 @@ fn stall_makes_calls_without_times_incomplete() {
     let timed = talk_of_four_seconds();
     let untimed = without_times(timed.clone());
     for (story, complete) in [(&timed, true), (&untimed, false)] {
-        // The line stalls in the middle of the call, before it, and after it.
+        // The connection stalls during the call, before it, and after it.
         for (from, until, touches) in [(3, 6, true), (0, 2, true), (100, 100, false)] {
             let mut assembler = assembler();
             assembler.timing(live_line());

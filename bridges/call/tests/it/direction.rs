@@ -1,4 +1,4 @@
-//! Who began the call.
+//! The direction of a call: who began it.
 
 use crate::story::{Story, channel, customer, employee, extensions, seconds};
 use callbridge_call::ChannelState::{Down, PreRing, Ring, Ringing, Unknown, Up};
@@ -208,13 +208,14 @@ fn cel_direction_without_states_uses_extension_and_birth() {
     let call = story.call();
     assert_eq!((call.direction, employee(&call)), (Outbound, Some("101")));
 
-    // A campaign's channel: on s, in a call of its own, and no number came with it.
+    // A campaign's channel begins a call on extension s, without a caller's number.
     let trunk = channel("PJSIP/city-00000001", 1).exten("s");
     let mut story = Story::cel();
     story.at(0.0).born(&trunk, Unknown).at(5.0).hangup(&trunk);
     assert_eq!(story.call().direction, Outbound);
 
-    // Or a number of our own came with it, but it runs what only a dialed channel runs.
+    // Or it has one of the company's numbers, but runs an application that only dialed channels
+    // run.
     let trunk = channel("PJSIP/city-00000001", 1)
         .exten("s")
         .caller("712000000");
@@ -226,14 +227,15 @@ fn cel_direction_without_states_uses_extension_and_birth() {
         .hangup(&trunk);
     assert_eq!(story.call().direction, Outbound);
 
-    // But a call can come in on s.
+    // A call can also come in on s.
     let mut story = Story::cel();
     let city = customer(1).exten("s");
     story.at(0.0).born(&city, Unknown).at(5.0).hangup(&city);
     assert_eq!(story.call().direction, Inbound);
 }
 
-/// A call in over this channel, and one out over it to this dial string.
+/// Returns the unmatched prefixes of a call that comes in over this channel, and of a call that
+/// goes out over it with this dial string.
 fn in_and_out(name: &str, string: &str) -> [Vec<String>; 2] {
     let caller = channel(name, 1).caller("+998901110001");
     let mut story = Story::new();

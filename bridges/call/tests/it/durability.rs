@@ -1,11 +1,11 @@
-//! Open calls outlive a restart.
+//! Open calls survive a restart.
 
 use crate::story::{Story, answered_by_101, assembler, channel, customer, moment};
 use callbridge_call::ChannelState::{Down, Ring, Up};
 use callbridge_call::{Assembler, FinishedCall, Origin};
 use std::collections::BTreeMap;
 
-/// A conference of two customers: two calls that become one group.
+/// Returns a conference of two customers: two calls that become one group.
 fn conference() -> Story {
     let (mut story, city, phone) = answered_by_101();
     let second = channel("PJSIP/gsm-00000003", 3).caller("998901110002");
@@ -26,7 +26,7 @@ fn conference() -> Story {
     story
 }
 
-/// The spool: what was taken last of each open call.
+/// Keeps the last snapshot of each open call, like the spool.
 fn keep(assembler: &mut Assembler, kept: &mut BTreeMap<u64, Vec<u8>>) {
     for change in assembler.take_changes() {
         match change.snapshot {
@@ -39,7 +39,7 @@ fn keep(assembler: &mut Assembler, kept: &mut BTreeMap<u64, Vec<u8>>) {
 fn finish(assembler: &mut Assembler) -> Vec<FinishedCall> {
     assembler.tick(moment(60.0));
     assert_eq!(assembler.open_calls(), 0);
-    // What comes again of a call that is over are scraps, as long as the stream goes on.
+    // Repeated events of a finished call are scraps, as long as the stream goes on.
     assembler.finish_all(moment(60.0));
     let mut calls = assembler.take_finished();
     calls.sort_by(|a, b| a.linkedid.cmp(&b.linkedid));
@@ -51,7 +51,7 @@ fn a_restart_after_any_event_changes_nothing() {
     assert_eq!(survives_restarts(&conference()), 3);
 }
 
-/// Tells the story with a restart after each of its events; how many calls it is.
+/// Plays the story with a restart after each of its events. Returns the number of calls.
 pub fn survives_restarts(story: &Story) -> usize {
     let mut whole = assembler();
     for (at, told) in &story.events {
@@ -70,7 +70,7 @@ pub fn survives_restarts(story: &Story) -> usize {
             second.restore(*key, snapshot).expect("a snapshot");
         }
         assert_eq!(first.open_calls(), second.open_calls());
-        // The last events before the end are told again, as a broker does.
+        // The last events before the end are delivered again, as by a broker.
         for (at, told) in &story.events[cut.saturating_sub(2)..] {
             second.on_event(told, *at);
             keep(&mut second, &mut kept);
@@ -94,7 +94,7 @@ fn a_restart_forgets_neither_that_cel_tells_of_bridges() {
     for channel in [&phone, &city] {
         story.at(1.0).state(channel, Up);
     }
-    // Another call is in a bridge, and over before the restart.
+    // Another call is in the bridge, and ends before the restart.
     let (stranger, other) = (customer(9), channel("PJSIP/102-00000010", 10));
     let other = other.of(&stranger);
     story.at(1.5).born(&stranger, Ring).born(&other, Down);

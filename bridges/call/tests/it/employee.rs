@@ -1,9 +1,9 @@
-//! Which extension a call is put down to.
+//! The employee of a call.
 
 use crate::story::{Channel, Story, channel, customer, employee, extensions};
 use callbridge_call::ChannelState::{Down, Ring, Ringing};
 
-/// A missed call that rang these extensions, one channel each.
+/// Returns a missed call that rang these extensions, with one channel each.
 fn missed(names: &[&str]) -> Story {
     let city = customer(1);
     let mut story = Story::new();
@@ -70,7 +70,7 @@ fn an_unanswered_call_out_is_put_down_to_who_placed_it() {
     );
 }
 
-/// Asterisk 13.1, a transfer by the telephone (REFER with Replaces): 101 was named.
+/// Asterisk 13.1, a transfer by the telephone (REFER with Replaces): 101 was named wrongly.
 #[test]
 fn employee_replaced_by_customer_is_not_last_talker() {
     let city = customer(1);

@@ -1,5 +1,5 @@
-//! What CDRs cannot prove: ids that no PBX made, the extension `h`, applications after a `Dial` of
-//! Asterisk before 12, and figures that contradict each other.
+//! Values that CDRs cannot prove: ids that no PBX made, the extension `h`, applications after a
+//! `Dial` of Asterisk before 12, and contradictory figures.
 
 use crate::story::settings;
 use callbridge_call::{Cdr, EventTime, FinishedCall, Folder, Settings};
@@ -11,7 +11,7 @@ fn at(second: i64) -> EventTime {
     EventTime::from_seconds(BASE + second)
 }
 
-/// An answered call of 30 s from a customer to a phone, 20 s of it billed.
+/// Returns the CDR of an answered call of 30 s from a customer to a phone, 20 s of it billed.
 fn answered(start: i64, number: u32, driver: &str) -> Cdr<'static> {
     let trunk = if driver == "SIP" { "carrier" } else { "city" };
     Cdr {

@@ -1,4 +1,4 @@
-//! Calls told by call detail records alone.
+//! Calls that are known only from call detail records.
 
 use crate::story::settings;
 use callbridge_call::{Cdr, Direction, EventTime, FinishedCall, Folder, Settings};
@@ -186,7 +186,7 @@ fn record_without_id_gets_channel_start_and_destination_id() {
     for row in [
         Row(CITY, ANNA, "Queue", 0, 15, None, (0, 1)),
         Row(CITY, BORIS, "Queue", 15, 40, Some(20), (0, 1)),
-        // The same name of another life of the PBX.
+        // The same channel name from another run of the PBX.
         Row(CITY, ANNA, "Dial", 9_000, 9_010, Some(5), (0, 1)),
     ] {
         folder.on_cdr(&bare(row), at(40));
@@ -249,7 +249,8 @@ fn the_records_of_one_call_may_come_in_any_order_and_twice() {
 fn a_consultation_is_not_talk_of_the_customer_who_is_held() {
     let call = one(&[
         Row(CITY, ANNA, "Dial", 0, 60, Some(50), (0, 1)),
-        // Anna asks Boris, comes back, and the other side of the first dialing tells it.
+        // Anna asks Boris and comes back. The record of the other side of the first dialing shows
+        // it.
         Row(
             ANNA,
             "Local/2@in-00000002;1",
@@ -286,7 +287,7 @@ fn a_live_call_is_folded_when_no_record_came_for_the_wait() {
     folder.tick(at(30));
     let call = folder.take_finished().remove(0);
     assert!(call.live);
-    // Its caller is gone; what the customer does on with others is told too late.
+    // Its caller has hung up. The record of the customer's next talk comes too late.
     let late = cdr(&Row(CITY, BORIS, "Dial", 20, 90, Some(70), (0, 2)));
     assert!(!folder.on_cdr(&late, at(90)));
 }
@@ -457,7 +458,7 @@ fn a_backlog_is_read_to_its_end_before_its_calls_are_folded() {
     let mut folder = folder();
     let root = Row(ANNA, CITY, "Dial", 0, 20, Some(15), (0, 1));
     folder.on_cdr(&cdr(&root), at(50_000));
-    // Hours of other calls; then the customer, whom Anna had transferred to Boris.
+    // Half an hour of other calls. Then the customer, whom Anna had transferred to Boris.
     for n in 0..20_u32 {
         let end = i64::from(n) * 100 + 100;
         let mut other = cdr(&Row(

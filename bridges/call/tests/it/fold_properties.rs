@@ -1,4 +1,4 @@
-//! Whatever records say, and in whatever order: what folded calls always keep.
+//! Properties of folded calls, for any records in any order.
 
 use crate::story::settings;
 use callbridge_call::{Cdr, EventTime, FinishedCall, Folder, Settings};
@@ -55,7 +55,7 @@ prop_compose! {
             started_at: Some(at(start)),
             ended_at: ended.then(|| at(start + i64::from(lasted))),
             duration_micros: Some(i64::from(lasted) * 1_000_000),
-            // More is reported by the mapping, and not clamped.
+            // The mapping can report more billed time than the call lasted. It does not clamp it.
             billed_micros: Some(i64::from(billed.min(lasted + 1)) * 1_000_000),
             ..Cdr::default()
         }
@@ -78,7 +78,7 @@ fn folded(records: &[Cdr<'static>]) -> Vec<FinishedCall> {
     in_order(folder.take_finished())
 }
 
-/// By what they are: which of two calls is given out first, a restart may change.
+/// Sorts calls by their values. A restart can change the order in which they are given out.
 fn in_order(mut calls: Vec<FinishedCall>) -> Vec<FinishedCall> {
     calls.sort_by_key(|call| {
         let id = (call.linkedid.clone(), call.trunk.clone());

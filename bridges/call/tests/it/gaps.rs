@@ -1,4 +1,4 @@
-//! Nobody listens for a while, or the PBX stops.
+//! Events are lost for a while, or the PBX stops.
 
 use crate::story::{
     Story, answered_by_101, assembler, channel, customer, moment, seconds, settings,
@@ -32,8 +32,8 @@ fn pbx_shutdown_ends_call_complete_at_shutdown_time() {
     assert_eq!(calls[0].incomplete, None);
 }
 
-/// A caller who waited in a queue before we listened, and was connected: only the colleague's
-/// channel was ever heard of.
+/// The caller waited in a queue before callbridge connected to the PBX, and was then answered. Only
+/// events of the colleague's channel were received.
 #[test]
 fn pbx_shutdown_ends_call_with_unseen_first_channel() {
     let phone = channel("PJSIP/101-00000002", 2).of(&customer(1));
@@ -92,7 +92,7 @@ fn call_after_gap_ends_unless_channels_are_listed() {
 #[test]
 fn the_talk_of_a_call_that_is_cut_lasts_until_nobody_listened() {
     let (story, city, phone) = answered_by_101();
-    // Given out as overdue, listed no more, and told over by another account.
+    // The call is overdue, or no longer listed, or ended by the second account.
     for way in 0..3 {
         let mut assembler = assembler();
         tell(&mut assembler, &story);

@@ -1,4 +1,4 @@
-//! Which channels are one call, and under which id.
+//! Which channels form one call, and under which id.
 
 use crate::story::{
     Story, answered_by_101, assembler, channel, customer, employee, extensions, moment, seconds,
@@ -70,7 +70,7 @@ fn colleague_in_conference_talks_and_has_a_call_of_her_own() {
         (employee(call), extensions(call)),
         (Some("102"), vec!["101", "102"])
     );
-    // The colleagues go on; the call is over when the customer leaves.
+    // The colleagues stay. The call is over when the customer leaves.
     assert_eq!(seconds(call), (8.0, 9.0));
 }
 
@@ -95,7 +95,7 @@ fn two_customers_in_one_conference_are_two_calls() {
         (seconds(&calls[0]), seconds(&calls[1])),
         ((8.0, 9.0), (5.0, 6.0))
     );
-    // Neither stands in the way of the other when late events are told.
+    // Late events of one call do not go to the other.
     assert!(!calls[0].also_known_as.contains(&calls[1].linkedid));
     assert!(!calls[1].also_known_as.contains(&calls[0].linkedid));
 }
@@ -184,8 +184,8 @@ fn the_end_of_a_linkedid_is_no_end_of_a_call() {
     assert_eq!(seconds(&story.call()), (8.0, 9.0));
 }
 
-/// A FreePBX table of which only the customer's own hang-up was kept, not that of a queue's Local
-/// channels; `LINKEDID_END` is its last row.
+/// A FreePBX table that has only the customer's own hangup, and not those of a queue's Local
+/// channels. `LINKEDID_END` is its last row.
 #[test]
 fn linkedid_end_ends_recorded_call_if_bridges_are_empty() {
     for (leaves, cut) in [(true, false), (false, false), (true, true)] {

@@ -1,4 +1,5 @@
-//! Input without measure: memory stays within limits, and what finds no room is said to.
+//! Excessive input: memory stays within limits, and calls that do not fit are reported as
+//! incomplete.
 
 use crate::story::{
     Channel, Story, assembler, channel, customer, employee, moment, seconds, settings,
@@ -14,7 +15,7 @@ fn tell(assembler: &mut Assembler, story: &Story) {
     }
 }
 
-/// Bytes of all open calls, as they would be kept on disk.
+/// Returns the size of the largest snapshot of an open call, in bytes.
 fn bytes(assembler: &mut Assembler) -> usize {
     let changes = assembler.take_changes();
     let snapshots = changes.into_iter().filter_map(|change| change.snapshot);
@@ -125,7 +126,7 @@ fn variables_without_end_are_cut_off() {
     assert!(bytes < 256 << 10, "{bytes}");
 }
 
-/// A channel whose texts are as long as they may be.
+/// Returns a call with `texts` bridges whose names have more than 2,000 bytes.
 fn flooded(number: u32, texts: u32) -> Story {
     let text = "x".repeat(2_000);
     let city = customer(number);
@@ -139,7 +140,7 @@ fn flooded(number: u32, texts: u32) -> Story {
     story
 }
 
-/// Tells it as a batch is told, and what was learned is written down.
+/// Sends the story in batches, and takes the changes after each batch.
 fn batch(assembler: &mut Assembler, story: &Story) {
     for part in story.events.chunks(64) {
         part.iter().for_each(|(at, told)| {
@@ -183,7 +184,7 @@ fn flooded_calls_evict_largest_and_keep_silent_call() {
     let counts = assembler.counts.clone();
     assert!(counts.oversized > 30, "{counts:?}");
     assert!(assembler.knows(silent.id()));
-    // What is still open is within the budget, but for the last batch.
+    // The open calls are within the budget, except for the last batch.
     let mut open = 0;
     for number in 1..40 {
         open += usize::from(assembler.knows(customer(number).id()));
@@ -191,7 +192,8 @@ fn flooded_calls_evict_largest_and_keep_silent_call() {
     assert!((2..16).contains(&open), "{open}");
 }
 
-/// A room's telephone that stays for weeks, and customers who come and go.
+/// Plays a telephone that stays in a room, while `count` customers come and go. They overlap if
+/// `overlap` is above 1. Returns the finished calls.
 fn visits(
     assembler: &mut Assembler,
     room: &Channel,
@@ -259,7 +261,7 @@ fn customers_who_overlap_without_end_wait_for_the_last_of_them() {
     let room = channel("PJSIP/101-00000001", 1);
     let mut assembler = assembler();
     let calls = visits(&mut assembler, &room, 600, 1.5);
-    // Each hears the next: none is over for good before the longest a call may last.
+    // Each customer hears the next one, so no call is final before the maximum duration.
     assert!(
         calls
             .iter()
@@ -277,7 +279,7 @@ fn room_call_is_not_finished_under_id_of_later_call() {
     let (early, visitor) = (customer(30).of(&later), customer(10));
     const HOUR: f64 = 3600.0;
     let mut story = Story::new();
-    // Gone before anybody else came to the bridge, with a linkedid that nobody had until then.
+    // It leaves before another channel enters the bridge, and its linkedid is new.
     story
         .at(0.0)
         .born(&early, Ring)

@@ -1,4 +1,5 @@
-//! Stories of calls, told as events, and what the assembler makes of them. One file a question.
+//! Plays stories of calls as events, and checks the assembler's calls. Each file tests one
+//! question.
 
 mod cdrs;
 mod clocks;

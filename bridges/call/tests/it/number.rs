@@ -1,10 +1,10 @@
-//! The customer's number, and how many customers a call out had.
+//! The customer's number, and how many customers an outbound call had.
 
 use crate::story::{Channel, Story, channel, customer, number, seconds};
 use callbridge_call::ChannelState::{Down, Ring, Unknown};
 
-/// A call of 101 out on these trunk channels, one after the other, each with its dial string; the
-/// second value says how long the talk was.
+/// Returns an outbound call of 101 over these trunk channels, one after the other, and its first
+/// channel. Each trunk channel has a name, a dial string, and a talk time in seconds.
 fn dialed(legs: &[(&str, &str, f64)]) -> (Story, Channel) {
     let phone = channel("PJSIP/101-00000001", 1)
         .exten("9998901110001")
@@ -31,8 +31,8 @@ fn dialed(legs: &[(&str, &str, f64)]) -> (Story, Channel) {
     (story, phone)
 }
 
-/// What the customer dialed, who comes in on the first of these extensions, in a channel of this
-/// name, and goes through the others.
+/// Returns the number that a customer dialed, who comes in on the first of these extensions, in a
+/// channel with this name, and goes through the other extensions.
 fn did(name: &str, extens: &[&str]) -> Option<String> {
     let on = |exten: &str| channel(name, 1).caller("998901110001").exten(exten);
     let mut story = Story::new();
@@ -58,7 +58,7 @@ fn did_is_extension_at_channel_birth() {
     assert_eq!(did("PJSIP/102-00000001", &["101"]), None, "a colleague");
 }
 
-/// The rows of a broker come in any order, and their milliseconds hold several.
+/// Rows from a broker arrive in any order, and several can have the same millisecond.
 #[test]
 fn dialplan_step_in_moment_of_birth_is_not_did() {
     for step in ["s", "101"] {
@@ -119,7 +119,7 @@ fn cel_has_the_dial_string_in_the_data_of_dial() {
 
 #[test]
 fn consecutive_cel_dials_give_each_leg_own_number() {
-    // CEL tells an application's start only when its name changes; every row names its data.
+    // CEL reports an application's start only if its name changes. Every row has its data.
     let phone = channel("PJSIP/101-00000001", 1)
         .exten("9998901110003")
         .caller("101");
@@ -242,8 +242,9 @@ fn of_two_numbers_the_one_that_talked_is_the_customers() {
     assert_eq!(number(&story.call()), Some(("998901110001", true)));
 }
 
-/// An originated channel stands in no `Dial`. The colleague's next one, on a trunk that names no
-/// peer, began when its end was told: within the slack for a Dial's own end.
+/// No `Dial` names an originated channel. The colleague's next `Dial`, on a trunk that names no
+/// peer, began just after the end of the originated channel: within the tolerance for the end of a
+/// `Dial`.
 #[test]
 fn the_next_customers_dial_gives_an_originated_one_no_number() {
     let first = channel("DAHDI/i1/1-1", 1)

@@ -6,14 +6,14 @@ use callbridge_call::ChannelState::{Down, Ring, Ringing, Unknown, Up};
 use callbridge_call::{Direction, FinishedCall, Kind};
 use std::borrow::Cow;
 
-/// A channel as AMI 1.x tells of it: without linkedid.
+/// Returns a channel as AMI 1.x reports it: without linkedid.
 fn old(name: &str, number: u32) -> Channel {
     let mut channel = channel(name, number);
     channel.0.linkedid = Cow::Borrowed("");
     channel
 }
 
-/// The same unique id under another name.
+/// Returns the channel with the same unique id and another name.
 fn named(channel: &Channel, name: &str) -> Channel {
     let mut channel = channel.clone();
     channel.0.name = Cow::Owned(name.to_owned());
@@ -24,7 +24,8 @@ trait OldStory {
     fn link(&mut self, one: &Channel, two: &Channel) -> &mut Self;
     fn unlink(&mut self, one: &Channel, two: &Channel) -> &mut Self;
     fn rename(&mut self, channel: &Channel, to: &str) -> &mut Self;
-    /// As Asterisk 1.6 to 11 tell it: `clone` goes on as `original`, whose telephone is a zombie.
+    /// Adds a masquerade as Asterisk 1.6 to 11 report it: `clone` goes on as `original`, whose
+    /// telephone becomes a zombie.
     fn masquerade(&mut self, clone: &Channel, original: &Channel) -> &mut Self;
 }
 
@@ -63,7 +64,7 @@ fn only(story: &Story) -> FinishedCall {
     calls.remove(0)
 }
 
-/// The customer calls at 0 and talks with 101 from 2 on.
+/// Returns a call in which the customer calls at 0 s and talks with 101 from 2 s on.
 fn answered() -> (Story, Channel, Channel) {
     let city = old("SIP/carrier-00000001", 1)
         .caller("998901110001")
@@ -101,7 +102,7 @@ fn attended_transfer_moves_customer_to_colleague() {
     story.at(3.0).born(&asks, Down).state(&asks, Ring);
     story.born(&colleague, Down).dial(&asks, &colleague, "102");
     story.at(4.0).state(&colleague, Up).link(&asks, &colleague);
-    // The customer goes on under the unique id by which 101 asked.
+    // The customer goes on under the unique id of 101's second call.
     story.at(6.0).masquerade(&city, &asks);
     story.hangup(&agent);
     let city = named(&asks, "SIP/carrier-00000001");
@@ -169,7 +170,7 @@ fn a_masquerade_is_known_by_the_names_alone() {
     story.at(3.0).born(&asks, Down).state(&asks, Ring);
     story.born(&colleague, Down).dial(&asks, &colleague, "102");
     story.at(4.0).state(&colleague, Up).link(&asks, &colleague);
-    // No Rename and no Masquerade: the next events give it away.
+    // There is no Rename and no Masquerade. The next events show the change.
     let moved = named(&asks, "SIP/carrier-00000001");
     story.at(6.0).unlink(&city, &agent).link(&moved, &colleague);
     story
@@ -231,7 +232,7 @@ fn cel_before_asterisk_12_is_linked_by_the_names_of_its_peers() {
     story.at(2.0).state(&agent, Up).link(&city, &peer(&agent));
     story.at(3.0).born(&asks, Unknown).born(&colleague, Unknown);
     story.at(4.0).link(&asks, &peer(&colleague));
-    // CEL has no masquerade: the rows of one unique id have another name from here on.
+    // CEL has no masquerade. From here on, the rows of one unique id have another name.
     let mut moved = named(&asks, "SIP/carrier-00000001");
     moved.0.linkedid = city.0.linkedid.clone();
     story.at(6.0).unlink(&city, &peer(&agent));

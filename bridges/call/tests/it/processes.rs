@@ -1,4 +1,4 @@
-//! A process of the PBX that is gone takes its calls with it.
+//! The calls of a PBX process end with the process.
 
 use crate::story::{Channel, Story, assembler, channel, customer, moment, seconds};
 use callbridge_call::ChannelState::{Down, Ring};
@@ -12,7 +12,7 @@ fn of(process: u64, mut channel: Channel) -> Channel {
     channel
 }
 
-/// A talk that begins after a second, and does not end.
+/// Plays a talk that begins after one second and does not end.
 fn talk(assembler: &mut Assembler) -> [Channel; 2] {
     let city = of(OURS, customer(1));
     let phone = of(OURS, channel("PJSIP/101-00000002", 2)).of(&city);
@@ -25,7 +25,7 @@ fn talk(assembler: &mut Assembler) -> [Channel; 2] {
     [city, phone]
 }
 
-/// The process says that it lives, and since when.
+/// Sends a heartbeat of the process, which began at `began`.
 fn beats(assembler: &mut Assembler, process: u64, at: EventTime, began: EventTime) {
     beats_by_number(assembler, (process, None), at, began);
 }
@@ -59,7 +59,7 @@ fn calls_of_silent_process_end_at_last_heartbeat() {
     three_beats(&mut assembler);
     assembler.tick(moment(200.0));
     assert!(assembler.take_finished().is_empty());
-    // Nobody listens: its silence says nothing.
+    // Nothing is received, so the silence of the process means nothing.
     assembler.receives(Reception::Lost);
     assembler.tick(moment(4000.0));
     assert!(assembler.take_finished().is_empty());
@@ -72,7 +72,7 @@ fn calls_of_silent_process_end_at_last_heartbeat() {
     assert_eq!((calls.len(), seconds(&calls[0])), (1, (59.0, 60.0)));
     let incomplete = calls[0].incomplete.as_deref();
     assert_eq!(incomplete, Some("its end was not received"));
-    // It was the way between, after all.
+    // Only the connection had failed: the end of the call arrives.
     let mut end = Story::new();
     end.at(5000.0).hangups(&[&phone, &city]);
     for (at, told) in &end.events {
@@ -87,7 +87,7 @@ fn calls_of_silent_process_end_at_last_heartbeat() {
 pub fn restarted(mut first: Assembler) -> Assembler {
     let mut second = assembler();
     for change in first.take_changes() {
-        // Of a call that is over there is none.
+        // A call that is over has no snapshot.
         if let Some(snapshot) = change.snapshot {
             second.restore(change.key, &snapshot).expect("a snapshot");
         }
@@ -117,7 +117,7 @@ fn a_process_that_lives_beside_another_keeps_its_calls() {
     talk(&mut assembler);
     for at in [20.0, 40.0, 60.0, 80.0, 100.0, 120.0] {
         beats(&mut assembler, OURS, moment(at), moment(-1000.0));
-        // Each time another new one, as of a switch that does not come up.
+        // Each heartbeat between is from a new process, as of a switch that does not come up.
         beats(
             &mut assembler,
             2 + at as u64,
@@ -130,7 +130,7 @@ fn a_process_that_lives_beside_another_keeps_its_calls() {
     assert_eq!(assembler.open_calls(), 1);
 }
 
-/// Tells the story by events that are numbered from here on.
+/// Sends the story as events that are numbered from `from` on.
 fn tells(assembler: &mut Assembler, story: &Story, from: u64) {
     for (number, (at, told)) in (from..).zip(&story.events) {
         let mut told = told.clone();
@@ -141,7 +141,8 @@ fn tells(assembler: &mut Assembler, story: &Story, from: u64) {
     }
 }
 
-/// A call of the process with its telephone up from then on, and how it ends.
+/// Returns a call of the process, in which the telephone is connected from the start, and the end
+/// of the call.
 fn call(n: u32, begin: f64, end: f64) -> [Story; 2] {
     let city = of(OURS, customer(n));
     let name = format!("PJSIP/101-0000000{n}");
@@ -155,7 +156,7 @@ fn call(n: u32, begin: f64, end: f64) -> [Story; 2] {
     [first, last]
 }
 
-/// Why each call is incomplete that is finished by then.
+/// Returns the reasons why the calls that are finished at `at` are incomplete.
 fn why(assembler: &mut Assembler, at: f64) -> Vec<Option<String>> {
     assembler.tick(moment(at));
     let calls = assembler.take_finished().into_iter();
@@ -180,9 +181,9 @@ fn clock_set_back_in_silence_is_detected_by_uptime() {
         if restarts {
             assembler = restarted(assembler);
         }
-        // Five seconds back: the clock has shown nothing twice.
+        // The clock is set back by five seconds. No time occurs twice.
         up(&mut assembler, 40, 45.0, -1005.0);
-        // What was told before comes once more, and is no other clock.
+        // An earlier heartbeat is repeated. It does not mean that the clock was set.
         up(&mut assembler, 30, 30.0, -1000.0);
         up(&mut assembler, 50, 65.0, -1005.0);
         let [after, over] = call(2, 70.0, 75.0);
@@ -219,7 +220,7 @@ fn clock_set_back_across_restart_shows_in_event_numbers() {
 #[test]
 fn calls_with_numbers_far_apart_are_no_clock_that_is_set_back() {
     let mut assembler = assembler();
-    // Two recordings of one process, played side by side.
+    // Two recordings of one process are played at the same time.
     let [[first, ends], [other, over]] = [call(1, 0.0, 5.0), call(2, 0.25, 6.0)];
     tells(&mut assembler, &first, 10);
     tells(&mut assembler, &other, 500);

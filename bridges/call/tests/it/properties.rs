@@ -1,4 +1,4 @@
-//! Whatever is told, in whatever order.
+//! Properties of the assembler, for any events in any order.
 
 use crate::story::{Channel, Story, assembler, channel, moment, settings};
 use callbridge_call::{
@@ -23,7 +23,7 @@ fn some_channel() -> impl Strategy<Value = Channel> {
     (0..16_u32, 0..16_u32).prop_map(|(number, linked)| {
         let name = NAMES[number as usize % NAMES.len()];
         let full = match name.split_once(';') {
-            // Each name is one channel's, as on a PBX.
+            // Each name belongs to one channel, as on a PBX.
             Some((local, half)) => format!("{local}{};{half}", number as usize / NAMES.len()),
             None => format!("{name}{number:x}"),
         };
@@ -46,7 +46,7 @@ fn add(story: &mut Story, kind: u8, a: &Channel, b: &Channel, state: ChannelStat
     match kind % 12 {
         0 | 1 => story.born(a, state),
         2 => story.state(a, state),
-        // No channel dials itself, with two linkedids at once.
+        // No channel dials itself with two linkedids at once.
         3 if a.id() != b.id() => story.dial(a, b, "998901110001@city"),
         3 => story.seen(a),
         4 => story.originate(a, "998901110002@gsm"),
@@ -76,7 +76,7 @@ prop_compose! {
     }
 }
 
-/// The finished calls, how many stay open, and how many events came too late.
+/// Returns the finished calls, the number of open calls, and the number of late events.
 fn run(story: &Story, late: bool) -> (Vec<FinishedCall>, usize, u64) {
     let mut assembler = assembler();
     let off = Duration::from_secs(if late { 86_400 } else { 0 });
@@ -138,7 +138,7 @@ proptest! {
             let PbxEvent::Channel(event) = told else { continue };
             let born = matches!(event.kind, callbridge_call::Kind::Born { .. });
             let trunks = ["PJSIP/city", "PJSIP/gsm"];
-            // What colleagues said among themselves in a room that is never empty is not kept.
+            // Talk between colleagues in a room that is never empty is not kept.
             if born && trunks.iter().any(|it| event.channel.name.starts_with(it)) {
                 prop_assert!(known.contains(event.channel.uniqueid.as_ref()));
             }
@@ -150,7 +150,7 @@ proptest! {
         story in some_story(),
         delays in prop::collection::vec(0..400_u64, 120),
     ) {
-        // Nothing settles on the way: only the order differs.
+        // No call settles in between, so only the order differs.
         let settled = |events: &[(EventTime, PbxEvent<'static>)]| {
             let settle = Duration::from_secs(3600);
             let mut assembler = Assembler::new(Settings { settle, ..settings() });

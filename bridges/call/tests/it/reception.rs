@@ -1,4 +1,4 @@
-//! What our own clock decides while messages are kept elsewhere, and after that.
+//! What our own clock decides while a queue keeps messages, and after that.
 
 use crate::processes::restarted;
 use crate::story::{Story, answered_by_101, assembler, moment, seconds, settings};
@@ -23,7 +23,8 @@ fn arriving(seconds: f64) -> Reception {
     }
 }
 
-/// A call of which a telephone alone is left when callbridge ends, and the end of it.
+/// Returns an assembler after a restart, with a call that has only a telephone left, and the end of
+/// that call.
 fn ends_while_nobody_runs() -> (Assembler, Story) {
     let (mut story, city, phone) = answered_by_101();
     story.at(5.0).leave(&phone, "b1").leave(&city, "b1");
@@ -65,7 +66,8 @@ fn silence_counts_from_the_moment_at_which_the_queue_is_read() {
     assert_eq!((calls.len(), calls[0].incomplete.as_deref()), (1, why));
 }
 
-/// The clock is set back after the queue began to be read: nothing waits until it shows that again.
+/// The clock is set back after reading of the queue began. Nothing waits until it shows that time
+/// again.
 #[test]
 fn a_clock_that_is_set_back_holds_no_call() {
     let (mut assembler, _) = ends_while_nobody_runs();
@@ -97,7 +99,7 @@ fn hung_up_call_waits_for_kept_but_not_lost_messages() {
     }
 }
 
-/// Its end is kept by the queue, and it is older than any call may be.
+/// The queue keeps the call's end, and the call is older than any call can be.
 #[test]
 fn a_call_is_too_long_only_when_its_end_could_have_come() {
     let (story, city, phone) = answered_by_101();

@@ -1,5 +1,5 @@
-//! What is known of a call by its events, when a file tells it again that knows less of some things
-//! and more of others.
+//! Calls that are known by their events, and that a file reports too. The file knows less about
+//! some values and more about others.
 
 use callbridge_call::{
     Decision, Direction, EventTime, Extension, FinishedCall, Knowledge, Patience, RawNumber,
@@ -14,7 +14,7 @@ fn id(text: &str) -> UniqueId {
     UniqueId::new(text).expect("not empty")
 }
 
-/// A call as a line of CDRs tells it: an estimate, without variables.
+/// Returns a call as a file of CDRs reports it: an estimate, without variables.
 fn by_records(employee: Option<&str>, talk: u64) -> FinishedCall {
     FinishedCall {
         linkedid: id("1795151317.146"),
@@ -47,7 +47,7 @@ fn by_records(employee: Option<&str>, talk: u64) -> FinishedCall {
     }
 }
 
-/// The same by its events, up to a gap.
+/// Returns the same call as its events report it, up to a gap.
 fn by_events(employee: Option<&str>, talk: u64, variables: &[(&str, &str)]) -> FinishedCall {
     let variables = variables.iter().map(|(name, value)| Variable {
         name: (*name).to_owned(),
@@ -64,7 +64,8 @@ fn by_events(employee: Option<&str>, talk: u64, variables: &[(&str, &str)]) -> F
     }
 }
 
-/// What becomes of it: told by the file while `received` is a letter, or is held.
+/// Returns the calls that are decided after the file reported `told`. If `letter` is `true`,
+/// `received` is a dead letter. Otherwise it is held.
 fn filled(told: FinishedCall, received: FinishedCall, letter: bool) -> Vec<FinishedCall> {
     let mut reconciler = Reconciler::new(Patience::CDR);
     if !letter {
@@ -141,7 +142,7 @@ fn received_talk_is_not_overruled_by_records_without_talk() {
             [],
             "letter: {letter}"
         );
-        // One that was not heard to talk is told by the file.
+        // If the events show no talk, the file's call is used.
         let rang = by_events(Some("101"), 0, &[]);
         assert!(!filled(told.clone(), rang, letter)[0].answered);
     }
@@ -165,7 +166,7 @@ proptest! {
         prop_assert_eq!(&call.variables, &received.variables);
         prop_assert_eq!(call.answered, received.answered || told.answered);
         prop_assert!(call.talk <= call.ended.since(call.started));
-        // What the records tell of a talk stands.
+        // The talk of the records is kept.
         if told.answered {
             prop_assert_eq!(call.talk, told.talk);
         }

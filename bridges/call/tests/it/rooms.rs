@@ -164,7 +164,7 @@ fn tick_until(
     }
 }
 
-/// Puts what is open into another assembler, as a restart does.
+/// Moves the open calls to another assembler, like a restart.
 fn restarted(assembler: &mut Assembler, stored: &mut BTreeMap<u64, Vec<u8>>) -> Assembler {
     for change in assembler.take_changes() {
         match change.snapshot {
@@ -445,7 +445,7 @@ fn employee_who_stays_in_the_room_does_not_hold_the_call() {
         (city.id(), (15.0, 20.0))
     );
     assert_eq!(*at, moment(20.0).plus(settings().settle));
-    // She goes on, and begins no call of her own when she leaves.
+    // The agent stays, and begins no new call by leaving.
     let mut rest = Story::new();
     rest.at(500.0);
     leave(&mut rest, &phone);
@@ -577,7 +577,7 @@ fn late_event_of_a_forgotten_channel_opens_no_call() {
         story.at(at).leave_kind(who, "room", "softmix").hangup(who);
     }
     // The hangup of the phone shows that both calls are over, and the phone is forgotten. Then an
-    // event from before the hangup comes, and the hangup once more.
+    // event from before the hangup comes, and the hangup again.
     story.at(11.0).hangup(&phone);
     story.at(10.9).leave_kind(&phone, "room", "softmix");
     story.at(11.0).hangup(&phone);

@@ -59,7 +59,7 @@ fn channel_after_settling_time_is_late_without_tick() {
 
 #[test]
 fn a_file_settles_by_the_times_in_it() {
-    // All calls arrive at one instant, long after they were.
+    // All calls arrive at the same instant, long after they happened.
     let mut assembler = assembler();
     let mut most_open = 0;
     for number in 0..100 {
@@ -77,9 +77,9 @@ fn a_file_settles_by_the_times_in_it() {
     assert_eq!(assembler.take_finished().len(), 1);
 }
 
-/// A rotated file that is read after a newer one. The stream's latest time once stood for now, so
-/// that the caller, who is put through again half a moment after his first phone hung up, was
-/// torn off from the rest of his call.
+/// A rotated file that is read after a newer one. The assembler once took the latest time of the
+/// stream as the present. It cut off the second phone of this call, which began 0.3 s after the
+/// other channels had hung up.
 #[test]
 fn an_older_call_of_a_backlog_settles_by_its_own_times() {
     let mut story = Story::new();
@@ -138,7 +138,7 @@ fn late_events_of_a_finished_call_raise_no_ghost() {
 
 #[test]
 fn scraps_that_follow_a_hangup_open_nothing() {
-    // NewConnectedLine and NewAccountCode of a call that this assembler never heard of.
+    // NewConnectedLine and NewAccountCode of a call that this assembler has not seen.
     let mut story = Story::new();
     story
         .at(0.0)
@@ -152,7 +152,7 @@ fn scraps_that_follow_a_hangup_open_nothing() {
         (assembler.take_finished().len(), assembler.open_calls()),
         (0, 0)
     );
-    // Whatever they are scraps of is not told within a minute of the stream.
+    // The calls of these scraps are not reported within a minute of the stream.
     let mut later = Story::new();
     later.at(61.0).born(&customer(3), Ring);
     tell(&mut assembler, &later);
@@ -171,21 +171,21 @@ fn a_hangup_that_overtakes_the_birth_is_not_lost() {
 
 #[test]
 fn a_channel_known_by_its_name_alone_is_the_one_of_that_name() {
-    // As a source tells it that has no id, and as the decoder completes it.
+    // As a source without ids reports it, and as the decoder completes it.
     for stand_in in ["", "PJSIP/city-00000001@1795000000"] {
         let city = customer(1);
         let mut nameless = city.clone();
         nameless.0.uniqueid = stand_in.into();
         nameless.0.linkedid = stand_in.into();
         let mut story = Story::new();
-        // Before its unique id is told, and after.
+        // Before its unique id is reported, and after.
         story.at(0.0).born(&nameless, Ring).at(0.1).seen(&city);
         story
             .at(1.0)
             .enter(&nameless, "b1")
             .at(5.0)
             .hangup(&nameless);
-        // Overtaken by its own hang-up.
+        // The hangup arrives before these events.
         story.at(5.1).leave(&nameless, "b1").seen(&nameless);
         let call = story.call();
         assert_eq!(call.linkedid.as_str(), city.id(), "{stand_in}");
@@ -226,8 +226,8 @@ fn call_without_hangup_ends_incomplete_after_max_call() {
     assert_eq!((assembler.open_calls(), assembler.counts.forced), (0, 1));
 }
 
-/// A room goes on beyond the longest time, and whoever waits in a bridge is one: who has left it
-/// waits no more, in whichever order that is told.
+/// A room continues after the maximum duration of a call, and a channel that waits in a bridge
+/// makes it one. A channel that has left no longer waits, in whatever order the events arrive.
 #[test]
 fn bridge_entry_received_after_leave_does_not_make_room() {
     let (mut in_order, city, phone) = answered_by_101();
@@ -306,7 +306,7 @@ fn a_call_whose_lead_stands_in_the_cdr_waits_for_it() {
     }
 }
 
-/// A customer's call to 101 through a Local, all with channel numbers from `first`.
+/// Returns a customer's call to 101 through a Local channel. Channel numbers begin at `first`.
 fn through_a_local(at: f64, first: u32) -> Story {
     let city = channel("PJSIP/city-00000000", first);
     let one = channel("Local/101@in-00000000;1", first + 1).of(&city);
@@ -337,7 +337,7 @@ fn reused_local_channel_name_joins_no_call_awaiting_cdr() {
     let after = through_a_local(6.0, 101);
     tell(&mut assembler, &before);
     tell(&mut assembler, &after);
-    // What comes twice ties nothing either.
+    // Repeated events join nothing either.
     tell(&mut assembler, &before);
     assembler.tick(moment(60.0));
     let calls = assembler.take_finished();
@@ -359,7 +359,8 @@ fn a_call_begun_before_we_listened_is_incomplete() {
 
 #[test]
 fn a_caller_who_waits_since_before_we_listened_is_not_lost() {
-    // He waits in a queue; the agents' channels come and go with his linkedid.
+    // The customer waits in a queue. The agents' channels have the customer's linkedid, and come
+    // and go.
     let city = customer(1);
     let (first, second) = ("PJSIP/101-00000002", "PJSIP/102-00000003");
     let (first, second) = (channel(first, 2).of(&city), channel(second, 3).of(&city));
@@ -404,7 +405,7 @@ fn a_batch_told_backwards_and_with_a_pause_is_one_whole_call() {
         .hangup(&phone)
         .hangup(&city);
     let mut assembler = assembler();
-    // Live: all of it arrives at its end, but for a second in the middle.
+    // Live: all events arrive at the end, with a pause of one second in the middle.
     let mut now = moment(28.0);
     for (told, (_, event)) in story.events.iter().rev().enumerate() {
         now = now.plus(Duration::from_millis(if told == 6 { 1000 } else { 1 }));
@@ -418,8 +419,8 @@ fn a_batch_told_backwards_and_with_a_pause_is_one_whole_call() {
     assert_eq!((calls[0].answered, &calls[0].incomplete), (true, &None));
 }
 
-/// The colleague whom a customer was handed on by hung up before the rest of it: her hang-up comes
-/// first, and the machine has other things to do before it reads on.
+/// A colleague transfers the customer and hangs up. The hangup arrives before the rest of the call,
+/// and the machine is busy for a while before the rest is read.
 #[test]
 fn hangup_before_channel_is_kept_through_processing_delay() {
     let (mut story, city, phone) = answered_by_101();
@@ -455,7 +456,7 @@ fn hangup_before_channel_is_kept_through_processing_delay() {
     );
 }
 
-/// A hang-up that was not heard, and whoever it was hears nobody.
+/// The hangup of the last channel was not received, and that channel hears no one.
 #[test]
 fn call_left_by_all_customers_finishes_in_five_minutes() {
     let (mut story, city, phone) = answered_by_101();
@@ -471,7 +472,7 @@ fn call_left_by_all_customers_finishes_in_five_minutes() {
     assert_eq!(seconds(&calls[0]), (4.0, 5.0));
     let why = Some("its end was not received");
     assert_eq!(calls[0].incomplete.as_deref(), why);
-    // It is told of once, and right as soon as its end is heard.
+    // It is reported once, and corrected when its end is received.
     assembler.tick(moment(900.0));
     assert!(assembler.take_finished().is_empty());
     let mut end = Story::new();

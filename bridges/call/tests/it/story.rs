@@ -1,4 +1,4 @@
-//! Tells a story as events: `story.at(0.0).born(&city, Ring)`.
+//! Writes a story as events: `story.at(0.0).born(&city, Ring)`.
 
 use callbridge_call::{
     Assembler, Cdr, ChannelEvent, ChannelRef, ChannelState, Endpoints, EventTime, Extension,
@@ -7,10 +7,10 @@ use callbridge_call::{
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// The second that all stories begin in.
+/// The second in which all stories begin.
 pub const EPOCH: i64 = 1_795_000_000;
 
-/// A moment of a story, in seconds from its beginning.
+/// Returns a moment of a story, in seconds from its beginning.
 pub fn moment(seconds: f64) -> EventTime {
     EventTime::from_micros(EPOCH * 1_000_000 + (seconds * 1e6).round() as i64)
 }
@@ -19,7 +19,7 @@ pub fn moment(seconds: f64) -> EventTime {
 #[derive(Clone, Debug)]
 pub struct Channel(pub ChannelRef<'static>);
 
-/// A channel with the unique id `1795000000.NUMBER`, in a call of its own.
+/// Returns a channel with the unique id `1795000000.NUMBER` that begins a call.
 pub fn channel(name: &str, number: u32) -> Channel {
     let id = format!("{EPOCH}.{number}");
     Channel(ChannelRef {
@@ -31,7 +31,7 @@ pub fn channel(name: &str, number: u32) -> Channel {
 }
 
 impl Channel {
-    /// In the call of another channel.
+    /// Puts the channel into the call of another channel.
     pub fn of(mut self, other: &Channel) -> Self {
         self.0.linkedid = other.0.linkedid.clone();
         self
@@ -54,7 +54,7 @@ impl Channel {
         self
     }
 
-    /// Running an application, as CEL tells it in every row.
+    /// Sets the application that the channel runs, as CEL reports it in every row.
     pub fn running(mut self, application: &str, data: &str) -> Self {
         self.0.application = Cow::Owned(application.to_owned());
         self.0.app_data = Cow::Owned(data.to_owned());
@@ -66,7 +66,7 @@ impl Channel {
     }
 }
 
-/// Events with the moment each arrives.
+/// Events, each with the moment at which it arrives.
 #[derive(Clone)]
 pub struct Story {
     pub events: Vec<(EventTime, PbxEvent<'static>)>,
@@ -75,7 +75,7 @@ pub struct Story {
 }
 
 impl Story {
-    /// Told by AMI's channel events.
+    /// Makes an empty story of AMI's channel events.
     pub fn new() -> Self {
         Self {
             events: Vec::new(),
@@ -84,7 +84,7 @@ impl Story {
         }
     }
 
-    /// Told by CEL.
+    /// Makes an empty story of CEL events.
     pub fn cel() -> Self {
         Self {
             origin: Origin::Cel,
@@ -92,7 +92,7 @@ impl Story {
         }
     }
 
-    /// The same story with other events.
+    /// Returns the same story with other events.
     pub fn with(&self, events: Vec<(EventTime, PbxEvent<'static>)>) -> Self {
         Self {
             events,
@@ -101,13 +101,13 @@ impl Story {
         }
     }
 
-    /// What follows is told by CEL, or by AMI's channel events.
+    /// Sets the origin of the next events: CEL, or AMI's channel events.
     pub fn by(&mut self, origin: Origin) -> &mut Self {
         self.origin = origin;
         self
     }
 
-    /// What follows happens at this second.
+    /// Sets the second at which the next events happen.
     pub fn at(&mut self, seconds: f64) -> &mut Self {
         self.now = moment(seconds);
         self
@@ -219,7 +219,8 @@ impl Story {
         self
     }
 
-    /// The calls of the story; the same live, from a file a year later, and told twice.
+    /// Returns the calls of the story. Checks that they are the same if the events come from a file
+    /// a year later, and if each event comes twice.
     pub fn calls(&self) -> Vec<FinishedCall> {
         let live = run(&self.events);
         let year = Duration::from_secs(365 * 86400);
@@ -241,7 +242,7 @@ impl Story {
         live
     }
 
-    /// The one call of the story.
+    /// Returns the one call of the story.
     pub fn call(&self) -> FinishedCall {
         let mut calls = self.calls();
         assert_eq!(calls.len(), 1, "{calls:#?}");
@@ -249,7 +250,7 @@ impl Story {
     }
 }
 
-/// The settings of all stories.
+/// Returns the settings of all stories.
 pub fn settings() -> Settings {
     let trunks = [
         ("city", "PJSIP/city"),
@@ -279,7 +280,7 @@ fn run(events: &[(EventTime, PbxEvent<'static>)]) -> Vec<FinishedCall> {
     calls
 }
 
-/// Without what depends on how a call was heard.
+/// Returns the calls without the values that depend on how they were received.
 fn plain(calls: &[FinishedCall]) -> Vec<FinishedCall> {
     calls
         .iter()
@@ -288,7 +289,7 @@ fn plain(calls: &[FinishedCall]) -> Vec<FinishedCall> {
         .collect()
 }
 
-/// Seconds of talk, and from start to end.
+/// Returns the seconds of talk, and the seconds from start to end.
 pub fn seconds(call: &FinishedCall) -> (f64, f64) {
     (
         call.talk.as_secs_f64(),
@@ -307,14 +308,14 @@ pub fn employee(call: &FinishedCall) -> Option<&str> {
     call.employee.as_ref().map(Extension::as_str)
 }
 
-/// `text` of the number, and whether it was read in a dial string.
+/// Returns the number's `text`, and whether it was read in a dial string.
 pub fn number(call: &FinishedCall) -> Option<(&str, bool)> {
     call.number
         .as_ref()
         .map(|number| (number.text.as_str(), number.from_dial_string))
 }
 
-/// A customer who calls in on trunk city and is answered by 101 after one second.
+/// Returns a customer's call over the trunk city, which 101 answers after one second.
 pub fn answered_by_101() -> (Story, Channel, Channel) {
     let city = customer(1);
     let phone = channel("PJSIP/101-00000002", 2).of(&city);
@@ -331,14 +332,14 @@ pub fn answered_by_101() -> (Story, Channel, Channel) {
     (story, city, phone)
 }
 
-/// A customer's channel on trunk city.
+/// Returns a customer's channel on the trunk city.
 pub fn customer(number: u32) -> Channel {
     channel(&format!("PJSIP/city-{number:08x}"), number)
         .caller("+998901110001")
         .exten("7001")
 }
 
-/// One event a line, for a failing property.
+/// Prints one event per line, for a failing property.
 impl std::fmt::Debug for Story {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (at, told) in &self.events {

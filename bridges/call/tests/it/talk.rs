@@ -1,10 +1,10 @@
-//! When the customer talked with somebody.
+//! When the customer talked with another party.
 
 use crate::story::{Story, answered_by_101, channel, customer, extensions, seconds};
 use callbridge_call::ChannelState::{Down, Ring, Ringing, Up};
 use callbridge_call::Origin;
 
-/// Talk of 101 with a customer that lasts so many seconds.
+/// Returns a call in which 101 and a customer talk for this many seconds.
 fn talk_of(length: f64) -> callbridge_call::FinishedCall {
     let (mut story, city, phone) = answered_by_101();
     story
@@ -144,7 +144,7 @@ fn returning_extension_repeats_only_after_other_extension() {
 #[test]
 fn bridge_stay_without_end_ends_at_next_bridge_or_hangup() {
     let (mut story, city, phone) = answered_by_101();
-    // The phone leaves b1 unheard, for a bridge of its own.
+    // The phone leaves b1 for another bridge, and the exit was not received.
     story.at(3.0).enter(&phone, "b2");
     story.at(9.0).hangups(&[&phone, &city]);
     assert_eq!(seconds(&story.call()), (2.0, 9.0));

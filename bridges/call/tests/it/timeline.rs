@@ -1,4 +1,4 @@
-//! What is kept of a call to tell and draw what happened in it.
+//! The timeline of a call, which shows what happened in it.
 
 use crate::story::{Channel, Story, channel, customer, moment};
 use callbridge_call::ChannelState::{Down, Ring, Ringing, Up};
@@ -10,7 +10,7 @@ fn timeline(call: &FinishedCall) -> &Timeline {
     call.timeline.as_ref().expect("a timeline")
 }
 
-/// Seconds of the story.
+/// Returns the time in seconds from the beginning of the story.
 fn at(time: EventTime) -> f64 {
     time.since(moment(0.0)).as_secs_f64()
 }
@@ -38,7 +38,7 @@ fn told(timeline: &Timeline) -> String {
     text
 }
 
-/// Waits in a queue's holding bridge, is dialed through to 101 and talks.
+/// Returns a customer's call that waits in a queue's holding bridge and is then answered by 101.
 fn queued() -> (Story, [Channel; 2]) {
     let city = customer(1);
     let phone = channel("PJSIP/101-00000002", 2).of(&city);
@@ -143,7 +143,7 @@ fn huge_conference_timeline_is_bounded_and_keeps_customer() {
     assert!(!timeline.channels.iter().any(|it| plumbing(&it.party)));
     let each = |it: &callbridge_call::timeline::Channel| it.moments.len() + it.stays.len();
     let entries: usize = timeline.channels.iter().map(each).sum::<usize>() + timeline.talk.len();
-    // Every hang-up is kept beside them.
+    // Every hangup is kept in addition to them.
     assert!(entries <= ENTRIES_MAX + CHANNELS_MAX, "{entries}");
     assert!(timeline.left_out > 0);
     assert!(timeline.channels.iter().all(|it| it.hung_up()));

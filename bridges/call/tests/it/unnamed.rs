@@ -1,12 +1,13 @@
-//! Bridges whose ids nobody told: CEL without `Extra`.
+//! Bridges whose ids are not reported: CEL without `Extra`.
 
 use crate::story::{Story, channel, customer, extensions, seconds};
 use callbridge_call::ChannelState::{Unknown, Up};
 use callbridge_call::Direction::{Inbound, Outbound};
 use callbridge_call::Origin;
 
-/// A Local channel that dialed a mobile over a trunk, then the user's phone, and optimised itself
-/// away: the shape of CEL tables in wazo-call-logd's tests, which have neither `extra` nor `peer`.
+/// A Local channel that dialed a mobile over a trunk, then the user's phone, and optimized itself
+/// away. The shape is that of the CEL tables in wazo-call-logd's tests, which have neither `extra`
+/// nor `peer`.
 #[test]
 fn phone_replacing_local_channel_talks_with_waiting_party() {
     let one = channel("Local/mobile@out-00000005;1", 20);
@@ -108,7 +109,7 @@ fn one_sided_bridges_join_through_local_channel() {
         .at(0.1)
         .born(&one, Unknown);
     story.born(&two, Unknown).at(0.2).born(&phone, Unknown);
-    // All within the same second, as files without fractions tell it.
+    // All in the same second, as in files without fractions.
     story.at(3.0).state(&phone, Up).state(&two, Up);
     story.enter(&two, "?*").state(&one, Up).state(&city, Up);
     story.enter(&city, "?*");
@@ -119,7 +120,7 @@ fn one_sided_bridges_join_through_local_channel() {
     assert_eq!(extensions(&call), ["202"]);
 }
 
-/// A second colleague is asked, one after the other: each bridge is with who was there then.
+/// Two parties are called, one after the other. Each bridge is with the one who was there then.
 #[test]
 fn consecutive_one_sided_bridges_both_count_as_talk() {
     let phone = channel("SIP/201-0000000a", 10).caller("201").exten("0");
@@ -144,8 +145,8 @@ fn consecutive_one_sided_bridges_both_count_as_talk() {
     assert_eq!(seconds(&call).0, 5.0);
 }
 
-/// `SELECT eventtype, eventtime, channame, uniqueid, linkedid`: neither extensions nor numbers
-/// are in the file, so a call that begins on a trunk came in, as most do.
+/// `SELECT eventtype, eventtime, channame, uniqueid, linkedid`: the file has neither extensions nor
+/// numbers. A call that begins on a trunk came in, as most do.
 #[test]
 fn trunk_call_without_extensions_or_numbers_is_inbound() {
     let city = channel("PJSIP/city-00000001", 1);

@@ -14,7 +14,7 @@ fn leads(call: &FinishedCall) -> Vec<&str> {
     })
 }
 
-/// A call whose channels, the customer's first, were told with these leads.
+/// Returns a call whose channels have these leads, the customer's channel first.
 fn with_leads(values: &[&str]) -> FinishedCall {
     let city = customer(1);
     let mut story = Story::new();
