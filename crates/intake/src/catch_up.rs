@@ -1,5 +1,5 @@
-//! The second account of a PBX's calls (`--catch-up`): assembled apart from the first, so that it
-//! can neither delay nor change what the primary tells.
+//! The second account of a PBX's calls (`--catch-up`). It is assembled separately from the first,
+//! so it can neither delay nor change the primary's calls.
 
 use super::under_way::Branch;
 use callbridge_call::{

@@ -1,4 +1,5 @@
-//! A FreeSWITCH whose line is lost inside a call, with the folder of its records to catch up from.
+//! Tests with a FreeSWITCH whose connection is lost during a call. The folder of its records is the
+//! catch-up source.
 
 use super::{Intake, Memory, Settings, SourceSettings};
 use crate::tests::settings;
@@ -22,7 +23,7 @@ fn recordings() -> Vec<PathBuf> {
     all
 }
 
-/// The lines of a file; of messages over AMQP, their bodies.
+/// Returns the lines of a file. Of messages over AMQP, it returns only the bodies.
 fn lines(folder: &Path, file: &str) -> Vec<String> {
     let text = std::fs::read_to_string(folder.join(file)).expect("a recording");
     let body = |line: &str| {
@@ -97,7 +98,7 @@ fn frame(intake: &mut Intake, of: SourceId, seq: usize, arrived: EventTime, body
     taken.expect("taken");
 }
 
-/// The calls with customers, once the records were read to their end at `end`.
+/// Returns the calls with customers, after the records were read to their end at `end`.
 fn read(mut intake: Intake, records: &[String], of: SourceId, end: EventTime) -> Vec<FinishedCall> {
     for (seq, record) in records.iter().enumerate() {
         frame(&mut intake, of, seq, end, record);
@@ -121,7 +122,7 @@ fn read(mut intake: Intake, records: &[String], of: SourceId, end: EventTime) ->
     calls
 }
 
-/// Calls whose line was lost for a tenth of a second behind this message.
+/// Returns the calls if the connection is lost for a tenth of a second after this message.
 fn cut(folder: &Path, cut: usize) -> Vec<FinishedCall> {
     let messages = lines(folder, "amqp.jsonl");
     let records = lines(folder, "json_cdr.jsonl");
@@ -133,7 +134,7 @@ fn cut(folder: &Path, cut: usize) -> Vec<FinishedCall> {
     )
 }
 
-/// The end of a time in which the line was lost.
+/// The end of an outage.
 #[derive(Clone, Copy, Debug)]
 enum Gap {
     Lasts(Duration),
@@ -141,7 +142,7 @@ enum Gap {
     Until(usize),
 }
 
-/// Calls whose line was lost behind the message `cut`.
+/// Returns the calls if the connection is lost after the message `cut`.
 fn missed(messages: &[String], records: &[String], cut: usize, gap: Gap) -> Vec<FinishedCall> {
     let mut intake = intake(true);
     let mut decoder = Decoder::new(Format::Freeswitch, DecoderSettings::default());
@@ -183,7 +184,7 @@ fn missed(messages: &[String], records: &[String], cut: usize, gap: Gap) -> Vec<
     read(intake, records, SourceId(1), end)
 }
 
-/// Whether and with whom they talked, and for how many milliseconds.
+/// Returns whether the call was answered, by whom, and for how many milliseconds they talked.
 fn talk(call: &FinishedCall) -> (bool, Option<String>, Vec<String>, u128) {
     let employees = call.employees_in_order.iter().map(ToString::to_string);
     let employee = call.employee.as_ref().map(ToString::to_string);
@@ -214,8 +215,8 @@ fn call_filled_from_records_ignores_events_before_gap() {
     assert!(filled > 50, "only {filled}");
 }
 
-/// The lines, with the ids of channels changed so that the first channel of each call has the
-/// greatest one: ids of FreeSWITCH tell no age.
+/// Changes the ids of channels so that the first channel of each call has the greatest id, because
+/// ids of FreeSWITCH do not show which channel is older.
 fn with_root_last(lines: Vec<String>, roots: &[String], channels: &[String]) -> Vec<String> {
     let renamed = lines.into_iter().map(|mut line| {
         for channel in channels {

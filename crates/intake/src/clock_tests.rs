@@ -1,4 +1,5 @@
-//! Our own clock is behind the program's making, as on a board without a battery at its boot.
+//! Tests with a clock that shows a time before this program was built, as on a board without a
+//! battery after its boot.
 
 use super::{Intake, Memory, Settings, SourceSettings};
 use callbridge_call::EventTime;
@@ -64,7 +65,7 @@ fn tell(intake: &mut Intake, lines: &[String], arrived: i64) {
     }
 }
 
-/// What is stored at this moment, by our clock.
+/// Returns what is stored at this time of our clock.
 fn stored(intake: &mut Intake, now: i64) -> (Vec<Finished>, usize) {
     let now = EventTime::from_seconds(now);
     intake.tick(now);
@@ -99,7 +100,7 @@ fn while_our_clock_is_wrong_calls_are_kept_and_none_is_judged() {
     let (finished, _) = stored(&mut intake, 50_000);
     assert_eq!(finished.len(), 0, "however long it lasts");
     assert_eq!(intake.next_deadline(), None);
-    // The clock is set; nothing is ended for having been open since 1970.
+    // The clock is set. No call is ended because it seems to be open since 1970.
     let (finished, _) = stored(&mut intake, 1_795_151_400);
     assert_eq!(finished.len(), 0, "the settling time begins now");
     let (finished, _) = stored(&mut intake, 1_795_151_402);
@@ -128,7 +129,7 @@ fn a_call_through_the_setting_of_the_clock_is_whole() {
     assert_eq!((record.duration_sec, record.talk_time_sec), (5, 4));
 }
 
-/// A file may tell of calls that took place before this program was made: they have times.
+/// A file can contain calls from before this program was built, because its events have times.
 #[test]
 fn call_older_than_program_keeps_times_under_wrong_clock() {
     let made = 1_795_151_317 + 40 * 86_400;

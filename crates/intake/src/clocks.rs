@@ -25,7 +25,7 @@ impl Intake {
         self.wall_ahead = wall_ahead;
     }
 
-    /// The source's PBX answered a ping that we sent at `asked`. `at` is its time.
+    /// Notes that the source's PBX answered a ping that we sent at `asked`. `at` is the PBX's time.
     pub fn pong(&mut self, id: SourceId, at: EventTime, asked: EventTime, answered: EventTime) {
         let line = self.current_line(id);
         self.each_pbx(usize::from(id.0), |pbx| {
@@ -33,7 +33,7 @@ impl Intake {
         });
     }
 
-    /// The connection of the source is stalled, or no longer is.
+    /// Notes whether the connection of the source is stalled.
     pub fn stalled(&mut self, id: SourceId, is_stalled: bool) {
         let line = self.current_line(id);
         self.each_pbx(usize::from(id.0), |pbx| {
@@ -41,7 +41,7 @@ impl Intake {
         });
     }
 
-    /// The connection of a live source.
+    /// Returns the current connection of a live source.
     fn current_line(&self, id: SourceId) -> Line {
         Line {
             source: id.0,

@@ -1,4 +1,5 @@
-//! Frames and `now` in, spool operations and verdicts out. No clock, socket or file.
+//! The pure part of the intake. Frames and `now` go in, spool operations and verdicts come out. It
+//! uses no clock, socket, or file.
 
 use crate::{
     IntakeSource, Memory, Pbx, Settings, SourceSettings, catch_up::Second, gap_log::GapLog,
@@ -105,7 +106,8 @@ impl Intake {
             let of_pbx = sources.filter(|it| it.pbx == id);
             // Its CDRs come from a separate source.
             settings.cdr_apart = of_pbx.clone().any(|it| it.format == Format::CdrAmqp);
-            // A stream below it has no second account, because its file is only about the PBX.
+            // A PBX of another `server_name` has no second account, because the file is only about
+            // this one.
             let files = of_pbx.filter(|it| it.catch_up);
             let (cdr, cel): (Vec<_>, Vec<_>) = files.partition(|it| it.format.only_cdrs());
             // A file of CDRs is an estimate. Events are more exact.
@@ -174,7 +176,7 @@ impl Intake {
         self.pbxes.values().map(open).sum()
     }
 
-    /// The source's connection is up.
+    /// Notes that the source's connection is up.
     pub fn up(&mut self, id: SourceId, now: EventTime) {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
@@ -197,7 +199,8 @@ impl Intake {
         self.listens(at, now);
     }
 
-    /// The same while nothing can be stored: a queue has no consumer then, and its source says why.
+    /// Returns the status of each source while nothing can be stored. A queue has no consumer then,
+    /// and its status shows the reason.
     pub fn statuses_while_held(&self) -> Vec<status::SourceStatus> {
         let is_queue = |source: &IntakeSource| !source.settings.file && !source.settings.forgets;
         let mut all = self.statuses();
@@ -210,7 +213,7 @@ impl Intake {
         all
     }
 
-    /// The source's connection is down.
+    /// Notes that the source's connection is down.
     pub fn down(&mut self, id: SourceId, outage: Outage) {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
@@ -229,13 +232,13 @@ impl Intake {
         }
     }
 
-    /// A file was read to this place, with or without a frame.
+    /// Notes that a file was read to this place, with or without a frame.
     pub fn read_to(&mut self, id: SourceId, position: &FilePosition) {
         let source = &mut self.sources[usize::from(id.0)];
         source.position = Some(position.clone());
     }
 
-    /// Nothing that a call can depend on was read from it so far.
+    /// Returns `true` if nothing that a call can depend on was read from the source so far.
     pub fn has_read_nothing(&self, id: SourceId) -> bool {
         let source = &self.sources[usize::from(id.0)];
         source.status.read == 0 && source.other_format.is_none()
@@ -249,7 +252,7 @@ impl Intake {
         self.otherwise.push((source.settings.label.clone(), words));
     }
 
-    /// The connection of a source has found out which right its account lacks.
+    /// Notes a right that the account of a source lacks, as its connection found out.
     pub fn report_missing_right(&mut self, id: SourceId, right: MissingRight) {
         let source = &mut self.sources[usize::from(id.0)];
         let (kind, message) = describe(right);
@@ -261,8 +264,8 @@ impl Intake {
         }
     }
 
-    /// Our own event came back over a source's connection, and channel births on it are watched. It
-    /// is up, although there is no call.
+    /// Notes that our own event came back over a source's connection, and that new channels are
+    /// watched on it. The source is up, although there is no call.
     pub fn events_flow(&mut self, id: SourceId) {
         let source = &mut self.sources[usize::from(id.0)];
         let state = &mut source.status.state;
@@ -281,7 +284,7 @@ impl Intake {
         found
     }
 
-    /// The file is read to its current end: later records cannot be from before `now`.
+    /// Notes that the file is read to its current end. Later records cannot be from before `now`.
     pub fn at_end(&mut self, id: SourceId, now: EventTime) {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
@@ -391,7 +394,7 @@ impl Intake {
         let mut arrived = frame.arrived;
         if arrived < self.settings.clock_right_from {
             match self.clock {
-                // It came while the clock was wrong, and is processed after that: it counts as
+                // It came while the clock was wrong and is processed only now, so it counts as
                 // arrived now.
                 Clock::Right(now) => arrived = now,
                 Clock::Unknown | Clock::Wrong => pbx.assembler.hold(),
@@ -410,8 +413,9 @@ impl Intake {
         Ok(())
     }
 
-    /// Makes the open calls that an unreadable frame names incomplete. A catch-up file is another
-    /// account: the events of the call itself were all read.
+    /// Marks the open calls that an unreadable frame names as incomplete. A frame of a catch-up
+    /// file changes nothing, because the file is another account, and the events of the call itself
+    /// were all read.
     fn note_unreadable(&mut self, id: SourceId, frame: &Frame) {
         let at = usize::from(id.0);
         if self.sources[at].settings.catch_up {
@@ -422,8 +426,8 @@ impl Intake {
         });
     }
 
-    /// Sets the time, at least once a second. After a longer pause (the process was suspended, or
-    /// the disk hung), events from the pause are read before silence counts.
+    /// Sets the time. Call it at least once a second. After a longer pause (the process was
+    /// suspended, or the disk hung), events from the pause are read before silence counts.
     pub fn tick(&mut self, now: EventTime) {
         if let Clock::Right(last) = self.clock
             && now.since(last) > TICK_MAX
@@ -463,7 +467,7 @@ impl Intake {
         self.fill_gaps(now);
     }
 
-    /// Our clock is wrong: calls are kept, but none is finished.
+    /// Returns `true` while our clock is wrong: calls are kept, but none is finished.
     pub fn is_held(&self) -> bool {
         self.clock == Clock::Wrong
     }
@@ -493,7 +497,7 @@ impl Intake {
         deadlines.flatten().min()
     }
 
-    /// The messages of the source at this place are calls.
+    /// Returns `true` if the messages of the source at this place are calls.
     pub fn carries_whole_calls(&self, at: usize) -> bool {
         self.sources[at].settings.format.carries_whole_calls()
     }
@@ -533,7 +537,8 @@ impl Intake {
         for (at, source) in self.sources.iter_mut().enumerate() {
             let id = SourceId(u16::try_from(at).unwrap_or(u16::MAX));
             ops.extend(source.last_received_op(self.wall_ahead));
-            // Calls that wait for our clock are only kept by their source.
+            // Calls that wait for our clock are kept only by their source, so its frames get no
+            // verdict.
             if held && source.settings.format.carries_whole_calls() {
                 continue;
             }
@@ -551,7 +556,7 @@ impl Intake {
         Batch { ops, verdicts }
     }
 
-    /// The last batch is on the disk: the spool recognizes its calls from now on.
+    /// Notes that the last batch is on the disk. From now on, the spool recognizes its calls.
     pub fn committed(&mut self) {
         for pbx in self.pbxes.values_mut() {
             pbx.just_finished.clear();

@@ -1,5 +1,5 @@
-//! Gaps that have ended, and the last of them, as `status` lists them: kept over restarts, and
-//! marked when the PBX's own file has told what happened in them.
+//! Gaps that have ended. `status` lists the newest ones. They are kept over restarts, and marked as
+//! filled when the PBX's own file has reported the calls in them.
 
 use callbridge_call::EventTime;
 use callbridge_model::status::SourceGap;
@@ -63,7 +63,7 @@ impl GapLog {
         self.changed = true;
     }
 
-    /// A file will still contain calls of one of the gaps.
+    /// Returns `true` if a file is still expected to contain calls of one of the gaps.
     pub(super) fn is_awaited(&self) -> bool {
         self.gaps.iter().any(|it| it.awaited)
     }

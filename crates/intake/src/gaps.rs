@@ -1,8 +1,7 @@
-//! Gaps: where each begins and ends, and which PBX's calls it touches.
+//! Gaps: where each begins and ends, and which PBX's calls it affects.
 //!
-//! A gap begins with the last event that is stored, for what came after it may be lost with us, and
-//! ends with the login after it. It touches a PBX's open calls only while no other source tells of
-//! them.
+//! A gap begins with the last stored event, because later events can be lost if this process ends.
+//! It ends with the next login. It affects a PBX's open calls only if no other source reports them.
 
 use crate::{Gap, Intake, IntakeSource, SourceSettings, pbx::pbx_of, report::News};
 use callbridge_call::{ClockDifference, EventTime, Mark, Patience, PbxEvent, Reception};
@@ -54,8 +53,8 @@ impl Intake {
         format!("since:{pbx}")
     }
 
-    /// The PBX of this source was connected before: a new catch-up file contains what was missed
-    /// since.
+    /// Returns `true` if the PBX of this source was connected before. Then a new catch-up file
+    /// contains what was missed since.
     pub fn was_listening(&self, at: usize) -> bool {
         self.since.contains_key(&self.sources[at].settings.pbx)
     }
@@ -94,8 +93,8 @@ impl Intake {
         files.filter(move |file| file.settings.pbx == pbx)
     }
 
-    /// Marks the gaps that a file has filled: it was read to its end, longer after the gap than it
-    /// takes to be written, and none of its calls is undecided.
+    /// Marks the gaps that a file has filled. The file was read to its end, enough time has passed
+    /// after the gap for the file to be written, and none of its calls is undecided.
     pub(super) fn fill_gaps(&mut self, now: EventTime) {
         if !self.gap_log.is_awaited() {
             return;
@@ -127,7 +126,8 @@ impl Intake {
         news.collect()
     }
 
-    /// The process ends cleanly: a connection that is up received everything until now.
+    /// Notes that the process ends cleanly. A connection that is up has received everything until
+    /// now.
     pub fn ends(&mut self, now: EventTime) {
         for source in &mut self.sources {
             let received = source.settings.forgets && source.last_received.is_some();
@@ -138,9 +138,9 @@ impl Intake {
         }
     }
 
-    /// No source is connected yet. An outage begins for each source that does not repeat events,
-    /// because calls that were open when the process ended may have changed. Call it once, after
-    /// all open calls are restored.
+    /// Begins an outage for each source that does not repeat events, because no source is connected
+    /// yet. Calls that were open when the process ended can have changed. Call it once, after all
+    /// open calls are restored.
     pub fn was_away(&mut self) {
         for at in 0..self.sources.len() {
             self.receives(at, None);
@@ -152,15 +152,16 @@ impl Intake {
         }
     }
 
-    /// Nothing was read of any source until `now`.
+    /// Notes that nothing was read from any source until `now`.
     pub(super) fn resumes(&mut self, now: EventTime) {
         for at in 0..self.sources.len() {
             self.receives(at, Some(now));
         }
     }
 
-    /// The connection of this source has changed: messages of its PBX arrive from `since`, if any
-    /// do. `None`: they also did before, if any do.
+    /// Updates the reception of the PBX after the connection of this source has changed. If a
+    /// source of the PBX is up, its messages arrive from `since` on. With `None`, such a PBX is
+    /// left as it is.
     pub(super) fn receives(&mut self, at: usize, since: Option<EventTime>) {
         let pbx = &self.sources[at].settings.pbx;
         let of_pbx = |it: &&IntakeSource| it.settings.pbx == *pbx && !it.settings.catch_up;
@@ -186,7 +187,7 @@ impl Intake {
         });
     }
 
-    /// The connection of a source that does not repeat events is up.
+    /// Handles the connection of a source that does not repeat events. It is up, so its gap ends.
     pub(super) fn listens(&mut self, at: usize, now: EventTime) {
         if !self.sources[at].settings.forgets {
             return;
@@ -213,7 +214,7 @@ impl Intake {
         }
     }
 
-    /// Events of the source may have been missed, for this reason.
+    /// Notes that events of the source may have been missed, for this reason.
     pub fn gap(&mut self, id: SourceId, why: &str, now: EventTime) {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
@@ -243,7 +244,7 @@ impl Intake {
         }
     }
 
-    /// Handles a mark in the stream. `false` if it does not affect the calls.
+    /// Handles a mark in the stream. Returns `false` if it does not affect the calls.
     fn mark(&mut self, at: usize, mark: Mark, arrived: EventTime) -> bool {
         let another_source_receives = self.another_source_receives(at);
         let source = &mut self.sources[at];
@@ -267,7 +268,7 @@ impl Intake {
         !another_source_receives
     }
 
-    /// Another source of the same PBX reports its channels, or will.
+    /// Returns `true` if another source of the same PBX reports its channels, or will.
     fn another_source_receives(&self, at: usize) -> bool {
         let pbx = &self.sources[at].settings.pbx;
         let others = self.sources.iter().enumerate();

@@ -1,4 +1,4 @@
-//! Messages of a queue: late ones, and those of a PBX where nobody calls.
+//! Tests of a queue's messages: late ones, and those of a PBX without calls.
 
 use super::{Intake, Memory, SourceSettings};
 use crate::tests::settings;
@@ -35,8 +35,8 @@ fn frame(seq: u64, arrived: EventTime, body: &str) -> Frame {
     }
 }
 
-/// Reason, whether it was answered, duration and talk of the recording's call, where what happened
-/// in its later half arrives a minute late.
+/// Returns the reason of the recording's call, whether it was answered, and its duration and talk
+/// time, if the events of its later half arrive a minute late.
 fn journaled(forgets: bool) -> (Option<String>, bool, u32, u32) {
     let intake = Intake::new(settings(), vec![source(forgets)], Memory::default());
     let mut intake = intake.expect("an intake");
@@ -80,7 +80,7 @@ fn late_message_counts_by_its_own_time() {
     let (reason, answered, duration, talk) = &kept;
     assert_eq!((reason, *answered), (&None, true));
     assert!(*duration < 20 && *talk < 20, "{talk} of {duration}");
-    // The same over a line that stalled for a minute.
+    // The result is the same over a connection that stalled for a minute.
     assert_eq!(journaled(true), kept);
 }
 
@@ -205,7 +205,7 @@ fn silence_counts_only_while_a_queue_of_the_pbx_is_read() {
     assert!(!is_finished(&mut intake, 3000));
     assert!(!is_finished(&mut intake, 4000));
     assert!(is_finished(&mut intake, 4001));
-    // A file that is not there keeps nothing, and one that cannot be read may.
+    // A file that does not exist keeps no events. A file that cannot be read may keep some.
     let mut intake = restored();
     down(&mut intake, second, true);
     assert!(!is_finished(&mut intake, 3000));

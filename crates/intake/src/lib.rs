@@ -1,24 +1,25 @@
-//! From a source's frames to what the spool stores, and back with the verdict on each frame.
+//! Turns the frames of the sources into operations of the spool, and returns a verdict on each
+//! frame to its source.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | [`run`] | the loop: takes a group of frames, commits it, gives the verdicts |
+//! | [`run`] | the loop: takes a group of frames, commits it, and sends the verdicts |
 //! | [`core`] | pure: frames and `now` in, spool operations and verdicts out |
-//! | [`settings`] | what the flags say of assembling and of each source |
-//! | `source` | one source: its decoder, and where it stands |
-//! | `pbx` | one PBX: the assembler of its calls; its call detail records, where no events tell |
-//! | `catch_up` | the second account of its calls (`--catch-up`), which `pbx` joins to the first |
-//! | [`mod@under_way`] | calls that go on: under which names the spool keeps them; what they are |
-//! | `proof` | what proves that a source receives events, and what its account lacks |
-//! | `clocks` | what a line reports of the PBX's clock, and its difference to ours |
-//! | `gaps` | where each gap begins and ends, and whose calls it touches |
-//! | [`gap_log`] | the last of them, kept for `status` |
+//! | [`settings`] | the settings of the assembler and of each source |
+//! | `source` | one source: its decoder and its state |
+//! | `pbx` | one PBX: the assembler of its calls, and its call detail records |
+//! | `catch_up` | the second account of its calls (`--catch-up`), which `pbx` adds to the first |
+//! | [`mod@under_way`] | calls in progress, and the names under which the spool keeps them |
+//! | `proof` | evidence that a source receives events, and the rights that its account lacks |
+//! | `clocks` | the PBX's clock, and its difference from ours |
+//! | `gaps` | where each gap begins and ends, and whose calls it affects |
+//! | [`gap_log`] | the newest gaps, kept for `status` |
 //! | [`unmatched`] | channels of no trunk that carried outside numbers, kept for `status` |
-//! | [`read_again`] | messages that could not be read, once more |
-//! | [`release`] | waiting calls leave when their lead becomes known, and end after 30 days |
-//! | [`report`] | what the log tells of each line |
-//! | [`written`] | whether a source is written as it is said to be |
-//! | [`identity`] | which PBX a source's calls belong to |
+//! | [`read_again`] | reads unreadable messages again |
+//! | [`release`] | releases waiting calls when their lead becomes known, and ends the wait |
+//! | [`report`] | log messages about each connection |
+//! | [`written`] | whether a source has the configured format |
+//! | [`identity`] | the id of the PBX whose sources have no `pbx=` |
 
 mod catch_up;
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! One PBX: the assembler of its calls, the second account of them (`--catch-up`) brought together
-//! with it call by call, and which PBX a frame speaks of.
+//! One PBX: the assembler of its calls, and the second account of them (`--catch-up`), which is
+//! combined with the first call by call. This module also finds the PBX that a frame belongs to.
 
 use super::catch_up::Second;
 use callbridge_call::{
@@ -206,8 +206,8 @@ impl Pbx {
         }
     }
 
-    /// Combines both accounts: calls that are decided by now are finished. `over`: neither account
-    /// will report more.
+    /// Combines both accounts, and finishes the calls that are decided by now. `over` means that
+    /// neither account will report more.
     pub(super) fn reconcile(&mut self, now: EventTime, over: bool, known: FindKnown<'_>) {
         self.collect(now);
         let Some(second) = &mut self.second else {
@@ -230,7 +230,7 @@ impl Pbx {
         }
     }
 
-    /// `true` if a call of the primary was ended.
+    /// Decides the calls of both accounts. Returns `true` if a call of the primary was ended.
     fn decide(&mut self, now: EventTime, over: bool, known: FindKnown<'_>) -> bool {
         let Some(second) = &mut self.second else {
             return false;
@@ -255,7 +255,7 @@ impl Pbx {
             let id = id.as_str();
             !over && second.assembler.knows(id) && goes_on(id)
         };
-        // All waits are over, too.
+        // If neither account will report more, all waits are over.
         let then = if over { now.plus(FOREVER) } else { now };
         let reconciler = &mut second.reconciler;
         let decisions = reconciler.decide(then, &covers, &mut knows, &is_open);
@@ -304,7 +304,7 @@ impl Outages {
         }
     }
 
-    /// Returns `true` if no one listened from the call's beginning to its end. `ahead` is the
+    /// Returns `true` if there was no connection from the call's start to its end. `ahead` is the
     /// difference between the PBX's clock and our boot clock.
     fn covers(&self, call: &FinishedCall, ahead: ClockDifference) -> bool {
         let started = call.started.by_clock(ahead.reversed());

@@ -1,5 +1,5 @@
-//! What proves that a source receives events, and what its account turns out to lack: an account
-//! without rights is let in like any other, and receives nothing for ever.
+//! Evidence that a source receives events, and the rights that its account lacks. The PBX accepts
+//! the login of an account without rights, but never sends it an event.
 
 use super::settings::SourceSettings;
 use callbridge_asterisk::subscription_probe::MissingRight;

@@ -1,4 +1,4 @@
-//! Call detail records through the intake: folded where no event tells of their call.
+//! Tests of call detail records, which are folded if no event reports their call.
 
 use super::{Batch, Intake, Memory, Settings, SourceSettings};
 use callbridge_call::EventTime;
@@ -196,7 +196,7 @@ fn records_wait_until_the_events_have_come_past_their_call() {
         tell(&mut intake, SourceId(1), seq, &body, BEGAN + 70);
     }
     assert!(finished(&at(&mut intake, BEGAN + 600, false)).is_empty());
-    // They come, and tell the call.
+    // The events come, and report the call.
     for (seq, line) in (101..).zip(&lines) {
         tell(&mut intake, SOURCE, seq, line, BEGAN + 601);
     }

@@ -1,13 +1,13 @@
-//! Letters that wait for a lead or an employee leave by themselves when it becomes known, and end
-//! as dead letters after 30 days.
+//! Releases calls that wait for a lead or an employee when it becomes known, and turns them into
+//! dead letters after 30 days.
 //!
-//! | letter | leaves when |
+//! | reason | released when |
 //! |---|---|
-//! | `no_lead`, `no_employee` (waiting) | the rules give one |
-//! | `ambiguous_lead` (dead: a person may choose) | one lead is left of those that had the number |
+//! | `no_lead`, `no_employee` (waiting) | the rules find one |
+//! | `ambiguous_lead` (dead: a person can choose) | only one of the leads with the number is left |
 //!
-//! No request was made for any of these. What waits for something else than before says so: a call
-//! without a lead whose number gets two is `ambiguous_lead` from then on.
+//! No request was made for any of these calls. If a call now waits for something else, its reason
+//! changes: a call without a lead whose number gets two leads becomes `ambiguous_lead`.
 
 use callbridge_call::EventTime;
 use callbridge_mapping::{People, Rules, journal};

@@ -1,6 +1,6 @@
-//! What is told of a source's line in the log: one line as an outage begins and one as it ends, and
-//! few where it comes and goes. What finds no room is added up and told with the next. Pure: `now`
-//! comes in from outside.
+//! Log messages about a source's connection: one when an outage begins, one when it ends, and few
+//! if the connection is lost often. Changes that exceed the limit are added up and logged with the
+//! next message. Pure: the caller passes `now`.
 
 use super::gap_log::Gap;
 use callbridge_call::EventTime;
@@ -76,8 +76,8 @@ impl Report {
         news.why = why.or(news.why.take());
     }
 
-    /// Notes that the connection is down. In one outage another reason is logged with its end. With
-    /// `is_ours` it is logged before that, because a person must fix it.
+    /// Notes that the connection is down. During an outage, another reason is logged when the
+    /// outage ends. With `is_ours`, it is logged at once, because a person must fix it.
     pub(super) fn down(&mut self, why: String, is_ours: bool) {
         let is_known = self.down.replace(why.clone()).is_some();
         if is_known && !is_ours && self.unreported.is_none() {

@@ -1,4 +1,4 @@
-//! An Asterisk that is killed, as CEL over a queue or in a file shows it.
+//! Tests with an Asterisk that is killed, as CEL shows it over a queue or in a file.
 
 use super::{Batch, Intake};
 use callbridge_call::EventTime;

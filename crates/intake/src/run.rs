@@ -1,6 +1,6 @@
-//! The loop of the intake: a group of items is taken, assembled, judged and committed; only then
-//! does each source get its verdict. While the disk is full nothing more is taken, and nothing
-//! taken is lost.
+//! The loop of the intake. It takes a group of items, assembles and judges their calls, and commits
+//! them. Only then does each source get its verdict. While the disk is full, it takes no more items
+//! and loses none.
 
 use crate::{Batch, Intake, release::release, written::Files};
 use callbridge_mapping::{People, journal};
@@ -83,7 +83,7 @@ impl Shell {
             let deadline = self.intake.next_deadline();
             let wake = deadline.map_or(IDLE_WAKE, |at| at.since(clock::steady()));
             let wake = wake.clamp(Duration::from_millis(1), IDLE_WAKE);
-            // Nothing if every source is gone, an error if a deadline comes first.
+            // `Ok(None)` if every source is gone, an error if the deadline comes first.
             let first = tokio::time::timeout(wake, self.ring.next()).await;
             let over = matches!(first, Ok(None));
             if let Ok(Some((source, item))) = first {
@@ -109,7 +109,7 @@ impl Shell {
                 } else {
                     tracing::info!(reason, "this machine's clock is right again: going on");
                 }
-                // While none can be judged, no more are taken.
+                // While no call can be judged, no more are taken.
                 for (at, verdicts) in self.verdicts.iter().enumerate() {
                     if self.intake.carries_whole_calls(at) {
                         verdicts.pause(is_held);
@@ -130,7 +130,7 @@ impl Shell {
         }
     }
 
-    /// Tells the intake how far the wall clock is from the arrival clock. The arrival clock is
+    /// Passes to the intake how far the wall clock is from the arrival clock. The arrival clock is
     /// reset when a wrong wall clock has been set.
     fn set_clocks(&mut self) {
         let right_from = self.intake.settings.clock_right_from;
@@ -288,8 +288,8 @@ impl Shell {
     }
 
     /// Releases calls that lack nothing any more. A lead can become known between a call's verdict
-    /// and its commit, when the call cannot be found yet. From now on, later news finds it in the
-    /// spool.
+    /// and its commit, when the call cannot be found yet. A lead that becomes known from now on
+    /// finds the call in the spool.
     async fn recheck(&mut self, waiting: &[Finished]) -> anyhow::Result<()> {
         let people = &self.people_in_force();
         let (rules, spool) = (&self.intake.settings.rules, &self.spool);

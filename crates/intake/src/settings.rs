@@ -1,4 +1,4 @@
-//! What the flags say of assembling, and of each source.
+//! The settings of the assembler and of each source, from the flags.
 
 use crate::{gap_log::GapLog, unmatched::UnmatchedLog};
 use callbridge_call::{EventTime, trunk::Conflict};

@@ -1,4 +1,4 @@
-//! One source: its decoder, where it stands, and what is still to be told to it.
+//! One source: its decoder, its state, and the verdicts that are still to be sent to it.
 
 use crate::{Memory, Settings, SourceSettings, proof::Proof, report::Report, written};
 use callbridge_call::{ClockDifference, EventTime, Line};
@@ -15,7 +15,7 @@ pub(super) struct IntakeSource {
     pub(super) settings: SourceSettings,
     pub(super) decoder: Decoder,
     pub(super) status: status::SourceStatus,
-    /// It is a file that does not exist, so no events of its PBX wait in it.
+    /// The source is a file that does not exist, so no events of its PBX wait in it.
     pub(super) is_absent: bool,
     /// Number of its connections.
     pub(super) connection: u64,
@@ -37,7 +37,8 @@ pub(super) struct IntakeSource {
     pub(super) through: Option<u64>,
     pub(super) refused: Vec<u64>,
     pub(super) position: Option<FilePosition>,
-    /// Place of the file's last event without a time, for which the arrival says nothing.
+    /// Order of the file's last event without a time. Such events are ordered by their place in the
+    /// file.
     pub(super) ordered: EventTime,
     /// Message about its other format. `None` if it has the configured one, or it is not known.
     pub(super) other_format: Option<String>,
@@ -122,7 +123,7 @@ impl IntakeSource {
         self.settings.file && self.status.state == SourceState::Done
     }
 
-    /// A message of it was read.
+    /// Notes that a message of the source was read.
     pub(super) fn on_message(&mut self) {
         self.up_since_frame = false;
         if self.status.state == SourceState::Connected {
@@ -130,8 +131,8 @@ impl IntakeSource {
         }
     }
 
-    /// A message could not be read. Before the first readable one, it can have another format:
-    /// returns a message about it once, with the source's name.
+    /// Checks a message that could not be read for another format, until one can be read. Returns a
+    /// text about the format once, with the source's name.
     pub(super) fn other_format_of(&mut self, bytes: &[u8]) -> Option<(String, String)> {
         let first = self.status.read == 0 && self.checked < CHECKED_MAX;
         if !first || self.other_format.is_some() {
@@ -193,7 +194,8 @@ impl IntakeSource {
         })
     }
 
-    /// Stores an unreadable frame, which must not come again.
+    /// Returns the operation that stores an unreadable frame, and refuses the frame, so it does not
+    /// come again.
     pub(super) fn set_aside(&mut self, frame: &Frame, why: String) -> Op {
         self.status.unreadable += 1;
         self.refused.push(frame.seq);

@@ -1,4 +1,4 @@
-//! The intake over recorded frames, without clock, socket or file.
+//! Tests of the intake with recorded frames, without a clock, socket, or file.
 
 use super::{Batch, Intake, Memory, Settings, SourceSettings};
 use callbridge_asterisk::subscription_probe::MissingRight;
@@ -318,7 +318,7 @@ fn different_call_with_ids_of_finished_call_reaches_spool() {
 fn same_ids_twice_in_batch_store_one_call_and_one_conflict() {
     let mut intake = intake();
     let later = FRAMES.replace("998901110001", "998935550000");
-    // An hour later by their times; the ids stay.
+    // The times are an hour later. The ids are the same.
     let later = later.replace("\"Timestamp\": \"17951513", "\"Timestamp\": \"17951549");
     for (seq, line) in (1..).zip(FRAMES.lines().chain(later.lines())) {
         tell(&mut intake, seq, line);

@@ -1,19 +1,19 @@
-//! Calls that go on: what the spool keeps their snapshots under, a PBX and which account of its
-//! calls they are of; and what the snapshots tell of them.
+//! Calls in progress. The spool keeps their snapshots under a name that consists of the PBX and the
+//! account of its calls. This module reads and writes these names, and returns the calls that the
+//! snapshots contain.
 
 use super::settings::Settings;
 use callbridge_call::{Assembler, EventTime, FinishedCall, OpenChange};
 use callbridge_spool::Op;
 use std::collections::BTreeMap;
 
-/// An account of a PBX's calls, or the calls between two of them.
+/// An account of a PBX's calls, or the calls that are held until both accounts are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Branch {
     Events,
     Records,
     CatchUpEvents,
     CatchUpRecords,
-    /// Calls that are held until both accounts are there.
     Held,
 }
 

@@ -1,5 +1,5 @@
-//! Channels of no trunk that carried outside numbers, by what they have in common: what `status`
-//! and the metrics show of them, kept over restarts until a flag names them.
+//! Channels of no trunk that carried outside numbers, counted by the prefix of their names.
+//! `status` and the metrics show them. They are kept over restarts until a flag names them.
 
 use callbridge_call::{EventTime, Extension};
 use callbridge_model::status;

@@ -1,4 +1,4 @@
-//! Records that a source cannot read, and gaps of its line.
+//! Tests of records that a source cannot read, and of gaps in its connection.
 
 use super::tests::{FRAMES, SOURCE, end, finished, intake, tell};
 use super::{Batch, Intake};

@@ -1,4 +1,5 @@
-//! Calls that arrive whole, one message per call (`format=call`), and when they are judged.
+//! Calls that arrive whole, one message per call (`format=call`). They wait here until they are
+//! judged.
 //!
 //! Such calls need no assembler. Each message names its PBX.
 

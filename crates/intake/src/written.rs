@@ -1,4 +1,4 @@
-//! How a source is written, against how it is said to be: words for `run` and `check`.
+//! Compares the format of a source with the configured one. Returns messages for `run` and `check`.
 
 use callbridge_formats::{
     Decoded, Decoder, DecoderSettings, Format, FormatFit, Frame, Frames, Likeness, is_header,

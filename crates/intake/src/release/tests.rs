@@ -50,7 +50,7 @@ impl Place {
         }
     }
 
-    /// The call is judged by what is known now, and stored.
+    /// Judges the call by what is known now, and stores it.
     async fn finish(&self) {
         let call = call();
         let judged = judge(&call, "pbx1", &self.rules, &self.people, at(0));
@@ -74,7 +74,7 @@ impl Place {
         done.await.expect("stored");
     }
 
-    /// What the daemon does about it.
+    /// Releases the calls that the daemon would release now.
     async fn look(&self) -> u64 {
         let awaited = self.spool.read(|store| Ok(store.take_awaited()));
         let awaited = awaited.await.expect("readable").expect("a few");
