@@ -22,16 +22,16 @@ pub(crate) const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// without it gets a refusal.
 pub(crate) const NOWHERE: &str = "callbridge.no-such-queue";
 
-/// If a line has confirmed nothing for this long, it is checked before the next batch.
+/// If a connection has confirmed nothing for this long, it is checked before the next batch.
 const TRIED_FOR: Duration = Duration::from_secs(5);
 
 /// Reasons for which messages stay in the outbox.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The broker cannot be reached or does not let us in.
+    /// The broker cannot be reached, or refuses the login.
     #[error(transparent)]
     Broker(#[from] callbridge_source::Error),
-    /// The line was lost, or the broker did not confirm in time.
+    /// The connection was lost, or the broker did not confirm in time.
     #[error("the connection to the broker was lost ({0})")]
     Lost(String),
     /// The broker has raised an alarm and reads nothing, for this reason: `low on memory`.
@@ -40,7 +40,7 @@ pub enum Error {
          alarms` on the broker, and free memory or disk space there"
     )]
     Blocked(String),
-    /// There is no such queue, it is full, or too few of its nodes are there.
+    /// The queue does not exist, is full, or has too few nodes online.
     #[error("{what}: {words}; {fix}")]
     NotTaken {
         /// The queue, and the kind of message.
@@ -62,7 +62,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Says who can mend it: the other side, a secret or the settings; `None` where unknown.
+    /// Returns where the error must be fixed: at the other side, in a secret, or in the settings.
+    /// `None` if this is unknown.
     pub const fn fix(&self) -> Option<Fix> {
         match self {
             Self::Broker(error) => Some(error.fix()),
@@ -120,7 +121,7 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// The queue of a URL; nothing is opened yet.
+    /// Makes a destination from a URL. It opens no connection.
     pub(crate) fn of(url: &BrokerUrl, secret: Secret) -> Self {
         Self {
             login: Login::new(&url.broker, secret, url.ca_file.as_ref()),
@@ -133,12 +134,13 @@ impl Destination {
 pub(crate) trait Outbox {
     /// Content of one message, as it is read from the outbox.
     type Item;
-    /// The log's words when messages begin to wait, when they leave again, and at an end at which
-    /// some are left.
+    /// Log messages: when messages begin to wait (`WAITS`), when they are published again
+    /// (`GOES_ON`), and when some are left at the end (`LEFT`).
     const WAITS: &str;
     const GOES_ON: Option<&str>;
     const LEFT: &str;
-    /// At the end, for what is due still. What remains is published after the next start.
+    /// Time limit at the end for the messages that are still due. The others are published after
+    /// the next start.
     const FLUSH_WITHIN: Duration;
 
     fn destination(&self) -> &Destination;
@@ -147,46 +149,48 @@ pub(crate) trait Outbox {
         Bounds::default()
     }
 
-    /// Opens a line on which all may be published.
+    /// Opens a connection for all messages of the outbox.
     async fn open(&self, turn: usize) -> Result<ConfirmedLine, Error> {
         Ok(ConfirmedLine::open(&self.destination().login, turn).await?)
     }
 
-    /// Waits until something may be due; whether the spool goes on.
+    /// Waits until messages can be due. Returns `false` if the spool has ended.
     async fn wait(changed: &mut watch::Receiver<u64>) -> bool;
 
-    /// Reads the next batch that is due; `lost`: the line that was open has been closed.
+    /// Reads the next batch that is due. `lost` means that the connection that was open has been
+    /// closed.
     async fn due(&mut self, spool: &Handle, lost: bool) -> Result<Vec<Self::Item>, Error>;
 
     fn message(&self, item: &Self::Item) -> (String, BasicProperties);
 
-    /// Operations by which these confirmed items leave the outbox; `all`: none of the batch is
-    /// missing.
+    /// Returns the operations that remove these confirmed items from the outbox. `all` means that
+    /// the whole batch was confirmed.
     fn confirmed(&self, items: Vec<Self::Item>, all: bool) -> Vec<Op>;
 
-    /// A message could not be published, or has got no confirm.
+    /// Returns the error for a message that could not be published, or that was not confirmed.
     fn failed(&self, error: &lapin::Error) -> Error {
         Error::lost(error)
     }
 
-    /// A message came back, or was refused.
+    /// Returns the error for a message that the broker returned or refused.
     fn returned(&self, words: String) -> Error;
 
     /// Reports each turn of the loop, so that a loop that hangs is noticed.
     fn beat(&self) {}
 
-    /// Shows why messages wait; `None` once the outbox is empty again.
+    /// Shows why messages wait. `None` means that the outbox is empty again.
     fn show(&self, error: Option<&Error>);
 
-    /// Called when a batch has failed; `lost`: the line was lost, or none could be opened.
+    /// Called when a batch has failed. `lost` means that the connection was lost, or could not be
+    /// opened.
     async fn failed_batch(&mut self, _spool: &Handle, _error: &Error, _lost: bool) {}
 
     /// Called once the outbox is empty again.
     fn goes_on(&mut self) {}
 }
 
-/// Publishes what is due until `shutdown`, then what is left, if that can be had within some
-/// seconds.
+/// Publishes due messages until `shutdown`, then the remaining ones for at most
+/// [`Outbox::FLUSH_WITHIN`].
 pub(crate) async fn keep_empty<O: Outbox>(
     outbox: O,
     spool: Handle,
@@ -223,19 +227,19 @@ struct Drain<O> {
     outbox: O,
     spool: Handle,
     line: Option<ConfirmedLine>,
-    /// Time of the line's last confirm; `None` on a line that has confirmed nothing yet.
+    /// Time of the connection's last confirm. `None` if it has confirmed nothing yet.
     confirmed_at: Option<Instant>,
-    /// Number of lines that were lost or could not be opened. The next one begins with the next
-    /// node.
+    /// Number of connections that were lost or could not be opened. The next one begins with the
+    /// next node.
     turn: usize,
-    /// Reason in the last warning that messages wait: the same one is not logged twice.
+    /// Reason in the last warning that messages wait. The same reason is not logged twice.
     reported: Option<String>,
 }
 
 impl<O: Outbox> Drain<O> {
-    /// Publishes whatever comes into the outbox, until the spool has ended, or `stopping` and it
-    /// was tried once more; whether it is empty. What waits for its confirm is never left for that:
-    /// it would be published twice.
+    /// Publishes the messages of the outbox until the spool has ended. Once `stopping` is set, it
+    /// tries one last time. Returns `true` if the outbox is empty. `stopping` does not interrupt a
+    /// batch that waits for its confirms, because its messages would be published twice.
     async fn run(&mut self, mut stopping: watch::Receiver<bool>) -> bool {
         let mut changed = self.spool.changed();
         let mut backoff = Backoff::new(self.outbox.bounds());
@@ -323,10 +327,10 @@ impl<O: Outbox> Drain<O> {
         }
     }
 
-    /// Publishes a batch on the open line: `confirmed` gains the items that were taken.
+    /// Publishes a batch on the open connection, and adds the items that were taken to `confirmed`.
     ///
-    /// The broker has the login's time limit for its confirms. Items without a confirm are
-    /// published again. While the broker blocks the line, no limit runs.
+    /// The login's time limit applies to the confirms. Items without a confirm are published again.
+    /// While the broker blocks the connection, there is no time limit.
     async fn publish_in_time(
         &mut self,
         due: Vec<O::Item>,
@@ -383,8 +387,8 @@ async fn try_line<O: Outbox>(outbox: &O, line: &ConfirmedLine) -> Result<(), Err
     tried.map_err(|error| outbox.failed(&error))
 }
 
-/// Publishes all items, then waits for all confirms: `confirmed` gains the items that were taken.
-/// The error says why the broker did not take the other items.
+/// Publishes all items, then waits for all confirms. Adds the items that were taken to `confirmed`.
+/// The error is the reason why the broker did not take another item.
 async fn publish<O: Outbox>(
     outbox: &O,
     line: &ConfirmedLine,

@@ -1,6 +1,6 @@
 //! Publishes notices of dead letters to a RabbitMQ queue.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
 //! | [`drain`] | the loop that keeps the outbox empty |
 //! | [`notices`] | the messages, and the queue they go to |

@@ -1,14 +1,15 @@
-//! Notices of dead letters into a RabbitMQ queue. One may be published again after a crash, under
-//! the same message id.
+//! Publishes notices of dead letters to a RabbitMQ queue. After a crash, a notice can be published
+//! again under the same message id.
 //!
 //! ```text
 //! message id   ID:ATTEMPT, and ID:ATTEMPT:STATE when it leaves
-//! headers      state, reason, uuid, linkedid, trunk (those that there are)
+//! headers      state, reason, uuid, linkedid, trunk (those that exist)
 //! body         a line of `dead list --json`, application/json, persistent
-//! timestamp    when it came to be, or left
+//! timestamp    when the dead letter was created, or left
 //! ```
-//! `state` is `dead` or `waiting` while it waits, and closes it as `retried`, `released` (by
-//! itself) or `discarded`; `journaled` follows when the journal holds the call.
+//! `state` is `dead` or `waiting` for a new dead letter. When it leaves, `state` is `retried`,
+//! `released` (automatically), or `discarded`. `journaled` follows when the call is in the CRM's
+//! journal.
 
 use crate::drain::{Destination, Error, Outbox, keep_empty};
 use callbridge_call::EventTime;
@@ -22,9 +23,9 @@ use lapin::types::{AMQPValue, FieldTable};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Notices under way at once.
+/// Maximum notices in one batch.
 const BATCH: usize = 100;
-/// Commits come often; the outbox is looked at no oftener than this.
+/// Commits are frequent. The outbox is read at most once in this time.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// A queue for dead letters, and how to log in.
@@ -37,7 +38,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Publishes to the queue of `--dead-letter-queue`; nothing is opened yet.
+    /// Makes a publisher for the queue of `--dead-letter-queue`. It opens no connection.
     pub fn new(url: &BrokerUrl, secret: Secret) -> Self {
         let mut to = Destination::of(url, secret);
         to.login.variable = "CALLBRIDGE_DEAD_LETTER_SECRET";
@@ -48,13 +49,13 @@ impl Queue {
         }
     }
 
-    /// Allows the broker this long for the login, and for the confirms of a batch.
+    /// Sets the time limit for the login, and for the confirms of a batch.
     pub fn with_time_limit(mut self, within: Duration) -> Self {
         self.to.login.within = within;
         self
     }
 
-    /// Subscribes to the reason for which notices wait; `None` while the queue takes them.
+    /// Subscribes to the reason why notices wait. It is `None` while the queue takes them.
     pub fn problem(&self) -> watch::Receiver<Option<OutboxProblem>> {
         self.problem.subscribe()
     }
@@ -93,14 +94,14 @@ impl Queue {
         asked.await.map_err(Error::unanswered)?
     }
 
-    /// Publishes the spool's notices until `shutdown`, then those that are left, if that can be
-    /// had within some seconds.
+    /// Publishes the spool's notices until `shutdown`, then the remaining ones for a few seconds at
+    /// most.
     pub async fn run(self, spool: Handle, shutdown: impl Future<Output = ()>) {
         keep_empty(self, spool, shutdown).await;
     }
 }
 
-/// The properties with the moment as their timestamp, if that is after 1970.
+/// Adds the time as the timestamp of the properties, if it is after 1970.
 fn stamped(properties: BasicProperties, at: Option<EventTime>) -> BasicProperties {
     match at.and_then(|at| u64::try_from(at.floor_seconds().get()).ok()) {
         Some(at) => properties.with_timestamp(at),
