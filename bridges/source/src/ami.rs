@@ -1,4 +1,4 @@
-//! AMI over TCP and TLS: the login, what proves that events of calls come, and the questions of
+//! AMI over TCP and TLS: the login, the check that events of calls arrive, and the questions of
 //! `check`.
 
 use crate::Item;
@@ -16,28 +16,28 @@ use callbridge_formats::{Format, Frame, Framer};
 use std::{convert::Infallible, time::Duration};
 use tokio::time::{Instant, timeout_at};
 
-/// Longest wait of `check` for the answers to what is asked together.
+/// Longest wait of `check` for the answers to questions that are asked together.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 /// Longest wait of `check` for our own event, after all answers.
 const ECHO_WITHIN: Duration = Duration::from_secs(1);
-/// Longest wait of `check` for an event of a channel, asked for only where channels live.
+/// Longest wait of `check` for an event of a channel. It waits only if there are channels.
 const EVENT_WITHIN: Duration = Duration::from_secs(3);
 
-/// A line that is logged in to a PBX.
+/// A connection that is logged in to a PBX.
 struct AmiLine {
     tcp: TcpLine,
     framer: Framer,
     login: Login,
     outgoing: Outgoing,
-    /// The answer that accepted the login: the decoder wants it, too.
+    /// The answer that accepted the login. The decoder needs it, too.
     accepted: Bytes,
     probe: SubscriptionProbe,
     pings: Pings,
     unfiltered: bool,
 }
 
-/// One connection, from opening to its end; why it ended. `unfiltered`: the PBX reads filters in
-/// another way, and is asked for none any more.
+/// Runs one connection until it ends, and returns why it ended. `unfiltered` means that this PBX
+/// interprets filters differently, so none is requested any more.
 pub(crate) async fn session(
     endpoint: &TcpEndpoint,
     user: &str,
@@ -54,7 +54,7 @@ pub(crate) async fn session(
     ended
 }
 
-/// A line of its own that asks what the account may do and hear, and which endpoints there are.
+/// Opens a separate connection, and asks which rights the account has and which endpoints exist.
 pub(crate) async fn survey(
     endpoint: &TcpEndpoint,
     user: &str,
@@ -143,7 +143,8 @@ impl AmiLine {
         }
     }
 
-    /// Sends what is asked, and reads until that is so, or for this long.
+    /// Sends the queued questions, and reads until `enough` returns `true`, or for at most
+    /// `within`.
     async fn survey(
         &mut self,
         survey: &mut Survey,
@@ -191,7 +192,8 @@ impl LiveLine for AmiLine {
         self.tcp.receive(self.framer.buffer()).await
     }
 
-    /// A frame is for the login, for what proves that calls are heard, and for the decoder.
+    /// Passes each frame to the login, to the probe of the subscription, and to the intake's
+    /// decoder.
     async fn take_in(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
         while let Some(frame) = self.framer.next() {
             let bytes = match frame {
@@ -201,7 +203,8 @@ impl LiveLine for AmiLine {
                     continue;
                 }
             };
-            // Also after the login: what became of the filters is heard of here.
+            // This is needed after the login, too, because the answers about the filters arrive
+            // here.
             match self.login.on_frame(bytes) {
                 Action::Failed(error) => return Err(self.tcp.target.error(LineError::Ami(error))),
                 Action::Wait => continue,

@@ -1,10 +1,10 @@
-//! How long to wait before the next try. Pure: time and chance come in from outside.
+//! The wait before the next try. Pure: the caller passes times and random numbers.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// The first waits after connections that are refused, one after another: whoever restarts is back
-/// within seconds, and is asked nothing by a connection that it does not take.
+/// The first waits after refused connections, in order. A PBX that restarts is back within seconds,
+/// and a connection that it refuses costs it nothing.
 const REFUSED: [Duration; 4] = [
     Duration::from_millis(100),
     Duration::from_millis(500),
@@ -15,11 +15,11 @@ const REFUSED: [Duration; 4] = [
 /// The bounds of the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The ceiling of the first wait; it doubles with each further failure.
+    /// The ceiling of the first wait. It doubles with each further failure.
     pub first: Duration,
     /// The ceiling never exceeds this.
     pub most: Duration,
-    /// A line that was up this long begins anew.
+    /// If a connection was up for this long, the waits begin at `first` again.
     pub healthy: Duration,
 }
 
@@ -33,19 +33,19 @@ impl Default for Bounds {
     }
 }
 
-/// Exponential backoff with full jitter: a wait between nothing and a ceiling that doubles, so
-/// that many lines lost at once do not come back at once. A tenth of the first ceiling is waited
-/// at least, lest a PBX that refuses at once be asked in a loop.
+/// Exponential backoff with full jitter. Each wait is random, below a ceiling that doubles, so many
+/// connections that were lost together do not come back together. The shortest wait is a tenth of
+/// the first ceiling, so a PBX that refuses at once is not asked in a tight loop.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     bounds: Bounds,
     failures: u32,
-    /// Connections refused since the line was up last.
+    /// Connections refused since the last one that was up.
     refused: usize,
 }
 
 impl Backoff {
-    /// Makes a back-off that counts no failure and no refusal yet.
+    /// Makes a backoff without failures and refusals.
     pub fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
@@ -54,15 +54,15 @@ impl Backoff {
         }
     }
 
-    /// The wait after a connection that was refused, of whoever tells of nothing that happened
-    /// meanwhile: soon at first, then as [`Backoff::wait`] says.
+    /// Returns the wait after a refused connection to a PBX that does not repeat events. It is
+    /// short at first, and then that of [`Backoff::wait`].
     pub fn wait_refused(&mut self, chance: u64) -> Duration {
         let soon = REFUSED.get(self.refused).copied();
         self.refused = self.refused.saturating_add(1);
         soon.unwrap_or_else(|| self.wait(Duration::ZERO, chance))
     }
 
-    /// The wait after a line that was up for `up`; `chance` is any random number.
+    /// Returns the wait after a connection that was up for `up`. `chance` is any random number.
     pub fn wait(&mut self, up: Duration, chance: u64) -> Duration {
         if up >= self.bounds.healthy {
             self.failures = 0;
@@ -80,13 +80,13 @@ impl Backoff {
         floor + Duration::from_micros(u64::try_from(jitter).unwrap_or(u64::MAX))
     }
 
-    /// Forgets the failures: the next wait is drawn below the first ceiling again.
+    /// Forgets the failures. The next wait is below the first ceiling again.
     pub fn reset(&mut self) {
         self.failures = 0;
     }
 }
 
-/// A random number, from the keys that the standard library draws for its hash maps.
+/// Returns a random number, from the keys that the standard library draws for its hash maps.
 pub fn chance() -> u64 {
     RandomState::new().hash_one(0_u8)
 }

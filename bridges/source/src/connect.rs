@@ -1,5 +1,6 @@
-//! Opens a TCP line, plain or TLS, and says in words why it could not. TLS is rustls with ring, the
-//! system's roots or those of `ca-file=`. Nothing here can be told to skip a check.
+//! Opens TCP connections, plain or with TLS, and describes why one could not be opened. TLS is
+//! rustls with ring, and the system's roots or those of `ca-file=`. No setting skips a check of
+//! TLS.
 
 use crate::{Error, Fix, LineError, TcpEndpoint};
 use callbridge_call::redact::Redactor;
@@ -10,22 +11,23 @@ use std::{fmt::Display, io::ErrorKind, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// Words for the other side's reason when it has closed the connection without one.
+/// Reason that is shown if the other side closed the connection without one.
 pub(crate) const NO_REASON: &str = "no reason was given";
 
-/// Anything that bytes go through both ways.
+/// A stream of bytes in both directions.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 pub(crate) type Stream = Box<dyn Duplex>;
 
-/// The endpoint of a line, the roots that TLS trusts there, and the time allowed for opening it.
+/// The endpoint of a connection, the roots that TLS trusts there, and the time limit for opening
+/// it.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub endpoint: TcpEndpoint,
     pub ca_file: Option<PathBuf>,
     pub within: Duration,
-    /// The secrets that must not be in a text of the other side.
+    /// The secrets to remove from texts of the other side.
     pub redactor: Redactor,
 }
 
@@ -46,7 +48,7 @@ impl Target {
         self.error(LineError::Closed(words.into()))
     }
 
-    /// Awaits `answer` for `within` at most; past that fails with `LineError::TimedOut`.
+    /// Awaits `answer` for at most `within`, and then fails with `LineError::TimedOut`.
     pub(crate) async fn in_time<T>(
         &self,
         answer: impl Future<Output = Result<T, Error>>,
@@ -55,24 +57,24 @@ impl Target {
         answered.unwrap_or_else(|_| Err(self.error(LineError::TimedOut(self.within))))
     }
 
-    /// A failure of an open or opening line in words; a TLS refusal by its name.
+    /// Describes a failure of a connection that is open or being opened. A TLS refusal is named.
     pub(crate) fn failed(&self, error: &std::io::Error) -> Error {
         let refusal = refusal(&self.endpoint.host, error);
         refusal.unwrap_or_else(|| self.error(LineError::Connect(words(error))))
     }
 
-    /// Opens the line, within the time allowed.
+    /// Opens the connection within the time limit.
     pub(crate) async fn open(&self) -> Result<Stream, Error> {
         self.in_time(async {
             let address = (self.endpoint.host.as_str(), self.endpoint.port);
             let tcp = TcpStream::connect(address).await;
             let tcp = tcp.map_err(|error| self.failed(&error))?;
-            // What we write are single short actions; none of them is to wait for another.
+            // We write single short actions, and none of them should wait for another.
             let _ = tcp.set_nodelay(true);
             if !self.endpoint.tls {
                 return Ok(Box::new(tcp) as Stream);
             }
-            // Roots are files, and a live line's thread is not to wait for them.
+            // Roots are files, and the thread of a live connection must not wait for them.
             let ca_file = self.ca_file.clone();
             let read = tokio::task::spawn_blocking(move || client(ca_file.as_deref()));
             let config = read.await.unwrap_or_else(|why| Err(failed("", why)))?;
@@ -104,17 +106,17 @@ fn words(error: &std::io::Error) -> String {
     }
 }
 
-/// A refusal at this host, in words that name the fault and its fix.
+/// Makes an error about this host. `words` are the problem and its fix.
 fn at(host: &str, words: impl Display) -> Error {
     Error::fault(Fix::Remote, format!("{host}: {words}"))
 }
 
-/// Any other failure, in the library's words.
+/// Describes any other failure with the library's text.
 fn failed(host: &str, why: impl Display) -> Error {
     at(host, format!("TLS failed: {why}"))
 }
 
-/// The refusal in an error of the stream, if that is one.
+/// Returns the TLS refusal in an error of the stream, if it is one.
 fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
     use CertificateError as C;
     let certificate = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
@@ -135,11 +137,11 @@ fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
     let expired =
         |since: &str| format!("its certificate has expired{since}; renew it on the server");
     let is_untrusted = match certificate {
-        // A bad signature: the root that is trusted has the issuer's name and another key, as
-        // when a CA was made anew.
+        // A bad signature means that the trusted root has the issuer's name but another key, for
+        // example because the CA was made again.
         C::UnknownIssuer | C::BadSignature => true,
-        // A self-signed certificate made as a CA's own (`openssl req -x509`) is told apart only
-        // by webpki's words.
+        // A self-signed certificate made as a CA's own (`openssl req -x509`) is recognized only by
+        // webpki's text.
         C::Other(other) => other.to_string().contains("CaUsedAsEndEntity"),
         _ => false,
     };
@@ -169,10 +171,11 @@ fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
     Some(at(host, words))
 }
 
-/// The settings of a TLS client. Reads files: not for the thread of a live line.
+/// Makes the settings of a TLS client. It reads files, so do not call it on the thread of a live
+/// connection.
 ///
 /// # Errors
-/// A `ca-file` that cannot be read or holds no certificate; a machine without roots.
+/// If the `ca-file` cannot be read or has no certificate, or if the machine has no roots.
 fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Error> {
     let mut roots = RootCertStore::empty();
     match ca_file {
@@ -190,7 +193,7 @@ fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Error> {
         }
         None => {
             let system = rustls_native_certs::load_native_certs();
-            // A root that cannot be read makes fewer servers trusted, never more.
+            // Without a root that cannot be read, fewer servers are trusted, never more.
             roots.add_parsable_certificates(system.certs);
             if roots.is_empty() {
                 let why = system.errors.first().map(ToString::to_string);

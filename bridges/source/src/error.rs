@@ -1,75 +1,76 @@
-//! Why a source is down: what, where, and what to do. None of these ends a source; it tries again.
+//! Errors of a source: what happened, where, and what to do. None of them ends a source, because it
+//! tries again.
 
 use crate::url::TcpEndpoint;
 use callbridge_asterisk::login::LoginError;
 use callbridge_freeswitch::dialogue::SocketRefusal;
 use std::time::Duration;
 
-/// The party that can mend an error; `check` makes its exit code of it.
+/// Where an error must be fixed. `check` derives its exit code from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fix {
-    /// The other side, or the way there: it may pass by itself (sysexits 69).
+    /// The other side, or the network. The error may disappear without a change (exit code 69).
     Remote,
-    /// A secret or a right (77).
+    /// A secret or a right (exit code 77).
     Secret,
-    /// Flags or files of ours (78).
+    /// Our flags or files (exit code 78).
     Settings,
 }
 
-/// A fault of a line over the network.
+/// An error of a connection over the network.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
-    /// No connection: why, and what to do.
+    /// There is no connection. Contains the reason, and what to do.
     #[error("{0}")]
     Connect(String),
-    /// The connection, the TLS greeting or the login took longer than this.
+    /// The connection, the TLS handshake, or the login took longer than this.
     #[error("no answer within {}; is a firewall between?", seconds(*.0))]
     TimedOut(Duration),
-    /// The PBX does not let us in.
+    /// The PBX refused the login.
     #[error("{0}")]
     Ami(LoginError),
-    /// The switch does not let us in.
+    /// The switch refused the login.
     #[error("{0}")]
     Esl(SocketRefusal),
-    /// The broker does not let us in, or its user lacks a right: what it said, and what to do.
+    /// The broker refused the login, or its user lacks a right. Contains its text, and what to do.
     #[error("{0}")]
     Right(String),
     /// The other side answers, but not as the URL asks (no such queue, no WebSocket, another
-    /// consumer): its words, and what to do.
+    /// consumer). Contains its text, and what to do.
     #[error("{0}")]
     NotThat(String),
-    /// No byte came for this long.
+    /// No byte arrived for this long.
     #[error("no byte for {}; callbridge connects again", seconds(*.0))]
     Silent(Duration),
-    /// The line is let in, and no event comes through its filter.
+    /// The login was accepted, but no event passes its filter.
     #[error(
         "no event comes through the filter that the PBX took; it is connected again without one"
     )]
     Deaf,
-    /// The other side closed the line, with these words.
+    /// The other side closed the connection, with this reason.
     #[error("the other side closed the connection ({0})")]
     Closed(String),
 }
 
-/// A line that cannot be had or was lost.
+/// An error of a source.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// On a line over the network: the node that it leads, or was to lead, to, and the fault.
+    /// An error of a connection over the network, with the node.
     #[error("{0}: {1}")]
     Line(TcpEndpoint, LineError),
-    /// Anything else, in words that name the fault and its fix.
+    /// Any other problem, with its fix.
     #[error("{words}")]
     Fault {
-        /// The fault and its fix, in one sentence; never a secret.
+        /// The problem and its fix, in one sentence. It never contains a secret.
         words: String,
-        /// The party that can mend the fault.
+        /// Where the problem must be fixed.
         fix: Fix,
     },
-    /// Consumption is held back by the intake.
+    /// The intake has paused consumption.
     #[error("paused: there is no room to keep what would be read")]
     Paused,
-    /// The intake has ended: the source ends, too.
+    /// The intake has ended, so the source ends, too.
     #[error(transparent)]
     Gone(#[from] crate::ring::Gone),
 }
@@ -85,7 +86,8 @@ impl Error {
         Self::Fault { words, fix }
     }
 
-    /// Returns the party that can mend the error; the other side where nothing says otherwise.
+    /// Returns where the error must be fixed. This is the other side unless the error shows
+    /// otherwise.
     pub const fn fix(&self) -> Fix {
         match self {
             Self::Line(_, error) => error.fix(),

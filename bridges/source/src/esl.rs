@@ -1,4 +1,4 @@
-//! FreeSWITCH's event socket: the login, the subscription, and what the dialogue there reports.
+//! FreeSWITCH's event socket: the login, the subscription, and the reports of its dialogue.
 
 use crate::Item;
 use crate::{
@@ -15,15 +15,15 @@ use tokio::time::timeout;
 
 const SECRET: &str = "CALLBRIDGE_ESL_SECRET";
 
-/// A line to the event socket of a switch.
+/// A connection to the event socket of a switch.
 struct SocketLine {
     tcp: TcpLine,
     reader: FrameReader,
     dialogue: Dialogue,
 }
 
-/// One connection, from opening to its end; why it ended. `core`: the process of the switch that
-/// was heard last.
+/// Runs one connection until it ends, and returns why it ended. `core` is the last known process of
+/// the switch.
 pub(crate) async fn session(
     endpoint: &TcpEndpoint,
     core: &mut Option<Vec<u8>>,
@@ -35,13 +35,13 @@ pub(crate) async fn session(
     ended
 }
 
-/// Logs in to the event socket and closes the line again.
+/// Logs in to the event socket, and closes the connection.
 pub(crate) async fn probe(endpoint: &TcpEndpoint, access: &Access) -> Result<(), Error> {
     let line = SocketLine::open(endpoint, access, None, &[]).await;
     line.map(drop)
 }
 
-/// Logs in and asks what the switch is, as far as it answers.
+/// Logs in, asks for the facts about the switch, and returns those that it has answered.
 pub(crate) async fn survey(endpoint: &TcpEndpoint, access: &Access) -> Result<SwitchFacts, Error> {
     let mut survey = Survey::new(access.secret.read(SECRET)?.expose_secret());
     let mut line = SocketLine::open(endpoint, access, None, &QUESTIONS).await?;
@@ -51,7 +51,7 @@ pub(crate) async fn survey(endpoint: &TcpEndpoint, access: &Access) -> Result<Sw
         }
         survey.is_answered()
     });
-    // Of what is not answered in time nothing is known.
+    // Facts that were not answered in time stay unknown.
     match timeout(access.settings.connect_within, answered).await {
         Ok(Err(error)) => Err(error),
         Ok(Ok(())) | Err(_) => Ok(survey.facts()),
@@ -59,7 +59,8 @@ pub(crate) async fn survey(endpoint: &TcpEndpoint, access: &Access) -> Result<Sw
 }
 
 impl SocketLine {
-    /// A line that is logged in, and asks these questions in place of what goes on.
+    /// Opens a connection and logs in. With a `survey`, it asks these questions instead of
+    /// subscribing to events.
     async fn open(
         endpoint: &TcpEndpoint,
         access: &Access,
@@ -81,10 +82,10 @@ impl SocketLine {
         Ok(line)
     }
 
-    /// Interprets the next whole frame; `None` until more has come in.
+    /// Interprets the next whole frame. `None` until more has arrived.
     ///
     /// # Errors
-    /// The end of the line, if that is what was heard.
+    /// If the frame ends the connection.
     fn next(&mut self) -> Result<Option<FrameMeaning<'_>>, Error> {
         let target = &self.tcp.target;
         let meaning = match self.reader.next() {
@@ -102,7 +103,7 @@ impl SocketLine {
         }
     }
 
-    /// Reads until that was heard which is enough.
+    /// Reads until `enough` returns `true`.
     async fn until(
         &mut self,
         mut enough: impl FnMut(FrameMeaning<'_>) -> bool,
@@ -173,7 +174,7 @@ impl LiveLine for SocketLine {
         Ok(())
     }
 
-    /// Every event of FreeSWITCH carries its time, so no one needs to know.
+    /// Every event of FreeSWITCH has its time, so late answers do not matter.
     fn unanswered_since(&self) -> Option<EventTime> {
         None
     }

@@ -1,4 +1,4 @@
-//! What a source gives: framed raw messages, and everything that happens to its line.
+//! The output of a source: framed raw messages, and changes of its connection.
 
 use bytes::Bytes;
 use callbridge_asterisk::subscription_probe::MissingRight;
@@ -17,30 +17,30 @@ impl fmt::Display for SourceId {
     }
 }
 
-/// One thing that a source tells, in the order in which it happened.
+/// One report of a source. Items arrive in the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// Connected and logged in, or the file is open.
     Up,
-    /// The line is lost, or could not be had; another try follows by itself. Said at each change
-    /// of the reason, not at each try.
+    /// The connection is lost, or could not be opened. The source tries again automatically. This
+    /// is reported at each change of the reason, not at each try.
     Down(Outage),
     /// One message, framed but not decoded.
     Frame(Frame),
-    /// A point in the stream that no message of the switch tells, but the dialogue with it.
+    /// A point in the stream that no message of the switch shows, only the dialogue with it.
     Mark {
         /// The point's kind, with the facts that the dialogue gave.
         mark: Mark,
         /// Time of the mark, by our own clock.
         arrived: EventTime,
     },
-    /// Events may be missing before whatever follows: the line was lost and is back, the ring
-    /// overflowed, or a file was replaced while nobody read it.
+    /// Events may be missing before the next item. The connection was lost and is back, the ring
+    /// overflowed, or a file was replaced while it was not read.
     Gap {
-        /// The cause of the gap, in words.
+        /// The cause of the gap.
         why: String,
     },
-    /// The account of the line turns out to lack a right; told once each time the line is up.
+    /// The account lacks a right. Reported once per connection.
     MissingRight(MissingRight),
     /// The PBX answered a ping, with its time.
     Pong {
@@ -55,71 +55,73 @@ pub enum Item {
     /// no one read the line for that long. Events that arrive until the line is no longer stalled
     /// happened earlier, no one knows when.
     Stalled(bool),
-    /// An event of our own came back over the line, so events come, though nobody calls.
+    /// An event of our own came back over the connection, so events arrive although there is no
+    /// call.
     EventsFlow,
-    /// A file is read to its present end, and has not grown for a second; it is followed on. Told
-    /// once for each time that there was something to read, and at the beginning.
+    /// A file is read to its current end, and has not grown for a second. It is still followed.
+    /// Reported once each time there was something to read, and at the beginning.
     Idle {
-        /// Position at which reading goes on: also for a file of which no frame was given yet, lest
-        /// what is written while callbridge is stopped be taken for what was there before.
+        /// Position at which reading continues. It is also reported for a file without frames so
+        /// far, because otherwise records written while callbridge is stopped would count as old
+        /// ones.
         position: FilePosition,
     },
-    /// The source gives nothing more: it was told to stop.
+    /// The source was requested to stop, and gives no more items.
     Done,
 }
 
-/// The time in which a source is down, as far as it is known at its beginning.
+/// A time in which a source is down, with the facts that are known at its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// The fault and its fix, in words; never a secret.
+    /// The problem and its fix. It never contains a secret.
     pub why: String,
-    /// Up to this moment nothing was lost with the line: now where its end was noticed at once,
-    /// when the last byte came where it fell silent.
+    /// Time up to which nothing was lost with the connection. If its end was noticed at once, this
+    /// is now. If it became silent, this is the time of the last byte.
     pub since: EventTime,
-    /// A secret or a setting of ours is wrong: it does not pass by itself.
+    /// Our secret or a setting is wrong, so the outage lasts until it is fixed.
     pub is_ours: bool,
-    /// The file is not there: what the PBX tells meanwhile waits nowhere to be read.
+    /// The file does not exist, so no events of the PBX wait in it.
     pub is_absent: bool,
 }
 
 /// One message as the PBX wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Counts the frames of one source from 1, over all its connections; what a
-    /// [`FrameVerdict`](crate::FrameVerdict) refers to.
+    /// Number of the frame. The frames of one source are counted from 1, over all its connections.
+    /// A [`FrameVerdict`](crate::FrameVerdict) refers to it.
     pub seq: u64,
     /// Time at which the message was read here, by our boot clock.
     pub arrived: EventTime,
-    /// The message, without the empty line or line end that closed it: what a decoder takes. At
-    /// most 1 MiB.
+    /// The message for the decoder, without the empty line or line end that closed it. At most 1
+    /// MiB.
     pub bytes: Bytes,
-    /// Position at which reading goes on after this frame; `None` but for files.
+    /// Position at which reading continues after this frame. `None` for other sources than files.
     pub position: Option<FilePosition>,
     /// AMQP property `content_type` of a message that carries a whole call.
     pub content_type: Option<SmolStr>,
-    /// What the source knows about the record besides its bytes. `None` if it knows nothing.
+    /// Details of the record, in addition to its bytes. `None` if there are none.
     pub details: Option<Box<RecordDetails>>,
 }
 
 /// Separates the path of a file with many records and the end of one of them.
 pub const RECORD_IN_FILE: &str = ", record that ends at byte ";
 
-/// What a source knows of a record besides its bytes.
+/// Details that a source knows of a record, in addition to its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordDetails {
-    /// Path of the file that holds this record and no other; `None` elsewhere.
+    /// Path of the file that contains only this record. `None` for other records.
     pub file: Option<SmolStr>,
-    /// Length of the whole record in bytes, where the frame holds only its first 64 KiB.
+    /// Length of the whole record in bytes, if the frame contains only its first 64 KiB.
     pub cut_from: Option<u64>,
     /// Why the source cannot read the record, with what to do.
     pub fault: Option<String>,
 }
 
-/// Bytes that are kept of a record that is longer than any may be.
+/// Bytes that are kept of a record that is longer than the limit.
 pub(crate) const KEPT_BYTES: usize = 64 << 10;
 
 impl Frame {
-    /// Returns the file of this record, and the place in it where the file holds many.
+    /// Returns the file of this record, and its place in a file with many records.
     pub fn file(&self) -> Option<String> {
         let own = self.details.as_ref().and_then(|it| it.file.as_ref());
         match (own, &self.position) {
@@ -129,7 +131,7 @@ impl Frame {
         }
     }
 
-    /// Returns the length of the whole record, where the frame holds only its beginning.
+    /// Returns the length of the whole record, if the frame contains only its beginning.
     pub fn cut_from(&self) -> Option<u64> {
         self.details.as_ref()?.cut_from
     }
@@ -142,27 +144,28 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
     })
 }
 
-/// The end of the last frame taken from a file. A file is known by its inode and its first bytes,
-/// for an inode alone is given to another file at once, and a name alone is rotated away.
+/// The end of the last frame taken from a file. A file is recognized by its inode and its first
+/// bytes. An inode is not enough, because it is soon used for another file. A name is not enough,
+/// because files are rotated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePosition {
-    /// The path as the source's URL gives it; the file itself may bear another name by now.
+    /// The path in the source's URL. The file itself can have another name by now.
     pub path: SmolStr,
-    /// The file's inode; of a folder the time, in microseconds, before which its files are not
+    /// The file's inode. For a folder, the time in microseconds before which its files are not
     /// ours.
     pub inode: u64,
     /// Number of NUL bytes that the file begins with: a hole that `copytruncate` left. The head
     /// comes after them.
     pub head_at: u64,
-    /// Number of bytes that `head_hash` is made of: at most 1024, never beyond `offset`.
+    /// Number of bytes in `head_hash`: at most 1024, and never beyond `offset`.
     pub head_len: u32,
     /// FNV-1a (64 bit) of these bytes.
     pub head_hash: u64,
-    /// Bytes from the file's start to the end of the last frame. Of a folder, the moment in
+    /// Bytes from the file's start to the end of the last frame. For a folder, the time in
     /// microseconds up to which every change of its files (`ctime`) was read.
     pub offset: u64,
-    /// The time at which the file had been written to when it was last checked. If the file
-    /// is gone, this time tells which files were rotated after it. 0 for a folder.
+    /// Time of the last write to the file, when it was last checked. If the file is gone, this time
+    /// shows which files were rotated after it. 0 for a folder.
     pub written: EventTime,
 }
 

@@ -1,20 +1,19 @@
-//! Brings a PBX's words here as framed raw messages. In: bytes of a TCP or TLS line, a
-//! WebSocket, a broker's queue, a growing file. Out: [`Item`]s in one bounded [`Ring`]; back come
-//! [`FrameVerdict`]s, once what was read is committed. What the bytes mean is decided behind the
-//! ring; of the decoders only framing, the dialogues with a PBX and the surveys of `check` are used
-//! here.
+//! Reads framed raw messages from PBXs. Bytes of a TCP or TLS connection, a WebSocket, a broker's
+//! queue, or a growing file go in. [`Item`]s come out, in one bounded [`Ring`]. The intake sends
+//! [`FrameVerdict`]s back after the commit. Frames are decoded after the ring. This crate uses only
+//! the framing of the decoders, the dialogues with a PBX, and the surveys of `check`.
 //!
 //! ```text
 //! url        --source, checked
 //! source     one source from start to stop; reconnects with `backoff`
-//!   live       a line without a memory: read, kept alive, given up; it is spoken on in
+//!   live       a connection without a memory: read, kept alive, given up; its protocols:
 //!     ami        AMI over TCP and TLS
 //!     esl        FreeSWITCH's event socket
 //!     websocket  AMI as JSON; `unmask` turns text frames into binary ones before tungstenite
 //!   amqp       a queue: consume, acknowledge after the commit, refuse
 //!   file       a file that grows, is renamed, truncated, replaced
-//! connect    TCP and TLS lines, refusals in words (`error`)
-//! session    what a source tells: `item`s with seq, states and gaps, and its counts
+//! connect    opens TCP and TLS connections, and describes refusals (`error`)
+//! session    output of a source: `item`s with numbers, states, gaps, and its counts
 //! ring       the bounded way to the intake;  verdict  the way back
 //! ```
 

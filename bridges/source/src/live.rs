@@ -1,5 +1,5 @@
-//! A live line, whatever is spoken on it. It is read without ever waiting for the intake, kept
-//! alive by pings, and given up when it has died.
+//! A live connection of any protocol. It is read without waiting for the intake, kept alive by
+//! pings, and given up when it has died.
 
 mod stall;
 
@@ -12,39 +12,39 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 const READ_BYTES: usize = 32 << 10;
-/// A line that was silent for too long is read for this much longer before it is given up. If this
-/// process or this machine stood still, bytes wait in the socket although the time is over.
+/// A connection that was silent for too long is read for this much longer before it is given up. If
+/// this process or this machine was suspended, bytes wait in the socket although the time is over.
 const LAST_READ: Duration = Duration::from_secs(1);
-/// How often the reader checks whether it stood still, and whether a ping waits for its answer.
+/// How often the reader checks whether it was suspended, and whether a ping waits for its answer.
 const STALL_CHECK: Duration = Duration::from_secs(1);
 
-/// A line that is logged in, in one of the dialects.
+/// A connection that is logged in, of one of the protocols.
 pub(crate) trait LiveLine {
     fn target(&self) -> &Target;
 
-    /// Reports what the login gave, and queues the dialect's first requests.
+    /// Reports the result of the login, and queues the protocol's first requests.
     async fn begin(&mut self, _feed: &mut SourceFeed) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Waits until more has come in. Safe to cancel.
+    /// Waits until more has arrived. Safe to cancel.
     async fn receive(&mut self) -> Result<(), Error>;
 
-    /// Gives the intake what has come in.
+    /// Gives the received frames to the intake.
     async fn take_in(&mut self, feed: &mut SourceFeed) -> Result<(), Error>;
 
-    /// Queues a ping, and whatever else is asked from time to time.
+    /// Queues a ping, and other periodic questions.
     fn ping(&mut self, feed: &mut SourceFeed) -> Result<(), Error>;
 
-    /// Returns when the oldest ping without an answer was sent. `None` on a line that has not
+    /// Returns when the oldest ping without an answer was sent. `None` on a connection that has not
     /// answered any yet, because not every PBX answers.
     fn unanswered_since(&self) -> Option<EventTime>;
 
-    /// Sends what is to be sent, however long that takes.
+    /// Sends everything in the queue, however long that takes.
     async fn send(&mut self) -> Result<(), Error>;
 }
 
-/// Reads a line until it ends, and returns why it ended.
+/// Reads a connection until it ends, and returns why it ended.
 pub(crate) async fn listen(
     line: &mut impl LiveLine,
     context: &mut Context,
@@ -86,7 +86,7 @@ pub(crate) async fn listen(
         }
         let stood_still = stall.check(feed.now(), line.unanswered_since());
         if stood_still {
-            // No one asked the PBX in that time, so its silence shows nothing.
+            // The PBX was not asked in that time, so its silence means nothing.
             received = Instant::now();
             line.ping(feed)?;
         }
@@ -94,13 +94,13 @@ pub(crate) async fn listen(
     }
 }
 
-/// Sends what is to be sent; a line that does not take it within this time counts as lost.
+/// Sends everything in the queue. A connection that does not take it within this time is lost.
 pub(crate) async fn send_within(line: &mut impl LiveLine, within: Duration) -> Result<(), Error> {
     let sent = timeout(within, line.send()).await;
     sent.unwrap_or_else(|_| Err(line.target().error(LineError::Silent(within))))
 }
 
-/// The pings of a line that wait for an answer.
+/// The pings of a connection that wait for an answer.
 #[derive(Debug, Default)]
 pub(crate) struct Pings {
     /// The oldest ping without an answer: its id, and when it was sent by our boot clock.
@@ -110,7 +110,7 @@ pub(crate) struct Pings {
 }
 
 impl Pings {
-    /// A ping with this id is sent `now`.
+    /// Notes that a ping with this id is sent `now`.
     pub(crate) fn sent(&mut self, id: String, now: EventTime) {
         self.waiting.get_or_insert((id, now));
     }
@@ -120,7 +120,7 @@ impl Pings {
         self.waiting.as_ref().map(|(id, _)| id.as_str())
     }
 
-    /// The answer arrived. Returns when the ping was sent.
+    /// Notes that the answer arrived. Returns when the ping was sent.
     pub(crate) fn answered(&mut self) -> Option<EventTime> {
         self.are_answered = true;
         self.waiting.take().map(|(_, asked)| asked)
@@ -134,14 +134,14 @@ impl Pings {
     }
 }
 
-/// A TCP line on which text is spoken.
+/// A TCP connection of a text protocol.
 pub(crate) struct TcpLine {
     pub(crate) stream: Stream,
     pub(crate) target: Target,
 }
 
 impl TcpLine {
-    /// Waits until more has come in. Safe to cancel.
+    /// Waits until more has arrived. Safe to cancel.
     pub(crate) async fn receive(&mut self, buffer: &mut ReadBuffer) -> Result<(), Error> {
         let read = self.stream.read(buffer.space(READ_BYTES)).await;
         match read.map_err(|error| self.target.failed(&error))? {

@@ -1,17 +1,17 @@
-//! The bounded way from all sources to the intake.
+//! The bounded buffer between all sources and the intake.
 //!
-//! Two kinds of source share it. A line without a memory (AMI, WebSocket) never waits: Asterisk
-//! drops a reader that is slower than 100 ms, so what finds no room is dropped, counted, and told
-//! as one gap as soon as there is room. A source that remembers (a broker, a file) waits, and has
-//! a smaller share of its own, so that a long file can never crowd out a live line.
+//! Two kinds of source share it. A live connection (AMI, WebSocket) never waits, because Asterisk
+//! drops a reader that is slower than 100 ms. Frames without room are dropped, counted, and
+//! reported as one gap as soon as there is room. A patient source (a broker, a file) waits. It has
+//! its own smaller share, so a long file can never use the room of a live connection.
 //!
 //! ```text
 //!              frames   bytes      full means
-//! live lines   61,440   28 MiB     dropped, counted, one gap
+//! live         61,440   28 MiB     dropped, counted, one gap
 //! patient       4,096    4 MiB     wait
 //! together     65,536   32 MiB
 //! ```
-//! What happens to a line (up, down, gap, idle, done) has 1,024 places besides.
+//! Changes of a connection (up, down, gap, idle, done) have 1,024 additional places.
 
 use crate::{Frame, Item, SourceId};
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 /// Sizes of the ring's two shares, each in frames and in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Frames of live lines that may wait for the intake.
+    /// Frames of live connections that can wait for the intake.
     pub live_frames: u32,
-    /// Bytes of live lines' frames that may wait for the intake.
+    /// Bytes of frames of live connections that can wait for the intake.
     pub live_bytes: u32,
-    /// Frames of brokers and files.
+    /// Frames of brokers and files that can wait for the intake.
     pub patient_frames: u32,
-    /// Bytes of brokers and files; at least the longest frame, 1 MiB.
+    /// Bytes of frames of brokers and files: at least 1 MiB, the longest frame.
     pub patient_bytes: u32,
 }
 
@@ -59,8 +59,8 @@ impl RingShare {
         }
     }
 
-    /// Returns the bytes that a frame takes of the share; one longer than the whole share takes all
-    /// of it.
+    /// Returns the bytes that a frame takes of the share. A frame that is longer than the whole
+    /// share takes all of it.
     fn cost(&self, frame: &Frame) -> u32 {
         let bytes = u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX);
         bytes.min(self.bytes_max)
@@ -72,7 +72,8 @@ impl RingShare {
         Some([one, bytes.ok()?])
     }
 
-    /// Safe to cancel: what is held of the two is given back.
+    /// Waits for room for a frame. Safe to cancel, because permits that are already held are
+    /// returned.
     async fn take(&self, frame: &Frame) -> Option<Permits> {
         let one = Arc::clone(&self.frames).acquire_owned().await.ok()?;
         let bytes = Arc::clone(&self.bytes).acquire_many_owned(self.cost(frame));
@@ -80,13 +81,13 @@ impl RingShare {
     }
 }
 
-/// Room for a frame and for its bytes, given back when they are dropped.
+/// Room for a frame and for its bytes. It is returned when they are dropped.
 type Permits = [OwnedSemaphorePermit; 2];
 
-/// An item of a source, with the room that a frame takes of its share; `None` for a state.
+/// An item of a source, with the room that a frame takes of its share. `None` for other items.
 type Entry = (SourceId, Item, Option<Permits>);
 
-/// The sources' end; cheap to clone.
+/// The sources' end. It is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Ring {
     sender: mpsc::Sender<Entry>,
@@ -94,13 +95,13 @@ pub struct Ring {
     patient: RingShare,
 }
 
-/// The intake has gone; there is nobody to give to.
+/// The intake has ended, so items cannot be given to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the intake has ended")]
 pub struct Gone;
 
 impl Ring {
-    /// Gives a live line's frame if there is room; `false` where there is none.
+    /// Gives the frame of a live connection if there is room. Returns `false` if there is none.
     pub(crate) fn offer(&self, source: SourceId, frame: Frame) -> Result<bool, Gone> {
         let Some(permits) = self.live.try_take(&frame) else {
             return match self.sender.is_closed() {
@@ -116,8 +117,8 @@ impl Ring {
         }
     }
 
-    /// Gives a patient source's frame, waiting for room. Safe to cancel before it returns: the
-    /// frame is then not given.
+    /// Gives the frame of a patient source, and waits for room. Safe to cancel before it returns:
+    /// the frame is then not given.
     pub(crate) async fn give(&self, source: SourceId, frame: Frame) -> Result<(), Gone> {
         let place = self.sender.reserve().await.map_err(|_| Gone)?;
         let permits = tokio::select! {
@@ -128,45 +129,45 @@ impl Ring {
         Ok(())
     }
 
-    /// Returns `true` when at least one place and one byte are free for live lines' frames.
+    /// Returns `true` if at least one place and one byte are free for frames of live connections.
     pub(crate) fn has_room(&self) -> bool {
         self.live.frames.available_permits() > 0 && self.live.bytes.available_permits() > 0
     }
 
-    /// Tells what happened to a line, if a place is free.
+    /// Reports a change of a connection, if a place is free.
     pub(crate) fn try_report(&self, source: SourceId, item: Item) -> Result<(), Box<Item>> {
         let sent = self.sender.try_send((source, item, None));
         sent.map_err(|refused| Box::new(refused.into_inner().1))
     }
 
-    /// Tells what happened to a line.
+    /// Reports a change of a connection, and waits for a free place.
     pub(crate) async fn report(&self, source: SourceId, item: Item) -> Result<(), Gone> {
         let sent = self.sender.send((source, item, None)).await;
         sent.map_err(|_| Gone)
     }
 }
 
-/// The one receiving end of the ring, which all sources feed.
+/// The receiving end of the ring, which all sources feed.
 #[derive(Debug)]
 pub struct Intake {
     receiver: mpsc::Receiver<Entry>,
 }
 
 impl Intake {
-    /// The next item; `None` when every [`Ring`] is gone. Safe to cancel.
+    /// Returns the next item. `None` once every [`Ring`] is dropped. Safe to cancel.
     pub async fn next(&mut self) -> Option<(SourceId, Item)> {
         let (source, item, _permits) = self.receiver.recv().await?;
         Some((source, item))
     }
 
-    /// The next item if one is there now: with [`next`](Self::next), this fills a group.
+    /// Returns the next item if there is one now. With [`next`](Self::next), this fills a group.
     pub fn try_next(&mut self) -> Option<(SourceId, Item)> {
         let (source, item, _permits) = self.receiver.try_recv().ok()?;
         Some((source, item))
     }
 }
 
-/// Makes the one ring of a process.
+/// Makes the ring of a process, with both ends.
 pub fn ring(limits: Limits) -> (Ring, Intake) {
     let places = limits.live_frames as usize + limits.patient_frames as usize + STATES;
     let (sender, receiver) = mpsc::channel(places);

@@ -1,6 +1,6 @@
-//! What every session of a source needs: its settings, secret and roots, and the feed by which it
-//! tells the ring: numbered frames, changes of state, gaps, counts. Whoever takes the items logs
-//! them; here they are traced for debugging only.
+//! The parts that every session of a source needs: its settings, secret, and roots, and the feed to
+//! the ring with numbered frames, changes of state, gaps, and counts. The intake logs the items.
+//! Here they are logged only for debugging.
 
 use crate::ring::{Gone, Ring};
 use crate::settings::{Clock, Secret, Settings};
@@ -16,19 +16,19 @@ use smol_str::SmolStr;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
 
-/// Signal by which running sessions learn that they are to stop.
+/// Signal that requests running sessions to stop.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop(pub(crate) watch::Receiver<bool>);
 
 impl Stop {
-    /// Waits until told to stop. Safe to cancel.
+    /// Waits until a stop is requested. Safe to cancel.
     pub(crate) async fn requested(&self) {
-        // A closed channel means the same: whoever would tell us is gone.
+        // A closed channel means the same, because its sender is gone.
         let _ = self.0.clone().wait_for(|stop| *stop).await;
     }
 }
 
-/// Settings, secret and roots with which a session opens its line.
+/// Settings, secret, and roots with which a session opens its connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     pub settings: Settings,
@@ -42,19 +42,19 @@ impl Access {
             endpoint: endpoint.clone(),
             ca_file: self.ca_file.clone(),
             within: self.settings.connect_within,
-            // The dialogues of AMI and event socket redact the texts themselves.
+            // The dialogues of AMI and of the event socket redact the texts themselves.
             redactor: Redactor::default(),
         }
     }
 }
 
-/// Feed and access of one source, handed from session to session.
+/// Feed and access of one source, passed from session to session.
 pub(crate) struct Context {
     pub line: SourceFeed,
     pub access: Access,
 }
 
-/// A record as a source has it, before it is numbered.
+/// A record of a source, before it has a number.
 #[derive(Default)]
 pub(crate) struct FrameContent {
     pub bytes: Bytes,
@@ -63,7 +63,7 @@ pub(crate) struct FrameContent {
     pub details: Option<Box<RecordDetails>>,
 }
 
-/// Between two looks whether the ring has room again.
+/// Time between two checks whether the ring has room again.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -74,17 +74,18 @@ pub(crate) struct SourceFeed {
     pub clock: Clock,
     pub counts: Counts,
     pub seq: u64,
-    /// Moment at which the line came up; `None` while it is down.
+    /// Time at which the connection came up. `None` while it is down.
     pub up: Option<Instant>,
     pub was_up: bool,
-    /// Reason last reported for the line being down; `None` once it is up.
+    /// Last reported reason why the connection is down. `None` once it is up.
     pub reported: Option<String>,
-    /// Frames dropped since the ring was found full, not told yet.
+    /// Frames dropped because the ring was full, and not reported yet.
     pub dropped: u64,
 }
 
 impl SourceFeed {
-    /// The line is up. `forgets`: what was said while it was lost is lost, and told as a gap.
+    /// Reports that the connection is up. `forgets` means that events during an outage are lost, so
+    /// the outage is reported as a gap.
     pub(crate) async fn up(&mut self, forgets: bool) -> Result<(), Gone> {
         if self.up.is_some() {
             return Ok(());
@@ -102,8 +103,8 @@ impl SourceFeed {
         Ok(())
     }
 
-    /// The line is down, and was `silent` for so long before; told when the reason is new.
-    /// `is_absent`: it is a file that is not there, and is waited for.
+    /// Reports that the connection is down, if the reason is new. It was silent for the time
+    /// `silent` before. `is_absent` means that the source is a file that does not exist yet.
     pub(crate) async fn down(
         &mut self,
         why: String,
@@ -130,7 +131,7 @@ impl SourceFeed {
         self.report(Item::Down(outage)).await
     }
 
-    /// Time since the line came up; zero when it is down.
+    /// Returns the time since the connection came up. Zero while it is down.
     pub(crate) fn up_for(&self) -> Duration {
         self.up.map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -140,25 +141,25 @@ impl SourceFeed {
         self.ring.report(self.id, Item::Gap { why }).await
     }
 
-    /// Tells what is known of the line's events. Without waiting: where there is no room, it is
-    /// told of another time the line is up.
+    /// Reports a fact about the connection's events without waiting. If there is no room, it is
+    /// reported with a later connection.
     pub(crate) fn notice(&self, item: Item) {
         if let Err(item) = self.ring.try_report(self.id, item) {
             tracing::debug!(source = %self.shown, ?item, "no room to report it");
         }
     }
 
-    /// Reports an item if there is room; `false` if there is none.
+    /// Reports an item if there is room. Returns `false` if there is none.
     pub(crate) fn try_report(&self, item: Item) -> bool {
         self.ring.try_report(self.id, item).is_ok()
     }
 
-    /// The time by our boot clock.
+    /// Returns the time of our boot clock.
     pub(crate) fn now(&self) -> EventTime {
         (self.clock)()
     }
 
-    /// Tells of a point in the stream, after all frames given so far.
+    /// Reports a point in the stream, after all frames given so far.
     pub(crate) async fn mark(&self, mark: Mark) -> Result<(), Gone> {
         let arrived = (self.clock)();
         self.report(Item::Mark { mark, arrived }).await
@@ -187,8 +188,8 @@ impl SourceFeed {
         });
     }
 
-    /// Gives a frame without waiting; with no room it is dropped, and the run of dropped ones is
-    /// told as one gap as soon as there is room, before the next frame.
+    /// Gives a frame without waiting. If there is no room, it is dropped. Frames that were dropped
+    /// in a row are reported as one gap as soon as there is room, before the next frame.
     pub(crate) fn offer(&mut self, bytes: Bytes) -> Result<(), Gone> {
         let length = bytes.len();
         if self.report_dropped() {
@@ -209,8 +210,8 @@ impl SourceFeed {
         Ok(())
     }
 
-    /// Tells of dropped frames if there is room again; `false` while there is none. Also to be
-    /// called when nothing arrives, so that the gap does not wait for the next frame.
+    /// Reports dropped frames if there is room again. Returns `false` while there is none. Call it
+    /// even if nothing arrives, so the gap does not wait for the next frame.
     pub(crate) fn report_dropped(&mut self) -> bool {
         let dropped = self.dropped;
         if dropped > 0 {
@@ -225,8 +226,8 @@ impl SourceFeed {
         true
     }
 
-    /// Waits until [`report_dropped`](Self::report_dropped) is to be tried although nothing
-    /// arrives: 50 ms, or for ever while there is nothing to report.
+    /// Waits until [`report_dropped`](Self::report_dropped) should be called although nothing
+    /// arrives: 50 ms, or forever while there is nothing to report.
     pub(crate) async fn dropped_to_report(&self) {
         if self.dropped == 0 {
             std::future::pending::<()>().await;
@@ -234,8 +235,8 @@ impl SourceFeed {
         tokio::time::sleep(RETRY_AFTER).await;
     }
 
-    /// Reports that a line has sent a message that is longer than any may be. It is thrown away, so
-    /// events may be missing.
+    /// Reports that a connection has sent a message that is longer than the limit. The message is
+    /// discarded, so events may be missing.
     pub(crate) async fn too_long(&mut self, bytes: Option<u64>) -> Result<(), Gone> {
         self.counts.count(|it| it.too_long += 1);
         let length = bytes.map_or_else(String::new, |bytes| format!(" of {bytes} bytes"));
@@ -245,7 +246,7 @@ impl SourceFeed {
         .await
     }
 
-    /// Gives a frame, waiting for room; its number. Safe to cancel: then it is not given.
+    /// Gives a frame, and waits for room. Returns its number. Safe to cancel: then it is not given.
     pub(crate) async fn give(&mut self, content: FrameContent) -> Result<u64, Gone> {
         let length = content.bytes.len();
         if content
@@ -261,7 +262,7 @@ impl SourceFeed {
     }
 }
 
-/// Counters of one source, shared between the source and whoever shows them.
+/// Counters of one source, shared between the source and the code that shows them.
 #[derive(Clone, Debug, Default)]
 pub struct Counts(Arc<Mutex<CountsNow>>);
 
@@ -272,12 +273,13 @@ pub struct CountsNow {
     pub frames: u64,
     /// Bytes of the frames given to the ring, without the line ends that closed them.
     pub bytes: u64,
-    /// Frames dropped because the ring was full; each run of them is told as one gap.
+    /// Frames dropped because the ring was full. Those that were dropped in a row are reported as
+    /// one gap.
     pub overflow: u64,
-    /// Times that a line which had been up was lost and is being opened again.
+    /// Number of times that a connection was lost after it had been up.
     pub reconnects: u64,
-    /// Messages above 1 MiB: on a line thrown away and reported as a gap, from a broker or a file
-    /// given shortened.
+    /// Messages longer than 1 MiB. From a live connection, they are discarded and reported as a
+    /// gap. From a broker or a file, they are cut.
     pub too_long: u64,
 }
 

@@ -10,16 +10,16 @@ pub type Clock = fn() -> EventTime;
 /// The origin of a source's secret. Debug does not show it.
 #[derive(Clone, Debug)]
 pub enum Secret {
-    /// No secret was given; a login that needs one fails with [`Fix::Secret`].
+    /// No secret was given. A login that needs one fails with [`Fix::Secret`].
     None,
     /// The secret itself, from the environment or a credential.
     Value(SecretString),
-    /// The first line of a file, read at each login, so that a mended file serves at once.
+    /// The first line of a file. It is read at each login, so a corrected file is used at once.
     File(PathBuf),
 }
 
 impl Secret {
-    /// The secret now; `variable` is what to name when there is none.
+    /// Reads the current secret. If there is none, the error names `variable`.
     pub(crate) fn read(&self, variable: &'static str) -> Result<SecretString, Error> {
         match self {
             Self::None => Err(Error::fault(
@@ -33,7 +33,7 @@ impl Secret {
                     Error::fault(Fix::Secret, words)
                 };
                 let text = std::fs::read_to_string(path).map_err(|why| fault(&why))?;
-                // Editors put the mark of UTF-8 before it.
+                // Some editors write a byte order mark before it.
                 let text = text.trim_start_matches('\u{feff}');
                 let line = text.lines().next().unwrap_or_default().trim();
                 if line.is_empty() {
@@ -45,26 +45,27 @@ impl Secret {
     }
 }
 
-/// Times and sizes; the defaults are what is promised, tests shorten them.
+/// Times and sizes. The defaults are those of the documentation. Tests shorten them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Time allowed for the connection, the TLS greeting and the login together.
+    /// Time limit for the connection, the TLS handshake, and the login together.
     pub connect_within: Duration,
-    /// Between two pings of ours on an AMI or WebSocket line.
+    /// Time between two of our pings on an AMI or WebSocket connection.
     pub ping_every: Duration,
-    /// A line without a byte for this long is closed and opened again. A line that stalls for less
-    /// loses nothing: TCP still brings what was sent.
+    /// A connection without a byte for this long is closed and opened again. A connection that
+    /// stalls for less time loses nothing, because TCP still delivers the bytes.
     pub silent_after: Duration,
-    /// Bounds of the wait between two tries to open a line.
+    /// Bounds of the wait between two tries to open a connection.
     pub backoff: Bounds,
-    /// Between two looks at a file.
+    /// Time between two polls of a file.
     pub poll_every: Duration,
-    /// A file that has not grown for so long is told to be read to its end. Longer than `--settle`
-    /// by default: what belongs to one call is written within that.
+    /// A file that has not grown for this long is reported as read to its end. The default is
+    /// longer than that of `--settle`, because the records of one call are written within that
+    /// time.
     pub idle_after: Duration,
-    /// Messages under way from a broker at most.
+    /// Maximum messages of a broker without an acknowledgement.
     pub prefetch: u16,
-    /// Time for which a broker's source waits at its end for the verdicts on its frames.
+    /// Time for which a broker's source waits for the verdicts on its frames when it ends.
     pub drain_within: Duration,
 }
 

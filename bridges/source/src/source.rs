@@ -30,7 +30,8 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// A source that begins at `start`, as the spool has it, or where its URL says.
+    /// Makes a source that begins at `start`, the position in the spool, or without one where its
+    /// URL says.
     pub fn new(
         id: SourceId,
         url: SourceUrl,
@@ -54,21 +55,21 @@ impl Source {
         }
     }
 
-    /// Returns a handle on the counters, which stays valid while [`Source::run`] has the source.
+    /// Returns a handle to the counters. It stays valid while [`Source::run`] runs.
     pub fn counts(&self) -> Counts {
         self.counts.clone()
     }
 
-    /// Returns a handle by which files of a folder are read again, however often they were read.
+    /// Returns a handle to request that files of a folder are read again.
     pub fn files_again(&self) -> FilesAgain {
         self.again.clone()
     }
 
-    /// Opens the source once, as far as it goes without taking anything from it; of a manager
-    /// account, what it may do and hear.
+    /// Opens the source once, without taking anything from it. For a manager account, it returns
+    /// the account's rights.
     ///
     /// # Errors
-    /// What is wrong and what to do, in words; [`Error::fix`] says whose hand mends it.
+    /// The problem, and what to do. [`Error::fix`] returns where to fix it.
     pub async fn probe(&self) -> Result<Option<Account>, Error> {
         let access = &self.access;
         match &self.url.transport {
@@ -87,7 +88,7 @@ impl Source {
         Ok(None)
     }
 
-    /// Asks a switch at its event socket what it is; nothing of any other source.
+    /// Asks a switch for facts about itself over its event socket. `None` for any other source.
     ///
     /// # Errors
     /// As of [`Source::probe`].
@@ -98,9 +99,9 @@ impl Source {
         esl::survey(endpoint, &self.access).await.map(Some)
     }
 
-    /// Runs until `shutdown`, or until the intake is gone; whatever happens to the line, it is
-    /// opened again. The last item is [`Item::Done`]. After `shutdown` a broker's source reads
-    /// no more, and waits a little for the verdicts on what it has given.
+    /// Runs until `shutdown`, or until the intake has ended. A connection that is lost is always
+    /// opened again. The last item is [`Item::Done`]. After `shutdown`, a broker's source reads no
+    /// more, and waits for a short time for the verdicts on its frames.
     pub async fn run(
         self,
         ring: Ring,
@@ -140,14 +141,14 @@ impl Source {
                 work.await
             }
         };
-        // With the intake gone there is nobody to tell.
+        // If the intake has ended, there is no receiver for this.
         if ended.is_ok() {
             let _ = ring.report(self.id, Item::Done).await;
         }
     }
 }
 
-/// Sessions one after another, with the wait between them, until told to stop.
+/// Runs one session after another, with waits between them, until a stop is requested.
 async fn work(
     context: &mut Context,
     transport: &Transport,
@@ -182,7 +183,7 @@ async fn work(
             (Transport::WebSocket { endpoint, path }, _) => {
                 until(&stop, websocket::session(endpoint, path, context)).await
             }
-            // Stops by itself: what it has given is still to be acknowledged.
+            // This session handles the stop itself, because its frames must still be acknowledged.
             (_, Some(queue)) => queue.session(context, stop.clone()).await.err(),
             (Transport::Amqp(_) | Transport::File { .. }, None) => None,
         };
@@ -191,8 +192,8 @@ async fn work(
             Some(Error::Gone(gone)) => return Err(gone),
             Some(error) => error,
         };
-        // Silence took its time to be noticed, so the line is opened again at once. The gap begins
-        // at the last byte.
+        // The silence has already lasted long, so the connection is opened again soon. The gap
+        // begins at the last byte.
         let mut silent = Duration::ZERO;
         if let Error::Line(_, LineError::Silent(time)) = &error {
             backoff.reset();
@@ -208,12 +209,12 @@ async fn work(
     }
 }
 
-/// The longest wait for whoever runs on this machine: a try costs nobody anything.
+/// The longest wait for a PBX on this machine, because a try there is cheap.
 const LOOPBACK_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Returns the wait before the line is tried again after this error. A PBX whose line reports
-/// nothing that happened meanwhile is tried soon, but for a login that it refused: who asks too
-/// often with a wrong secret is locked out.
+/// Returns the wait before the next try after this error. A PBX that does not repeat events is
+/// tried soon, except after a refused login, because too many tries with a wrong secret lock the
+/// account out.
 fn wait_after(
     backoff: &mut Backoff,
     error: &Error,
@@ -235,7 +236,7 @@ fn wait_after(
     }
 }
 
-/// The outcome of `session`, or nothing when told to stop before.
+/// Awaits `session`, and returns its error. `None` if a stop is requested before.
 async fn until(
     stop: &Stop,
     session: impl Future<Output = Result<Infallible, Error>>,
@@ -253,8 +254,8 @@ mod tests {
     use crate::url::TcpEndpoint;
     use callbridge_asterisk::login::LoginError;
 
-    /// When a PBX that was up is tried again, in milliseconds after its line was lost; the waits
-    /// are as long as they may be.
+    /// Returns the times of the tries after a PBX that was up was lost, in milliseconds after the
+    /// loss. All waits have their maximum length.
     fn tries(url: &str, refusal: impl Fn(&TcpEndpoint) -> Error) -> Vec<u128> {
         let transport = SourceUrl::parse(url).expect("a source").transport;
         let (Transport::Ami { endpoint, .. } | Transport::Esl { endpoint }) = &transport else {

@@ -1,34 +1,33 @@
-//! From the intake back to a source: what became of its frames, after the spool's commit.
+//! Verdicts of the intake on the frames of a source, sent back after the spool's commit.
 //!
-//! Giving a verdict never waits, so that the intake cannot hang on a source that hangs on the
-//! ring. What is kept is bounded: one number, and the refused ones, which a source's prefetch
-//! limits.
+//! Giving a verdict never waits, so the intake cannot wait for a source that waits for the ring.
+//! The memory is bounded: one number, and the refused numbers, which a source's prefetch limits.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::sync::{Notify, watch};
 
-/// Refusals that wait for a source at most. A source that takes verdicts has no more frames than
-/// its prefetch under way; one that takes none must not fill the memory.
+/// Maximum refusals that wait for a source. A source that takes verdicts has at most as many frames
+/// without one as its prefetch. A source that takes none must not fill the memory.
 const REFUSALS_MAX: usize = 65_536;
 
 /// Outcome of frames in the intake, given after the spool's commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameVerdict {
-    /// All frames up to this one are committed, but for those refused before.
+    /// All frames up to this one are committed, except those refused before.
     Committed {
         /// The last committed frame's `seq`.
         through: u64,
     },
-    /// The frame cannot be read; it is kept as a dead letter and must not come again. Given before
-    /// the `Committed` that covers it.
+    /// The frame cannot be read. It is kept as a dead letter, and must not come again. This is sent
+    /// before the `Committed` that covers it.
     Refused {
         /// `seq` of the frame that was refused.
         seq: u64,
     },
 }
 
-/// Verdicts given by the intake and not taken by the source yet.
+/// Verdicts that the source has not taken yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PendingVerdicts {
     pub through: u64,
@@ -42,7 +41,7 @@ struct VerdictState {
     given: Notify,
 }
 
-/// The intake's end: gives verdicts, and holds a source back while the disk is full.
+/// The intake's end. It gives verdicts, and pauses a source while the disk is full.
 #[derive(Clone, Debug)]
 pub struct Verdicts {
     shared: Arc<VerdictState>,
@@ -50,7 +49,7 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// Gives one verdict; never waits.
+    /// Gives one verdict. It never waits.
     pub fn give(&self, verdict: FrameVerdict) {
         let mut judged = self.shared.judged.lock();
         match verdict {
@@ -67,15 +66,15 @@ impl Verdicts {
         self.shared.given.notify_one();
     }
 
-    /// Stops consumption, or lets it go on: an AMQP source closes its line meanwhile, and the
-    /// broker keeps what is not committed; a file is read no further. Lines without a memory (AMI,
-    /// WebSocket) read on.
+    /// Pauses or resumes consumption. During a pause, an AMQP source closes its connection, and the
+    /// broker keeps the messages that are not committed. A file is not read. Live connections (AMI,
+    /// WebSocket) are still read.
     pub fn pause(&self, is_paused: bool) {
         self.paused.send_replace(is_paused);
     }
 }
 
-/// The source's end: takes the verdicts, and obeys the pause.
+/// The source's end. It takes the verdicts, and follows the pause.
 #[derive(Debug)]
 pub struct VerdictReader {
     shared: Arc<VerdictState>,
@@ -83,7 +82,7 @@ pub struct VerdictReader {
 }
 
 impl VerdictReader {
-    /// Waits until something was given, and takes it. Safe to cancel.
+    /// Waits until verdicts were given, and takes them. Safe to cancel.
     pub(crate) async fn next(&self) -> PendingVerdicts {
         self.shared.given.notified().await;
         let mut judged = self.shared.judged.lock();
@@ -94,14 +93,14 @@ impl VerdictReader {
     /// Waits until consumption is paused (`true`) or not. Safe to cancel.
     pub(crate) async fn paused(&self, wanted: bool) {
         let mut paused = self.paused.clone();
-        // Once the intake is gone nothing pauses any more.
+        // Once the intake has ended, nothing pauses the source any more.
         if paused.wait_for(|now| *now == wanted).await.is_err() && wanted {
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// Makes the way back for one source.
+/// Makes both ends of the channel for one source's verdicts.
 pub fn verdicts() -> (Verdicts, VerdictReader) {
     let shared = Arc::new(VerdictState::default());
     let paused = watch::Sender::new(false);

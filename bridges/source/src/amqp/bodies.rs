@@ -1,12 +1,12 @@
-//! The bodies of messages on a broker's line, cut and counted before lapin holds them.
+//! Cuts and counts the bodies of messages on a broker's connection before lapin holds them.
 //!
-//! A broker limits how many messages are under way, not how many bytes. lapin holds each body
-//! whole, so a few large messages would be all of our memory, again at each start. So the line
-//! itself is read with a limit: of a body that is longer than allowed the rest is left out here,
-//! and while as much is held as may be, no more is read until some of it was taken.
+//! A broker limits the number of unacknowledged messages, not their bytes. lapin holds each body
+//! whole, so a few large messages would fill our memory, again at each start. So the connection
+//! itself is read with a limit. The rest of a body that is too long is left out here. When the
+//! limit for all bodies is reached, nothing more is read until some of them were taken.
 //!
-//! What is left out is replaced by heartbeats, so that a long body on a slow line does not look
-//! like a line that is dead.
+//! Heartbeats replace the bytes that are left out, so a long body on a slow connection does not
+//! look like a dead connection.
 
 use crate::connect::Stream;
 use parking_lot::Mutex;
@@ -17,7 +17,8 @@ use tokio::io::{AsyncRead, ReadBuf, ReadHalf};
 
 const READ_BYTES: usize = 64 << 10;
 
-/// Lengths of cut bodies that wait to be asked for. Nobody asks on a line that only publishes.
+/// Maximum lengths of cut bodies that are remembered. A connection that only publishes never reads
+/// them.
 const CUT_MAX: usize = 4_096;
 
 /// The first bytes of each frame: type, channel, length.
@@ -28,12 +29,14 @@ const CONTENT_HEADER: u8 = 2;
 const BODY: u8 = 3;
 const HEARTBEAT: [u8; 8] = [8, 0, 0, 0, 0, 0, 0, 0xce];
 
-/// Account of the bytes held in bodies, shared between the line and the taker of the messages.
+/// Count of the bytes held in bodies, shared between the connection and the consumer of the
+/// messages.
 #[derive(Clone, Debug)]
 pub(super) struct Bodies {
-    /// Most bytes held of one message. One that was longer has one byte more than this.
+    /// Maximum bytes held of one message. A longer one is cut to one byte more than this.
     one: u64,
-    /// Most bytes held of all messages that were not taken yet, or a little more.
+    /// Limit for the bytes held of all messages that were not taken yet. It can be exceeded a
+    /// little.
     all: u64,
     held: Arc<Mutex<Held>>,
 }
@@ -43,7 +46,7 @@ struct Held {
     bytes: u64,
     /// Original lengths, in bytes, of the bodies that were cut, in their order.
     cut: VecDeque<u64>,
-    /// The line waits for room.
+    /// Wakes the connection, which waits for room.
     line: Option<Waker>,
 }
 
@@ -53,7 +56,7 @@ impl Bodies {
         Self { one, all, held }
     }
 
-    /// A message was taken. Where it was cut: how long it had been.
+    /// Notes that a message was taken. Returns its original length if it was cut.
     pub(super) fn taken(&self, length: usize) -> Option<u64> {
         let length = u64::try_from(length).unwrap_or(u64::MAX);
         self.freed(|held| {
@@ -63,7 +66,7 @@ impl Bodies {
         })
     }
 
-    /// Makes room by `free`, and wakes the line, which may wait for it.
+    /// Makes room with `free`, and wakes the connection if it waits for room.
     fn freed<T>(&self, free: impl FnOnce(&mut Held) -> T) -> T {
         let mut held = self.held.lock();
         let freed = free(&mut held);
@@ -73,7 +76,7 @@ impl Bodies {
         freed
     }
 
-    /// Returns `true` when more may be read; if not, the waker is woken once there is room.
+    /// Returns `true` if more can be read. If not, the waker is woken once there is room.
     fn has_room(&self, line: &Waker) -> bool {
         let mut held = self.held.lock();
         let room = held.bytes < self.all;
@@ -84,18 +87,18 @@ impl Bodies {
     }
 }
 
-/// Cuts the bodies in the bytes that a broker writes.
+/// Cuts the bodies in the bytes that a broker sends.
 #[derive(Debug)]
 struct Cutter {
     bodies: Bodies,
-    /// The beginning of a frame that is not understood yet.
+    /// The beginning of a frame whose head is not complete yet.
     begun: Vec<u8>,
-    /// So many bytes belong to what was understood: first those that stay, then those that go.
+    /// Number of next bytes that stay. After them, `drop` bytes are left out.
     keep: u64,
     drop: u64,
-    /// The octet that ends a frame stays, where some of the frame does.
+    /// The octet that ends the frame stays, because some of the frame does.
     ends: bool,
-    /// Bytes of the body under way that may stay, by channel.
+    /// Bytes of the current body that can still stay, by channel.
     left: BTreeMap<u16, u64>,
 }
 
@@ -111,7 +114,7 @@ impl Cutter {
         }
     }
 
-    /// Takes what was read, and adds what stays of it.
+    /// Processes the bytes that were read, and adds those that stay to `stays`.
     fn cut(&mut self, mut read: &[u8], stays: &mut Vec<u8>) {
         while !read.is_empty() {
             if self.keep > 0 {
@@ -128,7 +131,7 @@ impl Cutter {
         }
     }
 
-    /// Looks at the beginning of a frame, once there is enough of it.
+    /// Interprets the head of a frame, once it is complete.
     fn understand(&mut self, stays: &mut Vec<u8>) {
         let [kind, high, low, a, b, c, d, rest @ ..] = &self.begun[..] else {
             return;
@@ -165,7 +168,7 @@ impl Cutter {
         stays.extend_from_slice(&begun);
     }
 
-    /// The header of a message whose body comes next on this channel.
+    /// Handles the header of a message whose body comes next on this channel.
     fn content(&mut self, channel: u16, size: &mut [u8]) {
         let Some(size) = size.first_chunk_mut::<8>() else {
             return;
@@ -183,7 +186,7 @@ impl Cutter {
     }
 }
 
-/// Takes as much of what was read as belongs to a part of this length.
+/// Takes at most `part` bytes from the beginning of `read`, and subtracts their number from `part`.
 fn split<'a>(read: &mut &'a [u8], part: &mut u64) -> &'a [u8] {
     let length = usize::try_from(*part).unwrap_or(usize::MAX);
     let (taken, rest) = read.split_at(length.min(read.len()));
@@ -192,12 +195,12 @@ fn split<'a>(read: &mut &'a [u8], part: &mut u64) -> &'a [u8] {
     taken
 }
 
-/// Read half of a broker's line whose bodies are cut to the limits before lapin sees them.
+/// Read half of a broker's connection. Bodies are cut to the limits before lapin sees them.
 pub(super) struct LimitedLine {
     line: ReadHalf<Stream>,
     cutter: Cutter,
     read: Box<[u8]>,
-    /// Bytes left after the cut, of which `given` many were handed on.
+    /// Bytes left after the cut. The first `given` of them were passed on.
     stays: Vec<u8>,
     given: usize,
 }
@@ -264,7 +267,8 @@ mod tests {
         frame(CONTENT_HEADER, channel, &payload)
     }
 
-    /// A message in frames of at most `most` bytes, after its method.
+    /// Returns the frames of a message: its method, its header, and its body in parts of at most
+    /// `most` bytes.
     fn message(channel: u16, body: &[u8], most: usize) -> Vec<u8> {
         let mut all = frame(1, channel, b"deliver");
         all.extend(header(channel, body.len() as u64));
@@ -324,8 +328,8 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are read and channels are mixed, short bodies stay as they are, long
-        /// ones are as long as one may be, and every frame is whole.
+        /// Short bodies do not change, long ones are cut to the limit, and every frame is whole,
+        /// however the bytes are read and the channels are mixed.
         #[test]
         fn frames_stay_whole_however_they_are_read(
             lengths in prop::collection::vec((0_usize..40, 1_u16..4), 1..12),
@@ -336,7 +340,7 @@ mod tests {
             for (length, channel) in lengths {
                 let body: Vec<u8> = (0..40).take(length).collect();
                 written.extend(message(channel, &body, most));
-                // cut frames are those that a broker would have written for the shorter body
+                // Cut frames are equal to those that a broker would have sent for the shorter body.
                 wanted.extend(message(channel, &body[..length.min(11)], most));
             }
             let mut cutter = Cutter::new(bodies());
@@ -350,7 +354,7 @@ mod tests {
             prop_assert_eq!(without_heartbeats(&stays), wanted);
         }
 
-        /// Bytes of anything but a broker neither panic nor grow.
+        /// Bytes that no broker would send cause no panic, and do not grow.
         #[test]
         fn any_bytes_are_taken(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             let mut cutter = Cutter::new(bodies());

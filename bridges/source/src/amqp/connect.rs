@@ -1,6 +1,5 @@
-//! Opens a broker's line. lapin sees no URL of ours, only what it needs, taken apart; and speaks on
-//! a line that we have opened: the same sockets and TLS as every other source, and none of lapin's
-//! own.
+//! Opens a broker's connection. lapin gets no URL, only the parts that it needs. It uses a
+//! connection that we have opened, with the same sockets and TLS as every other source.
 
 use super::bodies::{Bodies, LimitedLine};
 use super::words;
@@ -17,26 +16,27 @@ use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 use std::{net::SocketAddr, path::PathBuf};
 
-/// Most bytes of a message on lines that calls are not read from: reports, ticks, what is returned.
+/// Maximum bytes of a message on connections that no calls are read from, such as a returned
+/// message.
 const SHORT_BYTES_MAX: u64 = 128 << 10;
 
-/// A broker and what it takes to be let in.
+/// A broker and how to log in to it.
 #[derive(Clone, Debug)]
 pub struct Login {
     /// The broker's nodes, its virtual host and the user to log in as.
     pub broker: Broker,
-    /// The user's password, read anew at each login.
+    /// The user's password, read again at each login.
     pub secret: Secret,
-    /// The environment variable to name when there is none.
+    /// The environment variable that the error names if there is no password.
     pub variable: &'static str,
     /// PEM certificates that replace the system's roots.
     pub ca_file: Option<PathBuf>,
-    /// Time allowed for the connection, the TLS greeting and the login together.
+    /// Time limit for the connection, the TLS handshake, and the login together.
     pub within: Duration,
 }
 
 impl Login {
-    /// Makes a login to this broker, with the usual time allowed.
+    /// Makes a login to this broker, with the default time limit.
     pub fn new(broker: &Broker, secret: Secret, ca_file: Option<&PathBuf>) -> Self {
         Self {
             broker: broker.clone(),
@@ -69,24 +69,25 @@ impl Login {
         }
     }
 
-    /// Opens the line and logs in: to the first of the broker's nodes that lets us in. It is not
-    /// opened again by itself when it is lost.
+    /// Connects and logs in to the first of the broker's nodes that accepts the login. A connection
+    /// that is lost is not opened again automatically.
     ///
     /// # Errors
-    /// In words, of the last node: no connection, TLS refused, login refused, no such virtual host.
+    /// Of the last node: no connection, TLS refused, login refused, or no such virtual host.
     pub async fn open(&self) -> Result<Connection, Error> {
         let opened = self.open_node_from(0).await;
         opened.map(|(connection, _)| connection)
     }
 
-    /// The same with the node that it is, beginning with another of the broker's each `turn`: one
-    /// that was cut from the others lets us in and then answers nothing.
+    /// Connects like [`Login::open`], and also returns the node. Each `turn` begins with another
+    /// node, because a node that was cut off from the others accepts a login and then answers
+    /// nothing.
     pub(super) async fn open_node_from(&self, turn: usize) -> Result<(Connection, Target), Error> {
         self.open_limited(turn, &Bodies::new(SHORT_BYTES_MAX, u64::MAX))
             .await
     }
 
-    /// The same, with as much of messages as may be held on this line.
+    /// Connects like [`Login::open_node_from`], with these limits for the bodies of messages.
     pub(super) async fn open_limited(
         &self,
         turn: usize,
@@ -133,11 +134,11 @@ impl Login {
     }
 }
 
-/// Tasks of the current tokio, on lines of ours.
+/// Tasks of the current tokio runtime, with connections that we open.
 type LineRuntime = Runtime<RuntimeParts<Tokio, LineReactor>>;
 
-/// Returns the connector that lapin calls once for its line; a line that is lost is not opened
-/// again.
+/// Returns the connector that lapin calls once for its connection. A connection that is lost is not
+/// opened again.
 fn connector(
     line: Stream,
 ) -> impl AsyncFn(AMQPUri, LineRuntime) -> lapin::Result<AsyncTcpStream<Compat<Stream>>>
@@ -152,7 +153,7 @@ fn connector(
     }
 }
 
-/// tokio's clock; it opens nothing.
+/// tokio's clock. It opens no connection.
 #[derive(Clone, Debug)]
 struct LineReactor(Tokio);
 

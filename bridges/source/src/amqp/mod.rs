@@ -1,6 +1,6 @@
-//! A broker's queue: consumed by us alone, acknowledged after the commit and on no other path.
+//! A broker's queue. We are its only consumer, and acknowledge messages only after the commit.
 //!
-//! What is not acknowledged when the line ends, for whatever reason, the broker gives again.
+//! If the connection ends, the broker delivers all messages without an acknowledgement again.
 
 mod bodies;
 mod connect;
@@ -30,14 +30,14 @@ use std::time::Duration;
 use tags::Tags;
 
 const CONSUMER: &str = "callbridge";
-/// Most bytes of messages that were not taken yet: lapin holds them whole.
+/// Maximum bytes of messages that were not taken yet. lapin holds them whole.
 const HELD_BYTES_MAX: u64 = 16 << 20;
 
 /// The consumer of one queue.
 pub(crate) struct Consumer<'a> {
     source: &'a QueueSource,
     verdicts: VerdictReader,
-    /// Lines so far: each one begins with the next node.
+    /// Number of connections so far. Each one begins with the next node.
     turn: usize,
 }
 
@@ -50,7 +50,8 @@ impl<'a> Consumer<'a> {
         }
     }
 
-    /// One connection, from opening to its end: why it ended, or nothing when told to stop.
+    /// Runs one connection until it ends, and returns why it ended. Returns `Ok` when requested to
+    /// stop.
     pub(crate) async fn session(&mut self, context: &mut Context, stop: Stop) -> Result<(), Error> {
         let turn = self.turn;
         self.turn += 1;
@@ -78,8 +79,8 @@ impl<'a> Consumer<'a> {
             tags: Tags::default(),
         };
         let ended = session.run(context, stop).await;
-        // An orderly end lets the broker give the rest to the next consumer at once. On a line
-        // that is lost already there is nothing to be orderly about.
+        // After a clean close, the broker gives the rest to the next consumer at once. On a
+        // connection that is already lost, this has no effect.
         leave(&connection, "done", login.within).await;
         ended
     }
@@ -93,8 +94,8 @@ fn login(source: &QueueSource, access: &Access) -> Login {
     }
 }
 
-/// Logs in, finds the queue (with `declare=yes` a missing one is made), looks whether it may be
-/// read, and leaves.
+/// Logs in, finds the queue (with `declare=yes`, a missing one is made), checks that it may be
+/// read, and disconnects.
 pub(crate) async fn probe(source: &QueueSource, access: &Access) -> Result<(), Error> {
     let login = login(source, access);
     let (connection, target) = login.open_node_from(0).await?;
@@ -107,19 +108,19 @@ pub(crate) async fn probe(source: &QueueSource, access: &Access) -> Result<(), E
     found
 }
 
-/// Ends a connection in an orderly way, and waits so long at most: a broker that died, or that
-/// still starts, owes an answer that never comes.
+/// Closes a connection cleanly, and waits for at most `within`. A broker that died, or that is
+/// still starting, never answers.
 async fn leave(connection: &Connection, words: &'static str, within: Duration) {
     let closing = connection.close(200, ShortString::from(words));
     let _ = tokio::time::timeout(within, closing).await;
 }
 
-/// Checks that a queue may be read: a consumer is asked for with a priority that is no number. The
-/// broker checks the right to read first, then refuses the argument, so that nothing is delivered
-/// and nobody is in the way.
+/// Checks that a queue may be read, by requesting a consumer whose priority is not a number. The
+/// broker checks the right to read first, and then refuses the argument. So it delivers nothing,
+/// and no other consumer is affected.
 ///
 /// # Errors
-/// The broker's words where it may not.
+/// The broker's error if the queue may not be read.
 pub async fn may_read(channel: &Channel, queue: &str) -> Result<(), lapin::Error> {
     let mut no_number = FieldTable::default();
     no_number.insert("x-priority".into(), AMQPValue::LongString("none".into()));
@@ -201,8 +202,8 @@ impl Session<'_, '_> {
         delivery.map_err(|error| self.lost(&error))
     }
 
-    /// Gives one message to the ring. While there is no room, verdicts are still answered: the
-    /// intake may be waiting for nothing else.
+    /// Gives one message to the ring. While there is no room, verdicts are still answered, because
+    /// the intake may be waiting for that.
     async fn give(&mut self, context: &mut Context, mut delivery: Delivery) -> Result<(), Error> {
         let cut_from = self.bodies.taken(delivery.data.len());
         if delivery.data.len() > MESSAGE_BYTES_MAX {
@@ -238,7 +239,8 @@ impl Session<'_, '_> {
         }
     }
 
-    /// Takes no more, and waits a little for the verdicts on what was given.
+    /// Takes no more messages, and waits for a short time for the verdicts on those that were
+    /// given.
     async fn drain(&mut self, context: &Context) -> Result<(), Error> {
         self.cancel().await?;
         let answered = async {
@@ -249,14 +251,15 @@ impl Session<'_, '_> {
             Ok(())
         };
         let waited = tokio::time::timeout(context.access.settings.drain_within, answered).await;
-        // What is left the broker gives again; it is known by then, or taken then.
+        // The broker delivers the rest again. The spool recognizes these calls, or takes them then.
         waited.unwrap_or(Ok(()))
     }
 
     async fn answer(&mut self, judged: &PendingVerdicts) -> Result<(), Error> {
         let (rejected, ack_through) = self.tags.judged(judged);
         for tag in rejected {
-            // Kept by us: not again, and to the queue's dead-letter exchange.
+            // We keep this message. The broker must not deliver it again, and sends it to the
+            // queue's dead-letter exchange.
             let options = BasicRejectOptions { requeue: false };
             self.soon(self.channel.basic_reject(tag, options)).await?;
         }
@@ -269,8 +272,8 @@ impl Session<'_, '_> {
         }
     }
 
-    /// Awaits the outcome of a method within the target's time limit: a broker that died in that
-    /// moment never answers.
+    /// Awaits the outcome of a method within the target's time limit, because a broker that has
+    /// just died never answers.
     async fn soon<T>(
         &self,
         said: impl Future<Output = Result<T, lapin::Error>>,
@@ -280,7 +283,8 @@ impl Session<'_, '_> {
     }
 }
 
-/// Finds or makes the queue on a line to a node; the two, and a channel to consume it on.
+/// Finds or makes the queue on a connection to a node. Returns both, and a channel to consume it
+/// on.
 async fn open(
     (connection, target): (Connection, Target),
     login: &Login,
@@ -290,7 +294,7 @@ async fn open(
     let lost = |error: lapin::Error| words::lost(&target, &source.broker, &error);
     let opening = async {
         let (channel, consumers) = queue(&connection, &target, source).await?;
-        // A quorum queue takes an exclusive consumer and lets others in beside it.
+        // A quorum queue accepts an exclusive consumer, but other consumers as well.
         if consumers > 0 {
             return Err(words::occupied(&target, source, "it is consumed already"));
         }
@@ -307,8 +311,8 @@ async fn open(
     }
 }
 
-/// A channel on which the queue was found, and how many consume it; with `declare=yes` a missing
-/// one is made.
+/// Returns a channel on which the queue was found, and the number of its consumers. With
+/// `declare=yes`, a missing queue is made.
 async fn queue(
     connection: &Connection,
     target: &Target,
@@ -340,7 +344,7 @@ async fn queue(
     Ok((channel, consumers))
 }
 
-/// Finds an existing queue; a refusal closes the channel.
+/// Finds an existing queue. A refusal closes the channel.
 async fn find(channel: &Channel, name: &str) -> Result<Queue, lapin::Error> {
     let passive = QueueDeclareOptions {
         passive: true,
@@ -350,7 +354,7 @@ async fn find(channel: &Channel, name: &str) -> Result<Queue, lapin::Error> {
     found.await
 }
 
-/// Makes a durable queue; a refusal closes the channel.
+/// Makes a durable queue. A refusal closes the channel.
 async fn declare(channel: &Channel, name: &str) -> Result<(), lapin::Error> {
     let durable = QueueDeclareOptions {
         durable: true,
@@ -360,7 +364,8 @@ async fn declare(channel: &Channel, name: &str) -> Result<(), lapin::Error> {
     made.await.map(drop)
 }
 
-/// One of `bind=`: a routing key, or `NAME=VALUE,…` that all have to be in a message's headers.
+/// Parses one binding of `bind=`: a routing key, or `NAME=VALUE,…`, which must all be in a
+/// message's headers.
 fn binding(bind: &str) -> (ShortString, FieldTable) {
     let mut headers = FieldTable::default();
     if !bind.contains('=') {

@@ -1,4 +1,5 @@
-//! A line to a broker on which each message is confirmed: what has no confirm is published again.
+//! A connection to a broker that confirms each message. Messages without a confirm are published
+//! again.
 
 use super::{Login, find};
 use crate::error::Error;
@@ -18,14 +19,14 @@ use tokio::time::{Instant, timeout};
 /// it.
 pub const CHECK_BODY: &[u8] = b"check";
 
-/// An open line with a channel whose messages are confirmed.
+/// An open connection with a channel whose messages are confirmed.
 pub struct ConfirmedLine {
     connection: Connection,
-    /// The channel in confirm mode that every message of this line is published on.
+    /// The channel in confirm mode on which every message of this connection is published.
     pub channel: Channel,
     blocks: Blocks,
     since: Instant,
-    /// Time allowed for an answer of the broker.
+    /// Time limit for an answer of the broker.
     within: Duration,
 }
 
@@ -81,11 +82,11 @@ impl fmt::Display for Unanswered {
 }
 
 impl ConfirmedLine {
-    /// Logs in and asks for confirms, beginning with another of the broker's nodes each `turn`: a
-    /// node that was cut from the others lets in, and confirms nothing.
+    /// Logs in and requests confirms. Each `turn` begins with another of the broker's nodes,
+    /// because a node that was cut off from the others accepts a login and confirms nothing.
     ///
     /// # Errors
-    /// What is wrong and what to do.
+    /// The problem, and what to do.
     pub async fn open(login: &Login, turn: usize) -> Result<Self, Error> {
         let (connection, target) = login.open_node_from(turn).await?;
         let blocks = Blocks::of(&connection);
@@ -96,7 +97,7 @@ impl ConfirmedLine {
             Ok(channel)
         };
         let closed = |error: lapin::Error| target.closed(error.to_string());
-        // A broker that dies, or that still starts, owes answers that never come.
+        // A broker that dies, or that is still starting, never answers.
         let opening = target.in_time(async { opening.await.map_err(closed) });
         let channel = opening.await?;
         Ok(Self {
@@ -108,10 +109,10 @@ impl ConfirmedLine {
         })
     }
 
-    /// Runs the line's last request and closes the line.
+    /// Runs the last request of the connection, and closes it.
     ///
     /// # Errors
-    /// When the broker blocks the line, or does not answer within the login's time limit.
+    /// If the broker blocks the connection, or does not answer within the login's time limit.
     pub async fn last<T>(self, answer: impl AsyncFnOnce(&Self) -> T) -> Result<T, Unanswered> {
         let mut reason = self.blocks.reason.clone();
         let answered = tokio::select! {
@@ -126,20 +127,21 @@ impl ConfirmedLine {
         answered
     }
 
-    /// Subscribes to the broker's reason for blocking this line; `None` while it takes messages.
+    /// Subscribes to the broker's reason for blocking this connection. It is `None` while the
+    /// broker accepts messages.
     pub fn blocked(&self) -> watch::Receiver<Option<String>> {
         self.blocks.reason.clone()
     }
 
-    /// Returns `true` while the broker blocks this line, which is still connected.
+    /// Returns `true` while the broker blocks this connection, which is still open.
     pub fn is_blocked(&self) -> bool {
         self.is_open() && self.blocks.reason.borrow().is_some()
     }
 
-    /// Returns `Ok` when a queue of this name exists; the check declares nothing.
+    /// Returns `Ok` if a queue of this name exists. The check declares nothing.
     ///
     /// # Errors
-    /// The broker's words where it is not.
+    /// The broker's error if it does not exist.
     pub async fn finds(&self, name: &str) -> Result<(), lapin::Error> {
         find(&self.channel, name).await.map(drop)
     }
@@ -162,15 +164,15 @@ impl ConfirmedLine {
         sent.await?.await.map(drop)
     }
 
-    /// Time since confirms were agreed on this line.
+    /// Returns the time since this connection was set up for confirms.
     pub fn up_for(&self) -> Duration {
         self.since.elapsed()
     }
 
-    /// Sends one message to a queue of this name; it is taken when it is confirmed.
+    /// Sends one message to a queue of this name. The broker has accepted it once it is confirmed.
     ///
     /// # Errors
-    /// When the line is lost.
+    /// If the connection is lost.
     pub async fn publish(
         &self,
         queue: &str,
@@ -187,14 +189,14 @@ impl ConfirmedLine {
         sent.await
     }
 
-    /// Returns `true` while the channel counts as connected: a line that died unnoticed does so,
-    /// too.
+    /// Returns `true` while the channel counts as connected. So does a connection that died
+    /// unnoticed.
     pub fn is_open(&self) -> bool {
         self.channel.status().connected()
     }
 
-    /// Closes the connection in an orderly way, waiting one second at most. Nothing can be written
-    /// on a blocked line, not even its end.
+    /// Closes the connection cleanly, and waits for at most one second. Nothing can be written to a
+    /// blocked connection, not even a close.
     pub async fn close(&self) {
         if self.is_blocked() {
             return;
@@ -204,7 +206,7 @@ impl ConfirmedLine {
     }
 }
 
-/// Returns the broker's reason for not taking a message; `None` when it did. A mandatory message
+/// Returns the broker's reason for not accepting a message. `None` if it did. A mandatory message
 /// that no queue takes is returned, and then acknowledged.
 pub fn refusal(confirmation: &Confirmation) -> Option<String> {
     match confirmation {

@@ -1,10 +1,10 @@
-//! Which deliveries are under way, and what a verdict means for them. Pure.
+//! Deliveries without a verdict, and the effect of a verdict on them. Pure.
 
 use crate::verdict::PendingVerdicts;
 use std::collections::BTreeMap;
 
-/// Deliveries of one connection without a verdict. Tags begin anew with each connection, frames'
-/// numbers do not: a verdict on a frame of an older connection finds nothing here.
+/// Deliveries of one connection without a verdict. Tags begin again with each connection, but the
+/// numbers of frames do not. So a verdict on a frame of an older connection finds nothing here.
 #[derive(Debug, Default)]
 pub(super) struct Tags {
     /// Frame's number → delivery tag.
@@ -12,8 +12,9 @@ pub(super) struct Tags {
 }
 
 impl Tags {
-    /// The tags of deliveries that are to be rejected, and of the last of those that are committed.
-    /// Rejections go first: an acknowledgement of all up to a tag would take them along.
+    /// Returns the tags of the deliveries to reject, and the last tag of the committed ones.
+    /// Rejections must be sent first, because the acknowledgement covers all deliveries up to its
+    /// tag.
     pub(super) fn judged(&mut self, judged: &PendingVerdicts) -> (Vec<u64>, Option<u64>) {
         let refused = judged.refused.iter();
         let rejected = refused.filter_map(|seq| self.outstanding.remove(seq));
@@ -69,7 +70,8 @@ mod tests {
     }
 
     proptest! {
-        /// A broker that keeps the book itself: each delivery ends once, and as it was judged.
+        /// Checks the answers against a simulated broker: each delivery is answered once, as it was
+        /// judged.
         #[test]
         fn every_delivery_is_answered_once_and_rightly(
             many in 1_u64..40,

@@ -1,4 +1,4 @@
-//! A broker's refusals in words: what, where, and the command that mends it.
+//! Error messages for a broker's refusals: what was refused, where, and the command that fixes it.
 
 use crate::{Error, LineError, QueueSource, Target, url::Broker};
 use callbridge_call::peer_text::{peer_text, redacted_peer_text};
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 /// AMQP's reply code for a missing right.
 pub const ACCESS_REFUSED: u16 = 403;
-/// AMQP's reply code for a queue or exchange that is not there.
+/// AMQP's reply code for a queue or exchange that does not exist.
 pub const NOT_FOUND: u16 = 404;
 /// AMQP's reply code for a queue that was made with other arguments.
 pub const PRECONDITION_FAILED: u16 = 406;
 const NOT_ALLOWED: u16 = 530;
 const NOT_IMPLEMENTED: u16 = 540;
 
-/// The broker's reply code and words, if it is a refusal.
+/// Returns the broker's reply code and text, if the error is a refusal.
 pub fn reply(error: &lapin::Error) -> Option<(u16, String)> {
     match error.kind() {
         ErrorKind::ProtocolError(error) => {
@@ -55,7 +55,7 @@ pub(super) fn connecting(target: &Target, broker: &Broker, error: &lapin::Error)
     }
 }
 
-/// Puts the end of an open connection into words.
+/// Describes the end of an open connection.
 pub(super) fn lost(target: &Target, broker: &Broker, error: &lapin::Error) -> Error {
     match error.kind() {
         ErrorKind::IOError(error) => target.failed(error),
@@ -71,7 +71,7 @@ pub(super) fn lost(target: &Target, broker: &Broker, error: &lapin::Error) -> Er
     }
 }
 
-/// Puts the failure to find or declare the queue into words, with the command that mends it.
+/// Describes the failure to find or declare the queue, with the command that fixes it.
 pub(super) fn finding(target: &Target, source: &QueueSource, error: &lapin::Error) -> Error {
     let QueueSource { broker, queue, .. } = source;
     let vhost = &broker.vhost;
@@ -103,13 +103,13 @@ fn admin(vhost: &str) -> String {
     }
 }
 
-/// The command that makes a durable queue.
+/// Returns the command that makes a durable queue.
 pub fn declare_command(vhost: &str, queue: &str) -> String {
     let name = quoted(&format!("name={queue}"));
     format!("{} declare queue {name} durable=true", admin(vhost))
 }
 
-/// Somebody else consumes the queue.
+/// Describes a queue that has another consumer.
 pub(super) fn occupied(target: &Target, source: &QueueSource, said: &str) -> Error {
     target.not_that(format!(
         "queue {} has another consumer ({said}); there can be one only: stop the other, or wait \
@@ -118,7 +118,8 @@ pub(super) fn occupied(target: &Target, source: &QueueSource, said: &str) -> Err
     ))
 }
 
-/// Puts the failure to consume the queue into words: an exclusive consumer, else as `finding`.
+/// Describes the failure to consume the queue: an exclusive consumer, or an error as in
+/// [`finding`].
 pub(super) fn consuming(target: &Target, source: &QueueSource, error: &lapin::Error) -> Error {
     match redacted_reply(target, error) {
         Some((ACCESS_REFUSED, said)) if said.contains("exclusive") => {

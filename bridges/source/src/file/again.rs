@@ -1,15 +1,16 @@
-//! Files of a folder that a person wants to have read again.
+//! Files of a folder that a person wants to read again.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Paths of files to read again, shared between those who ask and the source that reads them.
+/// Paths of files to read again, shared between the code that requests them and the source that
+/// reads them.
 #[derive(Clone, Debug, Default)]
 pub struct FilesAgain(Arc<Mutex<BTreeSet<String>>>);
 
 impl FilesAgain {
-    /// Asks for the file with this path, as a frame's details name it.
+    /// Requests the file with this path, as a frame's details name it.
     pub fn ask(&self, path: &str) {
         self.0.lock().insert(path.to_owned());
     }

@@ -1,29 +1,29 @@
-//! Reading of a file that holds one JSON document: whether it is complete, without holding more of
-//! it than a record may have.
+//! Reads a file with one JSON document, and checks whether it is complete. It holds at most the
+//! bytes that a record may have.
 
 use bytes::Bytes;
 use std::io::{self, Read};
 
-/// Files longer than this are not read to their end: whether they are complete is not known.
+/// Files longer than this are not read to their end, so it is not known whether they are complete.
 const SCANNED_BYTES_MAX: u64 = 16 << 20;
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A document as far as it is kept.
+/// A document, of which only the beginning may be kept.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Document {
-    /// The document without the blanks and NUL bytes around it, or its beginning.
+    /// The document or its beginning, without the blanks and NUL bytes around it.
     pub(super) bytes: Bytes,
     /// Length of the document in bytes, as far as the file was read.
     pub(super) length: u64,
-    /// The file holds one whole JSON object, and nothing after it.
+    /// The file contains one whole JSON object, and nothing after it.
     pub(super) is_complete: bool,
 }
 
-/// Reads a document of which at most `bytes_max` bytes are kept. Blanks and NUL bytes before it are
-/// skipped, however many they are.
+/// Reads a document, and keeps at most `bytes_max` bytes of it. All blanks and NUL bytes before it
+/// are skipped.
 ///
 /// # Errors
-/// The system's.
+/// The error of the system.
 pub(super) fn read(mut file: impl Read, bytes_max: usize) -> io::Result<Document> {
     let (mut kept, mut scan) = (Vec::new(), ObjectScan::default());
     let (mut length, mut trailing) = (0, 0);
@@ -68,11 +68,10 @@ const fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0
 }
 
-/// Follows the braces of a JSON object. It is lenient: whether the document can be decoded is
-/// decided elsewhere.
+/// Counts the braces of a JSON object. It does not check whether the document can be decoded.
 #[derive(Debug, Default)]
 struct ObjectScan {
-    /// Braces and brackets that are open.
+    /// Number of open braces and brackets.
     depth: u64,
     in_text: bool,
     is_escaped: bool,

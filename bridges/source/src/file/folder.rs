@@ -1,18 +1,18 @@
 //! A folder into which the PBX puts one file per record: `mod_json_cdr`. With `rotate` the PBX
 //! makes folders in it, named by the second (`2026-11-22-10-31-26`), and writes into the newest.
 //!
-//! A file is finished when it holds a complete document, or when it has not changed for a minute.
-//! A finished file is given once, with its path. A file that changes afterwards is given again.
+//! A file is finished when it holds a complete document, or when it has not changed for a minute. A
+//! finished file is given once, with its path. A file that changes later is given again.
 //!
-//! The offset of a [`FilePosition`] of a folder is the moment in microseconds up to which every
-//! change was read, by the times at which the system changed the files' entries (`ctime`). Its
+//! For a folder, the offset of a [`FilePosition`] is a time in microseconds. Every change up to
+//! this time was read, by the times at which the system changed the files' entries (`ctime`). The
 //! inode is the time from which on files are ours. After a restart, files that changed less than
-//! ten minutes before that moment are given again. What they say is known by then, and no change is
-//! lost.
+//! ten minutes before the offset are given again. The spool recognizes their calls, and no change
+//! is lost.
 //!
-//! New names and changes come from inotify. A network's file system reports neither, so the folder
-//! is also listed whole when its time of change is another one, for a hundredth of the time at
-//! most. Each listing checks the files again that were given although they were not complete.
+//! New names and changes come from inotify. A network file system reports neither, so the whole
+//! folder is also listed when its time of change differs. Listings take at most a hundredth of the
+//! time. Each listing also checks the files again that were given although they were not complete.
 
 use super::document::{self, Document};
 use super::waiting::{FileState, WaitingFiles};
@@ -33,48 +33,48 @@ use std::{
     os::unix::fs::MetadataExt as _,
 };
 
-/// Files given in one look.
+/// Maximum files given in one poll.
 const GIVEN_MAX: usize = 256;
 /// Files that changed this long before the last position are given again after a restart.
 const AGAIN_MICROS: u64 = 600_000_000;
-/// A listing may take one part in this many of the time.
+/// Listings take at most one part in this many of the time.
 const LISTING_SHARE: u32 = 100;
 /// Bytes of the events that are read from inotify at once.
 const EVENT_BYTES: usize = 16 << 10;
-/// A file without a complete document is finished when it has not changed for this long.
+/// A file without a complete document is finished once it has not changed for this long.
 const UNCHANGED_FOR: Duration = Duration::from_secs(60);
 /// Longest record that is read when a person asks for its file.
 const ASKED_BYTES_MAX: usize = 16 << 20;
 
-/// Looks into a folder for files that it has not given.
+/// Finds the files of a folder that were not given yet.
 #[derive(Debug)]
 pub(crate) struct RecordFolder {
     path: PathBuf,
     from: From,
     resume: Option<FilePosition>,
-    /// It was opened once.
+    /// The folder was opened before.
     is_open: bool,
-    /// The last look did not fail.
+    /// The last poll did not fail.
     is_up: bool,
     events: Option<OwnedFd>,
-    /// The folder itself, by an empty name, and the dated ones in it.
+    /// The folder itself, with an empty name, and the dated folders in it.
     listed: BTreeMap<OsString, Listed>,
-    /// Moment before which nothing is listed again.
+    /// Time before which nothing is listed again.
     list_after: Option<Instant>,
     /// Key of this process for the hashes of names.
     key: RandomState,
-    /// Files that are to be given.
+    /// Files that wait to be given.
     waiting: WaitingFiles,
-    /// Files without a complete document, each as it was when it was read last.
+    /// Files without a complete document, each with its state at the last read.
     unfinished: BTreeMap<OsString, Unfinished>,
-    /// Files that could not be read at the last look.
+    /// Files that could not be read at the last poll.
     failed: BTreeSet<OsString>,
-    /// Files given as unreadable, with the time at which their rights were changed last. They are
-    /// given again when that is another one.
+    /// Files given as unreadable, with the time of the last change of their rights. They are given
+    /// again when this time changes.
     refused: BTreeMap<OsString, (i64, i64)>,
-    /// Files that were given without a complete document: each listing checks them again.
+    /// Files that were given without a complete document. Each listing checks them again.
     incomplete: BTreeSet<OsString>,
-    /// Files that a person wants to have read again.
+    /// Files that a person wants to read again.
     asked: BTreeSet<OsString>,
     again: FilesAgain,
     began_micros: u64,
@@ -86,36 +86,38 @@ pub(crate) struct RecordFolder {
 #[derive(Debug)]
 struct Unfinished {
     state: FileState,
-    /// When it was first found so.
+    /// Time at which it was first found incomplete.
     since: Instant,
 }
 
-/// How a file is given.
+/// Result of reading a file.
 enum Outcome {
-    /// It holds a record, or as much of one as will come.
+    /// It contains a record, or all of it that is expected.
     Finished(FileRecord),
     /// It is gone, or still being written.
     NotYet,
 }
 
-/// A folder as it was when it was listed last.
+/// State of a folder when it was last listed.
 #[derive(Debug, Default)]
 struct Listed {
     watch: Option<i32>,
-    /// Files in it that were given, or that were there before: the hashes of their names, with
-    /// prints of their states then.
+    /// Files in it that were given, or that existed before: the hashes of their names, with the
+    /// hashes of their states then.
     given: HashMap<u64, u64>,
     changed: Option<(i64, i64)>,
-    /// The listing before had found the same time of change: one alone proves nothing, for the
-    /// clock of the disk steps by some milliseconds, and the second leg of a call may come within a
-    /// step.
+    /// The listing before had found the same time of change. One listing is not enough, because the
+    /// clock of the disk advances in steps of some milliseconds, and the second leg of a call can
+    /// be written within a step.
     is_certain: bool,
-    /// Events of its files were lost: those that were given are compared with what they are now.
+    /// Events of its files were lost, so the files that were given are compared with their current
+    /// state.
     may_have_changes: bool,
 }
 
 impl Listed {
-    /// Events of the folder's files were lost: it is listed again, and all files are compared.
+    /// Notes that events of the folder's files were lost. It is listed again, and all files are
+    /// compared.
     const fn loses_events(&mut self) {
         self.changed = None;
         self.may_have_changes = true;
@@ -153,7 +155,7 @@ impl RecordFolder {
         }
     }
 
-    /// Lists the folder where that is due, and reads the records that are new in it `now`.
+    /// Lists the folder if that is due, and reads its new records.
     pub(crate) fn poll(&mut self, now: Instant) -> Vec<Sight> {
         let mut sights = Vec::new();
         if let Err(error) = self.see(&mut sights, now) {
@@ -206,7 +208,7 @@ impl RecordFolder {
         Ok(())
     }
 
-    /// Puts files among those that wait that were not finished, or that a person asks for.
+    /// Adds the files that were not finished, or that a person requests, to the waiting ones.
     fn notice_again(&mut self) {
         let unfinished = self.unfinished.keys().chain(&self.failed);
         for name in unfinished.cloned().collect::<Vec<_>>() {
@@ -221,7 +223,7 @@ impl RecordFolder {
         }
     }
 
-    /// The names that inotify reports, and new dated folders.
+    /// Processes the names that inotify reports, and new dated folders.
     fn take_events(&mut self) {
         let Some(events) = self.events.take() else {
             return;
@@ -258,7 +260,7 @@ impl RecordFolder {
         for folder in self.listed.keys().cloned().collect::<Vec<_>>() {
             match self.list_one(&folder) {
                 Ok(()) => {}
-                // What was rotated away long ago may be deleted.
+                // A dated folder that is no longer written to can be deleted.
                 Err(_) if !folder.is_empty() => drop(self.listed.remove(&folder)),
                 Err(error) => return Err(error),
             }
@@ -312,7 +314,7 @@ impl RecordFolder {
         Ok(())
     }
 
-    /// Returns the print of the state in which the file was given; `None` where it was not.
+    /// Returns the hash of the state in which the file was given. `None` if it was not given.
     fn given_print(&self, name: &OsStr) -> Option<u64> {
         let folder = Path::new(name).parent().unwrap_or(Path::new(""));
         let listed = self.listed.get(folder.as_os_str())?;
@@ -332,13 +334,13 @@ impl RecordFolder {
         self.key.hash_one(state.content)
     }
 
-    /// Puts a regular file among those that wait, unless it was given as it is.
+    /// Adds a regular file to the waiting ones, unless it was given in its current state.
     fn notice(&mut self, name: OsString) {
         let own = Path::new(&name).file_name().unwrap_or_default();
         if own.as_encoded_bytes().first() == Some(&b'.') {
             return;
         }
-        // It may be gone by now.
+        // It can be gone by now.
         let about = std::fs::symlink_metadata(self.path.join(&name)).ok();
         let Some(about) = about.filter(Metadata::is_file) else {
             self.forget(&name);
@@ -357,7 +359,8 @@ impl RecordFolder {
         self.waiting.insert(name, state);
     }
 
-    /// Leaves out, at the first poll, what was given before a restart, or was there before us.
+    /// At the first poll, leaves out the files that were given before a restart, or that existed
+    /// before callbridge first ran.
     fn leave_out(&mut self) {
         let mut ours_from = 0;
         let mut changed_from = 0;
@@ -437,8 +440,8 @@ impl RecordFolder {
         Ok((document, FileState::of(&about)))
     }
 
-    /// One bad file keeps no other back: it is given without its bytes, and with the cause, once a
-    /// second look has found the same.
+    /// Gives a file that cannot be read without its bytes, with the cause, once a second poll has
+    /// failed, too. So it does not block other files.
     fn unreadable(&mut self, name: &OsString, error: &io::Error) -> Outcome {
         let is_asked = self.asked.contains(name);
         if self.failed.insert(name.clone()) && !is_asked {
@@ -475,7 +478,7 @@ impl RecordFolder {
         })
     }
 
-    /// Returns the moment up to which every change was read.
+    /// Returns the time up to which every change was read.
     fn read_to_micros(&self) -> u64 {
         let unfinished = self.unfinished.values().map(|file| file.state.changed);
         let unread = unfinished.chain(self.waiting.first_changed()).min();
@@ -513,7 +516,7 @@ fn changed_inode(about: &Metadata) -> (i64, i64) {
     (about.ctime(), about.ctime_nsec())
 }
 
-/// Is this a name that `rotate` gives, as `2026-11-22-10-31-26`?
+/// Returns `true` for a name that `rotate` gives, such as `2026-11-22-10-31-26`.
 fn is_dated(name: &OsStr) -> bool {
     let bytes = name.as_encoded_bytes();
     let as_dated = |(at, byte): (usize, &u8)| match at {

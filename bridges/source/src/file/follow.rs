@@ -1,5 +1,5 @@
-//! Follows a file through everything that is done to one: written on, renamed, truncated, copied
-//! and truncated, deleted and made anew. Looks at the disk when asked to, and waits for nothing.
+//! Follows a file while it grows, is renamed, truncated, copied and truncated, or deleted and made
+//! again. Each poll checks the disk without waiting.
 
 use super::opened::{FileRecord, Opened, ReadOutcome, is_same, written};
 use super::opening;
@@ -18,18 +18,18 @@ pub(crate) enum Sight {
     Open,
     /// Something may be missing before what comes next.
     Gap(String),
-    /// Nothing new, but the file has another name now and is watched a little longer.
+    /// There is nothing new, but the file has another name now, and is followed a little longer.
     Wait,
     /// The file cannot be read now.
     Trouble(String),
-    /// The file is not there: nothing waits in it.
+    /// The file does not exist, so no records wait in it.
     Absent(String),
-    /// Everything there is was read; reading goes on here.
+    /// Everything was read. Reading continues here.
     End(FilePosition),
 }
 
-/// Polls for which a renamed file stays open after its last byte: a writer that holds it open may
-/// write on until it opens the new one.
+/// Number of polls for which a renamed file stays open after its last byte. A writer can still
+/// write to it until it opens the new file.
 const LINGER: u32 = 2;
 
 #[derive(Debug)]
@@ -39,10 +39,10 @@ pub(crate) struct Follower {
     from: From,
     resume: Option<FilePosition>,
     current: Option<Opened>,
-    /// The current file has another name by now: it is read to its end, and left.
+    /// The current file has another name now. It is read to its end, and then closed.
     leaving: bool,
     lingered: u32,
-    /// The next file at `path` is read from its start, for it came after we did.
+    /// The next file at `path` is read from its start, because it was created after reading began.
     from_start: bool,
 }
 
@@ -67,12 +67,12 @@ impl Follower {
         }
     }
 
-    /// Looks at the disk once. `End`, `Wait`, `Trouble` or `Absent` at the end of the list means
-    /// that there is nothing more to be had now.
+    /// Checks the disk once. `End`, `Wait`, `Trouble`, or `Absent` at the end of the list means
+    /// that there is nothing more to read now.
     pub(crate) fn poll(&mut self) -> Vec<Sight> {
         let mut sights = Vec::new();
         if let Err(error) = self.step(&mut sights) {
-            // A file that fails while it is read is opened again where it was.
+            // If reading a file fails, it is opened again at the same position.
             if let Some(current) = self.current.take() {
                 self.resume = Some(current.position());
             }
@@ -109,7 +109,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Opens what is to be read next; `false` when there is nothing.
+    /// Opens the next file to read. Returns `false` if there is none.
     fn open(&mut self, sights: &mut Vec<Sight>) -> io::Result<bool> {
         if let Some(position) = self.resume.take() {
             let later = self.find(&position).and_then(|()| {
@@ -142,7 +142,7 @@ impl Follower {
             }
         };
         let missing = |error: &io::Error| error.kind() == ErrorKind::NotFound;
-        // Whatever comes to stand there from now on is new, and read from its start.
+        // Any file that appears there from now on is new, and is read from its start.
         self.from_start = opened.as_ref().map_or_else(missing, |_| true);
         match opened {
             Ok(opened) => {
@@ -161,7 +161,7 @@ impl Follower {
         }
     }
 
-    /// Opens the file that `position` was taken in, under whatever name; none when it is gone.
+    /// Opens the file of `position`, under any name. Opens none if it is gone.
     fn find(&mut self, position: &FilePosition) -> io::Result<()> {
         self.from_start = true;
         let here = match is_same(&self.path, position) {
@@ -175,14 +175,14 @@ impl Follower {
         if let Some(path) = self.rotated(position)? {
             return self.go_on(&path, position.offset);
         }
-        // The same first bytes in another inode: a copy was put in its place.
+        // Another inode with the same first bytes is a copy that replaced the file.
         if is_same(&own, position).is_ok_and(|same| same.is_some()) {
             return self.go_on(&own, position.offset);
         }
         Ok(())
     }
 
-    /// Goes on in the file at `path`, or in one that was rotated away.
+    /// Continues in the file at `path`, which can also be one that was rotated away.
     fn go_on(&mut self, path: &Path, offset: u64) -> io::Result<()> {
         self.current = Some(Opened::at(path, &self.path, self.format, offset)?);
         self.leaving = path != self.path;
@@ -205,7 +205,8 @@ impl Follower {
                 return Ok(());
             }
             if here.is_none() {
-                // Renamed or deleted, and no new one yet: the old one may still be written.
+                // It was renamed or deleted, and there is no new one yet. The old one can still be
+                // written to.
                 let words = "it was renamed or deleted; the next one is waited for";
                 sights.push(Sight::Absent(self.named(words)));
                 return Ok(());
@@ -218,19 +219,19 @@ impl Follower {
         }
         sights.extend(current.rest()?.map(|record| Sight::Frames(vec![record])));
         let (at, inode) = (current.written, current.inode);
-        // Asked anew after each: those that were there before have other names after a rotation.
+        // This list is made again for each file, because files have other names after a rotation.
         let later = self.later_than(at, Some(inode))?;
         self.current = None;
         self.from_start = true;
         self.go_on_in_first(later, sights);
         if self.current.is_none() {
-            // At once: until the next look it may be rotated away, too.
+            // Open it at once, because it could be rotated away before the next poll, too.
             self.open(sights)?;
         }
         Ok(())
     }
 
-    /// Goes on in the first of these that can be read, whole, if there is one.
+    /// Continues at the start of the first of these files that can be read, if there is one.
     fn go_on_in_first(&mut self, files: Vec<PathBuf>, sights: &mut Vec<Sight>) {
         for path in files {
             let Err(error) = self.go_on(&path, 0) else {
@@ -242,8 +243,8 @@ impl Follower {
         }
     }
 
-    /// The file at `path` was truncated. What it held and we had not read is in a copy, if
-    /// somebody made one (`copytruncate`).
+    /// Handles a file at `path` that was truncated. Its records that were not read are in a copy,
+    /// if one was made (`copytruncate`).
     fn replaced(&mut self, sights: &mut Vec<Sight>) -> io::Result<()> {
         let Some(current) = self.current.take() else {
             return Ok(());
@@ -261,12 +262,13 @@ impl Follower {
         }
     }
 
-    /// The sibling (`cel.csv.1`, `cel.csv-20261120`) that `position` was taken in, or a copy.
+    /// Finds the sibling (`cel.csv.1`, `cel.csv-20261120`) that is the file of `position`, or a
+    /// copy of it.
     fn rotated(&self, position: &FilePosition) -> io::Result<Option<PathBuf>> {
-        // Of several copies with the same first bytes the newest: it is the one just made.
+        // Of several copies with the same first bytes, use the newest, because it was just made.
         let mut copy = None;
         for path in self.siblings()? {
-            // One that cannot be read, or is rotated on under our eyes, is not the one.
+            // A file that cannot be read, or is being rotated now, is not the right one.
             let Ok(Some(metadata)) = is_same(&path, position) else {
                 continue;
             };
@@ -280,7 +282,7 @@ impl Follower {
         Ok(copy.map(|(_, path)| path))
     }
 
-    /// Siblings that were last written after this moment, the oldest first.
+    /// Returns the siblings whose last write was after this time, oldest first.
     fn later_than(&self, moment: EventTime, own: Option<u64>) -> io::Result<Vec<PathBuf>> {
         let mut later = Vec::new();
         for path in self.siblings()? {
@@ -296,7 +298,8 @@ impl Follower {
         Ok(later.into_iter().map(|(_, path)| path).collect())
     }
 
-    /// Files beside ours whose name is ours, a dot or dash, and a number or date.
+    /// Returns the files in the same folder whose name is ours, a dot or dash, and a number or
+    /// date.
     fn siblings(&self) -> io::Result<Vec<PathBuf>> {
         let (Some(folder), Some(name)) = (self.path.parent(), self.path.file_name()) else {
             return Ok(Vec::new());

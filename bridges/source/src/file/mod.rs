@@ -1,5 +1,6 @@
-//! A file that grows: `cel_custom`'s CSV, a recording of AMI. Looked at four times a second; its
-//! place is in every frame, so that a restart goes on where the spool's commit was.
+//! A file that grows: `cel_custom`'s CSV, or a recording of AMI. It is polled four times a second.
+//! Every frame has its position, so reading continues after a restart where the spool's last commit
+//! ended.
 
 mod again;
 mod document;
@@ -27,16 +28,17 @@ use tokio::time::Instant;
 enum End {
     /// The last poll found something to read, or there was none yet.
     Unseen,
-    /// Nothing was there to read since then.
+    /// There was nothing to read since then.
     Seen(Instant),
-    /// The end was reported as `Item::Idle`, once for this run of frames and since the line is up.
+    /// The end was reported as `Item::Idle`, once since the last frames and since the source is up.
     Reported,
 }
 
-/// Looks at the disk for what there is to see now, and waits for nothing.
+/// A function that polls the disk without waiting.
 type ReadStep = Box<dyn FnMut() -> Vec<Sight> + Send>;
 
-/// A file for each record, in a folder: said by a slash at the end, or by what stands there.
+/// Returns `true` if the path is a folder with one file per record. It ends with a slash, or it is
+/// a folder on the disk.
 fn is_folder(path: &Path, format: Format) -> bool {
     let said = path.as_os_str().as_encoded_bytes().last() == Some(&b'/');
     format.is_a_file_each() && (said || path.is_dir())
@@ -49,7 +51,7 @@ pub(crate) struct Tail {
     end: End,
 }
 
-/// Opens the file, and reads a byte of it; of a folder, its names.
+/// Opens the file and reads one byte, or lists the folder.
 pub(crate) async fn probe(path: &Path, format: Format) -> Result<(), Error> {
     let own = path.to_owned();
     let read = tokio::task::spawn_blocking(move || {
@@ -89,11 +91,11 @@ impl Tail {
         }
     }
 
-    /// Follows the file for as long as it is awaited.
+    /// Follows the file until the future is dropped.
     pub(crate) async fn follow(&mut self, context: &mut Context) -> Result<(), Gone> {
         loop {
             self.verdicts.paused(false).await;
-            // The disk may hang; a live line's thread must not hang with it.
+            // The disk can hang, and the thread of a live connection must not hang with it.
             let mut poll = std::mem::replace(&mut self.poll, Box::new(Vec::new));
             let looked = tokio::task::spawn_blocking(move || (poll(), poll));
             let Ok((sights, given_back)) = looked.await else {
@@ -132,7 +134,7 @@ impl Tail {
             }
             Sight::Wait => Ok(()),
             Sight::End(position) => {
-                // It may have had another name for a while.
+                // The file may have had another name for a while.
                 line.up(false).await?;
                 let now = Instant::now();
                 let since = match self.end {

@@ -1,5 +1,5 @@
-//! One open file: its bytes to frames with their positions, and whether it is still the file that
-//! it was.
+//! One open file. Turns its bytes into frames with positions, and checks whether it is still the
+//! same file.
 
 use super::opening;
 use crate::item::{KEPT_BYTES, hash};
@@ -11,11 +11,11 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::{os::unix::fs::MetadataExt, path::Path, time::Duration};
 
-/// Bytes at a file's start by which it is recognized.
+/// Number of bytes at a file's start by which it is recognized.
 const HEAD_BYTES_MAX: usize = 1_024;
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// The hash of a head that does not grow any more.
+/// Returns the hash of a head that has its full length, and so does not grow any more.
 fn whole(head: &[u8]) -> Option<u64> {
     (head.len() >= HEAD_BYTES_MAX).then(|| hash(head))
 }
@@ -24,7 +24,7 @@ fn head_len(offset: u64) -> usize {
     usize::try_from(offset).map_or(HEAD_BYTES_MAX, |offset| offset.min(HEAD_BYTES_MAX))
 }
 
-/// So many bytes of the file, or as many as there are.
+/// Reads this many bytes of the file, or fewer at its end.
 fn read_at(mut file: &File, bytes: usize, offset: u64) -> io::Result<Vec<u8>> {
     let mut read = Vec::with_capacity(bytes);
     file.seek(SeekFrom::Start(offset))?;
@@ -32,8 +32,8 @@ fn read_at(mut file: &File, bytes: usize, offset: u64) -> io::Result<Vec<u8>> {
     Ok(read)
 }
 
-/// Returns the offset behind the last complete record in `bytes`, for a reader that begins at the
-/// end; `None` where no record ends in them.
+/// Returns the offset after the last complete record in `bytes`, for a reader that begins at the
+/// end. `None` if no record ends in them.
 fn last_end(format: Format, bytes: &[u8]) -> Option<usize> {
     let mut ends = memchr::memrchr_iter(b'\n', bytes);
     let end = match format.framing() {
@@ -43,7 +43,7 @@ fn last_end(format: Format, bytes: &[u8]) -> Option<usize> {
             matches!(&bytes[start..*end], b"" | b"\r")
         }),
     };
-    // After a hole of NUL bytes a record begins as well.
+    // A record also begins after a hole of NUL bytes.
     let end = end.or_else(|| memchr::memrchr(0, bytes));
     end.map(|at| at + 1)
 }
@@ -70,7 +70,7 @@ impl From<FileRecord> for FrameContent {
 /// A message of the framer, copied.
 enum Cut {
     Whole(Bytes),
-    /// The place of a message that is longer than any may be.
+    /// The place of a message that is longer than the limit.
     TooLong {
         bytes: u64,
         start: u64,
@@ -86,7 +86,7 @@ impl From<Frame<'_>> for Cut {
     }
 }
 
-/// Returns the time at which a file was written to last.
+/// Returns the time of the last write to a file.
 pub(super) fn written(about: &Metadata) -> EventTime {
     let nanos = u64::try_from(about.mtime_nsec()).unwrap_or(0);
     EventTime::from_seconds(about.mtime()).plus(Duration::from_nanos(nanos))
@@ -98,11 +98,11 @@ pub(super) struct Opened {
     pub(super) inode: u64,
     /// The path as configured, for positions.
     path: SmolStr,
-    /// Number of NUL bytes before the head. They look the same in every file with such a hole, so
-    /// they tell no file from another.
+    /// Number of NUL bytes before the head. They are the same in every file with such a hole, so
+    /// they do not identify a file.
     head_at: u64,
     head: Vec<u8>,
-    /// The hash of the whole head, once it is complete: it stands in each position from there on.
+    /// The hash of the head, once it is complete. Each position after that contains it.
     head_hash: Option<u64>,
     /// Bytes read from the file's start.
     read: u64,
@@ -110,24 +110,24 @@ pub(super) struct Opened {
     /// The header of a file that is not read from its start. It is given before the first record,
     /// because a new decoder knows neither delimiter nor columns.
     header: Option<Bytes>,
-    /// When it was written to last, as of the last look.
+    /// Time of the last write, as of the last poll.
     pub(super) written: EventTime,
-    /// Length and time of change when it was last looked at.
+    /// Length and time of change at the last poll.
     seen: Option<(u64, i64, i64)>,
 }
 
 /// A result of one poll of an open file.
 pub(super) enum ReadOutcome {
-    /// New bytes were read, and made these frames (perhaps none yet).
+    /// New bytes were read, and gave these frames (perhaps none yet).
     More(Vec<FileRecord>),
-    /// The file holds nothing that was not read.
+    /// The whole file was read.
     End,
-    /// The file's content is another one: it was truncated or written anew.
+    /// The file has other content: it was truncated or written again.
     Replaced,
 }
 
-/// Returns the metadata of the file at `path` when it is the one that `position` was taken in, by
-/// its length and its first bytes.
+/// Returns the metadata of the file at `path` if it is the file of `position`, by its length and
+/// its first bytes.
 pub(super) fn is_same(path: &Path, position: &FilePosition) -> io::Result<Option<Metadata>> {
     if !std::fs::metadata(path)?.is_file() {
         return Ok(None);
@@ -143,7 +143,7 @@ pub(super) fn is_same(path: &Path, position: &FilePosition) -> io::Result<Option
 }
 
 impl Opened {
-    /// Opens the file at `path` to go on at `offset`; `configured` is what positions call it.
+    /// Opens the file at `path` to continue at `offset`. Positions name it `configured`.
     pub(super) fn at(
         path: &Path,
         configured: &Path,
@@ -173,15 +173,15 @@ impl Opened {
         })
     }
 
-    /// The same, at its end: after the last complete frame.
+    /// Opens the file at `path` to continue at its end, after the last complete frame.
     pub(super) fn at_end(path: &Path, format: Format) -> io::Result<Self> {
         let (file, metadata) = opening::open(path)?;
         let length = metadata.len();
         let from = length.saturating_sub(CHUNK_BYTES as u64);
         let tail = read_at(&file, CHUNK_BYTES, from)?;
         let complete = last_end(format, &tail).map_or_else(
-            // No end in sight: a short file is one record being written, of a long one we are
-            // in the middle of a record and its end comes next.
+            // No record ends here. A short file is one record that is being written. In a long
+            // file, this is the middle of a record, and its end comes next.
             || if from == 0 { 0 } else { length },
             |at| from + at as u64,
         );
@@ -205,7 +205,7 @@ impl Opened {
         }
     }
 
-    /// Reads the next piece of the file, 128 KiB at most, after a check that its first bytes are
+    /// Reads the next piece of the file (128 KiB at most), after a check that its first bytes are
     /// the same.
     pub(super) fn poll(&mut self) -> io::Result<ReadOutcome> {
         let metadata = self.file.metadata()?;
@@ -229,7 +229,7 @@ impl Opened {
         self.read += chunk.len() as u64;
         let mut records = Vec::new();
         if let Some(header) = self.header.take() {
-            // Reading goes on after a restart where it would without the header.
+            // After a restart, reading continues where it would without the header.
             records.push(self.record(Cut::Whole(header))?);
         }
         self.framer.push(&chunk);
@@ -253,7 +253,8 @@ impl Opened {
         }
     }
 
-    /// The record with the position after it. Of one that is too long, its beginning is read again.
+    /// Returns the record with the position after it. The beginning of a record that is too long is
+    /// read again.
     fn record(&self, cut: Cut) -> io::Result<FileRecord> {
         let (bytes, cut_from) = match cut {
             Cut::Whole(bytes) => (bytes, None),
@@ -275,7 +276,7 @@ impl Opened {
         })
     }
 
-    /// The record without an end that a finished file ends with.
+    /// Returns the record without an end at the end of a finished file.
     pub(super) fn rest(&mut self) -> io::Result<Option<FileRecord>> {
         let cut = self.framer.finish().map(Cut::from);
         cut.map(|cut| self.record(cut)).transpose()

@@ -1,5 +1,5 @@
-//! Opening what a path names, if it is a file: a FIFO would hang whoever opens it, and lose what is
-//! read of it; a device has no end.
+//! Opens a path only if it is a file. Opening a FIFO would hang, and what is read from it is lost.
+//! A device has no end.
 
 use crate::url::{Format, From};
 use callbridge_formats::{Frame, Frames, is_header};
@@ -8,33 +8,34 @@ use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-/// So much of a file is looked at to see how it is written.
+/// Bytes of a file that are read to find out its format.
 const SAMPLE_BYTES: u64 = 256 << 10;
-/// A header is looked for in this many bytes at the start of a file.
+/// Bytes at the start of a file in which a header is searched for.
 const HEADER_BYTES_MAX: u64 = 16 << 10;
-/// So many files of a folder.
+/// Files of a folder that are read to find out their format.
 const SAMPLE_FILES: usize = 16;
 
-/// The file and what is known of it.
+/// Opens the file, and returns it with its metadata.
 ///
 /// # Errors
-/// When it is not there, may not be read, or is no file.
+/// If it does not exist, may not be read, or is not a file.
 pub(super) fn open(path: &Path) -> io::Result<(File, Metadata)> {
-    // Looked at before: opening a FIFO lets a writer go on that waits.
+    // This check comes first, because opening a FIFO would release a writer that waits for a
+    // reader.
     only_files(&std::fs::metadata(path)?)?;
     open_with(path, OFlags::NONBLOCK)
 }
 
-/// The same of an entry in a folder that others write: no link is followed.
+/// Opens an entry of a folder that others write to. It does not follow a link.
 ///
 /// # Errors
-/// The same.
+/// As of [`open`].
 pub(super) fn open_entry(path: &Path) -> io::Result<(File, Metadata)> {
     open_with(path, OFlags::NONBLOCK | OFlags::NOFOLLOW)
 }
 
-/// Opens the path without waiting for anybody, and checks the opened file again: the path may name
-/// another thing by then.
+/// Opens the path without waiting for a writer, and checks the opened file again, because the path
+/// may name something else by then.
 fn open_with(path: &Path, flags: OFlags) -> io::Result<(File, Metadata)> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | flags;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -56,7 +57,7 @@ fn only_files(metadata: &Metadata) -> io::Result<()> {
 /// file's header comes first, because the records cannot be read without it.
 ///
 /// # Errors
-/// When it cannot be opened or read.
+/// If it cannot be opened or read.
 pub fn sample(path: &Path, format: Format, from: &From) -> io::Result<Vec<u8>> {
     if std::fs::metadata(path)?.is_dir() {
         return records(path);
@@ -103,7 +104,7 @@ pub(super) fn leading_nuls(mut file: &File, most: u64) -> io::Result<u64> {
     Ok(nuls.min(most))
 }
 
-/// Reads the header that a CSV file begins with at this offset; `None` if it has none.
+/// Reads the header with which a CSV file begins at this offset. `None` if it has none.
 pub(super) fn header(mut file: &File, format: Format, from: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(from))?;
@@ -114,7 +115,7 @@ pub(super) fn header(mut file: &File, format: Format, from: u64) -> io::Result<O
     Ok(is_header(format, record).then(|| record.to_vec()))
 }
 
-/// A few records of a folder that holds a file for each, a line each.
+/// Reads a few records of a folder with one file per record. Returns one line per record.
 fn records(path: &Path) -> io::Result<Vec<u8>> {
     let mut lines = Vec::new();
     let entries = std::fs::read_dir(path)?.filter_map(Result::ok);
@@ -132,7 +133,7 @@ fn records(path: &Path) -> io::Result<Vec<u8>> {
     Ok(lines)
 }
 
-/// Puts the failure to open a file into words, with its fix.
+/// Describes the failure to open a file, with its fix.
 pub(super) fn words(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => {

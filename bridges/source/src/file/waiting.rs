@@ -1,4 +1,4 @@
-//! Files of a folder that are to be given, and the states by which changes are noticed.
+//! Files of a folder that wait to be given, and the states that show whether a file has changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -8,13 +8,13 @@ use std::os::unix::fs::MetadataExt as _;
 /// The state of a file at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileState {
-    /// What is another one whenever the file was written to or replaced.
+    /// State that differs whenever the file was written to or replaced.
     pub(super) content: ContentState,
-    /// Time at which it was written, in microseconds since the epoch. A time of the future is not
-    /// believed.
+    /// Time at which it was written, in microseconds since the epoch. A time in the future is not
+    /// used.
     pub(super) written: u64,
-    /// Time at which the system last changed its entry, in microseconds since the epoch. No one can
-    /// set it.
+    /// Time at which the system last changed its entry (`ctime`), in microseconds since the epoch.
+    /// No program can set it.
     pub(super) changed: u64,
 }
 
@@ -46,7 +46,7 @@ fn micros(seconds: i64, nanos: i64) -> u64 {
     seconds.saturating_mul(1_000_000) + u64::try_from(nanos).unwrap_or(0) / 1_000
 }
 
-/// Files that wait, each once: the one written first is given first.
+/// Files that wait, each once. The file that was written first is given first.
 #[derive(Debug, Default)]
 pub(super) struct WaitingFiles {
     states: BTreeMap<OsString, FileState>,
@@ -94,17 +94,17 @@ impl WaitingFiles {
         older
     }
 
-    /// Returns the earliest change of a file that waits.
+    /// Returns the time of the earliest change of a waiting file.
     pub(super) fn first_changed(&self) -> Option<u64> {
         self.by_changed.first().map(|(changed, _)| *changed)
     }
 
-    /// Returns the latest change of a file that waits; 0 without any.
+    /// Returns the time of the latest change of a waiting file. 0 if no file waits.
     pub(super) fn last_changed(&self) -> u64 {
         self.by_changed.last().map_or(0, |(changed, _)| *changed)
     }
 
-    /// Returns the time at which the newest file that waits was written; 0 without any.
+    /// Returns the time at which the newest waiting file was written. 0 if no file waits.
     pub(super) fn last_written(&self) -> u64 {
         self.by_written.last().map_or(0, |(written, _)| *written)
     }

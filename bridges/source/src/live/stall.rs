@@ -1,18 +1,19 @@
-//! Whether a line is stalled: a ping has waited too long for its answer, or no one read the line
-//! for too long. Moments by the boot clock go in, and changes are reported to the intake.
+//! Finds out whether a connection is stalled: a ping has waited too long for its answer, or the
+//! connection was not read for too long. Times of the boot clock go in, and changes are reported to
+//! the intake.
 
 use crate::{Item, SourceFeed};
 use callbridge_call::EventTime;
 use std::time::Duration;
 
-/// Bytes that arrive within this time arrive as they are sent.
+/// A delay up to this time is not a stall.
 const PROMPT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Stall {
-    /// The last check.
+    /// Time of the last check.
     checked: EventTime,
-    /// The reader stood still, and a ping that it sent afterwards has no answer yet.
+    /// The reader was suspended, and a ping that it sent afterwards has no answer yet.
     drains: bool,
     is_stalled: bool,
     reported: bool,
@@ -28,8 +29,9 @@ impl Stall {
         }
     }
 
-    /// Takes the time `now`, and since when the oldest ping waits for its answer. To be called at
-    /// least once a second. Returns `true` if it was not called for long: the reader stood still.
+    /// Checks at the time `now`. `unanswered` is when the oldest ping without an answer was sent.
+    /// Call it at least once a second. Returns `true` if it was not called for too long, because
+    /// the reader was suspended.
     pub(super) fn check(&mut self, now: EventTime, unanswered: Option<EventTime>) -> bool {
         let stood_still = now.since(self.checked) > PROMPT;
         self.checked = now;
@@ -40,7 +42,7 @@ impl Stall {
         stood_still
     }
 
-    /// Reports whether the line is stalled, if the last report was another and there is room.
+    /// Reports whether the connection is stalled, if this has changed and there is room.
     pub(super) fn report(&mut self, feed: &SourceFeed) {
         let is_new = self.is_stalled != self.reported;
         if is_new && feed.try_report(Item::Stalled(self.is_stalled)) {
@@ -57,7 +59,7 @@ mod tests {
         EventTime::from_seconds(seconds)
     }
 
-    /// Checks and reports; returns whether the reader stood still, and what was reported.
+    /// Checks and reports. Returns whether the reader was suspended, and the reported value.
     fn check(stall: &mut Stall, now: i64, unanswered: Option<i64>) -> (bool, Option<bool>) {
         let stood_still = stall.check(at(now), unanswered.map(at));
         let is_new = stall.is_stalled != stall.reported;

@@ -1,4 +1,4 @@
-//! `--source` URLs: read, and checked whole before anything is opened.
+//! `--source` URLs. They are parsed and checked completely before anything is opened.
 //!
 //! ```text
 //! ami://USER@HOST[:5038]      amis://USER@HOST[:5039]      AMI over TCP, over TLS
@@ -7,8 +7,9 @@
 //! amqp://USER@HOST[:5672][,HOST…][/VHOST]?queue=Q&format=F amqps://…[:5671]
 //! file:///PATH?format=F[&from=end|start|DATE]
 //! ```
-//! Every URL takes `pbx=`, `secret-file=`, `ca-file=`; the broker's also `exchange=`, `bind=`,
-//! `declare=yes`, `heartbeat=`. `%2F` and the like stand for their characters; `+` is a plus.
+//! Every URL accepts `pbx=`, `secret-file=`, and `ca-file=`. Broker URLs also accept `exchange=`,
+//! `bind=`, `declare=yes`, and `heartbeat=`. Percent-encoded characters such as `%2F` are decoded,
+//! and `+` is a plus.
 
 mod parse;
 
@@ -18,8 +19,8 @@ use crate::EventTime;
 use percent_encoding::percent_decode_str;
 use std::{fmt, net::IpAddr, path::PathBuf};
 
-/// One fault of a `--source` or `--dead-letter-queue` URL, which is shown as it was
-/// given, its password masked: what is wrong, and its fix.
+/// One error in a `--source` or `--dead-letter-queue` URL, with its fix. The URL is shown as it was
+/// given, with its password masked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{url}: {words}")]
 pub struct UrlFault {
@@ -30,23 +31,23 @@ pub struct UrlFault {
 /// Host and port of a TCP server, and the transport spoken there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpEndpoint {
-    /// Name or address; an IPv6 address without its brackets.
+    /// Name or address. An IPv6 address has no brackets.
     pub host: String,
-    /// TCP port; the scheme's default where the URL names none.
+    /// TCP port. If the URL has none, it is the default of the scheme.
     pub port: u16,
-    /// Set when TLS is spoken, as with `amis`, `wss` and `amqps`.
+    /// `true` for TLS, as with `amis`, `wss`, and `amqps`.
     pub tls: bool,
 }
 
 impl TcpEndpoint {
-    /// Returns `true` when what is sent there does not leave this machine.
+    /// Returns `true` if the data does not leave this machine.
     pub fn is_loopback(&self) -> bool {
         let address = self.host.parse::<std::net::IpAddr>();
         self.host.eq_ignore_ascii_case("localhost")
             || address.is_ok_and(|address| address.to_canonical().is_loopback())
     }
 
-    /// Returns `true` when what is sent there can be read on its way.
+    /// Returns `true` if others can read the data on its way.
     pub fn is_clear(&self) -> bool {
         !self.tls && !self.is_loopback()
     }
@@ -71,13 +72,14 @@ pub struct Broker {
     pub others: Vec<TcpEndpoint>,
     /// The user to log in as, from the URL.
     pub user: String,
-    /// The virtual host; `/` when the URL names none.
+    /// The virtual host. If the URL has none, it is `/`.
     pub vhost: String,
-    /// Seconds; the line is given up after twice this long without a byte.
+    /// Heartbeat interval in seconds. The connection is given up after twice this time without a
+    /// byte.
     pub heartbeat: u16,
 }
 
-/// A queue of a broker and how it comes to be.
+/// A queue of a broker, and how it is declared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueSource {
     /// The broker that has the queue.
@@ -86,38 +88,38 @@ pub struct QueueSource {
     pub queue: String,
     /// Format of the queue's messages (`format=`).
     pub format: Format,
-    /// Declared, durable, if it is missing (`declare=yes`).
+    /// If it is missing, it is declared as durable (`declare=yes`).
     pub declare: bool,
-    /// The exchange that it is bound to, when declared.
+    /// The exchange that it is bound to when it is declared.
     pub exchange: Option<String>,
-    /// The binding key; `NAME=VALUE[,NAME=VALUE…]` for a headers exchange. Several, separated by
-    /// `;`, each bind it once.
+    /// The binding key, or `NAME=VALUE[,NAME=VALUE…]` for a headers exchange. Several bindings are
+    /// separated by `;`.
     pub bind: Option<String>,
 }
 
-/// The point at which the reading of a file begins when it is seen for the first time.
+/// The position at which a file is read for the first time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum From {
-    /// The file's present end: only what is written later.
+    /// The file's current end. Only later records are read.
     End,
-    /// The file's first byte: all that is in it.
+    /// The file's start. All records are read.
     Start,
-    /// The file's first byte, too; calls that began before this moment are to be left out by
-    /// whoever reads the frames, for only the decoder knows their times.
+    /// The file's start. The reader of the frames must leave out calls that began before this time,
+    /// because only the decoder knows their times.
     Since(UrlDate),
 }
 
 /// A date in a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UrlDate {
-    /// A moment with its offset: `2026-11-20T08:00:00+05:00`.
+    /// A time with its offset: `2026-11-20T08:00:00+05:00`.
     Absolute(EventTime),
-    /// Without one, so in the PBX's zone: `2026-11-20`, `2026-11-20T08:00:00`.
+    /// A time without an offset, in the PBX's zone: `2026-11-20`, `2026-11-20T08:00:00`.
     Local(jiff::civil::DateTime),
 }
 
 impl UrlDate {
-    /// The moment, where `zone` is the PBX's.
+    /// Returns the time, if `zone` is the PBX's time zone.
     pub fn at(&self, zone: &jiff::tz::TimeZone) -> EventTime {
         match self {
             Self::Absolute(time) => *time,
@@ -129,7 +131,7 @@ impl UrlDate {
     }
 }
 
-/// The protocol of a source, with the place that it is reached at.
+/// The protocol of a source, and where it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// AMI text over TCP or TLS.
@@ -148,25 +150,25 @@ pub enum Transport {
     WebSocket {
         /// The gateway's host and port.
         endpoint: TcpEndpoint,
-        /// The path to ask for.
+        /// The path to request.
         path: String,
     },
     /// A queue of a broker.
     Amqp(QueueSource),
-    /// A file that grows, or a folder that gets a file for each record.
+    /// A file that grows, or a folder with one file per record.
     File {
         /// Absolute path of the file or folder.
         path: PathBuf,
         /// Format of the records (`format=`).
         format: Format,
-        /// The first position to read, where the spool stores none (`from=`).
+        /// The first position to read, if the spool has none (`from=`).
         from: From,
     },
 }
 
 impl Transport {
-    /// Returns the endpoint of a line that reports nothing from before it was opened; `None` for a
-    /// broker and a file.
+    /// Returns the endpoint of a live connection, which does not repeat earlier events. `None` for
+    /// a broker and a file.
     pub const fn live_endpoint(&self) -> Option<&TcpEndpoint> {
         match self {
             Self::Ami { endpoint, .. }
@@ -176,8 +178,7 @@ impl Transport {
         }
     }
 
-    /// Returns the format that the protocol fixes, or, for a broker and a file, that `format=`
-    /// names.
+    /// Returns the format of the protocol. For a broker and a file, it is the value of `format=`.
     pub const fn format(&self) -> Format {
         match self {
             Self::Ami { .. } => Format::Ami,
@@ -189,11 +190,11 @@ impl Transport {
     }
 }
 
-/// One `--source` URL without a fault.
+/// One valid `--source` URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceUrl {
     pub(crate) shown: String,
-    /// The protocol, with all that it needs of the URL.
+    /// The protocol, with its parts of the URL.
     pub transport: Transport,
     /// The PBX that it belongs to (`pbx=`).
     pub pbx: Option<String>,
@@ -209,7 +210,7 @@ impl SourceUrl {
         self.transport.format()
     }
 
-    /// Returns the URL as it was given, but for the file of its secret: for pages and messages that
+    /// Returns the URL as it was given, without the file of its secret, for pages and messages that
     /// others see.
     pub fn public(&self) -> String {
         without_secret_file(&self.shown)
@@ -220,7 +221,7 @@ impl SourceUrl {
         self.shown.split("://").next().unwrap_or_default()
     }
 
-    /// Returns the endpoint that is connected to, of a broker the first; `None` for a file.
+    /// Returns the endpoint of the source, or the first one of a broker. `None` for a file.
     pub const fn endpoint(&self) -> Option<&TcpEndpoint> {
         match &self.transport {
             Transport::Amqp(queue) => Some(&queue.broker.endpoint),
@@ -228,8 +229,8 @@ impl SourceUrl {
         }
     }
 
-    /// Names the source in the spool: stays the same when keys of the URL change that do not
-    /// make it another source (`from=`, `secret-file=`, …).
+    /// Returns the name of the source in the spool. It does not depend on keys of the URL that
+    /// leave the source the same (`from=`, `secret-file=`, …).
     pub fn key(&self) -> String {
         let scheme = |tls, plain, secure| if tls { secure } else { plain };
         match &self.transport {
@@ -250,7 +251,7 @@ impl SourceUrl {
         }
     }
 
-    /// Returns the place of the source in one spelling, to be compared with others'.
+    /// Returns the address of the source in a normalized form, to compare it with others.
     pub fn address(&self) -> Address {
         let at = |kind: &str, endpoint: &TcpEndpoint, rest: &[&str]| {
             let (host, port) = (host(&endpoint.host), endpoint.port.to_string());
@@ -268,7 +269,7 @@ impl SourceUrl {
                 at("queue", &broker.endpoint, &[&broker.vhost, queue])
             }
             Transport::File { path, .. } => {
-                // `//` and `/./` are no other file; `..` may be, behind a link.
+                // `//` and `/./` lead to the same file. `..` may not, after a link.
                 let path: PathBuf = path.components().collect();
                 vec!["file".to_owned(), path.display().to_string()]
             }
@@ -277,13 +278,13 @@ impl SourceUrl {
 }
 
 impl fmt::Display for SourceUrl {
-    /// The URL as it was given; a secret cannot stand in one.
+    /// Writes the URL as it was given. It cannot contain a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
 }
 
-/// A queue that is published to: `amqp://USER@HOST/VHOST?queue=Q` (`--dead-letter-queue`).
+/// A queue for publishing: `amqp://USER@HOST/VHOST?queue=Q` (`--dead-letter-queue`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerUrl {
     shown: String,
@@ -300,25 +301,25 @@ pub struct BrokerUrl {
 }
 
 impl BrokerUrl {
-    /// Returns the URL as it was given, but for the file of its secret.
+    /// Returns the URL as it was given, without the file of its secret.
     pub fn public(&self) -> String {
         without_secret_file(&self.shown)
     }
 }
 
 impl fmt::Display for BrokerUrl {
-    /// The URL as it was given; a secret cannot stand in one.
+    /// Writes the URL as it was given. It cannot contain a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
 }
 
-/// `%2F` → `/`; a plus stays a plus. Bytes that are no UTF-8 become U+FFFD.
+/// Decodes `%2F` to `/`. A plus stays a plus. Bytes that are not UTF-8 become U+FFFD.
 fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// The URL without `secret-file=`, however the key is written.
+/// Removes `secret-file=` from a URL, however the key is encoded.
 pub fn without_secret_file(shown: &str) -> String {
     let Some((front, query)) = shown.split_once('?') else {
         return shown.to_owned();
@@ -333,21 +334,22 @@ pub fn without_secret_file(shown: &str) -> String {
     }
 }
 
-/// Identity of a source by its place. Scheme, TLS and user do not belong to it: whoever listens on
-/// a port is one. The port does: behind one name, the loopback's among them, stand as many PBXs as
-/// ports are forwarded, and 5039 may be a second one's as well as the first one's TLS.
+/// Address that identifies a source. It does not contain the scheme, TLS, and user, because one
+/// port has one server. It contains the port, because one host name (such as that of the loopback)
+/// can forward several ports to different PBXs. Port 5039 can be a second PBX, or TLS of the first
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(Vec<String>);
 
 impl Address {
-    /// Iterates over the kind (`line`, `queue`, `file`), then the parts of the place. No two
-    /// addresses have the same.
+    /// Iterates over the kind (`line`, `queue`, `file`), and then over the other parts. No two
+    /// addresses have the same parts.
     pub fn parts(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 }
 
-/// A host in one spelling: the names and addresses by which a machine speaks to itself are one.
+/// Returns a host in a normalized form. All names and addresses of the loopback are equal.
 fn host(text: &str) -> String {
     let name = text.strip_suffix('.').unwrap_or(text).to_lowercase();
     match name.parse::<IpAddr>().map(|ip| ip.to_canonical()) {

@@ -1,4 +1,4 @@
-//! Text → checked URL, or every fault of it.
+//! Parses a URL from text. Returns the checked URL, or all of its errors.
 
 use super::{Broker, BrokerUrl, Format, From, QueueSource, SourceUrl, TcpEndpoint, Transport};
 use super::{UrlDate, UrlFault, decoded};
@@ -10,16 +10,16 @@ use url::Url;
 const SCHEMES: &str = "ami://, amis://, esl://, ws://, wss://, amqp://, amqps://, file:///";
 const SOURCE_EXAMPLE: &str = "for instance ami://USER@HOST:5038 or ws://HOST:8000/";
 const QUEUE_EXAMPLE: &str = "for instance amqp://USER@HOST/VHOST?queue=Q";
-/// Seconds between two heartbeats when the URL does not say: a dead line is found in 30.
+/// Default seconds between two heartbeats. A dead connection is noticed after 30 seconds.
 const HEARTBEAT: u16 = 15;
-/// A cluster has fewer nodes that a client has to know.
+/// Maximum hosts of a broker. A client needs to know fewer nodes of a cluster.
 const HOSTS_MAX: usize = 16;
 
 const AMI_SECRET: &str = "CALLBRIDGE_AMI_SECRET";
 const ESL_SECRET: &str = "CALLBRIDGE_ESL_SECRET";
 const AMQP_SECRET: &str = "CALLBRIDGE_AMQP_SECRET";
 
-/// Keys as the words of a fault list them: `pbx=, ca-file=`.
+/// Keys, as an error lists them: `pbx=, ca-file=`.
 const LINE_KEYS: &str = "pbx=, secret-file=, ca-file=";
 const ESL_KEYS: &str = "clear=, pbx=, secret-file=";
 const FILE_KEYS: &str = "format=, from=, pbx=, secret-file=, ca-file=";
@@ -37,7 +37,7 @@ const QUEUE_FORMATS: [Format; 5] = [
     Format::CelAmqp, Format::CdrAmqp, Format::Wazo, Format::Freeswitch, Format::Call,
 ];
 
-/// Joins the formats' names for a fault's words: `ami, ami-json or call`.
+/// Joins the names of formats for an error: `ami, ami-json or call`.
 fn named(formats: &[Format]) -> String {
     let names: Vec<&str> = formats.iter().map(|format| format.name()).collect();
     match names.split_last() {
@@ -47,10 +47,10 @@ fn named(formats: &[Format]) -> String {
 }
 
 impl SourceUrl {
-    /// Reads the value of one `--source`, and opens nothing.
+    /// Parses the value of one `--source`. It opens nothing.
     ///
     /// # Errors
-    /// All that is wrong with it, each a full sentence with its fix.
+    /// All errors in it, each a full sentence with its fix.
     pub fn parse(text: &str) -> Result<Self, Vec<UrlFault>> {
         let mut url = UrlReader::new(text, SOURCE_EXAMPLE)?;
         type Read = fn(&mut UrlReader) -> Transport;
@@ -90,10 +90,10 @@ impl SourceUrl {
 }
 
 impl BrokerUrl {
-    /// Reads the value of `--dead-letter-queue`, and opens nothing.
+    /// Parses the value of `--dead-letter-queue`. It opens nothing.
     ///
     /// # Errors
-    /// All that is wrong with it, each a full sentence with its fix.
+    /// All errors in it, each a full sentence with its fix.
     pub fn queue(text: &str) -> Result<Self, Vec<UrlFault>> {
         let variable = "CALLBRIDGE_DEAD_LETTER_SECRET";
         let url = UrlReader::new(text, QUEUE_EXAMPLE)?;
@@ -101,14 +101,14 @@ impl BrokerUrl {
     }
 }
 
-/// A URL of which the parts are taken one by one, while its faults are gathered.
+/// A URL whose parts are taken one by one, while its errors are collected.
 struct UrlReader {
-    /// The URL as it was given, its password masked.
+    /// The URL as it was given, with its password masked.
     shown: String,
     url: Url,
     /// A broker's hosts after the first one.
     other_hosts: Vec<String>,
-    /// Keys after the question mark that nobody has taken yet.
+    /// Keys after the question mark that were not taken yet.
     keys: BTreeMap<String, String>,
     faults: Vec<UrlFault>,
 }
@@ -116,7 +116,7 @@ struct UrlReader {
 impl UrlReader {
     fn new(text: &str, example: &'static str) -> Result<Self, Vec<UrlFault>> {
         let shown = masked(text);
-        // Several hosts are a broker's alone.
+        // Only a broker can have several hosts.
         let (text, other_hosts) = match text.starts_with("amqp") {
             true => split_hosts(text),
             false => (text.to_owned(), Vec::new()),
@@ -157,7 +157,7 @@ impl UrlReader {
         self.fault(format!("{key}={value} is invalid; give {allowed}"));
     }
 
-    /// Returns the URL as it may be shown, or all faults found in it.
+    /// Returns the URL with its password masked, or all errors found in it.
     fn checked(self) -> Result<String, Vec<UrlFault>> {
         match self.faults.is_empty() {
             true => Ok(self.shown),
@@ -165,7 +165,7 @@ impl UrlReader {
         }
     }
 
-    /// A password inside the URL could be read by every user of the machine.
+    /// Refuses a password in the URL, because every user of the machine could read it.
     fn check_password(&mut self, variable: &str) {
         if self.url.password().is_some() {
             self.fault(format!(
@@ -175,7 +175,7 @@ impl UrlReader {
         }
     }
 
-    /// Splits the query; keys that are not `known` and repeated ones become faults.
+    /// Splits the query. Keys that are not `known` and repeated keys are errors.
     fn read_keys(&mut self, known: &str) {
         let query = self.url.query().unwrap_or_default().to_owned();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -202,7 +202,7 @@ impl UrlReader {
         self.take(key).map(PathBuf::from)
     }
 
-    /// A value as `read` understands it, or a fault.
+    /// Parses a value with `read`. If this fails, an error is added.
     fn value<T>(
         &mut self,
         key: &str,
@@ -217,13 +217,13 @@ impl UrlReader {
         value
     }
 
-    /// `yes`, `no`, or left out.
+    /// Parses `yes` or `no`. Returns `false` if the key is missing.
     fn is_yes(&mut self, key: &str) -> bool {
         let word = |text: &str| matches!(text, "yes" | "no").then_some(text == "yes");
         self.value(key, "yes or no", word) == Some(true)
     }
 
-    /// The `format=` key; a fault stands for the value when there is none.
+    /// Parses the `format=` key. If it is missing, an error is added.
     fn format(&mut self, formats: &[Format]) -> Format {
         let (before, allowed) = (self.faults.len(), named(formats));
         let found = self.value("format", &allowed, |text| {
@@ -311,7 +311,7 @@ impl UrlReader {
         Transport::File { path, format, from }
     }
 
-    /// The broker, all but what is read or written there.
+    /// Parses the broker, without the queue.
     fn broker(&mut self) -> Broker {
         let tls = self.url.scheme() == "amqps";
         let port = if tls { 5671 } else { 5672 };
@@ -379,7 +379,7 @@ impl UrlReader {
         })
     }
 
-    /// Reads the URL of a queue that is published to.
+    /// Parses the URL of a queue for publishing.
     fn written(mut self, known: &str, variable: &str) -> Result<BrokerUrl, Vec<UrlFault>> {
         if !matches!(self.url.scheme(), "amqp" | "amqps") {
             return Err(self.unknown_scheme("amqp://, amqps://"));
@@ -401,12 +401,12 @@ impl UrlReader {
     }
 }
 
-/// `text` with the password masked, should there be one; works on what is no URL too.
+/// Masks a password in `text`. It also works on text that is not a URL.
 fn masked(text: &str) -> String {
     let Some(start) = text.find("://").map(|at| at + 3) else {
         return text.to_owned();
     };
-    // Up to the last `@` before the query: a password may hold a slash or an `@` of its own.
+    // Search up to the last `@` before the query, because a password can contain a slash or an `@`.
     let end = text.find('?').unwrap_or(text.len()).max(start);
     let Some(at) = text[start..end].rfind('@').map(|at| at + start) else {
         return text.to_owned();
@@ -417,7 +417,7 @@ fn masked(text: &str) -> String {
     }
 }
 
-/// `amqp://USER@H1,H2:5673/V` as a URL of its first host, and the hosts after it.
+/// Splits `amqp://USER@H1,H2:5673/V` into a URL of its first host, and the other hosts.
 fn split_hosts(text: &str) -> (String, Vec<String>) {
     let start = text.find("://").map_or(text.len(), |at| at + 3);
     let rest = &text[start..];
@@ -431,7 +431,7 @@ fn split_hosts(text: &str) -> (String, Vec<String>) {
     (format!("{front}{first}{}", &rest[end..]), others)
 }
 
-/// A host after the first with its port, where one is given.
+/// Parses one of the other hosts, with its port if it has one.
 fn other_endpoint(text: &str, tls: bool, port: u16) -> Option<TcpEndpoint> {
     let url = Url::parse(&format!("amqp://{text}")).ok()?;
     let plain = url.path().is_empty() && url.username().is_empty() && url.query().is_none();

@@ -1,5 +1,5 @@
-//! AMI as JSON over a WebSocket (amiws and gateways like it). What a client sends there becomes
-//! an action of the PBX, so nothing is sent but protocol pings and pongs.
+//! AMI as JSON over a WebSocket (amiws and similar gateways). Messages of a client become actions
+//! of the PBX, so only protocol pings and pongs are sent.
 
 mod unmask;
 
@@ -19,22 +19,22 @@ use tokio_tungstenite::tungstenite::{Error as Trouble, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use unmask::{Filter, Unmasked};
 
-/// The longest message. One AMI event is some kilobytes; a gateway that sends more than this is
+/// The longest message. An AMI event has a few kilobytes. A gateway that sends more than this is
 /// broken, and the connection ends.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// A line to a gateway.
+/// A connection to a gateway.
 struct WebSocketLine {
     target: Target,
     socket: WebSocketStream<Join<Unmasked<ReadHalf<Stream>>, WriteHalf<Stream>>>,
-    /// The message that came in last, until it is taken in.
+    /// The last received message, until it is processed.
     received: Option<Message>,
-    /// A ping is to be sent.
+    /// A ping must be sent.
     ping: bool,
     pings: Pings,
 }
 
-/// One connection, from opening to its end; why it ended.
+/// Runs one connection until it ends, and returns why it ended.
 pub(crate) async fn session(
     endpoint: &TcpEndpoint,
     path: &str,
@@ -44,14 +44,14 @@ pub(crate) async fn session(
     listen(&mut line, context).await
 }
 
-/// Opens the line and leaves.
+/// Opens a connection, and closes it.
 pub(crate) async fn probe(
     endpoint: &TcpEndpoint,
     path: &str,
     access: &Access,
 ) -> Result<(), Error> {
     let mut line = open(endpoint, path, access).await?;
-    // An orderly end; whether the other side takes it so makes no difference.
+    // A clean close. It does not matter whether the other side answers it.
     let _ = timeout(line.target.within, line.socket.close(None)).await;
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Turns WebSocket text frames into binary ones, in the bytes on their way to tungstenite.
 //!
-//! tungstenite ends a connection at one byte in a text frame that is no UTF-8, and amiws passes
-//! callers' names on as they came. As binary frames they reach the decoder, which repairs them.
+//! tungstenite ends a connection if one byte in a text frame is not UTF-8, and amiws passes
+//! callers' names on unchanged. As binary frames, they reach the decoder, which repairs them.
 //!
 //! ```text
-//! HTTP/1.1 101 …\r\n…\r\n\r\n          stepped over
+//! HTTP/1.1 101 …\r\n…\r\n\r\n          skipped
 //! ┌ FIN RSV opcode ┬ mask, len 7 ┬ len 16 or 64 ┬ key 32 ┬ payload ┐
 //! │  opcode 1 → 2  │     0..=125 │  for 126, 127 │ if mask │         │  a control frame may
 //! └────────────────┴─────────────┴──────────────┴────────┴─────────┘  stand between fragments
@@ -17,20 +17,20 @@ use tokio::io::{AsyncRead, ReadBuf};
 const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 
-/// Position of the next byte in the stream's framing. Pure: any split of the stream gives the same
+/// Position of the next byte in the stream's frames. Pure: every split of the stream gives the same
 /// bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
-    /// The HTTP answer is over: frames follow.
+    /// The HTTP answer is complete, and frames follow.
     upgraded: bool,
-    /// The last bytes of the answer, then what has come of a frame's head.
+    /// The last bytes of the answer, and later the received part of a frame's head.
     head: Vec<u8>,
-    /// Bytes of the frame's key and payload that are to come.
+    /// Remaining bytes of the frame's key and payload.
     left: u64,
 }
 
 impl Filter {
-    /// Passes bytes on, in place.
+    /// Changes the opcodes in these bytes, in place.
     pub(crate) fn pass(&mut self, bytes: &mut [u8]) {
         let mut at = 0;
         loop {
@@ -72,7 +72,7 @@ impl Filter {
     }
 }
 
-/// The read side of a stream, passed through the [`Filter`].
+/// The read side of a stream, with the [`Filter`] applied.
 pub(crate) struct Unmasked<S> {
     pub(crate) stream: S,
     pub(crate) filter: Filter,
@@ -99,7 +99,7 @@ mod tests {
 
     const HTTP: &[u8] = b"HTTP/1.1 101 Switching\r\nA: \r\r\n\x01\x81\r\n\r\n";
 
-    /// A frame as RFC 6455 §5.2 lays it out.
+    /// Makes a frame as in RFC 6455 §5.2.
     fn frame(first: u8, payload: &[u8], masked: bool) -> Vec<u8> {
         let mask = if masked { 0x80 } else { 0 };
         let mut frame = vec![first];
