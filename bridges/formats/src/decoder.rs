@@ -1,10 +1,11 @@
-//! One entry for the formats of all PBXs: a framed message in, what it tells out.
+//! The decoder for the formats of all PBXs. A framed message goes in, and the decoded event or call
+//! comes out.
 
 use crate::format::{Format, Framing};
 use callbridge_asterisk::{AsteriskDecoder, DecoderSettings};
 use callbridge_call::Decoded;
 
-/// Decodes the messages of one source. It keeps what later messages need.
+/// Decodes the messages of one source. It keeps the state that later messages need.
 #[derive(Debug)]
 pub struct Decoder(Reader);
 
@@ -13,12 +14,12 @@ enum Reader {
     Asterisk(Box<AsteriskDecoder>),
     Freeswitch(Box<callbridge_freeswitch::Decoder>),
     FreeswitchCdr(Box<callbridge_freeswitch::Decoder>),
-    /// Finished calls: no message needs what another has told.
+    /// Finished calls. No message depends on another one.
     Calls,
 }
 
 impl Decoder {
-    /// A decoder at the beginning of a source.
+    /// Makes a decoder for the beginning of a source.
     pub fn new(format: Format, settings: DecoderSettings) -> Self {
         let freeswitch = |variables| Box::new(callbridge_freeswitch::Decoder::new(variables));
         Self(match format.of_asterisk() {
@@ -29,8 +30,8 @@ impl Decoder {
         })
     }
 
-    /// Decodes one message, as [`Framer`](crate::Framer), a WebSocket frame or an AMQP delivery
-    /// gives it. Never panics, whatever the bytes.
+    /// Decodes one message of a [`Framer`](crate::Framer), a WebSocket frame, or an AMQP delivery.
+    /// No bytes make it panic.
     #[inline]
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
         match &mut self.0 {

@@ -1,4 +1,4 @@
-//! The formats of all PBXs, under the names the command line gives them.
+//! The formats of all PBXs, with their names on the command line.
 
 use callbridge_asterisk::AsteriskFormat;
 use std::str::FromStr;
@@ -8,40 +8,40 @@ use std::str::FromStr;
 /// | format | name | on a stream or in a file | carries channel variables | time |
 /// |---|---|---|---|---|
 /// | [`Ami`](Self::Ami) | `ami` | messages ended by an empty line | yes | `Timestamp`, or none |
-/// | [`AmiJson`](Self::AmiJson) | `ami-json` | one frame a line | yes | `Timestamp`, or none |
+/// | [`AmiJson`](Self::AmiJson) | `ami-json` | one frame per line | yes | `Timestamp`, or none |
 /// | [`CelCsv`](Self::CelCsv) | `cel-csv` | CSV records | no | local, or epoch |
-/// | [`CelAmqp`](Self::CelAmqp) | `asterisk-cel` | one JSON body a line | no | ISO 8601 |
-/// | [`CdrAmqp`](Self::CdrAmqp) | `asterisk-cdr` | one JSON body a line | no | ISO 8601 |
+/// | [`CelAmqp`](Self::CelAmqp) | `asterisk-cel` | one JSON body per line | no | ISO 8601 |
+/// | [`CdrAmqp`](Self::CdrAmqp) | `asterisk-cdr` | one JSON body per line | no | ISO 8601 |
 /// | [`CdrCsv`](Self::CdrCsv) | `cdr-csv` | CSV records | no | local, or epoch |
-/// | [`Wazo`](Self::Wazo) | `wazo` | one JSON body a line | yes | as of AMI |
-/// | [`Freeswitch`](Self::Freeswitch) | `freeswitch` | frames, or a body a line | yes | epoch |
-/// | [`FreeswitchCdr`](Self::FreeswitchCdr) | `freeswitch-cdr` | a JSON line a leg | yes | epoch |
-/// | [`Call`](Self::Call) | `call` | one JSON body a line | yes | epoch, or ISO 8601 |
+/// | [`Wazo`](Self::Wazo) | `wazo` | one JSON body per line | yes | as of AMI |
+/// | [`Freeswitch`](Self::Freeswitch) | `freeswitch` | frames, or one body per line | yes | epoch |
+/// | [`FreeswitchCdr`](Self::FreeswitchCdr) | `freeswitch-cdr` | JSON line per leg | yes | epoch |
+/// | [`Call`](Self::Call) | `call` | one JSON body per line | yes | epoch, or ISO 8601 |
 #[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
-    /// AMI as Asterisk speaks it on TCP port 5038.
+    /// AMI of Asterisk on TCP port 5038.
     Ami,
-    /// AMI as JSON: amiws's envelope, or an event as one flat object.
+    /// AMI as JSON: in the envelope of amiws, or as one flat object per event.
     AmiJson,
-    /// CSV rows of channel event logging, as `cel_custom` or a database's export writes them.
+    /// CSV rows of channel event logging, from `cel_custom` or the export of a database.
     CelCsv,
-    /// Message bodies of asterisk-cel-amqp, JSON objects.
+    /// Message bodies of asterisk-cel-amqp, which are JSON objects.
     #[strum(serialize = "asterisk-cel")]
     CelAmqp,
-    /// Message bodies of asterisk-cdr-amqp, JSON objects.
+    /// Message bodies of asterisk-cdr-amqp, which are JSON objects.
     #[strum(serialize = "asterisk-cdr")]
     CdrAmqp,
-    /// Rows of `cdr_csv`, of `cdr_custom`'s sample, or of a table with a header.
+    /// Rows of `cdr_csv`, of the sample of `cdr_custom`, or of a table with a header.
     CdrCsv,
-    /// Message bodies of Wazo's bus: an AMI event each, in an envelope.
+    /// Message bodies of Wazo's bus. Each is an AMI event in an envelope.
     Wazo,
-    /// FreeSWITCH's events: what its event socket says, and message bodies of mod_amqp.
+    /// FreeSWITCH's events from its event socket, and message bodies of mod_amqp.
     Freeswitch,
-    /// FreeSWITCH's CDRs, as `mod_json_cdr` writes them: a file a leg in a folder; or a line each.
+    /// FreeSWITCH's CDRs of `mod_json_cdr`: one file per leg in a folder, or one line per leg.
     FreeswitchCdr,
-    /// Finished calls, each a message of its own (`docs/call-message.md`).
+    /// Finished calls, one message per call (`docs/call-message.md`).
     Call,
 }
 
@@ -52,9 +52,9 @@ pub enum Framing {
     EmptyLine,
     /// A message is a line.
     Line,
-    /// A message is a CSV record: a line, or several where a quoted field holds line ends.
+    /// A message is a CSV record: one line, or several if a quoted field contains line ends.
     CsvRecord,
-    /// A message is an event of FreeSWITCH: in a frame of its event socket, or on a line.
+    /// A message is an event of FreeSWITCH, in a frame of its event socket or on a line.
     Event,
 }
 
@@ -62,7 +62,7 @@ impl Format {
     /// Every format, in the order of the table above.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The name on the command line and in `format=`.
+    /// Returns the name on the command line and in `format=`.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -77,7 +77,7 @@ impl Format {
         }
     }
 
-    /// Returns the format of the crate that reads Asterisk's; `None` for those of others.
+    /// Returns the format in the Asterisk crate. `None` for formats of other PBXs.
     pub(crate) const fn of_asterisk(self) -> Option<AsteriskFormat> {
         Some(match self {
             Self::Ami => AsteriskFormat::Ami,
@@ -91,40 +91,40 @@ impl Format {
         })
     }
 
-    /// Returns `true` when the format can carry channel variables, so that a `var:` lead rule can
-    /// be met.
+    /// Returns `true` if the format can contain channel variables, which `var:` lead rules need.
     pub const fn has_variables(self) -> bool {
         !self.is_cel() && !matches!(self, Self::CdrAmqp | Self::CdrCsv)
     }
 
-    /// Rows of channel event logging: the PBX writes each of its calls, heard or not.
+    /// Returns `true` for channel event logging. The PBX writes a row for each event, whether or
+    /// not it is connected to us.
     pub const fn is_cel(self) -> bool {
         matches!(self, Self::CelCsv | Self::CelAmqp)
     }
 
-    /// Returns `true` when the format's records may come as a folder of files, each of them whole.
+    /// Returns `true` if a folder can contain the format's records, one per file.
     pub const fn is_a_file_each(self) -> bool {
         matches!(self, Self::FreeswitchCdr)
     }
 
-    /// Returns `true` when a broker carries the format. Brokers redeliver, so the order of such
-    /// messages shows nothing, not even in a file that they were saved in.
+    /// Returns `true` if messages of the format come from a broker. Brokers redeliver messages, so
+    /// their order means nothing, not even in a file in which they were saved.
     pub const fn is_of_broker(self) -> bool {
         matches!(self, Self::CelAmqp | Self::CdrAmqp | Self::Wazo)
     }
 
-    /// Returns `true` when the format reports calls by CDRs alone.
+    /// Returns `true` if the format reports calls only by CDRs.
     pub const fn only_cdrs(self) -> bool {
         matches!(self, Self::CdrAmqp | Self::CdrCsv | Self::FreeswitchCdr)
     }
 
-    /// Each message is a finished call, and names its PBX and its trunk.
+    /// Returns `true` if each message is a finished call, with its PBX and its trunk.
     pub const fn carries_whole_calls(self) -> bool {
         matches!(self, Self::Call)
     }
 }
 
-/// A format's name that is none.
+/// The error of an unknown format name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is no format {0:?}: give ami, ami-json, cel-csv, cdr-csv, asterisk-cel, asterisk-cdr, \

@@ -1,26 +1,26 @@
-//! Where one message ends and the next begins.
+//! Separates streams and files into messages.
 
 use crate::format::{Format, Framing};
 use callbridge_call::framing::{FrameStep, MESSAGE_BYTES_MAX, ReadBuffer};
 use memchr::{memchr, memchr2, memmem};
 
-/// A piece that a [`Framer`] or [`Frames`] gives out.
+/// A result of a [`Framer`] or of [`Frames`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// One message, without the empty line or line end that closed it. Never empty.
     Message(&'a [u8]),
-    /// A message longer than [`callbridge_call::framing::MESSAGE_BYTES_MAX`], thrown away.
+    /// A message longer than [`callbridge_call::framing::MESSAGE_BYTES_MAX`], which is discarded.
     TooLong {
         /// Length of the message, in bytes.
         bytes: u64,
-        /// Offset of the message's first byte in the stream: a file can be read again from there.
+        /// Offset of the message's first byte in the stream. A file can be read again from there.
         start: u64,
     },
 }
 
-/// Splits a stream that arrives in pieces into messages; how it is cut into pieces makes no
-/// difference. Bytes are read straight into its [`buffer`](Self::buffer) and lent out from there.
-/// It holds one message and one piece at most.
+/// Splits a stream that arrives in pieces into messages. The result does not depend on the pieces.
+/// Bytes are read directly into its [`buffer`](Self::buffer), and messages borrow from it. It holds
+/// at most one message and one piece.
 ///
 /// Empty lines and NUL bytes before a message are skipped. After `copytruncate`, a writer that kept
 /// its offset leaves a hole of NUL bytes, which can be gigabytes long.
@@ -32,12 +32,12 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// A framer at the beginning of a stream of this format.
+    /// Makes a framer for the beginning of a stream of this format.
     pub fn new(format: Format) -> Self {
         Self::at(format, 0)
     }
 
-    /// A framer at `position` bytes into a file.
+    /// Makes a framer that begins at this offset of a file.
     pub fn at(format: Format, position: u64) -> Self {
         let splitter = FormatSplitter::new(format.framing());
         Self {
@@ -47,30 +47,29 @@ impl Framer {
         }
     }
 
-    /// Returns the buffer that the stream is read into.
+    /// Returns the buffer into which the stream is read.
     pub const fn buffer(&mut self) -> &mut ReadBuffer {
         &mut self.buffer
     }
 
-    /// Takes a piece by copying it.
+    /// Adds a copy of a piece.
     pub fn push(&mut self, piece: &[u8]) {
         self.buffer.push(piece);
     }
 
-    /// The next message that is whole; `None` until more has come in.
+    /// Returns the next complete message. `None` until more bytes arrive.
     #[allow(clippy::should_implement_trait, reason = "lends from its own buffer")]
     pub fn next(&mut self) -> Option<Frame<'_>> {
         self.advance(false)
     }
 
-    /// Takes the message that has no end, when no more will come in. To be called until it gives
-    /// `None`.
+    /// Returns the message without an end, after the last bytes. Call it until it returns `None`.
     pub fn finish(&mut self) -> Option<Frame<'_>> {
         self.advance(true)
     }
 
-    /// Offset up to which the stream was given out or stepped over, in bytes: a file is read on
-    /// from here.
+    /// Returns the offset in bytes up to which messages were returned or skipped. Reading a file
+    /// continues from here.
     pub const fn position(&self) -> u64 {
         self.position
     }
@@ -84,7 +83,7 @@ impl Framer {
     }
 }
 
-/// Splits bytes that are all there into messages, borrowed from them.
+/// Splits complete bytes into messages that borrow from them.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     splitter: FormatSplitter,
@@ -93,7 +92,7 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// Iterates over the messages of `bytes`, the last of which may lack its end.
+    /// Iterates over the messages of `bytes`. The last one can be incomplete.
     pub fn new(format: Format, bytes: &'a [u8]) -> Self {
         Self {
             splitter: FormatSplitter::new(format.framing()),
@@ -117,7 +116,7 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
-/// Returns the piece that a step has found in these bytes, which begin at `position`.
+/// Returns the frame that a step has found in these bytes, which begin at `position`.
 #[inline]
 fn frame_of(step: FrameStep, bytes: &[u8], position: u64) -> Option<Frame<'_>> {
     match step {
@@ -130,10 +129,11 @@ fn frame_of(step: FrameStep, bytes: &[u8], position: u64) -> Option<Frame<'_>> {
     }
 }
 
-/// A CSV record of more lines is taken to begin with a torn line whose quote never closes.
+/// Maximum lines of a CSV record. A record with more lines begins with a cut line whose quote is
+/// never closed.
 const RECORD_LINES_MAX: usize = 16;
 
-/// End of a message: the index behind its last byte, and the one at which the next begins.
+/// End of a message: the index after its last byte, and the index at which the next message begins.
 type MessageEnd = (usize, usize);
 
 /// Finds the messages of one format.
@@ -160,8 +160,8 @@ impl FormatSplitter {
         }
     }
 
-    /// Looks for the next message in `bytes`, which go on where the last step's `used` ended.
-    /// `at_end`: nothing will follow.
+    /// Searches for the next message in `bytes`, which continue where the last step's `used` ended.
+    /// `at_end` means that no more bytes will follow.
     #[inline]
     fn step(&mut self, bytes: &[u8], at_end: bool) -> FrameStep {
         match self {
@@ -171,7 +171,7 @@ impl FormatSplitter {
     }
 }
 
-/// Finds messages in bytes that begin where the last step left off.
+/// Finds messages in bytes that begin where the last step ended.
 #[derive(Clone, Debug)]
 struct Splitter {
     framing: Framing,
@@ -180,15 +180,15 @@ struct Splitter {
     bare: memmem::Finder<'static>,
     /// Text mode on Windows doubles the carriage return of each line.
     doubled: memmem::Finder<'static>,
-    /// Bytes at hand that were searched in vain already.
+    /// Bytes that were already searched without a result.
     searched: usize,
-    /// Bytes thrown away of a message that is too long.
+    /// Discarded bytes of a message that is too long.
     dropped: u64,
 }
 
 impl Splitter {
-    /// Looks for the next message in `bytes`, which go on where the last step's `used` ended.
-    /// `at_end`: nothing will follow.
+    /// Searches for the next message in `bytes`, which continue where the last step's `used` ended.
+    /// `at_end` means that no more bytes will follow.
     #[inline]
     fn step(&mut self, bytes: &[u8], at_end: bool) -> FrameStep {
         let from = match self.dropped {
@@ -223,7 +223,7 @@ impl Splitter {
             self.searched = length;
             return FrameStep::More { used: from };
         }
-        // Too long: forget all but what may be the beginning of its end.
+        // The message is too long. Discard everything except bytes that may begin its end.
         let forgotten = length.saturating_sub(TAIL);
         self.dropped += forgotten as u64;
         self.searched = 0;
@@ -232,7 +232,7 @@ impl Splitter {
         }
     }
 
-    /// Counts the bytes before a message that say nothing: empty lines and NUL bytes.
+    /// Counts the empty lines and NUL bytes before a message.
     #[inline]
     fn lead(&mut self, bytes: &[u8]) -> usize {
         let is_blank = |byte: &&u8| matches!(byte, b'\r' | b'\n' | b'\0');
@@ -243,8 +243,8 @@ impl Splitter {
         lead
     }
 
-    /// A message ends at an empty line; one whose first line holds no colon is that line alone:
-    /// a banner, which no empty line follows.
+    /// Finds the end of a message at an empty line. If its first line has no colon, the message is
+    /// only that line, because no empty line follows a banner.
     #[inline]
     fn empty_line(&self, body: &[u8], searched: usize, at_end: bool) -> Option<MessageEnd> {
         if self.dropped == 0
@@ -263,7 +263,7 @@ impl Splitter {
             };
         }
         let crlf = self.crlf.find(&body[from..]).map(|at| from + at);
-        // One that begins before the other may end with the other's first byte.
+        // An end that begins before the other one can end with the other one's first byte.
         let until = crlf.map_or(body.len(), |at| at + 1);
         let bare = self.bare.find(&body[from..until]).map(|at| from + at);
         match (bare, crlf) {
@@ -274,7 +274,7 @@ impl Splitter {
     }
 }
 
-/// The longest end of a message, but for its last byte.
+/// Length of the longest end of a message, without its last byte.
 const TAIL: usize = 3;
 
 fn line(body: &[u8], searched: usize, at_end: bool) -> Option<MessageEnd> {
@@ -284,24 +284,25 @@ fn line(body: &[u8], searched: usize, at_end: bool) -> Option<MessageEnd> {
     }
 }
 
-/// All that is there, when nothing will follow.
+/// Returns all bytes as a message, if no more will follow.
 fn rest(body: &[u8], at_end: bool) -> Option<MessageEnd> {
     (at_end && !body.is_empty()).then(|| (body.trim_ascii_end().len().max(1), body.len()))
 }
 
-/// `end`, or one less where a carriage return stands before it.
+/// Returns `end`, or one less if there is a carriage return before it.
 #[inline]
 fn before_cr(body: &[u8], end: usize) -> usize {
     end - usize::from(end > 0 && body[end - 1] == b'\r')
 }
 
-/// Ends a field. Which of these delimiters a file uses is known only when its records are read.
+/// Returns `true` for a byte that can end a field. The delimiter of a file is only known when its
+/// records are read.
 const fn is_delimiter(byte: u8) -> bool {
     matches!(byte, b',' | b';' | b'\t' | b'|')
 }
 
-/// No quote is open at the end of the line: it is a record, as nearly every line is. Only the
-/// quotes are looked at.
+/// Returns `true` if no quote is open at the end of the line. Then the line is a record, like
+/// nearly every line. Only the quotes are checked.
 fn is_whole(line: &[u8]) -> bool {
     let (mut quoted, mut from) = (false, 0);
     while let Some(at) = memchr(b'"', &line[from..]).map(|at| from + at) {
@@ -315,8 +316,8 @@ fn is_whole(line: &[u8]) -> bool {
     !quoted
 }
 
-/// A record ends at a line end outside quotes. A quote that opened and cannot have been meant
-/// (no such record is that long, or goes on like this) belongs to a torn line: that line alone.
+/// Finds the end of a record, at a line end outside quotes. If an open quote leads to a record that
+/// is too long or malformed, the quote belongs to a cut line, and the record is only that line.
 fn record(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<MessageEnd> {
     let fresh = memchr(b'\n', &body[searched..]).is_some();
     if !fresh && !at_end {
@@ -332,7 +333,8 @@ fn record(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<
     }
 }
 
-/// The same for a record that has a line end in quotes, or seems to; `first` is its first.
+/// Finds the end of a record that has a line end in quotes, or seems to have one. `first` is its
+/// first line end.
 fn quoted_record(body: &[u8], first: Option<usize>, at_end: bool) -> Option<MessageEnd> {
     let torn = |first: usize| Some((before_cr(body, first), first + 1));
     let (mut at, mut lines, mut quoted, mut field_starts) = (0, 0, false, true);
@@ -371,7 +373,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The record's end as the general search finds it, without the short cut.
+    /// Returns the end of the record by the general search, without the shortcut for whole lines.
     fn found(body: &[u8]) -> Option<MessageEnd> {
         quoted_record(body, memchr(b'\n', body), true)
     }
@@ -395,7 +397,8 @@ mod tests {
         }
     }
 
-    /// The messages and over-long messages of a stream that arrives in pieces of this length.
+    /// Returns the messages, and those that are too long, of a stream that arrives in pieces of
+    /// this length.
     fn read_in_pieces(format: Format, stream: &[u8], length: usize) -> Vec<String> {
         let mut framer = Framer::new(format);
         let mut read = Vec::new();

@@ -1,15 +1,15 @@
-//! The formats of all PBXs, each under one name: where a message ends, what it tells, and what
-//! bytes look like that are said to be of another.
+//! The formats of all PBXs, each with one name. This crate separates messages, decodes them, and
+//! recognizes bytes that are in another format than the configured one.
 //!
-//! In come bytes; a [`Framer`] (or [`Frames`], where all bytes are there) finds the messages, a
-//! [`Decoder`] reads them. No I/O, no clock. What a message means is known by the crate of its
-//! PBX, for which a [`Format`] stands here.
+//! Bytes go in. A [`Framer`] (or [`Frames`], if all bytes are there) finds the messages, and a
+//! [`Decoder`] reads them. There is no I/O and no clock. The crate of each PBX decodes its
+//! messages. A [`Format`] selects it.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
 //! | [`format`](mod@format) | the formats' names and traits |
-//! | [`framer`] | a stream to messages |
-//! | [`decoder`] | the one entry for all of them |
+//! | [`framer`] | separates a stream into messages |
+//! | [`decoder`] | decodes the messages of all formats |
 //! | [`likeness`] | what bytes in the wrong format look like |
 //! | [`message`] | a finished call as a JSON message |
 

@@ -1,5 +1,5 @@
-//! Whether bytes are written in the format that they are said to be in; if not, what they look
-//! like, and which format to give instead.
+//! Checks whether bytes are in the configured format. If not, it finds the format that they look
+//! like, and advice for the configuration.
 
 use crate::decoder::Decoder;
 use crate::format::{Format, Framing};
@@ -9,18 +9,18 @@ use callbridge_call::{ChannelState, Decoded, EventTime, Kind, Origin, PbxEvent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// So many bytes are looked at.
+/// Maximum bytes that are checked.
 pub const SAMPLE_BYTES_MAX: usize = 256 << 10;
 
-/// Lines in which a banner is looked for.
+/// Number of lines in which a banner is searched for.
 const BANNER_LINES: usize = 50;
 
 /// The format that bytes are most likely in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Likeness {
-    /// The format that reads them; `None` if they are known and not read.
+    /// The format that can read them. `None` if they are known, but cannot be read.
     pub format: Option<Format>,
-    /// `AMI 1.1 of Asterisk 1.8`
+    /// Description, such as `AMI 1.1 of Asterisk 1.8`.
     what: String,
 }
 
@@ -31,8 +31,7 @@ impl fmt::Display for Likeness {
 }
 
 impl Likeness {
-    /// Names the format, and the one to give instead: the name of the flag stands before the
-    /// format's.
+    /// Returns the description, and the format to use instead, after the name of the flag.
     pub fn with_advice(&self, flag: &str) -> String {
         match self.format {
             Some(format) => format!("{self}; use {flag}{format}"),
@@ -40,15 +39,14 @@ impl Likeness {
         }
     }
 
-    /// Recognizes the beginning of a source by trying each format; `None` if it is nothing known
-    /// here.
+    /// Recognizes the beginning of a source by trying each format. `None` if it is not known.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let bytes = &bytes[..bytes.len().min(SAMPLE_BYTES_MAX)];
         let counted = Format::ALL.iter().map(|&format| {
             let reading = Reading::of(format, DecoderSettings::default(), bytes);
             (reading.events, format)
         });
-        // Of two that read as much, the later is the stricter one.
+        // Of two formats that read the same number of messages, the later one is stricter.
         let (count, format) = counted.max_by_key(|&(count, _)| count)?;
         if count == 0 {
             return foreign(bytes);
@@ -70,7 +68,7 @@ impl Likeness {
     }
 }
 
-/// Names the version of AMI, by its banner or else by its events.
+/// Returns the version of AMI, from its banner, or else from its events.
 fn ami(bytes: &[u8]) -> String {
     let mut lines = bytes.split(|&byte| byte == b'\n').take(BANNER_LINES);
     let version = lines.find(|line| is_banner(line)).and_then(|line| {
@@ -93,7 +91,8 @@ fn ami(bytes: &[u8]) -> String {
     }
 }
 
-/// The release that speaks this AMI. From 14 on each release has a number of its own.
+/// Returns the release of Asterisk with this version of AMI. From Asterisk 14 on, each release has
+/// its own version.
 fn asterisk(version: &str) -> Option<String> {
     let mut numbers = (version.split('.')).map_while(|number| number.parse::<u32>().ok());
     let (major, minor) = (numbers.next()?, numbers.next().unwrap_or(0));
@@ -109,8 +108,8 @@ fn asterisk(version: &str) -> Option<String> {
     })
 }
 
-/// Recognizes formats that are not read here by their marks, and events of FreeSWITCH without a
-/// call in them.
+/// Recognizes formats that are not supported by typical strings, and events of FreeSWITCH without a
+/// call.
 fn foreign(bytes: &[u8]) -> Option<Likeness> {
     let has = |text: &[u8]| memchr::memmem::find(bytes, text).is_some();
     let mut format = None;
@@ -124,7 +123,7 @@ fn foreign(bytes: &[u8]) -> Option<Likeness> {
         "CSV CDRs of FreeSWITCH or FusionPBX (cdr_csv), which are not read here: use mod_json_cdr \
          (freeswitch-cdr) or the event socket (esl://)"
     } else if has(b"Event-Name") && has(b"FreeSWITCH-") {
-        // Most of its events tell of no call.
+        // Most of its events are not about calls.
         format = Some(Format::Freeswitch);
         "events of FreeSWITCH, none of which is read here"
     } else if has(b"FreeSWITCH") || has(b"variable_uuid") || has(b"Caller-Channel-Name") {
@@ -162,30 +161,30 @@ fn is_switch_csv(bytes: &[u8]) -> bool {
         })
 }
 
-/// Outcome of reading bytes in the format that they are said to be in.
+/// Result of reading bytes in the configured format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormatFit {
-    /// The bytes are none, or white space alone.
+    /// There are no bytes, or only white space.
     Empty,
-    /// Something in them tells of calls.
+    /// Some of them report calls.
     Reads {
         /// Number of events and finished calls.
         events: u64,
         /// The latest time among them.
         last: Option<EventTime>,
-        /// CEL in which both sides of a call answered, and which tells of no bridge at all.
+        /// The bytes are CEL in which both sides of a call answered, but no bridge is reported.
         unbridged: bool,
     },
-    /// Messages of the format, none of which tells of a call.
+    /// There are messages of the format, but none of them reports a call.
     Quiet,
-    /// Another format's, or what is not read here.
+    /// The bytes are of another format, or of one that is not supported.
     Other(Likeness),
     /// The bytes are of no format known here.
     Unknown,
 }
 
 impl FormatFit {
-    /// Decodes the bytes as `format`, and where nothing comes of it tries all others.
+    /// Decodes the bytes as `format`. If no event can be read, it tries all others.
     pub fn of(format: Format, settings: DecoderSettings, bytes: &[u8]) -> Self {
         let reading = Reading::of(format, settings, bytes);
         if reading.events > 0 {
@@ -201,25 +200,25 @@ impl FormatFit {
         }
         match Likeness::of(bytes) {
             Some(like) if like.format != Some(format) => Self::Other(like),
-            // Rows under a header tell of calls, or nothing can be made of them.
+            // Rows under a header report calls, unless they cannot be read.
             Some(_) | None if reading.skipped && !reading.has_bad_rows => Self::Quiet,
             Some(_) | None => Self::Unknown,
         }
     }
 }
 
-/// What is read of bytes in one format.
+/// Result of decoding bytes in one format.
 #[derive(Default)]
 struct Reading {
     /// Number of events and finished calls.
     events: u64,
-    /// A message of the format tells of no call.
+    /// A message of the format does not report a call.
     skipped: bool,
     /// A row of a CSV format could not be read.
     has_bad_rows: bool,
     /// The latest time among the events and calls.
     last: Option<EventTime>,
-    /// CEL reports bridges: without these nobody knows who talked with whom.
+    /// CEL reports bridges. Without them it is not known who talked with whom.
     bridges: bool,
     /// Channels that answered before the first bridge of CEL, by their linkedid.
     answered: BTreeMap<String, BTreeSet<String>>,

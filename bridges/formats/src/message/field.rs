@@ -1,5 +1,5 @@
-//! The fields of a message, and the value of each: its type and its limits. What is said of a wrong
-//! one holds nothing of a customer's: its type or its length, a number or a word alone.
+//! The fields of a message, with the type and the limits of each value. The description of a wrong
+//! value contains no data of a customer, only its type or length, a number, or a word.
 
 use callbridge_call::call::is_did;
 use callbridge_call::units::is_name;
@@ -7,12 +7,12 @@ use callbridge_call::{Direction, EventTime, Variable};
 use serde_json::Value;
 use std::time::Duration;
 
-/// A field of a message, in the order of the documents.
+/// A field of a message. The order is that of the documents.
 #[derive(strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "camelCase")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MessageField {
-    /// The PBX that the call was made at.
+    /// The PBX of the call.
     Pbx,
     /// The call's id at that PBX.
     Id,
@@ -20,21 +20,21 @@ pub enum MessageField {
     Direction,
     /// The name of a `--trunk`.
     Trunk,
-    /// The customer's number; `null` where it is hidden.
+    /// The customer's number. `null` if it is hidden.
     Phone,
     /// The number that the customer dialed.
     Did,
-    /// Beginning of the call: epoch seconds, or ISO 8601 with a zone.
+    /// Start of the call: epoch seconds, or ISO 8601 with a zone.
     StartedAt,
-    /// Seconds from the beginning of the call to its end, a week at most.
+    /// Seconds from the start of the call to its end, at most a week.
     DurationSec,
-    /// The customer and somebody of the company talked.
+    /// The customer talked with someone of the company.
     Answered,
-    /// Seconds for which they talked; 0 where they did not.
+    /// Seconds for which they talked. 0 if they did not.
     TalkSec,
-    /// The extension that the call is put down to.
+    /// The extension to which the call is assigned.
     Extension,
-    /// Each extension that talked with the customer, in that order.
+    /// All extensions that talked with the customer, in order.
     Extensions,
     /// The CRM's number of the lead.
     LeadId,
@@ -48,7 +48,7 @@ pub enum MessageField {
     Incomplete,
     /// The figures are an estimate.
     Estimate,
-    /// Version of the message, 1 where left out.
+    /// Version of the message. 1 if it is missing.
     Version,
 }
 
@@ -61,7 +61,7 @@ impl MessageField {
         self.into()
     }
 
-    /// Returns the values that the field may have, in words that go on after "it may be".
+    /// Returns a description of the allowed values, as the continuation of "it may be".
     pub const fn may_be(self) -> &'static str {
         match self {
             Self::Pbx => {
@@ -104,27 +104,27 @@ impl MessageField {
     }
 }
 
-/// Bytes of a call's id, as of every id that calls are known by.
+/// Maximum bytes of a call's id, like every id of a call.
 const ID_BYTES_MAX: usize = 256;
-/// Bytes of an extension, as of a channel's name in Asterisk.
+/// Maximum bytes of an extension, like a channel's name in Asterisk.
 const EXTENSION_BYTES_MAX: usize = 80;
 const EXTENSIONS_MAX: usize = 256;
-/// Bytes of a variable's name, as Asterisk has them at most.
+/// Maximum bytes of a variable's name, as in Asterisk.
 const VARIABLE_NAME_BYTES_MAX: usize = 80;
 pub(crate) const VARIABLES_MAX: usize = 64;
 const TEXT_BYTES_MAX: usize = 1024;
 const USER_FIELDS_MAX: usize = 16;
-/// No number of any plan has more digits, dial prefix included.
+/// Maximum bytes of a number. No numbering plan has longer numbers, including a dial prefix.
 const PHONE_BYTES_MAX: usize = 40;
-/// Seconds of a week: no call is longer.
+/// Seconds of a week. No call is longer.
 const DURATION_SEC_MAX: f64 = 604_800.0;
 /// Seconds that microseconds since 1970 can hold, with room for a duration.
 const EPOCH_SEC_MAX: f64 = 9.0e12;
 
-/// Description of a value that is wrong, as "it is a text"; nothing of a customer's stands in it.
+/// Description of a wrong value, such as "it is a text". It contains no data of a customer.
 pub(crate) type Wrong = String;
 
-/// A number or a boolean as it is; of all else its type.
+/// Describes a number or a boolean by its value, and everything else by its type.
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => "it is null".to_owned(),
@@ -138,7 +138,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// A text without control characters, of at most so many bytes.
+/// Reads a text without control characters, of at most `bytes_max` bytes.
 fn text(value: &Value, bytes_max: usize) -> Result<&str, Wrong> {
     let Value::String(text) = value else {
         return Err(shown(value));
@@ -152,7 +152,7 @@ fn text(value: &Value, bytes_max: usize) -> Result<&str, Wrong> {
     Ok(text)
 }
 
-/// A text with something in it, and no white space at its ends.
+/// Reads a text that is not empty and has no white space at its ends.
 fn name(value: &Value, bytes_max: usize) -> Result<&str, Wrong> {
     let text = text(value, bytes_max)?;
     if text.is_empty() {
@@ -218,7 +218,7 @@ fn list(
     read.collect()
 }
 
-/// The number as it is written. Whether it is one of the trunk's country is seen later.
+/// Reads the number as it is written. Whether it is valid in the trunk's country is checked later.
 pub(crate) fn phone(value: &Value) -> Result<String, Wrong> {
     let text = name(value, PHONE_BYTES_MAX)?;
     let marks = [' ', '-', '.', '(', ')'];
@@ -274,7 +274,8 @@ pub(crate) fn seconds(value: &Value) -> Result<Duration, Wrong> {
     Ok(Duration::from_micros(micros as u64))
 }
 
-/// Epoch seconds, or ISO 8601 with a zone. Whether it can be true is seen later, with a clock.
+/// Reads epoch seconds, or ISO 8601 with a zone. Whether the time is plausible is checked later,
+/// with a clock.
 pub(crate) fn moment(value: &Value) -> Result<EventTime, Wrong> {
     match value {
         Value::Number(number) => {
@@ -299,7 +300,7 @@ pub(crate) fn moment(value: &Value) -> Result<EventTime, Wrong> {
     }
 }
 
-/// Each name with its value, or its values where two legs of the call disagree.
+/// Reads each name with its value, or with its values if two legs of the call differ.
 pub(crate) fn variables(value: &Value) -> Result<Vec<Variable>, Wrong> {
     let Value::Object(all) = value else {
         return Err(shown(value));

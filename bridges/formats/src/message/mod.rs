@@ -1,16 +1,16 @@
-//! A finished call as a JSON message, so that any PBX can be a source: read and written.
+//! A finished call as a JSON message, so any PBX can be a source.
 //!
-//! In comes one message, `application/vnd.callbridge.call+json; version=1`; out goes a
+//! Reading takes one message, `application/vnd.callbridge.call+json; version=1`. It returns a
 //! [`ReportedCall`](callbridge_call::ReportedCall), or a [`WrongCall`](callbridge_call::WrongCall)
-//! that names each field that is wrong and what it may be. The other way a finished call becomes
-//! such a message, which reads back as the same call. Nothing here knows a clock: whether a start
-//! lies in the future is for whoever judges the call. `docs/call-message.md` describes the message.
+//! that names each wrong field and its allowed values. Writing turns a finished call into such a
+//! message, which is read back as the same call. There is no clock here: the code that judges the
+//! call checks whether its start is in the future. `docs/call-message.md` describes the message.
 //!
 //! | module | what lives there |
 //! |---|---|
 //! | [`field`] | the fields, and the values that each can have: types and limits |
-//! | [`read`](mod@read) | a message to a call |
-//! | [`write`](mod@write) | a call to its message |
+//! | [`read`](mod@read) | reads a call from a message |
+//! | [`write`](mod@write) | writes the message of a call |
 
 pub mod field;
 pub mod read;

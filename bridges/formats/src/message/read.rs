@@ -1,4 +1,4 @@
-//! A message to a call.
+//! Reads a finished call from a JSON message.
 
 use super::field::{self, MessageField};
 use super::{VERSION, newer_version, version_problem};
@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// So many faults of a message are told; who sends more mends these first.
+/// Maximum errors that are reported for a message.
 const FAULTS_MAX: usize = 5;
 
-/// Reads one message. `content_type`: as its publisher wrote it, where a broker carried it.
+/// Reads one message. `content_type` is that of its publisher, if it comes from a broker.
 ///
 /// # Errors
-/// Each field that is wrong, and what it may be.
+/// Each wrong field, and its allowed values.
 pub fn read(bytes: &[u8], content_type: Option<&str>) -> Result<ReportedCall, WrongCall> {
     if let Some(problem) = content_type.and_then(version_problem) {
         return Err(unnamed(problem));
@@ -77,7 +77,7 @@ impl MessageReading<'_> {
         }
     }
 
-    /// A field that may be left out; `null` says the same.
+    /// Reads an optional field. `null` means that it is missing.
     fn may<T>(&mut self, field: MessageField, one: fn(&Value) -> Result<T, String>) -> Option<T> {
         let value = self.fields.get(&field).filter(|it| !it.is_null())?;
         self.right(field, one(value))
@@ -87,7 +87,7 @@ impl MessageReading<'_> {
         read.map_err(|wrong| self.wrong(field, &wrong)).ok()
     }
 
-    /// A field that must be there.
+    /// Reads a required field.
     fn must<T>(&mut self, field: MessageField, one: fn(&Value) -> Result<T, String>) -> Option<T> {
         let Some(value) = self.fields.get(&field) else {
             self.wrong(field, "it is missing");
@@ -150,9 +150,9 @@ impl MessageReading<'_> {
         })
     }
 
-    /// Reads whether the call was answered, its duration and its talk; `None` with a fault where
-    /// they contradict each other. More talk than call is for whoever judges it, who knows what
-    /// rounding may do.
+    /// Reads whether the call was answered, its duration, and its talk time. Returns `None` and
+    /// adds an error if they contradict each other. Talk time that is longer than the call is
+    /// checked when the call is judged, because of rounding.
     fn lengths(&mut self) -> Option<(bool, Duration, Duration)> {
         let whole = self.must(MessageField::DurationSec, field::seconds);
         let answered = self.must(MessageField::Answered, field::answer);
@@ -173,7 +173,8 @@ impl MessageReading<'_> {
         None
     }
 
-    /// The customer's number. Who leaves it out names the lead; a hidden number is `null`.
+    /// Reads the customer's number. It can only be missing if the message has a lead. A hidden
+    /// number is `null`.
     fn number(&mut self, direction: Option<Direction>, lead: bool) -> Option<RawNumber> {
         let with_customer = direction.is_some_and(|it| it != Direction::Internal);
         if with_customer && !lead && !self.fields.contains_key(&MessageField::Phone) {
@@ -181,33 +182,33 @@ impl MessageReading<'_> {
             return None;
         }
         let text = self.may(MessageField::Phone, field::phone)?;
-        // As in a dial string, no dial prefix stands before a number that is valid as it is.
+        // As in a dial string, a number that is valid as it is has no dial prefix.
         Some(RawNumber::new(text, true))
     }
 }
 
-/// Reason given for an incomplete call whose message says no more.
+/// Reason for an incomplete call, because the message has no details.
 const INCOMPLETE: &str = "incomplete: the message says that facts of the call are missing";
 
-/// The fields of a message that are known here; others are passed over.
+/// The known fields of a message. Others are ignored.
 type FieldValues = BTreeMap<MessageField, Value>;
 
-/// A fault of the bytes, before any field's value is read.
+/// An error in the bytes, before any field's value is read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum BytesFault {
-    /// The bytes are no JSON object.
+    /// The bytes are not a JSON object.
     #[error(
         "the message is not a JSON object; it may be {{\"pbx\":…, \"id\":…, \"direction\":…, \
          \"startedAt\":…, \"durationSec\":…, \"answered\":…}}"
     )]
     NotAnObject,
-    /// The bytes are no JSON, for something in or after this field.
+    /// The bytes are not JSON, because of something in or after this field.
     #[error("{}", field::words(*.0, "what follows it is not JSON"))]
     At(MessageField),
-    /// The bytes are no JSON, and no field is known to stand before the fault.
+    /// The bytes are not JSON, and there is no known field before the error.
     #[error("the message is not JSON; it may be one JSON object in UTF-8")]
     NotJson,
-    /// A field stands in it twice, and nobody can know which one counts.
+    /// A field is in the message twice, so it is not known which one counts.
     #[error("{}", field::words(*.0, "it is in the message twice"))]
     Twice(MessageField),
 }
@@ -229,8 +230,8 @@ fn fields(bytes: &[u8]) -> Result<FieldValues, BytesFault> {
 struct Object {
     fields: FieldValues,
     twice: Option<MessageField>,
-    /// The field whose name was read last, so that what follows it is what is wrong; `None` of a
-    /// name that is no field's.
+    /// The last field whose name was read, to locate an error after it. `None` after an unknown
+    /// name.
     last: Option<MessageField>,
 }
 

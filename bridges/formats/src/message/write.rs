@@ -1,14 +1,14 @@
-//! A call to its message.
+//! Writes a finished call as a JSON message.
 
 use super::field::{self, MessageField};
 use callbridge_call::{EventTime, FinishedCall};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// Facts of a call found out beyond those that the PBX reported.
+/// Facts of a call that were found out in addition to those that the PBX reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResolvedIds<'a> {
-    /// The customer's number in E.164; without it, the number goes out as it was heard.
+    /// The customer's number in E.164. Without it, the number of the PBX is written.
     pub phone: Option<&'a str>,
     /// The lead that the rules gave.
     pub lead: Option<i64>,
@@ -16,10 +16,10 @@ pub struct ResolvedIds<'a> {
     pub employee: Option<i64>,
 }
 
-/// The message of a finished call of this PBX, as one line.
+/// Returns the message of a finished call of this PBX, as one line.
 pub fn write(pbx: &str, call: &FinishedCall, settled: ResolvedIds<'_>) -> String {
     let given = call.given.unwrap_or_default();
-    // None where the field is left out.
+    // `None` leaves the field out.
     let value_of = |field| {
         Some(match field {
             MessageField::Pbx => json!(pbx),
@@ -28,7 +28,7 @@ pub fn write(pbx: &str, call: &FinishedCall, settled: ResolvedIds<'_>) -> String
             MessageField::Trunk => json!(call.trunk),
             MessageField::Phone => {
                 let raw = call.number.as_ref().map(|number| number.text.as_str());
-                // What is no number stays behind: it names nobody, and would be refused.
+                // A text that is not a number is left out, because a reader would refuse it.
                 let raw = raw.filter(|text| field::phone(&json!(text)).is_ok());
                 json!(settled.phone.or(raw))
             }
@@ -64,8 +64,8 @@ pub fn write(pbx: &str, call: &FinishedCall, settled: ResolvedIds<'_>) -> String
     Value::Object(named.collect()).to_string()
 }
 
-/// Keeps those of the texts that a reader takes: what is past its limits stays behind, not the
-/// call.
+/// Keeps the values that a reader accepts. Values beyond its limits are left out, so the call is
+/// not refused.
 fn readable<T>(all: impl Iterator<Item = Value>, reads: fn(&Value) -> Result<T, String>) -> Value {
     let mut kept = Vec::new();
     for one in all {
@@ -93,7 +93,7 @@ fn variables(call: &FinishedCall) -> Value {
     Value::Object(kept)
 }
 
-/// Whole seconds as whole numbers, others with their microseconds.
+/// Writes whole seconds as whole numbers, and others with their microseconds.
 fn number(micros: i64) -> Value {
     match micros % 1_000_000 {
         0 => json!(micros / 1_000_000),

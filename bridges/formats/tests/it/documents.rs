@@ -1,4 +1,4 @@
-//! The schema and the page say what the code reads.
+//! Tests that the schema and the page match the code that reads messages.
 
 use callbridge_formats::message::{MessageField, content_type, read};
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ fn schema_fields_and_required_fields_match_reader() {
     }
 }
 
-/// The lengths and numbers of a property are those at which the code begins to refuse.
+/// The limits of a property are those of the code.
 #[test]
 fn the_limits_of_the_schema_are_those_of_the_code() {
     let schema = schema();
@@ -50,7 +50,8 @@ fn the_limits_of_the_schema_are_those_of_the_code() {
     let reads = |field: &str, value: Value| {
         let mut message = example.clone();
         message[field] = value;
-        // Talk of a week needs no week of a call here: the figures are judged elsewhere.
+        // Talk time can be longer than the call here, because that is checked when the call is
+        // judged.
         read(message.to_string().as_bytes(), None).is_ok()
     };
     let limit = |field: &str, key: &str| {
@@ -89,7 +90,7 @@ fn the_limits_of_the_schema_are_those_of_the_code() {
     };
     let max = limit("variables", "maxProperties");
     assert!(reads("variables", variables(max)) && !reads("variables", variables(max + 1)));
-    // Null where the schema takes it.
+    // The code accepts null where the schema does.
     for field in MessageField::ALL {
         let property = &schema["properties"][field.name()];
         let types = property["type"].as_array();
@@ -113,7 +114,7 @@ fn every_example_of_the_schema_is_read() {
     }
 }
 
-/// JSON objects that stand in the page by themselves.
+/// Checks the complete JSON objects in the page.
 #[test]
 fn page_examples_are_readable_and_table_lists_all_fields() {
     let page = document("call-message.md");

@@ -1,4 +1,4 @@
-//! Messages as publishers write them.
+//! Tests of messages as publishers write them.
 
 mod documents;
 mod round_trip;

@@ -1,9 +1,9 @@
-//! What is wrong with a message is told by the name of its field, and with what it may be.
+//! Tests that an error in a message names the field and its allowed values.
 
 use callbridge_formats::message::read;
 use serde_json::{Value, json};
 
-/// A message that nothing is wrong with.
+/// Returns a correct message.
 fn good() -> Value {
     json!({
         "pbx": "tashkent-1", "id": "1795151317.208", "direction": "INBOUND", "trunk": "city",
@@ -19,7 +19,7 @@ fn refused(message: &str) -> String {
     refused.expect_err(message).words
 }
 
-/// The words about a message whose field has this value.
+/// Returns the error for a message whose field has this value.
 fn with(field: &str, value: Value) -> String {
     let mut message = good();
     message[field] = value;
@@ -40,7 +40,7 @@ fn the_message_that_all_others_are_made_of_is_read() {
     read(good().to_string().as_bytes(), None).expect("a good message");
 }
 
-/// Of the call, its customer and its beginning.
+/// Returns wrong values for the fields of the call, its customer, and its start.
 fn wrong_names() -> Vec<(&'static str, Value)> {
     let long = "x".repeat(2_000);
     vec![
@@ -81,7 +81,7 @@ fn wrong_names() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Of what was done in it, and by whom.
+/// Returns wrong values for the fields of its figures and its employees.
 fn wrong_figures() -> Vec<(&'static str, Value)> {
     let long = "x".repeat(2_000);
     vec![
