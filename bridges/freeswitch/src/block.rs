@@ -1,11 +1,12 @@
-//! A block of `Key: Value` lines, as the event socket writes headers and plain events, and single
-//! headers of it, or of an event as a JSON object, without reading all of it.
+//! Reads blocks of `Key: Value` lines, in which the event socket writes headers and plain events.
+//! Also finds single headers of a block, or of an event as a JSON object, without reading all of
+//! it.
 
 use callbridge_call::Text;
 use memchr::{memchr, memmem};
 use std::borrow::Cow;
 
-/// The pairs of a block up to its empty line, as bytes; a line without a colon is stepped over.
+/// The pairs of a block up to its empty line, as bytes. A line without a colon is skipped.
 #[derive(Clone, Debug)]
 pub(crate) struct Pairs<'a>(pub(crate) &'a [u8]);
 
@@ -36,19 +37,20 @@ impl<'a> Iterator for Pairs<'a> {
     }
 }
 
-/// The value of the first pair with this key.
+/// Returns the value of the first pair with this key.
 pub(crate) fn value_of<'a>(block: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let found = Pairs(block).find(|(name, _)| name.eq_ignore_ascii_case(key));
     found.map(|(_, value)| value)
 }
 
-/// Returns the index at which the block's last line ends, and the one behind its empty line.
+/// Returns the index at which the block's last line ends, and the index after its empty line.
 pub(crate) fn end_of_block(bytes: &[u8]) -> Option<(usize, usize)> {
     memmem::find(bytes, b"\n\n").map(|end| (end, end + 2))
 }
 
-/// A value without its percent-encoding; `true` if its bytes were no text and were set right. A
-/// value that held `%hh` of its own is sent as it is, so that cannot be told apart.
+/// Decodes the percent-encoding of a value. Returns `true` if its bytes were not valid text and
+/// were repaired. The switch sends a value that contains `%hh` unchanged, so this cannot be
+/// distinguished.
 pub(crate) fn decoded(value: &[u8]) -> (Text<'_>, bool) {
     if memchr(b'%', value).is_none()
         && let Ok(text) = str::from_utf8(value)
@@ -74,7 +76,7 @@ pub(crate) fn decoded(value: &[u8]) -> (Text<'_>, bool) {
     }
 }
 
-/// The same for a text.
+/// Decodes the percent-encoding of a text.
 pub(crate) fn decoded_text(value: Text<'_>) -> Text<'_> {
     match value.contains('%') {
         true => Cow::Owned(decoded(value.as_bytes()).0.into_owned()),
@@ -82,18 +84,19 @@ pub(crate) fn decoded_text(value: Text<'_>) -> Text<'_> {
     }
 }
 
-/// The value of a block's header, as it stands there.
+/// Returns the value of a block's header, without decoding it.
 pub(crate) fn header<'a>(block: &'a [u8], key: &str) -> Option<&'a [u8]> {
     value_of(block, key.as_bytes()).map(<[u8]>::trim_ascii)
 }
 
-/// The value of an event's header: text without escapes, as names, ids and counts are.
+/// Returns the value of an event's header. It works for text without escapes, such as names, ids,
+/// and counts.
 pub(crate) fn of_event<'a>(event: &'a [u8], key: &str) -> Option<&'a [u8]> {
     if !event.starts_with(b"{") {
         return header(event, key);
     }
-    // A quote inside a value is escaped, so this is a key and nothing else; and the quote before
-    // it tells `Event-Name` from `variable_Event-Name`.
+    // A quote inside a value is escaped, so this can only be a key. The quote before it
+    // distinguishes `Event-Name` from `variable_Event-Name`.
     let quoted = format!("\"{key}\":");
     let at = memmem::find(event, quoted.as_bytes())? + quoted.len();
     let value = event[at..].trim_ascii_start().strip_prefix(b"\"")?;

@@ -1,12 +1,12 @@
-//! The files of `mod_json_cdr`: one for each leg, written when it is over.
+//! The files of `mod_json_cdr`. There is one per leg, written when the leg ends.
 //!
-//! `variables` is what the channel was set to in the end, percent-encoded value by value unless
-//! `encode-values` is off; `callflow` is what it went through, newest first and never encoded: each
-//! profile has its times in microseconds and whom it was connected with. A leg's bridges are those
-//! of its profiles, from `bridged_time` to the transfer or the hang-up.
+//! `variables` are the channel's variables at its end. Each value is percent-encoded, unless
+//! `encode-values` is off. `callflow` are the channel's profiles, newest first and never encoded.
+//! Each profile has its times in microseconds, and the channel that it was connected with. A leg's
+//! bridges are those of its profiles, from `bridged_time` to the transfer or the hangup.
 //!
-//! Whom a leg dialed over which gateway, by its own file: `bridge` was run with
-//! `sofia/gateway/city/998901110001`, and `originated_legs` has the leg that came of it.
+//! The file of a leg also shows what the leg dialed over a gateway: `bridge` was run with
+//! `sofia/gateway/city/998901110001`, and `originated_legs` has the resulting leg.
 
 use crate::block::decoded_text;
 use crate::event::{self, micros};
@@ -22,12 +22,13 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The applications of a leg that are read.
+/// Maximum applications of a leg that are read.
 const APPLICATIONS_MAX: usize = 1024;
-/// The profiles of a leg that are read; each transfer makes one.
+/// Maximum profiles of a leg that are read. Each transfer makes one.
 const PROFILES_MAX: usize = 64;
 
-/// The headers of an event at the leg's birth, by the variables that say the same in the end.
+/// The headers of an event when the channel is created, with the variables that have the same
+/// values at its end.
 const AT_BIRTH: [(Header, &str); 19] = [
     (Header::UniqueId, "uuid"),
     (Header::ChannelName, "channel_name"),
@@ -49,7 +50,7 @@ const AT_BIRTH: [(Header, &str); 19] = [
     (Header::EnterpriseCaller, "ent_originate_aleg_uuid"),
     (Header::FifoCaller, "fifo_bridge_uuid"),
 ];
-/// The headers that stand in the leg's first profile, before any transfer.
+/// The headers in the leg's first profile, before any transfer.
 const IN_FIRST_PROFILE: [(Header, &str); 3] = [
     (Header::Ani, "ani"),
     (Header::Destination, "destination_number"),
@@ -74,7 +75,7 @@ pub(crate) fn decode(
     })
 }
 
-/// The variables of a channel, as they were set.
+/// The variables of a channel.
 struct Variables<'f> {
     raw: &'f Map<String, Value>,
     encoded: bool,
@@ -82,7 +83,7 @@ struct Variables<'f> {
 
 impl<'f> Variables<'f> {
     fn of(raw: &'f Map<String, Value>) -> Self {
-        // A time with a blank in it is never left out.
+        // This time contains a blank and is always there, so it shows whether values are encoded.
         let stamp = raw.get("start_stamp").and_then(Value::as_str);
         let encoded = stamp.is_none_or(|stamp| !stamp.contains(' '));
         Self { raw, encoded }
@@ -121,7 +122,7 @@ impl<'f> Variables<'f> {
     }
 }
 
-/// A span in which the leg was connected with another.
+/// A time span in which the leg was connected with another one.
 struct Connected {
     with: ChannelRef<'static>,
     from: EventTime,
@@ -154,7 +155,7 @@ struct LegFile<'f> {
     dialed: Vec<Dialed>,
 }
 
-/// The applications that the leg ran: when each, its name and its data.
+/// Returns the applications that the leg ran, each with its time, name, and data.
 fn applications(log: &Value) -> impl Iterator<Item = (EventTime, &str, &Value)> {
     let reported = log.as_array().into_iter().flatten().take(APPLICATIONS_MAX);
     reported.filter_map(|it| {
@@ -191,7 +192,7 @@ impl<'f> LegFile<'f> {
             if name == "conference" {
                 ran.push((at, Ran::Room(room(&data, &variables.get("uuid")))));
             } else if name == ATTENDED {
-                // The legs of the last dialing are named at the end.
+                // At the end, the variables name only the legs that were dialed last.
                 for (_, earlier) in &mut ran {
                     if let Ran::Consultation { dialed_no_one } = earlier {
                         *dialed_no_one = false;
@@ -221,7 +222,7 @@ impl<'f> LegFile<'f> {
         })
     }
 
-    /// Builds the event that the switch would have sent at the leg's birth.
+    /// Builds the event that the switch would have sent when the channel was created.
     fn birth(&self, wanted: Option<&BTreeSet<String>>) -> ChannelEvent<'static> {
         let mut fields = EventFields::new();
         fields.variables = self.variables.kept(wanted);
@@ -321,13 +322,13 @@ fn time(profile: &Value, name: &str) -> Option<EventTime> {
     micros(profile["times"][name].as_str().unwrap_or_default())
 }
 
-/// Returns the time at which the leg left this profile, by transfer or hang-up.
+/// Returns the time at which the leg left this profile, by transfer or hangup.
 fn over(profile: &Value) -> Option<EventTime> {
     time(profile, "transfer_time").or_else(|| time(profile, "hangup_time"))
 }
 
-/// Returns the span of the profile's bridge with the other leg: the one that the variables name,
-/// else the one that answered it, else the one that dialed it.
+/// Returns the time span of the profile's bridge with the other leg: the one that the variables
+/// name, else the one that answered it, else the one that dialed it.
 fn connected(profile: &Value, named: &str) -> Option<Connected> {
     let from = time(profile, "bridged_time")?;
     let to = over(profile);
@@ -340,7 +341,7 @@ fn connected(profile: &Value, named: &str) -> Option<Connected> {
     let one = reported.find(|it| text(&it["uuid"]) == named);
     let one = one.or(partners.first())?;
     let (id, name) = (text(&one["uuid"]), text(&one["chan_name"]));
-    // Where the other leg has no file of its own, this is all that is known of it.
+    // If the other leg has no file, this is all that is known about it.
     let traits = ChannelTraits {
         profile: name.split('/').nth(1).unwrap_or_default().to_owned().into(),
         dialed: text(&one["destination_number"]).into(),
@@ -359,7 +360,7 @@ fn connected(profile: &Value, named: &str) -> Option<Connected> {
     })
 }
 
-/// The caller profiles in what stands under `originatee` or `originator`: one, or lists of them.
+/// Collects the caller profiles under `originatee` or `originator`: one, or lists of them.
 fn profiles_in<'v>(value: &'v Value, depth: usize, into: &mut Vec<&'v Value>) {
     match value {
         _ if depth > 3 || into.len() > PROFILES_MAX => {}
@@ -373,9 +374,9 @@ fn profiles_in<'v>(value: &'v Value, depth: usize, into: &mut Vec<&'v Value>) {
     }
 }
 
-/// Begins the argument of `conference` that calls someone into the room.
+/// Prefix of an argument of `conference` that calls someone into the room.
 const CALLS_IN: &str = "bridge:";
-/// Means a room that has the id of the channel.
+/// Name that stands for a room with the id of the channel.
 const OWN_ROOM: &str = "_uuid_";
 
 /// Returns the name of the room that `conference` was run with by the leg `id`: `600` of
@@ -396,12 +397,12 @@ fn room(argument: &str, id: &str) -> String {
     name.to_owned()
 }
 
-/// Begins what is dialed over a gateway.
+/// Prefix of a dial string for a gateway.
 const GATEWAY: &str = "sofia/gateway/";
-/// Legs of one leg that are read.
+/// Maximum dialed legs of one leg that are read.
 const LEGS_MAX: usize = 64;
 
-/// A leg over a gateway.
+/// A leg that was dialed over a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Dialed {
     at: EventTime,
@@ -411,8 +412,8 @@ struct Dialed {
 }
 
 impl Dialed {
-    /// Returns the events of a leg that writes no file of its own: dialed by this channel, and
-    /// there until `ended` at most.
+    /// Returns the events of a leg without a file. It was dialed by this channel, and ended at
+    /// `ended` at the latest.
     fn events(self, by: &ChannelRef<'static>, ended: EventTime) -> [ChannelEvent<'static>; 2] {
         let dialed = Kind::DialBegin {
             by: Some(Box::new(ChannelRef::by_id(by.uniqueid.clone()))),
@@ -434,8 +435,8 @@ impl Dialed {
     }
 }
 
-/// The legs that were made of these bridges. Where a number was dialed over several gateways, each
-/// leg has its own in their order, and none if they are not as many.
+/// Returns the legs that these bridges dialed. If a number was dialed over several gateways, the
+/// legs are assigned to them in order. If their numbers differ, there are none.
 fn dialed(bridges: &[(EventTime, &str)], originated: &str) -> Vec<Dialed> {
     let targets: Vec<(EventTime, &str, &str)> = bridges
         .iter()
@@ -467,7 +468,7 @@ fn dialed(bridges: &[(EventTime, &str)], originated: &str) -> Vec<Dialed> {
     found
 }
 
-/// Gateway and number of each that is dialed: `city` and `998901110001` by
+/// Returns the gateway and the number of each target: `city` and `998901110001` for
 /// `{a=b}sofia/gateway/city/998901110001,[c=d]user/101`.
 fn targets(data: &str) -> impl Iterator<Item = (&str, &str)> {
     data.split(GATEWAY).skip(1).filter_map(|rest| {

@@ -1,4 +1,4 @@
-//! One entry for all formats: a message in, what it tells out.
+//! The decoder for all formats of FreeSWITCH. A message goes in, and its event comes out.
 
 use crate::block::{end_of_block, value_of};
 use crate::fields::{self, Header};
@@ -13,13 +13,13 @@ use std::collections::BTreeSet;
 #[derive(Debug)]
 pub struct Decoder {
     variables: Option<BTreeSet<String>>,
-    /// A message whose bytes are no text, set right.
+    /// The repaired text of a message whose bytes are not valid text.
     scratch: String,
 }
 
 impl Decoder {
-    /// A decoder at the beginning of a source. `variables`: the channel variables that rules name,
-    /// others are left out; `None`: all are kept.
+    /// Makes a decoder for the beginning of a source. `variables` are the channel variables that
+    /// rules name. Others are left out. With `None`, all are kept.
     pub fn new(variables: Option<BTreeSet<String>>) -> Self {
         Self {
             variables,
@@ -28,7 +28,7 @@ impl Decoder {
     }
 
     /// Decodes one message: an event as a block of headers or as a JSON object, with the outer
-    /// headers of the event socket or without them. Never panics, whatever the bytes.
+    /// headers of the event socket or without them. No bytes make it panic.
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
         let message = match without_frame(message) {
             Ok(message) => message,
@@ -64,7 +64,7 @@ impl Decoder {
             Err(why) => Decoded::Unreadable(why),
         }
     }
-    /// Decodes a file of `mod_json_cdr`. Never panics, whatever the bytes.
+    /// Decodes a file of `mod_json_cdr`. No bytes make it panic.
     pub fn decode_cdr(&mut self, file: &[u8]) -> Decoded<'static> {
         let text = String::from_utf8_lossy(file);
         let repaired = matches!(text, Cow::Owned(_));
@@ -75,7 +75,7 @@ impl Decoder {
     }
 }
 
-/// Passes on what was decoded, if each id in it can be one.
+/// Returns the decoded event if each of its ids is plausible.
 fn good(decoded: Decoded<'_>) -> Decoded<'_> {
     match &decoded {
         Decoded::Event { received, .. } if !received.has_good_ids() => {
@@ -85,8 +85,8 @@ fn good(decoded: Decoded<'_>) -> Decoded<'_> {
     }
 }
 
-/// A message without the outer headers of the event socket; `Err` for a reply, which says nothing
-/// of a call, with the mark that it sets.
+/// Removes the outer headers of the event socket from a message. Returns `Err` for a reply, which
+/// contains nothing about a call, with the mark that it sets.
 fn without_frame(message: &[u8]) -> Result<&[u8], Option<Mark>> {
     if !message.starts_with(b"Content-") {
         return Ok(message);

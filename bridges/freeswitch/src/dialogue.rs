@@ -1,20 +1,20 @@
-//! The dialogue with a live event socket, without I/O: a transport gives it the frames it reads,
-//! sends what it asks to be sent, and hands on what it hears.
+//! The dialogue with a live event socket, without I/O. A transport passes in the frames that it
+//! reads, sends the queued commands, and passes on the events.
 //!
 //! ```text
 //! ◀ auth/request
-//! ▶ auth SECRET                       there is no other way: the secret crosses the line
+//! ▶ auth SECRET                       there is no other login: the secret is sent in the clear
 //! ◀ command/reply +OK accepted        FrameMeaning::LoggedIn
 //! ▶ event json CHANNEL_CREATE …       what a call can depend on (`subscription`)
-//! ▶ api uptime ms                     a switch that began later knows nothing of older calls
-//! ▶ api show channels as json         which channels live, and then of each, a few at a time:
-//! ▶ api uuid_dump ID json             its variables and times, as an event of its own
+//! ▶ api uptime ms                     a switch that started later has no older calls
+//! ▶ api show channels as json         the live channels, and then for each, a few at a time:
+//! ▶ api uuid_dump ID json             its variables and times, as a separate event
 //! ◀ HEARTBEAT, every 20 s             with the number of live channels (`sessions`)
-//! ▶ api uptime ms                     the keep-alive; the answer shows that the line lives
+//! ▶ api uptime ms                     the keep-alive: its answer shows that the switch is there
 //! ```
-//! Events and answers come in between each other. Nothing waits for an answer: a switch that
-//! answers no question is heard all the same. Each event names the process of the switch
-//! (`Core-UUID`): with another one, all calls of before are over.
+//! Events and answers arrive in any order. Nothing waits for an answer, so events of a switch that
+//! answers no question are still read. Each event has the process of the switch (`Core-UUID`). If
+//! it differs, all earlier calls are over.
 
 use crate::block::of_event;
 use crate::reader::SocketFrame;
@@ -27,18 +27,18 @@ use secrecy::{ExposeSecret, SecretString};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Channels that are asked for at the same time.
+/// Maximum channels that are requested at the same time.
 const DUMPS_UNDER_WAY: usize = 8;
-/// Channels of one list that are asked for.
+/// Maximum channels of one list that are requested.
 const LISTED_MAX: usize = 20_000;
-/// Bytes of a channel's id that goes into a question; the switch's own have 36.
+/// Maximum bytes of a channel's id in a question. Ids of the switch have 36.
 const ID_BYTES_MAX: usize = 128;
-/// Answers awaited; a switch that owes more is not asked whether it lives.
+/// Maximum missing answers. With more, no keep-alive is sent.
 const ASKED_MAX: usize = 32;
-/// An event that is longer is not kept.
+/// Longer events are not kept.
 const EVENT_BYTES_MAX: usize = 1 << 20;
 
-/// A reason for which a line cannot be used, with its fix.
+/// A reason why a connection cannot be used, with its fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SocketRefusal {
     /// The switch refused the password: `-ERR invalid`.
@@ -46,7 +46,7 @@ pub enum SocketRefusal {
         "the switch refused the password; give the one of event_socket.conf.xml (param password)"
     )]
     Password,
-    /// The switch lets nobody in from our address: `text/rude-rejection`.
+    /// The switch refuses connections from our address: `text/rude-rejection`.
     #[error(
         "the switch lets no one in from this address; name it in an ACL and give that to the event \
          socket: <param name=\"apply-inbound-acl\" value=\"callbridge\"/> in \
@@ -56,7 +56,7 @@ pub enum SocketRefusal {
     /// The switch refused the subscription to its events.
     #[error("the switch refused the subscription ({said}); load mod_event_socket anew")]
     Subscription {
-        /// The switch's words, from `Reply-Text`.
+        /// The switch's text, from `Reply-Text`.
         said: String,
     },
     /// Another server than FreeSWITCH listens there.
@@ -65,10 +65,10 @@ pub enum SocketRefusal {
              8021"
     )]
     NotEventSocket {
-        /// The beginning of what it said.
+        /// The beginning of its text.
         line: String,
     },
-    /// A line end in the secret would be a command of its own.
+    /// The secret contains a line end, which would begin another command, or is empty.
     #[error("the secret holds a line end or is empty")]
     BadSecret,
 }
@@ -76,41 +76,40 @@ pub enum SocketRefusal {
 /// Meaning of a frame for the transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameMeaning<'a> {
-    /// Nothing is to be done: read on.
+    /// There is nothing to do. Continue reading.
     Nothing,
-    /// The login was accepted; what is heard from here on is told anew.
+    /// The login was accepted. A new stream of events begins.
     LoggedIn,
-    /// The subscription was accepted: events come.
+    /// The subscription was accepted, so events arrive from now on.
     Listening,
-    /// The switch has been up for so long; said before the first event.
+    /// The switch has been up for this long. Only reported before the first event.
     UpFor(Duration),
-    /// The frame is for the decoder: an event, or a channel of the list.
+    /// The frame is an event or a channel of the list, for the decoder.
     Message {
-        /// The event as it came.
+        /// The event, unchanged.
         bytes: &'a [u8],
-        /// Set on the first event of another process of the switch: all that went on on the line
-        /// before is over.
+        /// `true` for the first event of another process of the switch. All earlier calls are over.
         restarted: bool,
-        /// The list of live channels ends with it.
+        /// The list of live channels ends with this message.
         last_of_list: bool,
     },
     /// The list of live channels ends here.
     ListEnd,
     /// The list shows that events were missed. Its channels follow.
     Missed {
-        /// Numbers of channels that the events missed, in words.
+        /// The numbers of missed channels, as a message.
         words: String,
-        /// Set when no channel follows: the list ends here.
+        /// `true` if no channel follows, so the list ends here.
         list_ends: bool,
     },
     /// The answer to the next question of a survey.
     Answer(&'a [u8]),
-    /// An event that is longer than any there is.
+    /// An event that is longer than the limit.
     TooLong,
-    /// The switch closes the line, with these words. They are those of a switch that stops, too,
-    /// when the module of the event socket alone is loaded anew: only its event tells them apart.
+    /// The switch closes the connection, with this text. The text is the same if the switch stops
+    /// and if only the module of the event socket is reloaded. Only its event distinguishes them.
     Closing(String),
-    /// The line is of no use.
+    /// The connection cannot be used.
     Refused(SocketRefusal),
 }
 
@@ -123,27 +122,27 @@ enum State {
     Ended,
 }
 
-/// A question under way, in the order in which it is answered.
+/// A question without an answer. Questions are answered in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SocketQuestion {
     Uptime,
     Ping,
     Channels,
     Channel,
-    /// A question of a survey; its answer is passed on.
+    /// A question of a survey. Its answer is passed on.
     Other,
 }
 
-/// The channels of a list that are asked for one by one.
+/// The channels of a list, which are requested one by one.
 #[derive(Debug, Default)]
 struct Listing {
-    /// A list is being told.
+    /// A list is being reported.
     open: bool,
     left: VecDeque<String>,
     under_way: usize,
 }
 
-/// One dialogue, from the first frame of a line on.
+/// One dialogue, from the first frame of a connection on.
 #[derive(Debug)]
 pub struct Dialogue {
     secret: SecretString,
@@ -152,23 +151,24 @@ pub struct Dialogue {
     outbox: Outgoing,
     listing: Listing,
     sessions: LiveSessions,
-    /// The process of the switch that was heard last, on an earlier line or on this one.
+    /// The last known process of the switch, from an earlier connection or from this one.
     core: Option<Vec<u8>>,
-    /// An event was heard on this line.
+    /// An event has arrived on this connection.
     events: bool,
-    /// The process that speaks on this line is known.
+    /// The process of the switch on this connection is known.
     introduced: bool,
-    /// Asked instead of what goes on, by whoever only wants to know what the switch is.
+    /// Questions to ask instead of reading the live calls, if only facts about the switch are
+    /// needed.
     survey: &'static [&'static str],
 }
 
 impl Dialogue {
-    /// A dialogue for one new connection, after one on which this process of the switch was heard
-    /// ([`core`](Self::core)). With a survey its questions are asked after the subscription, and
-    /// none of what goes on.
+    /// Makes a dialogue for one new connection. `core` is the process of the switch on an earlier
+    /// connection ([`core`](Self::core)). With a survey, its questions are asked after the
+    /// subscription, and no questions about live calls.
     ///
     /// # Errors
-    /// When the secret cannot be one.
+    /// If the secret is not valid.
     pub fn new(
         secret: SecretString,
         core: Option<Vec<u8>>,
@@ -192,12 +192,12 @@ impl Dialogue {
         })
     }
 
-    /// The process of the switch (`Core-UUID`) that was heard last.
+    /// Returns the last known process of the switch (`Core-UUID`).
     pub fn core(&self) -> Option<&[u8]> {
         self.core.as_deref()
     }
 
-    /// Takes the bytes that are to be sent next, if any; to be called after each frame.
+    /// Takes the bytes to send next, if any. Call it after each frame.
     pub fn to_send(&mut self) -> Outgoing {
         std::mem::take(&mut self.outbox)
     }
@@ -207,14 +207,15 @@ impl Dialogue {
         self.outbox.extend(Outgoing::new(command));
     }
 
-    /// The keep-alive. Nothing, while so much is unanswered that silence says it, too.
+    /// Queues a keep-alive. It queues none while too many answers are missing, because the silence
+    /// of the switch already shows the problem.
     pub fn ping(&mut self) {
         if self.state == State::Open && self.asked.len() < ASKED_MAX {
             self.ask(SocketQuestion::Ping, "uptime ms");
         }
     }
 
-    /// Takes a frame in, and queues what is to be sent in answer.
+    /// Processes a frame, and queues the bytes to send in response.
     pub fn on_frame<'a>(&mut self, frame: SocketFrame<'a>) -> FrameMeaning<'a> {
         let kind = frame.header("Content-Type").unwrap_or_default();
         if self.state == State::Ended {
@@ -294,7 +295,7 @@ impl Dialogue {
     fn on_answer<'a>(&mut self, body: &'a [u8]) -> FrameMeaning<'a> {
         match self.asked.pop_front() {
             None | Some(SocketQuestion::Ping) => FrameMeaning::Nothing,
-            // After an event it would seem to have come between that one and the next.
+            // After an event, the mark would seem to come between this event and the next one.
             Some(SocketQuestion::Uptime) if !self.events => {
                 let uptime = number(body).map(Duration::from_millis);
                 uptime.map_or(FrameMeaning::Nothing, FrameMeaning::UpFor)
@@ -304,7 +305,7 @@ impl Dialogue {
             Some(SocketQuestion::Channels) => self.on_list(body),
             Some(SocketQuestion::Channel) => {
                 self.listing.under_way = self.listing.under_way.saturating_sub(1);
-                // `-ERR No such channel!`: it has hung up meanwhile.
+                // `-ERR No such channel!` means that it has hung up meanwhile.
                 let is_reported = body.starts_with(b"{") && body.len() <= EVENT_BYTES_MAX;
                 self.ask_channels();
                 match self.list_ends() {
@@ -363,7 +364,7 @@ impl Dialogue {
         }
     }
 
-    /// Nothing of the list is left to be told; once.
+    /// Returns `true` once, when the whole list is reported.
     fn list_ends(&mut self) -> bool {
         let ends = self.listing.open && self.listing.under_way == 0 && self.listing.left.is_empty();
         self.listing.open &= !ends;
@@ -379,8 +380,8 @@ impl Dialogue {
         match (of_event(event, "Event-Name"), id) {
             (Some(b"CHANNEL_CREATE"), Some(id)) => {
                 self.sessions.born(id);
-                // What is born while the list is told is told with it: what is missing at its end
-                // is taken for gone.
+                // A channel that is created while the list is reported is reported with it, because
+                // a channel that is missing at the end of the list counts as gone.
                 if self.listing.open && self.listing.left.len() < LISTED_MAX {
                     let id = String::from_utf8_lossy(id).into_owned();
                     self.listing.left.push_back(id);
@@ -403,8 +404,8 @@ impl Dialogue {
         }
     }
 
-    /// Returns `true` for the first event on the line, if it is of another process than the line
-    /// before.
+    /// Returns `true` for the first event on the connection, if its process differs from that of
+    /// the connection before.
     fn is_restarted(&mut self, event: &[u8]) -> bool {
         if self.introduced {
             return false;
@@ -418,7 +419,7 @@ impl Dialogue {
     }
 }
 
-/// A question with this id in it is one command.
+/// Returns `true` if a question with this id is one command.
 fn is_askable(id: &[u8]) -> bool {
     !id.is_empty() && id.len() <= ID_BYTES_MAX && id.iter().all(u8::is_ascii_graphic)
 }
@@ -427,7 +428,7 @@ fn number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
-/// The ids in `{"row_count":2,"rows":[{"uuid":…},…]}`; without channels there are no rows.
+/// Returns the ids in `{"row_count":2,"rows":[{"uuid":…},…]}`. Without channels, there are no rows.
 fn listed(body: &[u8]) -> Option<Vec<String>> {
     #[derive(serde::Deserialize)]
     struct Rows {

@@ -1,14 +1,14 @@
-//! The headers of an event to what it tells of a channel.
+//! Turns the headers of an event into a channel event.
 //!
-//! | event | what it tells |
+//! | event | meaning |
 //! |---|---|
-//! | `CHANNEL_CREATE` | a channel came in, or is dialed |
+//! | `CHANNEL_CREATE` | a channel came in, or was dialed |
 //! | `CHANNEL_ANSWER` | it answered |
-//! | `CHANNEL_BRIDGE`, `CHANNEL_UNBRIDGE` | two hear each other, or no more; told by one of them |
-//! | `CHANNEL_EXECUTE att_xfer` | it consults somebody; its bridge stays |
+//! | `CHANNEL_BRIDGE`, `CHANNEL_UNBRIDGE` | two channels are connected, or no longer |
+//! | `CHANNEL_EXECUTE att_xfer` | it consults someone. Its bridge stays |
 //! | `CHANNEL_EXECUTE three_way`, `eavesdrop`, `DTMF` | it listens to another, and who hears it |
-//! | `conference::maintenance` | it is in a room, or is out of it |
-//! | `CHANNEL_HANGUP`, `…_COMPLETE`, `CHANNEL_DESTROY` | it is over |
+//! | `conference::maintenance` | it enters or leaves a room |
+//! | `CHANNEL_HANGUP`, `…_COMPLETE`, `CHANNEL_DESTROY` | it ended |
 
 use crate::fields::{EventFields, Header};
 use crate::monitor;
@@ -21,20 +21,20 @@ use callbridge_call::{
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// The switch's clock steps by 20 ms: within a step, the counter of its events says what came
-/// first. It may go so far, which is less than a step.
+/// The switch's clock advances in steps of 20 ms. Within a step, the counter of its events shows
+/// their order. The counter can add this many microseconds, which is less than a step.
 const STEP_MICROS: i64 = 16_384;
 
-/// The bridge and the answer that brought it are so near to each other.
+/// Maximum time between an answer and the bridge that it leads to.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
-/// Begins the names of the two halves of a channel that leads back into the switch.
+/// Prefix of the names of both halves of a channel that leads back into the switch.
 const LOOPBACK: &str = "loopback/";
 
-/// Applications that a channel may run at its end and that have never led it to anybody else.
+/// Applications that a channel can run at its end without being connected to another channel.
 const HARMLESS: [&str; 5] = ["", "bridge", "playback", "hangup", "voicemail"];
 
-/// Turns the headers into an event; `None` if no call depends on it.
+/// Turns the headers into an event. `None` if no call depends on it.
 pub(crate) fn decode<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<'a>>, Unreadable> {
     let Some(rule) = fields.rule else {
         return Ok(None);
@@ -64,7 +64,7 @@ pub(crate) fn decode<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<
     Ok(Some(PbxEvent::Channel(event)))
 }
 
-/// The switch says that it lives.
+/// Returns the mark of a heartbeat.
 fn beat<'a>(fields: &EventFields<'_>) -> Option<PbxEvent<'a>> {
     let at = micros(fields.get(Header::Timestamp))?;
     let uptime = fields.get(Header::Uptime).parse().ok();
@@ -77,7 +77,7 @@ fn beat<'a>(fields: &EventFields<'_>) -> Option<PbxEvent<'a>> {
     }))
 }
 
-/// The process of the switch, by a number made of its `Core-UUID` (FNV-1a).
+/// Returns the process of the switch, as a number from its `Core-UUID` (FNV-1a).
 fn process(fields: &EventFields<'_>) -> Option<u64> {
     let core = fields.get(Header::CoreUuid).as_bytes();
     (!core.is_empty()).then_some(core.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
@@ -93,13 +93,13 @@ fn counted(fields: &EventFields<'_>) -> Option<EventStamp> {
     })
 }
 
-/// A time in microseconds; `None` for what never was.
+/// Reads a time in microseconds. `None` for an event that did not happen.
 pub(crate) fn micros(text: &str) -> Option<EventTime> {
     let micros: i64 = text.parse().ok()?;
     (micros > 0).then(|| EventTime::from_micros(micros))
 }
 
-/// Returns the time of what happened. What comes after the hang-up has the time of the hang-up.
+/// Returns the time of the event. Events after the hangup get the time of the hangup.
 fn at(rule: EventRule, fields: &EventFields<'_>) -> Option<EventTime> {
     let reported = micros(fields.get(Header::Timestamp))?;
     let own = match rule {
@@ -153,7 +153,7 @@ fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
     })
 }
 
-/// The channel came in or was dialed.
+/// Returns the kind of a new channel: it came in, or was dialed.
 pub(crate) fn birth<'a>(fields: &mut EventFields<'a>) -> Kind<'a> {
     if is_inbound(fields) {
         let state = ChannelState::Ring;
@@ -199,7 +199,7 @@ fn caller_without_session<'f>(fields: &'f EventFields<'_>) -> Option<&'f str> {
     callers.find(|caller| !caller.is_empty() && *caller != own)
 }
 
-/// The other side of a bridge.
+/// Returns the other channel of a bridge.
 fn partner<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a>>> {
     let sides = [
         fields.take(Header::BridgeA),
@@ -212,7 +212,7 @@ fn partner<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a>>> {
     Some(Box::new(ChannelRef::by_id(other)))
 }
 
-/// The Q.850 cause, by its number or its name.
+/// Returns the Q.850 cause, from its number or its name.
 fn cause(fields: &EventFields<'_>) -> Option<u16> {
     fields.get(Header::Q850).parse().ok().or_else(|| {
         Some(match fields.get(Header::Cause) {
@@ -234,7 +234,7 @@ fn cause(fields: &EventFields<'_>) -> Option<u16> {
     })
 }
 
-/// The channel, as an event of this rule tells of it.
+/// Returns the channel of an event of this rule.
 pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> ChannelRef<'a> {
     let inbound = is_inbound(&fields);
     let linkedid = linkedid(rule, &fields);
@@ -246,10 +246,10 @@ pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> Chann
         Header::FromUser,
         Header::Caller,
     ];
-    // The switch shows zeros where it was told no number.
+    // The switch shows zeros if it has no number.
     let is_given = |key: &Header| fields.get(*key).bytes().any(|digit| digit != b'0');
     let caller = callers.into_iter().find(is_given);
-    // Of a channel that is dialed, it is whatever number it is shown.
+    // A dialed channel has the number that is shown to it, so it is not a caller's.
     let caller = caller.filter(|_| inbound);
     ChannelRef {
         caller_number: caller.map(|key| fields.take(key)).unwrap_or_default(),
@@ -291,15 +291,16 @@ fn linkedid<'a>(rule: EventRule, fields: &EventFields<'a>) -> Text<'a> {
     Cow::Owned(caller_without_session(fields).unwrap_or(own).to_owned())
 }
 
-/// Returns the channel's name; each half of a loopback gets one that tells its pair from others.
+/// Returns the channel's name. Each half of a loopback gets a name that identifies its pair.
 fn name<'a>(fields: &mut EventFields<'a>) -> Text<'a> {
     let name = fields.take(Header::ChannelName);
     let (id, other) = (fields.get(Header::UniqueId), fields.get(Header::OtherHalf));
     half(&name, id, other).map_or(name, Cow::Owned)
 }
 
-/// The name of another channel, with this id. A second half of a loopback is left without one, for
-/// its first is not told here, and another name than its own events give it would part the two.
+/// Returns the name of another channel with this id. A second half of a loopback gets no name,
+/// because its first half is not known here, and a different name from the one in its own events
+/// would separate the two.
 fn name_of_other<'a>(name: Text<'a>, id: &str) -> Text<'a> {
     if name.starts_with(LOOPBACK) {
         return Cow::Owned(half(&name, id, "").unwrap_or_default());
@@ -307,8 +308,9 @@ fn name_of_other<'a>(name: Text<'a>, id: &str) -> Text<'a> {
     name
 }
 
-/// The two halves of a loopback are named after what they lead to, as any other such pair is: the
-/// id of the first tells them apart. `None` for any other channel, and where that id is not known.
+/// Returns a name for a half of a loopback. Both halves are named after their target, like other
+/// pairs, so the id of the first half is added to identify the pair. `None` for any other channel,
+/// or if that id is not known.
 fn half(name: &str, id: &str, other: &str) -> Option<String> {
     let target = name.strip_prefix(LOOPBACK)?;
     if let Some(target) = target.strip_suffix("-a") {
@@ -341,7 +343,7 @@ fn traits<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> C
     }
 }
 
-/// The last bridge of the channel, which it names after it began.
+/// Returns the last bridge of the channel: its start, and the other channel.
 fn linked<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<(EventTime, Text<'a>)> {
     let is_reported = matches!(rule, EventRule::Hangup | EventRule::Unbridge);
     let since = micros(fields.get(Header::Bridged)).filter(|_| is_reported)?;
@@ -349,22 +351,23 @@ fn linked<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<(EventTim
     (!with.is_empty()).then_some((since, with))
 }
 
-/// Nothing happened to it before that could have been missed: it called nobody, and was in no
-/// bridge, and in no room, which nobody enters without an answer.
+/// Returns `true` if no earlier event of the channel can have been missed. It dialed no one, was in
+/// no bridge, and in no room, because a channel enters a room only after an answer.
 fn is_fresh(rule: EventRule, fields: &EventFields<'_>) -> bool {
     let never = |key| micros(fields.get(key)).is_none();
     let unmet = never(Header::Bridged) && (rule == EventRule::Answer || never(Header::Answered));
-    // A key press comes without variables.
+    // The event of a key press has no variables.
     let made_none = rule != EventRule::Key && fields.get(Header::Originated).is_empty();
     rule == EventRule::Create || unmet && made_none
 }
 
-/// By what is known of it now, it was linked with one other alone: its last bridge had begun when
-/// it answered, and whom it made last is in that. An attended transfer that nobody answered would
-/// be the last that it made; of any other the switch writes a history.
+/// Returns `true` if the channel was connected with only one other channel. Its last bridge began
+/// when it answered, and contains the channel that it dialed last. After an attended transfer
+/// without an answer, another channel would be the one dialed last. For any other transfer, the
+/// switch writes a history.
 fn is_sole(rule: EventRule, fields: &EventFields<'_>) -> bool {
     let (answered, bridged) = (fields.get(Header::Answered), fields.get(Header::Bridged));
-    // These have all variables of the channel, and the times of all that happened.
+    // These events have all variables of the channel, and all of its times.
     let complete = matches!(rule, EventRule::Hangup | EventRule::Dump);
     let (true, Some(answered), Some(bridged)) = (complete, micros(answered), micros(bridged))
     else {
@@ -381,7 +384,7 @@ fn is_sole(rule: EventRule, fields: &EventFields<'_>) -> bool {
         && HARMLESS.contains(&fields.get(Header::RunsNow))
 }
 
-/// Returns the address of the other end of the line, with its port where that is known.
+/// Returns the address of the other end of the connection, with its port if it is known.
 fn address<'a>(inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
     if !inbound {
         let host = host_of(fields.get(Header::Request));
@@ -397,13 +400,13 @@ fn address<'a>(inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
     Cow::Owned(host_and_port(&host, fields.get(Header::NetworkPort)))
 }
 
-/// The host of a SIP address.
+/// Returns the host of a SIP address.
 fn host_of(request: &str) -> &str {
     let host = request.rsplit_once('@').map_or("", |(_, host)| host);
     host.split(';').next().unwrap_or_default()
 }
 
-/// A host with its port, where that is told.
+/// Joins a host with its port, if there is one.
 fn host_and_port(host: &str, port: &str) -> String {
     match (host.contains(':'), port.is_empty()) {
         (_, true) => host.to_owned(),
@@ -412,8 +415,9 @@ fn host_and_port(host: &str, port: &str) -> String {
     }
 }
 
-/// The telephone: of a channel that is dialed whom it was made for, of one that came in who logged
-/// in there. A channel that dials carries the user it dialed, too, so that counts at birth alone.
+/// Returns the telephone. For a dialed channel, this is the dialed user. For one that came in, it
+/// is the user who logged in. A channel that dials also has the user that it dialed, so this value
+/// only counts when a channel is created.
 fn extension<'a>(rule: EventRule, inbound: bool, fields: &EventFields<'a>) -> Text<'a> {
     if !inbound && !fields.get(Header::GatewayDialed).is_empty() {
         return Cow::Borrowed("");
@@ -434,7 +438,8 @@ fn extension<'a>(rule: EventRule, inbound: bool, fields: &EventFields<'a>) -> Te
     Cow::Borrowed("")
 }
 
-/// The number that the channel was made for. Its destination changes with each transfer.
+/// Returns the number for which the channel was created. Its destination changes with each
+/// transfer.
 fn dialed<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
     if inbound {
         return Cow::Borrowed("");

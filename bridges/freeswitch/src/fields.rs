@@ -1,4 +1,4 @@
-//! The few headers of an event that a rule reads, out of a block or a JSON object.
+//! Reads the few headers of an event that a rule needs, from a block or a JSON object.
 
 use crate::block::{self, Pairs};
 use crate::rule::{CONFERENCE, EVENTS, EventRule};
@@ -9,9 +9,9 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Begins the name of a channel variable.
+/// Prefix of the name of a channel variable.
 const VARIABLE: &str = "variable_";
-/// Bytes of a variable's name at most.
+/// Maximum bytes of a variable's name.
 const VARIABLE_NAME_BYTES_MAX: usize = 80;
 
 /// A header that some rule reads.
@@ -145,21 +145,21 @@ impl Header {
     }
 }
 
-/// Values of one event that some rule reads.
+/// The values of one event that some rule reads.
 #[derive(Debug)]
 pub(crate) struct EventFields<'a> {
     values: [Text<'a>; KEYS],
     /// The variables that rules of the administrator name.
     pub(crate) variables: Vec<(Text<'a>, Text<'a>)>,
     pub(crate) rule: Option<EventRule>,
-    /// Bytes that were no text were set right.
+    /// Bytes that were not valid text were repaired.
     pub(crate) repaired: bool,
 }
 
-/// Outcome of reading an event; `None` if no call depends on it.
+/// Result of reading an event. `None` if no call depends on it.
 pub(crate) type FieldsRead<'a> = Result<Option<Box<EventFields<'a>>>, Unreadable>;
 
-/// Names of the variables that are kept; `None`: all.
+/// Names of the variables that are kept. `None` keeps all.
 pub(crate) type Wanted<'w> = Option<&'w BTreeSet<String>>;
 
 impl<'a> EventFields<'a> {
@@ -172,7 +172,7 @@ impl<'a> EventFields<'a> {
         }
     }
 
-    /// A header's value; empty where there is none.
+    /// Returns a header's value. Empty if there is none.
     pub(crate) fn get(&self, key: Header) -> &str {
         &self.values[key as usize]
     }
@@ -182,8 +182,8 @@ impl<'a> EventFields<'a> {
         std::mem::take(&mut self.values[key as usize])
     }
 
-    /// The first value of a header counts: an envelope that stands in an object twice begins with
-    /// its own.
+    /// Sets a header's value, unless it has one. The first value counts, because an object that
+    /// contains another envelope begins with its own.
     pub(crate) fn put(&mut self, key: Header, value: Text<'a>) {
         let place = &mut self.values[key as usize];
         if place.is_empty() {
@@ -191,8 +191,8 @@ impl<'a> EventFields<'a> {
         }
     }
 
-    /// Takes in a value that some rule reads, or one of the administrator's; `false` if no call
-    /// depends on the event.
+    /// Stores a value that some rule reads, or a variable that a rule of the administrator names.
+    /// Returns `false` if no call depends on the event.
     fn take_in(
         &mut self,
         known: Option<Header>,
@@ -210,10 +210,10 @@ impl<'a> EventFields<'a> {
         !matches!(known, Header::EventName | Header::Subclass) || self.goes_on()
     }
 
-    /// Finds the rule by the headers read so far; `false` if no call depends on the event.
+    /// Finds the rule by the headers read so far. Returns `false` if no call depends on the event.
     fn goes_on(&mut self) -> bool {
         self.rule = match (self.get(Header::EventName), self.get(Header::Subclass)) {
-            // The other one decides, and was not read yet.
+            // The other header decides, and was not read yet.
             ("" | "CUSTOM", "") | ("", CONFERENCE) => return true,
             ("CUSTOM", CONFERENCE) => Some(EventRule::Conference),
             ("" | "CUSTOM", _) => None,
@@ -225,8 +225,8 @@ impl<'a> EventFields<'a> {
         self.rule.is_some()
     }
 
-    /// Judges the headers once all are read: an event of a rule, one that no call depends on, or
-    /// none.
+    /// Returns the result once all headers are read: an event with a rule, an event on which no
+    /// call depends, or no event.
     fn whole(self) -> FieldsRead<'a> {
         match (self.rule, self.get(Header::EventName)) {
             (Some(_), _) => Ok(Some(Box::new(self))),
@@ -236,7 +236,7 @@ impl<'a> EventFields<'a> {
     }
 }
 
-/// The variable's name, if it is one that is kept.
+/// Returns the variable's name, if it is kept.
 fn variable<'k>(name: &'k str, wanted: Wanted<'_>) -> Option<&'k str> {
     let name = name.strip_prefix(VARIABLE)?;
     let kept = wanted.is_none_or(|wanted| wanted.contains(name));
@@ -315,8 +315,8 @@ impl<'de> Visitor<'de> for Members<'_, 'de, '_> {
     }
 }
 
-/// A value as text. A list is written as plain events write it, `ARRAY::a|:b`; what is no scalar is
-/// nothing.
+/// Reads a value as text. A list is written as in plain events, `ARRAY::a|:b`. Any other value that
+/// is not a scalar is empty.
 struct AsText;
 
 impl<'de> ReadValue<'de> for AsText {

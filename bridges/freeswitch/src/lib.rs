@@ -1,24 +1,25 @@
-//! FreeSWITCH's formats to [`PbxEvent`](callbridge_call::PbxEvent): events of the event socket and
-//! of `mod_amqp`, and the files of `mod_json_cdr`; and the dialogue with a live event socket.
+//! Decodes FreeSWITCH's formats to [`PbxEvent`](callbridge_call::PbxEvent): events of the event
+//! socket and of `mod_amqp`, and the files of `mod_json_cdr`. Also has the dialogue with a live
+//! event socket.
 //!
-//! In come bytes; out goes what they tell, borrowed from them. A [`Splitter`] finds the messages, a
-//! [`Decoder`] reads them. No I/O, no clock; it uses `callbridge-call` alone.
+//! Bytes go in, and events come out that borrow from them. A [`Splitter`] finds the messages, and a
+//! [`Decoder`] reads them. There is no I/O and no clock. The crate uses only `callbridge-call`.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | [`splitter`] | a stream or a file to messages |
-//! | `block` | a block of `Key: Value` lines to pairs, and single headers; its percent-encoding |
-//! | `fields` | a block or a JSON object to the few headers that a rule reads |
-//! | `rule` | which events a call can depend on, and are asked for |
-//! | `event` | those headers to channel events |
+//! | [`splitter`] | separates a stream or a file into messages |
+//! | `block` | blocks of `Key: Value` lines, single headers, and percent-encoding |
+//! | `fields` | the few headers that a rule reads, from a block or a JSON object |
+//! | `rule` | the events on which a call can depend, and the subscription to them |
+//! | `event` | turns these headers into channel events |
 //! | `monitor` | channels that listen to others, and who hears them |
 //! | `cdr` | the file of `mod_json_cdr` |
-//! | [`decoder`] | the one entry for all of them |
-//! | [`reader`] | the bytes of a live socket to its frames |
+//! | [`decoder`] | decodes the messages of all formats |
+//! | [`reader`] | separates the bytes of a live socket into frames |
 //! | [`dialogue`] | login, subscription, the list of live channels, the keep-alive |
-//! | [`survey`] | what a switch is, and what of it does not fit the trunks |
-//! | [`module_conf`] | what its files have mod_amqp publish and mod_json_cdr write |
-//! | `sessions` | the channels that live, against the switch's number of them |
+//! | [`survey`] | facts about a switch, and what does not match the trunks |
+//! | [`module_conf`] | what mod_amqp publishes and mod_json_cdr writes, by their files |
+//! | `sessions` | compares the known live channels with the switch's count |
 
 #![warn(missing_docs)]
 

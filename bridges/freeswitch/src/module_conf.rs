@@ -1,6 +1,6 @@
-//! `amqp.conf.xml` and `json_cdr.conf.xml` of a switch on this machine, where they can be read:
-//! whether what mod_amqp publishes, and what mod_json_cdr writes, suffices. The connections in
-//! them, and with them their passwords, are stepped over.
+//! Checks `amqp.conf.xml` and `json_cdr.conf.xml` of a switch on this machine, if they can be read:
+//! whether mod_amqp publishes, and mod_json_cdr writes, everything that is needed. The connections
+//! in them, and their passwords, are skipped.
 
 use crate::rule::{EVENTS, EventRule};
 use crate::survey::{Severity, SwitchFinding};
@@ -16,25 +16,27 @@ pub const FOLDERS: [&str; 3] = [
     "/usr/local/freeswitch/conf/autoload_configs",
     "/opt/freeswitch/conf/autoload_configs",
 ];
-/// Words that FreeSWITCH takes for yes, beside a number that is not 0.
+/// Words that FreeSWITCH accepts as yes, in addition to a number that is not 0.
 const YES: [&str; 7] = ["yes", "on", "true", "t", "enabled", "active", "allow"];
-/// Begins an event's name in the filter.
+/// Prefix of an event's name in the filter.
 const PREFIX: &str = "SWITCH_EVENT_";
 
-/// Returns the line of `amqp.conf.xml` with which mod_amqp publishes all that calls depend on.
+/// Returns the line of `amqp.conf.xml` with which mod_amqp publishes all events that calls depend
+/// on.
 pub fn event_filter() -> String {
     let named: Vec<String> = needed().map(|it| format!("{PREFIX}{it}")).collect();
     let events = named.join(",");
     format!("<param name=\"event_filter\" value=\"{events}\"/>")
 }
 
-/// Names of the events that calls depend on. Of modules' events mod_amqp publishes all or none.
+/// Returns the names of the events that calls depend on. mod_amqp publishes all events of modules,
+/// or none.
 fn needed() -> impl Iterator<Item = &'static str> {
     let events = EVENTS.iter().filter(|(_, rule)| *rule != EventRule::Dump);
     events.map(|(name, _)| *name).chain(["CUSTOM"])
 }
 
-/// Returns `true` for a value that FreeSWITCH takes for yes.
+/// Returns `true` for a value that FreeSWITCH accepts as yes.
 pub(crate) fn is_yes(value: &str) -> bool {
     let value = value.trim().to_ascii_lowercase();
     YES.contains(&&*value) || value.parse::<i64>().is_ok_and(|number| number != 0)
@@ -47,7 +49,7 @@ pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
         Err(unclosed) => return vec![unclosed],
     };
     match values(&text, "log-b-leg").last() {
-        // It is on where nothing is said of it.
+        // It is on by default.
         Some(value) if !is_yes(value) => {
             let about = "log-b-leg of mod_json_cdr";
             let message = "the legs that the switch dials are not written: it is not known who \
@@ -60,7 +62,7 @@ pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
     }
 }
 
-/// Finds the faults in the text of mod_amqp's file; none if no producer stands in it.
+/// Finds the errors in the text of mod_amqp's file. None if it has no producer.
 pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
     let text = match without_comments(text, AMQP) {
         Ok(text) => text,
@@ -96,12 +98,12 @@ pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
     found
 }
 
-/// What makes a module read this line, once it stands in the module's file.
+/// Returns the fix that adds this line to a module's file, and reloads the module.
 fn reload(line: &str, module: &str) -> String {
     format!("write {line} into {module}.conf.xml, then `reload mod_{module}`")
 }
 
-/// The text of this file without its comments, or the fault of one that does not end.
+/// Returns the text of this file without its comments, or the error of a comment that does not end.
 fn without_comments(text: &str, file: &str) -> Result<String, SwitchFinding> {
     let mut all = String::with_capacity(text.len());
     let mut rest = text;
@@ -122,7 +124,7 @@ fn without_comments(text: &str, file: &str) -> Result<String, SwitchFinding> {
     Ok(all)
 }
 
-/// The values of the parameters of this name.
+/// Returns the values of the parameters with this name.
 fn values<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = &'t str> {
     text.split("<param ").skip(1).filter_map(move |param| {
         let param = param.split('>').next().unwrap_or_default();

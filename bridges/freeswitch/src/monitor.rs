@@ -1,4 +1,4 @@
-//! Channels that listen to others: the applications `three_way` and `eavesdrop`, and the keys by
+//! Channels that listen to others: the applications `three_way` and `eavesdrop`, and the keys with
 //! which an eavesdropper decides who hears it.
 
 use crate::fields::{EventFields, Header};
@@ -6,10 +6,10 @@ use crate::module_conf::is_yes;
 use crate::rule::{EAVESDROP, THREE_WAY};
 use callbridge_call::{Kind, MonitorMode, Text};
 
-/// The argument of `eavesdrop` that means all channels, one after the other. No event names them.
+/// The argument of `eavesdrop` for all channels, one after the other. No event names them.
 const ALL: &str = "all";
 
-/// Returns the change that the begin or the end of `three_way` or `eavesdrop` makes.
+/// Returns the change at the start or the end of `three_way` or `eavesdrop`.
 pub(crate) fn by_application<'a>(begins: bool, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
     let is_eavesdrop = fields.get(Header::Application) == EAVESDROP;
     let target = target(&fields.take(Header::ApplicationData))?;
@@ -28,7 +28,7 @@ pub(crate) fn by_application<'a>(begins: bool, fields: &mut EventFields<'a>) -> 
     })
 }
 
-/// Returns the change that a key of an eavesdropper makes; `None` for any other key.
+/// Returns the change after a key of an eavesdropper. `None` for any other key.
 pub(crate) fn by_key<'a>(key: &str) -> Option<Kind<'a>> {
     let mode = match key {
         "0" => MonitorMode::Listen,
@@ -44,7 +44,7 @@ pub(crate) fn by_key<'a>(key: &str) -> Option<Kind<'a>> {
     })
 }
 
-/// Returns the target and the mode of an application in the log of a CDR; `None` for one that
+/// Returns the target and the mode of an application in the log of a CDR. `None` for one that
 /// monitors nothing. Keys are not in the log.
 pub(crate) fn in_log(
     application: &str,

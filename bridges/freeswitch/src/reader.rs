@@ -1,4 +1,4 @@
-//! Cuts the bytes of a live event socket into its frames.
+//! Separates the bytes of a live event socket into frames.
 //!
 //! ```text
 //! Content-Length: 814            a block of headers, each line ended by a line feed
@@ -6,15 +6,15 @@
 //!                                an empty line
 //! {"Event-Name":"HEARTBEAT",…    exactly Content-Length bytes, none without the header
 //! ```
-//! No empty line is promised after a body; any that come are stepped over. What is no frame ends
-//! the line: a socket that is read from its first byte on has no other way to fall out of step.
+//! An empty line after a body is optional, and is skipped. Bytes that are not a frame end the
+//! connection, because a socket that is read from its first byte on cannot recover otherwise.
 
 use crate::block::{end_of_block, header};
 use callbridge_call::framing::ReadBuffer;
 
 /// A block of headers of the socket itself has three or four short lines.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// A list of ten thousand channels has about ten million bytes. Longer bodies are stepped over.
+/// A list of ten thousand channels has about ten million bytes. Longer bodies are skipped.
 const BODY_BYTES_MAX: u64 = 32 << 20;
 
 /// One frame of the event socket, borrowed from the reader.
@@ -26,22 +26,22 @@ pub struct SocketFrame<'a> {
 }
 
 impl<'a> SocketFrame<'a> {
-    /// The value of one of its headers, as it stands there.
+    /// Returns the value of one of its headers, without decoding it.
     pub fn header(&self, key: &str) -> Option<&'a [u8]> {
         header(self.head, key)
     }
 }
 
-/// A piece that a [`FrameReader`] gives out.
+/// A result of a [`FrameReader`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameRead<'a> {
-    /// A frame whose headers and body are whole.
+    /// A complete frame, with its headers and body.
     Frame(SocketFrame<'a>),
-    /// A body that is longer than any there is; it is stepped over.
+    /// A body that is longer than the limit. It is skipped.
     TooLong,
 }
 
-/// The error of bytes that are of no event socket.
+/// The error of bytes that are not from an event socket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is not a frame of an event socket: {line:?}")]
 pub struct NoFrame {
@@ -49,24 +49,24 @@ pub struct NoFrame {
     pub line: String,
 }
 
-/// Gathers bytes as they come, however they are cut, and lends out whole frames.
+/// Collects bytes in pieces of any size, and returns whole frames that borrow from it.
 #[derive(Debug, Default)]
 pub struct FrameReader {
     buffer: ReadBuffer,
-    /// Bytes of a body that is too long, still to come.
+    /// Remaining bytes of a body that is too long.
     skip: u64,
 }
 
 impl FrameReader {
-    /// Returns the buffer that the line is read into.
+    /// Returns the buffer into which the connection is read.
     pub const fn buffer(&mut self) -> &mut ReadBuffer {
         &mut self.buffer
     }
 
-    /// The next whole frame; `None` until more has come in.
+    /// Returns the next whole frame. `None` until more bytes arrive.
     ///
     /// # Errors
-    /// When the bytes are of no event socket: nothing can be made of what follows.
+    /// If the bytes are not from an event socket. Then the following bytes cannot be read either.
     #[allow(clippy::should_implement_trait, reason = "lends from its own buffer")]
     pub fn next(&mut self) -> Result<Option<FrameRead<'_>>, NoFrame> {
         let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
@@ -91,8 +91,8 @@ impl FrameReader {
     }
 }
 
-/// The bytes of the frame that begins here, once its headers are whole: headers with their empty
-/// line, and body.
+/// Returns the lengths of the frame that begins here, once its headers are complete: of its headers
+/// with their empty line, and of its body.
 fn lengths(bytes: &[u8]) -> Result<Option<(usize, u64)>, NoFrame> {
     let no_frame = || {
         let line = bytes.split(|it| *it == b'\n').next().unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Which events a call can depend on: those are asked for, and none of the rest.
+//! The events on which a call can depend. Only these are requested.
 
-/// The way in which an event is read.
+/// How an event is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventRule {
     Create,
@@ -8,19 +8,19 @@ pub(crate) enum EventRule {
     Bridge,
     Unbridge,
     Hangup,
-    /// The channel begins or ends an application, which counts if it is one of `APPLICATIONS`.
+    /// The channel begins or ends an application. It counts if it is one of `APPLICATIONS`.
     Execute,
     ExecuteComplete,
     /// The channel's user pressed a key.
     Key,
-    /// A channel comes into a room or leaves it.
+    /// A channel enters or leaves a room.
     Conference,
-    /// All that is known of a channel (`uuid_dump`).
+    /// All facts about a channel (`uuid_dump`).
     Dump,
     Heartbeat,
 }
 
-/// Events of which something is read: what a subscription needs.
+/// The events that are read, which a subscription needs.
 pub(crate) const EVENTS: [(&str, EventRule); 12] = [
     ("CHANNEL_CREATE", EventRule::Create),
     ("CHANNEL_ANSWER", EventRule::Answer),
@@ -41,19 +41,20 @@ pub(crate) const CONFERENCE: &str = "conference::maintenance";
 
 /// The application that takes a channel away from its bridge to consult someone.
 pub(crate) const ATTENDED: &str = "att_xfer";
-/// The application by which a channel talks with both sides of another one's bridge. It also runs
+/// The application with which a channel talks with both sides of another one's bridge. It also runs
 /// when `0` is pressed during an attended transfer.
 pub(crate) const THREE_WAY: &str = "three_way";
-/// The application by which a channel listens to another one. Its user's keys decide who hears it.
+/// The application with which a channel listens to another one. Its user's keys decide who hears
+/// it.
 pub(crate) const EAVESDROP: &str = "eavesdrop";
 /// The applications on which a call can depend.
 pub(crate) const APPLICATIONS: [&str; 3] = [ATTENDED, THREE_WAY, EAVESDROP];
 
-/// The command that asks for them, without its line end. Events of modules are named each, for
-/// only `ALL` would take them all in.
+/// Returns the command that subscribes to these events, without its line end. Each event of a
+/// module is named, because only `ALL` would include all of them.
 pub fn subscription() -> String {
     let events = EVENTS.iter();
-    // An answer to `uuid_dump`: nobody can subscribe to it.
+    // This is the answer to `uuid_dump`, which cannot be subscribed to.
     let events = events.filter(|(_, rule)| *rule != EventRule::Dump);
     let events: Vec<&str> = events.map(|(name, _)| *name).collect();
     format!("event json {} CUSTOM {CONFERENCE}", events.join(" "))

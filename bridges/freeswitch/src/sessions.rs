@@ -1,40 +1,42 @@
-//! The channels that live, by what was heard, against the number that the switch gives in its
-//! `HEARTBEAT` and against its own list.
+//! Compares the live channels, according to the events, with the count in the switch's `HEARTBEAT`
+//! and with its list.
 //!
-//! The number counts from `CHANNEL_CREATE` to `CHANNEL_DESTROY`. An event may be on its way when it
-//! is taken, so it has to differ twice in a row before the switch is asked for its list.
+//! The switch counts a channel from `CHANNEL_CREATE` to `CHANNEL_DESTROY`. An event can be on its
+//! way when the switch counts, so the count must differ twice in a row before the list is
+//! requested.
 
 use std::collections::HashSet;
 
-/// Channels kept; a switch with more is not compared.
+/// Maximum channels. A switch with more is not compared.
 const CHANNELS_MAX: usize = 100_000;
-/// Heartbeats with another number before the list is asked for.
+/// Number of heartbeats with a different count before the list is requested.
 const STRIKES: u8 = 2;
 
 /// Numbers of channels by which the list and the events differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
-    /// Channels that live and were not heard of.
+    /// Live channels whose creation was missed.
     pub births: usize,
-    /// Channels that were heard of and are gone.
+    /// Channels whose end was missed.
     pub ends: usize,
 }
 
-/// The live channels of one line.
+/// The live channels of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct LiveSessions {
     live: HashSet<Vec<u8>>,
-    /// Heard of since the list was asked for: its answer may be of before or after.
+    /// Channels created since the list was requested. The list can be from before or after that.
     born: HashSet<Vec<u8>>,
     gone: HashSet<Vec<u8>>,
     asked: bool,
-    /// The list of the beginning came: until then nothing is known of older channels.
+    /// The first list has arrived. Until then, older channels are not known.
     pub(crate) known: bool,
     strikes: u8,
 }
 
 impl LiveSessions {
-    /// Notes a channel that was made; with too many nothing is compared until the next list.
+    /// Notes a channel that was created. With too many channels, nothing is compared until the next
+    /// list.
     pub(crate) fn born(&mut self, id: &[u8]) {
         if self.live.len() >= CHANNELS_MAX {
             self.known = false;
@@ -54,21 +56,21 @@ impl LiveSessions {
         }
     }
 
-    /// The switch counts so many: whether its list should be asked for.
+    /// Notes the switch's count of channels. Returns `true` if its list should be requested.
     pub(crate) fn counted(&mut self, count: usize) -> bool {
         let differs = self.known && !self.asked && count != self.live.len();
         self.strikes = if differs { self.strikes + 1 } else { 0 };
         self.strikes >= STRIKES
     }
 
-    /// The list is asked for from here on.
+    /// Notes that the list is requested now.
     pub(crate) fn ask(&mut self) {
         (self.asked, self.strikes) = (true, 0);
         self.born.clear();
         self.gone.clear();
     }
 
-    /// The list came. The first one says what there is; a later one is compared.
+    /// Processes the list. The first one sets the live channels. A later one is compared with them.
     pub(crate) fn listed(&mut self, ids: &[String]) -> Difference {
         let ids: HashSet<&[u8]> = ids.iter().map(String::as_bytes).collect();
         let mut difference = Difference::default();
@@ -87,7 +89,7 @@ impl LiveSessions {
         difference
     }
 
-    /// No list can be had.
+    /// Notes that the switch returned no list.
     pub(crate) fn unlisted(&mut self) {
         (self.asked, self.known) = (false, false);
     }
@@ -111,7 +113,7 @@ mod tests {
         assert!(!sessions.counted(7), "nothing is known yet");
         let first = listed(&mut sessions, &["old", "running"]);
         assert_eq!(first, Difference::default());
-        // `old` ended after the switch had listed it, `new` was made after that.
+        // `old` ended after the switch had listed it. `new` was created after that.
         assert!(!sessions.counted(2));
         assert_eq!(sessions.strikes, 0);
     }

@@ -1,43 +1,43 @@
-//! Where one message ends and the next begins, on the event socket and in what was written down of
-//! it.
+//! Separates messages, on the event socket and in recordings of it.
 //!
 //! ```text
 //! Content-Length: 817            outer headers   ┐
 //! Content-Type: text/event-plain                 │ one frame
 //!                                empty line      │
 //! Event-Name: CHANNEL_CREATE…    817 bytes: the message
-//! {"Event-Name":"CHANNEL_…"}     an event a line, as JSON
+//! {"Event-Name":"CHANNEL_…"}     one event per line, as JSON
 //! Event-Name: CHANNEL_CREATE…    a plain event that ends with its own empty line
 //! ```
-//! All three are told apart by how they begin, so nobody has to say which it is, and a recording
-//! may begin in the middle of a frame. No empty line is promised after a body.
+//! All three are recognized by their beginning, so no setting is needed, and a recording can begin
+//! in the middle of a frame. An empty line after a body is optional.
 
 use crate::block::{end_of_block, value_of};
 use callbridge_call::framing::{FrameStep, MESSAGE_BYTES_MAX};
 use memchr::{memchr, memmem};
 
-/// Begins a frame of the event socket.
+/// Beginning of a frame of the event socket.
 const FRAME: &[u8] = b"Content-";
-/// Begin a plain event; a custom one begins with its subclass.
+/// Beginnings of a plain event. A custom one begins with its subclass.
 const EVENTS: [&[u8]; 2] = [b"Event-Name: ", b"Event-Subclass: "];
-/// The longest beginning of a frame that may stand at the end of the bytes at hand.
+/// Bytes at the end of a piece that are kept, because they can be the beginning of a frame.
 const TAIL: usize = 64;
 
-/// Finds messages in bytes that begin where the last step left off: at first at the beginning of a
-/// stream, or anywhere in it.
+/// Finds messages in bytes that begin where the last step ended. The first bytes can be from
+/// anywhere in a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Splitter {
-    /// Nothing begins where the bytes at hand do: how many were stepped over in search.
+    /// Number of bytes that were skipped while searching for a beginning. `None` if no search is in
+    /// progress.
     astray: Option<u64>,
-    /// Set when the bytes stepped over are those of a message that was too long.
+    /// `true` if the skipped bytes belong to a message that was too long.
     too_long: bool,
-    /// The bytes that the frame at the beginning of those at hand needs.
+    /// Length of the frame at the beginning of the current bytes.
     needs: usize,
 }
 
-/// One look at the bytes at hand.
+/// Result of a check of the current bytes.
 enum Sighting {
-    /// A message, and where the next begins.
+    /// A message, and the index at which the next one begins.
     Found {
         from: usize,
         to: usize,
@@ -48,15 +48,15 @@ enum Sighting {
         to: usize,
         used: usize,
     },
-    /// So many bytes are done with, and the rest is looked at again.
+    /// Skip this many bytes, and check the rest again.
     Skip(usize),
-    /// So many bytes are done with, and more have to come in.
+    /// Skip this many bytes, and wait for more.
     Wait(usize),
 }
 
 impl Splitter {
-    /// Looks for the next message in `bytes`, which go on where the last step's `used` ended.
-    /// `at_end`: nothing will follow.
+    /// Searches for the next message in `bytes`, which continue where the last step's `used` ended.
+    /// `at_end` means that no more bytes will follow.
     pub fn step(&mut self, bytes: &[u8], at_end: bool) -> FrameStep {
         let mut done = 0;
         loop {
@@ -119,7 +119,7 @@ impl Splitter {
         }
     }
 
-    /// A frame with its body, or a plain event without a frame.
+    /// Finds the end of a frame with its body, or of a plain event without a frame.
     fn block(&mut self, bytes: &[u8], is_event: bool, at_end: bool) -> Sighting {
         let Some((end, body)) = end_of_block(bytes) else {
             let (from, to, next) = (0, bytes.len(), bytes.len());
@@ -135,7 +135,7 @@ impl Splitter {
         }
         let whole = body + length;
         let there = &bytes[body..whole.min(bytes.len())];
-        // A body shorter than its length: the next frame begins inside of it.
+        // The body is shorter than its length, because the next frame begins inside it.
         if !is_event && let Some(cut) = next_frame(head, there) {
             let (from, to) = (body, body + cut);
             return Sighting::Found { from, to, next: to };
@@ -145,19 +145,19 @@ impl Splitter {
             return Sighting::Wait(0);
         }
         let to = whole.min(bytes.len());
-        // Of a reply, its headers are all that says something, but for what is told as JSON.
+        // Only the headers of a reply have content, unless its body is JSON.
         let bare = !is_event && (is_of_event(head) || there.first() == Some(&b'{'));
         let from = if bare && to > body { body } else { 0 };
         Sighting::Found { from, to, next: to }
     }
 
-    /// Begins to step over a message that is too long to be kept.
+    /// Begins to skip a message that is too long to be kept.
     fn is_too_long(&mut self, used: usize) -> Sighting {
         (self.astray, self.too_long) = (Some(used as u64), true);
         Sighting::Skip(used)
     }
 
-    /// Looks for the next beginning of a frame, an event or a JSON line.
+    /// Searches for the next beginning of a frame, an event, or a JSON line.
     fn search(&mut self, bytes: &[u8], at_end: bool) -> Sighting {
         let skipped = self.astray.unwrap_or(0);
         let found = beginning(bytes, skipped == 0);
@@ -179,7 +179,7 @@ impl Splitter {
     }
 }
 
-/// The bytes begin so, as far as they are there.
+/// Returns `true` if the bytes, as far as they are there, begin with `with`.
 fn begins(bytes: &[u8], with: &[u8]) -> bool {
     let most = bytes.len().min(with.len());
     bytes[..most] == with[..most]
@@ -195,7 +195,7 @@ fn line(bytes: &[u8], at_end: bool) -> Sighting {
     Sighting::Found { from: 0, to, next }
 }
 
-/// `Content-Length` of the headers; one that is no number is as large as can be.
+/// Returns the `Content-Length` of the headers. One that is not a number counts as the maximum.
 fn length(head: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(value_of(head, b"Content-Length")?).unwrap_or_default();
     Some(text.trim().parse().unwrap_or(usize::MAX))
@@ -206,8 +206,8 @@ fn is_of_event(head: &[u8]) -> bool {
     kind.starts_with(b"text/event-")
 }
 
-/// Returns the offset in an event's body at which the next frame begins, which it cannot hold. What
-/// the event carries as a body of its own is its own affair.
+/// Returns the offset in an event's body at which the next frame begins, because a body cannot
+/// contain a frame. The event's own body is not searched.
 fn next_frame(head: &[u8], body: &[u8]) -> Option<usize> {
     if !is_of_event(head) {
         return None;
@@ -221,7 +221,7 @@ fn next_frame(head: &[u8], body: &[u8]) -> Option<usize> {
     (!is_whole || at < end).then_some(at)
 }
 
-/// A frame of an event begins here: its length, and that it is one.
+/// Returns `true` if a frame of an event begins here, with its length and its type.
 fn is_frame(bytes: &[u8]) -> bool {
     let Some(rest) = bytes.strip_prefix(b"Content-Length: ") else {
         return false;
@@ -231,7 +231,8 @@ fn is_frame(bytes: &[u8]) -> bool {
     digits > 0 && kinds.iter().any(|kind| rest[digits..].starts_with(kind))
 }
 
-/// Returns the offset of the next frame, event or JSON line; `first`: also at the very first byte.
+/// Returns the offset of the next frame, event, or JSON line. With `first`, it can begin at the
+/// first byte.
 fn beginning(bytes: &[u8], first: bool) -> Option<usize> {
     let frame = memmem::find_iter(bytes, b"Content-").find(|&at| {
         let replies: [&[u8]; 2] = [b"Content-Type: command/reply", b"Content-Type: auth/"];

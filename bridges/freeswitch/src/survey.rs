@@ -1,11 +1,11 @@
-//! What a switch is, asked by `check` on a line of its own, and what of that does not fit the
-//! trunks. Nothing that is asked changes anything on the switch or shows a secret of it.
+//! Facts about a switch, which `check` requests on a separate connection, and findings that do not
+//! match the trunks. No question changes anything on the switch, or returns one of its secrets.
 
 use callbridge_call::trunk::{glob, host_and_port};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-/// The questions, each answered in its turn.
+/// The questions, which are answered in order.
 pub const QUESTIONS: [&str; 5] = [
     "version",
     "show channels as json",
@@ -13,73 +13,74 @@ pub const QUESTIONS: [&str; 5] = [
     "module_exists mod_amqp",
     "show registrations as json",
 ];
-/// Gateways, profiles and telephones kept.
+/// Maximum gateways, profiles, and telephones that are kept.
 const NAMES_MAX: usize = 2_000;
-/// Names told in one line.
+/// Maximum names in one message.
 const NAMED_MAX: usize = 10;
 /// Technologies of Asterisk's channels, which name no endpoint of FreeSWITCH.
 const OF_ASTERISK: [&str; 7] = ["PJSIP", "SIP", "IAX2", "DAHDI", "Local", "SCCP", "Motif"];
-/// The password that every distribution of FreeSWITCH comes with.
+/// The default password of every distribution of FreeSWITCH.
 const KNOWN_PASSWORD: &str = "ClueCon";
 
 /// A gateway of a SIP profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchGateway {
-    /// The profile that it stands in.
+    /// The profile that contains it.
     pub profile: String,
-    /// Host that the gateway leads to, with its port where the switch shows one.
+    /// Host of the gateway, with its port if the switch shows one.
     pub address: String,
-    /// The switch logs in there, so that calls come in with the gateway's name.
+    /// The switch registers there, so calls come in with the gateway's name.
     pub registers: bool,
 }
 
-/// Findings about a switch, by its answers.
+/// Facts about a switch, from its answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SwitchFacts {
-    /// `1.10.12-release~64bit`; `None` where it does not say.
+    /// The release, such as `1.10.12-release~64bit`. `None` if the switch does not show it.
     pub release: Option<String>,
-    /// Set when the switch can list its live channels.
+    /// `true` if the switch can list its live channels.
     pub lists_channels: bool,
-    /// The switch's gateways by name; `None` where it does not list them.
+    /// The switch's gateways by name. `None` if it does not list them.
     pub gateways: Option<BTreeMap<String, SwitchGateway>>,
     /// Names of the switch's SIP profiles.
     pub profiles: BTreeSet<String>,
     /// Users whose telephones are registered.
     pub extensions: BTreeSet<String>,
-    /// mod_amqp is loaded; `None` where it does not say.
+    /// Whether mod_amqp is loaded. `None` if the switch does not show it.
     pub publishes: Option<bool>,
-    /// The password is the one that everybody knows.
+    /// The password is the default one.
     pub known_password: bool,
-    /// Names left out because control characters stand in them: a telephone chooses its own.
+    /// Number of names left out because they contain control characters. A telephone can choose its
+    /// own name.
     pub refused_names: usize,
 }
 
 /// Severity of a finding, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// All is well: nothing is to be done.
+    /// There is nothing to do.
     Well,
-    /// A thing works, and could be better.
+    /// It works, and could be better.
     Advice,
-    /// Calls are lost or taken for others.
+    /// Calls are lost, or are treated as other calls.
     Fault,
 }
 
-/// Something that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchFinding {
     /// Subject of the finding: `gateway city`.
     pub about: String,
-    /// State of the subject, in words.
+    /// State of the subject, as a message.
     pub message: String,
-    /// The fix, in words; empty where none is needed.
+    /// The fix. Empty if none is needed.
     pub fix: String,
-    /// Severity; anything but [`Severity::Well`] comes with a fix.
+    /// Severity of the finding. Every finding except [`Severity::Well`] has a fix.
     pub weight: Severity,
 }
 
 impl SwitchFinding {
-    /// One finding; with nothing to do where all is well.
+    /// Makes a finding. Its fix is empty for [`Severity::Well`].
     pub fn new(
         weight: Severity,
         about: impl Into<String>,
@@ -95,7 +96,7 @@ impl SwitchFinding {
     }
 }
 
-/// The survey of one line.
+/// The survey on one connection.
 #[derive(Debug)]
 pub struct Survey {
     left: VecDeque<&'static str>,
@@ -103,7 +104,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// On a line that is logged in with this password.
+    /// Makes a survey for a connection that is logged in with this password.
     pub fn new(password: &str) -> Self {
         Self {
             left: QUESTIONS.into(),
@@ -114,7 +115,7 @@ impl Survey {
         }
     }
 
-    /// Takes the answer to the next question in.
+    /// Processes the answer to the next question.
     pub fn on_answer(&mut self, answer: &[u8]) {
         let text = String::from_utf8_lossy(answer);
         let refused = text.starts_with("-ERR");
@@ -134,20 +135,20 @@ impl Survey {
         self.left.is_empty()
     }
 
-    /// Ends the survey, and returns the findings so far.
+    /// Ends the survey, and returns the facts so far.
     pub fn facts(self) -> SwitchFacts {
         self.facts
     }
 }
 
-/// `FreeSWITCH Version 1.10.12-release~64bit (-release 64bit)`
+/// Reads the release of `FreeSWITCH Version 1.10.12-release~64bit (-release 64bit)`.
 fn release(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("Version ")?;
     rest.split_whitespace().next().map(str::to_owned)
 }
 
 impl SwitchFacts {
-    /// The table of `sofia status`: name, type, data and state between tabs.
+    /// Reads the table of `sofia status`: name, type, data, and state, separated by tabs.
     fn read_sofia(&mut self, table: &str) {
         let gateways = self.gateways.get_or_insert_default();
         for row in table.lines() {
@@ -162,7 +163,7 @@ impl SwitchFacts {
                     self.profiles.insert(name.to_owned());
                 }
                 "gateway" if gateways.len() < NAMES_MAX => {
-                    // Before 1.6 it stands without its profile.
+                    // Before 1.6, the name has no profile.
                     let (profile, name) = name.split_once("::").unwrap_or(("", name));
                     let gateway = SwitchGateway {
                         profile: profile.to_owned(),
@@ -176,7 +177,8 @@ impl SwitchFacts {
         }
     }
 
-    /// `{"row_count":1,"rows":[{"reg_user":"101","realm":"pbx.lab",…}]}`; no rows where nobody is.
+    /// Reads `{"row_count":1,"rows":[{"reg_user":"101","realm":"pbx.lab",…}]}`. Without
+    /// registrations, there are no rows.
     fn read_registrations(&mut self, list: &[u8]) {
         #[derive(serde::Deserialize)]
         struct Registrations {
@@ -198,8 +200,8 @@ impl SwitchFacts {
         self.extensions.extend(users);
     }
 
-    /// Compares the switch with the settings: `trunks` are names with their endpoints, `broker` is
-    /// set when its events are read from a queue as well.
+    /// Compares the switch with the settings. `trunks` are names with their endpoints. `broker`
+    /// means that its events are also read from a queue.
     pub fn judge(&self, trunks: &[(String, Vec<String>)], broker: bool) -> Vec<SwitchFinding> {
         let release = match &self.release {
             Some(release) => format!("FreeSWITCH {release}"),
@@ -263,7 +265,7 @@ impl SwitchFacts {
         found
     }
 
-    /// A trunk against what there is.
+    /// Compares a trunk with the facts about the switch.
     fn of_trunk(
         &self,
         own: &(String, Vec<String>),
@@ -329,12 +331,13 @@ impl SwitchFacts {
     }
 }
 
-/// What makes the switch load a module, now and at each start.
+/// Returns the fix that loads a module, now and at each start.
 fn load_module(name: &str) -> String {
     format!("add <load module=\"{name}\"/> to modules.conf.xml, then `load {name}`")
 }
 
-/// An address that calls cannot come in from, or that is not the one of the trunk's gateways.
+/// Finds an address from which no calls can come in, or that is not an address of the trunk's
+/// gateways.
 fn unknown_address(
     (trunk, endpoints): &(String, Vec<String>),
     address: &str,
@@ -359,7 +362,7 @@ fn unknown_address(
     };
     let own = gateways.iter().filter(|(name, _)| of_trunk(name));
     let own: Vec<&str> = own.map(|(_, it)| it.address.as_str()).collect();
-    // A name may stand for any address.
+    // A host name can have any address.
     let known: Option<Vec<IpAddr>> = own.iter().map(|it| ip_of(it)).collect();
     let is_meant = |ip: &IpAddr| Some(*ip) == ip_of(address) || glob(wanted, &ip.to_string());
     known.filter(|all| !all.is_empty() && !all.iter().any(is_meant))?;
@@ -371,8 +374,8 @@ fn unknown_address(
     Some(SwitchFinding::new(Severity::Advice, about, message, fix))
 }
 
-/// A gateway that the switch does not register with: incoming calls carry no gateway name, so the
-/// trunk needs the address as well. A trunk takes IP addresses only.
+/// Describes a gateway with which the switch does not register. Incoming calls have no gateway
+/// name, so the trunk needs the address as well. A trunk accepts only IP addresses.
 fn one_way_only(trunk: &str, endpoint: &str, name: &str, gateway: &SwitchGateway) -> SwitchFinding {
     let (about, address) = (format!("gateway {name}"), &gateway.address);
     let message = "the switch does not register with it, so incoming calls carry no gateway name \
@@ -388,7 +391,7 @@ fn one_way_only(trunk: &str, endpoint: &str, name: &str, gateway: &SwitchGateway
     SwitchFinding::new(Severity::Advice, about, message, fix)
 }
 
-/// The IP address of `IP` or `IP:PORT`.
+/// Returns the IP address of `IP` or `IP:PORT`.
 fn ip_of(address: &str) -> Option<IpAddr> {
     let (host, port) = host_and_port(address);
     if port.is_some_and(|port| port.parse::<u16>().is_err()) {
@@ -397,7 +400,7 @@ fn ip_of(address: &str) -> Option<IpAddr> {
     host.parse().ok()
 }
 
-/// Gateways that no trunk takes.
+/// Finds gateways that belong to no trunk.
 fn untaken(
     trunks: &[(String, Vec<String>)],
     gateways: &BTreeMap<String, SwitchGateway>,
@@ -428,7 +431,7 @@ fn untaken(
     ))
 }
 
-/// `a, b and 3 more`; `none` of nothing.
+/// Lists names as `a, b and 3 more`. Returns `none` if there are none.
 fn listed<T: AsRef<str>>(names: impl ExactSizeIterator<Item = T>) -> String {
     let more = names.len().saturating_sub(NAMED_MAX);
     let named: Vec<String> = names
@@ -442,7 +445,7 @@ fn listed<T: AsRef<str>>(names: impl ExactSizeIterator<Item = T>) -> String {
     }
 }
 
-/// The host with its port in `sip:user@host:port;transport=udp`.
+/// Returns the host with its port in `sip:user@host:port;transport=udp`.
 fn host(uri: &str) -> &str {
     let uri = uri.split([';', '>', '?']).next().unwrap_or_default();
     let uri = uri.rsplit_once('@').map_or(uri, |(_, host)| host);

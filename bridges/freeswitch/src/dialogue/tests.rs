@@ -1,9 +1,9 @@
-//! The dialogue as the recorded sockets had it, and as hostile ones would.
+//! Tests of the dialogue, with recorded sockets and with hostile ones.
 
 use super::*;
 use crate::reader::{FrameRead, FrameReader};
 
-/// What a fake switch says, and what becomes of it.
+/// A connection to a fake switch, with the reported events.
 struct Line {
     dialogue: Dialogue,
     told: Vec<String>,
@@ -205,7 +205,7 @@ fn heartbeats_that_count_otherwise_have_the_list_decide() {
     assert_eq!(sent.len(), 2);
     line.answers("{}").answers("{}");
     assert_eq!(line.take().0, ["message {}", "message {} ends the list"]);
-    // And one that only ended.
+    // Another channel only ended.
     heartbeat(&mut line, 0);
     heartbeat(&mut line, 0);
     line.answers(NO_CHANNELS);
@@ -248,7 +248,7 @@ fn another_process_of_the_switch_is_told_once() {
         "{told:?}"
     );
     assert_eq!(line.dialogue.core(), Some(&b"c1"[..]));
-    // A channel of the list may be the first that is told.
+    // A channel of the list can be reported first.
     let mut line = Line::after(Some("c0"));
     line.logged_in().answers("1");
     line.answers(r#"{"row_count":1,"rows":[{"uuid":"a"}]}"#);

@@ -1,4 +1,4 @@
-//! What a switch answers, and what is found in it.
+//! Tests of a switch's answers, and of the findings in them.
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn trunks(all: &[(&str, &str)]) -> Vec<(String, Vec<String>)> {
         .collect()
 }
 
-/// What is not well, a line each.
+/// Returns the findings that need a fix, one per line.
 fn faults(found: &[SwitchFinding]) -> Vec<String> {
     let wrong = found.iter().filter(|it| it.weight != Severity::Well);
     wrong
