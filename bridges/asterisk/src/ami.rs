@@ -1,4 +1,5 @@
-//! AMI text: a message's bytes to its `Key: Value` lines, borrowed, and to what it tells.
+//! Decodes AMI text: the bytes of a message to its `Key: Value` lines, which borrow from it, and to
+//! its event.
 
 use crate::cel_time::CelClock;
 use crate::event;
@@ -6,7 +7,7 @@ use crate::text::same;
 use callbridge_call::{Decoded, Mark, PbxEvent, Unreadable};
 use memchr::{memchr2, memmem};
 
-/// Decodes a message as the framer gives it: without its closing empty line.
+/// Decodes a message of the framer, without its closing empty line.
 pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a> {
     let mut pairs = Pairs::new(message);
     let mut first = true;
@@ -15,7 +16,7 @@ pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a>
             let Some(rule) = event::rule(value) else {
                 return Decoded::Skipped;
             };
-            // The name stands first; where it does not, the pairs before it are read as well.
+            // The name usually comes first. If it does not, the pairs before it are read as well.
             let pairs = if first { pairs } else { Pairs::new(message) };
             let mut repaired = false;
             let event = event::decode(rule, pairs, clock, &mut repaired).transpose();
@@ -33,7 +34,7 @@ pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a>
     }
 }
 
-/// Decodes a response: an accepted login is the only one that says something about the stream.
+/// Decodes a response. Only an accepted login means something for the stream.
 fn response<'a>(value: &[u8], pairs: &Pairs<'_>) -> Decoded<'a> {
     if value == b"Success" && pairs.get("Message") == Some(b"Authentication accepted") {
         return Decoded::of(Ok(PbxEvent::Mark(Mark::LoggedIn)), false);
@@ -41,7 +42,8 @@ fn response<'a>(value: &[u8], pairs: &Pairs<'_>) -> Decoded<'a> {
     Decoded::Skipped
 }
 
-/// `Asterisk Call Manager/11.0.0` by whatever vendor: a line that ends in `Call Manager/x.y.z`.
+/// Returns `true` for a banner of any vendor, such as `Asterisk Call Manager/11.0.0`: a line that
+/// ends with `Call Manager/x.y.z`.
 pub fn is_banner(line: &[u8]) -> bool {
     let line = line.trim_ascii_end();
     let Some(slash) = memchr::memrchr(b'/', line) else {
@@ -53,21 +55,21 @@ pub fn is_banner(line: &[u8]) -> bool {
         && (version.iter()).all(|byte| byte.is_ascii_digit() || *byte == b'.')
 }
 
-/// The pairs of one message in the order written; a key that is repeated comes as often. Lines
-/// without a colon (the banner) are stepped over. Keys and values are bytes as they came: the
-/// one space after the colon and the line's end are not part of a value.
+/// The pairs of one message, in order. A repeated key is returned each time. Lines without a colon
+/// (the banner) are skipped. Keys and values are the original bytes. The single space after the
+/// colon and the line end are not part of a value.
 #[derive(Clone, Debug)]
 pub struct Pairs<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Pairs<'a> {
-    /// Iterates over the pairs of `message`, which need not be whole.
+    /// Iterates over the pairs of `message`, which can be incomplete.
     pub const fn new(message: &'a [u8]) -> Self {
         Self { rest: message }
     }
 
-    /// The first value under `key`, compared without case.
+    /// Returns the first value of `key`, which is compared without case.
     pub fn get(&self, key: &str) -> Option<&'a [u8]> {
         let mut pairs = self.clone();
         let pair = pairs.find(|(name, _)| name.eq_ignore_ascii_case(key.as_bytes()));
@@ -106,19 +108,19 @@ impl<'a> Iterator for Pairs<'a> {
     }
 }
 
-/// Keys and most values are shorter than the start of a vector search is worth: this many words of
-/// eight bytes are looked at one by one, in the manner of `memchr`'s fallback.
+/// Keys and most values are too short for a vector search. So this many words of eight bytes are
+/// checked one by one, like in the fallback of `memchr`.
 const WORDS: usize = 4;
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// Marks the first byte of `word` that is zero; bytes above it may be marked wrongly.
+/// Marks the first byte of `word` that is zero. Bytes above it can be marked wrongly.
 #[inline]
 const fn zeros(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & HIGHS
 }
 
-/// Returns the index of the first of these two bytes, which may be the same.
+/// Returns the index of the first of these two bytes, which can be equal.
 #[inline]
 fn find(bytes: &[u8], one: u8, two: u8) -> Option<usize> {
     let mut at = 0;
@@ -133,7 +135,7 @@ fn find(bytes: &[u8], one: u8, two: u8) -> Option<usize> {
     memchr2(one, two, &bytes[at..]).map(|found| at + found)
 }
 
-/// The eight bytes at `at`, as long as the search goes on word by word.
+/// Returns the eight bytes at `at`, as long as the search continues word by word.
 #[inline]
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
     if at >= WORDS * 8 {
@@ -143,7 +145,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*word))
 }
 
-/// `ChanVariable(SIP/10.0.0.1:5060-1): a=b`: the colon after the parenthesis ends the key.
+/// Splits `ChanVariable(SIP/10.0.0.1:5060-1): a=b`. The colon after the parenthesis ends the key.
 #[cold]
 fn beyond_parenthesis(line: &[u8], colon: usize) -> (&[u8], &[u8]) {
     let at = memmem::find(line, b"):").map_or(colon, |parenthesis| parenthesis + 1);

@@ -1,5 +1,6 @@
-//! Events of AMI 1.x (Asterisk 1.4 to 11), which has no linkedid and no bridges: who dialed whom,
-//! who hears whom, and which telephone goes on under another's unique id.
+//! Events of AMI 1.x (Asterisk 1.4 to 11), which has no linkedid and no bridges. They report which
+//! channel dialed another, which channels are connected, and which channel continues under the
+//! unique id of another.
 //!
 //! ```text
 //! Dial        SubEvent, Channel, Destination, UniqueID, DestUniqueID, Dialstring
@@ -7,7 +8,7 @@
 //! Bridge      Bridgestate, Channel1, Channel2, Uniqueid1, Uniqueid2
 //! Link Unlink Channel1, Channel2, Uniqueid1, Uniqueid2                      (1.4; Unlink to 11)
 //! Rename      Channel (1.4: Oldname), Newname, Uniqueid
-//! Masquerade  Clone, Original: names alone
+//! Masquerade  Clone, Original: only names
 //! ```
 
 use crate::key::{self, Key};
@@ -15,11 +16,12 @@ use crate::text::{RawPairs, RawValue, add_variable, epoch, known, same};
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin, Text};
 use std::borrow::Cow;
 
-/// The events that later releases do not have, or have in another form.
+/// The events that later releases do not have, or that have another form there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Old {
     Dial,
-    /// `Link` begins, `Unlink` ends, `Bridge` says which in `Bridgestate`.
+    /// `Link` begins a connection, and `Unlink` ends it. `Bridge` has the difference in
+    /// `Bridgestate`.
     Link {
         begins: bool,
     },
@@ -36,7 +38,7 @@ pub(crate) enum Old {
 }
 
 impl Old {
-    /// The rule for an event's name.
+    /// Returns the rule for an event's name.
     pub(crate) fn of(event: &[u8]) -> Option<Self> {
         Some(match event {
             b"Dial" => Self::Dial,
@@ -55,26 +57,26 @@ impl Old {
     }
 }
 
-/// The pairs of one event, as far as a rule reads them.
+/// The values of one event that a rule reads.
 #[derive(Default)]
 struct Read<'a> {
     at: Option<EventTime>,
     /// The first channel of an event, or its only one.
     one: ChannelRef<'a>,
-    /// The second: the one dialed, linked, transferred to.
+    /// The second channel, which is dialed, linked, or the target of a transfer.
     two: ChannelRef<'a>,
     /// Third value of the event: a new name, a dial string or status, a room.
     word: Text<'a>,
-    /// Set when the event reports an end: `SubEvent: End`, `Bridgestate: Unlink`.
+    /// `true` if the event reports an end: `SubEvent: End`, `Bridgestate: Unlink`.
     ends: bool,
-    /// Set for events in the form of Asterisk 12 and later, which reports the same by other events,
-    /// too.
+    /// `true` for events in the form of Asterisk 12 and later, which also reports the same by other
+    /// events.
     new: bool,
     /// Variables, and the name of the channel that has them.
     variables: Vec<(String, Text<'a>)>,
 }
 
-/// Turns the pairs into a channel event; `None` if no call depends on it.
+/// Turns the pairs into a channel event. `None` if no call depends on it.
 pub(crate) fn decode<'a>(
     old: Old,
     pairs: impl RawPairs<'a>,
@@ -103,13 +105,14 @@ enum Target {
     OtherNumber,
     Word,
     Room,
-    /// `ends` is set if the value is this, compared without case.
+    /// Sets `ends` if the value is equal to this, without case.
     EndsBy(&'static [u8]),
     New,
 }
 
-/// The keys that an event is read by. `Channel` of `AgentConnect` is the agent's, or only the
-/// interface that was called, while its unique id is the caller's: left out.
+/// Returns the keys of an event that are read. `Channel` of `AgentConnect` is left out, because it
+/// is the agent's channel, or only the interface that was called, but its unique id is the
+/// caller's.
 const fn keys(old: Old) -> &'static [(&'static [u8], Target)] {
     use Target::{
         Channel, EndsBy, Id, Linkedid, New, Number, OtherChannel, OtherId, OtherNumber, Room, Word,
@@ -127,7 +130,7 @@ const fn keys(old: Old) -> &'static [(&'static [u8], Target)] {
             (b"DestUniqueID", OtherId),
             (b"Dialstring", Word),
             (b"DialStatus", Word),
-            // The application's data, as some vendors of 1.4 add it.
+            // The application's data, which some vendors of 1.4 add.
             (b"Data", Word),
         ],
         Old::Link { .. } => &[
@@ -230,7 +233,7 @@ impl<'a> Read<'a> {
         };
     }
 
-    /// The channel that the event is about, and what happened to it.
+    /// Returns the channel of the event, and what happened to it.
     fn means(self, old: Old) -> Option<(ChannelRef<'a>, Kind<'a>)> {
         let (one, two, word) = (self.one, self.two, self.word);
         let by = |channel: ChannelRef<'a>| channel.is_named().then(|| Box::new(channel));
@@ -250,7 +253,7 @@ impl<'a> Read<'a> {
                 let (by, dial_string) = (by(one), word);
                 (two, Kind::DialBegin { by, dial_string })
             }
-            // Later releases give the channel's name here, and tell the dialing by other events.
+            // Later releases have the channel's name here, and report the dialing by other events.
             Old::OriginateResponse if word.is_empty() || has_suffix(&word) => return None,
             Old::OriginateResponse => {
                 let (by, dial_string) = (None, word);
@@ -272,7 +275,7 @@ impl<'a> Read<'a> {
         })
     }
 
-    /// A variable belongs to the channel whose name stands beside it.
+    /// Adds each variable to the channel whose name is next to it.
     fn give_variables(&mut self) {
         for (owner, text) in std::mem::take(&mut self.variables) {
             let channel = match owner == self.two.name && !owner.is_empty() {

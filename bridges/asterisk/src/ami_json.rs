@@ -1,7 +1,8 @@
-//! AMI as JSON: amiws's envelope, an event as one flat object, or Wazo's bus body.
+//! Decodes AMI as JSON: in the envelope of amiws, as one flat object per event, or as a body of
+//! Wazo's bus.
 //!
-//! A frame becomes pairs with one pass over its bytes: values that no rule reads are stepped over,
-//! and an event without a rule ends the reading at its name.
+//! A frame is turned into pairs in one pass over its bytes. Values that no rule reads are skipped.
+//! Reading ends at the name of an event without a rule.
 
 use crate::cel_time::CelClock;
 use crate::event::{self, Rule, rule};
@@ -14,15 +15,15 @@ use callbridge_call::{Decoded, Kind, Mark, Origin, PbxEvent, ServerEvent, Text, 
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess};
 use std::borrow::Cow;
 
-/// Knowledge from earlier frames of a connection that later ones need.
+/// Facts from earlier frames of a connection that later ones need.
 #[derive(Debug, Default)]
 pub(crate) struct FrameContext {
     names: Names,
-    /// AMI's own channel events are told here, not CEL's alone.
+    /// The connection has AMI's channel events, not only CEL.
     channel_events: bool,
 }
 
-/// Decodes one frame; `of_bus`: only an envelope of Wazo's bus is one.
+/// Decodes one frame. With `of_bus`, it must be in an envelope of Wazo's bus.
 pub(crate) fn decode<'a>(
     frame: &'a [u8],
     of_bus: bool,
@@ -76,7 +77,7 @@ pub(crate) fn decode<'a>(
                 repaired,
             }
         }
-        // The channel events of the same connection tell what the cut row would have told.
+        // The channel events of the same connection report the same as the row that was cut.
         Err(Unreadable::NoChannel)
             if cut && head == Head::Event(Rule::Cel) && memory.channel_events =>
         {
@@ -86,7 +87,7 @@ pub(crate) fn decode<'a>(
     }
 }
 
-/// Returns `true` for an accepted login, the only response that says something about the stream.
+/// Returns `true` for an accepted login, the only response that means something for the stream.
 fn is_login(pairs: &[(&str, Text<'_>)]) -> bool {
     let has = |name: &[u8], words: &str| {
         pairs
@@ -99,19 +100,19 @@ fn is_login(pairs: &[(&str, Text<'_>)]) -> bool {
 /// Room for the pairs of a dial event.
 const PAIRS: usize = 32;
 
-/// Content of one frame, as far as rules read it.
+/// The content of one frame that rules read.
 #[derive(Debug, Default)]
 struct Collected<'a> {
     pub server: Option<Text<'a>>,
-    /// Keys and values as AMI would write them: an array is a repeated key, an object under
-    /// `ChanVariable` (Wazo) the variables by name.
+    /// Keys and values as in AMI. An array is a repeated key. An object under `ChanVariable` (Wazo)
+    /// has the variables by name.
     pub pairs: Vec<(&'a str, Text<'a>)>,
     pub head: Head,
-    /// The message stands in `data`; what stands beside it is the envelope's.
+    /// The message is in `data`. The other members belong to the envelope.
     enveloped: bool,
-    /// The envelope is amiws's: it says which `type` of message stands in it.
+    /// The envelope is that of amiws, which has the `type` of its message.
     of_gateway: bool,
-    /// `name` of the envelope: on Wazo's bus the event's, which `data` may lack.
+    /// `name` of the envelope. On Wazo's bus, this is the name of the event, which `data` can lack.
     pub name: Option<Text<'a>>,
     /// Member `timestamp` of the envelope.
     pub timestamp: Text<'a>,
@@ -124,13 +125,13 @@ enum Head {
     #[default]
     Nothing,
     Event(Rule),
-    /// An event that no rule reads: its other pairs were not looked at.
+    /// An event that no rule reads. Its other pairs were not read.
     Needless,
     Response,
 }
 
 impl<'a> Collected<'a> {
-    /// Reads a frame; `None` if it is no JSON object.
+    /// Reads a frame. `None` if it is not a JSON object.
     fn read(text: &'a str) -> Option<Self> {
         let mut collected = Self::default();
         let mut json = serde_json::Deserializer::from_str(text);
@@ -149,7 +150,7 @@ impl<'a> Collected<'a> {
         self.enveloped && (self.name.is_some() || needless)
     }
 
-    /// Returns the head that the envelope's `name` stands for.
+    /// Returns the head for the envelope's `name`.
     fn named(&self) -> Head {
         let rule = |name: &Text<'_>| rule(name.as_bytes()).map_or(Head::Needless, Head::Event);
         self.name.as_ref().map_or(Head::Nothing, rule)
@@ -194,7 +195,7 @@ enum Part {
     Member,
 }
 
-/// The reading of one part, a member's under its key.
+/// Reads one part of a frame. A member is read under its key.
 struct Reading<'c, 'a> {
     to: &'c mut Collected<'a>,
     key: &'a str,
@@ -221,7 +222,7 @@ impl<'de> ReadValue<'de> for Reading<'_, 'de> {
         }
         let is_data = part == Part::Data;
         if is_data {
-            // What stood beside it is the envelope's.
+            // The members before it belong to the envelope.
             to.enveloped = true;
             to.pairs.clear();
             to.head = Head::Nothing;
@@ -231,7 +232,7 @@ impl<'de> ReadValue<'de> for Reading<'_, 'de> {
             }
         }
         while let Some(MemberName(key)) = map.next_key()? {
-            // AMI has no name with an escape in it: such a one is nobody's.
+            // AMI has no name with an escape, so such a member is skipped.
             let Cow::Borrowed(key) = key else {
                 map.next_value::<IgnoredAny>()?;
                 continue;

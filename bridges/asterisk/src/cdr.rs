@@ -6,8 +6,8 @@ use crate::repair::Scratch;
 use crate::text::{JsonText, RawPairs, RawValue, epoch, known};
 use callbridge_call::{Cdr, Decoded, PbxEvent, Text, Unreadable};
 
-/// Reads a record. The names are AMI's, those of `cdr.conf`, and `linkedid` as an administrator
-/// may have mapped it; all without case and underscores.
+/// Reads a record. The names are those of AMI and of `cdr.conf`, and `linkedid`, if an
+/// administrator has mapped it. Case and underscores do not matter.
 pub(crate) fn decode<'a>(
     pairs: impl RawPairs<'a>,
     repaired: &mut bool,
@@ -19,7 +19,7 @@ pub(crate) fn decode<'a>(
     if cdr.channel.is_empty() && cdr.uniqueid.is_empty() {
         return Err(Unreadable::NoChannel);
     }
-    // asterisk-cdr-amqp writes the epoch where a call was not answered.
+    // asterisk-cdr-amqp writes the epoch if a call was not answered.
     if !is_time(&cdr.answer) {
         cdr.answer = "".into();
     }
@@ -36,7 +36,8 @@ pub(crate) fn decode_amqp<'a>(message: &'a [u8], scratch: &'a mut Scratch) -> De
         value.into_texts(|text| texts.push((JsonText(key.clone()), JsonText(text))));
     }
     match decode(texts.into_iter(), &mut repaired) {
-        // A channel event of another module, or of ARI: no record is without times and outcome.
+        // A message without times and outcome is not a record, but a channel event of another
+        // module or of ARI.
         Ok(PbxEvent::Cdr(cdr)) if cdr.start.is_empty() && cdr.disposition.is_empty() => {
             Decoded::Unreadable(Unreadable::NoEvent)
         }
@@ -53,7 +54,7 @@ pub(crate) fn is_missing(value: &[u8]) -> bool {
     value.is_empty() || MISSING.iter().any(|text| value.eq_ignore_ascii_case(text))
 }
 
-/// Returns the value as text; empty if it is missing.
+/// Returns the value as text. Empty if it is missing.
 pub(crate) fn given<'a>(value: impl RawValue<'a>, repaired: &mut bool) -> Text<'a> {
     if is_missing(value.as_ref()) {
         Text::default()
@@ -63,7 +64,7 @@ pub(crate) fn given<'a>(value: impl RawValue<'a>, repaired: &mut bool) -> Text<'
 }
 
 /// Reads seconds as microseconds: `5`, `30.250113`, `30,25` as Excel writes it in some countries,
-/// and `-3590` of a call in which the PBX's clock was set back.
+/// and `-3590` of a call during which the PBX's clock was set back.
 pub(crate) fn seconds(value: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(value).ok()?.trim().replace(',', ".");
     let (sign, digits) = match text.strip_prefix('-') {
@@ -80,8 +81,8 @@ pub(crate) fn is_field(name: &str) -> bool {
     cdr != Cdr::default()
 }
 
-/// Sets the field of this name, which can be AMI's, that of `cdr.conf`, or that of
-/// asterisk-cdr-amqp. No call depends on any other name.
+/// Sets the field of this name, from AMI, `cdr.conf`, or asterisk-cdr-amqp. No call depends on any
+/// other name.
 fn set<'a>(cdr: &mut Cdr<'a>, name: &[u8], value: impl RawValue<'a>, repaired: &mut bool) {
     let letters = name.iter().filter(|byte| **byte != b'_');
     let plain: Vec<u8> = letters.map(u8::to_ascii_lowercase).collect();

@@ -10,8 +10,8 @@
 //!              accountcode uniqueid userfield [sequence]
 //! ```
 //! A header decides the delimiter and the columns of every row after it. In a file without a
-//! header, the first whole row decides, by where its three times and two counts of seconds are.
-//! A row that does not fit is unreadable: another split could give it another meaning.
+//! header, the first whole row decides, by where its three times and two counts of seconds are. A
+//! row that does not match is unreadable, because another split could give it another meaning.
 
 use crate::cdr::{self, is_missing};
 use crate::cdr_time::is_time;
@@ -26,7 +26,7 @@ const CDR_CUSTOM: &str = "clid,src,dst,dcontext,channel,dstchannel,lastapp,lastd
 /// Columns of the oldest form.
 const COLUMNS_MIN: usize = 16;
 
-/// Column names of CDRs beside those that `cdr::set` reads. Only a header has them.
+/// Column names of CDRs in addition to those that `cdr::set` reads. Only a header has them.
 const OTHER_NAMES: [&str; 7] = [
     "accountcode",
     "amaflags",
@@ -38,7 +38,7 @@ const OTHER_NAMES: [&str; 7] = [
 ];
 /// A row with this many names of columns is a header.
 const HEADER_NAMES_MIN: usize = 4;
-/// A header has fewer digits than this. A record has more in its times alone.
+/// A header has fewer digits than this. The times of a record have more.
 const HEADER_DIGITS_MAX: usize = 10;
 
 /// Reads the rows of one file.
@@ -98,7 +98,7 @@ impl CdrRows {
         Decoded::of(cdr::decode(pairs, &mut repaired), repaired)
     }
 
-    /// Returns the layout that this row names; `None` if it is not a header.
+    /// Returns the layout of a header. `None` if this row is not one.
     fn read_header(&mut self, row: &[u8]) -> Option<Layout> {
         let digits = row.iter().filter(|byte| byte.is_ascii_digit());
         if digits.take(HEADER_DIGITS_MAX).count() == HEADER_DIGITS_MAX {
@@ -155,7 +155,7 @@ impl Columns {
         }
         match self {
             Self::CdrCsv if has_times_at(record, 9) => Ok(()),
-            // A row of cdr_csv without its first column has its times there too.
+            // A row of cdr_csv without its first column has its times at the same place.
             Self::CdrCustom if has_times_at(record, 8) && is_uniqueid(record.text(16)) => Ok(()),
             Self::CdrCsv | Self::CdrCustom => Err(Unreadable::NotACdr),
             Self::Named(names) => check_named(names, record),
@@ -173,7 +173,8 @@ impl Columns {
 }
 
 /// Checks a row against the names of a header. A row with more fields has delimiters in a field
-/// that is not quoted, so no value after that field can be trusted. A row with fewer is torn.
+/// that is not quoted, so no value after that field can be trusted. A row with fewer fields was
+/// cut.
 fn check_named(names: &[String], record: &CsvRecord) -> Result<(), Unreadable> {
     let place = |wanted: &str| names.iter().position(|name| name == wanted);
     if let Some(missing) = missing_column(names) {
@@ -221,8 +222,8 @@ fn is_no_time(text: &str) -> bool {
         || text.parse::<f64>() == Ok(0.0)
 }
 
-/// Returns the columns after the sixteenth, by how many they are. A single one is an id or a user
-/// field.
+/// Returns the names of the columns after the sixteenth, by their number. A single one is an id or
+/// a user field.
 fn after_cdr_csv(record: &CsvRecord) -> Vec<&'static str> {
     let one = if is_uniqueid(record.text(COLUMNS_MIN)) {
         "uniqueid"
@@ -240,12 +241,12 @@ fn after_cdr_csv(record: &CsvRecord) -> Vec<&'static str> {
     }
 }
 
-/// Returns the names of columns as `cdr.conf` has them.
+/// Returns the names of columns in the form of `cdr.conf`.
 pub(crate) fn names<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
     names.map(plain_name).collect()
 }
 
-/// Returns `true` if these are names of columns rather than the values of a record.
+/// Returns `true` if these are names of columns, not the values of a record.
 pub(crate) fn is_header(names: &[String]) -> bool {
     let is_column = |name: &str| OTHER_NAMES.contains(&name) || cdr::is_field(name);
     let known = names.iter().filter(|name| is_column(name));
@@ -268,8 +269,8 @@ pub(crate) fn missing_column(names: &[String]) -> Option<&'static str> {
     None
 }
 
-/// Returns the name of a column as `cdr.conf` has it. A table or a report can write it otherwise:
-/// `calldate`, `Destination Channel`, `Billable (secs)`.
+/// Returns the name of a column in the form of `cdr.conf`. A table or a report can have another
+/// form: `calldate`, `Destination Channel`, `Billable (secs)`.
 fn plain_name(name: &str) -> String {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     let name: String = letters.map(|c| c.to_ascii_lowercase()).collect();
@@ -288,7 +289,7 @@ fn plain_name(name: &str) -> String {
     plain.to_owned()
 }
 
-/// Returns `true` for an id as Asterisk makes it: `1536293101.12458`, `pbx1-1536293101.12458`.
+/// Returns `true` for an id in Asterisk's form: `1536293101.12458`, `pbx1-1536293101.12458`.
 fn is_uniqueid(text: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let tail = text.rsplit_once('-').map_or(text, |(_, tail)| tail);

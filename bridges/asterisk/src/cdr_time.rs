@@ -1,40 +1,40 @@
-//! The times of call detail records made absolute.
+//! Turns the times of call detail records into absolute times.
 //!
-//! Records tell local times of whole seconds without a zone, unless their writer was told better.
-//! The zone that was given places them, and the epoch in the unique id of the record's channel
-//! settles an hour that exists twice. Without a zone that epoch gives the distance from UTC: the
-//! first record of a channel begins when the channel was made.
+//! By default, records have local times in whole seconds without a zone. They are converted with
+//! the configured zone. In an hour that exists twice, the epoch in the unique id of the record's
+//! channel decides. Without a configured zone, this epoch gives the offset from UTC, because the
+//! first record of a channel begins when the channel was created.
 
 use crate::local_time::{self, WallClocks, Written};
 use callbridge_call::{Cdr, EventTime, UniqueId};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// Zones lie whole quarter hours from UTC, and no zone lies farther.
+/// The offset of every zone from UTC is a multiple of this, and at most [`FARTHEST_ZONE_SEC`].
 const QUARTER_HOUR_SEC: i64 = 900;
 const FARTHEST_ZONE_SEC: i64 = 15 * 3600;
-/// A channel's first record begins within so many seconds of its unique id.
+/// A channel's first record begins within this many seconds of its unique id.
 const SLACK_SEC: i64 = 5;
-/// No PBX of ours tells of calls before 2000: an epoch of 1970 says that there was none.
+/// No PBX reports calls before 2000. An epoch of 1970 means that there is no time.
 const EARLIEST_SEC: i64 = 946_684_800;
 
-/// Places the records of one source.
+/// Converts the times of the records of one source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CdrClock {
     zone: Option<TimeZone>,
     /// Learned from the first records of channels.
     walls: WallClocks<WallClock>,
-    /// The channel of the last record: its next record tells no birth.
+    /// The channel of the last record. Its next record does not begin when the channel was created.
     last: String,
-    /// Nothing told the zone of the record at hand.
+    /// The zone of the current record is not known.
     zoneless: bool,
 }
 
-/// The clock on the wall of one PBX.
+/// The local time of one PBX.
 #[derive(Clone, Copy, Debug, Default)]
 struct WallClock {
     offset_sec: Option<i64>,
-    /// Another offset that one record told of.
+    /// Another offset, from one record.
     other_sec: Option<i64>,
 }
 
@@ -46,10 +46,10 @@ impl CdrClock {
         }
     }
 
-    /// Places start, answer and end. A record without an end ends after its duration. `server`:
-    /// whose record it is, where one stream tells of several.
+    /// Converts start, answer, and end. A record without an end ends after its duration. `server`
+    /// is the server of the record, if one stream has several.
     pub(crate) fn place(&mut self, cdr: &mut Cdr<'_>, server: Option<&str>) {
-        // A record without an id is told by the same PBX as the one before it.
+        // A record without an id is of the same PBX as the one before it.
         if !cdr.uniqueid.is_empty() || self.walls.at_hand().is_none() {
             let server = server.unwrap_or_default();
             self.walls.turn_to(server, &cdr.uniqueid);
@@ -63,7 +63,7 @@ impl CdrClock {
             Some(Written::Absolute(at)) => Some((at.micros(), None)),
             Some(Written::Local(local, other)) => {
                 let local = nearest(local, other, born.map(|born| born * 1_000_000));
-                // Day and month can be in either order, and nothing shows which.
+                // Day and month can be in either order, and the order is not known.
                 self.zoneless = born.is_none() && other.is_some_and(|other| other != local);
                 self.start(local, born, first).map(|at| (at, Some(local)))
             }
@@ -72,7 +72,7 @@ impl CdrClock {
         let Some((start, local)) = start else {
             return;
         };
-        // A longer one is a negative one in an unsigned column.
+        // A longer duration is a negative one in an unsigned column.
         let longest = i64::from(i32::MAX) * 1_000_000;
         let lasted = cdr
             .duration_micros
@@ -106,7 +106,8 @@ impl CdrClock {
         if let Some(zone) = &self.zone {
             let both = moments(zone, local)?;
             let after = |at: &&i64| born.is_none_or(|born| **at >= (born - SLACK_SEC) * 1_000_000);
-            // A record before its channel was made: the PBX writes another zone than was given.
+            // The record seems to begin before its channel was created, so the PBX writes times of
+            // another zone than the configured one.
             if let Some(at) = both.iter().find(after) {
                 return Some(*at);
             }
@@ -126,8 +127,8 @@ impl CdrClock {
         Some(as_utc(local)? - offset.unwrap_or(0) * 1_000_000)
     }
 
-    /// Clocks are changed by an hour at most. A record that tells another distance may be a later
-    /// one of its channel; two that tell the same are believed.
+    /// Learns an offset. Clocks are changed by at most an hour. A record with another offset can be
+    /// a later one of its channel. An offset is used if two records have it.
     fn learn(&mut self, offset: i64) {
         let Some(wall) = self.walls.at_hand() else {
             return;
@@ -140,8 +141,8 @@ impl CdrClock {
         }
     }
 
-    /// A later local time of a record: the moment nearest to the wanted one. The clocks may have
-    /// been changed in the middle of the call.
+    /// Converts a later local time of a record to the time nearest to the wanted one. The clocks
+    /// may have been changed during the call.
     fn after(
         &self,
         local: DateTime,
@@ -166,7 +167,7 @@ impl CdrClock {
 }
 
 /// Returns the seconds by which the local time of a channel's first record is ahead of UTC, in
-/// whole quarter hours; `None` where it does not begin with its channel.
+/// whole quarter hours. `None` if the record does not begin with its channel.
 fn offset(local: DateTime, born: i64) -> Option<i64> {
     let ahead = as_utc(local)?.div_euclid(1_000_000) - born;
     let nearest = (ahead + QUARTER_HOUR_SEC / 2).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC;
@@ -178,8 +179,8 @@ fn as_utc(local: DateTime) -> Option<i64> {
     Some(TimeZone::UTC.to_timestamp(local).ok()?.as_microsecond())
 }
 
-/// The moments that a local time names: in an hour that exists twice the earlier one first, else
-/// the same moment twice.
+/// Returns both times for a local time, the earlier one first. They differ only in an hour that
+/// exists twice.
 fn moments(zone: &TimeZone, local: DateTime) -> Option<[i64; 2]> {
     let named = zone.to_ambiguous_timestamp(local);
     let both = [named.earlier().ok()?, named.later().ok()?];
@@ -188,13 +189,13 @@ fn moments(zone: &TimeZone, local: DateTime) -> Option<[i64; 2]> {
     Some(both)
 }
 
-/// Returns `true` when a text can be a record's time: of 2000 or later, with a zone or without.
+/// Returns `true` if a text can be a record's time: in 2000 or later, with a zone or without.
 pub(crate) fn is_time(text: &str) -> bool {
     written(text).is_some()
 }
 
-/// Returns the reading of a local time that is nearer to this moment, in microseconds of UTC. A
-/// zone moves a time by less than a day.
+/// Returns the reading of a local time that is nearer to this time, in microseconds of UTC. A zone
+/// changes a time by less than a day.
 fn nearest(local: DateTime, other: Option<DateTime>, moment: Option<i64>) -> DateTime {
     let (Some(other), Some(moment)) = (other, moment) else {
         return local;
@@ -208,7 +209,7 @@ fn nearest(local: DateTime, other: Option<DateTime>, moment: Option<i64>) -> Dat
 }
 
 /// Reads a time in any form that a PBX, a database, or Excel writes. `None` for no time, and for
-/// the zero or 1970 that stands for none.
+/// zero or 1970, which mean no time.
 fn written(text: &str) -> Option<Written> {
     let text = text.trim();
     let written = local_time::read(text)?;
@@ -247,7 +248,7 @@ mod tests {
     #[test]
     fn the_epoch_in_the_unique_id_gives_the_distance_from_utc() {
         let mut clock = CdrClock::default();
-        // Born at 2018-09-07 04:05:01 UTC.
+        // Created at 2018-09-07 04:05:01 UTC.
         let id = "1536293101.12458";
         let first = placed(
             &mut clock,
@@ -265,7 +266,7 @@ mod tests {
             184,
         );
         assert_eq!(second, (1_536_293_120, 1_536_293_304));
-        // Without an id, what was learned holds.
+        // Without an id, the learned offset is used.
         let third = placed(
             &mut clock,
             "",
@@ -323,7 +324,7 @@ mod tests {
         let later = Some(1_536_293_101 + 1_000);
         assert_eq!(at("a", "1536293101.1", "2018-09-07 11:21:41"), later);
         assert_eq!(at("b", "b-1536293101.1", "2018-09-07 06:21:41"), later);
-        // A quarter of an hour after its birth is no other zone.
+        // A quarter of an hour after the channel was created is not another zone.
         let quarter = Some(1_536_293_101 + 900);
         assert_eq!(at("a", "1536293101.1", "2018-09-07 11:20:01"), quarter);
     }
@@ -397,7 +398,7 @@ mod tests {
     fn excel_times_are_read_in_either_order_of_day_and_month() {
         let zone = TimeZone::get("Asia/Tashkent").expect("a zone");
         let mut clock = CdrClock::new(Some(zone));
-        // Born at 2026-03-02 15:00:00 in Tashkent.
+        // Created at 2026-03-02 15:00:00 in Tashkent.
         let id = "1772445600.1";
         let expected = (1_772_445_600, 1_772_445_630);
         for (start, end) in [

@@ -1,5 +1,5 @@
-//! Channel event logging: one row, whatever carried it, to a [`ChannelEvent`]; the bodies of
-//! asterisk-cel-amqp.
+//! Turns a row of channel event logging from any format into a [`ChannelEvent`]. Decodes the bodies
+//! of asterisk-cel-amqp.
 
 use crate::cel_time::CelClock;
 use crate::key::is;
@@ -15,21 +15,21 @@ use std::borrow::Cow;
 /// The fields of a CEL event that calls depend on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CelRow<'a> {
-    /// An absolute time told beside the row (`Timestamp`).
+    /// An absolute time next to the row (`Timestamp`).
     pub at: Option<EventTime>,
     /// Name of the event: `CHAN_START`, `HANGUP`…
     pub event: Text<'a>,
-    /// The row's own time, in whatever form `cel.conf` gives it.
+    /// The row's own time, in the form that `cel.conf` configures.
     pub time: Text<'a>,
     pub application: Text<'a>,
     pub app_data: Text<'a>,
     pub channel: ChannelRef<'a>,
     pub extra: Extra<'a>,
-    /// The name of the other channel: before Asterisk 12 that is all that is told of a bridge.
+    /// The name of the other channel. Before Asterisk 12, a bridge is only reported this way.
     pub peer: Text<'a>,
 }
 
-/// `Extra`: read only where the event needs it.
+/// The field `Extra`, which is read only if the event needs it.
 #[derive(Clone, Debug)]
 pub(crate) enum Extra<'a> {
     Text(Text<'a>),
@@ -53,7 +53,7 @@ struct ExtraFields<'a> {
 }
 
 impl<'a> CelRow<'a> {
-    /// A row from the pairs of AMI's `CEL` event.
+    /// Makes a row from the pairs of AMI's `CEL` event.
     pub(crate) fn from_pairs(pairs: impl RawPairs<'a>, repaired: &mut bool) -> Self {
         let mut row = Self::default();
         for (key, value) in pairs {
@@ -90,12 +90,13 @@ impl<'a> CelRow<'a> {
         *place = known(value, repaired);
     }
 
-    /// Does its peer stand for another channel?
+    /// Returns `true` if its peer is another channel.
     fn names_another(&self) -> bool {
         !self.peer.is_empty() && self.peer != self.channel.name
     }
 
-    /// Turns the row into an event; `Kind::Seen` where it reports no more than a living channel.
+    /// Turns the row into an event. It is `Kind::Seen` if the row only shows that the channel
+    /// exists.
     pub(crate) fn into_event(self, clock: &mut CelClock) -> ChannelEvent<'a> {
         let starts = self.event == "CHAN_START";
         let by_clock = || clock.at(&self.time, &self.channel.uniqueid, starts);
@@ -123,14 +124,14 @@ impl<'a> CelRow<'a> {
                 let bridge = or_unnamed(fields.bridge, &self.application, &self.app_data, peers);
                 Kind::passes(enters, bridge, fields.technology)
             }
-            // Before Asterisk 12 whoever picks up takes the unique id of the phone that rang, and
-            // the bridge may be told before anything shows that.
+            // Before Asterisk 12, the channel that picks up takes the unique id of the phone that
+            // rang. The bridge can be reported before that.
             b"PICKUP" if !self.extra.is_given() && self.names_another() => {
                 let (to, holder) = (self.peer, Text::default());
                 Kind::Renamed { to, holder }
             }
-            // Before Asterisk 12, by REFER while the other telephone rings: `Extra` is the linkedid
-            // of the call that is handed over.
+            // Before Asterisk 12, in a transfer by REFER while the other telephone rings, `Extra`
+            // is the linkedid of the transferred call.
             b"ATTENDEDTRANSFER" if self.peer.is_empty() && self.extra.plain().is_some() => {
                 let call = self.extra.plain().cloned().unwrap_or_default();
                 Kind::Transfers { call }
@@ -142,7 +143,7 @@ impl<'a> CelRow<'a> {
             | b"LOCAL_OPTIMIZE_BEGIN" => {
                 let another = self.names_another();
                 let mut with = self.extra.fields().with;
-                // Before Asterisk 12 the other channel is told by its name alone.
+                // Before Asterisk 12, only the name of the other channel is reported.
                 if with.is_empty() && another {
                     with.push(self.peer);
                 }
@@ -159,7 +160,7 @@ impl<'a> CelRow<'a> {
         ChannelEvent::new(at, Origin::Cel, channel, kind)
     }
 
-    /// Turns the row into an event; a row that names no channel is unreadable.
+    /// Turns the row into an event. A row without a channel is unreadable.
     pub(crate) fn decoded(self, clock: &mut CelClock, repaired: bool) -> Decoded<'a> {
         let event = self.into_event(clock);
         if !event.channel.is_named() {
@@ -169,8 +170,8 @@ impl<'a> CelRow<'a> {
     }
 }
 
-/// Decodes a body of asterisk-cel-amqp. The module's own misspelling (`peer_acount`) stands in a
-/// member that no call depends on; `extra` is an object or a text that holds one.
+/// Decodes a body of asterisk-cel-amqp. The module misspells a member (`peer_acount`) on which no
+/// call depends. `extra` is an object, or a text that contains one.
 pub(crate) fn decode_amqp<'a>(
     body: &'a [u8],
     scratch: &'a mut Scratch,
@@ -204,7 +205,7 @@ fn of_members(members: Members<'_>) -> CelRow<'_> {
     row
 }
 
-/// Bridges as CEL told them before Asterisk 12.
+/// Reads a bridge of CEL before Asterisk 12.
 fn before_12<'a>(event: &[u8], peer: &Text<'a>, app_data: &str) -> Option<Kind<'a>> {
     let with = || {
         Box::new(ChannelRef {
@@ -227,8 +228,8 @@ fn before_12<'a>(event: &[u8], peer: &Text<'a>, app_data: &str) -> Option<Kind<'
     })
 }
 
-/// A bridge whose id stands in no `Extra`: a conference is known by its room, any other by those
-/// who are in it already.
+/// Returns an id for a bridge without one in `Extra`. A conference is identified by its room, and
+/// any other bridge by the channels that are already in it.
 fn or_unnamed<'a>(bridge: Text<'a>, application: &str, data: &str, peers: &str) -> Text<'a> {
     if !bridge.is_empty() {
         return bridge;
@@ -239,7 +240,7 @@ fn or_unnamed<'a>(bridge: Text<'a>, application: &str, data: &str, peers: &str) 
     }
 }
 
-/// The conference that `MeetMe` or `ConfBridge` was told to enter, as AMI 1.x's events name it.
+/// Returns the conference that `MeetMe` or `ConfBridge` enters, as named in events of AMI 1.x.
 fn room<'a>(app_data: &str) -> Text<'a> {
     let name = app_data.split([',', '|']).next().unwrap_or_default();
     Cow::Owned(format!("room {name}"))
@@ -265,8 +266,8 @@ pub(crate) enum Field {
 }
 
 impl Field {
-    /// By the name in the mapping, in AMI, or in a database's table: `${CHANNEL(channame)}`,
-    /// `${CSV_QUOTE(${eventtype})}`, `Channel`, `channame`.
+    /// Returns the field with this name in the mapping, in AMI, or in a table of a database:
+    /// `${CHANNEL(channame)}`, `${CSV_QUOTE(${eventtype})}`, `Channel`, `channame`.
     pub(crate) fn named(name: &str) -> Option<Self> {
         let name = name.trim().trim_start_matches('\u{feff}').to_lowercase();
         let name = name.trim_matches(|c| matches!(c, '"' | '`' | '\'' | ' '));
@@ -295,7 +296,7 @@ impl Field {
         })
     }
 
-    /// The field under AMI's key, compared without case.
+    /// Returns the field with this key of AMI, which is compared without case.
     #[inline]
     fn of(key: &[u8]) -> Option<Self> {
         let found = |name: &[u8], field| is(key, name).then_some(field);
@@ -318,12 +319,12 @@ impl Field {
 }
 
 impl<'a> Extra<'a> {
-    /// Returns `true` when the member is neither missing nor empty.
+    /// Returns `true` if the member is neither missing nor empty.
     fn is_given(&self) -> bool {
         !matches!(self, Self::Text(text) if text.is_empty())
     }
 
-    /// Returns a text that is no object, as Asterisk wrote it before 12.
+    /// Returns a text that is not an object, as Asterisk wrote it before 12.
     fn plain(&self) -> Option<&Text<'a>> {
         match self {
             Self::Text(text) => Some(text).filter(|it| !it.is_empty() && !it.starts_with('{')),
@@ -337,7 +338,7 @@ impl<'a> Extra<'a> {
             Self::Text(Cow::Borrowed(text)) => Json::object(text.as_bytes())
                 .map(ExtraFields::of)
                 .unwrap_or_default(),
-            // Escaped inside JSON or CSV: nothing can be borrowed from it.
+            // The text was escaped inside JSON or CSV, so nothing can borrow from it.
             Self::Text(Cow::Owned(text)) => {
                 let fields = Json::object(text.as_bytes()).map(ExtraFields::of);
                 fields.unwrap_or_default().into_owned()

@@ -1,6 +1,5 @@
-//! Rows of `cel_custom`, and of tables of CEL exported as CSV. Which column holds what is known by
-//! the header, by the flags, or by trying the layouts that Asterisk's samples, FreePBX and Wazo
-//! have.
+//! Rows of `cel_custom`, and of tables of CEL exported as CSV. The columns are known from the
+//! header, from the flags, or by trying the layouts of Asterisk's samples, FreePBX, and Wazo.
 
 use crate::cdr::is_missing;
 use crate::cel::{CelRow, Field};
@@ -10,17 +9,17 @@ use callbridge_call::{Decoded, UniqueId, Unreadable};
 use memchr::memmem;
 use std::borrow::Cow;
 
-/// A row of fewer columns has none of the layouts known here.
+/// Minimum columns of a row in one of the known layouts.
 const KNOWN_MIN: usize = 19;
 
 /// Reads the records of one file.
 #[derive(Debug)]
 pub(crate) struct CsvRows {
-    /// Set by the header, or by the first row that can be read. It holds for the whole file: at
-    /// another one, a comma in `appdata` would move every value after it.
+    /// Set by the header, or by the first row that can be read. It is the same for the whole file,
+    /// because with another delimiter, a comma in `appdata` would move all values after it.
     delimiter: Option<u8>,
     columns: Columns,
-    /// The columns were named, by the flags or a header: no other layout is tried.
+    /// The columns were named by the flags or a header, so no other layout is tried.
     named: bool,
     record: CsvRecord,
 }
@@ -60,8 +59,8 @@ impl CsvRows {
         row.decoded(clock, repaired)
     }
 
-    /// Returns the delimiter and the columns that this record names; `None` if it is not a header.
-    /// Few rows of calls contain `unique`, so few are searched name by name.
+    /// Returns the delimiter and the columns of a header. `None` if this record is not one. Few
+    /// rows of calls contain `unique`, so few are searched name by name.
     fn read_header(&mut self, record: &[u8]) -> Option<(u8, Columns)> {
         let is_unique = |q: usize| {
             let word = q.checked_sub(3).and_then(|from| record.get(from..q + 3));
@@ -80,8 +79,8 @@ impl CsvRows {
         None
     }
 
-    /// Finds the delimiter of a file without a header: the one that splits the first row into the
-    /// columns of CEL. Keeps it for the rows that follow.
+    /// Finds the delimiter of a file without a header, which splits the first row into the columns
+    /// of CEL. It is used for all later rows.
     fn split_at_any(&mut self, record: &[u8]) -> Result<(), Unreadable> {
         let mut first = Ok(());
         for delimiter in DELIMITERS {
@@ -125,14 +124,15 @@ impl CsvRows {
         }
     }
 
-    /// Returns a field; empty if its value is missing.
+    /// Returns a field. Empty if its value is missing.
     fn field(&self, index: usize) -> &[u8] {
         let field = self.record.field(index);
         if is_missing(field) { b"" } else { field }
     }
 }
 
-/// MySQL writes a quote in a quoted field as `\"`, as it stands in JSON alone.
+/// Replaces `\"` by a doubled quote. MySQL writes a quote in a quoted field as `\"`, which
+/// otherwise is only used in JSON.
 fn unescaped(record: &[u8]) -> Cow<'_, [u8]> {
     if memmem::find(record, br#"{\""#).is_none() {
         return Cow::Borrowed(record);
@@ -148,11 +148,11 @@ fn unescaped(record: &[u8]) -> Cow<'_, [u8]> {
 /// Columns that tie a row to its channel and its call.
 const IDS: [Field; 2] = [Field::Uniqueid, Field::Linkedid];
 
-/// Fields in the columns of a CEL file, in order; `None` for a column that no call depends on.
+/// Fields in the columns of a CEL file, in order. `None` is a column on which no call depends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Columns(Vec<Option<Field>>);
 
-/// The layouts of files without a header, the likeliest first.
+/// The layouts of files without a header, the most likely first.
 const KNOWN: [&str; 6] = [
     // Asterisk's sample mapping (`cel_custom.conf.sample`).
     "eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,\
@@ -206,15 +206,15 @@ impl Columns {
         Ok(Self(columns))
     }
 
-    /// The layout that this record has, of those known: by its ids, or by the number of its columns
-    /// where ARI or `Originate` chose the ids.
+    /// Returns the known layout of this record, by its ids. If ARI or `Originate` chose the ids,
+    /// the number of columns decides.
     fn recognized(record: &CsvRecord) -> Option<Self> {
         let known = || KNOWN.iter().map(|names| Self::listed(names));
         let by_ids = known().find(|columns| columns.fit(record));
         by_ids.or_else(|| known().find(|columns| columns.fit_in_number(record)))
     }
 
-    /// Returns `true` when the record has an event's name, a channel and two unique ids in these
+    /// Returns `true` if the record has an event's name, a channel, and two unique ids in these
     /// columns.
     fn fit(&self, record: &CsvRecord) -> bool {
         let text = |column| self.text(record, column);
@@ -223,8 +223,8 @@ impl Columns {
             && (IDS.into_iter()).all(|id| UniqueId::epoch_in(text(id)).is_some())
     }
 
-    /// Returns `true` when the record has as many columns, and all of that but for the form of its
-    /// ids.
+    /// Returns `true` if the record has the same number of columns, an event's name, and a channel.
+    /// The ids can have any form.
     fn fit_in_number(&self, record: &CsvRecord) -> bool {
         let text = |column| self.text(record, column);
         record.len() == self.0.len()
@@ -237,13 +237,13 @@ impl Columns {
         self.place(column).map_or("", |at| record.text(at))
     }
 
-    /// Returns the index of a column; `None` where the file lacks it.
+    /// Returns the index of a column. `None` if the file does not have it.
     fn place(&self, column: Field) -> Option<usize> {
         self.0.iter().position(|&other| other == Some(column))
     }
 }
 
-/// Leaves each field the first of its columns: FreePBX's table has an empty `channel` after
+/// Keeps only the first column of each field. FreePBX's table has an empty `channel` after
 /// `channame`.
 fn once_each(columns: impl Iterator<Item = Option<Field>>) -> Vec<Option<Field>> {
     let mut each: Vec<Option<Field>> = Vec::new();

@@ -15,32 +15,33 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 const QUARTER_HOUR_SEC: i64 = 900;
 /// Step by which clocks are changed in spring and autumn, nearly everywhere.
 const HOUR_SEC: i64 = 3600;
-/// No zone lies farther from UTC.
+/// No zone has a larger offset from UTC.
 const FARTHEST_ZONE_SEC: i64 = 15 * 3600;
-/// A row may be written a moment before the second of its channel's unique id is over.
+/// A row can be written shortly before the second of its channel's unique id is over.
 const SLACK_SEC: i64 = 2;
-/// A channel's first row is written within this time of its birth, or its id is no epoch.
+/// A channel's first row is written within this time after its creation. Otherwise its id is not an
+/// epoch.
 const BIRTH_SEC: i64 = 60;
-/// Rows of one PBX are in order but for this.
+/// Rows of one PBX can be out of order by this time.
 const SHUFFLED_SEC: i64 = 120;
 
-/// Knows how far each PBX's local time is from UTC, or learns it.
+/// The offset of each PBX's local time from UTC, configured or learned.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CelClock {
     zone: Option<TimeZone>,
-    /// Times of which neither zone nor unique id tells anything are taken for UTC: in a file,
-    /// intervals are right at least.
+    /// Times count as UTC if neither a zone nor a unique id shows their offset. In a file, at least
+    /// the intervals are right.
     guess: bool,
     walls: WallClocks<WallClock>,
     server: String,
 }
 
-/// The distance of one PBX's local time from UTC, as far as its rows have shown it.
+/// The offset of one PBX's local time from UTC, as learned from its rows.
 #[derive(Clone, Copy, Debug, Default)]
 struct WallClock {
     /// Learned from the last row of a channel that started.
     offset_sec: Option<i64>,
-    /// The latest moment told, in seconds.
+    /// The latest time in a row, in seconds.
     latest: Option<i64>,
 }
 
@@ -53,13 +54,13 @@ impl CelClock {
         }
     }
 
-    /// The rows that follow are of this server.
+    /// Sets the server of the following rows.
     pub(crate) fn set_server(&mut self, server: Option<&str>) {
         server.unwrap_or_default().clone_into(&mut self.server);
     }
 
-    /// The moment that `text` names in the row of the channel `uniqueid`; `starts` for the row
-    /// that was written when the channel was made. `None` where it cannot be known.
+    /// Returns the time that `text` means in a row of the channel `uniqueid`. `starts` is `true`
+    /// for the row that was written when the channel was created. `None` if the time is not known.
     pub(crate) fn at(&mut self, text: &str, uniqueid: &str, starts: bool) -> Option<EventTime> {
         if text.is_empty() {
             return None;
@@ -99,13 +100,14 @@ impl WallClock {
                 self.offset_sec = Some(nearest);
             }
         }
-        // A channel's later rows are ahead by its age as well, a quarter of an hour at most.
+        // A channel's later rows are also ahead by its age, of which at most a quarter of an hour
+        // is removed.
         let floor =
             |ahead: i64| (ahead + SLACK_SEC).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC;
         let guessed = guess.then_some(0);
         let mut offset_sec = self.offset_sec.or_else(|| ahead.map(floor)).or(guessed)?;
-        // The clock was set back in autumn while the channel lived: nothing is told of it before
-        // it was born.
+        // The row would be older than its channel, so the clock was set back in autumn while the
+        // channel existed.
         let before_birth = ahead.map_or(0, |ahead| offset_sec - ahead);
         if before_birth > SLACK_SEC && before_birth <= HOUR_SEC + SLACK_SEC {
             offset_sec -= HOUR_SEC;
@@ -116,7 +118,7 @@ impl WallClock {
     }
 }
 
-/// Returns the one of two readings that is nearer to the channel's birth.
+/// Returns the one of two readings that is nearer to the channel's creation.
 fn nearest(local: DateTime, other: Option<DateTime>, born: Option<i64>) -> DateTime {
     let (Some(other), Some(born)) = (other, born) else {
         return local;
@@ -132,8 +134,8 @@ fn nearest(local: DateTime, other: Option<DateTime>, born: Option<i64>) -> DateT
     }
 }
 
-/// An hour that exists twice is settled by the unique id's epoch, and by what was told last: the
-/// first of the two moments that is not before either.
+/// Converts a local time with the zone. In an hour that exists twice, the unique id's epoch
+/// decides, or else the latest row: the later time is used if the earlier one would be before them.
 fn in_zone(
     zone: &TimeZone,
     local: DateTime,

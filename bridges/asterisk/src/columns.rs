@@ -11,7 +11,7 @@ pub struct CsvColumns {
     pub(crate) cdr: Option<Vec<String>>,
 }
 
-/// A file without this column has no calls.
+/// The error that a needed column is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {file} needs the column {column}")]
 pub struct MissingColumn {
@@ -22,7 +22,7 @@ pub struct MissingColumn {
 impl FromStr for CsvColumns {
     type Err = MissingColumn;
 
-    /// Reads names separated by commas, as a header or the mapping in `cel_custom.conf` has them.
+    /// Reads names separated by commas, as in a header or in the mapping of `cel_custom.conf`.
     fn from_str(text: &str) -> Result<Self, MissingColumn> {
         let names = cdr_csv::names(text.split(','));
         let missing = cdr_csv::missing_column(&names);

@@ -1,4 +1,4 @@
-//! One CSV record, split into its fields.
+//! Splits one CSV record into its fields.
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
@@ -34,12 +34,12 @@ impl CsvRecord {
         }
     }
 
-    /// Splits a record as Asterisk and databases write them: a field is quoted from its first
-    /// byte to its last, or holds no quote at all. `false` for any other.
+    /// Splits a record in the form of Asterisk and databases: each field is quoted from its first
+    /// byte to its last, or contains no quote. Returns `false` for any other record.
     fn split_plain(&mut self, record: &[u8], delimiter: u8) -> bool {
         self.bytes.clear();
         self.ends.clear();
-        // csv-core reads a byte order mark's first byte and an empty record in its own way.
+        // csv-core treats the first byte of a byte order mark, and an empty record, differently.
         if matches!(record.first(), None | Some(0xEF)) {
             return false;
         }
@@ -60,7 +60,7 @@ impl CsvRecord {
         }
     }
 
-    /// Takes a field after its opening quote; what stands after the closing one.
+    /// Takes a field after its opening quote. Returns the bytes after the closing quote.
     fn take_quoted<'r>(&mut self, mut rest: &'r [u8], delimiter: u8) -> Option<&'r [u8]> {
         loop {
             let close = memchr::memchr(b'"', rest)?;
@@ -84,7 +84,7 @@ impl CsvRecord {
         Some(after)
     }
 
-    /// Splits whatever calls itself CSV.
+    /// Splits any other CSV record.
     fn split_any(&mut self, record: &[u8], reader: usize) {
         let reader = &mut self.readers[reader].1;
         reader.reset();
@@ -100,7 +100,8 @@ impl CsvRecord {
             fields += ended;
             match result {
                 ReadRecordResult::InputEmpty => {}
-                // Neither can be full: a field takes a byte of the record, and so does its end.
+                // Neither buffer can be full, because each field and each end takes a byte of the
+                // record.
                 ReadRecordResult::OutputFull
                 | ReadRecordResult::OutputEndsFull
                 | ReadRecordResult::Record
@@ -111,12 +112,12 @@ impl CsvRecord {
         self.bytes.truncate(written);
     }
 
-    /// Number of fields in the record that was read last.
+    /// Returns the number of fields in the last record.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// A field without its quotes; empty beyond the last.
+    /// Returns a field without its quotes. Empty after the last one.
     pub(crate) fn field(&self, index: usize) -> &[u8] {
         let Some(&end) = self.ends.get(index) else {
             return b"";
@@ -124,21 +125,21 @@ impl CsvRecord {
         &self.bytes[index.checked_sub(1).map_or(0, |before| self.ends[before])..end]
     }
 
-    /// A field as text; empty where it is not UTF-8.
+    /// Returns a field as text. Empty if it is not UTF-8.
     pub(crate) fn text(&self, index: usize) -> &str {
         std::str::from_utf8(self.field(index)).unwrap_or_default()
     }
 }
 
-/// Returns the fields of a record at the delimiter that gives the most of them, to be shown to a
-/// person.
+/// Returns the fields of a record, to show them to a person. The delimiter is the one that gives
+/// the most fields.
 pub fn fields(record: &[u8]) -> Vec<String> {
     let mut fields = CsvRecord::default();
     let counts = DELIMITERS.map(|delimiter| {
         fields.read(record, delimiter);
         (fields.len(), delimiter)
     });
-    // Of equally many, the first in the list.
+    // If several delimiters give the same number, the first in the list is used.
     let most = counts.into_iter().rev().max_by_key(|(count, _)| *count);
     fields.read(record, most.map_or(b',', |(_, delimiter)| delimiter));
     let text = |at| String::from_utf8_lossy(fields.field(at)).into_owned();
@@ -157,7 +158,7 @@ mod tests {
     /// Line ends, other delimiters, a byte order mark, and an escaped quote.
     const ODD: [&str; 8] = ["\r", "\n", "\r\n", ";", "\t", "|", "\u{feff}", "\\\""];
 
-    /// What rows are made of, and what breaks them.
+    /// Makes records from parts of rows, and from bytes that break them.
     fn record() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
             4 => Just("\"".to_owned()),

@@ -1,4 +1,4 @@
-//! One entry for all formats of Asterisk: a framed message in, what it tells out.
+//! The decoder for all formats of Asterisk. A framed message goes in, and its event comes out.
 
 use crate::cdr_csv::CdrRows;
 use crate::cdr_time::CdrClock;
@@ -10,44 +10,44 @@ use crate::{ami, ami_json, cdr, cel};
 use callbridge_call::{Decoded, PbxEvent, Unreadable};
 use std::collections::BTreeSet;
 
-/// Formats that Asterisk, or a gateway beside it, writes; names and traits of all formats stand in
+/// Formats of Asterisk, or of a gateway next to it. The names and properties of all formats are in
 /// `callbridge-formats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AsteriskFormat {
-    /// AMI as Asterisk speaks it on TCP port 5038.
+    /// AMI of Asterisk on TCP port 5038.
     Ami,
-    /// AMI as JSON: amiws's envelope, or an event as one flat object.
+    /// AMI as JSON: in the envelope of amiws, or as one flat object per event.
     AmiJson,
-    /// CSV rows of channel event logging, as `cel_custom` or a database's export writes them.
+    /// CSV rows of channel event logging, from `cel_custom` or the export of a database.
     CelCsv,
-    /// Message bodies of asterisk-cel-amqp, JSON objects.
+    /// Message bodies of asterisk-cel-amqp, which are JSON objects.
     CelAmqp,
-    /// Message bodies of asterisk-cdr-amqp, JSON objects.
+    /// Message bodies of asterisk-cdr-amqp, which are JSON objects.
     CdrAmqp,
-    /// Rows of `cdr_csv`, of `cdr_custom`'s sample, or of a table with a header.
+    /// Rows of `cdr_csv`, of the sample of `cdr_custom`, or of a table with a header.
     CdrCsv,
-    /// Message bodies of Wazo's bus: an AMI event each, in an envelope.
+    /// Message bodies of Wazo's bus. Each is an AMI event in an envelope.
     Wazo,
 }
 
-/// Bytes of a variable's name, as Asterisk has them at most.
+/// Maximum bytes of a variable's name in Asterisk.
 pub const VARIABLE_NAME_BYTES_MAX: usize = 80;
 
-/// Settings of a source that an [`AsteriskDecoder`] needs beside its format.
+/// Settings of a source that an [`AsteriskDecoder`] needs in addition to its format.
 #[derive(Clone, Debug, Default)]
 pub struct DecoderSettings {
-    /// The zone of times that the PBX writes without one (`--pbx-timezone`). Without it the
-    /// distance is learned from the epoch in unique ids.
+    /// The zone of times that the PBX writes without one (`--pbx-timezone`). If it is missing, the
+    /// offset is learned from the epoch in unique ids.
     pub zone: Option<jiff::tz::TimeZone>,
     /// The columns of a CSV file without a header (`--columns`). Without them, the columns are
-    /// recognized. A header in the file wins over both.
+    /// recognized. A header in the file takes precedence over both.
     pub columns: Option<CsvColumns>,
-    /// The channel variables that rules name: others are left out. `None`: all are kept.
+    /// The channel variables that rules name. Others are left out. With `None`, all are kept.
     pub variables: Option<BTreeSet<String>>,
 }
 
-/// Decodes the messages of one source. It keeps what later messages need: the columns of a CSV
-/// file, the PBX's distance from UTC, and which unique id belongs to a channel's name.
+/// Decodes the messages of one source. It keeps the state that later messages need: the columns of
+/// a CSV file, the PBX's offset from UTC, and the unique ids of channel names.
 #[derive(Debug)]
 pub struct AsteriskDecoder {
     format: AsteriskFormat,
@@ -61,7 +61,7 @@ pub struct AsteriskDecoder {
 }
 
 impl AsteriskDecoder {
-    /// A decoder at the beginning of a source.
+    /// Makes a decoder for the beginning of a source.
     pub fn new(format: AsteriskFormat, settings: DecoderSettings) -> Self {
         let columns = settings.columns;
         let cel = columns.as_ref().and_then(|columns| columns.cel.clone());
@@ -78,8 +78,8 @@ impl AsteriskDecoder {
         }
     }
 
-    /// Decodes one message: a whole AMI message, JSON object or CSV record. Never panics, whatever
-    /// the bytes.
+    /// Decodes one message: a whole AMI message, JSON object, or CSV record. No bytes make it
+    /// panic.
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
         let mut decoded = match self.format {
             AsteriskFormat::Ami => ami::decode(message, &mut self.clock),

@@ -1,4 +1,4 @@
-//! AMI's events to [`PbxEvent`], whatever carried their pairs.
+//! Turns AMI's events into [`PbxEvent`]s, from pairs of any format.
 
 use crate::ami1::{self, Old};
 use crate::cel::CelRow;
@@ -12,9 +12,9 @@ use callbridge_call::{
 };
 use std::time::Duration;
 
-/// The way in which an event's pairs are read. An event without a rule is skipped after its name:
-/// none of `VarSet`, `Newexten`, `DeviceStateChange`, `RTCPSent`, `QueueMemberStatus`… says
-/// anything that the events below do not say as well.
+/// How an event's pairs are read. An event without a rule is skipped after its name. `VarSet`,
+/// `Newexten`, `DeviceStateChange`, `RTCPSent`, `QueueMemberStatus`, and others contain nothing
+/// that the events below do not contain, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// The keys describe one channel, without a prefix.
@@ -23,10 +23,10 @@ pub(crate) enum Rule {
     Dial {
         begins: bool,
     },
-    /// Channels of several calls come together: what the keys of the event's main channel begin
-    /// with, then those of all that come to it.
+    /// Channels of several calls are joined. The rule has the prefix of the keys of the event's
+    /// main channel, and the prefixes of the channels that are joined to it.
     Joined(&'static [u8], &'static [&'static [u8]]),
-    /// An event that only AMI 1.x has, or has in another form.
+    /// An event that only AMI 1.x has, or that has another form there.
     Old(Old),
     Cel,
     Cdr,
@@ -43,11 +43,11 @@ pub(crate) enum Plain {
     HangupRequest,
     Hangup,
     Seen,
-    /// Among the channels that are up, as `CoreShowChannels` lists them.
+    /// One of the live channels in the list of `CoreShowChannels`.
     Listed,
 }
 
-/// The names of the events that are read, with a space between; all others are skipped after their
+/// The names of the events that are read, separated by spaces. All others are skipped after their
 /// name.
 pub const DECODED: &str = "\
     CEL Newchannel Newstate BridgeEnter BridgeLeave Hangup NewConnectedLine \
@@ -57,7 +57,7 @@ pub const DECODED: &str = "\
     ConfbridgeJoin ConfbridgeLeave AgentCalled AgentConnect OriginateResponse Transfer \
     CoreShowChannel CoreShowChannelsComplete";
 
-/// The rule for an event's name.
+/// Returns the rule for an event's name.
 pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
     Some(match event {
         b"CEL" => Rule::Cel,
@@ -67,7 +67,8 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
         b"BridgeLeave" => Rule::Plain(Plain::Leave),
         b"Hangup" => Rule::Plain(Plain::Hangup),
         b"HangupRequest" => Rule::Plain(Plain::HangupRequest),
-        // A soft request comes from the PBX's side, and the channel can be led elsewhere by it.
+        // A soft request comes from the PBX, which can connect the channel to something else with
+        // it.
         b"NewConnectedLine" | b"NewCallerid" | b"Newcallerid" | b"NewAccountCode"
         | b"SoftHangupRequest" | b"Hold" | b"Unhold" => Rule::Plain(Plain::Seen),
         b"DialBegin" => Rule::Dial { begins: true },
@@ -137,7 +138,7 @@ fn with_details<'a>(mark: Mark, mut pairs: impl RawPairs<'a>) -> Mark {
     }
 }
 
-/// Puts a pair into the channel it describes; gives back what is not a channel's.
+/// Stores a pair in the channel that it describes. Returns a pair that does not describe a channel.
 #[inline(always)]
 fn describe<'a, V: RawValue<'a>>(
     channel: &mut ChannelRef<'a>,
@@ -226,7 +227,8 @@ fn decode_dial<'a>(
         }
     }
     if !dialed.is_named() {
-        // Cut before it named whom: what is left shows the dialing channel alive.
+        // The event was cut before the dialed channel. The rest only shows that the dialing channel
+        // exists.
         return ChannelEvent::new(at, Origin::Channel, by, Kind::Seen);
     }
     let by = by.is_named().then(|| Box::new(by));
@@ -245,7 +247,7 @@ fn decode_joined<'a>(
     pairs: impl RawPairs<'a>,
     repaired: &mut bool,
 ) -> ChannelEvent<'a> {
-    // Of LocalBridge before Asterisk 12.
+    // `LocalBridge` before Asterisk 12 numbers its keys.
     let numbered = main == b"LocalOne";
     let mut channel = ChannelRef::default();
     let (mut at, mut with, mut failed) = (None::<EventTime>, Vec::new(), false);
@@ -275,7 +277,7 @@ fn decode_joined<'a>(
     ChannelEvent::new(at, Origin::Channel, channel, kind)
 }
 
-/// `ChannelStateDesc`; `ChannelState` in the events that lack the words.
+/// Reads `ChannelStateDesc`, or the number of `ChannelState` in events without it.
 fn state_of(text: &[u8]) -> ChannelState {
     match text {
         b"Down" | b"Rsrvd" | b"0" | b"1" => ChannelState::Down,

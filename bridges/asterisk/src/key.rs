@@ -1,6 +1,8 @@
-//! The keys of channel events, known by their length and their first and last letters.
+//! The keys of channel events. They are recognized by their length and their first and last
+//! letters.
 
-/// A key that some rule reads; in a dial or transfer event, what follows the side's prefix.
+/// A key that some rule reads. In a dial or transfer event, it is the part after the prefix of a
+/// channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Timestamp,
@@ -21,11 +23,11 @@ pub(crate) enum Key {
     Other,
 }
 
-/// Sets the bit that tells lower case from upper in each byte: two keys whose letters differ in
-/// case alone become equal, two other names made of letters stay different.
+/// Sets the bit for lower case in each byte. Two keys that differ only in case become equal. Other
+/// names of letters stay different.
 const CASE: u64 = 0x2020_2020_2020_2020;
 
-/// The first eight bytes, in lower case; shorter keys are filled up with zeros.
+/// Returns the first eight bytes in lower case. Shorter keys are padded with zeros.
 #[inline]
 pub(crate) const fn head(name: &[u8]) -> u64 {
     match name.first_chunk::<8>() {
@@ -34,7 +36,7 @@ pub(crate) const fn head(name: &[u8]) -> u64 {
     }
 }
 
-/// The last eight bytes, in lower case, of a key that is no shorter.
+/// Returns the last eight bytes in lower case, of a key that has at least eight.
 #[inline]
 pub(crate) const fn tail(name: &[u8]) -> u64 {
     match name.last_chunk::<8>() {
@@ -53,14 +55,13 @@ const fn short(name: &[u8]) -> u64 {
     }
 }
 
-/// Returns `true` when `name` is `other`, compared without case. `other` is four to sixteen letters
-/// long.
+/// Returns `true` if `name` is equal to `other`, without case. `other` has four to sixteen letters.
 #[inline]
 pub(crate) const fn is(name: &[u8], other: &[u8]) -> bool {
     name.len() == other.len() && head(name) == head(other) && tail(name) == tail(other)
 }
 
-/// The key with this name, compared without case.
+/// Returns the key with this name, which is compared without case.
 #[inline]
 pub(crate) fn of(name: &[u8]) -> Key {
     let found = |other: &[u8], key| is(name, other).then_some(key);
@@ -96,8 +97,8 @@ fn old_variable(name: &[u8]) -> Option<Key> {
     (rest.first() == Some(&b'(') && is(start, b"ChanVariable")).then_some(Key::ChanVariable)
 }
 
-/// Keys of long or numerous values that no rule reads, with or without a prefix of one word.
-/// What this does not know is read, so it need not be complete.
+/// Keys of long or numerous values that no rule reads, with or without a prefix of one word. The
+/// list can be incomplete, because other keys are read.
 #[inline]
 pub(crate) fn is_needless(name: &[u8]) -> bool {
     const WORDS: [u64; 12] = [
@@ -116,7 +117,8 @@ pub(crate) fn is_needless(name: &[u8]) -> bool {
     ];
     let name = crate::text::strip(name, b"Dest").unwrap_or(name);
     let head = head(name);
-    // The bare one is a CDR's with the number in it, or of AMI 1.x, as `CallerID1` is.
+    // A bare `CallerID` is that of a CDR, which contains the number, or of AMI 1.x, like
+    // `CallerID1`.
     if head == self::head(b"CallerID") {
         let number = |last: &[u8; 3]| last.eq_ignore_ascii_case(b"num");
         return name.len() > 9 && !name.last_chunk::<3>().is_some_and(number);

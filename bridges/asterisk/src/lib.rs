@@ -1,23 +1,23 @@
-//! Asterisk's formats to [`PbxEvent`](callbridge_call::PbxEvent): AMI text, AMI as JSON, CEL and
-//! CDR.
+//! Decodes Asterisk's formats to [`PbxEvent`](callbridge_call::PbxEvent): AMI text, AMI as JSON,
+//! CEL, and CDR.
 //!
-//! In come messages; out goes what they tell, borrowed from them: an [`AsteriskDecoder`] reads
-//! them. No I/O, no clock; it uses `callbridge-call` alone. `callbridge-formats` joins it with
-//! the formats of other PBXs, and finds where a message ends.
+//! Messages go in, and events come out that borrow from them. An [`AsteriskDecoder`] reads the
+//! messages. There is no I/O and no clock. The crate uses only `callbridge-call`.
+//! `callbridge-formats` combines it with the formats of other PBXs, and separates the messages.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
 //! | `text` | bytes to text |
-//! | `ami`, `event`, `key` | AMI: a message to borrowed pairs, and to its event |
-//! | `repair`, `names`, `ami_json` | the same as JSON, mended where broken |
+//! | `ami`, `event`, `key` | AMI: the pairs of a message, and its event |
+//! | `repair`, `names`, `ami_json` | AMI as JSON, repaired if it is broken |
 //! | `cel`, `cel_csv` | channel event logging |
 //! | `columns` | the columns that `--columns` names |
-//! | `cel_time`, `local_time` | its times, in whatever form and zone of each PBX |
+//! | `cel_time`, `local_time` | the times of CEL, in the form and zone of each PBX |
 //! | `cdr`, `cdr_csv`, `cdr_time` | call detail records |
 //! | [`login`] | the login dialogue of AMI |
-//! | [`subscription_probe`] | whether a line that is let in hears calls |
-//! | [`survey`] | what an account may do and hear, and which endpoints there are |
-//! | [`decoder`] | the one entry for all of them |
+//! | [`subscription_probe`] | whether a connection that is logged in receives events of calls |
+//! | [`survey`] | the rights of an account, and the endpoints of its PBX |
+//! | [`decoder`] | decodes the messages of all formats |
 
 #![warn(missing_docs)]
 

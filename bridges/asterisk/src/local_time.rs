@@ -1,22 +1,22 @@
-//! The forms in which a PBX writes a moment (`cel.conf`'s `dateformat` is the administrator's), and
-//! the clocks on the walls of PBXs: one stream may tell of several, each in a zone of its own.
+//! The forms in which a PBX writes a time (the administrator chooses `dateformat` in `cel.conf`),
+//! and the local clocks of PBXs. One stream can have several PBXs, each in its own zone.
 
 use crate::text::epoch;
 use callbridge_call::EventTime;
 use jiff::civil::DateTime;
 use jiff::fmt::strtime;
 
-/// A moment as the text gives it, with or without a zone.
+/// A time in a text, with or without a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// The moment itself: an epoch, or a time with an offset.
+    /// An absolute time: an epoch, or a time with an offset.
     Absolute(EventTime),
-    /// The time that the clock on the PBX's wall showed; a day and a month that can be read both
-    /// ways give the second reading as well.
+    /// The local time of the PBX. If day and month can be read in both orders, there is a second
+    /// reading.
     Local(DateTime, Option<DateTime>),
 }
 
-/// Forms with an offset, beside those of RFC 3339.
+/// Forms with an offset, in addition to those of RFC 3339.
 const WITH_OFFSET: [&str; 4] = [
     "%Y-%m-%d %H:%M:%S%.f %z",
     "%Y-%m-%d %H:%M:%S%.f%z",
@@ -24,7 +24,7 @@ const WITH_OFFSET: [&str; 4] = [
     "%d/%b/%Y:%H:%M:%S %z",
 ];
 
-/// Forms without one, beside those of ISO 8601. A weekday is read and not believed.
+/// Forms without an offset, in addition to those of ISO 8601. A weekday is read and ignored.
 const LOCAL: [&str; 8] = [
     "%Y/%m/%d %H:%M:%S%.f",
     "%Y%m%d %H:%M:%S%.f",
@@ -36,13 +36,13 @@ const LOCAL: [&str; 8] = [
     "%d %b %Y %H:%M:%S%.f",
 ];
 
-/// Day and month stand in the order of the country.
+/// Forms in which the order of day and month depends on the country.
 const EITHER: [&str; 2] = ["%d/%m/%Y %H:%M:%S%.f", "%m/%d/%Y %H:%M:%S%.f"];
 
-/// Digits of a date and time without anything between them; an epoch has fewer.
+/// Digits of a date and time without separators. An epoch has fewer.
 const COMPACT_DIGITS: usize = 14;
 
-/// Reads a moment in whatever form it has; `None` if it is none.
+/// Reads a time in any of these forms. `None` if it is not a time.
 pub(crate) fn read(text: &str) -> Option<Written> {
     let text = text.trim();
     let whole = text.split('.').next().unwrap_or(text);
@@ -57,7 +57,7 @@ pub(crate) fn read(text: &str) -> Option<Written> {
     if let Ok(at) = text.parse::<jiff::Timestamp>() {
         return absolute(at);
     }
-    // What has a zone's name or an offset would be read without it.
+    // A text with a zone's name or an offset would be read without it.
     if let Ok(local) = text.parse::<DateTime>() {
         return Some(Written::Local(local, None));
     }
@@ -75,19 +75,19 @@ pub(crate) fn read(text: &str) -> Option<Written> {
     Some(Written::Local(either.next()?, either.next()))
 }
 
-/// More PBXs than any one stream tells of; past it the last one's place is taken.
+/// Maximum PBXs of one stream. Another one replaces the last one.
 const PBXES_MAX: usize = 64;
 
-/// Facts on each PBX's clock, and the PBX that the record at hand is of.
+/// Facts about each PBX's clock, and the PBX of the current record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WallClocks<T> {
-    /// By the server, and the system name that stands before its unique ids.
+    /// By the server, and the system name before its unique ids.
     known: Vec<([String; 2], T)>,
     at_hand: usize,
 }
 
 impl<T: Default> WallClocks<T> {
-    /// Turns to the PBX whose server has told of the channel `uniqueid`.
+    /// Selects the PBX with this server and with the system name in `uniqueid`.
     pub(crate) fn turn_to(&mut self, server: &str, uniqueid: &str) {
         let (system, _) = uniqueid.rsplit_once('-').unwrap_or_default();
         let names = [server, system];
@@ -99,7 +99,7 @@ impl<T: Default> WallClocks<T> {
         });
     }
 
-    /// Returns the facts of the PBX at hand; `None` before the first record.
+    /// Returns the facts about the current PBX. `None` before the first record.
     pub(crate) fn at_hand(&mut self) -> Option<&mut T> {
         self.known.get_mut(self.at_hand).map(|(_, clock)| clock)
     }

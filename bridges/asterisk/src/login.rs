@@ -1,19 +1,19 @@
-//! The AMI login dialogue, without I/O: a transport gives it the frames it reads and sends what
-//! it answers.
+//! The AMI login dialogue, without I/O. A transport passes in the frames that it reads, and sends
+//! the actions.
 //!
 //! ```text
 //! ◀ Asterisk Call Manager/11.0.0
-//! ▶ Action: Challenge                    MD5 first: the secret does not cross the line
+//! ▶ Action: Challenge                    MD5 first: the secret is not sent
 //! ◀ Response: Success, Challenge: 123
 //! ▶ Action: Login, Key: md5(123 + secret), Events: system
 //! ◀ Response: Success                    Action::LoggedIn, with the filters to send, if wanted
-//! ▶ Action: Filter, a name each          no event of a call can get lost between two of them
+//! ▶ Action: Filter, one per name         no event of a call can get lost between two of them
 //! ▶ Action: Events, EventMask: call,cdr,system,agent,user
 //! ```
-//! A PBX that refuses `Challenge` is sent the secret itself only where [`Settings`] allow it.
+//! If a PBX refuses `Challenge`, the secret itself is sent only if [`Settings`] allow it.
 //!
-//! Each name has a filter of its own: Asterisk 10 to 12 read a filter as a basic regular
-//! expression, which knows no `(A|B)`, and say `Success` to one that lets nothing through.
+//! Each name has its own filter. Asterisk 10 to 12 read a filter as a basic regular expression,
+//! which does not support `(A|B)`, and answer `Success` even to a filter that nothing passes.
 
 use crate::ami::{Pairs, is_banner};
 use crate::event::DECODED;
@@ -25,64 +25,68 @@ use callbridge_call::redact::Redactor;
 use md5::{Digest, Md5};
 use secrecy::{ExposeSecret, SecretString};
 
-/// Event classes asked for: they carry all that is decoded (queues tell of their telephones in
-/// `agent`, an event of our own comes in `user`), and none of the dial plan's flood.
+/// The requested event classes. They contain all decoded events (`agent` has the telephones of
+/// queues, and `user` has our own event), and not the many events of the dialplan.
 const CLASSES: &str = "call,cdr,system,agent,user";
-/// While the filters are on their way: the start of the PBX, and no event of a call.
+/// The class that is requested until the filters are set: the start of the PBX, and no event of a
+/// call.
 const CLASSES_AT_LOGIN: &str = "system";
-/// The event of our own that shows that events come at all.
+/// Name of our own event, which shows that events arrive at all.
 const OWN_EVENT: &str = "CallbridgeHears";
 
-/// Choices of a transport in the dialogue.
+/// Settings of the dialogue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The secret itself may be sent to a PBX that knows no `Challenge`: on TLS and on loopback.
+    /// The secret itself may be sent to a PBX without `Challenge`: over TLS and on loopback.
     pub plain_allowed: bool,
-    /// Ask for the decoded events alone (`Action: Filter`); a PBX that denies it sends all.
+    /// Request only the decoded events (`Action: Filter`). A PBX that refuses this sends all
+    /// events.
     pub filter: bool,
 }
 
 /// The transport's next step, after a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing is to be sent or passed on: read on.
+    /// There is nothing to send or to pass on. Continue reading.
     Wait,
-    /// The transport has to send these bytes.
+    /// The transport must send these bytes.
     Send(Outgoing),
     /// The login was accepted. This frame and all that follow are for the decoder, too.
     LoggedIn {
-        /// The filters to send, if they are wanted, and what asks for the events behind them.
+        /// The filters to send, if they are wanted, and the request for the events.
         send: Option<Outgoing>,
     },
-    /// The connection is of no use.
+    /// The connection cannot be used.
     Failed(LoginError),
-    /// The frame is not of the dialogue: for the decoder.
+    /// The frame does not belong to the dialogue, and is for the decoder.
     Pass,
 }
 
-/// A reason for which no login can succeed, with its fix.
+/// A reason why a login cannot succeed, with its fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
-    /// The PBX's message, as `Authentication failed`. Asterisk gives the same one for an address
-    /// that `permit` and `deny` exclude.
+    /// The PBX's message, such as `Authentication failed`. Asterisk sends the same message to an
+    /// address that `permit` and `deny` exclude.
     #[error(
         "the PBX refused the login: {0}; check the user, its secret, and its permit lines in \
          manager.conf"
     )]
     Refused(String),
-    /// The PBX knows no challenge, and its line is open to others.
+    /// The PBX does not support a challenge, and others can read the connection.
     #[error(
         "the PBX does not do an MD5 challenge ({0}), and the secret is not sent in the \
          clear over a network: use amis:// or a PBX on loopback"
     )]
     PlainNotAllowed(String),
-    /// Another server than Asterisk's manager listens there; the first 80 bytes of its first line.
+    /// Another server than Asterisk's manager listens there. Contains the first 80 bytes of its
+    /// first line.
     #[error("the peer is not an Asterisk manager: it says {0:?} instead of … Call Manager/x.y")]
     PeerIsNotAmi(String),
-    /// Some filters were taken and some were not: only part of the events would come.
+    /// The PBX accepted only some of the filters, so it would send only some of the events.
     #[error("the PBX took part of the event filter alone ({0}); the next login goes without one")]
     FilterTorn(String),
-    /// A line end in the user's name or the secret would be a line of its own.
+    /// The user's name or the secret contains a line end, which would begin another line, or is
+    /// empty.
     #[error("the user's name or the secret holds a line end or is empty")]
     BadCredentials,
 }
@@ -96,12 +100,12 @@ enum State {
     Failed,
 }
 
-/// One dialogue, from the banner on; later it makes the keep-alive and the farewell.
+/// One dialogue, from the banner on. Later, it makes the pings and the logoff.
 #[derive(Debug)]
 pub struct Login {
     user: String,
     secret: SecretString,
-    /// The secrets that this connection has carried: a refusal can repeat them.
+    /// The secrets that were sent on this connection, because a refusal can repeat them.
     redactor: Redactor,
     settings: Settings,
     state: State,
@@ -110,7 +114,7 @@ pub struct Login {
     filters: Filters,
 }
 
-/// Account of the filters' actions and of the answers to them.
+/// Counts of the filters' actions and of the answers to them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Filters {
     /// The numbers of their actions.
@@ -123,7 +127,7 @@ struct Filters {
 }
 
 impl Login {
-    /// A dialogue for one new connection.
+    /// Makes a dialogue for one new connection.
     pub fn new(user: &str, secret: SecretString, settings: Settings) -> Result<Self, LoginError> {
         let bad = |text: &str| text.is_empty() || text.contains(['\r', '\n', '\0']);
         if bad(user) || bad(secret.expose_secret()) {
@@ -141,22 +145,22 @@ impl Login {
         })
     }
 
-    /// The PBX's banner; empty before it came.
+    /// Returns the PBX's banner. Empty before it has arrived.
     pub fn banner(&self) -> &str {
         &self.banner
     }
 
-    /// Returns `true` from the accepted login on, until the dialogue fails.
+    /// Returns `true` after an accepted login, until the dialogue fails.
     pub fn is_open(&self) -> bool {
         self.state == State::Open
     }
 
-    /// The PBX says that it has taken the filters.
+    /// Returns `true` if the PBX has accepted filters.
     pub const fn is_filtered(&self) -> bool {
         self.filters.taken > 0
     }
 
-    /// Takes a frame as the framer gives it; the banner is one of its own.
+    /// Processes a frame of the framer. The banner is a separate frame.
     pub fn on_frame(&mut self, frame: &[u8]) -> Action {
         match self.state {
             State::Banner => self.on_banner(frame),
@@ -222,7 +226,7 @@ impl Login {
         Action::LoggedIn { send }
     }
 
-    /// All filters in one go, and then the events that they let through.
+    /// Makes all filters in one batch, and then the request for the events that pass them.
     fn filter(&mut self) -> Outgoing {
         self.filters.first = self.actions + 1;
         let mut all = Outgoing::default();
@@ -236,7 +240,7 @@ impl Login {
         all
     }
 
-    /// Answers to the filters, and to what asks for events, are of the dialogue.
+    /// Processes the answers to the filters and to the request for events.
     fn on_filter_reply(&mut self, frame: &[u8]) -> Action {
         let (first, last) = (self.filters.first, self.filters.last);
         if self.filters.left == 0 {
@@ -249,7 +253,8 @@ impl Login {
         };
         self.filters.left -= 1;
         match is_error(&pairs) {
-            // Of the events themselves: whoever may not hear them is found by what does not come.
+            // This answers the request for events. Missing rights are found by events that do not
+            // arrive.
             _ if number == last => {}
             true => self.filters.denied += 1,
             false => self.filters.taken += 1,
@@ -261,30 +266,30 @@ impl Login {
     }
 
     /// Makes a ping, and the id under which [`pong`] finds its answer. The answer shows that the
-    /// line is alive.
+    /// connection is alive.
     pub fn ping(&mut self) -> (String, Outgoing) {
         self.asks(&[("Action", "Ping")])
     }
 
-    /// Asks which channels are live: what began or ended while nobody listened shows in it. Needs
-    /// `write = reporting`; refused, it tells nothing.
-    /// With the id under which it is answered.
+    /// Requests the live channels. The list shows channels that began or ended without a
+    /// connection. This needs `write = reporting`. If it is refused, there is no list. Returns the
+    /// id of the answer, too.
     pub fn list(&mut self) -> (String, Outgoing) {
         self.asks(&[("Action", "CoreShowChannels")])
     }
 
-    /// Makes the farewell, the action `Logoff`.
+    /// Makes the action `Logoff`.
     pub fn logoff(&mut self) -> Outgoing {
         self.action(&[("Action", "Logoff")])
     }
 
-    /// An event of our own (`write = user`): it must come back, through the filters, too. With the
-    /// id under which it is answered.
+    /// Makes our own event (`write = user`), which must come back through the filters. Returns the
+    /// id of the answer, too.
     pub fn event(&mut self) -> (String, Outgoing) {
         self.asks(&[("Action", "UserEvent"), ("UserEvent", OWN_EVENT)])
     }
 
-    /// Another question, and the id under which it is answered.
+    /// Makes another question. Returns the id of its answer, too.
     pub fn asks(&mut self, pairs: &[(&str, &str)]) -> (String, Outgoing) {
         let outgoing = self.action(pairs);
         (format!("{OURS}{}", self.actions), outgoing)
@@ -300,7 +305,7 @@ impl Login {
         Action::Failed(error)
     }
 
-    /// Each action has an id of its own, `callbridge-1` and on.
+    /// Makes an action. Each has its own id, from `callbridge-1` on.
     fn action(&mut self, pairs: &[(&str, &str)]) -> Outgoing {
         self.actions += 1;
         let mut text = String::new();
@@ -312,7 +317,7 @@ impl Login {
     }
 }
 
-/// The number in one of our action ids.
+/// Returns the number in one of our action ids.
 fn number_of(pairs: &Pairs<'_>) -> Option<u64> {
     let number = pairs.get("ActionID")?.strip_prefix(OURS.as_bytes())?;
     std::str::from_utf8(number).ok()?.parse().ok()
@@ -325,7 +330,7 @@ pub struct Pong {
     pub at: Option<EventTime>,
 }
 
-/// Reads the answer to the ping with this id; `None` for any other frame.
+/// Reads the answer to the ping with this id. `None` for any other frame.
 pub fn pong(frame: &[u8], id: &str) -> Option<Pong> {
     let pairs = Pairs::new(frame);
     let is_answer = pairs.get("Response").is_some() && pairs.get("ActionID") == Some(id.as_bytes());
@@ -337,15 +342,15 @@ pub fn pong(frame: &[u8], id: &str) -> Option<Pong> {
     })
 }
 
-/// Returns `true` for an event of our own, as [`Login::event`] has it made.
+/// Returns `true` for our own event, which [`Login::event`] requests.
 pub(crate) fn is_own_event(pairs: &Pairs<'_>) -> bool {
     pairs.get("UserEvent") == Some(OWN_EVENT.as_bytes())
 }
 
-/// Prefix of our action ids; the action's number follows.
+/// Prefix of our action ids. The action's number follows.
 const OURS: &str = "callbridge-";
 
-/// `Key`: the hash of challenge and secret, in lower-case hex.
+/// Returns `Key`: the hash of challenge and secret, in lower-case hex.
 fn md5_key(challenge: &[u8], secret: &SecretString) -> String {
     let hash = Md5::new().chain_update(challenge);
     let hash = hash.chain_update(secret.expose_secret()).finalize();
@@ -357,8 +362,9 @@ pub(crate) fn is_error(pairs: &Pairs<'_>) -> bool {
     response.is_some_and(|it| it.eq_ignore_ascii_case(b"Error"))
 }
 
-/// Regular expressions, basic and extended alike, one for each event that is decoded and one for
-/// our own. They are matched against the whole event, so they are tied to its beginning.
+/// Returns regular expressions, one for each decoded event and one for our own. They are valid as
+/// basic and as extended ones. They are matched against the whole event, so they are anchored at
+/// its beginning.
 fn filters() -> impl Iterator<Item = String> {
     let decoded = DECODED
         .split(' ')

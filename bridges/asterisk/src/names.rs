@@ -1,16 +1,16 @@
-//! Which unique id belongs to a channel's name, for frames that were cut before they told it.
+//! Finds the unique id of a channel's name, for frames that were cut before the id.
 //!
-//! amiws cuts a frame off after a caller's name that ends in half a character; `Channel` stands
-//! before the name, `Uniqueid` after it. Such a name stands in most events of its call.
+//! amiws cuts off a frame after a caller's name that ends in half a character. `Channel` comes
+//! before the name, and `Uniqueid` after it. Most events of a call contain such a name.
 
 use callbridge_call::{ChannelEvent, EventTime, Kind, Origin};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// More channels than any one connection has alive; beyond it the one heard of first is dropped.
+/// Maximum live channels of one connection. The oldest one is dropped first.
 const CHANNELS_MAX: usize = 16_384;
 
-/// The ids of channels that are alive, by server and name.
+/// The ids of live channels, by server and name.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     ids: BTreeMap<String, Ids>,
@@ -27,7 +27,7 @@ struct Ids {
 }
 
 impl Names {
-    /// Learns from an event that is whole, and completes one that was cut.
+    /// Learns from a complete event, and completes one that was cut.
     pub(crate) fn note(&mut self, server: Option<&str>, event: &mut ChannelEvent<'_>, cut: bool) {
         let channel = &event.channel;
         if event.origin == Origin::Cel || channel.name.is_empty() {
@@ -69,8 +69,9 @@ impl Names {
         self.ids.insert(self.key.clone(), ids);
     }
 
-    /// A channel no whole frame has told of is known by a name of our own: the channel's, and
-    /// when it was first heard of, for names come again after a restart of the PBX.
+    /// Completes an event that was cut. A channel without an id in any complete frame gets one from
+    /// its name and the time of its first event, because names are used again after a restart of
+    /// the PBX.
     fn complete(&mut self, event: &mut ChannelEvent<'_>) {
         if !self.ids.contains_key(&self.key) {
             let since = event.at.map(EventTime::floor_seconds);

@@ -1,19 +1,20 @@
-//! JSON that is not quite: amiws lets bad bytes pass, writes `\v`, swallows a quote after half a
-//! character, and cuts a frame off where a value ends in half a character.
+//! Repairs broken JSON. amiws passes bad bytes on, writes `\v`, removes a quote after half a
+//! character, and cuts off a frame if a value ends in half a character.
 
 use callbridge_call::json::{Json, Members};
 
-/// Containers deeper than this are cut off; no PBX nests more than three.
+/// Containers deeper than this are cut off. No PBX nests more than three.
 const DEPTH_MAX: usize = 32;
 
-/// Room for a mended copy of one message.
+/// Buffer for a repaired copy of one message.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     bytes: Vec<u8>,
 }
 
 impl Scratch {
-    /// The members of the object in `message`, mended where it has to be; `true` when it was.
+    /// Returns the members of the object in `message`, repaired if necessary, and `true` if it was
+    /// repaired.
     pub(crate) fn object<'a>(&'a mut self, message: &'a [u8]) -> Option<(Members<'a>, bool)> {
         if let Some(members) = Json::object(message) {
             return Some((members, false));
@@ -21,7 +22,7 @@ impl Scratch {
         Json::object(self.repair(message).as_bytes()).map(|members| (members, true))
     }
 
-    /// The object in `message` as JSON text, as far as it is whole; empty if there is none.
+    /// Returns the complete part of the object in `message` as JSON text. Empty if there is none.
     pub(crate) fn repair(&mut self, message: &[u8]) -> &str {
         self.bytes.clear();
         Repairer {
@@ -34,7 +35,7 @@ impl Scratch {
     }
 }
 
-/// The part of JSON that the text must go on with.
+/// The part of JSON that must come next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     Key,
@@ -50,14 +51,14 @@ struct Repairer<'m> {
 }
 
 impl Repairer<'_> {
-    /// Writes as much of the object as is whole, and closes it.
+    /// Writes the complete part of the object, and closes it.
     fn run(mut self) {
         let Some(start) = memchr::memchr(b'{', self.bytes) else {
             return;
         };
         self.next = start;
         let mut closers: Vec<u8> = Vec::new();
-        // Up to here the output is whole, but for the closing of its containers.
+        // Up to here, the output is complete, except for the closing of its containers.
         let mut whole = 0;
         let mut at = At::Value;
         while let Some(byte) = self.peek() {
@@ -96,7 +97,7 @@ impl Repairer<'_> {
         self.out.extend(closers.iter().rev());
     }
 
-    /// The next byte that is no white space.
+    /// Returns the next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
         let rest = &self.bytes[self.next..];
         self.next += rest
@@ -112,7 +113,8 @@ impl Repairer<'_> {
         then
     }
 
-    /// A number or a word; `None` if the end of the text may have cut it, or it is none.
+    /// Writes a number or a word. `None` if it is neither, or if the end of the text may have cut
+    /// it.
     fn scalar(&mut self) -> Option<()> {
         let rest = &self.bytes[self.next..];
         let end = rest
@@ -124,7 +126,7 @@ impl Repairer<'_> {
         Some(())
     }
 
-    /// A text with its quotes; `None` if the message ends within it.
+    /// Writes a text with its quotes. `None` if the message ends inside it.
     fn string(&mut self, is_key: bool) -> Option<()> {
         self.out.push(b'"');
         self.next += 1;
@@ -161,13 +163,13 @@ impl Repairer<'_> {
     }
 }
 
-/// A byte that stands for itself in a JSON text.
+/// Returns `true` for a byte that needs no escape in a JSON text.
 const fn is_plain(byte: u8) -> bool {
     matches!(byte, 0x20..0x80) && byte != b'"' && byte != b'\\'
 }
 
-/// A quote ends a text if what follows it can follow a text. Any other was swallowed, unescaped,
-/// as the second half of a character.
+/// Returns `true` if a quote ends a text, because the next bytes can follow a text. Any other quote
+/// is an unescaped part of the text, after half a character.
 fn closes(after: &[u8], is_key: bool) -> bool {
     let after = after.trim_ascii_start();
     match after.first() {
@@ -186,8 +188,8 @@ fn closes(after: &[u8], is_key: bool) -> bool {
     }
 }
 
-/// Writes the escape whose backslash stands before `rest`, and says how many bytes of `rest` it
-/// took; `None` if the message ends within it.
+/// Writes the escape whose backslash is before `rest`, and returns how many bytes of `rest` it
+/// took. `None` if the message ends inside it.
 fn escape(rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     match *rest.first()? {
         byte @ (b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
@@ -207,7 +209,7 @@ fn escape(rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
             out.extend_from_slice(text);
             return Some(length);
         }
-        // Not an escape at all: the backslash stands for itself, the byte is read next.
+        // This is not an escape. The backslash is written as itself, and the byte is read next.
         _ => {
             out.extend_from_slice(b"\\\\");
             return Some(0);
@@ -216,7 +218,7 @@ fn escape(rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     Some(1)
 }
 
-/// Returns the number of `u00e9`; `None` without four hexadecimal digits.
+/// Returns the number of `u00e9`. `None` without four hexadecimal digits.
 fn unit(text: &[u8]) -> Option<u32> {
     let digits = text.strip_prefix(b"u")?.get(..4)?;
     if !digits.iter().all(u8::is_ascii_hexdigit) {
@@ -225,7 +227,7 @@ fn unit(text: &[u8]) -> Option<u32> {
     u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// The second half of a pair of surrogates, with its backslash.
+/// Returns the second half of a pair of surrogates, which begins with a backslash.
 fn low(text: &[u8]) -> Option<u32> {
     unit(text.strip_prefix(b"\\")?).filter(|unit| (0xDC00..0xE000).contains(unit))
 }

@@ -1,12 +1,13 @@
-//! Whether a line that is let in hears calls: an account without rights is let in, too, and hears
-//! nothing for ever. Without I/O, as [`Login`].
+//! Checks whether a connection that is logged in receives events of calls. The PBX also accepts the
+//! login of an account without rights, but never sends it an event. Without I/O, like [`Login`].
 //!
-//! An event of a channel proves it; the answer to a question does not. Until then the PBX is asked
-//! which channels live from time to time: one that was not there before was born meanwhile, and its
-//! birth should have been heard. And an event of our own, where the account may make one, has to
-//! come back: a filter that the PBX takes and reads in another way lets nothing through. One that
-//! came back shows, on a PBX on which nobody calls, that events come; of the class of calls it
-//! shows nothing, so it counts only where channels are watched as well.
+//! An event of a channel proves it. The answer to a question does not. Until there is such an
+//! event, the PBX is asked for its live channels from time to time. A channel that was not there
+//! before was created meanwhile, and an event should have reported it. Our own event, if the
+//! account may send one, must also come back, because nothing passes a filter that the PBX accepts
+//! but interprets differently. On a PBX without calls, our own event shows that events arrive. It
+//! does not show that events of the class of calls do, so it counts only if channels are watched as
+//! well.
 
 use crate::ami::Pairs;
 use crate::login::{Login, is_error, is_own_event};
@@ -15,67 +16,68 @@ use std::collections::BTreeSet;
 
 /// Events with the unique id of a channel that are of other classes than `call`.
 const NO_PROOF: [&[u8]; 2] = [b"Cdr", b"UserEvent"];
-/// Channels kept of one list.
+/// Maximum channels of one list that are kept.
 const CHANNELS_MAX: usize = 20_000;
 
-/// A right that the account of a line turns out to lack.
+/// A right that the account of a connection lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MissingRight {
-    /// Calls: so many channels were born, and none was heard.
+    /// Events of calls. This many channels were created, and no event reported one.
     Calls(usize),
-    /// The start and stop of the PBX, and whatever else `read` leaves out.
+    /// Events of the start and stop of the PBX, and others that `read` leaves out.
     System,
     /// The list of live channels (`CoreShowChannels`).
     List,
-    /// Nothing: no event came through the filter, so the line is read without one.
+    /// No right is missing, but no event passed the filter, so the connection is read without one.
     Filter,
-    /// An event of our own, which the PBX has sent: the class `user`, or it is the account's own
-    /// filter that lets nothing through.
+    /// Our own event, which the PBX has sent. The class `user` is missing, or nothing passes the
+    /// account's own filter.
     Echo,
 }
 
 /// Conclusions drawn from one frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameFinding {
-    /// An answer to a question of ours alone, and nothing for the decoder.
+    /// The frame is only an answer to our question, and is not for the decoder.
     pub ours: bool,
-    /// A right that the frame shows to be lacking, once each.
+    /// A right that is missing, according to this frame. Each is reported once.
     pub missing: Option<MissingRight>,
-    /// Set once, when events are shown to come: one of our own is back, and channels are watched.
+    /// Set once, when events are known to arrive: our own event is back, and channels are watched.
     pub events_flow: bool,
 }
 
-/// Proof, for one line, that the subscription works.
+/// Evidence for one connection that the subscription works.
 #[derive(Debug, Default)]
 pub struct SubscriptionProbe {
-    /// AMI 1.x does not tell all that later releases do.
+    /// AMI 1.x does not have all events of later releases.
     old: bool,
     proved: bool,
     booted: bool,
-    /// Under which id the list that the decoder wants, too, is asked for.
+    /// Id of the request for the list that the decoder needs, too.
     first: Option<String>,
-    /// Under which id one of our own is.
+    /// Id of the request for a list that only the probe needs.
     own: Option<String>,
     channels: ListedChannels,
     reported: bool,
     echo: Echo,
-    /// The event of our own came back; and that was said.
+    /// Our own event came back. `said` is set when this was reported.
     back: bool,
     said: bool,
 }
 
-/// Channels by the lists of those that live.
+/// Channels in the lists of live channels.
 #[derive(Debug, Default)]
 struct ListedChannels {
-    /// The list may be asked for, and was told whole.
+    /// The account may request the list, and a whole list was received.
     listed: bool,
     before: BTreeSet<Vec<u8>>,
     now: BTreeSet<Vec<u8>>,
-    /// Born between two lists; heard, or not, by the next question.
+    /// Number of channels created between two lists. Their events should arrive before the next
+    /// question.
     born: usize,
 }
 
-/// State of the event of our own.
+/// State of our own event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Echo {
     /// The event was not sent, was refused, or came back.
@@ -83,15 +85,16 @@ enum Echo {
     Settled,
     /// The event was sent under this action id, and no answer came yet.
     Asked(String),
-    /// The PBX says that it was sent, and so often it was looked for since.
+    /// The PBX has sent the event, and this many checks have not found it since.
     Missing(u8),
 }
 
-/// Looks for the event of our own, after which it does not come: 20 s lie between two.
+/// Number of checks for our own event, after which it counts as missing. There are 20 s between two
+/// checks.
 const LOOKS: u8 = 2;
 
 impl SubscriptionProbe {
-    /// Makes the probe of a line whose PBX began with this banner.
+    /// Makes the probe of a connection whose PBX sent this banner.
     pub fn new(banner: &str) -> Self {
         let version = banner.rsplit('/').next();
         Self {
@@ -100,15 +103,14 @@ impl SubscriptionProbe {
         }
     }
 
-    /// Makes an event of our own, which must come back if any does.
+    /// Requests our own event, which must come back if any event does.
     pub fn event(&mut self, login: &mut Login) -> Outgoing {
         let (id, outgoing) = login.event();
         self.echo = Echo::Asked(id);
         outgoing
     }
 
-    /// Returns `true`, once, when the event of our own was sent and has not come back; to be called
-    /// with each ping.
+    /// Returns `true` once if our own event was sent and has not come back. Call it with each ping.
     pub fn misses_own_event(&mut self) -> bool {
         if let Echo::Missing(looks) = &mut self.echo
             && !self.proved
@@ -119,15 +121,15 @@ impl SubscriptionProbe {
         false
     }
 
-    /// Asks which channels live; the answer is for the decoder, too.
+    /// Requests the live channels. The answer is for the decoder, too.
     pub fn list(&mut self, login: &mut Login) -> Outgoing {
         let (id, outgoing) = login.list();
         self.first = Some(id);
         outgoing
     }
 
-    /// Asks for the channels again, unless events of calls came; to be called with each ping. An
-    /// event of what was born up to the last time should have come by now.
+    /// Requests the channels again, unless events of calls have arrived. Call it with each ping.
+    /// Events of channels that were created before the last call should have arrived by now.
     pub fn ask(&mut self, login: &mut Login) -> (Option<Outgoing>, Option<MissingRight>) {
         if self.proved || self.reported || !self.channels.listed || self.own.is_some() {
             return (None, None);
@@ -141,7 +143,7 @@ impl SubscriptionProbe {
         (Some(outgoing), None)
     }
 
-    /// Takes a frame, the one that accepted the login included.
+    /// Processes a frame, including the one that accepted the login.
     pub fn on_frame(&mut self, frame: &[u8]) -> FrameFinding {
         let mut finding = self.examine(frame);
         finding.events_flow = self.back && self.channels.listed && !self.said;
@@ -182,8 +184,7 @@ impl SubscriptionProbe {
         finding
     }
 
-    /// Takes in the event of our own and the answer to its action; returns `false` for any other
-    /// frame.
+    /// Processes our own event, and the answer to its action. Returns `false` for any other frame.
     fn take_own_event(&mut self, pairs: &Pairs<'_>) -> bool {
         if is_own_event(pairs) {
             (self.echo, self.back) = (Echo::Settled, true);
@@ -194,7 +195,7 @@ impl SubscriptionProbe {
         };
         let answered = pairs.get("ActionID") == Some(id.as_bytes());
         if answered && pairs.get("Response").is_some() {
-            // Whoever else says `Success` may not know what was asked.
+            // A server with another message may answer `Success` to any action.
             self.echo = match pairs.get("Message") == Some(b"Event Sent") {
                 true => Echo::Missing(0),
                 false => Echo::Settled,
@@ -203,12 +204,12 @@ impl SubscriptionProbe {
         answered
     }
 
-    /// Takes in the answer to a request for the channels. A request is answered after all that
-    /// follows a login, `FullyBooted` included.
+    /// Processes the answer to a request for the channels. It comes after everything that follows a
+    /// login, including `FullyBooted`.
     fn on_answer(&mut self, first: bool, pairs: &Pairs<'_>) -> Option<MissingRight> {
         if is_error(pairs) {
             (self.first, self.own, self.channels.listed) = (None, None, false);
-            // A release without the list is no fault of the account.
+            // The account lacks no right if the release has no such list.
             let message = pairs.get("Message")?;
             let is_denied = message.eq_ignore_ascii_case(b"Permission denied");
             return is_denied.then_some(MissingRight::List);
@@ -241,7 +242,7 @@ mod tests {
     const BANNER: &str = "Asterisk Call Manager/11.0.0";
     const BOOTED: &str = "Event: FullyBooted\r\nPrivilege: system,all\r\n";
 
-    /// A line that has asked for its first list, under `callbridge-1`.
+    /// Returns a connection that has requested its first list, with the id `callbridge-1`.
     fn line(banner: &str, booted: bool) -> (SubscriptionProbe, Login) {
         let secret = SecretString::from("secret");
         let mut login = Login::new("bridge", secret, Settings::default()).expect("credentials");
@@ -253,7 +254,7 @@ mod tests {
         (probe, login)
     }
 
-    /// The answer to the list under this id; what it shows to be lacking.
+    /// Passes in the answer to the list with this id. Returns the missing right.
     fn listed(probe: &mut SubscriptionProbe, n: u32, channels: &[&str]) -> Option<MissingRight> {
         let id = format!("ActionID: callbridge-{n}\r\n");
         let start = format!("Response: Success\r\n{id}EventList: start\r\n");
@@ -292,7 +293,7 @@ mod tests {
         probe.on_frame(b"Event: Cdr\r\nUniqueID: 17.1\r\n");
         assert!(probe.ask(&mut login).0.is_some());
         listed(&mut probe, 2, &["17.2"]);
-        // The birth was on its way while the list was told.
+        // The event of the new channel was on its way while the list was sent.
         probe.on_frame(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
         assert_eq!(probe.ask(&mut login), (None, None));
     }
@@ -322,7 +323,7 @@ mod tests {
                 assert!(!probe.misses_own_event() && !probe.misses_own_event());
             }
         }
-        // A channel proves more.
+        // An event of a channel proves more.
         let mut finding = asked("Success\r\nMessage: Event Sent");
         finding.on_frame(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
         assert!(!finding.misses_own_event() && !finding.misses_own_event());
@@ -338,7 +339,7 @@ mod tests {
         assert!(probe.on_frame(done.as_bytes()).events_flow);
         assert!(!probe.on_frame(BOOTED.as_bytes()).events_flow, "said once");
         assert!(probe.ask(&mut login).0.is_some(), "channels are watched on");
-        // Of an account that may not list it shows nothing of calls.
+        // If the account may not list channels, our own event shows nothing about calls.
         let (mut probe, mut login) = line(BANNER, true);
         let _ = probe.event(&mut login);
         let denied = "Response: Error\r\nActionID: callbridge-1\r\nMessage: Permission denied\r\n";

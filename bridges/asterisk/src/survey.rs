@@ -1,18 +1,18 @@
-//! What a manager account can show of its PBX and of itself, asked by `check` on a line of its own:
-//! which actions it may do, which endpoints there are, which channels live, which events it hears.
-//! Without I/O: a transport sends what [`Survey::ask`] gives and hands in what it reads.
+//! Facts about a manager account and its PBX, which `check` requests on a separate connection: the
+//! allowed actions, the endpoints, the live channels, and the received events. Without I/O: a
+//! transport sends the actions of [`Survey::ask`], and passes in the frames that it reads.
 //!
 //! ```text
-//! ▶ ListCommands                     which of the following may be asked
+//! ▶ ListCommands                     which of the following actions are allowed
 //! ▶ UserEvent                        an event of our own, which must come back
 //! ▶ CoreSettings, before 12 QueueSummary    which release it is, and whether it has queues
 //! ▶ PJSIPShowEndpoints, SIPpeers, IAXpeers, DeviceStateList
 //! ▶ ExtensionStateList               hints: which endpoints are telephones
-//! ▶ CoreShowChannels, and once more a while later: a channel that is new there was born meanwhile
+//! ▶ CoreShowChannels, and again later: a channel that is new there was created meanwhile
 //! ```
-//! Nothing of it changes anything on the PBX. `GetConfig` would tell more, and is never asked: an
-//! account that may do it reads every secret of the PBX. `PJSIPShowRegistrationsOutbound` is not
-//! asked either: it answers with the passwords of the registrations.
+//! None of these actions changes anything on the PBX. `GetConfig` would show more, but is never
+//! sent, because it can read every secret of the PBX. `PJSIPShowRegistrationsOutbound` is not sent
+//! either, because its answer contains the passwords of the registrations.
 
 #[cfg(test)]
 mod tests;
@@ -23,8 +23,8 @@ use callbridge_call::framing::Outgoing;
 use callbridge_call::{ClockDifference, EventTime};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Actions asked beside the list of commands and the channels. Of endpoints each list holds all of
-/// its technology.
+/// Actions in addition to the list of commands and the channels. Each list of endpoints contains
+/// all endpoints of its technology.
 const QUESTIONS: [(&str, Question); 8] = [
     ("UserEvent", Question::Echo),
     ("CoreSettings", Question::Settings),
@@ -35,9 +35,9 @@ const QUESTIONS: [(&str, Question); 8] = [
     ("DeviceStateList", Question::Endpoints("")),
     ("ExtensionStateList", Question::Hints),
 ];
-/// Endpoints kept; a PBX with more is told of by these.
+/// Maximum endpoints that are kept. Others are left out.
 const ENDPOINTS_MAX: usize = 20_000;
-/// Channels kept of one list.
+/// Maximum channels of one list that are kept.
 const CHANNELS_MAX: usize = 20_000;
 
 /// Evidence that the account receives events of calls, or does not.
@@ -46,57 +46,58 @@ pub enum CallProof {
     /// No evidence so far, either way.
     #[default]
     None,
-    /// An event of a channel was heard.
+    /// An event of a channel has arrived.
     Heard,
-    /// So many channels were born between two lists, and none was heard.
+    /// This many channels were created between two lists, and no event reported one.
     Unheard(usize),
 }
 
 /// Findings about a manager account and its PBX.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// AMI's version, as the banner has it: `11.0.0`.
+    /// AMI's version in the banner: `11.0.0`.
     pub version: String,
-    /// The PBX's release, as it calls itself: `11.25.3`; `None` where it does not say.
+    /// The PBX's release, such as `11.25.3`. `None` if it does not report one.
     pub release: Option<String>,
-    /// Number of the PBX's queues; `None` where it was not asked, as from Asterisk 12 on.
+    /// Number of the PBX's queues. `None` if it was not asked, as from Asterisk 12 on.
     pub queues: Option<usize>,
-    /// Actions that it may do; `None` where the PBX did not say.
+    /// Actions that the account may use. `None` if the PBX did not list them.
     pub actions: Option<BTreeSet<String>>,
-    /// Endpoints of the PBX, with the facts that it reports of each.
+    /// Endpoints of the PBX, with the reported facts about each.
     pub endpoints: EndpointList,
-    /// `FullyBooted` came, which whoever may read `system` hears after the login.
+    /// `FullyBooted` has arrived. The PBX sends it after the login to accounts that may read
+    /// `system`.
     pub booted: bool,
-    /// Our own event came back; `None` where it may not be sent.
+    /// Whether our own event came back. `None` if the account may not send it.
     pub echoed: Option<bool>,
-    /// Evidence that events of calls come over the line.
+    /// Evidence that events of calls arrive.
     pub calls: CallProof,
-    /// Channels in the last list; `None` where it was refused.
+    /// Number of channels in the last list. `None` if it was refused.
     pub channels: Option<usize>,
-    /// Events carry their time, as one of them has shown; `None` before the first that could.
+    /// Whether events have a time. `None` before the first event that can have one.
     pub timed: Option<bool>,
-    /// The PBX's own time, of its last event that carried it.
+    /// The PBX's own time, in its last event with a time.
     pub clock: Option<EventTime>,
     /// Difference between the PBX's clock and our boot clock when that event arrived.
     pub clock_ahead: Option<ClockDifference>,
-    /// Variables that channels show; `None` before the first channel was seen.
+    /// Variables that channels show. `None` before the first channel.
     pub variables: Option<BTreeSet<String>>,
 }
 
 impl Account {
-    /// Up to Asterisk 11 (AMI 1.x) not every action is there, nor every event.
+    /// Returns `true` up to Asterisk 11 (AMI 1.x), which does not have all actions and events.
     pub fn is_old(&self) -> bool {
         self.version.starts_with("1.")
     }
 }
 
-/// Questions and answers on one line, up to the findings.
+/// Questions and answers on one connection, and the resulting facts.
 #[derive(Debug, Default)]
 pub struct Survey {
     account: Account,
-    /// Under which id each is asked, until it has answered.
+    /// The ids of questions without an answer.
     waiting: Vec<(String, Question)>,
-    /// Ids of channels in the first list and in the one under way.
+    /// Ids of channels in the first list. Those in the current list are in `listing`.
     first: Option<BTreeSet<Vec<u8>>>,
     listing: BTreeSet<Vec<u8>>,
 }
@@ -113,7 +114,7 @@ enum Question {
 }
 
 impl Survey {
-    /// On a line that has just been let in.
+    /// Makes a survey for a connection that has just logged in.
     pub fn new(banner: &str) -> Self {
         let version = banner.rsplit('/').next().unwrap_or_default();
         let mut survey = Self::default();
@@ -121,17 +122,17 @@ impl Survey {
         survey
     }
 
-    /// Asks the first question: the actions that the account may do.
+    /// Asks the first question, for the actions that the account may use.
     pub fn begin(&mut self, login: &mut Login) -> Outgoing {
         self.asks(login, "ListCommands", Question::Commands)
     }
 
-    /// Asks all else, once the first question is answered: only what the account may do. Where the
-    /// PBX did not say, the answer to each shows.
+    /// Asks the other questions once the first one is answered, but only those that the account may
+    /// ask. If the PBX did not list its actions, the answers show whether they are allowed.
     pub fn ask(&mut self, login: &mut Login) -> Vec<Outgoing> {
         let mut outgoing = Vec::new();
         for (action, asked) in QUESTIONS {
-            // Later releases tell of a queue's telephones by themselves.
+            // Later releases report a queue's telephones without a question.
             let is_told = asked == Question::Queues && !self.account.is_old();
             if !is_told && self.may(action) {
                 outgoing.push(self.asks(login, action, asked));
@@ -141,7 +142,7 @@ impl Survey {
         outgoing
     }
 
-    /// Asks for the channels (again).
+    /// Requests the channels, also a second time.
     pub fn list(&mut self, login: &mut Login) -> Option<Outgoing> {
         self.listing.clear();
         let action = "CoreShowChannels";
@@ -149,8 +150,8 @@ impl Survey {
             .then(|| self.asks(login, action, Question::Channels))
     }
 
-    /// Returns `true` when an action may be asked. All are where the PBX listed none, but for an
-    /// event of our own.
+    /// Returns `true` if an action is allowed. If the PBX listed none, all are, except our own
+    /// event.
     fn may(&self, action: &str) -> bool {
         match &self.account.actions {
             Some(actions) => actions.contains(&action.to_ascii_lowercase()),
@@ -169,13 +170,13 @@ impl Survey {
         outgoing
     }
 
-    /// All that was asked has answered; our own event may still be on its way.
+    /// Returns `true` if all questions are answered. Our own event can still be on its way.
     pub fn is_answered(&self) -> bool {
         let mut waiting = self.waiting.iter();
         waiting.all(|(_, asked)| *asked == Question::Echo)
     }
 
-    /// Our own event came back, or was not sent.
+    /// Returns `true` if our own event came back, or was not sent.
     pub fn is_echoed(&self) -> bool {
         let mut waiting = self.waiting.iter();
         waiting.all(|(_, asked)| *asked != Question::Echo)
@@ -187,12 +188,13 @@ impl Survey {
         self.account.calls != CallProof::None
     }
 
-    /// Returns `true` when waiting may bring proof: channels live, and no event of one came yet.
+    /// Returns `true` if waiting can bring proof, because there are live channels, and no event of
+    /// one has arrived.
     pub fn may_receive_more(&self) -> bool {
         self.account.channels.is_some_and(|live| live > 0) && !self.is_settled()
     }
 
-    /// Takes in a frame that arrived at this moment after the login.
+    /// Processes a frame that arrived at this time after the login.
     pub fn on_frame_at(&mut self, frame: &[u8], arrived: EventTime) {
         let before = self.account.clock;
         self.on_frame(frame);
@@ -203,7 +205,7 @@ impl Survey {
         }
     }
 
-    /// Takes in a frame that came after the login.
+    /// Processes a frame that arrived after the login.
     pub fn on_frame(&mut self, frame: &[u8]) {
         let pairs = Pairs::new(frame);
         let id = pairs.get("ActionID").map(text);
@@ -231,7 +233,7 @@ impl Survey {
                 });
                 let names = names.map(|name| String::from_utf8_lossy(name).to_ascii_lowercase());
                 let names: BTreeSet<String> = names.collect();
-                // A PBX that only says "done" has told nothing.
+                // A PBX that only answers "done" has listed no actions.
                 self.account.actions = Some(names).filter(|names| !names.is_empty());
             }
             Question::Settings => self.account.release = pairs.get("AsteriskVersion").map(text),
@@ -249,7 +251,7 @@ impl Survey {
         self.waiting.remove(at);
     }
 
-    /// A row of a list, or its end.
+    /// Processes a row of a list, or its end.
     fn on_item(&mut self, at: usize, asked: Question, event: &[u8], pairs: &Pairs<'_>) {
         match asked {
             Question::Echo => {
@@ -298,7 +300,8 @@ impl Survey {
         }
     }
 
-    /// Some events never carry a time: one that does proves that the PBX gives it.
+    /// Notes whether an event has a time. Some events never have one, so a single event with a time
+    /// is proof that the PBX sends it.
     fn note_time(&mut self, pairs: &Pairs<'_>) {
         let time = pairs.get("Timestamp");
         self.account.timed = Some(time.is_some() || self.account.timed == Some(true));
@@ -313,7 +316,7 @@ impl Survey {
             self.account.booted = true;
             return;
         }
-        // A row of a list, which is no event of its own, carries none.
+        // A row of a list is not an event, and has no time.
         if pairs.get("Privilege").is_some() && pairs.get("ActionID").is_none() {
             self.note_time(pairs);
         }
@@ -334,7 +337,7 @@ impl Survey {
         }
     }
 
-    /// Ends the survey, and returns the findings so far.
+    /// Ends the survey, and returns the facts so far.
     pub fn account(self) -> Account {
         self.account
     }
@@ -344,18 +347,18 @@ fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(value).into_owned()
 }
 
-/// `EventList: start`; old releases say in words that peers or channels will follow.
+/// Returns `true` if a list follows: `EventList: start`, or in old releases a message that peers or
+/// channels will follow.
 fn list_follows(pairs: &Pairs<'_>) -> bool {
     let said = pairs.get("Message").map(<[u8]>::to_ascii_lowercase);
     let said = said.is_some_and(|said| said.windows(6).any(|word| word == b"follow"));
     said || pairs.get("EventList").is_some()
 }
 
-/// Fewer digits are an extension.
+/// Minimum digits of an outside number. Numbers with fewer digits are extensions.
 const OUTSIDE_DIGITS_MIN: usize = 7;
 
-/// One thing that is known of an endpoint. Of two the one that stands first says more about what it
-/// is.
+/// A fact about an endpoint. Earlier variants show more about its purpose than later ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EndpointFact {
     /// The PBX registers with it at this host (an outbound registration).
@@ -366,43 +369,44 @@ pub enum EndpointFact {
     Mailbox(String),
     /// The endpoint is recognized by this address (`identify`).
     Identified(String),
-    /// The PBX logs in there, and nobody here (outbound authentication).
+    /// The PBX logs in there, and the endpoint does not log in here (outbound authentication).
     LogsInThere,
-    /// The address is the one that it registers with.
+    /// The endpoint registers its address.
     Dynamic,
-    /// One who calls from it logs in here (inbound authentication).
+    /// The endpoint logs in here to call (inbound authentication).
     LogsInHere,
-    /// Calls to it are sent to this extension at its address: a trunk's go to the number dialed.
+    /// Calls to it are sent to this extension at its address. Calls over a trunk go to the dialed
+    /// number.
     CalledAs(String),
-    /// The address is this fixed host; empty where the PBX names none.
+    /// The address is this fixed host. Empty if the PBX names none.
     Fixed(String),
     /// No authentication is configured, for either side.
     NoLogin,
-    /// A channel of it lives, and at its other end is this number from outside.
+    /// It has a live channel with this outside number at its other end.
     Outside(String),
 }
 
-/// The endpoints of a PBX, as far as the account may see them.
+/// The endpoints of a PBX that the account may see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointList {
-    /// `PJSIP/city` each, with what is known of it.
+    /// The endpoints by name, such as `PJSIP/city`, with the known facts.
     pub facts: BTreeMap<String, BTreeSet<EndpointFact>>,
-    /// Technologies of which all endpoints were told.
+    /// Technologies whose endpoints were all listed.
     pub whole: BTreeSet<String>,
 }
 
 impl EndpointList {
-    /// Iterates over the endpoints' names alone, `PJSIP/city` each.
+    /// Iterates over the endpoints' names, such as `PJSIP/city`.
     pub fn names(&self) -> impl Iterator<Item = &String> {
         self.facts.keys()
     }
 
-    /// Returns `true` when no endpoint is known.
+    /// Returns `true` if no endpoint is known.
     pub fn is_empty(&self) -> bool {
         self.facts.is_empty()
     }
 
-    /// Adds an endpoint, or a fact of one. A name with control characters is none of Asterisk's.
+    /// Adds an endpoint, or a fact about one. Asterisk has no names with control characters.
     pub fn add(&mut self, name: &str, fact: Option<EndpointFact>) {
         if name.contains(char::is_control) {
             return;
@@ -414,7 +418,7 @@ impl EndpointList {
         }
     }
 
-    /// A row of a list of this technology; of devices where it is empty.
+    /// Adds a row of a list of this technology. If it is empty, the list has devices.
     fn add_row(&mut self, technology: &str, pairs: &Pairs<'_>) {
         if technology.is_empty() {
             if let Some(device) = pairs.get("Device") {
@@ -425,7 +429,7 @@ impl EndpointList {
         let Some(object) = pairs.get("ObjectName").map(text) else {
             return;
         };
-        // A peer is listed with its login behind a slash, in old releases.
+        // Old releases list a peer with its login after a slash.
         let object = object.split('/').next().unwrap_or_default();
         let name = format!("{technology}/{object}");
         self.add(&name, None);
@@ -446,18 +450,19 @@ impl EndpointList {
         self.add(&name, address);
     }
 
-    /// A row of the dialplan's hints: `PJSIP/101&Custom:DND101`.
+    /// Adds a row of the dialplan's hints: `PJSIP/101&Custom:DND101`.
     fn add_hint(&mut self, pairs: &Pairs<'_>) {
         let exten = pairs.get("Exten").map(text).unwrap_or_default();
         let hint = pairs.get("Hint").map(text).unwrap_or_default();
-        // Behind a comma stands a presence.
+        // After a comma, there is a presence.
         let devices = hint.split(',').next().unwrap_or_default();
         for device in devices.split('&').filter(|it| it.contains('/')) {
             self.add(device, Some(EndpointFact::Hint(exten.clone())));
         }
     }
 
-    /// A live channel. Its caller id is that of who speaks there: a number from outside on a trunk.
+    /// Adds a live channel. Its caller id is that of the person at its end: an outside number on a
+    /// trunk.
     fn add_channel(&mut self, pairs: &Pairs<'_>) {
         let name = pairs.get("Channel").map(text).unwrap_or_default();
         let number = pairs.get("CallerIDNum").map(text).unwrap_or_default();
@@ -471,7 +476,7 @@ impl EndpointList {
     }
 }
 
-/// The user of `101/sip:101@10.0.0.7:5060`, where it is an extension's number.
+/// Returns the user of `101/sip:101@10.0.0.7:5060`, if it is an extension's number.
 pub fn extension_of(contact: &str) -> Option<String> {
     let secure = || contact.split_once("sips:");
     let (_, after) = contact.split_once("sip:").or_else(secure)?;
@@ -480,7 +485,7 @@ pub fn extension_of(contact: &str) -> Option<String> {
     (digits && user.len() < OUTSIDE_DIGITS_MIN).then(|| user.to_owned())
 }
 
-/// The host of `sip:user@host:port;…`, of `aor/sip:host`, and of `host:port`.
+/// Returns the host of `sip:user@host:port;…`, `aor/sip:host`, or `host:port`.
 pub fn host_of(uri: &str) -> Option<String> {
     let uri = uri.find("sip").map_or(uri, |at| {
         let (_, rest) = uri[at..].split_once(':').unwrap_or(("", &uri[at..]));

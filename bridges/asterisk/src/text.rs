@@ -1,15 +1,16 @@
-//! From bytes to text: lossy where it has to be, borrowed where it can be.
+//! Turns bytes into text. The text borrows from them if possible. Bytes that are not UTF-8 are
+//! replaced.
 
 use callbridge_call::{EventTime, Text};
 use std::borrow::Cow;
 
-/// A value as a format holds it: bytes in AMI text, text in JSON.
+/// A value in the form of its format: bytes in AMI text, and text in JSON.
 pub(crate) trait RawValue<'a>: AsRef<[u8]> {
-    /// The value as text. `repaired` is set when bytes were not UTF-8.
+    /// Returns the value as text. Sets `repaired` if the bytes were not UTF-8.
     fn text(self, repaired: &mut bool) -> Text<'a>;
 }
 
-/// The pairs of a message, as its format holds them.
+/// The pairs of a message, in the form of its format.
 pub(crate) trait RawPairs<'a>:
     Iterator<Item = (<Self as RawPairs<'a>>::Key, <Self as RawPairs<'a>>::Value)>
 {
@@ -49,22 +50,22 @@ impl<'a> RawValue<'a> for JsonText<'a> {
     }
 }
 
-/// Keys are compared without case: `Uniqueid` in one event is `UniqueID` in the next.
+/// Compares keys without case, because `Uniqueid` in one event is `UniqueID` in the next.
 #[inline]
 pub(crate) fn same(key: &[u8], name: &[u8]) -> bool {
     key == name || key.eq_ignore_ascii_case(name)
 }
 
-/// `key` without `prefix`, compared without case.
+/// Returns `key` without `prefix`, which is compared without case.
 #[inline]
 pub(crate) fn strip<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]> {
     let (head, tail) = key.split_at_checked(prefix.len())?;
-    // The first letter turns most keys away.
+    // The first letter excludes most keys.
     let may_be = prefix.first().map(|b| b | 0x20) == head.first().map(|b| b | 0x20);
     (may_be && same(head, prefix)).then_some(tail)
 }
 
-/// The value, or the empty text where Asterisk writes that it has none.
+/// Returns the value, or an empty text if Asterisk writes that it has none.
 #[inline]
 pub(crate) fn known<'a>(value: impl RawValue<'a>, repaired: &mut bool) -> Text<'a> {
     match value.as_ref() {
@@ -73,8 +74,8 @@ pub(crate) fn known<'a>(value: impl RawValue<'a>, repaired: &mut bool) -> Text<'
     }
 }
 
-/// Undoes Asterisk's `ast_escape_c`: `\a \b \f \n \r \t \v \0 \\ \' \" \?`. A backslash before
-/// anything else stands for itself.
+/// Undoes Asterisk's `ast_escape_c`: `\a \b \f \n \r \t \v \0 \\ \' \" \?`. A backslash before any
+/// other character stays.
 pub(crate) fn unescape(text: Text<'_>) -> Text<'_> {
     if memchr::memchr(b'\\', text.as_bytes()).is_none() {
         return text;
@@ -92,7 +93,7 @@ pub(crate) fn unescape(text: Text<'_>) -> Text<'_> {
     Cow::Owned(plain)
 }
 
-/// Returns the character that an escape stands for; `None` where it is no escape.
+/// Returns the character of an escape. `None` if it is not an escape.
 const fn meaning(escaped: char) -> Option<char> {
     Some(match escaped {
         'a' => '\x07',
@@ -108,7 +109,7 @@ const fn meaning(escaped: char) -> Option<char> {
     })
 }
 
-/// `1795151005.623766`: seconds since the epoch with up to six decimals; more are cut off.
+/// Reads `1795151005.623766`: seconds since the epoch with up to six decimals. More are cut off.
 pub(crate) fn epoch(text: &[u8]) -> Option<EventTime> {
     let (mut micros, mut decimals, mut point) = (0_i64, 0_u32, false);
     if !text.first()?.is_ascii_digit() {
@@ -129,12 +130,12 @@ pub(crate) fn epoch(text: &[u8]) -> Option<EventTime> {
     micros.map(EventTime::from_micros)
 }
 
-/// A whole number, where the value is one.
+/// Reads a whole number, if the value is one.
 pub(crate) fn number<N: std::str::FromStr>(value: &[u8]) -> Option<N> {
     std::str::from_utf8(value).ok()?.trim().parse().ok()
 }
 
-/// `LEAD_ID=4001`; an empty value is left out.
+/// Adds a variable from `LEAD_ID=4001`. An empty value is left out.
 pub(crate) fn add_variable<'a>(variables: &mut Vec<(Text<'a>, Text<'a>)>, pair: Text<'a>) {
     let bytes = pair.as_bytes();
     let Some(equals) = memchr::memchr(b'=', bytes) else {

@@ -22,7 +22,7 @@ fn the_offset_is_learned_from_a_channel_that_starts() {
     let mut clock = CelClock::default();
     let born = clock.at("2026-11-20 10:08:38", "pbx1-1795151317.146", true);
     assert_eq!(seconds(born), Some(1_795_151_318));
-    // Half an hour into the call the offset still holds.
+    // Half an hour into the call, the offset is still used.
     let later = clock.at("2026-11-20 10:38:37", "pbx1-1795151317.146", false);
     assert_eq!(seconds(later), Some(1_795_153_117));
 }
@@ -68,7 +68,7 @@ fn ids_that_hold_no_epoch_teach_nothing() {
     let mut of_a_file = CelClock::new(None, true);
     let at = of_a_file.at("2026-11-20 10:18:37", "1375994780.1", true);
     assert_eq!(seconds(at), Some(1_795_169_917));
-    // Seven minutes from any zone: the id was made long before.
+    // The time is seven minutes away from any zone, because the id was made long before.
     let odd = of_a_file.at("2026-11-20 10:15:37", "1795151317.146", true);
     assert_eq!(seconds(odd), Some(1_795_151_737));
 }
@@ -107,7 +107,7 @@ fn call_through_repeated_hour_gets_increasing_times() {
         assert_eq!(at("2026-10-25 02:58:00", false), Some(1_792_889_880));
         assert_eq!(at("2026-10-25 02:05:00", false), Some(1_792_890_300));
         if given {
-            // Later than its birth by the clock on the wall, but told after 02:05.
+            // By local time, it is later than the channel's creation, but it comes after 02:05.
             assert_eq!(at("2026-10-25 02:55:00", false), Some(1_792_893_300));
         }
     }

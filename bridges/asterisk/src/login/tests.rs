@@ -1,4 +1,4 @@
-//! The dialogue, played from both sides.
+//! Tests of the dialogue, with both sides.
 
 use super::*;
 
@@ -72,7 +72,7 @@ fn echoed_secret_and_key_are_not_in_the_refusal() {
     }
 }
 
-/// The actions that ask for the events of a login that was accepted.
+/// Returns the actions that request the events after an accepted login.
 fn asked_for(login: &mut Login) -> Vec<String> {
     login.on_frame(BANNER);
     login.on_frame(b"Response: Success\r\nActionID: callbridge-1\r\nChallenge: 123\r\n");
@@ -86,7 +86,7 @@ fn asked_for(login: &mut Login) -> Vec<String> {
         .collect()
 }
 
-/// The answer to each of these actions.
+/// Passes in an answer to each of these actions.
 fn answers(login: &mut Login, actions: &[String], denied: impl Fn(usize) -> bool) -> Vec<Action> {
     let mut heard = Vec::new();
     for (nth, action) in actions.iter().enumerate() {
@@ -108,7 +108,7 @@ fn login_sends_one_filter_per_event_then_subscribes() {
     let (events, filters) = actions.split_last().expect("actions");
     for filter in filters {
         assert!(filter.starts_with("Action: Filter\r\nOperation: Add\r\nFilter: ^Event: "));
-        // What only an extended expression knows is a letter to a basic one.
+        // The operators of an extended expression are plain characters in a basic one.
         assert!(!filter.contains(['(', ')', '|', '+', '?', '{']), "{filter}");
     }
     assert!(events.contains("Action: Events\r\nEventMask: call,cdr,system,agent,user"));

@@ -1,4 +1,4 @@
-//! The asking, played from both sides with what Asterisk 22 says.
+//! Tests of the survey, with answers of Asterisk 22.
 
 use super::*;
 use crate::login::Settings;
@@ -13,7 +13,7 @@ fn frame(lines: &str) -> Vec<u8> {
     lines.replace('\n', "\r\n").into_bytes()
 }
 
-/// The actions asked for, in their order.
+/// Returns the requested actions, in order.
 fn actions(asked: &[Outgoing]) -> Vec<String> {
     let first = |outgoing: &Outgoing| {
         let text = String::from_utf8_lossy(outgoing.bytes()).into_owned();
@@ -23,7 +23,7 @@ fn actions(asked: &[Outgoing]) -> Vec<String> {
     asked.iter().map(first).collect()
 }
 
-/// A survey to which these commands were named, and what it goes on to ask under which ids.
+/// Returns a survey that has received this list of commands, and its next questions with their ids.
 fn with(commands: &str) -> (Survey, Login, Vec<String>) {
     let (mut login, mut survey) = (login(), Survey::new("Asterisk Call Manager/11.0.0"));
     let _ = survey.begin(&mut login);
@@ -111,7 +111,7 @@ fn endpoints_rights_and_the_echo_are_told_by_the_answers() {
     assert_eq!((account.channels, account.calls), (None, CallProof::None));
 }
 
-/// A list of channels with these ids, under this id.
+/// Passes in a list of channels with these ids, as the answer with this id.
 fn list(survey: &mut Survey, id: &str, channels: &[&str]) {
     survey.on_frame(&frame(&format!(
         "Response: Success\nActionID: {id}\nEventList: start\n"

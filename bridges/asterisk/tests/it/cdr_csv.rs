@@ -1,6 +1,6 @@
-//! Rows of call detail records in all their shapes. The shapes are those of Asterisk's
-//! `cdr_csv.c` (16 to 21 columns), of `cdr_custom.conf.sample`, of FreePBX's export of its report
-//! and of a billing report; names, numbers and ids are made up.
+//! Tests of rows of call detail records in all forms. The forms are those of Asterisk's `cdr_csv.c`
+//! (16 to 21 columns), of `cdr_custom.conf.sample`, of FreePBX's export of its report and of a
+//! billing report; names, numbers and ids are made up.
 
 use callbridge_call::{Cdr, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Unreadable};
@@ -12,7 +12,7 @@ const SIXTEEN: &str = concat!(
     r#"60,55,"ANSWERED","DOCUMENTATION""#
 );
 
-/// What each row of a file gives: a record, or why none.
+/// Returns the record of each row of a file, or the reason why there is none.
 fn rows(text: &str) -> Vec<Result<Cdr<'static>, Unreadable>> {
     let mut decoder = Decoder::new(Format::CdrCsv, DecoderSettings::default());
     let mut rows = Vec::new();
@@ -32,7 +32,7 @@ fn rows(text: &str) -> Vec<Result<Cdr<'static>, Unreadable>> {
     rows
 }
 
-/// The fields that tests look at.
+/// Copies the fields that tests check.
 fn owned(cdr: &Cdr<'_>) -> Cdr<'static> {
     let text = |text: &str| text.to_owned().into();
     Cdr {
@@ -181,7 +181,7 @@ const HEADER: [&str; 12] = [
     "uniqueid",
 ];
 
-/// A row of a call with nine commas in `lastdata`, as FreePBX's queues have them.
+/// Returns a row of a call with nine commas in `lastdata`, as with FreePBX's queues.
 fn queue_row(delimiter: &str) -> String {
     let fields = [
         "2026-11-20 10:00:00",

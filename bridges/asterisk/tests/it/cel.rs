@@ -1,4 +1,4 @@
-//! Channel event logging, whatever carries it.
+//! Tests of channel event logging in all formats.
 
 use callbridge_asterisk::MissingColumn;
 use callbridge_call::{ChannelEvent, ChannelState, EventTime, Kind, Origin, PbxEvent, UniqueId};
@@ -28,7 +28,7 @@ fn each(format: Format, bytes: &[u8], mut on_event: impl FnMut(&ChannelEvent<'_>
     }
 }
 
-/// An event in words, its time in whole seconds.
+/// Describes an event, with its time in whole seconds.
 fn words(event: &ChannelEvent<'_>) -> String {
     let second = event.at.map(EventTime::floor_seconds);
     format!("{second:?} {:?} {:?}", event.channel, event.kind)
@@ -80,7 +80,7 @@ fn times_with_microseconds_are_exact() {
     assert!(times.iter().all(|time| text.contains(time)), "{times:?}");
 }
 
-/// The one event of a message.
+/// Checks the only event of a message.
 fn event(format: Format, message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     match decoder.decode(message.as_bytes()) {
@@ -266,7 +266,7 @@ fn a_torn_row_is_unreadable_alone() {
         .split_inclusive(|&byte| byte == b'\n')
         .take(6)
         .collect();
-    // The second row was cut in its middle, and the next follows on a line of its own.
+    // The second row was cut in its middle, and the next one follows on its own line.
     let mut torn: Vec<u8> = lines.concat();
     let at = lines[0].len();
     torn.splice(
@@ -311,7 +311,7 @@ fn a_bridge_before_asterisk_12_is_told_by_the_peer() {
             assert_eq!(matches!(event.kind, Kind::Linked { .. }), begins);
         });
     }
-    // Whoever picks up goes on under the unique id of the phone that rang.
+    // The channel that picks up continues under the unique id of the phone that rang.
     let pickup = row("PICKUP", "SIP/102-00000003");
     each(Format::CelCsv, pickup.as_bytes(), |event| {
         let (to, holder) = ("SIP/102-00000003".into(), "".into());
@@ -328,8 +328,8 @@ fn a_bridge_before_asterisk_12_is_told_by_the_peer() {
         );
     }
 }
-/// A bridge entered, in the layouts of several writers (FreePBX's `asteriskcdrdb.cel`, Wazo's and
-/// cel_odbc's tables, Asterisk's sample), each with what that writer does of its own.
+/// A channel enters a bridge, in the layouts of several writers (FreePBX's `asteriskcdrdb.cel`,
+/// Wazo's and cel_odbc's tables, Asterisk's sample), each with its peculiarities.
 #[test]
 fn cel_layouts_are_recognized_with_and_without_header() {
     let (time, channel, ids) = (
@@ -443,8 +443,8 @@ fn header_decides_the_delimiter_of_a_cel_file() {
     assert_eq!(why, Decoded::Unreadable(Unreadable::OtherColumns));
 }
 
-/// Rows of Asterisk 16 with `cel_custom.conf` as ours is: a channel that ARI had made as `recorder`
-/// was unreadable, each of its rows a dead letter.
+/// Rows of Asterisk 16 with our `cel_custom.conf`. The channel `recorder`, which ARI had created,
+/// was once unreadable, and each of its rows became a dead letter.
 #[test]
 fn cel_row_with_custom_channel_id_is_read_like_other_rows() {
     let row = |event: &str, channel: &str, id: &str| {

@@ -1,4 +1,4 @@
-//! What AMI's events tell.
+//! Tests of AMI's events.
 
 use callbridge_call::{Cdr, ChannelEvent, ChannelState, EventTime, Kind, Mark, Origin, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Unreadable};

@@ -1,4 +1,4 @@
-//! Bytes as no PBX should send them, and some do.
+//! Tests with bytes that no PBX should send, but some do.
 
 use callbridge_asterisk::Pairs;
 use callbridge_call::{Kind, PbxEvent};
@@ -7,7 +7,7 @@ use callbridge_formats::{
 };
 use proptest::prelude::*;
 
-/// A frame, kept.
+/// An owned frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kept {
     Message(Vec<u8>),
@@ -23,7 +23,7 @@ impl From<Frame<'_>> for Kept {
     }
 }
 
-/// What comes out when the bytes arrive in pieces of these lengths, over and over.
+/// Returns the frames if the bytes arrive in pieces of these lengths, which are repeated.
 fn in_pieces(format: Format, bytes: &[u8], lengths: &[usize]) -> Vec<Kept> {
     let mut framer = Framer::new(format);
     let mut kept = Vec::new();
@@ -54,7 +54,7 @@ fn at_once(format: Format, bytes: &[u8]) -> Vec<Kept> {
     Frames::new(format, bytes).map(Kept::from).collect()
 }
 
-/// Bytes rich in what the formats give a meaning to.
+/// Makes bytes with many characters that have a meaning in the formats.
 fn torn_bytes() -> impl Strategy<Value = Vec<u8>> {
     let bits = prop::sample::select(vec![
         "\r\n",

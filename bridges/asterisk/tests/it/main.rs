@@ -1,4 +1,4 @@
-//! Decoders: what the bytes of a PBX tell, and what none should send.
+//! Tests of the decoders, with bytes of a PBX, and with bytes that none should send.
 
 mod ami1;
 mod cdr_csv;

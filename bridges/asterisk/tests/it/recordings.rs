@@ -1,10 +1,10 @@
-//! The recorded calls of `tests/recordings`, as text and as JSON.
+//! Tests with the recorded calls of `tests/recordings`, as text and as JSON.
 
 use callbridge_call::{ChannelEvent, Origin, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use std::path::PathBuf;
 
-/// Each recording's folder.
+/// Returns the folder of each recording.
 fn recordings() -> Vec<PathBuf> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/recordings");
     let mut all: Vec<PathBuf> = std::fs::read_dir(root)
@@ -17,14 +17,14 @@ fn recordings() -> Vec<PathBuf> {
     all
 }
 
-/// The recordings in which amiws cut frames off.
+/// Returns `true` for the recordings in which amiws cut off frames.
 fn is_cut(folder: &std::path::Path) -> bool {
     ["hostile_name_cp1251", "hostile_name_cut_utf8"]
         .iter()
         .any(|name| folder.ends_with(name))
 }
 
-/// Gives each message's [`PbxEvent`] to `on_event`, and how many were repaired; none may be
+/// Passes each message's [`PbxEvent`] to `on_event`. Returns how many were repaired. None may be
 /// unreadable.
 fn decode(format: Format, bytes: &[u8], mut on_event: impl FnMut(&PbxEvent<'_>)) -> usize {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
@@ -77,7 +77,7 @@ fn frames_cut_after_a_name_still_tell_of_the_same_channels() {
                     channel,
                     kind,
                 }) => {
-                    // A dial event is cut before it names whom it dials.
+                    // A dial event is cut before the dialed channel.
                     let kind = format!("{kind:?}");
                     if kind.starts_with("Dial") || kind == "Seen" {
                         return;

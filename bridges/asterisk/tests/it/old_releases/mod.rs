@@ -1,6 +1,5 @@
-//! Calls of Asterisk 1.8 to 16 with chan_sip (`tests/recordings/asterisk-old`), told to an
-//! assembler that is started again, that hears nothing more from some moment on, or that hears
-//! them otherwise.
+//! Tests with calls of Asterisk 1.8 to 16 with chan_sip (`tests/recordings/asterisk-old`). The
+//! assembler is restarted, receives nothing more from some time on, or receives changed messages.
 
 mod recording;
 
@@ -9,10 +8,10 @@ use recording::{Message, assembler};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Messages arrive up to so much late.
+/// Messages arrive up to this many microseconds late.
 const LATE_MICROS: u64 = 400_000;
 
-/// What is kept of the open calls is all that the next run knows.
+/// Restarts the assembler. The next one knows only the stored open calls.
 fn started_again(mut ended: Assembler, kept: &mut BTreeMap<u64, Vec<u8>>) -> Assembler {
     for change in ended.take_changes() {
         match change.snapshot {
@@ -27,7 +26,7 @@ fn started_again(mut ended: Assembler, kept: &mut BTreeMap<u64, Vec<u8>>) -> Ass
     next
 }
 
-/// The first words in which two accounts of the same calls differ.
+/// Returns the first difference between two accounts of the same calls.
 fn difference(name: &str, before: &[FinishedCall], after: &[FinishedCall]) -> String {
     if before == after {
         return String::new();
@@ -37,7 +36,8 @@ fn difference(name: &str, before: &[FinishedCall], after: &[FinishedCall]) -> St
     format!("{name}: {differ:?}\n")
 }
 
-/// The recordings of these files are the same calls after this change to their messages.
+/// Checks that the recordings of these files give the same calls after this change of their
+/// messages.
 fn unchanged(files: &str, change: impl Fn(&mut Vec<Message>)) {
     let mut wrong = String::new();
     let all = recording::all().into_iter();
@@ -123,8 +123,8 @@ fn cut_off_call_reports_talk_received_until_cut() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
-/// The masquerade of a transfer by REFER may wait until the telephone that rings is answered: what
-/// shows it comes then. Who transferred was out when the transfer was told.
+/// The masquerade of a transfer by REFER can wait until the ringing telephone is answered, and is
+/// only reported then. The channel that transferred had left when the transfer was reported.
 #[test]
 fn late_masquerade_of_refer_transfer_changes_no_talk() {
     let told = "1.8-cel-on-ami blonde_transfer_refer cel.csv";
@@ -163,7 +163,7 @@ fn late_masquerade_of_refer_transfer_changes_no_talk() {
     assert_eq!(told[0].incomplete, None);
 }
 
-/// A row of CEL without its peer, as a mapping without `${BRIDGEPEER}` writes it.
+/// Returns a row of CEL without its peer, as with a mapping without `${BRIDGEPEER}`.
 fn without_peer((at, message): &Message) -> Message {
     const FROM_THE_END: usize = 4;
     let row = String::from_utf8_lossy(message).into_owned();

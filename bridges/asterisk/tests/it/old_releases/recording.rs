@@ -1,4 +1,4 @@
-//! The recordings, told to an assembler.
+//! Passes the recordings to an assembler.
 
 use callbridge_call::{
     Assembler, Endpoints, EventTime, FinishedCall, Mark, PbxEvent, Settings, TrunkEndpoint,
@@ -17,19 +17,19 @@ const RELEASES: [&str; 6] = [
     "16",
 ];
 
-/// Talk that is not told at all, by parts of the names of release, scenario and file.
+/// Recordings whose talk is not reported, by parts of the names of release, scenario, and file.
 const UNTOLD: [(&str, &str, &str); 3] = [
     ("1.8", "conference", ""),
     ("11", "conference", "cel"),
     ("11-shipped-cel-conf", "", "cel"),
 ];
-/// Longer than what happens at once is told.
+/// A longer time between two messages is a pause.
 const LONG: Duration = Duration::from_millis(500);
 
-/// A message, and when it happened.
+/// A message, and the time of its event.
 pub type Message = (EventTime, Vec<u8>);
 
-/// A recording by one source: its messages with their times, in the order told.
+/// A recording of one source: its messages with their times, in their original order.
 pub struct Recording {
     pub name: String,
     folder: PathBuf,
@@ -44,7 +44,7 @@ fn sorted(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Every recording of channel events and of CEL.
+/// Returns every recording of channel events and of CEL.
 pub fn all() -> Vec<Recording> {
     let root = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -99,12 +99,12 @@ impl Recording {
         }
     }
 
-    /// The calls of these messages.
+    /// Returns the calls of these messages.
     pub fn calls(&self, messages: &[Message]) -> Vec<FinishedCall> {
         self.calls_over(messages, |assembler| assembler)
     }
 
-    /// The calls of these messages, with another assembler after each.
+    /// Returns the calls of these messages. `next` returns the assembler for the next message.
     pub fn calls_over(
         &self,
         messages: &[Message],
@@ -122,8 +122,8 @@ impl Recording {
         calls
     }
 
-    /// The customers' calls as far as they were heard, where nobody listens any more half-way from
-    /// this message to the next: that moment, and the calls.
+    /// Returns the customers' calls as far as they were received, if the connection ends half-way
+    /// between this message and the next one. Also returns that time.
     pub fn calls_until(&self, last: usize) -> (EventTime, Vec<FinishedCall>) {
         let mut assembler = assembler();
         for message in &self.messages[..=last] {
@@ -143,7 +143,7 @@ impl Recording {
         (cut, calls.filter(|call| call.trunk.is_some()).collect())
     }
 
-    /// The messages after which nothing was told for long: people talk, or wait.
+    /// Returns the messages with a long pause after them, in which people talk or wait.
     pub fn pauses(&self) -> Vec<usize> {
         let pairs = self.messages.windows(2).enumerate();
         let long = pairs.filter(|(_, pair)| pair[1].0.since(pair[0].0) > LONG);
@@ -156,7 +156,7 @@ impl Recording {
         expected["calls"].as_array().expect("calls").clone()
     }
 
-    /// What the customers dialed who called in, in order.
+    /// Returns the numbers that incoming customers dialed, in order.
     pub fn dids(&self) -> Vec<Option<String>> {
         let calls = self.took_place().into_iter();
         let inbound = calls.filter(|call| call["direction"] == "INBOUND");
@@ -166,8 +166,8 @@ impl Recording {
         dids
     }
 
-    /// When customers and employees talked, by the telephones; `None` where the source does not
-    /// tell all of it, or where dialing a feature code counts as talk.
+    /// Returns when customers and employees talked, according to the telephones. `None` if the
+    /// source does not report all of it, or if dialing a feature code counts as talk.
     pub fn talks(&self) -> Option<Vec<(EventTime, EventTime)>> {
         let calls = self.took_place();
         let by_rule = |call: &Value| call.get("talkTimeSecByBridgeRule").is_some();
@@ -193,7 +193,7 @@ impl Recording {
     }
 }
 
-/// To the hundredth of a second.
+/// Rounds a time to hundredths of a second.
 fn moment(seconds: f64) -> EventTime {
     let text = format!("{seconds:.2}0000");
     let micros = text.replace('.', "").parse().expect("a moment");
