@@ -1,4 +1,5 @@
-//! A folder of records: what is given, once, in which order, and what keeps nothing back.
+//! Tests of a folder of records: each file is given once, in order, and a bad file does not block
+//! others.
 
 use super::*;
 use rustix::thread::CapabilitySet;
@@ -13,14 +14,14 @@ fn put(folder: &Path, name: &str, text: &str, second: u64) {
     file.set_modified(at).expect("a time");
 }
 
-/// The text of a record, or why it cannot be read.
+/// Returns the text of a record, or the reason why it cannot be read.
 fn told(record: &FileRecord) -> String {
     let details = record.details.as_ref().expect("details");
     let text = String::from_utf8(record.bytes.to_vec()).expect("text");
     details.fault.clone().unwrap_or(text)
 }
 
-/// The file of a record, with the length of the whole record where it was cut.
+/// Returns the file of a record, with the length of the whole record if it was cut.
 fn file_of(record: &FileRecord) -> (String, Option<u64>) {
     let details = record.details.as_ref().expect("details");
     (
@@ -120,7 +121,7 @@ fn unreadable_file_blocks_no_other_and_is_read_when_fixed() {
     let path = dir.path().join("a.json");
     let may_be_read = |mode| std::fs::set_permissions(&path, Permissions::from_mode(mode));
     may_be_read(0).expect("changed");
-    // Root reads what nobody may; this thread's rights alone are given up.
+    // Root can read every file, so only this thread gives up these rights.
     let mut rights = rustix::thread::capabilities(None).expect("rights");
     let of_root = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
     rights.effective.remove(of_root);
@@ -164,7 +165,7 @@ fn names_that_are_gone_are_forgotten() {
     let mut folder = opened(dir.path(), From::Start, None);
     assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
     std::fs::remove_file(dir.path().join("a.json")).expect("removed");
-    // The clock of the disk may not have stepped since.
+    // The clock of the disk may not have advanced since.
     folder
         .listed
         .values_mut()
@@ -260,7 +261,7 @@ fn finished_file_that_changes_is_given_again() {
     put(dir.path(), "a.json", "{\"n\":2}", 1_001);
     put(dir.path(), "old.json", "{\"n\":3}", 1_002);
     assert_eq!(given(&mut folder).0, ["{\"n\":2}", "{\"n\":3}"]);
-    // Its rights are no content.
+    // Its rights do not belong to its content.
     let path = dir.path().join("a.json");
     std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("changed");
     assert_eq!(given(&mut folder).0, [""; 0]);
@@ -302,7 +303,7 @@ fn file_that_changed_during_a_restart_is_given_again() {
     put(dir.path(), "b.json", "{\"n\":2}", 5_000_000);
     let (texts, position) = given(&mut folder);
     assert_eq!(texts, ["{\"n\":1}", "{\"n\":2}"]);
-    // The time that the writer sets is long past: the system's own says that it changed.
+    // The time that the writer sets is long past, but the system's own time shows that it changed.
     put(dir.path(), "a.json", "{\"n\":3}", 1_001);
     let mut again = opened(dir.path(), From::End, position);
     assert_eq!(given(&mut again).0, ["{\"n\":3}", "{\"n\":2}"]);

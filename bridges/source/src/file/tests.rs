@@ -1,4 +1,4 @@
-//! What is done to log files, one after another, and that nothing written is missed or doubled.
+//! Tests of changes to log files. No record is missed or read twice.
 
 use super::follow::{Follower, Sight};
 use crate::FilePosition;
@@ -12,7 +12,7 @@ struct Desk {
     folder: tempfile::TempDir,
     follower: Follower,
     lines: Vec<String>,
-    /// Lengths of the records of which only the beginning was given.
+    /// Lengths of the records that were cut.
     cut: Vec<u64>,
     gaps: Vec<String>,
     troubles: Vec<String>,
@@ -46,7 +46,7 @@ impl Desk {
         append(&self.path(), text);
     }
 
-    /// Looks until several looks in a row show nothing new; the lines seen.
+    /// Polls until several polls in a row find nothing new. Returns the lines that were read.
     fn read(&mut self) -> Vec<String> {
         self.lines.clear();
         let mut quiet = 0;
@@ -75,7 +75,7 @@ impl Desk {
         self.lines.clone()
     }
 
-    /// The process ends and another begins where the last frame was committed.
+    /// Restarts the process where the last frame was committed.
     fn restart(&mut self, from: From) {
         let stored = self.position.as_ref().map(|position| {
             let text = serde_json::to_string(position).expect("a position is JSON");
@@ -149,7 +149,7 @@ fn a_renamed_file_is_read_to_its_end_then_the_new_one() {
             .expect("told")
             .contains("renamed or deleted")
     );
-    // The writer holds the old one open still; its last line has no end.
+    // The writer still has the old file open. Its last line has no end.
     append(&desk.beside("cel.csv.1"), "b\nc");
     assert_eq!(desk.read(), ["b"]);
     desk.write("d\n");
@@ -191,7 +191,7 @@ fn copytruncate_loses_nothing_that_the_copy_has() {
     assert!(desk.gaps.is_empty());
 }
 
-/// Truncates the file to nothing, and goes on where a writer does that has kept its offset.
+/// Truncates the file to nothing, and continues like a writer that has kept its offset.
 fn copytruncate(desk: &Desk, copy: &str, text: &str) {
     let offset = fs::metadata(desk.path()).expect("there").len();
     fs::copy(desk.path(), desk.beside(copy)).expect("copied");
@@ -213,7 +213,7 @@ fn copytruncate_under_a_kept_offset_loses_nothing() {
     assert_eq!(desk.read(), named(100..105));
     desk.write(&lines(105..106));
     assert_eq!(desk.read(), named(105..106));
-    // The second hole looks like the first: what was written before it is in the second copy.
+    // The second hole is like the first one. The records before it are in the second copy.
     desk.write(&lines(106..108));
     copytruncate(&desk, "cel.csv-2", &lines(108..109));
     desk.restart(From::End);
@@ -259,7 +259,8 @@ fn a_truncation_without_a_copy_is_a_gap_and_reading_goes_on() {
     let mut desk = Desk::new(From::End);
     desk.write(&lines(0..10));
     desk.read();
-    // Written anew and longer than before, between two looks: only the first bytes tell.
+    // The file was written again and is longer than before, between two polls. Only the first bytes
+    // show it.
     fs::write(desk.path(), lines(20..60)).expect("written");
     assert_eq!(desk.read(), named(20..60));
     assert!(desk.gaps[0].contains("truncated"), "{:?}", desk.gaps);
@@ -296,7 +297,8 @@ fn restart_reads_new_lines_even_if_first_run_read_none() {
     assert_eq!(desk.read(), ["new"]);
 }
 
-/// Two rotations since it was read: a row more in `.2`, two in `.1`, one in the file itself.
+/// Makes a file with two rotations since it was read: one more row in `.2`, two in `.1`, and one in
+/// the file itself.
 fn rotated_twice() -> Desk {
     let mut desk = Desk::new(From::Start);
     desk.write(&lines(0..50));
@@ -325,7 +327,7 @@ fn a_rotation_while_old_files_are_read_skips_none_of_them() {
     desk.restart(From::End);
     let first = desk.follower.poll();
     assert!(matches!(&first[..], [Sight::Open, Sight::Frames(frames)] if frames.len() == 1));
-    // Each has another name now, and a folder that is called like one of them is none.
+    // Each file has another name now, and a folder with the name of one of them is not a file.
     for (from, to) in [("cel.csv.2", "cel.csv.3"), ("cel.csv.1", "cel.csv.2")] {
         fs::rename(desk.beside(from), desk.beside(to)).expect("renamed");
     }
@@ -365,7 +367,7 @@ fn the_next_file_is_held_before_it_can_be_rotated_as_well() {
     fs::rename(desk.path(), desk.beside("cel.csv.1")).expect("renamed");
     desk.write("b\n");
     while desk.follower.poll() == [Sight::Wait] {}
-    // The disk is full for an hour, and nobody looks.
+    // The disk is full for an hour, and the file is not polled.
     fs::rename(desk.beside("cel.csv.1"), desk.beside("cel.csv.2")).expect("renamed");
     fs::rename(desk.path(), desk.beside("cel.csv.1")).expect("renamed");
     desk.write("c\n");
@@ -385,7 +387,7 @@ fn a_truncated_file_is_held_before_it_can_be_rotated_as_well() {
     assert_eq!(desk.read(), named(70..73));
 }
 
-/// Sets the time of the last change, so that the order does not hang on the clock's fineness.
+/// Sets the time of the last change, so the order does not depend on the precision of the clock.
 fn later(path: &Path, seconds: u64) {
     let file = OpenOptions::new().write(true).open(path).expect("opens");
     let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_795_151_317 + seconds);
@@ -398,8 +400,8 @@ fn a_reused_inode_is_told_by_the_first_bytes() {
     desk.write(&lines(0..50));
     desk.read();
     let inode = desk.position.as_ref().expect("read").inode;
-    // The same inode with other content, and longer: what deleting and making anew gives on
-    // ext4, made here by writing into it.
+    // The same inode has other and longer content. On ext4, this happens if a file is deleted and
+    // made again. Here, the file is overwritten.
     fs::write(desk.path(), lines(70..150)).expect("written");
     desk.restart(From::End);
     assert_eq!(desk.read(), named(70..150));

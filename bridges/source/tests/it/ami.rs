@@ -1,4 +1,4 @@
-//! AMI over TCP.
+//! Tests of AMI over TCP.
 
 use crate::listener::{ACCEPTED, Listener, action, closed, id, say};
 use crate::stage::{Stage, impatient, settings, until};
@@ -18,7 +18,7 @@ async fn every_message_after_the_login_comes_as_a_frame() {
     let mut line = listener.ami().await;
     stage.up().await;
     assert_eq!(stage.text().await + "\r\n\r\n", ACCEPTED);
-    // However the stream is cut, a name in Windows-1251 included.
+    // The pieces of the stream do not matter, even inside a name in Windows-1251.
     for byte in b"Event: Hangup\r\nCallerIDName: \xc8\xe2\xe0\xed\r\n\r\nEvent: Shutdown\r\n\r\n" {
         say(&mut line, &[*byte]).await;
     }
@@ -58,7 +58,7 @@ async fn a_refused_login_is_told_once_and_tried_again() {
         "{why}"
     );
     assert!(!why.contains("bridgesecret"));
-    // It was never up before, so nothing can be missing that was not missing before.
+    // It was never up before, so there is no gap.
     stage.up().await;
     stage.text().await;
     assert!(matches!(stage.next().await, Item::Down(_)));
@@ -121,7 +121,7 @@ async fn unread_bytes_are_read_before_a_line_is_given_up() {
         stage.up().await;
         stage.text().await;
         say(&mut line, b"Event: Hangup\r\n\r\n").await;
-        // No task of this process runs for longer than a line may be silent.
+        // All tasks of this process stop for longer than a connection may be silent.
         stand_still(impatient().silent_after + Duration::from_millis(200));
         assert_eq!(stage.text().await, "Event: Hangup");
     }
@@ -168,7 +168,7 @@ async fn a_line_on_which_bytes_arrive_is_never_taken_for_silent() {
     for asked in ["Action: CoreShowChannels", "Action: UserEvent"] {
         assert!(action(&mut line).await.starts_with(asked));
     }
-    // Three times the silence that would end it; each ping is answered.
+    // This takes three times the silence that would end the connection, but each ping is answered.
     for _ in 0..12 {
         assert!(action(&mut line).await.starts_with("Action: Ping"));
         say(&mut line, b"Response: Success\r\n\r\n").await;

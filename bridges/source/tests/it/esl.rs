@@ -1,4 +1,4 @@
-//! FreeSWITCH's event socket.
+//! Tests of FreeSWITCH's event socket.
 
 use crate::listener::{Listener, say};
 use crate::stage::{Stage, impatient, settings};
@@ -14,7 +14,7 @@ fn url(port: u16) -> String {
     format!("esl://127.0.0.1:{port}?secret-file={}", secret_file())
 }
 
-/// A file with the switch's password, the same for all tests of this process.
+/// Makes a file with the switch's password, for all tests of this process.
 fn secret_file() -> String {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let file = folder.join(format!("esl-{}.secret", std::process::id()));
@@ -22,7 +22,7 @@ fn secret_file() -> String {
     file.display().to_string()
 }
 
-/// The next mark; events that come before it are stepped over.
+/// Returns the next mark. Events before it are skipped.
 async fn mark(stage: &mut Stage) -> Mark {
     loop {
         match stage.next().await {
@@ -33,7 +33,7 @@ async fn mark(stage: &mut Stage) -> Mark {
     }
 }
 
-/// A line that is up on a switch without channels.
+/// Waits until the connection to a switch without channels is up.
 async fn up(stage: &mut Stage) {
     stage.up().await;
     assert_eq!(mark(stage).await, Mark::LoggedIn);
@@ -56,7 +56,7 @@ async fn esl_source_subscribes_and_reads_events_sent_in_pieces() {
         asked[1].ends_with(" CUSTOM conference::maintenance"),
         "{asked:?}"
     );
-    // A plain one comes as well: whoever shares the socket may have asked for it.
+    // A plain event arrives as well, because another user of the socket may have requested it.
     let bodies = [
         r#"{"Event-Name":"HEARTBEAT"}"#,
         "Event-Name: CHANNEL_CREATE\n\n",
@@ -69,7 +69,7 @@ async fn esl_source_subscribes_and_reads_events_sent_in_pieces() {
         switch.says_in_pieces(frame.as_bytes(), 1).await;
         assert_eq!(stage.text().await, body);
     }
-    // Answers to nobody's question, and what is no event, come in between.
+    // Answers to questions that were not asked, and frames that are not events, arrive in between.
     switch
         .says(b"Content-Type: log/data\nContent-Length: 3\n\nabcContent-Type: x/y\n\n")
         .await;
@@ -147,7 +147,8 @@ async fn a_half_open_line_is_found_and_opened_again_with_its_gap() {
     let proxy = Proxy::start(switch.addr().port()).await;
     let mut stage = Stage::start(&url(proxy.port()), impatient());
     up(&mut stage).await;
-    // Each answer to a keep-alive is a sign of life: three times the silence that would end it.
+    // Each answer to a keep-alive shows that the switch is there. This takes three times the
+    // silence that would end the connection.
     switch.is_asked("api uptime ms", 14).await;
     proxy.freeze();
     let why = stage.down().await;

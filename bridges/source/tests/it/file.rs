@@ -1,5 +1,5 @@
-//! A file through a running source: states, places, restart, pause. What is done to log files is
-//! tested one by one beside the follower.
+//! Tests of a file in a running source: states, positions, restart, pause. Changes to log files are
+//! tested next to the follower.
 
 use crate::stage::{Stage, settings};
 use callbridge_source::{FilePosition, Item, Limits, Outage};
@@ -128,7 +128,7 @@ async fn a_pause_holds_reading_back() {
     log.write("a\n");
     let other = Log::new();
     other.write("x\n");
-    // Another source reads all it has meanwhile.
+    // Meanwhile, another source reads its whole file.
     let mut witness = Stage::start(&other.url("start"), settings());
     witness.up().await;
     witness.text().await;

@@ -1,4 +1,4 @@
-//! A line that is let in, and hears no calls.
+//! Tests of a connection that is logged in and receives no events of calls.
 
 use crate::listener::{Line, Listener, action, id, say};
 use crate::stage::{Stage, settings};
@@ -6,7 +6,7 @@ use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_source::{Item, Outage, Settings};
 use std::time::Duration;
 
-/// A manager, and a source that connects to it and asks every 20 ms.
+/// Starts a manager, and a source that connects to it and asks every 20 ms.
 async fn begin() -> (Listener, Stage) {
     let listener = Listener::plain().await;
     let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
@@ -18,7 +18,7 @@ async fn begin() -> (Listener, Stage) {
     (listener, stage)
 }
 
-/// Answers the next list of channels with these; other actions are left unanswered.
+/// Answers the next request for the list of channels with these. Other actions get no answer.
 async fn lists(line: &mut Line, channels: &[&str]) {
     loop {
         let asked = action(line).await;
@@ -36,7 +36,7 @@ async fn lists(line: &mut Line, channels: &[&str]) {
     }
 }
 
-/// The next right that is told to be lacking, and the frames before it.
+/// Returns the next missing right that is reported, and the frames before it.
 async fn lack(stage: &mut Stage) -> (MissingRight, Vec<String>) {
     let mut frames = Vec::new();
     loop {
@@ -62,7 +62,7 @@ async fn channels_without_events_report_missing_right_once() {
         .iter()
         .filter(|frame| frame.contains("Uniqueid: 17."));
     assert_eq!(listed.count(), 1, "the first list alone: {frames:?}");
-    // It is told once, and nothing more is asked.
+    // It is reported once, and nothing more is asked.
     assert!(action(&mut line).await.starts_with("Action: Ping"));
     assert!(action(&mut line).await.starts_with("Action: Ping"));
     assert_eq!(stage.stop().await, []);
@@ -90,7 +90,7 @@ async fn missing_fullybooted_or_denied_list_reports_missing_right() {
     }
 }
 
-/// What is told until the line is opened anew without a filter; `Up` and what is lacking then.
+/// Returns the items, without frames, until the connection is known to be open without a filter.
 async fn unfiltered(stage: &mut Stage) -> Vec<Item> {
     let mut told = Vec::new();
     loop {
@@ -109,7 +109,7 @@ async fn filter_blocking_new_channel_reopens_line_without_filter() {
     stage.up().await;
     lists(&mut line, &[]).await;
     lists(&mut line, &["17.1"]).await;
-    // Its birth should have come by the next look; the line is opened again instead.
+    // Its event should have arrived by the next question, but the connection is opened again.
     let mut line = listener.login().await;
     assert!(
         action(&mut line)
@@ -183,7 +183,7 @@ async fn partly_accepted_filters_reopen_line_without_filters() {
     assert!(down, "{told:?}");
 }
 
-/// The next event of our own that is asked for is sent; its id.
+/// Answers that our next own event was sent. Returns the id of the request.
 async fn sends(line: &mut Line) -> String {
     loop {
         let asked = action(line).await;
@@ -199,7 +199,7 @@ async fn sends(line: &mut Line) -> String {
 #[tokio::test]
 async fn echo_event_result_reports_missing_right_or_events_flow() {
     let (listener, mut stage) = begin().await;
-    // The account's own filter lets nothing through: the login has none to leave out.
+    // Nothing passes the account's own filter, and the login has no filter to leave out.
     let mut line = listener.ami().await;
     stage.up().await;
     say(&mut line, b"Event: FullyBooted\r\n\r\n").await;

@@ -1,4 +1,4 @@
-//! A listener of a test's own, plain or TLS, and what a PBX says to begin with.
+//! A listener for a test, plain or with TLS, and the first messages of a PBX.
 
 use crate::stage::soon;
 use callbridge_testbed::authority::Identity;
@@ -48,7 +48,7 @@ impl Listener {
         self.tcp.local_addr().expect("bound").port()
     }
 
-    /// The next connection whose greeting is accepted on both sides.
+    /// Accepts the next connection whose handshake succeeds.
     pub async fn accept(&self) -> Line {
         let accepting = async {
             loop {
@@ -56,7 +56,7 @@ impl Listener {
                 tcp.set_nodelay(true).expect("an option");
                 match &self.tls {
                     None => return BufStream::new(Box::new(tcp) as Box<dyn Duplex>),
-                    // Refused by the client: that is what some tests are about.
+                    // The client refuses the handshake, which some tests check.
                     Some(tls) => {
                         if let Ok(stream) = tls.accept(tcp).await {
                             return BufStream::new(Box::new(stream) as Box<dyn Duplex>);
@@ -68,14 +68,14 @@ impl Listener {
         soon("a connection", accepting).await
     }
 
-    /// The next connection, logged in to as Asterisk does it, the filters heard.
+    /// Accepts the next connection and its login like Asterisk, and reads the filters.
     pub async fn ami(&self) -> Line {
         let mut line = self.login().await;
         while !action(&mut line).await.starts_with("Action: Events") {}
         line
     }
 
-    /// The next connection, logged in to.
+    /// Accepts the next connection and its login.
     pub async fn login(&self) -> Line {
         let mut line = self.accept().await;
         say(&mut line, b"Asterisk Call Manager/11.0.0\r\n").await;
@@ -86,7 +86,7 @@ impl Listener {
         line
     }
 
-    /// The same, the filters taken.
+    /// Accepts the next connection, its login, and its filters.
     pub async fn filtered(&self) -> Line {
         let mut line = self.login().await;
         loop {
@@ -100,7 +100,7 @@ impl Listener {
         }
     }
 
-    /// The next connection, opened as a WebSocket.
+    /// Accepts the next connection as a WebSocket.
     pub async fn websocket(&self) -> Line {
         let mut line = self.accept().await;
         let answer = upgrade(&mut line).await;
@@ -111,7 +111,7 @@ impl Listener {
 
 pub const ACCEPTED: &str = "Response: Success\r\nMessage: Authentication accepted\r\n\r\n";
 
-/// Reads the request for a WebSocket; the answer that grants it.
+/// Reads the request for a WebSocket. Returns the answer that accepts it.
 pub async fn upgrade(line: &mut Line) -> Vec<u8> {
     let request = action(line).await;
     let key = request
@@ -130,7 +130,7 @@ pub async fn say(line: &mut Line, bytes: &[u8]) {
     line.flush().await.expect("and sent");
 }
 
-/// The line with an action's id.
+/// Returns the line with an action's id.
 pub fn id(action: &str) -> &str {
     let mut lines = action.lines();
     lines
@@ -138,7 +138,7 @@ pub fn id(action: &str) -> &str {
         .expect("an id")
 }
 
-/// The next text up to an empty line.
+/// Reads the next text up to an empty line.
 pub async fn action(line: &mut Line) -> String {
     let reading = async {
         let mut text = String::new();
@@ -154,6 +154,6 @@ pub async fn action(line: &mut Line) -> String {
 /// Waits until the other side closes.
 pub async fn closed(line: &mut Line) {
     let mut rest = Vec::new();
-    // A reset ends the line as well.
+    // A reset ends the connection as well.
     let _ = soon("the end of the line", line.read_to_end(&mut rest)).await;
 }

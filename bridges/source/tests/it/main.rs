@@ -1,4 +1,4 @@
-//! Sources against listeners of the tests' own: what goes over the line, what is told of it.
+//! Tests of sources with the tests' own listeners: the transferred bytes, and the reported items.
 
 mod ami;
 mod esl;

@@ -1,4 +1,4 @@
-//! What happens when the intake does not keep up.
+//! Tests with an intake that is too slow.
 
 use crate::listener::{Listener, say};
 use crate::stage::{Stage, settings, until};
@@ -27,7 +27,7 @@ async fn a_live_line_never_waits_and_what_is_dropped_is_one_gap() {
     let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
     let mut stage = Stage::start_at(&url, settings(), small(), None);
     let mut line = listener.ami().await;
-    // The login's answer and three events fill it; seven more find no room.
+    // The login's answer and three events fill it. There is no room for seven more.
     say(&mut line, events(0..10).as_bytes()).await;
     let counts = stage.counts.clone();
     until("the overflow", || counts.now().overflow == 7).await;
@@ -38,7 +38,7 @@ async fn a_live_line_never_waits_and_what_is_dropped_is_one_gap() {
     ] {
         assert_eq!(stage.text().await, wanted);
     }
-    // With room again the gap is told although nothing more arrives.
+    // Once there is room, the gap is reported although nothing more arrives.
     assert_eq!(stage.text().await, "Event: E1");
     assert_eq!(stage.text().await, "Event: E2");
     let why = stage.gap().await;
@@ -65,7 +65,7 @@ async fn bytes_are_bounded_as_well_as_frames() {
     let mut line = listener.ami().await;
     say(&mut line, events(0..10).as_bytes()).await;
     let counts = stage.counts.clone();
-    // The login's answer has 51 bytes, an event 9: five of them find room.
+    // The login's answer has 51 bytes, and an event has 9. Only five events have room.
     until("the overflow", || counts.now().overflow == 5).await;
     stage.up().await;
     stage.text().await;

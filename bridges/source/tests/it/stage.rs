@@ -1,4 +1,4 @@
-//! Runs a source and takes what it tells.
+//! Runs a source, and takes its items.
 
 use callbridge_source::{
     Bounds, Counts, EventTime, FilePosition, Frame, Intake, Item, Limits, Outage, Secret, Settings,
@@ -9,10 +9,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// Nothing in these tests takes this long unless it never comes.
+/// Time limit for every wait in these tests.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Waits for `future`, and fails with `what` when it does not come.
+/// Waits for `future`, and fails with `what` if it takes too long.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match timeout(DEADLINE, future).await {
         Ok(value) => value,
@@ -20,7 +20,7 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Waits until `holds`.
+/// Waits until `holds` returns `true`.
 pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let mut looks = interval(Duration::from_millis(5));
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -32,7 +32,7 @@ pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     soon(what, looking).await;
 }
 
-/// Short waits between tries; the rest as promised.
+/// Returns settings with short waits between tries, and the other defaults.
 pub fn settings() -> Settings {
     Settings {
         backoff: Bounds {
@@ -46,7 +46,7 @@ pub fn settings() -> Settings {
     }
 }
 
-/// Settings under which a dead line is noticed at once.
+/// Returns settings with which a dead connection is noticed at once.
 pub fn impatient() -> Settings {
     Settings {
         ping_every: Duration::from_millis(100),
@@ -123,7 +123,7 @@ impl Stage {
         assert_eq!(self.next().await, Item::Up);
     }
 
-    /// Why it is down.
+    /// Waits for the next outage, and returns its reason.
     pub async fn down(&mut self) -> String {
         match self.next().await {
             Item::Down(Outage { why, .. }) => why,
@@ -138,7 +138,7 @@ impl Stage {
         }
     }
 
-    /// Stops the source; what it still told before its end.
+    /// Stops the source. Returns the items before its end.
     pub async fn stop(mut self) -> Vec<Item> {
         let _ = self.stop.send(());
         soon("the end of the source", self.task)

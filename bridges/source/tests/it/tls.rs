@@ -1,5 +1,5 @@
-//! TLS of AMI and WebSocket lines: a test CA is trusted by `ca-file=` alone, and what must be
-//! refused is refused by name. The broker's is tested beside a real broker.
+//! Tests of TLS on AMI and WebSocket connections. A test CA is trusted only with `ca-file=`, and
+//! each refusal names its reason. TLS of a broker is tested with a real broker.
 
 use crate::listener::Listener;
 use crate::stage::{Stage, settings};

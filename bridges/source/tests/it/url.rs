@@ -1,4 +1,4 @@
-//! `--source` URLs as the command line's page fixes them.
+//! Tests of `--source` URLs, as on the page about the command line.
 
 use callbridge_call::EventTime;
 use callbridge_source::url::{Format, From, UrlDate};
@@ -201,7 +201,7 @@ fn what_others_see_of_a_url_names_no_file_of_a_secret() {
     ] {
         let url = source(given);
         assert_eq!(url.public(), seen);
-        // What positions and gaps are kept under stays as it was given.
+        // The name under which positions and gaps are stored is the original URL.
         assert_eq!(url.to_string(), given);
     }
 }

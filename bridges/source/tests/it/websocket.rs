@@ -1,4 +1,4 @@
-//! AMI as JSON over a WebSocket, with the faults of real gateways.
+//! Tests of AMI as JSON over a WebSocket, with the errors of real gateways.
 
 use crate::listener::{Line, Listener, action, closed, say, upgrade};
 use crate::stage::{Stage, impatient, settings, soon};
@@ -10,7 +10,7 @@ fn url(port: u16) -> String {
     format!("ws://127.0.0.1:{port}/events")
 }
 
-/// A server's frame (RFC 6455 §5.2).
+/// Makes a server's frame (RFC 6455 §5.2).
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
     match payload.len() {
@@ -30,7 +30,8 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
 
 const TEXT: u8 = 0x81;
 
-/// The next frame of the client: its first byte; its payload is masked and does not matter.
+/// Reads the next frame of the client, and returns its first byte. Its payload is masked, and does
+/// not matter.
 async fn client_frame(line: &mut Line) -> u8 {
     let reading = async {
         let first = line.read_u8().await.expect("a frame");
@@ -141,7 +142,7 @@ async fn unread_bytes_are_read_before_a_line_is_given_up() {
         let mut line = listener.websocket().await;
         stage.up().await;
         say(&mut line, &frame(TEXT, b"{}")).await;
-        // No task of this process runs for longer than a line may be silent.
+        // All tasks of this process stop for longer than a connection may be silent.
         stand_still(impatient().silent_after + std::time::Duration::from_millis(200));
         assert_eq!(stage.text().await, "{}");
     }
