@@ -1,4 +1,4 @@
-//! What the files of `mod_json_cdr` alone tell: an estimate, and said to be one.
+//! Tests with only the files of `mod_json_cdr`. Their calls are estimates, and are marked as such.
 
 use crate::expected::{ExpectedCall, Recording, faults, folded, moment, recordings};
 use crate::switch::line;
@@ -121,7 +121,7 @@ fn outbound_call_is_recognized_without_b_leg_cdr() {
             continue;
         };
         let calls = folded(own.into_iter());
-        // Its lead may stand in the file of the other leg alone.
+        // Its lead can be only in the file of the other leg.
         call.lead_id = None;
         let plain = calls.iter().cloned().map(|mut call| {
             call.variables.clear();
@@ -135,8 +135,8 @@ fn outbound_call_is_recognized_without_b_leg_cdr() {
     assert!(told_of >= 4, "only {told_of}");
 }
 
-/// The files of `attended_transfer` with each leg's file changed: 102 as the first, then 101, then
-/// the customer.
+/// Returns the files of `attended_transfer` after a change of each leg's file: first 102, then 101,
+/// then the customer.
 fn transfer_changed(change: impl Fn(&mut [Value; 3])) -> Vec<String> {
     let recordings = recordings();
     let recording = recordings.iter().find(|it| it.name == "attended_transfer");
@@ -152,7 +152,7 @@ fn transfer_changed(change: impl Fn(&mut [Value; 3])) -> Vec<String> {
     calls.iter().map(line).collect()
 }
 
-/// The channel's name in a file, where values are percent-encoded.
+/// Returns the channel's name in a file, in which values are percent-encoded.
 fn channel(user: &str) -> String {
     let user = user.replace('@', "%40");
     format!(
@@ -165,7 +165,7 @@ fn channel(user: &str) -> String {
     )
 }
 
-/// Leaves the leg with its first profile, from its answer to this end.
+/// Reduces the leg to its first profile, from its answer to this end.
 fn ends(leg: &mut Value, answered: &str, end: &str) {
     let mut first = leg["callflow"]
         .as_array()
@@ -183,8 +183,8 @@ fn ends(leg: &mut Value, answered: &str, end: &str) {
     leg["variables"]["answer_uepoch"] = answered.into();
 }
 
-/// 102 is dialed at …63.2 and refuses at …64.2. The switch's clock steps, so its leg was created
-/// before the consultation began.
+/// 102 is dialed at …63.2 and refuses at …64.2. The switch's clock advances in steps, so its leg
+/// was created before the consultation began.
 #[test]
 fn talk_goes_on_after_a_consultation_that_was_refused() {
     const END: &str = "1795211869253321";
@@ -239,7 +239,7 @@ fn talk_goes_on_after_a_consultation_that_reached_no_one() {
     assert_eq!(calls, [wanted]);
 }
 
-/// One member came with flags and another profile, as a moderator does.
+/// One member joined with flags and another profile, like a moderator.
 #[test]
 fn members_of_one_room_with_other_flags_are_in_one_call() {
     let recordings = recordings();

@@ -1,4 +1,4 @@
-//! What really happened in a recording, and how far finished calls are from it.
+//! The real events of a recording, and the differences of finished calls from them.
 
 use callbridge_call::framing::FrameStep;
 use callbridge_call::{
@@ -71,7 +71,7 @@ impl Recording {
     }
 }
 
-/// The messages in these bytes.
+/// Returns the messages in these bytes.
 pub fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut splitter = Splitter::default();
     let (mut rest, mut messages) = (bytes, Vec::new());
@@ -86,7 +86,7 @@ pub fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
     }
 }
 
-/// The bodies of a recording of AMQP.
+/// Returns the bodies of a recording of AMQP.
 pub fn bodies(lines: &[u8]) -> Vec<Vec<u8>> {
     let lines = str::from_utf8(lines).expect("text").lines();
     let bodies = lines.map(|line| {
@@ -114,36 +114,36 @@ pub fn settings() -> Settings {
     Settings::new(Endpoints::new(endpoints.collect()).expect("no conflict"))
 }
 
-/// A file of one of the odd moments.
+/// Reads a file of one of the special situations.
 pub fn moment(file: &str) -> Vec<u8> {
     let folder = "../../tests/recordings/freeswitch-moments";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     fs::read(path.join(file)).expect("a recording")
 }
 
-/// What is known of the end of the messages.
+/// How the messages end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// All calls in them are over.
     Calls,
     /// Nothing more will come.
     Recording,
-    /// As [`Ended::Calls`], and those between colleagues count.
+    /// As [`Ended::Calls`], and calls between employees count, too.
     Everything,
 }
 
-/// The calls with customers in these messages, each of which arrives at its own time.
+/// Returns the calls with customers in these messages, each of which arrives at its own time.
 pub fn finished(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
     finished_when(messages, Ended::Calls)
 }
 
-/// The same, where calls may be open at the end.
+/// Returns the calls with customers. Calls can be open at the end.
 pub fn finished_when(messages: &[Vec<u8>], ended: Ended) -> Vec<FinishedCall> {
     finished_but_for(messages, 0..0, ended)
 }
 
-/// The calls with customers that are given out so many milliseconds after the beginning of a scene,
-/// whoever is still there.
+/// Returns the calls with customers that are finished this many milliseconds after the start of a
+/// scene, although channels can still be live.
 pub fn finished_by(messages: &[Vec<u8>], millis: u64) -> Vec<FinishedCall> {
     let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
@@ -164,7 +164,7 @@ pub fn finished_by(messages: &[Vec<u8>], millis: u64) -> Vec<FinishedCall> {
     assembler.take_finished()
 }
 
-/// The open calls after these messages, as they are stored.
+/// Returns the open calls after these messages, in their stored form.
 pub fn snapshots(messages: &[Vec<u8>]) -> Vec<String> {
     let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
@@ -182,7 +182,8 @@ pub fn snapshots(messages: &[Vec<u8>]) -> Vec<String> {
         .collect()
 }
 
-/// The same, where the line was lost before the messages of this range, and was back after them.
+/// Returns the calls with customers, if the connection was lost before the messages of this range,
+/// and was back after them.
 pub fn finished_but_for(
     messages: &[Vec<u8>],
     missed: Range<usize>,
@@ -223,7 +224,8 @@ pub fn finished_but_for(
     calls
 }
 
-/// The calls with customers in these files of `mod_json_cdr`, a line each, in whatever order.
+/// Returns the calls with customers in these files of `mod_json_cdr`, one line per file, in any
+/// order.
 pub fn folded<'f>(files: impl Iterator<Item = &'f [u8]>) -> Vec<FinishedCall> {
     let mut decoder = Decoder::new(None);
     let mut folder = Folder::new(settings());
@@ -245,7 +247,7 @@ pub fn folded<'f>(files: impl Iterator<Item = &'f [u8]>) -> Vec<FinishedCall> {
     calls
 }
 
-/// What is wrong with the calls; nothing if they are as expected.
+/// Returns the differences of the calls from the expected ones.
 pub fn faults(calls: &[FinishedCall], expected: &Expected, slack: f64) -> Vec<String> {
     let (got, wanted) = (calls.len(), expected.calls.len());
     if got != wanted {
@@ -276,7 +278,7 @@ pub fn faults(calls: &[FinishedCall], expected: &Expected, slack: f64) -> Vec<St
 
 type EventStamp = Vec<(&'static str, String)>;
 
-/// What a finished call says in words.
+/// Describes a finished call.
 fn told(call: &FinishedCall) -> EventStamp {
     let number = call.number.as_ref().map(|number| &number.text);
     let phone = number.map(|text| format!("+{}", text.trim_start_matches('+')));
@@ -300,7 +302,7 @@ fn told(call: &FinishedCall) -> EventStamp {
 }
 
 impl ExpectedCall {
-    /// The same, as it was.
+    /// Describes the expected call.
     fn told(&self) -> EventStamp {
         let lead = self.lead_id.map(|it| it.to_string());
         vec![

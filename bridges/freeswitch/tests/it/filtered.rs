@@ -1,14 +1,15 @@
-//! The recordings as they come where only what the documents advise is asked for and published: the
-//! subscription of the event socket, and the filter of `deploy/freeswitch/amqp.conf.xml`.
+//! Tests of the recordings with only the events that the documents advise: the subscription of the
+//! event socket, and the filter of `deploy/freeswitch/amqp.conf.xml`.
 //!
-//! `FREESWITCH_RECORDINGS=DIR` takes recordings with all events in place of those of the tree.
+//! With `FREESWITCH_RECORDINGS=DIR`, recordings with all events are used instead of those of the
+//! repository.
 
 use crate::expected::{Recording, bodies, faults, finished, recordings, split};
 use crate::recordings::slack;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A header of an event, plain or JSON, that bears no percent sign.
+/// Returns a header of an event, plain or JSON, without a percent sign.
 fn header(event: &[u8], name: &str) -> String {
     let text = format!("\n{}", String::from_utf8_lossy(event));
     let [plain, json] = [format!("\n{name}: "), format!("\"{name}\":\"")];
@@ -20,7 +21,7 @@ fn header(event: &[u8], name: &str) -> String {
     value.unwrap_or_default().replace("%3A", ":")
 }
 
-/// What is left of the messages.
+/// Returns the messages that pass the filter.
 fn kept(messages: &[Vec<u8>], names: &BTreeSet<String>, subclass: Option<&str>) -> Vec<Vec<u8>> {
     let wanted = |message: &&Vec<u8>| match header(message, "Event-Name").as_str() {
         "CUSTOM" => {
@@ -43,7 +44,7 @@ fn all_are_told(messages: impl Fn(&Recording) -> Vec<Vec<u8>>) {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// The events and the subclass that `event json …` names.
+/// Returns the events and the subclass that `event json …` names.
 fn subscribed() -> (BTreeSet<String>, String) {
     let command = callbridge_freeswitch::subscription();
     let words = command.strip_prefix("event json ").expect("a subscription");

@@ -1,4 +1,4 @@
-//! Calls whose end or whose first channel was never heard of, and which the switch has forgotten.
+//! Tests of calls whose end or first channel was missed, and which no longer exist on the switch.
 
 use crate::expected::finished_by;
 use crate::switch::{Switch, line};
@@ -6,13 +6,13 @@ use crate::switch::{Switch, line};
 const CUSTOMER: &str = "998901110001";
 const UNKNOWN: &str = "the beginning of the call was not received, so its direction is unknown";
 
-/// The calls that are given out so many seconds after the beginning.
+/// Returns the calls that are finished this many seconds after the start.
 fn told_by(switch: &Switch, seconds: u64) -> Vec<String> {
     let calls = finished_by(&switch.told, seconds * 1000);
     calls.iter().map(line).collect()
 }
 
-/// A leg over a gateway in the call of `gone`, of which nothing is heard.
+/// Makes a leg over a gateway in the call of `gone`, a channel without events.
 fn lone_leg() -> Switch {
     let mut it = Switch::default();
     it.at(0).dials_out("leg", ("city", CUSTOMER), ("", ""));
@@ -40,7 +40,7 @@ fn lone_leg_ends_when_the_events_name_all_live_channels() {
     assert_eq!(told_by(&it, 50), [wanted]);
 }
 
-/// The channel that is counted and never named can be the first one of the call.
+/// A channel that is counted but never named can be the first one of the call.
 #[test]
 fn lone_leg_waits_while_an_unknown_channel_lives() {
     let mut it = lone_leg();
@@ -49,7 +49,7 @@ fn lone_leg_waits_while_an_unknown_channel_lives() {
         it.at(beat * 20_000).counts(2);
     }
     assert!(told_by(&it, 200).is_empty());
-    // One count alone can miss an event that is on its way.
+    // A single count can miss an event that is on its way.
     it.at(200_000).counts(1).at(220_000).counts(2);
     it.at(240_000).counts(1);
     assert!(told_by(&it, 250).is_empty());

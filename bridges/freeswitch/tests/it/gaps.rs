@@ -1,4 +1,4 @@
-//! A line that is lost in the middle of a call: what comes out is right, or said to be incomplete.
+//! Tests of a connection that is lost during a call. The call is right, or is marked as incomplete.
 
 use crate::expected::{
     Ended, Expected, ExpectedCall, faults, finished_but_for, finished_when, recordings, split,
@@ -6,8 +6,8 @@ use crate::expected::{
 use crate::recordings::slack;
 use std::collections::HashMap;
 
-/// What is right and what is incomplete, of all cuts of this length in all recordings; nothing is
-/// wrong.
+/// Returns how many calls are right and how many are incomplete, for all gaps of this length in all
+/// recordings. None may be wrong.
 fn cut(length: usize) -> (usize, usize) {
     let (mut right, mut incomplete) = (0, 0);
     for recording in recordings() {
@@ -21,7 +21,7 @@ fn cut(length: usize) -> (usize, usize) {
                 right += 1;
                 continue;
             }
-            // A call that is still open says nothing yet, and one that says so nothing wrong.
+            // A call that is still open is not in `calls`, and an incomplete call is not wrong.
             let said = calls.iter().all(|call| call.incomplete.is_some());
             assert!(said, "{}, without {missed:?}: {faults:?}", recording.name);
             incomplete += 1;
@@ -54,7 +54,7 @@ fn listener_starting_late_gets_correct_or_incomplete_calls() {
                 }
                 let of_this = |it: &&_| call.linkedid.as_str() == linkedid(it);
                 let wanted = expected.calls.iter().filter(of_this).cloned();
-                // What was dialed is told at the birth alone.
+                // The dialed number is only reported when the channel is created.
                 let heard_born = births[call.linkedid.as_str()] >= from;
                 let wanted = wanted.map(|it| ExpectedCall {
                     did: it.did.filter(|_| heard_born),
@@ -74,7 +74,7 @@ fn listener_starting_late_gets_correct_or_incomplete_calls() {
     assert!(right > 50 && incomplete > 50);
 }
 
-/// Which of the messages tells that a channel was made.
+/// Returns the index of the message that reports the creation of each channel.
 fn births(messages: &[Vec<u8>]) -> HashMap<String, usize> {
     let told = messages.iter().enumerate().filter_map(|(at, message)| {
         let message: serde_json::Value = serde_json::from_slice(message).ok()?;

@@ -1,11 +1,12 @@
-//! What no switch should say, and some do: nothing panics, and nothing is taken for what it is not.
+//! Tests with messages that no switch should send, but some do. Nothing panics, and nothing is
+//! misread.
 
 use crate::expected::{Ended, finished_when, recordings, settings, split};
 use callbridge_call::{Assembler, Decoded, EventTime, Kind, PbxEvent, Unreadable};
 use callbridge_freeswitch::Decoder;
 use proptest::prelude::*;
 
-/// What a decoder makes of one message, as text.
+/// Returns the result of decoding one message, as text.
 fn decoded(message: &[u8]) -> String {
     let mut decoder = Decoder::new(None);
     format!("{:?}", decoder.decode(message))
@@ -182,7 +183,7 @@ fn a_restart_between_any_two_events_loses_nothing() {
         }
         assembler.tick(now.plus(std::time::Duration::from_secs(2)));
         finished.extend(assembler.take_finished());
-        // What hung up last is told again by an assembler that does not remember its end.
+        // An assembler that does not remember the end of a call reports its last hangup again.
         finished.retain(|call| call.talk > std::time::Duration::ZERO);
         for call in whole
             .iter()

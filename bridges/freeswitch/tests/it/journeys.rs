@@ -1,5 +1,5 @@
-//! Calls that are led on: diverted, transferred, picked up, parked, queued, or dialed over several
-//! carriers, after what a live switch was seen to tell of them.
+//! Tests of calls that are diverted, transferred, picked up, parked, queued, or dialed over several
+//! carriers. Their events are those of a live switch.
 
 use crate::expected::{Ended, finished, finished_but_for};
 use crate::switch::{Switch, line};
@@ -176,7 +176,7 @@ fn two_parked_customers_share_a_lot_and_nothing_else() {
     for (cust, phone, _) in both {
         it.at(3000).hangs_up(phone).unbridges(cust, phone);
     }
-    // Retrieved each by another telephone; the bridge is told before the answer.
+    // Each is retrieved by another telephone. The bridge is reported before the answer.
     it.at(5000)
         .dials("p103", "103")
         .bridges("one", "p103")
@@ -315,7 +315,7 @@ fn conference_with_customer_and_colleague_is_one_call() {
     assert_eq!(lines(&it), [wanted]);
 }
 
-/// 101 called the customer and is gone before the line is back.
+/// 101 called the customer, and has left before the connection is back.
 #[test]
 fn call_whose_first_channel_was_missed_keeps_its_linkedid() {
     let mut it = Switch::default();

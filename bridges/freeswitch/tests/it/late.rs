@@ -1,5 +1,5 @@
-//! Messages that a broker kept while callbridge was stopped, or the broker itself was away: each
-//! call is told as it was, however late.
+//! Tests of messages that arrive late, because callbridge was stopped or the broker was down. Each
+//! call is reported as it was.
 
 use crate::expected::{Recording, bodies, faults, recordings, settings};
 use crate::recordings::slack;
@@ -16,16 +16,16 @@ const KEPT: Timing = Timing {
     order: None,
 };
 
-/// What happens to callbridge in the middle of the messages.
+/// The cause of the delay in the middle of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Away {
-    /// The line is lost; our clock goes on.
+    /// The connection is lost. Our clock continues.
     Broker,
-    /// It is stopped, and started again with what it had stored.
+    /// callbridge is stopped, and started again with its stored state.
     Program,
 }
 
-/// The assembler as the spool kept it.
+/// Restarts the assembler from its stored state.
 fn restarted(mut assembler: Assembler) -> Assembler {
     let mut next = Assembler::new(settings());
     next.timing(KEPT);
@@ -38,7 +38,7 @@ fn restarted(mut assembler: Assembler) -> Assembler {
     next
 }
 
-/// The calls with customers, where what happened from the message `cut` on arrives `later`.
+/// Returns the calls with customers, if the messages from `cut` on arrive `later`.
 fn finished(messages: &[Vec<u8>], cut: usize, later: Duration, away: Away) -> Vec<FinishedCall> {
     let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
@@ -75,8 +75,7 @@ fn finished(messages: &[Vec<u8>], cut: usize, later: Duration, away: Away) -> Ve
     last_told(calls)
 }
 
-/// The calls with customers, the first at the front. What was given out as far as it was known is
-/// replaced by the whole call.
+/// Returns the calls with customers, in order. An incomplete call is replaced by the whole call.
 pub fn last_told(mut calls: Vec<FinishedCall>) -> Vec<FinishedCall> {
     calls.retain(|call| call.direction != Direction::Internal);
     let whole = calls.iter().filter(|call| call.incomplete.is_none());
@@ -86,7 +85,7 @@ pub fn last_told(mut calls: Vec<FinishedCall>) -> Vec<FinishedCall> {
     calls
 }
 
-/// Each recording, cut at each quarter of its messages.
+/// Checks each recording with a delay after these messages.
 fn all_are_told(away: Away, cuts: impl Fn(usize) -> Vec<usize>) {
     let mut wrong = Vec::new();
     let told = |recording: &Recording| bodies(&recording.read("amqp.jsonl"));
@@ -119,8 +118,7 @@ fn what_a_broker_kept_while_nobody_listened_is_told_as_it_was() {
     all_are_told(Away::Program, quarters);
 }
 
-/// What is told of the calls whose first messages nobody kept, once a minute and more of the stream
-/// has gone by.
+/// Returns the calls whose first messages were lost, after two more minutes of the stream.
 fn beheaded(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
     const LATER_MICROS: i64 = 120_000_000;
     let mut decoder = Decoder::new(None);
@@ -157,7 +155,8 @@ fn beheaded(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
     calls
 }
 
-/// No line begins over a broker, so nothing says from when on it was listened.
+/// A broker's stream has no start of a connection, so it is not known from when on messages were
+/// received.
 #[test]
 fn unanswered_call_with_lost_start_is_still_reported() {
     let mut letters = 0;

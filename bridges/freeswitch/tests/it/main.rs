@@ -1,5 +1,5 @@
-//! The crate from outside: recordings of a live switch, what happened in each of them, and what no
-//! recording holds.
+//! Tests of the crate from outside, with recordings of a live switch, and with events that are in
+//! no recording.
 
 mod cdr;
 mod expected;

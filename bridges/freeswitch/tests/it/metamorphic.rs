@@ -1,14 +1,14 @@
-//! The same recordings told otherwise: whatever a socket, a broker or a proxy does to a stream that
-//! loses nothing of what happened.
+//! Tests of changed recordings, with all changes that a socket, a broker, or a proxy makes to a
+//! stream without losing events.
 
 use crate::expected::{Recording, faults, finished, recordings, split};
 use crate::recordings::slack;
 
-/// How far apart two events may be that change places.
+/// Maximum time between two events that are swapped.
 const SHUFFLED_MICROS: u64 = 400_000;
 const SEEDS: u64 = 6;
 
-/// Numbers as by chance, the same each time.
+/// Pseudo-random numbers, which are the same each time.
 pub struct Chance(u64);
 
 impl Chance {
@@ -31,7 +31,7 @@ fn time(message: &[u8]) -> u64 {
     time.parse().expect("microseconds")
 }
 
-/// The messages as they come when each takes up to [`SHUFFLED_MICROS`] to arrive.
+/// Returns the messages in the order of arrival, if each takes up to [`SHUFFLED_MICROS`] to arrive.
 pub fn shuffled(messages: &[Vec<u8>], chance: &mut Chance) -> Vec<Vec<u8>> {
     let keyed = messages.iter().map(|message| {
         let key = time(message) + chance.next(SHUFFLED_MICROS);
@@ -105,7 +105,7 @@ fn what_follows_a_hang_up_may_be_lost() {
     all_are_told(shuffled_before, SEEDS / 2);
 }
 
-/// The text with one whole word put in place of another: part of no longer number or name.
+/// Replaces a whole word in the text, but not a part of a longer number or name.
 fn reworded(text: &str, word: &str, other: &str) -> String {
     let (mut made, mut rest) = (String::with_capacity(text.len()), text);
     let mut before = None;
@@ -125,7 +125,7 @@ fn reworded(text: &str, word: &str, other: &str) -> String {
 
 #[test]
 fn renamed_profiles_gateways_and_extensions_give_same_calls() {
-    // FusionPBX gives its gateways such names, and a profile may be called as a telephone.
+    // FusionPBX gives its gateways such names, and a profile can have the name of a telephone.
     let names = [
         ("external", "carriers"),
         ("internal", "103"),

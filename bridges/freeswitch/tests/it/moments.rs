@@ -1,5 +1,5 @@
-//! Odd moments of a switch and of whoever listens to it: what is told is right, or it is said that
-//! something is missing; nothing is invented.
+//! Tests of special situations of a switch and of its connections. A call is right, or is marked as
+//! incomplete.
 
 use crate::expected::{Ended, bodies, finished_when, moment, split};
 use crate::switch::line;
@@ -9,7 +9,7 @@ fn lines(messages: &[Vec<u8>]) -> Vec<String> {
     calls.iter().map(line).collect()
 }
 
-/// A heart-beat of a process that has been up for five seconds.
+/// Makes a heartbeat of a process that has been up for five seconds.
 fn beat(core: &str, micros: u64) -> Vec<u8> {
     let beat = serde_json::json!({
         "Event-Name": "HEARTBEAT",
@@ -21,7 +21,7 @@ fn beat(core: &str, micros: u64) -> Vec<u8> {
     serde_json::to_vec(&beat).expect("JSON")
 }
 
-/// The process that told this, and when.
+/// Returns the process that sent this message, and the time.
 fn teller(message: &[u8]) -> (String, u64) {
     let event: serde_json::Value = serde_json::from_slice(message).expect("an event");
     let text = |key: &str| event[key].as_str().expect("text").to_owned();
@@ -60,7 +60,7 @@ fn a_broker_that_was_away_kept_the_end_alone() {
     let whole = lines(&split(&moment("broker_away/esl.jsonl")));
     assert_eq!(whole, [format!("{call}, whole")]);
     let rest = lines(&bodies(&moment("broker_away/amqp.jsonl")));
-    // The channels' own times say that there was nothing else.
+    // The channels' own times show that nothing else happened.
     assert_eq!(rest, [format!("{call}, whole")]);
 }
 
@@ -74,7 +74,7 @@ fn a_switch_that_stops_in_order_ends_its_calls() {
     assert_eq!(lines(&bodies(&moment("switch_stopped/amqp.jsonl"))), wanted);
 }
 
-/// Neither of its interfaces tells that it was killed; over AMQP its heart-beats just end.
+/// Neither of its interfaces reports that it was killed. Over AMQP, its heartbeats just end.
 #[test]
 fn calls_of_killed_switch_end_at_last_heartbeat() {
     for messages in [
@@ -87,7 +87,7 @@ fn calls_of_killed_switch_end_at_last_heartbeat() {
             let mut messages = messages.clone();
             messages.extend((1..=beats).map(|n| beat(&core, last + n * 20_000_000)));
             let killed = last + beats * 20_000_000;
-            // It may be a second switch of the same name, as long as the first is not silent.
+            // It can be a second switch with the same name, while the first one is not silent.
             messages.push(beat("another", killed + 30_000_000));
             assert_eq!(lines(&messages), [] as [&str; 0]);
             messages.push(beat("another", killed + 60_000_000));
@@ -115,7 +115,7 @@ fn call_of_new_process_is_whole_after_first_heartbeat() {
     assert!(told.len() == 1 && told[0].ends_with("whole"), "{told:?}");
 }
 
-/// Two switches of one name in one queue, of which one is started again and again.
+/// Two switches with one name in one queue, of which one is restarted again and again.
 #[test]
 fn another_switch_in_the_same_queue_ends_no_calls_of_this_one() {
     let mut messages = bodies(&moment("switch_stopped/amqp.jsonl"));

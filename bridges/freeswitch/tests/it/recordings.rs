@@ -1,8 +1,8 @@
-//! The recorded scenarios, over each of the interfaces.
+//! Tests of the recorded scenarios, over each of the interfaces.
 
 use crate::expected::{Recording, bodies, faults, finished, recordings, split};
 
-/// Media begins a moment after the bridge, and the switch's clock steps by 20 ms.
+/// Media begins shortly after the bridge, and the switch's clock advances in steps of 20 ms.
 const SLACK: f64 = 0.4;
 /// The consultation by feature code begins where the switch plays music, not where the customer
 /// hears it.

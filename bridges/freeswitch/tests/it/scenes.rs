@@ -1,4 +1,4 @@
-//! What no recording of the tree holds, after what a live switch was seen to tell of it.
+//! Tests of scenes that are in no recording. Their events are those of a live switch.
 
 use crate::expected::{Ended, finished, finished_by, finished_when};
 use crate::metamorphic::{Chance, shuffled};
@@ -61,7 +61,7 @@ fn an_agent_who_goes_on_waiting_in_a_queue_holds_no_call_back() {
         it.at(from + 2000).bridges("agent", cust);
         it.at(from + 5000).hangs_up(cust).unbridges("agent", cust);
     }
-    // Somebody else calls the agent's colleague meanwhile.
+    // Meanwhile, another customer calls the agent's colleague.
     it.at(200_000).comes_in("other", OTHER).hangs_up("other");
     let told: Vec<String> = finished_by(&it.told, 201_000).iter().map(line).collect();
     let served = |cust| format!("{cust} in city {CUSTOMER} [101] 101 talk 3.0 of 4.0, whole");
@@ -70,7 +70,7 @@ fn an_agent_who_goes_on_waiting_in_a_queue_holds_no_call_back() {
         told,
         [served("one"), served("two"), served("three"), unserved]
     );
-    // The agent goes home: there is nothing to tell of that.
+    // The agent hangs up, which is not a call.
     it.at(300_000).hangs_up("agent");
     assert_eq!(finished_when(&it.told, Ended::Everything).len(), 4);
 }
@@ -121,8 +121,8 @@ fn employee_dials_the_next_customer_after_a_transfer() {
     assert_eq!(lines(&switch), wanted);
 }
 
-/// The clock of a switch steps by 20 ms: the halves and whom they dial may be born at one moment,
-/// and then nothing but their names tells which half is whose.
+/// The clock of a switch advances in steps of 20 ms. Both halves and the channel that they dial can
+/// be created at one time. Then only their names show which half belongs to which channel.
 #[test]
 fn loopback_to_phone_is_one_call_in_any_event_order() {
     let mut it = Switch::default();
@@ -146,8 +146,8 @@ fn loopback_to_phone_is_one_call_in_any_event_order() {
     }
 }
 
-/// Whoever calls from an address that no trunk names, or is called over such a gateway, is outside
-/// all the same: no employee, and no outbound call of ours.
+/// A caller from an address that no trunk names, or a number that is called over such a gateway, is
+/// still outside. It is no employee, and there is no outbound call.
 #[test]
 fn a_caller_from_an_address_of_no_trunk_is_no_employee() {
     let mut it = Switch::default();
@@ -429,7 +429,7 @@ const NAMED_IN: [&str; 2] = [
     "variable_fifo_bridge_uuid",
 ];
 
-/// A customer and the three legs of a ring group, each dialed without a session.
+/// Makes a customer and the three legs of a ring group, each dialed without a session.
 fn dialed_without_session(switch: &mut Switch, variable: &str) {
     let caller = [(variable, "cust")];
     switch.at(0).comes_in("cust", CUSTOMER);

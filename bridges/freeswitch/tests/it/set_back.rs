@@ -1,5 +1,5 @@
-//! A switch whose clock is set back while calls are open: no such call is told as if it were known
-//! how long it lasted, and nothing else is taken for that.
+//! Tests of a switch whose clock is set back while calls are open. The duration of such a call is
+//! not reported as known, and no other event is mistaken for a clock that was set back.
 
 use crate::expected::{Expected, bodies, faults, recordings, settings};
 use crate::late::last_told;
@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 const WHY: &str = "the PBX's clock was set back during the call";
-/// Between two signs of life: a switch where much is going on tells something so often.
+/// Time between two heartbeats, because a busy switch sends messages this often.
 const BEAT_MICROS: u64 = 400_000;
 const SEEDS: u64 = 4;
 const SECOND: u64 = 1_000_000;
@@ -21,7 +21,7 @@ fn micros(event: &Value, key: &str) -> Option<u64> {
     event[key].as_str()?.parse().ok()
 }
 
-/// What a switch told in this time beside the calls, by numbers between those of their events.
+/// Makes the heartbeats of a switch during these events.
 fn beats(events: &[Value], every: u64) -> Vec<Value> {
     let time = |event: &Value| micros(event, "Event-Date-Timestamp").expect("a time");
     let (first, last) = (events.first(), events.last());
@@ -40,7 +40,7 @@ fn beats(events: &[Value], every: u64) -> Vec<Value> {
     moments.map(beat).collect()
 }
 
-/// All that the switch told, in its own order and counted anew by that.
+/// Returns all events of the switch, in its own order, with new numbers.
 fn told(messages: &[Vec<u8>], every: u64) -> Vec<Value> {
     let read = |message: &Vec<u8>| serde_json::from_slice(message).expect("an event");
     let mut events: Vec<Value> = messages.iter().map(read).collect();
@@ -57,7 +57,7 @@ fn told(messages: &[Vec<u8>], every: u64) -> Vec<Value> {
     events
 }
 
-/// The same, where the switch's clock is set back by so much at that moment.
+/// Returns the events, if the switch's clock is set back by `by` at the time `at`.
 fn set_back(events: &[Value], at: u64, by: u64) -> Vec<Value> {
     let times = [
         "Event-Date-Timestamp",
@@ -77,10 +77,10 @@ fn set_back(events: &[Value], at: u64, by: u64) -> Vec<Value> {
     events
 }
 
-/// A message, and when it arrives by our own clock.
+/// A message, and its arrival by our own clock.
 type Arrival = (u64, Vec<u8>);
 
-/// The calls with customers of these messages.
+/// Returns the calls with customers of these messages.
 fn finished(arrivals: &[Arrival], kept: bool) -> Vec<FinishedCall> {
     let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
@@ -104,7 +104,8 @@ fn finished(arrivals: &[Arrival], kept: bool) -> Vec<FinishedCall> {
     last_told(assembler.take_finished())
 }
 
-/// When each arrives: up to 400 ms after it happened, some of them twice; the later half `late`.
+/// Returns the arrival of each event: up to 400 ms after it happened, some of them twice, and the
+/// later half `late`.
 fn arrivals(events: &[Value], told: &[Value], late: u64, chance: &mut Chance) -> Vec<Arrival> {
     let time = |event: &Value| micros(event, "Event-Date-Timestamp").expect("a time");
     let mut all = Vec::new();
@@ -119,8 +120,8 @@ fn arrivals(events: &[Value], told: &[Value], late: u64, chance: &mut Chance) ->
     all
 }
 
-/// What is wrong with calls, of which one is right that is incomplete for its clock. One that began
-/// after that was set back begins by that clock.
+/// Returns the differences of the calls from the expected ones. A call that is incomplete because
+/// of the clock is right. A call that began after the clock was set back has a start by that clock.
 fn wrong(calls: &[FinishedCall], wanted: &Expected, slack: f64, by: u64) -> Vec<String> {
     let mut wrong = Vec::new();
     for call in &wanted.calls {
@@ -165,7 +166,7 @@ fn clock_set_back_during_call_never_yields_wrong_figures() {
             let at = span.start + chance.next(span.end - span.start);
             let mut told = set_back(&events, at, by);
             if seed % 2 == 0 {
-                // Numbers and times alone tell it.
+                // Only numbers and times show it.
                 told.iter_mut()
                     .for_each(|it| it["Uptime-msec"] = Value::Null);
             }
@@ -192,7 +193,7 @@ fn late_and_duplicate_messages_are_not_a_clock_set_back() {
             let mut chance = Chance::new(seed);
             let late = chance.next(3600 * SECOND);
             let mut arrivals = arrivals(&events, &events, late, &mut chance);
-            // What came before it comes once more.
+            // The earlier messages arrive again.
             let cut = arrivals.len() / 2;
             let again: Vec<Arrival> = arrivals[cut / 2..cut].to_vec();
             let back = arrivals[cut].0;

@@ -1,11 +1,12 @@
-//! A stream cut, torn and begun anywhere: the same messages, and never another's bytes in one.
+//! Tests of a stream that is split, cut, or begun anywhere. The messages are the same, and none
+//! contains bytes of another.
 
 use crate::expected::{faults, finished, recordings, split};
 use callbridge_call::framing::{FrameStep, MESSAGE_BYTES_MAX};
 use callbridge_freeswitch::Splitter;
 use proptest::prelude::*;
 
-/// What a splitter gives of a stream that comes in such pieces.
+/// Returns the messages of a stream that arrives in pieces of this length.
 fn in_pieces(bytes: &[u8], piece: usize) -> Vec<Vec<u8>> {
     let mut splitter = Splitter::default();
     let (mut held, mut messages) = (Vec::new(), Vec::new());
@@ -111,7 +112,7 @@ fn an_event_may_have_a_body_of_its_own() {
     let stream =
         frame("text/event-plain", &event) + &frame("text/event-plain", "Event-Name: A\n\n");
     assert_eq!(texts(&stream), [event.as_str(), "Event-Name: A\n\n"]);
-    // The same without outer headers, as it may stand in a file.
+    // The result is the same without outer headers, as in a file.
     let bare = format!("{event}Event-Name: A\n\n");
     assert_eq!(texts(&bare), [event.as_str(), "Event-Name: A\n\n"]);
 }

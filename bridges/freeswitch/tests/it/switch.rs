@@ -1,10 +1,10 @@
-//! A switch that tells what a scene does to it, in the headers that a live one writes.
+//! A fake switch that sends the events of a scene, with the headers of a live one.
 
 use callbridge_call::{Direction, FinishedCall};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The switch's clock when a scene begins.
+/// Time of the switch's clock when a scene begins.
 pub const BEGIN: u64 = 1_795_300_000;
 
 #[derive(Clone, Default)]
@@ -15,7 +15,7 @@ struct Channel {
     bridged: u64,
 }
 
-/// One scene: what happens at which moment, in milliseconds from its beginning.
+/// One scene: events with their times, in milliseconds from its start.
 #[derive(Default)]
 pub struct Switch {
     channels: BTreeMap<String, Channel>,
@@ -27,7 +27,7 @@ pub struct Switch {
 type Headers<'h> = &'h [(&'h str, &'h str)];
 
 impl Switch {
-    /// The scene goes on at this moment.
+    /// Sets the time of the next events.
     pub fn at(&mut self, millis: u64) -> &mut Self {
         self.now = (BEGIN * 1000 + millis) * 1000;
         self
@@ -84,7 +84,7 @@ impl Switch {
         self.channel(id, &name, true, &headers)
     }
 
-    /// What a channel made by another says of that, and of whose call it is.
+    /// Returns the headers of a channel that another one made in this call.
     fn made_by(&self, by: &str, call: &str) -> Vec<(&'static str, String)> {
         let Some(maker) = self.channels.get(by) else {
             return Vec::new();
@@ -101,7 +101,7 @@ impl Switch {
         ]
     }
 
-    /// A telephone is dialed, by this channel in this call; by nobody where that is empty.
+    /// Dials a telephone, by this channel in this call. Without a channel if it is empty.
     pub fn rings(&mut self, id: &str, extension: &str, (by, call): (&str, &str)) -> &mut Self {
         self.rings_with(id, extension, (by, call), &[])
     }
@@ -129,7 +129,7 @@ impl Switch {
         self.channel(id, &name, false, &headers)
     }
 
-    /// A number outside is dialed over a gateway.
+    /// Dials an outside number over a gateway.
     pub fn dials_out(&mut self, id: &str, target: (&str, &str), by: (&str, &str)) -> &mut Self {
         self.dials_out_with(id, target, by, &[])
     }
@@ -142,7 +142,7 @@ impl Switch {
         more: Headers<'_>,
     ) -> &mut Self {
         let name = format!("sofia/external/{number}");
-        // A carrier that is called by its gateway alone has a place of its own.
+        // A carrier that is only called by its gateway has its own address.
         let port = if gateway == "city" { 16_000 } else { 16_099 };
         let uri = format!("{number}@127.0.0.1:{port}");
         let mut headers = vec![
@@ -157,14 +157,15 @@ impl Switch {
         self.channel(id, &name, false, &headers)
     }
 
-    /// The channel has this header in its events from here on.
+    /// Adds this header to the later events of the channel.
     pub fn learns(&mut self, id: &str, header: &str, value: &str) -> &mut Self {
         let channel = self.channels.get_mut(id).expect("a channel");
         channel.headers.insert(header.to_owned(), value.to_owned());
         self
     }
 
-    /// One half of a loopback; the second knows the first from its birth.
+    /// Creates one half of a loopback. The second half has the id of the first from its creation
+    /// on.
     pub fn half(
         &mut self,
         id: &str,
@@ -203,7 +204,7 @@ impl Switch {
         self.tell("CHANNEL_UNBRIDGE", a, &sides)
     }
 
-    /// It begins to consult somebody by feature code, or is back.
+    /// The channel begins a consultation by feature code, or ends it.
     pub fn consults(&mut self, id: &str, begins: bool) -> &mut Self {
         let event = if begins {
             "CHANNEL_EXECUTE"
@@ -232,7 +233,7 @@ impl Switch {
         self.tell("DTMF", id, &[("DTMF-Digit", key)])
     }
 
-    /// It comes into a room, or is out of it.
+    /// The channel enters or leaves a room.
     pub fn in_room(&mut self, id: &str, room: &str, comes: bool) -> &mut Self {
         let action = if comes { "add-member" } else { "del-member" };
         let headers = [
@@ -289,7 +290,7 @@ impl Switch {
     }
 }
 
-/// A finished call in one line: who, whom, how long.
+/// Describes a finished call in one line: who, whom, and how long.
 pub fn line(call: &FinishedCall) -> String {
     let employees: Vec<String> = call
         .employees_in_order

@@ -1,4 +1,4 @@
-//! Calls of three: an employee who joins a call without a bridge.
+//! Tests of calls of three, in which an employee joins a call without a bridge.
 
 use crate::expected::{Ended, finished, finished_by, finished_when};
 use crate::metamorphic::{Chance, shuffled};
@@ -46,7 +46,7 @@ fn three_way_with_either_side_adds_the_employee() {
     }
 }
 
-/// The switch ends the consultation, leads 102 to 101, and bridges 101 and the customer again.
+/// The switch ends the consultation, connects 102 to 101, and bridges 101 and the customer again.
 #[test]
 fn zero_during_attended_transfer_adds_whom_it_consulted() {
     let mut it = Switch::default();
@@ -162,7 +162,7 @@ fn variables_of_an_eavesdropper_set_who_hears_it() {
     }
 }
 
-/// A supervisor who speaks in two calls, one after the other, joins them no more than an agent.
+/// A supervisor who speaks in two calls, one after the other, does not join them, like an agent.
 #[test]
 fn supervisor_of_two_calls_keeps_them_apart() {
     let mut it = Switch::default();
@@ -189,7 +189,7 @@ fn supervisor_of_two_calls_keeps_them_apart() {
     assert_eq!(calls.iter().map(line).collect::<Vec<_>>(), wanted);
 }
 
-/// A caller's keys in a menu say nothing about a call, and nothing of them is kept.
+/// A caller's keys in a menu have no effect on a call, and are not stored.
 #[test]
 fn keys_of_a_caller_are_not_kept() {
     let mut plain = Switch::default();
