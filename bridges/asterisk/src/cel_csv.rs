@@ -89,7 +89,7 @@ impl CsvRows {
                 self.delimiter = Some(delimiter);
                 return Ok(());
             }
-            // Of several reasons, the one of the split with enough columns helps most.
+            // Of several reasons, the one of a split with enough columns is the most useful.
             if first.is_ok() || first == Err(Unreadable::TooFewColumns) {
                 first = split;
             }

@@ -1,19 +1,19 @@
-//! The times of CEL rows made absolute.
+//! Turns the times of CEL rows into absolute times.
 //!
-//! `cel.conf` writes a row's time as seconds since the epoch by default, and by `dateformat` as
-//! anything, most often local time without a zone. Such a time is made absolute by the zone that
-//! was given, else by the distance from UTC that the rows themselves show: the unique id of a
-//! channel that starts holds the epoch of that same moment. One stream may tell of several PBXs,
-//! each in a zone of its own: the distance is learned for each server and system name.
+//! By default, a row's time is seconds since the epoch. With `dateformat` in `cel.conf`, it can
+//! have any form, most often local time without a zone. Such a time is converted with the
+//! configured zone. Without one, the rows themselves show the offset from UTC, because the unique
+//! id of a new channel contains the epoch of the same time. One stream can have several PBXs, each
+//! in its own zone, so the offset is learned for each server and system name.
 
 use crate::local_time::{self, WallClocks, Written};
 use callbridge_call::{EventTime, UniqueId};
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 
-/// Zones lie whole quarter hours from UTC.
+/// The offset of every zone from UTC is a multiple of this.
 const QUARTER_HOUR_SEC: i64 = 900;
-/// Step by which clocks are changed in spring and autumn, nearly everywhere.
+/// Time by which clocks are changed in spring and autumn, nearly everywhere.
 const HOUR_SEC: i64 = 3600;
 /// No zone has a larger offset from UTC.
 const FARTHEST_ZONE_SEC: i64 = 15 * 3600;

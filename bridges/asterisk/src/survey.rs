@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! ▶ ListCommands                     which of the following actions are allowed
-//! ▶ UserEvent                        an event of our own, which must come back
+//! ▶ UserEvent                        our own event, which must come back
 //! ▶ CoreSettings, before 12 QueueSummary    which release it is, and whether it has queues
 //! ▶ PJSIPShowEndpoints, SIPpeers, IAXpeers, DeviceStateList
 //! ▶ ExtensionStateList               hints: which endpoints are telephones
@@ -52,7 +52,7 @@ pub enum CallProof {
     Unheard(usize),
 }
 
-/// Findings about a manager account and its PBX.
+/// Facts about a manager account and its PBX.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// AMI's version in the banner: `11.0.0`.

@@ -41,7 +41,7 @@ fn two_pbxs_on_one_stream_keep_zones_of_their_own() {
     ] {
         assert_eq!(seconds(clock.at(text, id, false)), Some(1_795_153_117));
     }
-    // And by the server that the frame names.
+    // The server that the frame names also identifies a PBX.
     clock.set_server(Some("b"));
     let born = clock.at("2026-11-20 05:08:37", "1795151317.1", true);
     assert_eq!(seconds(born), Some(1_795_151_317));

@@ -51,7 +51,8 @@ fn text_and_json_of_one_recording_tell_the_same() {
         let told = |format, name: &str| {
             let bytes = std::fs::read(folder.join(name)).expect("a recording");
             let mut all = Vec::new();
-            // amiws was logged in already when the recording began, and AMI logs in for each.
+            // amiws was already logged in when the recording began, but AMI logs in for each
+            // recording.
             decode(format, &bytes, |told| match told {
                 PbxEvent::Mark(_) => {}
                 PbxEvent::Channel(_) | PbxEvent::Cdr(_) => all.push(format!("{told:?}")),
