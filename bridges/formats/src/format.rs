@@ -3,7 +3,7 @@
 use callbridge_asterisk::AsteriskFormat;
 use std::str::FromStr;
 
-/// Formats of the bytes that a source gives.
+/// Formats of the bytes of a source.
 ///
 /// | format | name | on a stream or in a file | carries channel variables | time |
 /// |---|---|---|---|---|

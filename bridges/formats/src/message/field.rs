@@ -232,15 +232,15 @@ pub(crate) fn phone(value: &Value) -> Result<String, Wrong> {
     if plus && !whole(plain) {
         return Err(format!("{} digits follow its plus", plain.len()));
     }
-    // A dial prefix, an exit code and the number: no plan has more.
+    // Digits of a dial prefix, an exit code, and the number. No numbering plan has more.
     if !(2..=24).contains(&plain.len()) {
         return Err(format!("it has {} digits", plain.len()));
     }
     Ok(text.to_owned())
 }
 
-/// The company's own number, as it is written at the PBX's door: short where the carrier sends its
-/// last digits alone.
+/// Reads the company's own number, as the PBX receives it. It is short if the carrier sends only
+/// its last digits.
 pub(crate) fn did(value: &Value) -> Result<String, Wrong> {
     let text = name(value, PHONE_BYTES_MAX)?;
     let did = is_did(text).then(|| text.to_owned());
@@ -264,7 +264,7 @@ pub(crate) fn seconds(value: &Value) -> Result<Duration, Wrong> {
     let seconds = number.as_f64().filter(|it| it.is_finite());
     let seconds = seconds.filter(|it| (0.0..=DURATION_SEC_MAX).contains(it));
     let seconds = seconds.ok_or_else(|| shown(value))?;
-    // What a float cannot hold exactly is less than a microsecond here.
+    // The rounding error of a float is less than a microsecond here.
     let micros = (seconds * 1e6).round();
     #[allow(
         clippy::cast_possible_truncation,
@@ -335,7 +335,7 @@ pub(crate) fn direction(value: &Value) -> Result<Direction, Wrong> {
     found.ok_or_else(|| "it is another word".to_owned())
 }
 
-/// `field: what it is; it may be …`
+/// Returns `field: what it is; it may be …`.
 pub(crate) fn words(field: MessageField, wrong: &str) -> String {
     format!("{field}: {wrong}; it may be {}", field.may_be())
 }

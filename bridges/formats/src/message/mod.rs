@@ -6,7 +6,7 @@
 //! message, which is read back as the same call. There is no clock here: the code that judges the
 //! call checks whether its start is in the future. `docs/call-message.md` describes the message.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
 //! | [`field`] | the fields, and the values that each can have: types and limits |
 //! | [`read`](mod@read) | reads a call from a message |
