@@ -131,7 +131,7 @@ struct Connected {
 
 /// An application that a leg ran and on which the call depends.
 enum Ran {
-    /// The leg came into this room.
+    /// The leg entered this room.
     Room(String),
     /// The leg consulted someone. If the switch dialed no one for it, it is over at once.
     Consultation { dialed_no_one: bool },
@@ -148,7 +148,7 @@ struct LegFile<'f> {
     /// Caller profile of the leg before any transfer.
     first: &'f Value,
     connected: Vec<Connected>,
-    /// Times at which the leg left its profiles, by transfer or hang-up.
+    /// Times at which the leg left its profiles, by transfer or hangup.
     left: Vec<EventTime>,
     /// Applications that the leg ran and on which the call depends, each with its time.
     ran: Vec<(EventTime, Ran)>,

@@ -5,7 +5,7 @@
 //! ◀ auth/request
 //! ▶ auth SECRET                       there is no other login: the secret is sent in the clear
 //! ◀ command/reply +OK accepted        FrameMeaning::LoggedIn
-//! ▶ event json CHANNEL_CREATE …       what a call can depend on (`subscription`)
+//! ▶ event json CHANNEL_CREATE …       the events on which a call can depend (`subscription`)
 //! ▶ api uptime ms                     a switch that started later has no older calls
 //! ▶ api show channels as json         the live channels, and then for each, a few at a time:
 //! ▶ api uuid_dump ID json             its variables and times, as a separate event

@@ -17,7 +17,7 @@ pub const QUESTIONS: [&str; 5] = [
 const NAMES_MAX: usize = 2_000;
 /// Maximum names in one message.
 const NAMED_MAX: usize = 10;
-/// Technologies of Asterisk's channels, which name no endpoint of FreeSWITCH.
+/// Technologies of Asterisk's channels. They are not in endpoints of FreeSWITCH.
 const OF_ASTERISK: [&str; 7] = ["PJSIP", "SIP", "IAX2", "DAHDI", "Local", "SCCP", "Motif"];
 /// The default password of every distribution of FreeSWITCH.
 const KNOWN_PASSWORD: &str = "ClueCon";

@@ -6,7 +6,7 @@ use callbridge_call::{Decoded, Direction, Unreadable};
 use callbridge_freeswitch::Decoder;
 use serde_json::{Value, json};
 
-/// The consultation by feature code begins where the switch plays music.
+/// A consultation by feature code begins when the switch plays music.
 const SLACK: f64 = 0.6;
 
 fn files(lines: &[u8]) -> Vec<&[u8]> {
@@ -101,7 +101,7 @@ fn what_is_no_file_of_a_leg_is_refused_by_name() {
     }
 }
 
-/// `log-b-leg` is off: legs that the switch dialed write no file.
+/// `log-b-leg` is off, so legs that the switch dialed have no file.
 #[test]
 fn outbound_call_is_recognized_without_b_leg_cdr() {
     let mut told_of = 0;

@@ -4,8 +4,8 @@ use crate::expected::{Recording, bodies, faults, finished, recordings, split};
 
 /// Media begins shortly after the bridge, and the switch's clock advances in steps of 20 ms.
 const SLACK: f64 = 0.4;
-/// The consultation by feature code begins where the switch plays music, not where the customer
-/// hears it.
+/// A consultation by feature code begins when the switch plays music, not when the customer hears
+/// it.
 const CONSULTATION_SLACK: f64 = 0.6;
 
 pub fn slack(recording: &Recording) -> f64 {

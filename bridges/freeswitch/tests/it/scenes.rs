@@ -255,7 +255,7 @@ fn an_announcement_before_the_answer_is_no_talk() {
     it.at(5000).hangs_up("far").hangs_up("p101");
     let wanted = format!("p101 out city {CUSTOMER} [] 101 talk 0.0 of 5.0, whole");
     assert_eq!(lines(&it), [wanted]);
-    // The same carrier, and the customer answers after it.
+    // The carrier is the same, and the customer answers after it.
     let mut it = Switch::default();
     it.at(0).dials("p101", "101");
     it.dials_out("far", ("city", CUSTOMER), ("p101", "p101"));
