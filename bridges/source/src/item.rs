@@ -51,9 +51,9 @@ pub enum Item {
         /// When the answer arrived, by our boot clock.
         answered: EventTime,
     },
-    /// Whether the line is stalled (`true`): a ping has waited for its answer for more than 5 s, or
-    /// no one read the line for that long. Events that arrive until the line is no longer stalled
-    /// happened earlier, no one knows when.
+    /// Whether the connection is stalled. If it is, a ping has waited for its answer for more than
+    /// 5 s, or the connection was not read for this long. Events that arrive until it is no longer
+    /// stalled happened at an unknown earlier time.
     Stalled(bool),
     /// An event of our own came back over the connection, so events arrive although there is no
     /// call.
@@ -103,7 +103,7 @@ pub struct Frame {
     pub details: Option<Box<RecordDetails>>,
 }
 
-/// Separates the path of a file with many records and the end of one of them.
+/// Text between the path of a file with many records and the end of one of them.
 pub const RECORD_IN_FILE: &str = ", record that ends at byte ";
 
 /// Details that a source knows of a record, in addition to its bytes.
@@ -113,7 +113,7 @@ pub struct RecordDetails {
     pub file: Option<SmolStr>,
     /// Length of the whole record in bytes, if the frame contains only its first 64 KiB.
     pub cut_from: Option<u64>,
-    /// Why the source cannot read the record, with what to do.
+    /// Why the source cannot read the record, and what to do.
     pub fault: Option<String>,
 }
 

@@ -14,7 +14,7 @@
 //!   file       a file that grows, is renamed, truncated, replaced
 //! connect    opens TCP and TLS connections, and describes refusals (`error`)
 //! session    output of a source: `item`s with numbers, states, gaps, and its counts
-//! ring       the bounded way to the intake;  verdict  the way back
+//! ring       the bounded buffer to the intake;  verdict  the verdicts sent back
 //! ```
 
 #![warn(missing_docs)]

@@ -4,7 +4,7 @@ use crate::{Bounds, Error, EventTime, Fix};
 use secrecy::SecretString;
 use std::{fmt::Display, path::PathBuf, time::Duration};
 
-/// Function that reads a clock that never steps (the boot clock), for times of arrival and loss.
+/// Function that reads the boot clock, which never jumps, for times of arrival and loss.
 pub type Clock = fn() -> EventTime;
 
 /// The origin of a source's secret. Debug does not show it.

@@ -44,7 +44,7 @@ pub(super) struct Bodies {
 #[derive(Debug, Default)]
 struct Held {
     bytes: u64,
-    /// Original lengths, in bytes, of the bodies that were cut, in their order.
+    /// Original lengths in bytes of the bodies that were cut, in order.
     cut: VecDeque<u64>,
     /// Wakes the connection, which waits for room.
     line: Option<Waker>,

@@ -23,7 +23,7 @@ const SHORT_BYTES_MAX: u64 = 128 << 10;
 /// A broker and how to log in to it.
 #[derive(Clone, Debug)]
 pub struct Login {
-    /// The broker's nodes, its virtual host and the user to log in as.
+    /// The broker's nodes, its virtual host, and the user to log in as.
     pub broker: Broker,
     /// The user's password, read again at each login.
     pub secret: Secret,

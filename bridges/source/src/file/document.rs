@@ -13,7 +13,7 @@ const PIECE_BYTES: usize = 64 << 10;
 pub(super) struct Document {
     /// The document or its beginning, without the blanks and NUL bytes around it.
     pub(super) bytes: Bytes,
-    /// Length of the document in bytes, as far as the file was read.
+    /// Length of the document in bytes, or of the part that was read.
     pub(super) length: u64,
     /// The file contains one whole JSON object, and nothing after it.
     pub(super) is_complete: bool,

@@ -131,7 +131,7 @@ impl RecordFolder {
         resume: Option<FilePosition>,
         again: FilesAgain,
     ) -> Self {
-        // A position of another folder says nothing about this one.
+        // A position in another folder is not valid for this one.
         let resume = resume.filter(|position| Path::new(&position.path) == path);
         Self {
             path,

@@ -53,7 +53,7 @@ impl Follower {
         from: From,
         resume: Option<FilePosition>,
     ) -> Self {
-        // A position of another file says nothing about this one.
+        // A position in another file is not valid for this one.
         let resume = resume.filter(|position| Path::new(&position.path) == path);
         Self {
             path,

@@ -188,7 +188,7 @@ impl Opened {
         Self::at(path, path, format, complete)
     }
 
-    /// The position after the last frame.
+    /// Returns the position after the last frame.
     pub(super) fn position(&self) -> FilePosition {
         let offset = self.framer.position();
         let before = offset.saturating_sub(self.head_at);

@@ -28,7 +28,7 @@ pub struct UrlFault {
     words: String,
 }
 
-/// Host and port of a TCP server, and the transport spoken there.
+/// Host and port of a TCP server, and whether it uses TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpEndpoint {
     /// Name or address. An IPv6 address has no brackets.

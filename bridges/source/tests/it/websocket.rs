@@ -88,7 +88,7 @@ async fn a_fragmented_message_is_one_frame_with_a_ping_in_between() {
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.websocket().await;
     stage.up().await;
-    // Our own first ping.
+    // This is our own first ping.
     assert_eq!(client_frame(&mut line).await, 0x89);
     // The first fragment ends in the middle of a character.
     for (first, payload) in [
