@@ -187,7 +187,7 @@ fn silence_counts_only_while_a_queue_of_the_pbx_is_read() {
     let mut intake = restored();
     intake.up(first, later(3000));
     assert!(!is_finished(&mut intake, 3000));
-    // The other queue is down, and this one goes on.
+    // The other queue is down, and this one is still read.
     cut(&mut intake, second);
     assert!(is_finished(&mut intake, 3001));
     let mut intake = restored();

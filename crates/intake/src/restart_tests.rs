@@ -16,7 +16,8 @@ fn intake() -> Intake {
     intake
 }
 
-/// An event of the trunk's channel `counter` that began at `born`, both in seconds after `BEGAN`.
+/// Makes an event of the trunk's channel `counter` that was created at `born`. Both times are in
+/// seconds after `BEGAN`.
 fn event(name: &str, (born, counter): (i64, u32), at: i64) -> String {
     let id = format!("{}.{counter}", BEGAN + born);
     let time = EventTime::from_seconds(BEGAN + at);
