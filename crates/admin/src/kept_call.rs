@@ -44,7 +44,8 @@ impl KeptCall {
         }
     }
 
-    /// The verdict in its current state. A former dead letter that was sent is no longer one.
+    /// Returns the verdict in its current state. A former dead letter that was sent is no longer
+    /// one.
     pub fn judged(&self) -> Judged {
         let judged = judged_as_kept(self.record.clone(), Some(self.state), self.reason);
         let is_letter = judged.outcome == Outcome::DeadLetter;
@@ -61,8 +62,8 @@ impl KeptCall {
     }
 }
 
-/// The verdict on a stored call, as its state shows it: a dead letter until it is sent again, and
-/// permanently if it was discarded. Calls between extensions have no state.
+/// Returns the verdict on a stored call, as its state shows it: a dead letter until it is sent
+/// again, and permanently if it was discarded. Calls between extensions have no state.
 pub(crate) fn judged_as_kept(
     record: CallRecord,
     state: Option<State>,

@@ -214,7 +214,7 @@ pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replie
     }
 }
 
-/// A connection to the daemon of this state folder. `None` if none runs.
+/// Returns a connection to the daemon of this state folder. `None` if none runs.
 async fn connect(state: &Path) -> io::Result<Option<UnixStream>> {
     let Some(folder) = unless_absent(Folder::open(state))? else {
         return Ok(None);
@@ -262,7 +262,7 @@ impl Replies {
         }
     }
 
-    /// The next reply. `None` if the daemon closed the connection.
+    /// Returns the next reply. `None` if the daemon closed the connection.
     ///
     /// # Errors
     /// If the connection breaks or the daemon uses another protocol.
@@ -282,7 +282,7 @@ impl Replies {
         }
     }
 
-    /// The zone of the daemon's PBX, if it has been received.
+    /// Returns the zone of the daemon's PBX, if it has been received.
     pub fn zone(&self) -> Option<&Zone> {
         self.zone.as_ref()
     }

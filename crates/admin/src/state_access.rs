@@ -85,7 +85,7 @@ pub fn open_here(
     Err(error)
 }
 
-/// The name of this machine.
+/// Returns the name of this machine.
 pub fn host_name() -> String {
     rustix::system::uname()
         .nodename()
@@ -99,7 +99,7 @@ pub async fn close(spool: Handle, guard: Guard) {
     let _ = tokio::task::spawn_blocking(move || guard.close()).await;
 }
 
-/// The `status` of the running daemon. `None` without one.
+/// Returns the `status` of the running daemon. `None` without one.
 ///
 /// # Errors
 /// If there is one but communication fails.
@@ -137,7 +137,7 @@ impl LockWait {
         }
     }
 
-    /// Waits a little. Returns false at once if the deadline has passed.
+    /// Waits a little. Returns `false` at once if the deadline has passed.
     pub async fn has_more(self) -> bool {
         if Instant::now() >= self.until {
             return false;

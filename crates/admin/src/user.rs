@@ -7,17 +7,17 @@ const USERS: &str = "/etc/passwd";
 /// A larger file is not a user file.
 const USERS_BYTES_MAX: u64 = 1 << 20;
 
-/// The name of this user. `uid 1001` if there is none.
+/// Returns the name of this user. `uid 1001` if there is none.
 pub fn name_of(uid: u32) -> String {
     find_name(uid).unwrap_or_else(|| format!("uid {uid}"))
 }
 
-/// The name of this user. `None` if it is not in the system's file.
+/// Returns the name of this user. `None` if it is not in the system's file.
 pub fn find_name(uid: u32) -> Option<String> {
     find_name_in(uid, Path::new(USERS))
 }
 
-/// The name of the user that this process runs as.
+/// Returns the name of the user that this process runs as.
 pub fn own_name() -> String {
     name_of(rustix::process::geteuid().as_raw())
 }

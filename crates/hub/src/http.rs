@@ -275,7 +275,7 @@ async fn read(
     }
 }
 
-/// Enlarges a body's memory, doubling it. `false` if the budget is used up.
+/// Enlarges a body's memory, doubling it. Returns `false` if the budget is used up.
 fn make_room(whole: &mut Vec<u8>, length: usize, bytes_max: usize, share: &mut ByteShare) -> bool {
     if length <= whole.capacity() {
         return true;
@@ -320,7 +320,7 @@ fn not_stored(refusal: Refusal) -> Refused {
     }
 }
 
-/// The token of a request. `None` if it has none.
+/// Returns the token of a request. `None` if it has none.
 fn bearer(headers: &HeaderMap) -> Option<Secret> {
     let text = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = text.split_once(' ')?;
@@ -330,7 +330,7 @@ fn bearer(headers: &HeaderMap) -> Option<Secret> {
     Some(Secret::from(token.trim().to_owned()))
 }
 
-/// The highest pair that a collector has seen. Scripts send none.
+/// Returns the highest pair that a collector has seen. Scripts send none.
 fn seen(headers: &HeaderMap) -> Option<HubPosition> {
     let incarnation = headers.get(SEEN_INCARNATION)?.to_str().ok()?;
     let seq: i64 = headers.get(SEEN_SEQ)?.to_str().ok()?.parse().ok()?;

@@ -56,7 +56,7 @@ pub fn read_lines(body: &[u8], content_type: Option<&str>) -> Result<Lines, Body
     Ok(lines)
 }
 
-/// A line that is not taken.
+/// Returns a line that is not taken.
 pub(crate) fn refused(line: usize, id: Option<String>, error: &str) -> RefusedLine {
     RefusedLine {
         line,

@@ -190,7 +190,7 @@ impl Receiver {
         Ok(ReportAnswer { position })
     }
 
-    /// The branch of a token, for `callbridge check`.
+    /// Returns the branch of a token, for `callbridge check`.
     pub fn branch(&self, origin: &Origin) -> BranchAnswer {
         BranchAnswer {
             branch: origin.branch.name.clone(),
@@ -287,7 +287,7 @@ fn is_of_all_calls(error: &Error) -> bool {
     error.is_retryable() || is_of_branch || *error == Error::Closed
 }
 
-/// The report with bounded lists and texts. It is stored and shown.
+/// Returns the report with bounded lists and texts. It is stored and shown.
 fn shortened(mut report: BranchReport) -> BranchReport {
     report.sources.truncate(LISTED_MAX);
     report.problems.truncate(LISTED_MAX);

@@ -3,7 +3,7 @@
 use callbridge_model::status::{BranchReport, BranchState, BranchStatus};
 use callbridge_spool::Branch;
 
-/// The branch at this time in epoch seconds.
+/// Returns the branch at this time in epoch seconds.
 pub fn branch_status(branch: Branch, now: i64) -> BranchStatus {
     let report = branch.report.as_deref();
     let report: Option<BranchReport> = report.and_then(|text| serde_json::from_str(text).ok());

@@ -41,7 +41,7 @@ impl Tally {
         );
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn refusals(&self) -> Refusals {
         self.lock().refusals.clone()
     }

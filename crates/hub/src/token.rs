@@ -27,7 +27,7 @@ pub fn new_incarnation() -> String {
     uuid::Uuid::new_v4().to_string()
 }
 
-/// The SHA-256 of a token, as the state keeps it.
+/// Returns the SHA-256 of a token, as the state keeps it.
 pub fn hash(token: &Secret) -> String {
     hex(digest(&SHA256, token.expose_secret().as_bytes()).as_ref())
 }

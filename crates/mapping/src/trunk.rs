@@ -82,7 +82,7 @@ impl Trunks {
         Endpoints::new(self.of_pbx(pbx).flat_map(Trunk::known_by).collect())
     }
 
-    /// Channels with this name belong to a trunk of the PBX.
+    /// Returns `true` if channels with this name belong to a trunk of the PBX.
     pub fn take_in(&self, pbx: &str, channel: &str) -> bool {
         self.of_pbx(pbx).any(|trunk| trunk.takes_in(channel))
     }
@@ -96,13 +96,13 @@ impl Trunks {
         self.0.iter().filter(move |trunk| trunk.serves(pbx))
     }
 
-    /// The channel variables that lead rules use.
+    /// Returns the channel variables that lead rules use.
     pub fn variables(&self) -> BTreeSet<String> {
         let rules = self.0.iter().flat_map(|trunk| &trunk.leads);
         rules.filter_map(LeadRule::variable).cloned().collect()
     }
 
-    /// In the order of their flags.
+    /// Iterates over the trunks in the order of their flags.
     pub fn iter(&self) -> impl Iterator<Item = &Trunk> {
         self.0.iter()
     }
@@ -114,18 +114,19 @@ impl Trunks {
 }
 
 impl Trunk {
-    /// `pbx=NAME` is the PBX with that id, or with that `server_name` below another PBX.
+    /// Returns `true` if `pbx=NAME` is the PBX with that id, or with that `server_name` below
+    /// another PBX.
     fn serves(&self, pbx: &str) -> bool {
         let server = pbx.rsplit_once('/').map(|(_, server)| server);
         (self.pbx.as_deref()).is_none_or(|own| pbx == own || server == Some(own))
     }
 
-    /// Channels with this name belong to it.
+    /// Returns `true` if channels with this name belong to it.
     pub fn takes_in(&self, channel: &str) -> bool {
         self.known_by().any(|it| it.matches(channel))
     }
 
-    /// A phone that this trunk's pattern also matches: `PJSIP/101` for `PJSIP/*`. Only for
+    /// Returns a phone that this trunk's pattern also matches: `PJSIP/101` for `PJSIP/*`. Only for
     /// technologies with which phones log in, because the lines of a card can really be one trunk.
     pub fn telephone_within(&self) -> Option<String> {
         let listed = match &self.employees {
@@ -141,7 +142,7 @@ impl Trunk {
         telephones.next().filter(|_| self.endpoint.contains('*'))
     }
 
-    /// Channels can belong to it. Otherwise only messages name it.
+    /// Returns `true` if channels can belong to it. Otherwise only messages name it.
     pub fn has_channels(&self) -> bool {
         self.endpoints().next().is_some()
     }
@@ -151,7 +152,8 @@ impl Trunk {
         self.endpoint.split('|').filter(|it| !it.is_empty())
     }
 
-    /// A trunk whose lead is in the user field waits for the CDR that contains it.
+    /// Returns the endpoints whose calls wait for a CDR. A trunk whose lead is in the user field
+    /// waits for the CDR that contains it.
     fn known_by(&self) -> impl Iterator<Item = TrunkEndpoint> {
         let mut rules = self.leads.iter();
         let awaits_cdr = rules.any(|rule| matches!(rule, LeadRule::UserField(_)));
@@ -161,7 +163,7 @@ impl Trunk {
         })
     }
 
-    /// The call was not answered, and `unanswered=no` leaves such calls out.
+    /// Returns `true` if the call was not answered, and `unanswered=no` leaves such calls out.
     pub(crate) fn keeps_out(&self, call: &FinishedCall) -> bool {
         !self.unanswered && !call.answered
     }

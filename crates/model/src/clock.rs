@@ -102,8 +102,8 @@ fn steady_at(now: Now) -> EventTime {
     EventTime::from_micros(boot.saturating_add(offset))
 }
 
-/// The kernel's id of this boot (`/proc/sys/kernel/random/boot_id`). A time since boot has no
-/// meaning in another boot. `None` if the kernel does not show it.
+/// Returns the kernel's id of this boot (`/proc/sys/kernel/random/boot_id`). A time since boot has
+/// no meaning in another boot. `None` if the kernel does not show it.
 pub fn boot_id() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned()).filter(|id| !id.is_empty())

@@ -21,7 +21,7 @@ impl Zone {
         Self(TimeZone::UTC)
     }
 
-    /// The zone of a name such as `Asia/Tashkent`. `None` for an unknown name.
+    /// Returns the zone of a name such as `Asia/Tashkent`. `None` for an unknown name.
     pub fn named(name: &str) -> Option<Self> {
         TimeZone::get(name).ok().map(Self)
     }
@@ -42,7 +42,7 @@ impl Zone {
         self.shown(at, "%Y-%m-%d %H:%M:%S %Z")
     }
 
-    /// The same for a time in seconds since the epoch.
+    /// Returns the same for a time in seconds since the epoch.
     pub fn second(&self, seconds: i64) -> String {
         self.moment(EventTime::from_seconds(seconds))
     }
@@ -69,18 +69,18 @@ impl Zone {
         self.shown(EventTime::from_seconds(seconds), "%m-%d %H:%M")
     }
 
-    /// The zone's abbreviation at that time, as shown behind times: `+05`, `CET`, `UTC`.
+    /// Returns the zone's abbreviation at that time, as shown behind times: `+05`, `CET`, `UTC`.
     pub fn abbreviation(&self, at: EventTime) -> String {
         self.format(at, "%Z").unwrap_or_default()
     }
 
-    /// The zone, for calculations with `jiff`.
+    /// Returns the zone, for calculations with `jiff`.
     pub const fn as_time_zone(&self) -> &TimeZone {
         &self.0
     }
 }
 
-/// A span as flags write it: `500ms`, `10s`, `12h`, `1h30m`, `7d`, `1d12h`.
+/// Returns a span as flags write it: `500ms`, `10s`, `12h`, `1h30m`, `7d`, `1d12h`.
 pub fn span(text: &str) -> Option<Duration> {
     let days = text.split_once('d').and_then(|(days, rest)| {
         let only_digits = days.bytes().all(|b| b.is_ascii_digit());

@@ -56,26 +56,26 @@ impl Environment {
         self
     }
 
-    /// The file of this credential, if systemd provides it.
+    /// Returns the file of this credential, if systemd provides it.
     pub fn credential(&self, name: &str) -> Option<PathBuf> {
         let given = self.path("CREDENTIALS_DIRECTORY");
         let file = given.map(|folder| folder.join(name));
         file.filter(|file| file.exists())
     }
 
-    /// The file of this credential in the store of the service whose flags were read.
+    /// Returns the file of this credential in the store of the service whose flags were read.
     pub fn stored_credential(&self, name: &str) -> Option<PathBuf> {
         let (folder, beginning) = self.store.as_ref()?;
         let file = folder.join(format!("{beginning}{name}"));
         file.exists().then_some(file)
     }
 
-    /// All names of variables, in order.
+    /// Returns all names of variables, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.variables.keys().map(String::as_str)
     }
 
-    /// A variable's text. An empty one counts as unset.
+    /// Returns a variable's text. An empty one counts as unset.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.variables.get(name)?.to_str()
     }
@@ -85,7 +85,7 @@ impl Environment {
     }
 }
 
-/// The credentials of the services whose flags are in this folder.
+/// Returns the credentials of the services whose flags are in this folder.
 pub fn credstore(etc: &Path) -> PathBuf {
     match etc == Path::new(ETC) {
         true => PathBuf::from(CREDSTORE),

@@ -28,7 +28,8 @@ impl FileVersion {
         }
     }
 
-    /// The current version of the file, or of a link in its place. `None` if it does not exist.
+    /// Returns the current version of the file, or of a link in its place. `None` if it does not
+    /// exist.
     pub fn now(path: &Path) -> Option<Self> {
         path.symlink_metadata().ok().map(|about| Self::of(&about))
     }
@@ -37,8 +38,8 @@ impl FileVersion {
         self.bytes
     }
 
-    /// The later of the times of its last write and last inode change. A file that is moved into
-    /// place counts from the move.
+    /// Returns the later of the times of its last write and last inode change. A file that is moved
+    /// into place counts from the move.
     pub fn written(&self) -> EventTime {
         EventTime::from_seconds(self.modified.0.max(self.changed.0))
     }

@@ -64,7 +64,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The names of the stalled loops.
+/// Returns the names of the stalled loops.
 pub fn stalled(
     vitals: &[HeartbeatMonitor],
     now: Duration,

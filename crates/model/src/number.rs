@@ -12,14 +12,15 @@ use phonenumber::{PhoneNumber, country};
 pub struct Country([u8; 2]);
 
 impl Country {
-    /// The country of a two-letter code in either case. `None` for a code without a numbering plan.
+    /// Returns the country of a two-letter code in either case. `None` for a code without a
+    /// numbering plan.
     pub fn parse(code: &str) -> Option<Self> {
         let code = code.to_ascii_uppercase();
         code.parse::<country::Id>().ok()?;
         code.into_bytes().try_into().ok().map(Self)
     }
 
-    /// The ISO 3166 code in upper case: `UZ`.
+    /// Returns the ISO 3166 code in upper case: `UZ`.
     pub fn code(&self) -> &str {
         str::from_utf8(&self.0).unwrap_or_default()
     }
@@ -159,8 +160,8 @@ fn valid(country: Option<country::Id>, text: &str) -> Option<Phone> {
     Phone::from_e164(&format!("+{country}{national}"))
 }
 
-/// Checks mobile numbers first if their code belongs to only one country, because most callers have
-/// one. The library tries eleven kinds of numbers in turn.
+/// Returns `true` if the number is valid. Checks mobile numbers first if their code belongs to only
+/// one country, because most callers have one. The library tries eleven kinds of numbers in turn.
 fn is_valid(number: &PhoneNumber) -> bool {
     let national = number.national().to_string();
     let is_mobile = |plan: &Metadata| {

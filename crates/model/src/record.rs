@@ -44,7 +44,7 @@ macro_rules! positive_id {
                     .and_then(Self::new)
             }
 
-            /// The id as the CRM's JSON has it.
+            /// Returns the id as the CRM's JSON has it.
             pub const fn get(self) -> i64 {
                 self.0
             }
@@ -77,12 +77,13 @@ impl Phone {
         &self.0
     }
 
-    /// The digits as a number, because no E.164 number begins with 0. 0 for a damaged record.
+    /// Returns the digits as a number, because no E.164 number begins with 0. 0 for a damaged
+    /// record.
     pub fn digits(&self) -> i64 {
         self.0.trim_start_matches('+').parse().unwrap_or_default()
     }
 
-    /// The number with these digits. `None` if there are too few or too many.
+    /// Returns the number with these digits. `None` if there are too few or too many.
     pub fn from_digits(digits: i64) -> Option<Self> {
         Self::from_e164(&format!("+{digits}"))
     }
@@ -143,7 +144,7 @@ pub struct CallRecord {
 }
 
 impl CallRecord {
-    /// The customer's number, if known.
+    /// Returns the customer's number, if known.
     pub fn phone(&self) -> Option<&str> {
         self.client_phone.as_ref().map(Phone::as_str)
     }
@@ -243,7 +244,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The call is stored, to be sent or as a dead letter.
+    /// Returns `true` if the call is stored, to be sent or as a dead letter.
     pub const fn is_kept(self) -> bool {
         matches!(self, Self::Journal | Self::DeadLetter)
     }
@@ -286,18 +287,18 @@ impl Reason {
     /// In the order of the documentation.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The name that is stored and shown: `no_lead`.
+    /// Returns the name that is stored and shown: `no_lead`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// The reason of a stored name. `None` for an unknown one.
+    /// Returns the reason of a stored name. `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
         word.parse().ok()
     }
 
-    /// The call leaves automatically when the missing lead or employee becomes known: waiting, not
-    /// dead.
+    /// Returns `true` if the call leaves automatically when the missing lead or employee becomes
+    /// known: it is waiting, not dead.
     pub const fn is_waiting(self) -> bool {
         matches!(self, Self::NoLead | Self::NoEmployee)
     }

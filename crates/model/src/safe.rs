@@ -29,7 +29,7 @@ pub fn is_hostile(c: char) -> bool {
         )
 }
 
-/// A value on one line that is safe to print on a terminal. Hostile characters are escaped
+/// Returns a value on one line that is safe to print on a terminal. Hostile characters are escaped
 /// (`\u{1b}`, `\n`).
 pub fn safe(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -42,8 +42,8 @@ pub fn safe(text: &str) -> String {
     shown
 }
 
-/// A message that keeps its line ends. Every line after the first is indented, so that none of them
-/// looks like a separate message.
+/// Returns a message that keeps its line ends. Every line after the first is indented, so that none
+/// of them looks like a separate message.
 pub fn safe_lines(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for (at, line) in text.split('\n').enumerate() {
@@ -74,8 +74,8 @@ pub fn safe_json(json: &str) -> String {
     shown
 }
 
-/// A CSV cell that no spreadsheet takes as a formula. In other locales, cells end at `;` or at a
-/// tab, even inside quotes, so the text after one is also treated as a cell.
+/// Returns a CSV cell that no spreadsheet takes as a formula. In other locales, cells end at `;` or
+/// at a tab, even inside quotes, so the text after one is also treated as a cell.
 pub fn safe_cell(text: &str) -> String {
     if is_number(text) {
         return text.to_owned();
@@ -95,12 +95,13 @@ pub fn safe_cell(text: &str) -> String {
     shown
 }
 
-/// A cell that begins with this character is calculated. The full-width forms count as well.
+/// Returns `true` if a cell that begins with this character is calculated. The full-width forms
+/// count as well.
 const fn is_formula(c: char) -> bool {
     matches!(c, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠')
 }
 
-/// `+998901110001`, `-5`: not a formula.
+/// Returns `true` for `+998901110001` and `-5`, which are not formulas.
 fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())

@@ -45,7 +45,7 @@ impl TokenFingerprint {
         Self(text)
     }
 
-    /// The 16 hex digits. Empty for no token.
+    /// Returns the 16 hex digits. Empty for no token.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -75,7 +75,7 @@ pub enum Grant {
 }
 
 impl Grant {
-    /// The right as in scopes and `grants`: `PERMISSION_OPEN_API_CALL:SAVE`.
+    /// Returns the right as in scopes and `grants`: `PERMISSION_OPEN_API_CALL:SAVE`.
     pub fn word(self) -> &'static str {
         self.into()
     }

@@ -49,12 +49,12 @@ pub enum SecretKind {
 impl SecretKind {
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The credential's name in `$CREDENTIALS_DIRECTORY`: `token`, `ami-secret`.
+    /// Returns the credential's name in `$CREDENTIALS_DIRECTORY`: `token`, `ami-secret`.
     pub fn credential(self) -> &'static str {
         self.into()
     }
 
-    /// The environment variable that can hold the secret: `CALLBRIDGE_TOKEN`,
+    /// Returns the environment variable that can hold the secret: `CALLBRIDGE_TOKEN`,
     /// `CALLBRIDGE_AMI_SECRET`.
     pub fn variable(self) -> String {
         format!(
@@ -63,7 +63,7 @@ impl SecretKind {
         )
     }
 
-    /// The flag that names the secret's file, for messages.
+    /// Returns the flag that names the secret's file, for messages.
     fn flag(self) -> String {
         match self {
             Self::Ami | Self::Esl | Self::Amqp | Self::DeadLetter => "secret-file=FILE".to_owned(),
@@ -121,9 +121,10 @@ impl ExitCode for Error {
 }
 
 impl SecretPlace {
-    /// The first place that has it: the file that a flag names, the credential, the variable, or
-    /// the stored credential of the service whose flags these are (`@/etc/callbridge/NAME.flags`)
-    /// if it is readable. Otherwise a message with the possible places.
+    /// Returns the first place that has it: the file that a flag names, the credential, the
+    /// variable, or the stored credential of the service whose flags these are
+    /// (`@/etc/callbridge/NAME.flags`) if it is readable. Otherwise a message with the possible
+    /// places.
     pub fn find(
         kind: SecretKind,
         file: Option<&Path>,
@@ -144,7 +145,7 @@ impl SecretPlace {
         })
     }
 
-    /// The file to watch, if it is a file.
+    /// Returns the file to watch, if it is a file.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(file) => Some(file),
@@ -152,7 +153,7 @@ impl SecretPlace {
         }
     }
 
-    /// The secret of a variable, which is read once.
+    /// Returns the secret of a variable, which is read once.
     pub fn fixed(&self) -> Option<Secret> {
         match self {
             Self::File(_) => None,
@@ -191,7 +192,7 @@ impl SecretPlace {
         secrets.iter().any(|secret| quoted(secret.expose_secret()))
     }
 
-    /// The whole text, for a file whose lines contain more than the secret.
+    /// Returns the whole text, for a file whose lines contain more than the secret.
     pub fn text(&self) -> Result<Secret, Error> {
         match self {
             Self::Variable(text) => Ok(text.clone()),
@@ -222,7 +223,7 @@ impl SecretPlace {
     }
 }
 
-/// A file's text, without the byte order mark that editors put before it.
+/// Returns a file's text, without the byte order mark that editors put before it.
 pub fn text_of(path: &Path) -> Result<String, Error> {
     let wrong = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Error::Missing(path.to_owned()),

@@ -91,7 +91,7 @@ async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> io::Result<Str
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The last line of a command's output, after a colon. Empty if there was none.
+/// Returns the last line of a command's output, after a colon. Empty if there was none.
 pub fn reason(said: &str) -> String {
     match said.trim().lines().last() {
         Some(last) => format!(": {}", safe(last)),

@@ -53,7 +53,7 @@ impl TypedNumber {
         })
     }
 
-    /// The only number that a text can mean. Numbers without a country code belong to these
+    /// Returns the only number that a text can mean. Numbers without a country code belong to these
     /// countries.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl TypedNumber {
         self.exact || self.end.len() >= WHOLE_DIGITS_MIN
     }
 
-    /// The last four digits, which are the same in every spelling.
+    /// Returns the last four digits, which are the same in every spelling.
     pub fn last_four(&self) -> &str {
         &self.end[self.end.len() - DIGITS_MIN..]
     }

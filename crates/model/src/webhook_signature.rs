@@ -29,7 +29,7 @@ impl Key {
         Self(hmac::Key::new(hmac::HMAC_SHA256, text))
     }
 
-    /// The header's value for a body. `timestamp` is the text of `X-Webhook-Timestamp`.
+    /// Returns the header's value for a body. `timestamp` is the text of `X-Webhook-Timestamp`.
     pub fn sign(&self, timestamp: &str, body: &[u8]) -> String {
         let mut signing = self.begin(timestamp);
         signing.add(body);

@@ -85,7 +85,7 @@ impl Format {
         }
     }
 
-    /// The media type of the text from [`render`].
+    /// Returns the media type of the text from [`render`].
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::Open => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -104,7 +104,7 @@ fn counter(all: &mut Registry, name: &str, help: &str, count: u64) {
     all.register(name, help, counter);
 }
 
-/// The whole text of a scrape.
+/// Returns the whole text of a scrape.
 pub fn render(seen: &Observed, format: Format) -> String {
     let mut all = Registry::with_prefix("callbridge");
     calls(&mut all, seen);

@@ -126,12 +126,12 @@ pub fn stalled(names: &str) {
     notify(Kind::Status, format!("STATUS=no longer working: {names}"));
 }
 
-/// The value of `WatchdogSec=`. `None` if it is not set.
+/// Returns the value of `WatchdogSec=`. `None` if it is not set.
 pub fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled()
 }
 
-/// Interval between two calls of [`alive`]: half of `WatchdogSec=`, at most 10 s.
+/// Returns the interval between two calls of [`alive`]: half of `WatchdogSec=`, at most 10 s.
 pub fn interval() -> Duration {
     let most = Duration::from_secs(10);
     watchdog().map_or(most, |watchdog| (watchdog / 2).min(most))

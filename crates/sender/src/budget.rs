@@ -102,7 +102,8 @@ impl Budget {
         }
     }
 
-    /// The last answer was a 429: one request at a time finds out whether it is over.
+    /// Returns `true` if the last answer was a 429: one request at a time finds out whether it is
+    /// over.
     pub(super) fn is_limited(&self) -> bool {
         self.too_many > 0
     }
@@ -112,7 +113,7 @@ impl Budget {
         self.limited_until.filter(|until| *until > now)
     }
 
-    /// The silence after a takeover. `None` if it is over.
+    /// Returns the silence after a takeover. `None` if it is over.
     pub(super) fn takeover(&self, now: Duration) -> Option<&Takeover> {
         self.takeover
             .as_ref()
@@ -139,7 +140,7 @@ impl Budget {
         self.limited_until = None;
     }
 
-    /// The slot of a request that leaves now, in its stored form.
+    /// Returns the slot of a request that leaves now, in its stored form.
     pub(super) fn launched(&self, request: &InFlight) -> Op {
         let (sent, ended) = (request.sent.boot, None);
         self.row(
@@ -183,21 +184,21 @@ impl Budget {
         }
     }
 
-    /// The silence that must outlive a restart.
+    /// Returns the silence that must outlive a restart.
     pub(super) fn silence(&self, now: Now) -> Option<Silence> {
         let until = self.pacer.silent_until.filter(|until| *until > now.boot)?;
         let boot_id = self.boot_id.clone();
         Some(Silence { boot_id, until })
     }
 
-    /// The rate since a 429 below our cap, which must outlive a restart.
+    /// Returns the rate since a 429 below our cap, which must outlive a restart.
     pub(super) fn shared(&self, now: Now) -> Option<Shared> {
         let (allowed, since) = self.pacer.shared()?;
         let since = now.wall.minus(now.boot.saturating_sub(since));
         Some(Shared { allowed, since })
     }
 
-    /// A slot in its stored form.
+    /// Returns a slot in its stored form.
     pub(super) fn row(&self, slot: u32, token: &TokenFingerprint, wall: EventTime, one: Use) -> Op {
         Op::Slot(SlotRow {
             slot,
@@ -252,8 +253,9 @@ fn pacer(rate: Rate, known: &Known, memory: &Memory, now: Now) -> Pacer {
     pacer
 }
 
-/// Slots of this boot are known exactly. A slot makes all of them doubtful if it is of another
-/// boot, ahead of our clock, or from before the clock was set forward.
+/// Returns `true` if the slots are known exactly, as those of this boot are. A slot makes all of
+/// them doubtful if it is of another boot, ahead of our clock, or from before the clock was set
+/// forward.
 fn is_known(row: &SlotRow, known: &Known, now: Now) -> bool {
     let boot = known.boot_id.as_deref().filter(|boot| !boot.is_empty());
     boot == Some(row.boot_id.as_str())

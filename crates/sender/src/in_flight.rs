@@ -39,7 +39,7 @@ impl InFlightRequests {
         self.by_slot.is_empty()
     }
 
-    /// Another request can be sent.
+    /// Returns `true` if another request can be sent.
     pub(super) fn has_room(&self, now: Now) -> bool {
         let mut slow = 0;
         for request in self.by_slot.values() {
@@ -51,13 +51,13 @@ impl InFlightRequests {
         all < UNDER_WAY_SLOW_MAX && all - slow < UNDER_WAY_MAX
     }
 
-    /// A request about this call is under way.
+    /// Returns `true` if a request about this call is under way.
     pub(super) fn has_call(&self, row: RowId) -> bool {
         let mut requests = self.by_slot.values();
         requests.any(|request| request.plan.task.work.row() == Some(row))
     }
 
-    /// A request of calls or the token to this endpoint is under way.
+    /// Returns `true` if a request of calls or the token to this endpoint is under way.
     pub(super) fn has_endpoint(&self, endpoint: Endpoint) -> bool {
         let mut requests = self.by_slot.values();
         requests.any(|request| request.plan.task.work.endpoint() == Some(endpoint))
@@ -67,7 +67,7 @@ impl InFlightRequests {
         self.has_endpoint(Endpoint::Filter)
     }
 
-    /// A lead request of the same kind is under way.
+    /// Returns `true` if a lead request of the same kind is under way.
     pub(super) fn has_like(&self, other: &LeadRequest) -> bool {
         let mut requests = self.by_slot.values();
         requests.any(|request| match &request.plan.task.work {
@@ -76,7 +76,7 @@ impl InFlightRequests {
         })
     }
 
-    /// Number of polls under way.
+    /// Returns the number of polls under way.
     pub(super) fn polls(&self) -> u32 {
         let mut polls = 0;
         for request in self.by_slot.values() {

@@ -11,7 +11,7 @@ impl Jitter {
         Self(seed)
     }
 
-    /// A random time between zero and `most`.
+    /// Returns a random time between zero and `most`.
     pub fn up_to(&mut self, most: Duration) -> Duration {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;

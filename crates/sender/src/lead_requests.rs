@@ -32,7 +32,7 @@ pub(super) struct LeadRequests {
 }
 
 impl LeadRequests {
-    /// Queues a command's request. `false` if too many wait.
+    /// Queues a command's request. Returns `false` if too many wait.
     pub(super) fn ask(&mut self, ticket: RequestId, asked: CommandRequest) -> bool {
         let room = self.asked.len() < ASKED_MAX;
         if room {
@@ -41,7 +41,7 @@ impl LeadRequests {
         room
     }
 
-    /// Drops a request whose command no longer waits. `false` if it is in flight already.
+    /// Drops a request whose command no longer waits. Returns `false` if it is in flight already.
     pub(super) fn drop_asked(&mut self, ticket: RequestId) -> bool {
         let before = self.asked.len();
         self.asked.retain(|(waiting, _)| *waiting != ticket);
@@ -106,7 +106,7 @@ impl LeadRequests {
     }
 }
 
-/// The label for metrics: a fixed set of words.
+/// Returns the label for metrics: a fixed set of words.
 pub(super) const fn word(answer: &ApiResult) -> &'static str {
     match answer {
         Ok(ApiReply::Data(_) | ApiReply::Page(_) | ApiReply::TokenInfo(_)) => "read",

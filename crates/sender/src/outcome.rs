@@ -70,7 +70,7 @@ impl Verdict {
         self.into()
     }
 
-    /// The label for metrics.
+    /// Returns the label for metrics.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Refused(reason, ..) => reason.word(),
@@ -78,7 +78,7 @@ impl Verdict {
         }
     }
 
-    /// Message of the CRM or the transport. Empty for a success.
+    /// Returns the message of the CRM or the transport. Empty for a success.
     pub fn message(&self) -> &str {
         match self {
             Self::PageTooLarge(message)
@@ -223,7 +223,7 @@ pub enum Effect {
     RestPages,
 }
 
-/// The effects of a verdict, in the order in which they are applied.
+/// Returns the effects of a verdict, in the order in which they are applied.
 pub fn effects(endpoint: Endpoint, verdict: Verdict) -> Vec<Effect> {
     match verdict {
         Verdict::Accepted(request_id) => {

@@ -48,7 +48,7 @@ pub enum Lane {
 }
 
 impl Lane {
-    /// How its requests are spread over the budget.
+    /// Returns how its requests are spread over the budget.
     pub const fn pace(self) -> Pace {
         match self {
             Self::Settle | Self::Token | Self::Deadline | Self::Live | Self::StandIn => {
@@ -92,7 +92,7 @@ pub struct Task {
 }
 
 impl Work {
-    /// The call of the request.
+    /// Returns the call of the request.
     pub fn row(&self) -> Option<RowId> {
         match self {
             Self::Submit(row) => Some(*row),
@@ -101,7 +101,7 @@ impl Work {
         }
     }
 
-    /// The call that is polled.
+    /// Returns the call that is polled.
     pub fn poll(&self) -> Option<&Unconfirmed> {
         match self {
             Self::Poll(call) => Some(call),
@@ -116,7 +116,7 @@ impl Work {
         }
     }
 
-    /// The endpoint whose breaker decides. `None` for requests about leads.
+    /// Returns the endpoint whose breaker decides. `None` for requests about leads.
     pub fn endpoint(&self) -> Option<Endpoint> {
         match self {
             Self::TokenInfo => Some(Endpoint::TokenInfo),
@@ -188,13 +188,13 @@ pub struct View {
 }
 
 impl View {
-    /// Calls can be submitted now.
+    /// Returns `true` if calls can be submitted now.
     fn has_ready_call(&self) -> bool {
         let ready = self.live.is_some() || self.backlog.is_some();
         ready && self.access.submit.is_possible()
     }
 
-    /// A page can be requested now: one at a time.
+    /// Returns `true` if a page can be requested now. Pages are read one at a time.
     fn reads_pages(&self) -> bool {
         self.access.pages.is_possible() && !self.page_under_way
     }
@@ -209,7 +209,7 @@ impl View {
         }
     }
 
-    /// The request would be the probe of the endpoint that was probed last.
+    /// Returns `true` if the request would be the probe of the endpoint that was probed last.
     fn repeats_probe(&self, work: &Work) -> bool {
         self.access_for(work) == Access::Probe && work.endpoint() == self.last_probed
     }
@@ -233,8 +233,8 @@ pub const LANES: [Pick; 11] = [
     (Lane::StandIn, stand_in),
 ];
 
-/// The next request: that of the first lane which has one. Probes take turns, so a probe of the
-/// endpoint that was probed last lets a probe of another endpoint pass.
+/// Returns the next request: that of the first lane which has one. Probes take turns, so a probe of
+/// the endpoint that was probed last lets a probe of another endpoint pass.
 pub fn next(view: &View) -> Option<Task> {
     let mut repeated: Option<Task> = None;
     for (lane, pick) in LANES {
@@ -275,7 +275,7 @@ fn deadline(view: &View) -> Option<Work> {
     view.lead_ending.as_ref().map(lead_work)
 }
 
-/// A page or a poll while calls are ready, in at most every second slot.
+/// Returns a page or a poll while calls are ready, in at most every second slot.
 fn due_confirmation(view: &View) -> Option<Work> {
     if !view.has_ready_call() || view.confirmed_last {
         return None;
@@ -309,8 +309,8 @@ fn backlog(view: &View) -> Option<Work> {
     view.backlog.map(Work::Submit)
 }
 
-/// A page for three calls or more, a poll for one or two. Where polls cannot be made, a page is
-/// read even for one call.
+/// Returns a page for three calls or more, a poll for one or two. Where polls cannot be made, a
+/// page is read even for one call.
 fn confirmation(view: &View) -> Option<Work> {
     let calls = &view.unconfirmed;
     let polls = view.access.poll.is_possible();

@@ -277,7 +277,7 @@ impl Loop {
         }
     }
 
-    /// A valid token by its fingerprint.
+    /// Returns a valid token by its fingerprint.
     fn secret(&self, token: &TokenFingerprint) -> Option<Secret> {
         let tokens = self.tokens.as_ref()?;
         let before = tokens.previous.as_ref().map(|(secret, _)| secret);
@@ -295,7 +295,7 @@ impl Loop {
         }
     }
 
-    /// While nothing is sent, answers all waiting commands. Drops requests of commands that have
+    /// Answers all waiting commands while nothing is sent. Drops requests of commands that have
     /// ended.
     fn answer_waiting(&mut self, pause: Option<&Pause>) {
         let mut over = Vec::new();
@@ -357,7 +357,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Checks the token. `true` if it has changed.
+    /// Checks the token. Returns `true` if it has changed.
     fn check_token(&mut self) -> bool {
         match self.watch.check() {
             TokenCheck::Same => false,
@@ -435,8 +435,8 @@ impl Loop {
     }
 }
 
-/// A task that panicked may have sent its request. Its answer is lost, and its call is looked for
-/// before it is sent again.
+/// Returns the answer of a task. A task that panicked may have sent its request. Its answer is
+/// lost, and its call is looked for before it is sent again.
 fn answer_or_lost(answered: Result<Response, JoinError>) -> Response {
     answered.unwrap_or_else(|error| {
         let what = "a request's task ended without an answer: taken for lost, looked for later";

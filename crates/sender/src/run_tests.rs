@@ -63,7 +63,7 @@ impl Stage {
         read.expect("readable").expect("a row")
     }
 
-    /// Turns the loop until it is so.
+    /// Turns the loop until the condition is true.
     async fn until(&mut self, so: impl Fn(&Loop) -> bool) {
         let turning = async {
             while !so(&self.work) {
@@ -90,7 +90,7 @@ impl Stage {
         }
     }
 
-    /// A call has come.
+    /// Stores a call that the PBX reported.
     async fn told(&self) -> RowId {
         let told = vec![Op::Finish(Box::new(journaled()))];
         let done = self.work.with.spool.write(told);
@@ -100,7 +100,8 @@ impl Stage {
         row
     }
 
-    /// A call whose request is made, and whose step and slot are committed; nothing was sent yet.
+    /// Prepares a call whose request is made, and whose step and slot are committed. Nothing was
+    /// sent yet.
     async fn launched(&mut self) -> (RowId, u32, Request) {
         let row = self.told().await;
         let ask = self.work.core.ask(clock::now());

@@ -52,7 +52,7 @@ pub(super) struct Slots {
 }
 
 impl SenderStatus {
-    /// The budget at this time since boot.
+    /// Returns the budget at this time since boot.
     pub fn budget(&self, now: Duration) -> BudgetStatus {
         let (limit, window, frees) = (self.slots.limit, self.slots.window, &self.slots.frees);
         let mut taken = frees.clone();
@@ -101,7 +101,7 @@ pub fn backlog(head: &WorkQueue, pacer: &Pacer, confirmed_at_once: u32, now: Dur
     }
 }
 
-/// The token's part of `status --json`.
+/// Returns the token's part of `status --json`.
 pub fn token(info: Option<&TokenInfo>, pause: Option<&Pause>, present: bool) -> Token {
     let state = match pause {
         Some(Pause::TokenMissing) => "missing",
@@ -135,7 +135,7 @@ pub fn token(info: Option<&TokenInfo>, pause: Option<&Pause>, present: bool) -> 
     }
 }
 
-/// The name, or the id where there is none.
+/// Returns the name, or the id where there is none.
 fn named(name: &str, id: Option<i64>) -> Option<String> {
     if name.is_empty() {
         return id.map(|id| id.to_string());
@@ -233,7 +233,7 @@ fn submissions_fail(failing: &Failing) -> String {
     )
 }
 
-/// A time in UTC. Commands find it in a text and show it in the time zone of the reader.
+/// Writes a time in UTC. Commands find it in a text and show it in the time zone of the reader.
 fn stamp(at: EventTime) -> String {
     Zone::utc().shown(at, "%Y-%m-%dT%H:%M:%SZ")
 }
@@ -280,7 +280,7 @@ fn without_polls(confirm: &Confirm, now: EventTime) -> String {
     format!("{fallback}. Grant the application the right to read the status of its requests")
 }
 
-/// The word of a pause, for metrics and logs.
+/// Returns the word of a pause, for metrics and logs.
 pub const fn word(pause: &Pause) -> &'static str {
     match pause {
         Pause::WrongClock => "clock",
@@ -297,7 +297,7 @@ pub const fn word(pause: &Pause) -> &'static str {
 pub const TOKEN_MISSING: &str = "token_missing";
 pub const TOKEN_REFUSED: &str = "token_refused";
 
-/// Advice to the operator that ends a pause.
+/// Returns advice to the operator that ends a pause.
 pub fn fix(pause: &Pause, place: &TokenPlace) -> String {
     match pause {
         Pause::WrongClock => "this machine's clock shows a time before this program was made: set \

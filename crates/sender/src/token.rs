@@ -42,7 +42,7 @@ pub enum TokenSource {
 }
 
 impl TokenSource {
-    /// The current token. `None` if none was given.
+    /// Returns the current token. `None` if none was given.
     ///
     /// # Errors
     /// The file's, as in [`TokenError`].

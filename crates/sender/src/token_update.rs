@@ -20,13 +20,13 @@ pub struct Tokens {
 /// The fingerprints of the current and the previous token.
 pub type TokenPrints = (TokenFingerprint, Option<TokenFingerprint>);
 
-/// The fingerprint by which the spool recognizes a token.
+/// Returns the fingerprint by which the spool recognizes a token.
 pub fn print(token: &Secret) -> TokenFingerprint {
     TokenFingerprint::of(token.expose_secret())
 }
 
 impl Tokens {
-    /// The current one first.
+    /// Returns the current one first.
     pub fn prints(&self) -> TokenPrints {
         let previous = self.previous.as_ref().map(|(token, _)| print(token));
         (print(&self.current), previous)
@@ -61,7 +61,8 @@ pub const RECONNECT: &str = "reconnect";
 /// blocked.
 pub const CLIENT_REFUSED: &str = "client_refused";
 
-/// Only a person can fix it, so it is shown before the last token expires.
+/// Returns `true` if only a person can fix the problem. It is then shown before the last token
+/// expires.
 fn is_of_people(trouble: &Pause) -> bool {
     matches!(trouble.reason.as_str(), RECONNECT | CLIENT_REFUSED)
 }

@@ -87,7 +87,7 @@ impl KnownTokens {
         self.current.as_ref() == Some(token)
     }
 
-    /// The tokens whose requestIds can be read, the current one first.
+    /// Returns the tokens whose requestIds can be read, the current one first.
     pub(super) fn living(&self, now: Now) -> impl Iterator<Item = &TokenFingerprint> {
         let mut before = None;
         if let Some((token, until)) = &self.before
@@ -98,13 +98,13 @@ impl KnownTokens {
         self.current.iter().chain(before)
     }
 
-    /// A requestId of this token can be read.
+    /// Returns `true` if a requestId of this token can be read.
     pub(super) fn reads(&self, now: Now, token: &TokenFingerprint) -> bool {
         self.living(now).any(|living| living == token)
     }
 
-    /// A requestId is polled with the token that received it (§4.6), everything else uses the
-    /// current one.
+    /// Returns the token for a request. A requestId is polled with the token that received it
+    /// (§4.6). Everything else uses the current one.
     pub(super) fn fitting(&self, now: Now, work: &Work) -> Option<TokenFingerprint> {
         let own = match work {
             Work::Poll(call) => Some(&call.token),
@@ -118,23 +118,24 @@ impl KnownTokens {
         }
     }
 
-    /// The requestId can soon no longer be read: its 24 hours or its token end.
+    /// Returns `true` if the requestId can soon no longer be read: its 24 hours or its token end.
     pub(super) fn request_id_ends_soon(&self, now: Now, call: &Unconfirmed) -> bool {
         let life = crate::confirm::REQUEST_ID_LIFE;
         call.age(now.wall) + REQUEST_ID_END >= life || self.ends_soon(now, &call.token)
     }
 
-    /// The CRM's address to which the state is bound. Empty before the first binding.
+    /// Returns the CRM's address to which the state is bound. Empty before the first binding.
     pub(super) fn address(&self) -> &str {
         self.binding.address.as_deref().unwrap_or_default()
     }
 
-    /// `token/info` is due again. Before the first reading, it goes before everything anyway.
+    /// Returns `true` if `token/info` is due again. Before the first reading, it goes before
+    /// everything anyway.
     pub(super) fn is_record_due(&self, now: Duration) -> bool {
         self.record_due.is_some_and(|due| due <= now)
     }
 
-    /// Time since boot at which `token/info` is due again.
+    /// Returns the time since boot at which `token/info` is due again.
     pub(super) fn record_due(&self) -> Option<Duration> {
         self.record_due
     }
@@ -157,12 +158,12 @@ impl KnownTokens {
         }
     }
 
-    /// The token's record was read within two hours.
+    /// Returns `true` if the token's record was read within two hours.
     pub(super) fn is_record_recent(&self, now: Duration) -> bool {
         self.is_verified && now <= self.record_read + 2 * HOURLY
     }
 
-    /// The token expires soon, so its requestIds can soon no longer be polled.
+    /// Returns `true` if the token expires soon, so its requestIds can soon no longer be polled.
     pub(super) fn ends_soon(&self, now: Now, token: &TokenFingerprint) -> bool {
         let (expires, soon) = match self.before.as_ref().filter(|(it, _)| it == token) {
             Some((_, until)) => (Some(*until), self.ends_within.min(PROBE)),
@@ -176,7 +177,7 @@ impl KnownTokens {
         })
     }
 
-    /// The token's record does not rule out this right.
+    /// Returns `true` if the token's record does not rule out this right.
     pub(super) fn may(&self, grant: Grant) -> bool {
         self.info.as_ref().is_none_or(|info| info.may(grant))
     }
@@ -197,7 +198,8 @@ impl KnownTokens {
             }
     }
 
-    /// Time since boot at which the current token is asked about again, if it was refused before.
+    /// Returns the time since boot at which the current token is asked about again, if it was
+    /// refused before.
     pub(super) fn refused_until(&self) -> Option<Duration> {
         let (refused, at) = self.refused.as_ref()?;
         self.is_current(&refused.token).then_some(*at + PROBE)
@@ -219,8 +221,9 @@ impl KnownTokens {
         renewed
     }
 
-    /// A request is sent with this token. If it was refused before, a kill can lose the answer. So
-    /// the next probe counts from now, and this must be stored. Returns `true` in that case.
+    /// Notes that a request is sent with this token. If it was refused before, a kill can lose the
+    /// answer. So the next probe counts from now, and this must be stored. Returns `true` in that
+    /// case.
     pub(super) fn launched(&mut self, now: Now, token: &TokenFingerprint) -> bool {
         let refused = self.refused.as_mut().filter(|(it, _)| it.token == *token);
         let Some((refused, at)) = refused else {
@@ -311,8 +314,8 @@ impl KnownTokens {
     }
 }
 
-/// Time at which the token was last refused. If a kill interrupted a request with it, that request
-/// counts as refused now, plus [`STRAGGLER`], even if it was planned long ago.
+/// Returns the time at which the token was last refused. If a kill interrupted a request with it,
+/// that request counts as refused now, plus [`STRAGGLER`], even if it was planned long ago.
 fn refused_at(last: Option<Refused>, slots: &[SlotRow], now: Now) -> Option<(Refused, Duration)> {
     let mut last = last?;
     let mut slots = slots.iter();

@@ -4,7 +4,7 @@ use super::row::Letter;
 use callbridge_leads::lead_request::Finding;
 use callbridge_model::{CallRecord, Reason};
 
-/// Advice for dead letters of this reason. It names the command or the flag.
+/// Returns advice for dead letters of this reason. It names the command or the flag.
 pub const fn fix(reason: Reason) -> &'static str {
     match reason {
         Reason::NoLead => {
@@ -66,7 +66,7 @@ pub const fn fix(reason: Reason) -> &'static str {
     }
 }
 
-/// Advice for dead letters `failed`, by what the lookup of their lead found.
+/// Returns advice for dead letters `failed`, by what the lookup of their lead found.
 pub const fn fix_after_lookup(found: Finding) -> &'static str {
     match found {
         Finding::LeadMissing => {
@@ -83,7 +83,7 @@ pub const fn fix_after_lookup(found: Finding) -> &'static str {
 }
 
 impl Letter {
-    /// Advice for this dead letter, with its id, and with the values that the CRM refused.
+    /// Returns advice for this dead letter, with its id, and with the values that the CRM refused.
     pub fn fix(&self) -> String {
         let words = self.finding.map_or(fix(self.reason), fix_after_lookup);
         let words = words.replace(" ID", &format!(" {}", self.id));
@@ -95,7 +95,7 @@ impl Letter {
     }
 }
 
-/// The values that were sent: `lead 4001 and employee 777 (extension 101)`.
+/// Returns the values that were sent: `lead 4001 and employee 777 (extension 101)`.
 fn sent_with(call: &CallRecord) -> Option<String> {
     let lead = call.lead_id.map(|lead| format!("lead {lead}"));
     let employee = call.employee_id.map(|id| match &call.employee {

@@ -209,7 +209,7 @@ pub(crate) fn export_folder(
     Ok(manifest)
 }
 
-/// Only its owner can read the file.
+/// Makes the header of a file that only its owner can read.
 fn header(name: &str, bytes: u64, now: i64) -> io::Result<Header> {
     let mut header = Header::new_ustar();
     header.set_path(name)?;
@@ -346,7 +346,7 @@ fn no_archive(path: &Path, message: String) -> ArchiveError {
     ArchiveError::NoArchive(path.to_path_buf(), message)
 }
 
-/// An error of the system, or a file that is not a tar file.
+/// Returns an error of the system, or a file that is not a tar file.
 fn not_read(path: &Path, error: io::Error) -> ArchiveError {
     if error.raw_os_error().is_some() {
         ArchiveError::NotRead(path.to_path_buf(), error)

@@ -12,10 +12,10 @@ use std::cell::OnceCell;
 
 /// A row of a result, of either engine.
 pub(crate) trait ResultRow {
-    /// Number of its columns.
+    /// Returns the number of its columns.
     fn count(&self) -> usize;
     fn name(&self, at: usize) -> &str;
-    /// The value of a column, or why it cannot be read.
+    /// Returns the value of a column, or why it cannot be read.
     fn value(&self, at: usize) -> Result<Value<'_>, String>;
 }
 

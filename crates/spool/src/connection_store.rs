@@ -115,7 +115,7 @@ fn open_file(dir: &Path) -> Result<Db, Error> {
     Ok(Db::sqlite(connection, &file))
 }
 
-/// The same in a database.
+/// Opens the connection in a database.
 fn open_database(url: &PostgresUrl) -> Result<Db, Error> {
     let session = Session::open(url, Access::Write, "callbridge connection")?;
     let found = postgres::inspect(&session, MIGRATIONS.len())?;

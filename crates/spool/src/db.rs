@@ -89,7 +89,7 @@ impl Db {
         }
     }
 
-    /// The error that ended the session. `None` while it is there.
+    /// Returns the error that ended the session. `None` while it is there.
     pub(crate) fn lost(&self) -> Option<&Error> {
         self.lost.get()
     }
@@ -405,7 +405,7 @@ pub(crate) fn json<T: serde::Serialize>(what: &'static str, value: &T) -> Result
     serde_json::to_string(value).map_err(|error| Error::Unstorable(what, error.to_string()))
 }
 
-/// A limit as a statement takes it.
+/// Returns a limit as a statement takes it.
 pub(crate) fn count(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }

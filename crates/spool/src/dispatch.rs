@@ -81,7 +81,8 @@ impl Store {
         answer
     }
 
-    /// `Err` if the whole transaction is lost, `Ok(Err)` if only this request is.
+    /// Runs one request in a savepoint. `Err` if the whole transaction is lost, `Ok(Err)` if only
+    /// this request is.
     fn in_savepoint(&mut self, request: &[Op]) -> Result<Result<Vec<Done>, Error>, Error> {
         let mark = self.tally.clone();
         let hub_before = self.hub.clone();

@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    /// The fields that are not shown as they were sent.
+    /// Returns the fields that are not shown as they were sent.
     fn wrong(sent: &CallRecord, names: &FieldNames, shown: &CallEcho) -> Vec<(SentField, Echo)> {
         let all = compare(sent, names, shown).into_iter();
         let all = all.map(|(field, _, echo)| (field, echo));

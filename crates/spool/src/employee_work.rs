@@ -56,12 +56,13 @@ pub struct EmployeeWork {
 }
 
 impl EmployeeWork {
-    /// Mean seconds that answered callers waited. `None` if no call was answered.
+    /// Returns the mean seconds that answered callers waited. `None` if no call was answered.
     pub fn mean_wait_sec(&self) -> Option<f64> {
         mean(self.wait_sec, self.answered)
     }
 
-    /// Mean seconds from a missed call to the callback. `None` if no one was called back.
+    /// Returns the mean seconds from a missed call to the callback. `None` if no one was called
+    /// back.
     pub fn mean_call_back_sec(&self) -> Option<f64> {
         mean(self.call_back_sec, self.called_back)
     }

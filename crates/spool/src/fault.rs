@@ -16,7 +16,7 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 /// The other threads go on for a moment after a signal to the process, and this one with them.
 const STOPPED_WITHIN: Duration = Duration::from_millis(50);
 
-/// The hook that the environment asks for.
+/// Returns the hook that the environment asks for.
 pub(crate) fn hook() -> Option<StatementHook> {
     let plan = std::env::var("FAULT_STATEMENT").ok()?;
     let (place, action) = plan.rsplit_once(':')?;

@@ -9,12 +9,12 @@ use callbridge_model::{Judged, Outcome, Phone, Reason};
 /// differently.
 pub(crate) const SAME_START_SEC: u64 = 1;
 
-/// Time from a call's start to its end, in microseconds.
+/// Returns the time from a call's start to its end, in microseconds.
 pub(crate) fn span_micros(call: &FinishedCall) -> i64 {
     call.ended.micros().saturating_sub(call.started.micros())
 }
 
-/// The last four characters of a phone number. Lists use them to find it in every spelling.
+/// Returns the last four characters of a phone number. Lists use them to find it in every spelling.
 pub(crate) fn last_four(phone: &str) -> &str {
     phone.get(phone.len().saturating_sub(4)..).unwrap_or(phone)
 }
@@ -84,12 +84,12 @@ impl Finished {
         self.judged.record.client_phone.as_ref().map(Phone::as_str)
     }
 
-    /// The customer's number as it was received.
+    /// Returns the customer's number as it was received.
     pub(crate) fn raw_number(&self) -> Option<&str> {
         self.call.number.as_ref().map(|number| number.text.as_str())
     }
 
-    /// The trunk's name. Empty for a call between extensions.
+    /// Returns the trunk's name. Empty for a call between extensions.
     pub(crate) fn trunk(&self) -> &str {
         let record = &self.judged.record;
         match &record.trunk {
@@ -111,7 +111,7 @@ impl Finished {
     }
 }
 
-/// The extensions that were called, each listed once.
+/// Returns the extensions that were called, each listed once.
 pub(crate) fn rang(timeline: Option<&Timeline>) -> Vec<&str> {
     let mut rang: Vec<&str> = Vec::new();
     for channel in timeline.iter().flat_map(|it| &it.channels) {

@@ -116,7 +116,7 @@ impl ForeignLog {
     }
 }
 
-/// If the clock was set back, nothing gets older.
+/// Returns `true` if a call is at most this old. If the clock was set back, nothing gets older.
 fn is_within(timed: &TimedForeignCall, now: EventTime, span: Duration) -> bool {
     now.since(timed.at) <= span
 }

@@ -66,8 +66,8 @@ impl Seen {
     }
 }
 
-/// The first commit of a process. From it, the next start can tell an unclean end, and a copy of
-/// this file.
+/// Returns the first commit of a process. From it, the next start can tell an unclean end, and a
+/// copy of this file.
 pub(crate) fn begin(store: &mut Store, seen: &Seen) -> Result<(), Error> {
     let mut ops = vec![
         Op::MetaGone(CLEAN.into()),

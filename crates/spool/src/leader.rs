@@ -49,7 +49,7 @@ impl Instance {
         self
     }
 
-    /// The name of its session: `callbridge VERSION SETTINGS NAME`.
+    /// Returns the name of its session: `callbridge VERSION SETTINGS NAME`.
     pub(crate) fn label(&self) -> String {
         let mut label = format!(
             "callbridge {} {} {}",
@@ -127,7 +127,7 @@ impl Candidate {
 
 const LEADER: &str = "SELECT name, version, settings, since, boot_id, process, history FROM leader";
 
-/// The leader's row. `None` if no process has led yet.
+/// Returns the leader's row. `None` if no process has led yet.
 pub fn leader(db: &Db) -> Result<Option<Leader>, Error> {
     db.query_first(LEADER, ())
 }
@@ -168,7 +168,8 @@ fn own_process() -> String {
     format!("{}/{id}/{start}", namespace().unwrap_or_default())
 }
 
-/// The processes that this one can see. Ids of another namespace mean other processes.
+/// Returns the PID namespace, whose processes this one can see. Ids of another namespace mean other
+/// processes.
 fn namespace() -> Option<String> {
     let link = std::fs::read_link("/proc/self/ns/pid").ok()?;
     Some(link.to_string_lossy().into_owned())

@@ -223,8 +223,9 @@ enum Next {
     End,
 }
 
-/// The first transaction of a leader: writes its row. `other` led before. Stores the doubt about
-/// earlier slots until a request is made, because this process can end before its silence does.
+/// Runs the first transaction of a leader: writes its row. `other` led before. Stores the doubt
+/// about earlier slots until a request is made, because this process can end before its silence
+/// does.
 fn begin(store: &mut Store, leader: &Leader, other: Option<String>) -> Result<(), Error> {
     let kept = meta::meta(store, meta::RESTORED)?;
     let other = other.or_else(|| Some(kept.as_deref()?.strip_prefix(meta::TAKEOVER)?.to_owned()));

@@ -26,8 +26,8 @@ pub struct DatabasePlace {
 }
 
 impl StatePlace {
-    /// The state in the database of this URL. `base` is a folder of this machine and user, in which
-    /// each state has a folder for its socket.
+    /// Returns the state in the database of this URL. `base` is a folder of this machine and user,
+    /// in which each state has a folder for its socket.
     ///
     /// # Errors
     /// As [`PostgresUrl::parse`].
@@ -46,7 +46,7 @@ impl StatePlace {
         })))
     }
 
-    /// The value of `--state` for this place.
+    /// Returns the value of `--state` for this place.
     pub fn flag(&self) -> String {
         match self {
             Self::Folder(folder) => folder.display().to_string(),
@@ -54,7 +54,7 @@ impl StatePlace {
         }
     }
 
-    /// The state folder. `None` for a database.
+    /// Returns the state folder. `None` for a database.
     pub fn folder(&self) -> Option<&Path> {
         match self {
             Self::Folder(folder) => Some(folder),
@@ -62,7 +62,7 @@ impl StatePlace {
         }
     }
 
-    /// The database. `None` for a folder.
+    /// Returns the database. `None` for a folder.
     pub fn database(&self) -> Option<&PostgresUrl> {
         match self {
             Self::Folder(_) => None,
@@ -70,7 +70,7 @@ impl StatePlace {
         }
     }
 
-    /// The folder of this machine with the socket for commands.
+    /// Returns the folder of this machine with the socket for commands.
     pub fn socket_folder(&self) -> &Path {
         match self {
             Self::Folder(folder) => folder,

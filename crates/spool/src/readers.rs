@@ -44,7 +44,7 @@ impl Reader {
         })
     }
 
-    /// The first question connects.
+    /// Makes a reader that connects at its first question.
     pub fn of_database(url: &PostgresUrl) -> Self {
         Self {
             db: None,
@@ -120,8 +120,8 @@ impl FinishedCalls {
         Self(Reader::of_database(url))
     }
 
-    /// The finished call that this unique id or linkedid belongs to. If the file cannot be read,
-    /// this returns `None`. A repeated call is then still recognized by its uuid.
+    /// Returns the finished call that this unique id or linkedid belongs to. If the file cannot be
+    /// read, this returns `None`. A repeated call is then still recognized by its uuid.
     pub fn finished(&mut self, pbx: &str, id: &str) -> Option<Known> {
         let text = "SELECT t.is_linkedid, t.started,
                     CASE WHEN c.direction = 'INBOUND' THEN c.raw_phone END,
@@ -177,7 +177,8 @@ impl Known {
     }
 }
 
-/// The last seven digits, which are the same in every form of a number. `None` if it is shorter.
+/// Returns the last seven digits, which are the same in every form of a number. `None` if it is
+/// shorter.
 fn tail(number: &str) -> Option<String> {
     let digits: String = number.chars().filter(char::is_ascii_digit).collect();
     (digits.len() >= 7).then(|| digits[digits.len() - 7..].to_owned())
@@ -211,8 +212,8 @@ impl LeadDirectory {
         }
     }
 
-    /// A lookup has failed since the last call of this function. Calls with a known lead can be
-    /// waiting.
+    /// Returns `true` if a lookup has failed since the last call of this function. Calls with a
+    /// known lead can be waiting.
     pub fn has_failed(&self) -> bool {
         self.failed.swap(false, Ordering::AcqRel)
     }
@@ -233,8 +234,8 @@ impl LeadDirectory {
         self.ask("the directory of leads", |db| profile(db, lead))
     }
 
-    /// The lead that this one was merged into, and its displayed values. They are empty if it
-    /// cannot be read now.
+    /// Returns the lead that this one was merged into, and its displayed values. They are empty if
+    /// it cannot be read now.
     pub fn shown(&self, lead: LeadId) -> (LeadId, LeadProfile) {
         let known = self.ask("the directory of leads", |db| {
             let now = survivor(db, lead)?.unwrap_or(lead);
@@ -243,8 +244,8 @@ impl LeadDirectory {
         known.unwrap_or((lead, LeadProfile::default()))
     }
 
-    /// The employees who are responsible for leads, with the number of their leads. Reads all
-    /// leads.
+    /// Returns the employees who are responsible for leads, with the number of their leads. Reads
+    /// all leads.
     ///
     /// # Errors
     /// As a message, if it cannot be read now.

@@ -74,7 +74,7 @@ impl State {
     /// In the order of the books.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The word that is stored and shown: `ready`.
+    /// Returns the word that is stored and shown: `ready`.
     pub fn word(self) -> &'static str {
         self.into()
     }
@@ -84,7 +84,7 @@ impl State {
         matches!(self, Self::Dead | Self::Waiting)
     }
 
-    /// The state of a word. `None` for an unknown one.
+    /// Returns the state of a word. `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
         word.parse().ok()
     }
@@ -309,8 +309,8 @@ impl Step {
     }
 }
 
-/// The step of a call when a webhook reports that the journal holds it. `None` if that is not news,
-/// or if a person has decided otherwise.
+/// Returns the step of a call when a webhook reports that the journal holds it. `None` if that is
+/// not news, or if a person has decided otherwise.
 ///
 /// A dead letter leaves only if its outcome was unknown: `server_error`, `unconfirmed`.
 pub fn step_when_shown(

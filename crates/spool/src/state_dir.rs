@@ -158,8 +158,8 @@ pub(super) fn not_writable(path: &Path, error: &io::Error) -> Error {
     }
 }
 
-/// A folder that is created here or is empty is made private. One that holds other files keeps its
-/// mode: it can be shared on purpose, and our files are private anyway.
+/// Makes the folder private if it is created here or is empty. A folder that holds other files
+/// keeps its mode: it can be shared on purpose, and our files are private anyway.
 pub(super) fn make_folder(dir: &Path) -> Result<(), Error> {
     let wrong = |error: io::Error| not_writable(dir, &error);
     DirBuilder::new()

@@ -246,12 +246,12 @@ impl Store {
         }
     }
 
-    /// `finished` is always the sum of the states.
+    /// Returns the books. `finished` is always the sum of the states.
     pub fn books(&self) -> Books {
         self.tally.books()
     }
 
-    /// The counters of [`Op::Count`](crate::Op::Count), and `repeats`.
+    /// Returns the counters of [`Op::Count`](crate::Op::Count), and `repeats`.
     pub fn counters(&self) -> BTreeMap<String, u64> {
         let named = self.tally.named.iter();
         let named = named.map(|(name, count)| (name.clone(), u64::try_from(*count).unwrap_or(0)));
@@ -265,21 +265,22 @@ impl Store {
         (!awaited.all).then(|| awaited.phones.into_iter().collect())
     }
 
-    /// The file was found to be a copy when it was opened, by this process or by an earlier one
-    /// that has made no request since. It may not know of all requests, and its slots are in doubt.
-    /// A request ends the doubt for later processes: the first [`Op::Slot`](crate::Op::Slot) means
-    /// that its sender has waited.
+    /// Returns `true` if the file was found to be a copy when it was opened, by this process or by
+    /// an earlier one that has made no request since. It may not know of all requests, and its
+    /// slots are in doubt. A request ends the doubt for later processes: the first
+    /// [`Op::Slot`](crate::Op::Slot) means that its sender has waited.
     pub const fn restored(&self) -> bool {
         self.restored
     }
 
-    /// The process that held this state before this one. Another one counts until this process
-    /// makes a request, also after a restart. [`Store::restored`] is true until then as well.
+    /// Returns the process that held this state before this one. Another one counts until this
+    /// process makes a request, also after a restart. [`Store::restored`] is true until then as
+    /// well.
     pub const fn predecessor(&self) -> &Predecessor {
         &self.predecessor
     }
 
-    /// The hub's position as of the last commit. `None` if no hub has used this state.
+    /// Returns the hub's position as of the last commit. `None` if no hub has used this state.
     pub const fn hub(&self) -> Option<&HubRow> {
         self.hub.as_ref()
     }
@@ -290,7 +291,7 @@ impl Store {
         self.appeared.count()
     }
 
-    /// Number of new calls and state changes since the start of the process.
+    /// Returns the number of new calls and state changes since the start of the process.
     pub fn moves_so_far(&self) -> u64 {
         self.moved.count()
     }

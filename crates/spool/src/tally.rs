@@ -99,7 +99,7 @@ impl Tally {
         u64::try_from(self.counts[book as usize]).unwrap_or(0)
     }
 
-    /// `finished` is always the sum of the states.
+    /// Returns the books. `finished` is always the sum of the states.
     pub(crate) fn books(&self) -> Books {
         Books {
             finished: self.get(Book::Finished),

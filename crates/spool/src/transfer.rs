@@ -50,7 +50,7 @@ pub struct Copied<'a> {
 pub type Progress<'a> = &'a mut dyn FnMut(Copied<'_>);
 
 impl Transfer {
-    /// The rows of a state.
+    /// Reads the rows of a state.
     pub(crate) fn of(db: &Db) -> Result<Self, Error> {
         let mut rows = BTreeMap::new();
         for table in copied_tables()? {
@@ -293,7 +293,7 @@ impl Table {
     }
 }
 
-/// Every row that is copied, as text.
+/// Returns every row that is copied, as text.
 #[cfg(test)]
 pub(crate) fn dump(db: &Db) -> Result<String, Error> {
     let mut text = String::new();
@@ -318,7 +318,7 @@ fn numbers(count: usize) -> String {
     numbers.join(", ")
 }
 
-/// All tables that are copied, by name.
+/// Returns all tables that are copied, by name.
 fn copied_tables() -> Result<Vec<Table>, Error> {
     let tables = read_tables();
     let mut tables = tables.map_err(|error| Error::sqlite(":memory:".as_ref(), &error))?;

@@ -61,7 +61,7 @@ impl Columns {
         self.0.is_empty()
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.0.first().map_or(0, Vec::len)
     }

@@ -277,7 +277,7 @@ impl Channels {
         });
     }
 
-    /// The leader that was last reported.
+    /// Returns the leader that was last reported.
     pub(super) fn known_leader(&self) -> Option<Leader> {
         match &*self.leadership.borrow() {
             Leadership::Standby { leader, .. } => leader.clone(),
@@ -359,7 +359,8 @@ impl Guard {
     }
 }
 
-/// Requests of the sender do not wait for those that bring calls. All others keep their order.
+/// Returns `true` if the request goes first. Requests of the sender do not wait for those that
+/// bring calls. All others keep their order.
 fn goes_first(work: &[Op]) -> bool {
     work.iter().any(Op::is_of_sender) && !work.iter().any(Op::is_intake_in_order)
 }

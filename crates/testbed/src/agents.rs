@@ -3,7 +3,7 @@
 
 const END: &str = "\r\n\r\n";
 
-/// The recording of AMI as a PBX with that setting would have told it.
+/// Returns the AMI recording as a PBX with that setting would have sent it.
 pub fn called(ami: &[u8]) -> Vec<u8> {
     let text = String::from_utf8(ami.to_vec()).expect("UTF-8");
     let mut waiting = None;
@@ -26,7 +26,7 @@ fn value<'m>(message: &'m str, key: &str) -> &'m str {
     own.next().map_or("", |(_, value)| value)
 }
 
-/// The fields of Asterisk 1.8 to 11; the unique id is the caller's.
+/// Writes an event with the fields of Asterisk 1.8 to 11. The unique id is the caller's.
 fn event(by: &str, agent: &str) -> String {
     let channel = value(agent, "Channel");
     let interface = channel.rsplit_once('-').map_or(channel, |(it, _)| it);

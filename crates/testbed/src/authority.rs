@@ -48,7 +48,7 @@ impl Default for Authority {
 }
 
 impl Authority {
-    /// A new one.
+    /// Makes an authority.
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -61,12 +61,12 @@ impl Authority {
         Self { issuer, folder }
     }
 
-    /// Where its own certificate lies.
+    /// Returns the path of its certificate.
     pub fn ca_file(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 
-    /// A server's certificate for `localhost` with a flaw.
+    /// Issues a server's certificate for `localhost` with this flaw.
     pub fn identity(&self, flaw: Flaw) -> Identity {
         let name = match flaw {
             Flaw::WrongName => "pbx.example",

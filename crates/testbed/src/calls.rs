@@ -19,42 +19,42 @@ pub struct Call {
     pub lead: Option<i64>,
 }
 
-/// Now, in epoch seconds.
+/// Returns the current time in epoch seconds.
 pub fn now() -> i64 {
     clock::now().wall.floor_seconds().get()
 }
 
 impl Call {
-    /// Call `n` of an hour that ends now.
+    /// Makes the `n`-th call of an hour that ends now.
     pub fn new(n: u32, lead: i64) -> Self {
         let begins = now() - 3_600 + 10 * i64::from(n);
         let lead = Some(lead);
         Self { n, begins, lead }
     }
 
-    /// The same without a lead.
+    /// Removes the lead.
     pub fn without_lead(n: u32) -> Self {
         let mut call = Self::new(n, 1);
         call.lead = None;
         call
     }
 
-    /// Its linkedid.
+    /// Returns its linkedid.
     pub fn linkedid(&self) -> String {
         format!("{}.{}", self.begins, 2 * self.n)
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn phone(&self) -> String {
         format!("+99890{:07}", 1_110_000 + self.n)
     }
 
-    /// Its uuid, where the PBX is called `pbx`.
+    /// Returns its uuid on the PBX `pbx`.
     pub fn uuid(&self, pbx: &str) -> String {
         expected::uuid(pbx, &self.linkedid())
     }
 
-    /// Its events, in AMI's text.
+    /// Returns its events, as AMI's text.
     pub fn ami(&self) -> String {
         let (_, events) = RECORDED
             .split_once("Fully Booted\r\n\r\n")
@@ -78,13 +78,13 @@ impl Call {
     }
 }
 
-/// The events of many calls, one call after another.
+/// Returns the events of many calls, one call after another.
 pub fn recording(calls: &[Call]) -> String {
     calls.iter().map(Call::ami).collect()
 }
 
-/// A recording of Asterisk's text with all its times, and the ids made of them, moved so that its
-/// first begins then.
+/// Moves an Asterisk recording with all its times, and the ids made of them, so that it begins
+/// then.
 pub fn moved_to(recorded: &str, begins: i64) -> String {
     let second = Regex::new(r"\b(1795\d{6})\.").expect("a pattern");
     let times = second.captures_iter(recorded);

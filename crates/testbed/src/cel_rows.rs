@@ -24,7 +24,7 @@ pub const COLUMNS: [&str; 20] = [
     "Extra",
 ];
 
-/// The row of a CEL event of AMI; its time is what `Timestamp` says.
+/// Returns the row of a CEL event of AMI. Its time is that of `Timestamp`.
 pub fn row(message: &[u8]) -> Vec<u8> {
     let value = |name: &str| {
         let mut lines = message.split(|byte| *byte == b'\n');

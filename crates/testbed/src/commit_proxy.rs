@@ -52,7 +52,7 @@ impl Plan {
         *next = Some((number, fate));
     }
 
-    /// Counts a commit. Returns `true` if it meets this fate.
+    /// Counts a commit. Returns `true` if this fate applies to it.
     fn meets(&self, fate: Fate) -> bool {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((number, planned)) = next.as_mut() else {
@@ -85,7 +85,7 @@ impl CommitProxy {
         }
     }
 
-    /// Where it listens.
+    /// Returns the port on which it listens.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
@@ -154,7 +154,7 @@ async fn serve(listener: TcpListener, port: u16, plan: Arc<Plan>) {
     }
 }
 
-/// A message: its kind, and its body without the length. `None` at the end.
+/// Reads a message: its kind, and its body without the length. `None` at the end.
 async fn message(from: &mut OwnedReadHalf, has_kind: bool) -> Option<(u8, Vec<u8>)> {
     let mut kind = 0;
     if has_kind {
@@ -235,7 +235,7 @@ mod tests {
     use crate::wait::soon;
     use std::process::Command;
 
-    /// Inserts a row in its own transaction. Returns whether the client learns of its success.
+    /// Inserts a row in its own transaction. Returns `true` if the client learns that it succeeded.
     fn insert(server: &Postgres, port: u16, row: u32) -> bool {
         let port = port.to_string();
         let insert = format!("INSERT INTO kept VALUES ({row})");

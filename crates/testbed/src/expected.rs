@@ -32,7 +32,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Of an entry of `expected.json`, on the PBX `pbx1`.
+    /// Reads an entry of `expected.json`, on the PBX `pbx1`.
     pub fn of(call: &Value) -> Self {
         let text = |name: &str| call[name].as_str().map(str::to_owned);
         let seconds = |name: &str| call[name].as_f64().expect("seconds");
@@ -53,20 +53,20 @@ impl Expected {
         }
     }
 
-    /// The same told by another PBX.
+    /// Returns the call as another PBX reports it.
     pub fn on(self, pbx: &str) -> Self {
         let uuid = uuid(pbx, &self.linkedid);
         Self { uuid, ..self }
     }
 }
 
-/// The employee of an extension: `101` is 501, `105-desk` 505.
+/// Returns the employee of an extension: `101` is 501, `105-desk` is 505.
 fn employee(extension: &str) -> i64 {
     let digits = extension.split('-').next().unwrap_or_default();
     digits.parse::<i64>().expect("an extension") + 400
 }
 
-/// UUIDv5 of the PBX's id, a NUL and the linkedid.
+/// Returns the UUIDv5 of the PBX's id, a NUL, and the linkedid.
 pub fn uuid(pbx: &str, linkedid: &str) -> String {
     Uuid::new_v5(&NAMESPACE, format!("{pbx}\0{linkedid}").as_bytes()).to_string()
 }

@@ -119,7 +119,7 @@ impl Keeper {
         }
     }
 
-    /// Lets the shell act, and returns whether it succeeded.
+    /// Runs a command in the shell, and returns whether it succeeded.
     pub(crate) fn ask(&self, words: impl Display) -> bool {
         let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
         let pipe = shell.words.as_mut().expect("it is open until the drop");

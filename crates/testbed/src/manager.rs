@@ -23,7 +23,7 @@ pub struct Manager {
 }
 
 impl Release {
-    /// What it says to whoever connects.
+    /// Returns its greeting to every client.
     pub const fn banner(self) -> &'static str {
         match self {
             Self::V1_8 => "Asterisk Call Manager/1.1\r\n",
@@ -73,7 +73,8 @@ impl Manager {
         None
     }
 
-    /// As this release compiles it; it is matched against the whole event, line ends included.
+    /// Compiles the expression as this release does. It is matched against the whole event, line
+    /// ends included.
     fn expression(&self, filter: &str) -> Regex {
         let mut text = String::from("(?s)");
         if self.release == Release::Mute {
@@ -88,7 +89,7 @@ impl Manager {
         Regex::new(&text).expect("an expression")
     }
 
-    /// What of these messages is sent.
+    /// Returns the messages that pass the filter.
     pub fn lets_through(&self, messages: &[u8]) -> Vec<u8> {
         let text = String::from_utf8_lossy(messages).replace("\r\n", "\n");
         let all = text.split_terminator("\n\n").map(str::trim_start);

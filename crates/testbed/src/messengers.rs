@@ -28,18 +28,19 @@ impl Messenger {
         Self { address, asked }
     }
 
-    /// One that takes messages for a chat. Of each it hands on the request's first line, the form,
-    /// and whether an argument of any process showed the token `bot1:TOKEN` meanwhile.
+    /// Starts a server that takes messages for a chat. For each it passes on the first line of the
+    /// request, the form, and whether an argument of any process showed the token `bot1:TOKEN`
+    /// meanwhile.
     pub fn telegram() -> Self {
         Self::start(telegram)
     }
 
-    /// One that takes mails, and hands on all that it is told.
+    /// Starts a server that takes mail, and passes on everything that it receives.
     pub fn smtp() -> Self {
         Self::start(smtp)
     }
 
-    /// What it is asked next.
+    /// Returns the next request that it receives.
     pub async fn next(&self) -> String {
         let mut next = None;
         wait::until("a message", async || {
@@ -77,7 +78,7 @@ fn telegram(mut line: TcpStream) -> String {
     )
 }
 
-/// What `ps` shows.
+/// Returns the output of `ps`.
 fn arguments() -> String {
     let all = std::fs::read_dir("/proc").expect("processes");
     let all = all.filter_map(|it| std::fs::read(it.ok()?.path().join("cmdline")).ok());

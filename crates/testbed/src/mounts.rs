@@ -81,7 +81,7 @@ impl SmallDisk {
         std::fs::set_permissions(&self.at, mode).expect("its owner");
     }
 
-    /// Nothing can be written on it any more.
+    /// Makes it read-only.
     pub fn make_read_only(&self) {
         self.run(Command::new("mount").args(["-o", "remount,ro"]));
     }
@@ -104,7 +104,7 @@ impl SmallDisk {
         while ballast.write_all(&[0; 4096]).is_ok() {}
     }
 
-    /// What fills it is deleted.
+    /// Deletes the file that fills it.
     pub fn make_room(&self) {
         std::fs::remove_file(self.ballast()).expect("deleted");
     }

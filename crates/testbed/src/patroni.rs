@@ -217,22 +217,22 @@ impl Cluster {
         cluster
     }
 
-    /// Where a node has its address.
+    /// Returns the address of a node.
     pub fn address(&self, node: Node) -> IpAddr {
         Ipv4Addr::new(198, 18, self.network, node.last_byte()).into()
     }
 
-    /// The address of this machine in the network of the nodes.
+    /// Returns the address of this machine in the network of the nodes.
     pub fn outside(&self) -> IpAddr {
         Ipv4Addr::new(198, 18, self.network, 254).into()
     }
 
-    /// The certificate of the authority.
+    /// Returns the path of the authority's certificate.
     pub fn ca_file(&self) -> PathBuf {
         self.folder.join("ca.crt")
     }
 
-    /// The value of `--state`. The file has [`SECRET`].
+    /// Returns the value of `--state`. The password is [`SECRET`], in a file.
     pub fn url(&self, secret_file: &str) -> String {
         let addresses = Node::ALL.map(|node| self.address(node).to_string());
         let ca_file = self.ca_file();
@@ -243,19 +243,19 @@ impl Cluster {
         )
     }
 
-    /// The network namespace of a node.
+    /// Returns the network namespace of a node.
     pub fn namespace(&self, node: Node) -> PathBuf {
         Path::new("/run/netns").join(format!("{}-{node}", self.net))
     }
 
-    /// The words before a command that runs on a node, as this user.
+    /// Returns the words before a command that runs on a node, as this user.
     pub fn enter(&self, node: Node) -> Vec<String> {
         let namespace = format!("{}-{node}", self.net);
         let words = ["ip", "netns", "exec", &namespace];
         words.map(str::to_owned).to_vec()
     }
 
-    /// A certificate of the authority for a node, or for this machine.
+    /// Issues a certificate of the authority for a node, or for this machine.
     pub fn identity(&self, node: Option<Node>) -> IdentityFiles {
         let folder = match node {
             Some(node) => self.folder.join(node.to_string()).join("tls"),
@@ -322,8 +322,8 @@ impl Cluster {
         self.keeper.tell(format_args!("show {node}"));
     }
 
-    /// The primary, as the first node that answers sees it. A node that was cut off or frozen sees
-    /// it late.
+    /// Returns the primary, as the first node that answers reports it. A node that was cut off or
+    /// frozen reports a change late.
     pub fn primary(&self) -> Option<Node> {
         let mut members = Node::ALL.into_iter().filter_map(|node| self.members(node));
         with_role(&members.next()?, "leader")
@@ -346,7 +346,8 @@ impl Cluster {
         until_within(START + DEADLINE, "a whole cluster", is_whole).await;
     }
 
-    /// The primary, if all nodes answer and work, and see the same one with a synchronous standby.
+    /// Returns the primary, if all nodes answer and work, and report the same one with a
+    /// synchronous standby.
     fn agreed_primary(&self) -> Option<Node> {
         let mut leaders = BTreeSet::new();
         for node in Node::ALL {
@@ -362,7 +363,7 @@ impl Cluster {
         if leaders.is_empty() { leader } else { None }
     }
 
-    /// What a node knows of all nodes.
+    /// Returns all nodes, as one node reports them.
     fn members(&self, node: Node) -> Option<Vec<Member>> {
         let output = Command::new("curl")
             .args(["-s", "--max-time", "2", "--cacert"])
@@ -412,7 +413,7 @@ impl Cluster {
         script(psql, text)
     }
 
-    /// The end of each log.
+    /// Returns the end of each log.
     pub fn logs(&self) -> String {
         let mut all = String::new();
         for node in Node::ALL {
@@ -534,7 +535,7 @@ fn with_role(members: &[Member], role: &str) -> Option<Node> {
         .find(|node| node.to_string() == member.name)
 }
 
-/// A file of `deploy/hub`.
+/// Returns the path of a file of `deploy/hub`.
 fn deployed(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../deploy/hub")
@@ -546,7 +547,7 @@ fn run(words: &[&str]) {
     assert!(status.is_ok_and(|status| status.success()), "{words:?}");
 }
 
-/// A network of 198.18.0.0/15, which is for tests, that this machine does not use.
+/// Finds a network of 198.18.0.0/15, which is for tests, that this machine does not use.
 fn free_network() -> u8 {
     let links = Command::new("ip").args(["-o", "addr"]).output();
     let links = links.expect("iproute2 is installed").stdout;

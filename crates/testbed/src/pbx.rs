@@ -77,7 +77,7 @@ impl PbxState {
         self.asked.send_modify(|asked| asked.push(action));
     }
 
-    /// The next of the answers that were given for this action, to this id.
+    /// Returns the next of the answers that were set for this action, with this id.
     fn scripted(&self, action: &[String]) -> Option<String> {
         let name = value(action, "Action").to_lowercase();
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,12 +92,12 @@ impl PbxState {
 }
 
 impl FakePbx {
-    /// One that speaks AMI on TCP and lets in whoever knows [`SECRET`].
+    /// Starts a PBX with AMI on TCP. It accepts logins with [`SECRET`].
     pub async fn ami() -> Self {
         Self::listen(ami_line).await
     }
 
-    /// One that speaks AMI as JSON over a WebSocket, as amiws does.
+    /// Starts a PBX with AMI as JSON over a WebSocket, as amiws provides it.
     pub async fn websocket() -> Self {
         Self::listen(websocket_line).await
     }
@@ -131,26 +131,26 @@ impl FakePbx {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// From now on it lists its live channels to who asks: there are none.
+    /// Makes it list no live channels from now on.
     pub fn lists_no_channels(&self) {
         let lists = &self.shared.lists;
         lists.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// From now on it does not say after a login that it runs, as to an account that may not hear
-    /// `system`.
+    /// Makes it send no `FullyBooted` after a login from now on, as for an account without the
+    /// right `system`.
     pub fn hides_boot(&self) {
         let hides = &self.shared.hides_boot;
         hides.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// From now on this is what it answers to the action, one after the other and the last for
-    /// good: whole messages, `{id}` for the id of the action.
+    /// Sets the answers to the action from now on, one after the other. The last one is repeated.
+    /// They are whole messages, with `{id}` for the id of the action.
     pub fn answers(&self, action: &str, answers: &[&str]) {
         let all = &self.shared.answers;
         let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,7 +158,7 @@ impl FakePbx {
         all.insert(action.to_lowercase(), answers);
     }
 
-    /// From the next line on it treats classes, filters and actions as this release does.
+    /// Makes it treat classes, filters, and actions as this release does, from the next line on.
     pub fn is_of(&self, release: Release) {
         let mut of = self
             .shared
@@ -176,8 +176,8 @@ impl FakePbx {
         waited.expect("a login in time").expect("a PBX");
     }
 
-    /// Everything asked of it, login included: AMI actions as text; over a WebSocket whatever came
-    /// but pings, for amiws hands it to the PBX as an action.
+    /// Returns all requests, login included. On TCP these are AMI actions as text. On a WebSocket
+    /// they are all messages except pings, because amiws passes them to the PBX as actions.
     pub fn asked(&self) -> Vec<String> {
         self.shared.asked.borrow().clone()
     }
@@ -282,14 +282,14 @@ async fn hear_actions(
     }
 }
 
-/// What stands in an action under this key.
+/// Returns the value of an action under this key.
 fn value<'a>(action: &'a [String], key: &str) -> &'a str {
     let pairs = action.iter().filter_map(|line| line.split_once(": "));
     let mut same = pairs.filter(|(name, _)| name.eq_ignore_ascii_case(key));
     same.next().map_or("", |(_, value)| value)
 }
 
-/// The answer to an action, and whether it was a login that succeeded.
+/// Returns the answer to an action, and whether it was a login that succeeded.
 fn answer(action: &[String]) -> (String, bool) {
     let get = |key: &str| value(action, key);
     let id = match get("ActionID") {

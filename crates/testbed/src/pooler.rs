@@ -56,7 +56,7 @@ impl Pooler {
         self.port
     }
 
-    /// What it wrote.
+    /// Returns its output.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Mutex, PoisonError};
 
-/// A port of 127.0.0.1 where nobody listens, and that stays so until whoever asked binds it: none
-/// of those that the system gives to whoever asks for any, and none that was given here before.
+/// Finds a port of 127.0.0.1 on which no process listens, and that stays free until the caller
+/// binds it. It is none of those that the system gives to processes that ask for any port, and none
+/// that this function returned before.
 ///
 /// A port that is bound once and released again may be a connection's own the moment after; and a
 /// client that tries it again and again would even meet itself there.
@@ -32,7 +33,7 @@ pub fn free_port() -> u16 {
     panic!("every port of 127.0.0.1 is taken");
 }
 
-/// [`free_port`] with its address.
+/// Returns [`free_port`] with its address.
 pub fn free_addr() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, free_port()).into()
 }

@@ -60,8 +60,8 @@ pub struct Place {
 }
 
 impl Postgres {
-    /// The server that all tests of a run share (`crates/testbed/src/bin/services.rs`). Without
-    /// one, this process starts its own.
+    /// Returns the server that all tests of a run share (`crates/testbed/src/bin/services.rs`).
+    /// Without one, this process starts its own.
     pub fn shared() -> &'static Self {
         static SERVER: OnceLock<Postgres> = OnceLock::new();
         SERVER.get_or_init(|| match std::env::var(SHARED) {
@@ -92,7 +92,7 @@ impl Postgres {
         Self::start_with(durability, configuration, &[])
     }
 
-    /// The same in this folder, as a rule on a disk of its own. Every commit is synced.
+    /// Starts a server in this folder, usually on its own disk. Every commit is synced.
     pub fn start_in(folder: &Path, configuration: &str) -> Self {
         Self::start_at(
             new_folder_in(folder),
@@ -186,7 +186,7 @@ impl Postgres {
         server
     }
 
-    /// Where it is, for other processes.
+    /// Returns its place, for other processes.
     pub fn place(&self) -> &Place {
         &self.place
     }
@@ -195,24 +195,24 @@ impl Postgres {
         self.place.port
     }
 
-    /// A program of the server's version.
+    /// Returns the path of a program of the server's version.
     pub fn program(&self, name: &str) -> PathBuf {
         self.place.programs.join(name)
     }
 
-    /// A name of a schema that no other test uses.
+    /// Returns a schema name that no other test uses.
     pub fn new_schema() -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         format!("test_{}_{next}", std::process::id())
     }
 
-    /// The value of `--state` for a schema.
+    /// Returns the value of `--state` for a schema.
     pub fn url(&self, schema: &str) -> String {
         self.url_at(self.port(), schema)
     }
 
-    /// The same over a proxy on this port.
+    /// Returns the value of `--state` for a schema over a proxy on this port.
     pub fn url_at(&self, port: u16, schema: &str) -> String {
         format!("postgres://{ROLE}@127.0.0.1:{port}/{DATABASE}?schema={schema}")
     }
@@ -251,7 +251,7 @@ impl Postgres {
         String::from_utf8_lossy(&ended.stdout).trim_end().to_owned()
     }
 
-    /// A program that connects as the superuser.
+    /// Makes the command of a program that connects as the superuser.
     fn command(&self, program: &str, database: &str) -> Command {
         let mut command = Command::new(self.program(program));
         let port = self.place.port.to_string();
@@ -305,7 +305,7 @@ impl Postgres {
         self.keeper().end(Reach::Main, "INT");
     }
 
-    /// `pg_ctl stop -m immediate`.
+    /// Runs `pg_ctl stop -m immediate`.
     pub fn stop_at_once(&self) {
         self.keeper().end(Reach::Main, "QUIT");
     }
@@ -326,7 +326,7 @@ impl Postgres {
     }
 }
 
-/// The newest version that is installed.
+/// Returns the folder of the newest installed version.
 pub(crate) fn programs() -> PathBuf {
     let versions = std::fs::read_dir(VERSIONS).into_iter().flatten().flatten();
     let mut found: Vec<(u32, PathBuf)> = Vec::new();
@@ -342,7 +342,7 @@ pub(crate) fn programs() -> PathBuf {
     newest.1
 }
 
-/// A folder for a server, and the beginning of a command as its user.
+/// Makes a folder for a server, and the beginning of a command as its user.
 fn new_folder(durability: Durability) -> (PathBuf, Vec<String>) {
     match durability {
         Durability::None => new_folder_in(&in_memory()),
@@ -367,8 +367,8 @@ fn in_memory() -> PathBuf {
     std::env::temp_dir()
 }
 
-/// The beginning of a command as a user whom the server accepts: it refuses root. The folder is
-/// this user's.
+/// Returns the beginning of a command as a user whom the server accepts, because it refuses root.
+/// The folder becomes this user's.
 pub(crate) fn unprivileged(folder: &Path) -> Vec<String> {
     let is_root = Command::new("id").arg("-u").output().expect("id").stdout == b"0\n";
     if !is_root {

@@ -55,7 +55,7 @@ impl Proxy {
         }
     }
 
-    /// Where it listens.
+    /// Returns the port on which it listens.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::wait::{pass, soon};
 
-    /// A server that sends back what it gets.
+    /// Starts a server that sends back what it receives.
     async fn echo() -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("bound").port();

@@ -45,7 +45,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl FakeSwitch {
-    /// One without channels, that lets in whoever knows [`PASSWORD`].
+    /// Starts a switch without channels. It accepts logins with [`PASSWORD`].
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let addr = listener.local_addr().expect("bound");
@@ -62,17 +62,17 @@ impl FakeSwitch {
         switch
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// From now on `api COMMAND` is answered so.
+    /// Sets the answer to `api COMMAND` from now on.
     pub fn answers(&self, command: &str, answer: &str) {
         lock(&self.shared.answers).insert(command.to_owned(), answer.to_owned());
     }
 
-    /// From now on no address is let in.
+    /// Makes it refuse all addresses from now on.
     pub fn lets_nobody_in(&self) {
         let refuses = &self.shared.refuses_addresses;
         refuses.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -85,7 +85,7 @@ impl FakeSwitch {
         waited.expect("a subscription in time").expect("a switch");
     }
 
-    /// Everything asked of it, in order.
+    /// Returns all requests, in order.
     pub fn asked(&self) -> Vec<String> {
         self.shared.asked.borrow().clone()
     }
@@ -103,7 +103,7 @@ impl FakeSwitch {
         self.says_in_pieces(frames, frames.len().max(1)).await;
     }
 
-    /// The same, written in pieces of so many bytes.
+    /// Sends the same, in pieces of this many bytes.
     pub async fn says_in_pieces(&self, frames: &[u8], bytes: usize) {
         self.say(Say::Frames(frames.to_vec(), bytes)).await;
     }
@@ -131,7 +131,7 @@ impl FakeSwitch {
     }
 }
 
-/// What a recorded socket said behind the answer to the subscription.
+/// Returns what a recorded socket sent after the answer to the subscription.
 pub fn behind_subscription(recorded: &[u8]) -> &[u8] {
     let mut rest = recorded;
     for _ in 0..3 {
@@ -199,7 +199,7 @@ fn reply(words: &str) -> String {
     format!("Content-Type: command/reply\nReply-Text: {words}\n\n")
 }
 
-/// The answer to a command, and whether the line ends with it.
+/// Returns the answer to a command, and whether the connection ends with it.
 fn answer(shared: &SwitchState, authorized: &mut bool, line: &str) -> (String, bool) {
     match line.split_once(' ').unwrap_or((line, "")) {
         ("auth", password) if password == PASSWORD => {

@@ -14,12 +14,12 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     within(DEADLINE, what, future).await
 }
 
-/// Looks until it holds.
+/// Waits until the condition holds.
 pub async fn until(what: &str, holds: impl AsyncFnMut() -> bool) {
     until_within(DEADLINE, what, holds).await;
 }
 
-/// The same for what takes longer.
+/// Waits until the condition holds, for things that take longer.
 pub async fn until_within(deadline: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     let looking = async {

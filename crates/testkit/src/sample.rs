@@ -6,7 +6,7 @@ use callbridge_call::{
 use callbridge_model::{CallRecord, CallUuid, LeadId, Phone};
 use std::time::Duration;
 
-/// A customer's call to 101, answered: 5.02 s, of which 4 s are talk.
+/// Returns a customer's call to 101 that was answered: 5.02 s, of which 4 s are talk.
 pub fn call() -> FinishedCall {
     let started = EventTime::from_micros(1_795_151_317_833_600);
     let number = RawNumber {
@@ -44,7 +44,7 @@ pub fn call() -> FinishedCall {
     }
 }
 
-/// The same as the journal has it, of lead 4001.
+/// Returns the same call as the journal has it, of lead 4001.
 pub fn record() -> CallRecord {
     CallRecord {
         uuid: Some(CallUuid(uuid::Uuid::from_u128(2))),

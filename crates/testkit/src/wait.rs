@@ -7,7 +7,7 @@ use std::thread::{self, Thread};
 
 /// A future of which this thread waits for the end.
 pub trait Wait: Future + Sized {
-    /// What comes out. For futures that need no runtime, as those of the spool.
+    /// Returns the output. For futures that need no runtime, like those of the spool.
     fn wait(self) -> Self::Output {
         let mut future = pin!(self);
         let waker = Arc::new(Unpark(thread::current())).into();

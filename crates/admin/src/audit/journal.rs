@@ -220,7 +220,7 @@ impl JournalSearch {
         search
     }
 
-    /// The page to request. `None` if the search is over.
+    /// Returns the page to request. `None` if the search is over.
     pub fn next(&self) -> Option<FilterPage> {
         let reader = &self.pass.reader;
         match self.stage {
@@ -242,7 +242,7 @@ impl JournalSearch {
         }
     }
 
-    /// The number of pages left and of all pages, if known.
+    /// Returns the number of pages left and of all pages, if known.
     pub fn pages(&self) -> Option<(u32, u32)> {
         let total = self.pass.reader.total()?;
         Some((total.saturating_sub(self.pass.reader.read()), total))
@@ -338,7 +338,7 @@ impl JournalSearch {
         }
     }
 
-    /// The first pass can miss calls, because pages move while they are read.
+    /// Ends a pass. The first pass can miss calls, because pages move while they are read.
     fn end_pass(&mut self) {
         if !self.is_second && self.pass.reader.read() > 1 {
             return self.begin(true);
@@ -350,7 +350,7 @@ impl JournalSearch {
         }
     }
 
-    /// No page of the range shows any of our calls. Checks whether any other page does.
+    /// Handles a range whose pages show none of our calls. Checks whether any other page does.
     fn proof(&mut self, page: &Page, was_last: bool) {
         let mut shown = page.shown.iter();
         if shown.any(|call| self.missing.contains_key(&call.uuid)) {
@@ -455,7 +455,7 @@ fn differences(sent: &SentValues, shown: &ShownCall) -> Vec<Difference> {
     differing.collect()
 }
 
-/// Time from which pages are read for a call. The clock of its PBX may have been ahead.
+/// Returns the time from which pages are read for a call. The clock of its PBX may have been ahead.
 fn search_start(call: &JournaledCall) -> EpochSeconds {
     let mut first = call.started;
     if let Some(since) = call.since {

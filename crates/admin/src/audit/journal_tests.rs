@@ -14,7 +14,7 @@ fn now() -> EventTime {
     EventTime::from_seconds(T0 + 100_000)
 }
 
-/// Ours, a minute after the one before.
+/// Makes a call of ours, a minute after the one before.
 fn call(n: u32) -> JournaledCall {
     let started = T0 + 60 * i64::from(n);
     JournaledCall {
@@ -112,7 +112,7 @@ fn read(mut search: JournalSearch, journal: &mut Journal) -> JournalFindings {
     search.findings()
 }
 
-/// The places of those that are missing.
+/// Returns the places of the calls that are missing.
 fn missing(findings: &JournalFindings) -> Vec<usize> {
     assert!(findings.reading.read, "{:?}", findings.reading);
     findings.missing.keys().copied().collect()

@@ -180,7 +180,7 @@ pub fn add_unread(report: &mut Report, unread: &UnreadCall, now: EventTime) {
     }
 }
 
-/// The figure of the report that counts it. `None` if nothing explains it.
+/// Returns the figure of the report that counts it. `None` if nothing explains it.
 fn place(call: &FileCall, fate: CallFate) -> Option<fn(&mut Report) -> &mut u64> {
     match fate {
         CallFate::Stands(state) => Some(match state {

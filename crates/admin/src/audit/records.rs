@@ -51,8 +51,8 @@ struct Record {
     written: EventTime,
 }
 
-/// The records under `path` that ended at `since` or later, or may have. `None` for a file whose
-/// records are lines or rows, which is read directly.
+/// Returns the records under `path` that ended at `since` or later, or may have. `None` for a file
+/// whose records are lines or rows, which is read directly.
 ///
 /// # Errors
 /// The system's, with the path that cannot be read.
@@ -110,7 +110,7 @@ fn after_nuls(mut file: impl Read, most: usize) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The file holds one record on several lines.
+/// Returns `true` if the file holds one record on several lines.
 fn is_one_record(path: &Path) -> io::Result<bool> {
     let bytes = beginning(path).map_err(|error| named(path, &error))?;
     let is_object = bytes.trim_ascii_start().starts_with(b"{");
@@ -119,7 +119,7 @@ fn is_one_record(path: &Path) -> io::Result<bool> {
     Ok(is_object && lines.is_none() && whole() == Some(Format::FreeswitchCdr))
 }
 
-/// The plain files of a folder, each with its time. Hidden files and links are omitted.
+/// Gathers the plain files of a folder, each with its time. Hidden files and links are omitted.
 fn gather(
     folder: &Path,
     depth: usize,
@@ -175,7 +175,7 @@ fn ended(record: &[u8]) -> Option<i64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// A JSON text on one line. Its strings contain no line ends.
+/// Writes a JSON text on one line. Its strings contain no line ends.
 fn in_a_line(mut text: Vec<u8>) -> Vec<u8> {
     let ends = text.iter_mut().filter(|it| matches!(it, b'\n' | b'\r'));
     ends.for_each(|byte| *byte = b' ');

@@ -84,7 +84,7 @@ impl Report {
         self.unexplained.is_empty() && self.different.is_empty()
     }
 
-    /// The report for people, with times in this zone.
+    /// Returns the report for people, with times in this zone.
     pub fn to_text(&self, zone: &Zone) -> String {
         let mut text = String::new();
         let rows = [

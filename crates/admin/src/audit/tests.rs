@@ -119,13 +119,13 @@ fn zone() -> Zone {
     Zone::named("Asia/Tashkent").expect("a zone")
 }
 
-/// Without a look at the CRM's journal.
+/// Makes a report that does not read the CRM's journal.
 fn told(calls: &[FileCall], fates: &[CallFate], listening: &Listening) -> Report {
     let unread = JournalFindings::unread("no daemon runs");
     account(calls, &without_values(fates), listening, unread, &zone())
 }
 
-/// The cause of the one call that nothing explains.
+/// Returns the cause of the one call that nothing explains.
 fn cause(call: FileCall, fate: CallFate, listening: &Listening) -> String {
     let mut report = told(&[call], &[fate], listening);
     let only = report.unexplained.pop().expect("unexplained");

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const PREVIOUS_VALID_SEC: i64 = 3600;
 
 impl CommandHandler {
-    /// All branches, with their last reports.
+    /// Returns all branches, with their last reports.
     pub(super) async fn branches(&self) -> Result<Vec<BranchStatus>, Refusal> {
         let read = self.spool.read(|store| tables::branches::branches(store));
         let now = clock::now().wall.floor_seconds().get();
@@ -106,7 +106,7 @@ fn now() -> EpochSeconds {
     clock::now().wall.floor_seconds()
 }
 
-/// The only place where a token is shown.
+/// Adds the token to the answer. This is the only place where a token is shown.
 fn with_token(branch: &str, token: &Secret) -> Value {
     json!({"branch": branch, "token": token.expose_secret()})
 }

@@ -71,7 +71,7 @@ impl CommandHandler {
         named.unwrap_or_else(|| Zone::of(None))
     }
 
-    /// The countries whose numbers can be typed without their code.
+    /// Returns the countries whose numbers can be typed without their code.
     pub fn countries(&self) -> impl Iterator<Item = Country> {
         let of_trunks = self.rules.trunks.iter().filter_map(|trunk| trunk.country);
         of_trunks.chain(self.rules.country)
@@ -161,7 +161,7 @@ impl CommandHandler {
         }
     }
 
-    /// `false` if no stored call has the number.
+    /// Finds a call of the number. Returns `false` if no stored call has it.
     async fn call_of_number(
         &self,
         typed: &TypedNumber,
@@ -243,7 +243,7 @@ where
 /// The forms in which a number can be typed, for errors of `--phone`.
 const NUMBER: &str = "give it in full, or its last four digits or more";
 
-/// The beginning of the day in that zone.
+/// Returns the beginning of the day in that zone.
 fn day_of(now: EventTime, zone: &Zone) -> Option<EventTime> {
     let now = jiff::Timestamp::from_microsecond(now.micros()).ok()?;
     let day = now.to_zoned(zone.as_time_zone().clone()).start_of_day();

@@ -150,7 +150,7 @@ impl CommandHandler {
         Err(Refusal::new(69, words))
     }
 
-    /// The CRM's fields from a recent read, or read now.
+    /// Returns the CRM's fields from a recent read, or read now.
     async fn catalogue(&self, items: &[Item]) -> Result<Catalogue, Refusal> {
         let read = self.spool.read(|store| tables::shows::catalogue(store));
         if let Some(known) = read.await? {
@@ -209,7 +209,7 @@ impl CommandHandler {
     }
 }
 
-/// The fields that would be ignored, and those that could not be checked.
+/// Returns the fields that would be ignored, and those that could not be checked.
 fn judged(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<String>) {
     let (mut wrong, mut notes) = (Vec::new(), Vec::new());
     for item in items {
@@ -229,7 +229,7 @@ fn judged(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<String>) {
     (wrong, notes)
 }
 
-/// The message with the fields that it names and their reasons (§7.5).
+/// Returns the message with the fields that it names and their reasons (§7.5).
 fn with_errors(error: &ApiError) -> String {
     match error {
         ApiError::Rejected { errors, .. } if !errors.is_null() => format!("{error}: {errors}"),
@@ -237,7 +237,7 @@ fn with_errors(error: &ApiError) -> String {
     }
 }
 
-/// An error that is not about the lead or its values.
+/// Returns an error that is not about the lead or its values.
 fn failed(error: &ApiError, needs: &str) -> Refusal {
     match error {
         ApiError::Forbidden(..) => Refusal::new(77, format!("the token lacks {needs} ({error})")),
@@ -252,7 +252,7 @@ fn failed(error: &ApiError, needs: &str) -> Refusal {
     }
 }
 
-/// A reply to another request.
+/// Returns a reply to another request.
 fn unfit() -> Refusal {
     Refusal::new(69, "the CRM does not do it now; try again")
 }

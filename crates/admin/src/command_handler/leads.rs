@@ -185,8 +185,8 @@ impl CommandHandler {
         }
     }
 
-    /// The lead that the rules give the number now, otherwise that of the last try. Without a
-    /// daemon, only assigned leads are known.
+    /// Returns the lead that the rules give the number now, otherwise that of the last try. Without
+    /// a daemon, only assigned leads are known.
     fn lead_of(&self, customer: &MissedCustomer, given: Option<LeadId>) -> Option<LeadId> {
         let trunk = self.rules.trunks.find(&customer.pbx, &customer.trunk);
         match trunk.map(|trunk| self.people().lead_of_phone(&customer.phone, trunk)) {

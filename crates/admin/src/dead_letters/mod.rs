@@ -31,7 +31,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Nothing was selected.
+    /// Returns `true` if nothing was selected.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty() && self.reason.is_none() && !self.waiting && !self.all
     }
@@ -45,7 +45,7 @@ pub struct Letters {
 }
 
 impl Letters {
-    /// Those of a selection. An empty one means all.
+    /// Makes the filters of a selection. An empty selection means all.
     ///
     /// # Errors
     /// If an id is not a number.
@@ -69,7 +69,7 @@ impl Letters {
         ))
     }
 
-    /// Those of these ids, this state, and this reason.
+    /// Makes a filter for these ids, this state, and this reason.
     pub(crate) fn new(
         ids: Option<Vec<RowId>>,
         state: Option<State>,
@@ -88,7 +88,7 @@ impl Letters {
         }
     }
 
-    /// The next page. Empty at the end.
+    /// Returns the next page. Empty at the end.
     ///
     /// # Errors
     /// If the spool cannot be read.
@@ -175,7 +175,8 @@ fn record(
     }
 }
 
-/// Without the daemon's flags nothing can be mapped again, so the stored values are sent.
+/// Returns the stored values. Without the daemon's flags nothing can be mapped again, so these are
+/// sent.
 fn as_kept(row: &Row, asked: RetryValues) -> Result<CallRecord, String> {
     let mut record = row.record.clone();
     if asked.lead.is_some() {

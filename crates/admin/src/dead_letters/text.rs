@@ -11,7 +11,7 @@ pub const CSV_COLUMNS: &str = "id,reason,since,message,uuid,linkedid,trunk,direc
                                clientPhone,leadId,employee,startedAt,durationSec,talkTimeSec,\
                                employeeId,state";
 
-/// A value as plain text. Nested values are JSON, missing ones empty.
+/// Returns a value as plain text. Nested values are JSON, missing ones empty.
 fn plain(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
@@ -20,7 +20,7 @@ fn plain(value: Option<&Value>) -> String {
     }
 }
 
-/// A field of the dead letter, or of its call.
+/// Returns a field of the dead letter, or of its call.
 fn field(letter: &Value, name: &str) -> String {
     let own = letter.get(name).filter(|value| !value.is_null());
     plain(own.or_else(|| letter.get("call").and_then(|call| call.get(name))))
@@ -51,7 +51,7 @@ fn columns(id: &str, reason: &str, since: &str, phone: &str, why: &str, width: u
     cut(&line, width)
 }
 
-/// The header of the list for people. If the times are short, it names their zone.
+/// Returns the header of the list for people. If the times are short, it names their zone.
 pub fn list_head(first: &Value, width: usize, zone: &Zone) -> String {
     let at = EventTime::from_seconds(seconds(first, "since").unwrap_or_default());
     let since = match width < NARROW {
@@ -95,7 +95,7 @@ fn by_hand(letter: &Value) -> Option<String> {
 /// The column at which values begin.
 const INDENT: usize = 15;
 
-/// A value on several lines, each at most as wide as the terminal.
+/// Returns a value on several lines, each at most as wide as the terminal.
 fn wrapped(value: &str, width: usize) -> String {
     let room = width.saturating_sub(INDENT).max(20);
     let mut lines: Vec<String> = Vec::new();
@@ -116,7 +116,7 @@ fn wrapped(value: &str, width: usize) -> String {
     lines.join(&format!("\n{}", " ".repeat(INDENT)))
 }
 
-/// All details of one dead letter, wrapped at `width` columns.
+/// Returns all details of one dead letter, wrapped at `width` columns.
 pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
     let mut text = String::new();
     let waits = match field(letter, "state").as_str() {

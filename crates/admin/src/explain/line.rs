@@ -79,7 +79,7 @@ impl OneLine {
         }
     }
 
-    /// The color (SGR) of its state.
+    /// Returns the color (SGR) of its state.
     pub fn color(&self) -> &'static str {
         match self.known_state() {
             Some(State::Journaled | State::Forwarded) => "32",

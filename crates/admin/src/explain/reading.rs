@@ -45,12 +45,12 @@ pub struct MessageCounts {
 }
 
 impl MessageCounts {
-    /// At least one message has the format.
+    /// Returns `true` if at least one message has the format.
     pub fn is_readable(&self) -> bool {
         self.read + self.skipped > 0
     }
 
-    /// No message concerns a call, and one could not be read or there are none.
+    /// Returns `true` if no message concerns a call, and one could not be read or there are none.
     pub fn is_doubtful(&self) -> bool {
         self.read == 0 && (self.unreadable > 0 || self.skipped == 0)
     }
@@ -117,7 +117,8 @@ impl Reading {
         }
     }
 
-    /// A buffer for the next piece. Report with [`Reading::filled`] how much of it was used.
+    /// Returns a buffer for the next piece. Report with [`Reading::filled`] how much of it was
+    /// used.
     pub fn space(&mut self, bytes: usize) -> &mut [u8] {
         self.framer.buffer().space(bytes)
     }
@@ -155,8 +156,8 @@ impl Reading {
         Ok(self.decoding.finished())
     }
 
-    /// The calls in progress at the recording's end, as known so far. Call it after everything is
-    /// read.
+    /// Returns the calls in progress at the recording's end, as known so far. Call it after
+    /// everything is read.
     pub fn under_way(&mut self) -> Vec<ReportedCall> {
         let end = self.decoding.now;
         for pbx in self.decoding.pbxes.values_mut() {
@@ -190,12 +191,12 @@ impl Reading {
         self.rules.format.carries_whole_calls()
     }
 
-    /// The latest time in the recording so far.
+    /// Returns the latest time in the recording so far.
     pub fn now(&self) -> EventTime {
         self.decoding.now
     }
 
-    /// Number of calls without an end so far.
+    /// Returns the number of calls without an end so far.
     pub fn open_calls(&self) -> usize {
         let pbxes = self.decoding.pbxes.values();
         pbxes.map(|pbx| pbx.assembler.open_calls()).sum()
@@ -413,7 +414,8 @@ impl Decoding {
     }
 }
 
-/// The first `server_name` of a recording is the PBX itself. Each other one is a PBX below it.
+/// Returns the PBX of an event. The first `server_name` of a recording is the PBX itself. Each
+/// other one is a PBX below it.
 fn pbx_of(pbx: &str, server: Option<&str>, first: &mut Option<String>) -> String {
     let Some(server) = server.filter(|server| !server.is_empty()) else {
         return pbx.to_owned();
@@ -425,7 +427,7 @@ fn pbx_of(pbx: &str, server: Option<&str>, first: &mut Option<String>) -> String
     }
 }
 
-/// The timestamp of the event.
+/// Returns the timestamp of the event.
 fn time_of(event: &PbxEvent<'_>) -> Option<EventTime> {
     match event {
         PbxEvent::Channel(event) => event.at,

@@ -33,8 +33,8 @@ impl Other {
     }
 }
 
-/// The other calls of a number for people, each as `1795151317.146  2026-11-20 10:08:37 +05`. Empty
-/// if there are none.
+/// Returns the other calls of a number for people, each as `1795151317.146  2026-11-20 10:08:37
+/// +05`. Empty if there are none.
 pub fn others_to_text(others: &[Other], zone: &Zone) -> String {
     let lines = others.iter().map(|other| {
         let at = zone.second(other.started_at.get());
@@ -187,7 +187,7 @@ struct Decided<'a> {
 }
 
 impl<'a> Story<'a> {
-    /// The story of a call. `None` if it has no channel events.
+    /// Returns the story of a call. `None` if it has no channel events.
     fn of(call: &'a FinishedCall) -> Option<Self> {
         let timeline = call.timeline.as_ref()?;
         let of = |number: u16| timeline.channels.get(usize::from(number));
@@ -272,7 +272,8 @@ fn seconds(at: EventTime) -> f64 {
     at.micros() as f64 / 1e6
 }
 
-/// A message that is not a possible call, as a line of JSON with the keys of a call, or for people.
+/// Returns a message that is not a possible call, as a line of JSON with the keys of a call, or for
+/// people.
 pub fn wrong_message(wrong: &WrongCall, json: bool) -> String {
     let id = wrong.id.as_deref().unwrap_or_default();
     let mut line = match json {

@@ -127,7 +127,7 @@ fn line(at: EventTime, rank: u8, channel: usize, words: impl Into<String>) -> St
     }
 }
 
-/// The channels with their letters, then the events by time.
+/// Returns the channels with their letters, then the events by time.
 pub fn block(timeline: &Timeline, times: &Times, paint: Paint) -> String {
     let mut text = channels(timeline, paint);
     let lines = lines(timeline);
@@ -164,8 +164,8 @@ pub fn block(timeline: &Timeline, times: &Times, paint: Paint) -> String {
     text
 }
 
-/// Every relevant event by time: its time after the start, and its description with the channel, as
-/// in [`block`].
+/// Returns every relevant event by time: its time after the start, and its description with the
+/// channel, as in [`block`].
 pub fn events(timeline: &Timeline, times: &Times) -> Vec<(String, String)> {
     let line = |line: StoryLine| {
         let channel = short(&timeline.channels[line.channel].name, NAME_MAX);
@@ -197,7 +197,7 @@ fn channels(timeline: &Timeline, paint: Paint) -> String {
     text
 }
 
-/// Every relevant event, by time.
+/// Returns every relevant event, by time.
 fn lines(timeline: &Timeline) -> Vec<StoryLine> {
     let mut all = Vec::new();
     for (i, channel) in timeline.channels.iter().enumerate() {
@@ -390,7 +390,7 @@ impl Paint {
         }
     }
 
-    /// The text, dimmed.
+    /// Returns the text, dimmed.
     pub fn dim(self, text: &str) -> String {
         if text.trim().is_empty() {
             text.to_owned()

@@ -20,7 +20,7 @@ pub struct ValueRow {
 }
 
 impl ValueRow {
-    /// The channel's name, or its letter if there is a story.
+    /// Returns the channel's name, or its letter if there is a story.
     fn channel(&self, timeline: Option<&Timeline>) -> String {
         let Some((_, name)) = &self.by else {
             return String::new();
@@ -43,7 +43,7 @@ pub enum Depth {
 /// Maximum columns of a channel's name.
 const NAME_MAX: usize = 40;
 
-/// The block of one call, followed by an empty line.
+/// Returns the block of one call, followed by an empty line.
 pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> String {
     let mut text = heading(of, times, paint);
     if depth == Depth::Story {
@@ -189,12 +189,12 @@ impl Explained<'_> {
         rows
     }
 
-    /// A value that is explained by the event with its own name.
+    /// Returns a value that is explained by the event with its own name.
     fn own(&self, name: &'static str, value: &str) -> ValueRow {
         self.because(name, value, name)
     }
 
-    /// A value that is explained by the event named `by`.
+    /// Returns a value that is explained by the event named `by`.
     fn because(&self, name: &'static str, value: &str, by: &str) -> ValueRow {
         let mut row = plain(name, value, "");
         if let Some(because) = self
@@ -229,7 +229,7 @@ impl Explained<'_> {
         row
     }
 
-    /// The lead, with its event if it came from a variable.
+    /// Returns the lead, with its event if it came from a variable.
     fn lead(&self) -> ValueRow {
         let record = &self.judged.record;
         let phone = record.client_phone.as_ref();
@@ -252,7 +252,7 @@ impl Explained<'_> {
     }
 }
 
-/// A value that no single event decided.
+/// Returns a value that no single event decided.
 fn plain(name: &'static str, value: &str, words: &str) -> ValueRow {
     ValueRow {
         name,

@@ -37,7 +37,7 @@ pub fn batch(rows: &[Row]) -> Batch {
     batch
 }
 
-/// The message of a ready call.
+/// Returns the message of a ready call.
 pub fn message(row: &Row) -> String {
     let record = &row.record;
     let resolved = ResolvedIds {
@@ -48,8 +48,8 @@ pub fn message(row: &Row) -> String {
     write(&record.pbx, &as_recorded(&row.call, record), resolved)
 }
 
-/// The call with the values of its record. The exact figures of the call count if the record has
-/// the same ones. A person, or a rule for impossible values, can have changed them.
+/// Returns the call with the values of its record. The exact figures of the call count if the
+/// record has the same ones. A person, or a rule for impossible values, can have changed them.
 fn as_recorded(call: &FinishedCall, record: &CallRecord) -> FinishedCall {
     let is_talk_exact = if call.answered {
         half_up(call.talk) == record.talk_time_sec && call.talk > Duration::ZERO

@@ -91,8 +91,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The operations that store it, and the steps of single calls, which a person's change of a
-    /// call can make impossible.
+    /// Returns the operations that store it, and the steps of single calls, which a person's change
+    /// of a call can make impossible.
     pub fn ops(self, at: EventTime) -> (Vec<Op>, Vec<Op>) {
         let mut ops = Vec::new();
         if self.new_incarnation {
@@ -172,7 +172,7 @@ impl ForwardCore {
         }
     }
 
-    /// The highest pair so far, for the headers of a request.
+    /// Returns the highest pair so far, for the headers of a request.
     pub fn seen(&self) -> Option<&HubPosition> {
         self.seen.as_ref()
     }
@@ -187,7 +187,7 @@ impl ForwardCore {
         self.hubs.get(self.hub).map_or("", String::as_str)
     }
 
-    /// Number of the hub that is asked next.
+    /// Returns the number of the hub that is asked next.
     pub fn hub_number(&self) -> usize {
         self.hub
     }
@@ -371,7 +371,7 @@ impl ForwardCore {
         self.not_before = now + wait.max(asked).max(REQUEST_EVERY);
     }
 
-    /// A backoff, shortened by up to a quarter.
+    /// Returns a backoff, shortened by up to a quarter.
     fn shortened(&mut self, backoff: Duration) -> Duration {
         // An xorshift generator: the same seed gives the same waits.
         self.seed ^= self.seed << 13;
@@ -410,7 +410,7 @@ impl ForwardCore {
     }
 }
 
-/// The error text of an answer, for a message: `: no branch has this token`.
+/// Returns the error text of an answer, for a message: `: no branch has this token`.
 fn error_text(body: &[u8]) -> String {
     match serde_json::from_slice::<crate::protocol::ErrorAnswer>(body) {
         Ok(answer) if !answer.error.is_empty() => format!(": {}", cut(&answer.error)),

@@ -17,8 +17,8 @@ const AHEAD_MAX: Duration = Duration::from_secs(5 * 60);
 /// Maximum difference of two separately rounded figures.
 const ROUNDING_SEC: u32 = 1;
 
-/// The idempotency key of a call (§2.6 `uuid`): UUIDv5 of the PBX's id, a NUL byte and the root
-/// linkedid.
+/// Returns the idempotency key of a call (§2.6 `uuid`): UUIDv5 of the PBX's id, a NUL byte and the
+/// root linkedid.
 pub fn uuid(pbx: &str, linkedid: &Linkedid) -> CallUuid {
     let name = [pbx.as_bytes(), b"\0", linkedid.as_str().as_bytes()].concat();
     CallUuid(Uuid::new_v5(&NAMESPACE, &name))

@@ -24,7 +24,7 @@ fn rules(flags: &[&str]) -> Rules {
     }
 }
 
-/// The sample call as a message that gives a lead and an employee.
+/// Makes the sample call as a message that gives a lead and an employee.
 fn told() -> FinishedCall {
     let mut call = sample::call();
     call.given = Some(GivenIds {

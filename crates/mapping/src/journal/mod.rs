@@ -44,12 +44,13 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Every trunk whose rules can apply to a call, including the one for messages without a trunk.
+    /// Returns every trunk whose rules can apply to a call, including the one for messages without
+    /// a trunk.
     pub fn every_trunk(&self) -> impl Iterator<Item = &Trunk> {
         self.trunks.iter().chain(&self.without_trunk)
     }
 
-    /// The earliest start of journaled calls of this PBX. `None` without a limit.
+    /// Returns the earliest start of journaled calls of this PBX. `None` without a limit.
     fn limit(&self, pbx: &str) -> Option<EventTime> {
         // `pbx1/branch` is a second PBX on the stream of `pbx1`.
         let of_source = pbx.split('/').next().and_then(|root| self.since.get(root));
@@ -125,8 +126,8 @@ pub fn judge(
     }
 }
 
-/// The trunk whose rules apply to a call. A message can have no trunk, or come from a PBX without
-/// trunks. The rules without a trunk apply to these.
+/// Returns the trunk whose rules apply to a call. A message can have no trunk, or come from a PBX
+/// without trunks. The rules without a trunk apply to these.
 fn trunk_of<'a>(call: &FinishedCall, pbx: &str, rules: &'a Rules) -> Option<&'a Trunk> {
     let without = (rules.without_trunk.as_ref()).filter(|_| call.given.is_some());
     let Some(name) = call.trunk.as_deref() else {
@@ -137,8 +138,8 @@ fn trunk_of<'a>(call: &FinishedCall, pbx: &str, rules: &'a Rules) -> Option<&'a 
     found.or_else(|| without.filter(|_| has_none()))
 }
 
-/// The customer's number. Without one, the number on the first channel that the PBX itself called.
-/// That can be the company's own, but if a lead has it, it is the customer's.
+/// Returns the customer's number. Without one, the number on the first channel that the PBX itself
+/// called. That can be the company's own, but if a lead has it, it is the customer's.
 fn client_phone(call: &FinishedCall, trunk: Option<&Trunk>, people: &People) -> Option<Phone> {
     for number in call.number.iter().chain(&call.more_numbers) {
         if let Some(phone) = normalized(number, trunk, call.direction) {

@@ -45,7 +45,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The invalid rows, if they are the cause.
+    /// Returns the invalid rows, if they are the cause.
     pub const fn about(&self) -> Option<&ListReport> {
         match self {
             Self::Useless(_, about) => Some(about),
@@ -53,7 +53,7 @@ impl Error {
         }
     }
 
-    /// The message for a log. Numbers are reduced to their last four digits.
+    /// Returns the message for a log. Numbers are reduced to their last four digits.
     pub fn masked(&self) -> String {
         match self {
             Self::Useless(file, about) => {
@@ -80,7 +80,7 @@ pub struct News {
 }
 
 impl News {
-    /// The report on the file's rows, if it has any.
+    /// Returns the report on the file's rows, if it has any.
     pub fn about(&self) -> Option<&ListReport> {
         match &self.result {
             Ok(change) => Some(&change.about),
@@ -98,7 +98,7 @@ pub enum ListKind {
 }
 
 impl ListKind {
-    /// The kind in logs and JSON: `leads`, `employees`.
+    /// Returns the kind in logs and JSON: `leads`, `employees`.
     pub fn word(self) -> &'static str {
         self.into()
     }
@@ -178,7 +178,7 @@ impl Watched {
         watched
     }
 
-    /// The files of all lists, each once.
+    /// Returns the files of all lists, each once.
     pub fn files(&self) -> BTreeSet<&Path> {
         let files = self.known.keys().map(|(_, (file, _))| file.as_path());
         files.collect()

@@ -25,7 +25,7 @@ pub struct Employees {
 }
 
 impl Employees {
-    /// The employee's first extension in the list.
+    /// Returns the employee's first extension in the list.
     pub fn extension_of(&self, employee: EmployeeId) -> Option<&Extension> {
         self.first.get(&employee)
     }
@@ -110,7 +110,7 @@ impl LeadList {
         Ok((Self { rows }, about))
     }
 
-    /// The leads of a phone. If there are several, it is not known which is right.
+    /// Returns the leads of a phone. If there are several, it is not known which is right.
     pub fn find(&self, phone: &Phone) -> impl Iterator<Item = LeadId> {
         let digits = as_number(phone);
         let from = self.rows.partition_point(|(key, _)| Some(*key) < digits);
@@ -119,7 +119,7 @@ impl LeadList {
         of_phone.map(|(_, lead)| *lead)
     }
 
-    /// The phones whose leads differ in `newer`.
+    /// Returns the phones whose leads differ in `newer`.
     pub fn changed(&self, newer: &Self) -> Vec<Phone> {
         let old = (self.rows.iter()).filter(|row| newer.rows.binary_search(row).is_err());
         let new = (newer.rows.iter()).filter(|row| self.rows.binary_search(row).is_err());

@@ -74,9 +74,9 @@ impl People {
         self
     }
 
-    /// The lead of a call whose customer has this number, from the first of the trunk's rules that
-    /// knows one. A lead that a person has assigned to the number comes after all information from
-    /// the dialplan, and before every list.
+    /// Returns the lead of a call whose customer has this number, from the first of the trunk's
+    /// rules that knows one. A lead that a person has assigned to the number comes after all
+    /// information from the dialplan, and before every list.
     pub fn lead_of(&self, call: &FinishedCall, phone: Option<&Phone>, trunk: &Trunk) -> LeadAnswer {
         let by_number = trunk.leads.iter().position(LeadRule::is_by_number);
         let (said, rest) = trunk.leads.split_at(by_number.unwrap_or(trunk.leads.len()));
@@ -119,12 +119,12 @@ impl People {
         self.employees_at(trunk)?.get(extension).copied()
     }
 
-    /// An employee's extension, by the trunk's list: the first one in it.
+    /// Returns an employee's extension, by the trunk's list: the first one in it.
     pub fn extension_of<'a>(&'a self, id: EmployeeId, trunk: &'a Trunk) -> Option<&'a Extension> {
         self.employees_at(trunk)?.extension_of(id)
     }
 
-    /// All employees of a trunk. `None` without a list, or before it could be read.
+    /// Returns all employees of a trunk. `None` without a list, or before it could be read.
     pub fn employees_at<'a>(&'a self, trunk: &'a Trunk) -> Option<&'a Employees> {
         match trunk.employees.as_ref()? {
             EmployeeRule::List(list) => Some(list),
@@ -132,7 +132,7 @@ impl People {
         }
     }
 
-    /// An employee has this extension, by the list of any trunk of the PBX.
+    /// Returns `true` if an employee has this extension, by the list of any trunk of the PBX.
     pub fn knows(&self, extension: &Extension, trunks: &Trunks, pbx: &str) -> bool {
         let mut of_pbx = trunks.of_pbx(pbx);
         of_pbx.any(|trunk| self.employee_of(extension, trunk).is_some())
@@ -183,8 +183,8 @@ impl People {
     }
 }
 
-/// The first of these that knows a lead. Otherwise why none of them does, or `unasked` if there are
-/// none.
+/// Returns the first of these that knows a lead. Otherwise why none of them does, or `unasked` if
+/// there are none.
 fn first_of(answers: impl Iterator<Item = LeadAnswer>, unasked: String) -> LeadAnswer {
     let mut misses = Vec::new();
     for answer in answers {
@@ -214,7 +214,7 @@ fn user_field(pattern: &Regex, call: &FinishedCall) -> LeadAnswer {
     one_of(&format!("user field by `{pattern}`"), groups)
 }
 
-/// The only lead in these texts. A text that is not a lead id gives none.
+/// Returns the only lead in these texts. A text that is not a lead id gives none.
 fn one_of<'a>(what: &str, texts: impl Iterator<Item = &'a str>) -> LeadAnswer {
     let (mut leads, mut junk) = (BTreeSet::new(), None);
     for text in texts {

@@ -42,7 +42,7 @@ impl BadRow {
         }
     }
 
-    /// The message for a log. A number is reduced to its last four digits.
+    /// Returns the message for a log. A number is reduced to its last four digits.
     pub fn masked(&self) -> String {
         self.describe(&masked(&self.cell))
     }
@@ -91,22 +91,22 @@ pub struct ListReport {
 }
 
 impl ListReport {
-    /// Neither valid rows nor invalid ones.
+    /// Returns `true` if there are neither valid rows nor invalid ones.
     pub const fn is_empty(&self) -> bool {
         self.rows == 0 && self.bad == 0
     }
 
-    /// There are rows, but none can be used.
+    /// Returns `true` if there are rows, but none can be used.
     pub const fn is_useless(&self) -> bool {
         self.rows == 0 && self.bad > 0
     }
 
-    /// Number of invalid rows that are not listed.
+    /// Returns the number of invalid rows that are not listed.
     pub fn unnamed(&self) -> usize {
         self.bad - self.named.len()
     }
 
-    /// The first invalid row as it is shown. Empty if there is none.
+    /// Returns the first invalid row as it is shown. Empty if there is none.
     pub(super) fn first(&self, shown: fn(&BadRow) -> String) -> String {
         self.named.first().map(shown).unwrap_or_default()
     }
@@ -133,7 +133,7 @@ impl ListReport {
     }
 }
 
-/// A row with an unusable cell.
+/// Returns a row with an unusable cell.
 pub(super) fn refused(line: u64, cell: &str, words: impl Into<String>) -> BadRow {
     let (cell, words) = (shortened(cell), words.into());
     BadRow { line, cell, words }
@@ -166,8 +166,8 @@ pub fn pairs(
     Ok((pairs, about))
 }
 
-/// Calls `take` with each row's line and two cells. A refused row is reported, and the others
-/// continue.
+/// Returns the calls `take` with each row's line and two cells. A refused row is reported, and the
+/// others continue.
 pub(super) fn each_row(
     bytes: &[u8],
     columns: [&'static str; 2],
@@ -218,14 +218,14 @@ pub(super) fn each_row(
     }
 }
 
-/// The most frequent separator in the header. A comma if there is none.
+/// Returns the most frequent separator in the header. A comma if there is none.
 fn separator(header: &[u8]) -> u8 {
     let count = |it: u8| header.iter().filter(|b| **b == it).count();
     let most = SEPARATORS.into_iter().rev().max_by_key(|it| count(*it));
     most.filter(|it| count(*it) > 0).unwrap_or(b',')
 }
 
-/// The line on which a row begins. The reader's own count stops before empty lines.
+/// Returns the line on which a row begins. The reader's own count stops before empty lines.
 fn line_of(bytes: &[u8], at: &csv::Position) -> u64 {
     let from = usize::try_from(at.byte()).unwrap_or(bytes.len());
     let rest = bytes.get(from..).unwrap_or_default().iter();

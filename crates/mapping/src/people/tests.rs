@@ -18,7 +18,7 @@ fn trunks(flag: &str) -> Trunks {
     Trunks::new(vec![trunk(flag)]).expect("one trunk")
 }
 
-/// So many good rows, and one number that is new or another's.
+/// Makes a change with this many good rows, and one number that is new or of another lead.
 fn leads(rows: usize, number: &str) -> ListChange {
     ListChange {
         about: rows::ListReport {
@@ -33,7 +33,7 @@ fn load(trunks: &Trunks) -> Watched {
     Watched::load(trunks.iter(), later()).expect("good").0
 }
 
-/// What a changed file brings: it is read at the second look that finds it so.
+/// Returns the effects of a changed file. It is read at the second check that finds it unchanged.
 fn reload(watched: &mut Watched) -> Vec<News> {
     let first = watched.reload(later());
     assert!(first.is_empty(), "it may still be written: {first:?}");
@@ -48,7 +48,7 @@ fn lead(id: i64) -> LeadId {
     LeadId::new(id).expect("positive")
 }
 
-/// Long after any file of a test was written.
+/// Returns a time long after any file of a test was written.
 fn later() -> EventTime {
     callbridge_model::clock::now()
         .wall

@@ -51,7 +51,7 @@ const FINDERS: &[Finder] = &[
     books,
 ];
 
-/// All problems that need a person.
+/// Returns all problems that need a person.
 pub fn findings(status: &Status) -> Vec<Problem> {
     let mut found = Vec::new();
     for find in FINDERS {
@@ -74,7 +74,7 @@ impl Status {
         self
     }
 
-    /// A callbridge command on this state: `callbridge dead list --state DIR`.
+    /// Returns a callbridge command on this state: `callbridge dead list --state DIR`.
     pub fn command(&self, arguments: &str) -> String {
         match self.state.as_str() {
             "" => format!("callbridge {arguments}"),
@@ -82,18 +82,18 @@ impl Status {
         }
     }
 
-    /// Number of calls that wait for this reason.
+    /// Returns the number of calls that wait for this reason.
     pub fn waiting_count(&self, reason: Reason) -> u64 {
         self.waiting.get(reason.word()).copied().unwrap_or(0)
     }
 
-    /// Number of dead letters as in `dead list`: calls that need a decision, and unreadable
-    /// messages.
+    /// Returns the number of dead letters as in `dead list`: calls that need a decision, and
+    /// unreadable messages.
     pub fn dead_letter_count(&self) -> u64 {
         self.dead_letters.values().sum()
     }
 
-    /// The command that tests everything the daemon is configured with.
+    /// Returns the command that tests everything the daemon is configured with.
     pub fn check(&self) -> String {
         let known = self.check_command.clone();
         known.unwrap_or_else(|| "callbridge check @FILE (with the flags of run)".to_owned())

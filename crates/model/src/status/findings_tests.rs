@@ -11,7 +11,7 @@ use crate::status::{
 const NOW: i64 = 1_795_151_317;
 const DAY: i64 = 86_400;
 
-/// A daemon with which all is well.
+/// Makes the status of a daemon without problems.
 fn well() -> Status {
     let up = |url: &str| SourceStatus {
         url: url.to_owned(),
@@ -39,7 +39,7 @@ fn with(change: impl FnOnce(&mut Status)) -> Status {
     status.judged()
 }
 
-/// A part of the CRM fails, and others do its work.
+/// Makes the status when a part of the CRM fails, and others do its work.
 fn degraded() -> Status {
     with(|status| {
         status.degraded = vec![DegradedPart {
@@ -97,7 +97,8 @@ fn token(state: &str) -> Status {
     with(|status| status.token.state = state.to_owned())
 }
 
-/// A line that was let in so many seconds ago, has heard nothing since, and lacks this.
+/// Makes the status of a source that was connected this many seconds ago, has received nothing
+/// since, and lacks this right.
 fn silent(kind: Option<RightKind>, seconds: i64) -> Status {
     with(|status| {
         let source = &mut status.sources[0];
@@ -230,7 +231,8 @@ fn other_daemon(effect: Effect) -> Status {
     with(|status| status.sources[0].others.push(other))
 }
 
-/// A trunk with so many calls of a day's two, of which so many were at an extension.
+/// Makes the status of a trunk with this many of a day's two calls, of which this many had an
+/// extension.
 fn trunk_of(day_calls: u64, day_extensions: u64) -> Status {
     with(|status| {
         status.day_calls = 2;
@@ -246,7 +248,8 @@ fn trunk_of(day_calls: u64, day_extensions: u64) -> Status {
     })
 }
 
-/// The same trunk without a list; a call had an extension, and so many an employee.
+/// Makes the status of a trunk without a list. One call had an extension, and this many an
+/// employee.
 fn unlisted(day_employees: u64, employees: Option<Employees>) -> Status {
     let mut status = trunk_of(1, 1);
     status.trunks[0].has_employees = false;
@@ -268,7 +271,7 @@ fn trunks() -> Vec<(Status, &'static [FindingKind])> {
     ]
 }
 
-/// What the CRM's journal shows.
+/// Makes one status for each thing that the CRM's journal can show.
 fn journals() -> Vec<(Status, &'static [FindingKind])> {
     let shown = |last| {
         with(|status| {

@@ -66,7 +66,7 @@ pub struct HubStatus {
 }
 
 impl HubStatus {
-    /// Number of branches that are silent.
+    /// Returns the number of branches that are silent.
     pub fn silent_branches(&self) -> u64 {
         let silent = self.branches.iter();
         let silent = silent.filter(|branch| branch.state == BranchState::Silent);
@@ -104,7 +104,7 @@ pub enum BranchState {
 }
 
 impl BranchState {
-    /// The word in JSON and on the page: `reports`.
+    /// Returns the word in JSON and on the page: `reports`.
     pub fn word(self) -> &'static str {
         self.into()
     }

@@ -32,12 +32,12 @@ pub enum SentField {
 }
 
 impl SentField {
-    /// The value's name in JSON and metrics: `talk`.
+    /// Returns the value's name in JSON and metrics: `talk`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// The value's name for people, and `true` if `--field` can set its name.
+    /// Returns the value's name for people, and `true` if `--field` can set its name.
     fn words(self) -> (&'static str, bool) {
         match self {
             Self::Talk => ("talk time", true),

@@ -32,7 +32,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The word in JSON and in the text: `standby`.
+    /// Returns the word in JSON and in the text: `standby`.
     pub fn word(self) -> &'static str {
         self.into()
     }
@@ -62,7 +62,7 @@ pub struct StandbyStatus {
 }
 
 impl LeadershipStatus {
-    /// The leader's name, for messages.
+    /// Returns the leader's name, for messages.
     pub fn leader_name(&self) -> String {
         match &self.leader {
             Some(leader) => leader.name.clone(),
@@ -70,7 +70,7 @@ impl LeadershipStatus {
         }
     }
 
-    /// The database could not be read.
+    /// Returns `true` if the database could not be read.
     pub const fn is_unknown(&self) -> bool {
         self.leader.is_none() && self.problem.is_some()
     }

@@ -271,7 +271,7 @@ pub enum SourceState {
 }
 
 impl SourceState {
-    /// The connection is up, or the file was read.
+    /// Returns `true` if the connection is up, or the file was read.
     pub const fn is_up(self) -> bool {
         match self {
             Self::Up | Self::Connected | Self::Reading | Self::Done => true,
@@ -332,7 +332,7 @@ pub struct SourceStatus {
 }
 
 impl SourceStatus {
-    /// The source's label, or its URL if it has none.
+    /// Returns the source's label, or its URL if it has none.
     pub fn name(&self) -> &str {
         match self.label.as_str() {
             "" => &self.url,

@@ -41,7 +41,8 @@ pub fn seconds_in_words(seconds: u64) -> String {
 }
 
 impl Status {
-    /// The status for people: the verdict, the problems with their commands, then all figures.
+    /// Returns the status for people: the verdict, the problems with their commands, then all
+    /// figures.
     pub fn to_text(&self, style: &TextStyle) -> String {
         let mut text = self.head(style);
         if let Some(leadership) = &self.leadership {
@@ -95,7 +96,7 @@ impl Status {
         leadership.is_some_and(|leadership| leadership.leader.is_none() && !leadership.is_unknown())
     }
 
-    /// The verdict and the problems, each with its command.
+    /// Returns the verdict and the problems, each with its command.
     fn head(&self, style: &TextStyle) -> String {
         let words = match self.verdict {
             OverallState::Ok => style.paint("1;32", "no problem found"),

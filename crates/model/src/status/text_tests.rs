@@ -186,7 +186,7 @@ fn colors_are_for_terminals() {
     );
 }
 
-/// Every text of the shape is this one; what is a word of ours stays.
+/// Makes a status in which every text of this shape is the given one. Our own words are kept.
 fn said_everywhere(status: &Status, text: &str) -> Status {
     fn say(value: &mut serde_json::Value, text: &str) {
         match value {

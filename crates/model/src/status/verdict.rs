@@ -14,7 +14,7 @@ pub enum OverallState {
 }
 
 impl OverallState {
-    /// The exit code of `status --exit-code`.
+    /// Returns the exit code of `status --exit-code`.
     pub const fn exit_code(self) -> u8 {
         match self {
             Self::Ok => 0,
@@ -105,7 +105,7 @@ impl FindingKind {
     /// Worst first.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The kind's name in JSON and metrics: `dead_letters`.
+    /// Returns the kind's name in JSON and metrics: `dead_letters`.
     pub fn word(self) -> &'static str {
         self.into()
     }
@@ -189,7 +189,7 @@ impl Problem {
     }
 }
 
-/// The first five of these, and the number of the others: `a, b and 3 more`.
+/// Returns the first five of these, and the number of the others: `a, b and 3 more`.
 pub(super) fn first_five<T: AsRef<str>>(all: &[T]) -> String {
     let shown: Vec<&str> = all.iter().take(5).map(AsRef::as_ref).collect();
     let more = if_any(all.len().saturating_sub(5) as u64, |more| {
@@ -198,7 +198,7 @@ pub(super) fn first_five<T: AsRef<str>>(all: &[T]) -> String {
     shown.join(", ") + &more
 }
 
-/// The text for a count. Empty for 0.
+/// Returns the text for a count. Empty for 0.
 pub(super) fn if_any(count: u64, words: impl Fn(u64) -> String) -> String {
     match count {
         0 => String::new(),
@@ -206,7 +206,7 @@ pub(super) fn if_any(count: u64, words: impl Fn(u64) -> String) -> String {
     }
 }
 
-/// The count with the matching noun form: `1 call`, `2 calls`.
+/// Returns the count with the matching noun form: `1 call`, `2 calls`.
 pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
     match count {
         1 => format!("1 {one}"),

@@ -88,7 +88,7 @@ impl<K: std::hash::Hash + Eq> RepeatCounts<K> {
         over.filter_map(|it| it.left_out.take()).collect()
     }
 
-    /// The end of the next second that has lines to report. `None` if there is none.
+    /// Returns the end of the next second that has lines to report. `None` if there is none.
     fn next(&self) -> Option<Instant> {
         let left_out = self.kinds.values().filter(|it| it.left_out.is_some());
         left_out.map(|it| it.until).min()

@@ -84,7 +84,7 @@ fn now_text() -> String {
     at
 }
 
-/// A line about lost lines.
+/// Returns a line about lost lines.
 pub(super) fn lost(json: bool, lines: u64) -> String {
     own_line(json, Level::WARN, LOST, &[("lines", lines.into())])
 }
@@ -92,7 +92,7 @@ pub(super) fn lost(json: bool, lines: u64) -> String {
 /// The text of a line about too many lines of one kind, without their number.
 const LEFT_OUT: &str = "more than ten lines of one kind in a second: the others are left out";
 
-/// A line about left-out lines.
+/// Returns a line about left-out lines.
 pub(super) fn left_out(json: bool, it: &LeftOut) -> String {
     let kind = it.words.as_str().into();
     let fields = [("kind", kind), ("lines", it.lines.into())];

@@ -113,7 +113,7 @@ pub fn flush() {
     }
 }
 
-/// Number of log lines that were lost.
+/// Returns the number of log lines that were lost.
 pub fn lost_lines() -> u64 {
     LOG.get().map_or(0, LogWriter::lost)
 }

@@ -114,7 +114,7 @@ impl LogWriter {
         }
     }
 
-    /// Number of lost lines since the start.
+    /// Returns the number of lost lines since the start.
     pub fn lost(&self) -> u64 {
         self.0.lost.load(Ordering::Relaxed)
     }

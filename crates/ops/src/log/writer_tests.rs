@@ -59,7 +59,7 @@ impl Reader {
         }
     }
 
-    /// The next write ends so.
+    /// Sets how the next write ends.
     fn ends(&self, well: bool) {
         self.begun.recv().expect("a write");
         self.ends.send(well).expect("the thread waits for it");

@@ -175,7 +175,7 @@ mod tests {
         Duration::from_secs(1_000 + second)
     }
 
-    /// Seconds of the messages about a problem that exists while `there` is true.
+    /// Returns the seconds of the messages about a problem that exists while `there` is true.
     fn turns(there: impl Fn(u64) -> bool, seconds: u64) -> Vec<(u64, Turn)> {
         let mut problems = Problems::default();
         let mut turns = Vec::new();

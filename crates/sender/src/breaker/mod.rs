@@ -142,7 +142,8 @@ impl Breakers {
         self.is_any_open() && self.probe.is_none() && now >= self.next_probe
     }
 
-    /// Time since boot of the next probe. `None` if no breaker is open, or a probe is under way.
+    /// Returns the time since boot of the next probe. `None` if no breaker is open, or a probe is
+    /// under way.
     pub fn next_probe(&self) -> Option<Duration> {
         if self.is_any_open() && self.probe.is_none() {
             Some(self.next_probe)
@@ -227,12 +228,12 @@ impl Breakers {
         }
     }
 
-    /// Time of the first failure of submissions since the last success.
+    /// Returns the time of the first failure of submissions since the last success.
     pub fn submit_failing_since(&self) -> Option<EventTime> {
         self.submit.since
     }
 
-    /// The endpoints whose breakers are open, in the order in which they matter.
+    /// Returns the endpoints whose breakers are open, in the order in which they matter.
     pub fn failing(&self) -> Vec<Failing> {
         let all = [
             (Endpoint::Submit, &self.submit),

@@ -41,7 +41,7 @@ pub enum Pause {
 }
 
 impl Pause {
-    /// Only submissions stop. Calls that were sent before are still confirmed.
+    /// Returns `true` if only submissions stop. Calls that were sent before are still confirmed.
     pub fn stops_only_submissions(&self) -> bool {
         matches!(self, Self::CallsRefused(..) | Self::DryRun)
     }
@@ -86,7 +86,7 @@ impl Paused {
         }
     }
 
-    /// The probe that can go now.
+    /// Returns the probe that can go now.
     pub fn probe(&self, now: Duration) -> Probe {
         if now < self.next {
             return Probe::Never;
@@ -94,7 +94,7 @@ impl Paused {
         self.probe
     }
 
-    /// Time since boot of the next probe. `None` if only another token ends the pause.
+    /// Returns the time since boot of the next probe. `None` if only another token ends the pause.
     pub fn next(&self) -> Option<Duration> {
         match self.probe {
             Probe::Never => None,
@@ -108,8 +108,8 @@ impl Paused {
         self.next = now + interval(&self.pause);
     }
 
-    /// `token/info` succeeded. Returns `true` if that ends the pause. If a call was refused, one
-    /// submission finds out.
+    /// Notes that `token/info` succeeded. Returns `true` if that ends the pause. If a call was
+    /// refused, one submission finds out.
     pub fn token_verified(&mut self, now: Duration) -> bool {
         match self.pause {
             Pause::TokenRefused(_) | Pause::TokenMissing | Pause::WrongCompany(_) => true,
@@ -124,14 +124,15 @@ impl Paused {
         }
     }
 
-    /// `token/info` succeeded, and one submission finds out whether the pause is over.
+    /// Returns `true` if `token/info` succeeded, and one submission finds out whether the pause is
+    /// over.
     pub fn is_half_open(&self) -> bool {
         let tries = self.probe == Probe::Submission;
         tries && !matches!(self.pause, Pause::CallsRefused(..))
     }
 
-    /// A call was accepted. Returns `true` if that ends the pause. Calls that FAILED were accepted
-    /// too, so only a journaled one ends their pause.
+    /// Notes that a call was accepted. Returns `true` if that ends the pause. Calls that FAILED
+    /// were accepted too, so only a journaled one ends their pause.
     pub fn is_ended_by_accepted(&self) -> bool {
         match self.pause {
             Pause::NoGrant(_) | Pause::WrongAddress(_) => true,
@@ -144,7 +145,7 @@ impl Paused {
         }
     }
 
-    /// A call is journaled. Returns `true` if that ends the pause.
+    /// Notes that a call is journaled. Returns `true` if that ends the pause.
     pub fn is_ended_by_journaled(&self) -> bool {
         matches!(self.pause, Pause::CallsRefused(Reason::Failed, _))
     }
@@ -183,7 +184,7 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// A call was refused. Returns `true` if that is the fifth in a row, or a later one.
+    /// Notes that a call was refused. Returns `true` if that is the fifth in a row, or a later one.
     pub fn refused(&mut self, kind: Reason, call: RowId) -> bool {
         if self.kind != Some(kind) {
             self.kind = Some(kind);
@@ -209,7 +210,7 @@ impl Refusals {
         }
     }
 
-    /// The pause ends. Returns the calls to send again: none if there were fewer than five.
+    /// Ends the pause. Returns the calls to send again: none if there were fewer than five.
     pub fn take(&mut self) -> Vec<RowId> {
         if self.calls.len() < REFUSALS_MAX {
             return Vec::new();

@@ -53,9 +53,9 @@ impl CallFailures {
         self.last.remove(&row);
     }
 
-    /// The call failed again, after `counted` failures that count against it. Returns their new
-    /// number: this failure counts only if another submission succeeded since the call's previous
-    /// one.
+    /// Notes that the call failed again, after `counted` failures that count against it. Returns their
+    /// new number: this failure counts only if another submission succeeded since the call's
+    /// previous one.
     pub fn failed(&mut self, row: RowId, counted: u32) -> u32 {
         if self.last.len() >= REMEMBERED_MAX && !self.last.contains_key(&row) {
             self.last.pop_first();
@@ -66,7 +66,7 @@ impl CallFailures {
         }
     }
 
-    /// The wait before the next attempt. `None` if the call is given up.
+    /// Returns the wait before the next attempt. `None` if the call is given up.
     pub fn wait(&mut self, counted: u32) -> Option<Duration> {
         let wait = *WAITS.get(counted as usize)?;
         Some(wait - self.jitter.up_to(wait / JITTER_PART))

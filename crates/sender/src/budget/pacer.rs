@@ -129,7 +129,7 @@ impl Pacer {
         }
     }
 
-    /// The slots to store at a start, without those that no longer count.
+    /// Returns the slots to store at a start, without those that no longer count.
     pub fn uses(&self, now: Duration) -> impl Iterator<Item = (u32, Use)> + '_ {
         let within = self.rate.longest_window();
         let counts = (self.uses.iter()).filter(move |(_, one)| one.counts(within, now));
@@ -167,7 +167,7 @@ impl Pacer {
         Ok(slot)
     }
 
-    /// The request of a slot was answered, or can no longer arrive, at `ended`.
+    /// Notes that the request of a slot was answered, or can no longer arrive, at `ended`.
     pub fn ended(&mut self, slot: u32, ended: Duration) -> Option<Use> {
         let one = self.uses.get_mut(&slot)?;
         one.ended = Some(ended.max(one.sent));
@@ -249,7 +249,7 @@ impl Pacer {
         self.rate.limit().div_ceil(LOWEST_PART)
     }
 
-    /// Another program uses the token.
+    /// Returns `true` if another program uses the token.
     pub fn is_shared(&self, now: Duration) -> bool {
         self.allowed(now) < self.rate.limit()
     }
@@ -269,12 +269,13 @@ impl Pacer {
         limit.min(shared.allowed << doublings)
     }
 
-    /// The window in which another program's requests count with ours.
+    /// Returns the window in which another program's requests count with ours.
     fn shared_window(&self) -> Duration {
         self.rate.window().min(Rate::SERVICE.window())
     }
 
-    /// Time at which each counting slot becomes free. `None` if its request is in flight.
+    /// Returns the time at which each counting slot becomes free. `None` if its request is in
+    /// flight.
     pub fn frees(&self, now: Duration) -> impl Iterator<Item = Option<Duration>> + '_ {
         self.counting(self.rate.window(), now)
     }
@@ -289,7 +290,7 @@ impl Pacer {
         Err(self.counting(window, now).flatten().min())
     }
 
-    /// Time until which each use can still count in a window.
+    /// Returns the time until which each use can still count in a window.
     fn counting(&self, window: Duration, now: Duration) -> impl Iterator<Item = Option<Duration>> {
         let counts = (self.uses.values()).filter(move |one| one.counts(window, now));
         counts.map(move |one| one.counts_until(window))
@@ -307,7 +308,7 @@ impl Use {
     }
 }
 
-/// Time after its end in which a request can still count, with the drift of two clocks.
+/// Returns the time after its end in which a request can still count, with the drift of two clocks.
 fn reach(window: Duration) -> Duration {
     window + window / 2000
 }

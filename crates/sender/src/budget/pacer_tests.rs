@@ -13,7 +13,7 @@ fn fresh(text: &str) -> Pacer {
     Pacer::start(rate(text), BTreeMap::new(), Duration::ZERO)
 }
 
-/// After slots of another boot, or of nobody knows which.
+/// Makes a pacer after slots of another boot, or slots whose boot is unknown.
 fn doubtful(rate: Rate, slots: impl IntoIterator<Item = u32>, now: Duration) -> Pacer {
     let (sent, ended) = (now, None);
     let uses = slots.into_iter().map(|slot| (slot, Use { sent, ended }));
@@ -123,7 +123,7 @@ fn at_the_moment_a_slot_comes_free_it_is_used_no_more() {
     assert_eq!(pacer.uses(free).count(), 0);
 }
 
-/// A pacer that met 429s at these seconds.
+/// Makes a pacer that met 429s at these seconds.
 fn refused_at(seconds: &[u32]) -> Pacer {
     let mut pacer = fresh("60/60s");
     for second in seconds {
@@ -292,7 +292,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Of many requests at once the limit is found; of few, what is between them.
+/// Makes events. Many requests at once find the limit, and few find what is between them.
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let many = (1..80_usize, 0..300_u64, 0..300_u64).prop_map(|(times, there, back)| {
         let (pace, stall) = (Pace::AtOnce, 0);
@@ -407,7 +407,8 @@ impl Played {
         self.now = left;
     }
 
-    /// The kill closes the connections: what is not there 5 s later is lost.
+    /// Kills the process. The kill closes the connections: a request that has not arrived 5 s later
+    /// is lost.
     fn killed(&mut self, down: u64) {
         let closed = self.now;
         self.arrived.retain(|at| *at < closed + NEVER_LATER);
@@ -416,7 +417,8 @@ impl Played {
     }
 }
 
-/// The most that any window holds, wherever it opens, by a clock that runs at this rate of ours.
+/// Returns the most that any window holds, wherever it opens, by a clock that runs at this rate of
+/// ours.
 fn fullest(arrived: &[u64], window: u64, per_million: u64) -> usize {
     let by_theirs = |at: &u64| at * per_million; // millionths of a millisecond
     let mut arrived: Vec<u64> = arrived.iter().map(by_theirs).collect();

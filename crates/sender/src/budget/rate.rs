@@ -33,20 +33,20 @@ impl Rate {
         self.limit
     }
 
-    /// The window, 1 s to 1 h.
+    /// Returns the window, 1 s to 1 h.
     pub const fn window(self) -> Duration {
         self.window
     }
 
-    /// The maximum number of requests within one window of the CRM. Several windows of this rate
-    /// can begin within it.
+    /// Returns the maximum number of requests within one window of the CRM. Several windows of this
+    /// rate can begin within it.
     pub fn most_in_service_window(self) -> u128 {
         let (service, own) = (Self::SERVICE.window.as_millis(), self.window.as_millis());
         service.div_ceil(own.max(1)) * u128::from(self.limit)
     }
 
-    /// The longest window in which requests count. This is the CRM's, except for a higher rate
-    /// (loopback only), for which it is the rate's own.
+    /// Returns the longest window in which requests count. This is the CRM's, except for a higher
+    /// rate (loopback only), for which it is the rate's own.
     pub fn longest_window(self) -> Duration {
         if self.exceeds_service() {
             self.window

@@ -102,8 +102,8 @@ impl Confirm {
         }
     }
 
-    /// Pages can be read. An end of the rest that is more than an hour ahead was stored before the
-    /// clock was set back, and does not count.
+    /// Returns `true` if pages can be read. An end of the rest that is more than an hour ahead was
+    /// stored before the clock was set back, and does not count.
     pub fn reads_pages(&self, now: EventTime) -> bool {
         let rests = match self.pages_off_until {
             Some(until) => now < until && until <= now.plus(PAGES_OFF),
@@ -112,17 +112,17 @@ impl Confirm {
         self.pages_refused.is_none() && !rests
     }
 
-    /// No webhook, no page, and no poll can show a call.
+    /// Returns `true` if no webhook, no page, and no poll can show a call.
     pub fn is_impossible(&self) -> bool {
         self.pages_refused.is_some() && self.polls_refused.is_some() && !self.awaits_webhooks()
     }
 
-    /// Webhooks confirm calls, as far as is known.
+    /// Returns `true` if webhooks confirm calls, as far as is known.
     pub fn awaits_webhooks(&self) -> bool {
         self.webhook.is_some() && self.webhooks_missed < WEBHOOKS_MISSED_MAX
     }
 
-    /// Time after its acceptance for which a call is left to webhooks.
+    /// Returns the time after its acceptance for which a call is left to webhooks.
     pub fn webhook_wait(&self) -> Duration {
         if self.awaits_webhooks() {
             WEBHOOK_WAIT
@@ -131,12 +131,13 @@ impl Confirm {
         }
     }
 
-    /// Calls accepted before this time should be journaled by now.
+    /// Returns the calls accepted before this time should be journaled by now.
     pub fn written_before(&self, now: EventTime) -> EventTime {
         now.minus(WRITTEN_WITHIN.max(self.webhook_wait()))
     }
 
-    /// The newest confirmation by a webhook, from the spool. Returns `true` if it is a new one.
+    /// Notes the newest confirmation by a webhook, from the spool. Returns `true` if it is a new
+    /// one.
     pub fn note_webhook(&mut self, newest: Option<WebhookPace>) -> bool {
         if newest == self.webhook {
             return false;
@@ -154,7 +155,7 @@ impl Confirm {
         }
     }
 
-    /// A call that was accepted after this one is journaled.
+    /// Returns `true` if a call that was accepted after this one is journaled.
     pub fn is_passed_by(&self, call: &Unconfirmed) -> bool {
         call.submitted_at < self.journaled_to
     }
@@ -208,7 +209,7 @@ impl Confirm {
         self.reading = None;
     }
 
-    /// Another page of the same reading is wanted.
+    /// Returns `true` if another page of the same reading is wanted.
     pub fn is_reading(&self) -> bool {
         self.reading.is_some()
     }
@@ -220,9 +221,9 @@ impl Confirm {
         }
     }
 
-    /// The page to request: the next of the running reading, or the first of a new one for these
-    /// calls. A reading is either for calls whose requestId is lost, because none of the `living`
-    /// tokens made it, or for all others. `None` if there are none.
+    /// Returns the page to request: the next of the running reading, or the first of a new one for
+    /// these calls. A reading is either for calls whose requestId is lost, because none of the
+    /// `living` tokens made it, or for all others. `None` if there are none.
     pub fn page(
         &mut self,
         now: EventTime,
@@ -305,8 +306,8 @@ impl Confirm {
     }
 }
 
-/// The start of a query for these calls. `None` if the clock was set back since all of them were
-/// sent: then the whole journal is read.
+/// Returns the start of a query for these calls. `None` if the clock was set back since all of them
+/// were sent: then the whole journal is read.
 fn start<'a>(calls: impl Iterator<Item = &'a Unconfirmed>, now: EventTime) -> Option<EpochSeconds> {
     let mut first: Option<i64> = None;
     for call in calls {
@@ -319,7 +320,8 @@ fn start<'a>(calls: impl Iterator<Item = &'a Unconfirmed>, now: EventTime) -> Op
     first.map(|sent| EpochSeconds::new((sent - MARGIN_SECONDS).max(EARLIEST)))
 }
 
-/// It is time to ask about the call, or its time is so far ahead that the clock was set back.
+/// Returns `true` if it is time to ask about the call, or its time is so far ahead that the clock
+/// was set back.
 pub fn is_due(call: &Unconfirmed, now: EventTime) -> bool {
     call.next_poll <= now || call.next_poll > now.plus(callbridge_spool::HELD_MAX)
 }

@@ -30,7 +30,7 @@ impl JournalReader {
         }
     }
 
-    /// The page to request.
+    /// Returns the page to request.
     pub const fn next(&self) -> FilterPage {
         FilterPage {
             page: self.read + 1,
@@ -44,7 +44,7 @@ impl JournalReader {
         self.read
     }
 
-    /// Number of all pages, if it was reported.
+    /// Returns the number of all pages, if it was reported.
     pub const fn total(&self) -> Option<u32> {
         self.total
     }
@@ -60,7 +60,7 @@ impl JournalReader {
         }
     }
 
-    /// Begins again with smaller pages. `false` if there is no smaller size.
+    /// Begins again with smaller pages. Returns `false` if there is no smaller size.
     pub fn use_smaller_pages(&mut self) -> bool {
         let Some(size) = self.size.smaller() else {
             return false;

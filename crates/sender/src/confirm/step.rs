@@ -24,8 +24,8 @@ const RESEND_AFTER: [Duration; 3] = [
 /// Shortest wait after a page that did not show a call.
 const AFTER_PAGE: Duration = Duration::from_secs(15);
 
-/// Time of the next poll: 2, 5, 15, and 60 s after the acceptance, then after a wait that doubles
-/// from two minutes to an hour. `polls` were made so far.
+/// Returns the time of the next poll: 2, 5, 15, and 60 s after the acceptance, then after a wait
+/// that doubles from two minutes to an hour. `polls` were made so far.
 pub fn next_poll(submitted: EventTime, polls: u32, now: EventTime) -> EventTime {
     let planned = match polls {
         0 => submitted.plus(Duration::from_secs(2)),
@@ -43,7 +43,7 @@ fn doubled(times: u32) -> Duration {
     Duration::from_secs(minutes * 60).min(WAIT_MAX)
 }
 
-/// The journal shows the call.
+/// Returns the step of a call that the journal shows.
 pub fn found(call: &Unconfirmed) -> Step {
     match call.if_absent {
         IfAbsent::Resubmit | IfAbsent::Interrupted | IfAbsent::ServerError => {
@@ -62,14 +62,15 @@ pub fn died(reason: Reason, message: String) -> Step {
     }
 }
 
-/// A call that was given up with `server_error`, and that the journal does not show.
+/// Returns the step of a call that was given up with `server_error`, and that the journal does not
+/// show.
 pub fn give_up(message: &str) -> Step {
     died(Reason::ServerError, message.to_owned())
 }
 
 impl Confirm {
-    /// The 24 hours of a requestId are over, and nothing showed the call. If nothing can confirm
-    /// calls, it counts as written and is not sent again.
+    /// Returns the step of a call whose requestId is older than 24 hours, and that nothing showed.
+    /// If nothing can confirm calls, it counts as written and is not sent again.
     pub fn expired(&self, call: &Unconfirmed, now: EventTime) -> Step {
         if self.is_impossible() {
             return self.unobservable(call);
@@ -94,7 +95,8 @@ impl Confirm {
         died(Reason::Unconfirmed, message)
     }
 
-    /// No page showed the call, although one should have. It is looked for again, or polled.
+    /// Returns the step of a call that no page showed, although one should have. It is looked for
+    /// again, or polled.
     pub fn absent(&self, call: &Unconfirmed, now: EventTime) -> Step {
         let wait = call.age(now).clamp(AFTER_PAGE, WAIT_MAX);
         let mut absent = call.absent.saturating_add(1);
@@ -108,7 +110,7 @@ impl Confirm {
         }
     }
 
-    /// A requestId was lost: the time of the next step.
+    /// Returns the step of a call whose requestId was lost, with the time of the next step.
     pub fn lost(&self, call: &Unconfirmed, now: EventTime, why: &str) -> Step {
         Step::Unresolved {
             next_check: resend_at(call, now).unwrap_or(now),
@@ -117,8 +119,8 @@ impl Confirm {
         }
     }
 
-    /// Time until which a call with a lost requestId waits: neither a page nor a request is due.
-    /// `None` if its next step is due.
+    /// Returns the time until which a call with a lost requestId waits: neither a page nor a
+    /// request is due. `None` if its next step is due.
     pub fn waits_until(&self, call: &Unconfirmed, now: EventTime) -> Option<EventTime> {
         if call.if_absent != IfAbsent::Resubmit {
             return None;
@@ -131,8 +133,8 @@ impl Confirm {
         Some(due).filter(|due| *due > now)
     }
 
-    /// The step of a due call whose requestId is lost. `pages_read`: all pages were read, and none
-    /// shows it.
+    /// Returns the step of a due call whose requestId is lost. `pages_read`: all pages were read,
+    /// and none shows it.
     pub fn settle(&self, call: &Unconfirmed, now: EventTime, pages_read: bool) -> Step {
         if let Some(next_check) = self.waits_until(call, now) {
             let absent = Some(call.absent);
@@ -170,15 +172,15 @@ impl Confirm {
     }
 }
 
-/// Time at which a call with a lost requestId can be sent again. `None` if it was sent again three
-/// times.
+/// Returns the time at which a call with a lost requestId can be sent again. `None` if it was sent
+/// again three times.
 fn resend_at(call: &Unconfirmed, now: EventTime) -> Option<EventTime> {
     let age = RESEND_AFTER.get(call.resubmits as usize)?;
     Some(at_age(call, *age, now))
 }
 
-/// Time at which the call is this old, at most an hour ahead. Now if the clock was set back since
-/// it was accepted, because its age is then not known.
+/// Returns the time at which the call is this old, at most an hour ahead. Now if the clock was set
+/// back since it was accepted, because its age is then not known.
 fn at_age(call: &Unconfirmed, age: Duration, now: EventTime) -> EventTime {
     if call.is_ahead(now) {
         return now;

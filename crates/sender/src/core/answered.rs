@@ -90,7 +90,8 @@ pub(super) fn answered(
     }
 }
 
-/// A page contains news about every call that it shows, not only about those that were looked for.
+/// Stores a call that a page shows. A page contains news about every call that it shows, not only
+/// about those that were looked for.
 fn shown(now: Now, answer: &ApiResult) -> Option<Op> {
     match answer {
         Ok(ApiReply::Page(page)) if !page.shown.is_empty() => Some(Op::Shown {
@@ -134,8 +135,8 @@ impl Ended<'_> {
         }
     }
 
-    /// An invalid token and a 429 concern everything. Everything else only concerns the lead
-    /// request.
+    /// Handles the answer to a lead request. An invalid token and a 429 concern everything.
+    /// Everything else only concerns the lead request.
     fn answer_lead_request(mut self, lead_request: LeadRequest, answer: ApiResult) -> Answered {
         let (now, endpoint) = (self.now, self.in_flight.endpoint);
         let token = self.in_flight.token.clone();
@@ -379,8 +380,8 @@ impl Ended<'_> {
         });
     }
 
-    /// The call is the only one, and submissions have failed for 24 hours while `token/info`
-    /// succeeds.
+    /// Returns `true` if the call is the only one, and submissions have failed for 24 hours while
+    /// `token/info` succeeds.
     fn fails_alone(&self) -> bool {
         let since = self.core.breakers.submit_failing_since();
         let is_long = since.is_some_and(|since| self.now.wall.since(since) >= ALONE_FOR);

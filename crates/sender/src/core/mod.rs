@@ -235,7 +235,7 @@ impl Core {
         }
     }
 
-    /// Nothing can be sent: when to check again.
+    /// Decides that nothing can be sent, and when to check again.
     fn wait(&self, now: Now, head: &WorkQueue, view: &View) -> Decision {
         let mut moments = vec![
             self.breakers.next_probe(),
@@ -272,7 +272,7 @@ impl Core {
         later.min().map_or(Decision::Idle, Decision::WaitUntil)
     }
 
-    /// The step of a call that needs no request.
+    /// Returns the step of a call that needs no request.
     pub fn settle(&self, now: Now, call: &Unconfirmed) -> Step {
         if self.tokens.reads(now, &call.token) {
             return self.confirm.expired(call, now.wall);
@@ -441,17 +441,18 @@ impl Core {
         }
     }
 
-    /// The CRM has accepted a call at this address.
+    /// Returns `true` if the CRM has accepted a call at this address.
     fn has_accepted(&self) -> bool {
         self.accepted_at.as_deref() == Some(self.tokens.address())
     }
 
-    /// Nothing is sent, because our times would be wrong, in the journal and for the token.
+    /// Returns `true` if nothing is sent, because our times would be wrong, in the journal and for
+    /// the token.
     fn clock_is_wrong(&self, now: Now) -> bool {
         (self.settings.clock_right_from).is_some_and(|right_from| now.wall < right_from)
     }
 
-    /// A call whose requestId could be read, and whose 24 hours are over.
+    /// Returns `true` for a call whose requestId could be read, and whose 24 hours are over.
     fn is_expired(&self, now: Now, call: &Unconfirmed) -> bool {
         call.age(now.wall) >= REQUEST_ID_LIFE && self.tokens.reads(now, &call.token)
     }
@@ -463,7 +464,7 @@ impl Core {
         unreachable || pause.is_some_and(|pause| !matches!(pause, Pause::CallsRefused(..)))
     }
 
-    /// The pause that is in effect. A pause whose cause seems to be removed is not shown.
+    /// Returns the pause that is in effect. A pause whose cause seems to be removed is not shown.
     pub(crate) fn pause(&self, now: Now) -> Option<Pause> {
         if self.clock_is_wrong(now) {
             return Some(Pause::WrongClock);
@@ -475,7 +476,7 @@ impl Core {
         }
     }
 
-    /// It is not yet known whether the current token is accepted.
+    /// Returns `true` if it is not yet known whether the current token is accepted.
     pub(crate) fn is_asking(&self) -> bool {
         self.paused.is_none() && !self.tokens.is_verified
     }

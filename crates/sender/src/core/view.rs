@@ -92,7 +92,7 @@ fn breaker_access(core: &Core, now: Now, endpoint: Endpoint) -> Access {
     core.breakers.access(endpoint, now.boot, under_way)
 }
 
-/// Calls that were sent before can be confirmed.
+/// Returns `true` if calls that were sent before can be confirmed.
 fn confirms(core: &Core) -> bool {
     let is_stopped = match &core.paused {
         Some(paused) => !paused.pause.stops_only_submissions() && !paused.is_half_open(),
@@ -160,7 +160,7 @@ fn unconfirmed(core: &Core, now: Now, head: &WorkQueue) -> UnconfirmedCalls {
     calls
 }
 
-/// The first call that can be polled and is not left to webhooks, and its age.
+/// Returns the first call that can be polled and is not left to webhooks, and its age.
 fn first_polled(core: &Core, now: Now, calls: &[Unconfirmed]) -> Option<(Unconfirmed, Duration)> {
     for call in calls {
         let age = call.age(now.wall);
@@ -172,7 +172,7 @@ fn first_polled(core: &Core, now: Now, calls: &[Unconfirmed]) -> Option<(Unconfi
     None
 }
 
-/// Pages can be read, now or soon.
+/// Returns `true` if pages can be read, now or soon.
 fn reads_pages_for_lost(core: &Core, now: EventTime) -> bool {
     let mut pages_since = None;
     for failing in core.breakers.failing() {
@@ -186,7 +186,7 @@ fn reads_pages_for_lost(core: &Core, now: EventTime) -> bool {
     core.confirm.reads_pages(now) && !fails_long && !core.settings.dry_run
 }
 
-/// Requests about leads can be made.
+/// Returns `true` if requests about leads can be made.
 fn may_ask_leads(core: &Core, now: Now) -> bool {
     !core.settings.dry_run && core.tokens.is_verified && !core.stops_commands(now)
 }

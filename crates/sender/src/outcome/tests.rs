@@ -5,7 +5,7 @@ use crate::testing::info;
 use serde_json::json;
 use strum::VariantArray as _;
 
-/// A verdict at an address where the CRM has accepted a call.
+/// Returns a verdict at an address where the CRM has accepted a call.
 fn verdict(endpoint: Endpoint, answer: ApiResult) -> Verdict {
     judge(endpoint, answer, true)
 }
@@ -325,7 +325,7 @@ fn each_http_status_gives_verdict_of_table() {
     }
 }
 
-/// One verdict of each kind.
+/// Returns one verdict of each kind.
 fn verdicts() -> Vec<Verdict> {
     vec![
         Verdict::Accepted("r1".to_owned()),

@@ -9,7 +9,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const LIVE: RowId = RowId(1);
 const OLDER: RowId = RowId(2);
 
-/// A state in which nothing waits, and every endpoint can be asked.
+/// Returns a state in which nothing waits, and every endpoint can be asked.
 fn idle() -> View {
     View {
         access: AccessByEndpoint {
@@ -60,7 +60,7 @@ fn work(view: &View) -> Option<Work> {
     next(view).map(|task| task.work)
 }
 
-/// A view in which every lane has a candidate.
+/// Returns a view in which every lane has a candidate.
 fn busy() -> View {
     View {
         token_info_due: true,
@@ -182,7 +182,7 @@ fn live_call_goes_before_backlog() {
     assert_eq!(next(&backlog), None);
 }
 
-/// Calls are ready, and as many others are unconfirmed as this.
+/// Returns a view in which calls are ready, and this many others are unconfirmed.
 fn loaded(due: u32, oldest: u32) -> View {
     View {
         live: Some(LIVE),
@@ -248,7 +248,7 @@ fn call_that_pages_missed_is_polled_under_load() {
     assert_eq!(lane(&view), Some(Lane::Live));
 }
 
-/// No calls are ready, and as many are unconfirmed as this.
+/// Returns a view in which no calls are ready, and this many are unconfirmed.
 fn waiting(due: u32, age: u32) -> View {
     View {
         live: None,
@@ -324,7 +324,7 @@ fn token_info_needs_access_to_its_endpoint() {
     assert_eq!(next(&closed), None);
 }
 
-/// All breakers are open, and a probe is due.
+/// Returns a view in which all breakers are open, and a probe is due.
 fn outage() -> View {
     View {
         access: AccessByEndpoint {

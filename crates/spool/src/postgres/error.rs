@@ -32,19 +32,19 @@ pub(super) fn of_statement(place: &Path, error: &tokio_postgres::Error) -> Error
     }
 }
 
-/// The error of an answer that did not come.
+/// Returns the error of an answer that did not come.
 pub(super) fn no_answer(place: &Path, deadline: Duration) -> Error {
     let why = format!("no answer within {} s", deadline.as_secs());
     Error::SessionLost(place.to_path_buf(), why)
 }
 
-/// The error of a connection that was not made in time.
+/// Returns the error of a connection that was not made in time.
 pub(super) fn no_connection(place: &Path, deadline: Duration) -> Error {
     let why = format!("no connection within {} s", deadline.as_secs());
     Error::SessionLost(place.to_path_buf(), why)
 }
 
-/// The server ends the session with this answer, or it is no longer the primary.
+/// Returns `true` if the server ends the session with this answer, or is no longer the primary.
 fn ends_session(code: &SqlState) -> bool {
     const ENDS: [SqlState; 6] = [
         SqlState::ADMIN_SHUTDOWN,
@@ -74,7 +74,7 @@ pub(super) fn of_connection(place: &Path, error: &tokio_postgres::Error) -> Erro
     }
 }
 
-/// The message of the cause, which says more than the library's own.
+/// Returns the message of the cause, which says more than the library's own.
 fn innermost(error: &tokio_postgres::Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();

@@ -3,8 +3,8 @@
 use super::Session;
 use crate::Error;
 
-/// A text that differs after the database was restored, promoted or started again: the system, its
-/// timeline, the start of the server, and the table of calls.
+/// Returns a text that differs after the database was restored, promoted or started again: the
+/// system, its timeline, the start of the server, and the table of calls.
 pub(crate) fn history(session: &Session) -> Result<String, Error> {
     let system = "SELECT CAST(system_identifier AS TEXT) FROM pg_control_system()";
     let system: String = match session.one(system, &()) {

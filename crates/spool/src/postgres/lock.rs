@@ -17,7 +17,7 @@ pub struct Standby {
     pub since: i64,
 }
 
-/// The keys of the locks of a schema. Advisory locks belong to a database.
+/// Returns the keys of the locks of a schema. Advisory locks belong to a database.
 fn key(schema: &str, of_standby: bool) -> i64 {
     let purpose = if of_standby { "standby" } else { "leader" };
     let hash = digest(&SHA256, format!("callbridge {purpose} {schema}").as_bytes());
@@ -60,8 +60,8 @@ pub(crate) fn hide_standby(session: &Session) -> Result<(), Error> {
         .map(drop)
 }
 
-/// The name of the process that holds the leader's lock, or of the command. `None` if no process
-/// holds it any more.
+/// Returns the name of the process that holds the leader's lock, or of the command. `None` if no
+/// process holds it any more.
 pub(crate) fn lock_holder(session: &Session) -> Result<Option<String>, Error> {
     let text = format!(
         "SELECT a.application_name FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
@@ -73,7 +73,7 @@ pub(crate) fn lock_holder(session: &Session) -> Result<Option<String>, Error> {
     Ok(holder.map(|label: String| name_of(&label)))
 }
 
-/// The name in a label that [`Instance::label`](crate::Instance) wrote.
+/// Returns the name in a label that [`Instance::label`](crate::Instance) wrote.
 fn name_of(label: &str) -> String {
     let name = label
         .strip_prefix("callbridge ")
@@ -81,7 +81,7 @@ fn name_of(label: &str) -> String {
     name.unwrap_or(label).to_owned()
 }
 
-/// The processes that wait for the lock, longest first.
+/// Returns the processes that wait for the lock, longest first.
 pub(crate) fn standbys(session: &Session) -> Result<Vec<Standby>, Error> {
     let text = format!(
         "SELECT a.application_name AS label,

@@ -149,7 +149,7 @@ impl Pipeline {
         self.failed.borrow_mut().get_or_insert(error);
     }
 
-    /// The first error of a statement that no caller waited for, once.
+    /// Returns the first error of a statement that no caller waited for, once.
     pub(super) fn take_error(&self) -> Option<Error> {
         self.failed.take()
     }

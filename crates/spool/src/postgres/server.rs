@@ -121,7 +121,7 @@ fn row<const N: usize>(session: &Session, text: &str) -> Result<[String; N], Err
     row.ok_or_else(|| Error::Sql(session.place().to_path_buf(), "an answer has no row".into()))
 }
 
-/// A text as a constant of a statement.
+/// Returns a text as a constant of a statement.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
@@ -151,7 +151,7 @@ fn judge_server(number: i64, version: &str, encoding: &str) -> ServerFinding {
     ServerFinding::ok(part, format!("PostgreSQL {version}"))
 }
 
-/// A connection without valid TLS was refused before.
+/// Reports TLS. A connection without valid TLS was refused before.
 fn tls(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error> {
     let part = "TLS";
     if !url.uses_tls() {
@@ -167,8 +167,8 @@ fn tls(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error> {
     Ok(ServerFinding::ok(part, message))
 }
 
-/// Whether the role can create the tables, or owns them. Only an owner can change tables in an
-/// upgrade.
+/// Checks whether the role can create the tables, or owns them. Only an owner can change tables in
+/// an upgrade.
 fn rights(session: &Session) -> Result<ServerFinding, Error> {
     let part = "rights";
     let schema = &session.schema;
@@ -212,8 +212,8 @@ fn denied(part: &'static str, message: String, fix: &str) -> ServerFinding {
     ServerFinding::new(part, Grade::Failed(Code::NoPermission), message, fix)
 }
 
-/// Whether a session keeps its backend. The lock that makes a process the leader is the backend's:
-/// a pooler of transactions would leave it with a backend that serves other clients.
+/// Checks whether a session keeps its backend. The lock that makes a process the leader is the
+/// backend's: a pooler of transactions would leave it with a backend that serves other clients.
 ///
 /// While it is idle, such a pooler chooses the same backend each time. Therefore other clients hold
 /// transactions meanwhile.
@@ -276,7 +276,7 @@ fn is_backend_kept(
     Ok(true)
 }
 
-/// The lock of this key, if this backend holds it, as the end of a question.
+/// Returns the lock of this key, if this backend holds it, as the end of a question.
 fn own_lock(key: i64) -> String {
     format!(
         "FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted
@@ -344,7 +344,7 @@ fn clock_difference(session: &Session) -> Result<ServerFinding, Error> {
     Ok(judge_clock(ahead, half))
 }
 
-/// `ahead` is in microseconds, and can be wrong by `half` a round trip.
+/// Judges the server's clock. `ahead` is in microseconds, and can be wrong by `half` a round trip.
 fn judge_clock(ahead: i64, half: Duration) -> ServerFinding {
     let part = "clock";
     let difference = Duration::from_micros(ahead.unsigned_abs());
@@ -392,7 +392,8 @@ fn replication(session: &Session) -> Result<ServerFinding, Error> {
     }))
 }
 
-/// The sessions of callbridge set `synchronous_commit`, so its value on the server does not matter.
+/// Reports replication. The sessions of callbridge set `synchronous_commit`, so its value on the
+/// server does not matter.
 fn judge_replication(found: &Replication) -> ServerFinding {
     let part = "replication";
     let Replication {

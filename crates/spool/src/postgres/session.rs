@@ -39,8 +39,8 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    /// Longest wait for an answer. A server that stopped still acknowledges TCP. A reader answers
-    /// tasks that do other work too, so it waits less.
+    /// Returns the longest wait for an answer. A server that stopped still acknowledges TCP. A
+    /// reader answers tasks that do other work too, so it waits less.
     const fn deadline(self) -> Duration {
         match self {
             Self::Write => Duration::from_secs(8),

@@ -108,9 +108,9 @@ impl PostgresUrl {
         })
     }
 
-    /// The settings of a connection to each host, in the order of the URL, still without its
-    /// password. The library has no deadline for a host that accepts and does not answer, so hosts
-    /// are tried by us.
+    /// Returns the settings of a connection to each host, in the order of the URL, still without
+    /// its password. The library has no deadline for a host that accepts and does not answer, so
+    /// hosts are tried by us.
     pub(crate) fn configs(&self) -> Vec<Config> {
         let all = &self.config;
         let mut configs = Vec::new();
@@ -136,13 +136,13 @@ impl PostgresUrl {
         ports.get(host).or(ports.first()).copied().unwrap_or(5432)
     }
 
-    /// The connection uses TLS, and the certificate must be valid for the host. Connections of this
-    /// machine to itself use TLS only with `ca-file=`.
+    /// Returns `true` if the connection uses TLS, and the certificate must be valid for the host.
+    /// Connections of this machine to itself use TLS only with `ca-file=`.
     pub fn uses_tls(&self) -> bool {
         self.config.get_ssl_mode() == SslMode::Require
     }
 
-    /// The database as messages name it: `postgres://db1,db2/callbridge`.
+    /// Returns the database as messages name it: `postgres://db1,db2/callbridge`.
     pub fn place(&self) -> PathBuf {
         let mut hosts = Vec::new();
         for (at, host) in self.config.get_hosts().iter().enumerate() {
@@ -173,8 +173,8 @@ impl fmt::Debug for PostgresUrl {
     }
 }
 
-/// The name itself is local. A name that only resolves to this machine is not, because that can
-/// change.
+/// Returns `true` if the name itself is local. A name that only resolves to this machine is not,
+/// because that can change.
 fn is_local(host: &Host) -> bool {
     match host {
         Host::Unix(_) => true,

@@ -62,7 +62,8 @@ pub(super) fn add_page(
     Ok(())
 }
 
-/// The token has a new right. If leads were not read because it was missing, they are read at once.
+/// Handles a new right of the token. If leads were not read because it was missing, they are read
+/// at once.
 pub(crate) fn backfill_granted(db: &Db) -> Result<(), Error> {
     let Some(mut backfill) = backfill(db)?.filter(|it| it.no_grant) else {
         return Ok(());

@@ -21,7 +21,7 @@ struct StoredBranch {
     report: Option<String>,
 }
 
-/// All branches, by name.
+/// Returns all branches, by name.
 pub fn branches(db: &Db) -> Result<Vec<Branch>, Error> {
     let text = "SELECT name, token, previous_token, previous_until, added, taken, reported, report
          FROM branches ORDER BY name";

@@ -30,7 +30,7 @@ impl DuplicateCandidate {
     }
 }
 
-/// The call's own id, and those of its channels. The uuid is made of the own id.
+/// Returns the call's own id, and those of its channels. The uuid is made of the own id.
 pub(super) fn ids_of(new: &Finished) -> impl Iterator<Item = &str> {
     let own = new.judged.record.linkedid.as_str();
     let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);

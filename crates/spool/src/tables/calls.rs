@@ -36,17 +36,17 @@ pub(super) fn record(db: &Db, id: RowId) -> Result<CallRecord, Error> {
     db.read_json(id, &text)
 }
 
-/// One call. `None` for an unknown id, or a dead letter of unreadable bytes.
+/// Returns one call. `None` for an unknown id, or a dead letter of unreadable bytes.
 pub fn row(db: &Db, row: RowId) -> Result<Option<Row>, Error> {
     first(db, "id = ?1", [row.0])
 }
 
-/// The first call that matches this rule.
+/// Returns the first call that matches this rule.
 fn first(db: &Db, rule: &str, values: impl Values) -> Result<Option<Row>, Error> {
     db.query_first(&calls(&format!("WHERE {rule}")), values)
 }
 
-/// The call with this uuid. If there are several, the one that is not a `uuid_conflict`.
+/// Returns the call with this uuid. If there are several, the one that is not a `uuid_conflict`.
 pub fn row_of(db: &Db, uuid: CallUuid) -> Result<Option<RowId>, Error> {
     let uuid = uuid.0.into_bytes();
     db.query_first("SELECT id FROM calls WHERE uuid = ?1", [uuid])
@@ -61,8 +61,8 @@ pub enum Search {
     Several(Vec<CallUuid>),
 }
 
-/// The stored call of this linkedid, of the unique id of one of its channels, of this uuid, or of
-/// the only uuid with this prefix.
+/// Returns the stored call of this linkedid, of the unique id of one of its channels, of this uuid,
+/// or of the only uuid with this prefix.
 pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
     if let Some(row) = find_call(db, id)? {
         return Ok(Search::One(Box::new(row)));
@@ -84,7 +84,7 @@ pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
     Ok(only.map_or(Search::None, |row| Search::One(Box::new(row))))
 }
 
-/// The lowest and the highest uuid with this prefix. `None` if it is not a uuid prefix.
+/// Returns the lowest and the highest uuid with this prefix. `None` if it is not a uuid prefix.
 fn bounds(id: &str) -> Option<([u8; 16], [u8; 16])> {
     let digits: Option<Vec<u8>> = id
         .chars()
@@ -99,7 +99,7 @@ fn bounds(id: &str) -> Option<([u8; 16], [u8; 16])> {
     Some((filled(0), filled(15)))
 }
 
-/// The stored call of this uuid, or of this linkedid or unique id on any PBX.
+/// Returns the stored call of this uuid, or of this linkedid or unique id on any PBX.
 pub fn find_call(db: &Db, id: &str) -> Result<Option<Row>, Error> {
     let by_uuid = match uuid::Uuid::try_parse(id) {
         Ok(uuid) => row_of(db, CallUuid(uuid))?,
@@ -113,12 +113,12 @@ pub fn find_call(db: &Db, id: &str) -> Result<Option<Row>, Error> {
     found.map_or(Ok(None), |id| row(db, id))
 }
 
-/// The first stored calls, oldest first, at most `limit`.
+/// Returns the first stored calls, oldest first, at most `limit`.
 pub fn oldest(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     db.query_all(&calls("ORDER BY id LIMIT ?1"), [count(limit)])
 }
 
-/// Calls that wait to be sent, oldest first, at most `limit`.
+/// Returns the calls that wait to be sent, oldest first, at most `limit`.
 pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     // The index of calls that were never held back begins with `live`.
     let text = calls(
@@ -134,7 +134,7 @@ pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     db.query_all(&text, [count(limit)])
 }
 
-/// Calls that can be sent, newest first, at most `limit`: live ones or the others.
+/// Returns the calls that can be sent, newest first, at most `limit`: live ones or the others.
 pub(super) fn newest_ready(db: &Db, live: bool, limit: usize) -> Result<Vec<Row>, Error> {
     // By `live = …`, PostgreSQL would rather walk all calls backward.
     let text = calls(
@@ -144,7 +144,7 @@ pub(super) fn newest_ready(db: &Db, live: bool, limit: usize) -> Result<Vec<Row>
     db.query_all(&text, (live, count(limit)))
 }
 
-/// Calls whose request was under way when the process ended, oldest first.
+/// Returns the calls whose request was under way when the process ended, oldest first.
 pub fn sending(db: &Db) -> Result<Vec<Row>, Error> {
     db.query_all(&calls("WHERE state = 'sending' ORDER BY id"), ())
 }

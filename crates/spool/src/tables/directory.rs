@@ -167,8 +167,8 @@ pub(super) fn take_in(store: &mut Store, news: &LeadNews) -> Result<bool, Error>
     Ok(true)
 }
 
-/// The lead that a merged one ended in, after any number of merges. `None` for a lead that was not
-/// merged, or whose survivor was deleted.
+/// Returns the lead that a merged one ended in, after any number of merges. `None` for a lead that
+/// was not merged, or whose survivor was deleted.
 pub fn survivor(db: &Db, lead: LeadId) -> Result<Option<LeadId>, Error> {
     let end = root(lead, |lead| Ok::<_, Error>(db.life(lead)?.merged))?;
     let gone = end.lead == lead || db.life(end.lead)?.is_deleted();
@@ -186,14 +186,15 @@ pub fn profile(db: &Db, lead: LeadId) -> Result<LeadProfile, Error> {
     Ok(db.entry(end.lead)?.profile())
 }
 
-/// The employees who are responsible for leads, with the number of their leads. Reads all leads.
+/// Returns the employees who are responsible for leads, with the number of their leads. Reads all
+/// leads.
 pub fn responsible_employees(db: &Db) -> Result<Vec<(EmployeeId, u64)>, Error> {
     let text = "SELECT responsible, count(*) FROM directory_leads
          WHERE responsible IS NOT NULL GROUP BY responsible";
     db.query_known(text, (), |(id, leads)| Some((EmployeeId::new(id)?, leads)))
 }
 
-/// The numbers of the directory after `after`, in numerical order, with their leads.
+/// Returns the numbers of the directory after `after`, in numerical order, with their leads.
 pub fn directory(
     db: &Db,
     after: Option<&Phone>,

@@ -72,7 +72,8 @@ pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
     Ok(())
 }
 
-/// If the floor cannot be read, the newest known call can be the newest one of a forgotten lead.
+/// Sets the floor to the start of the newest known call, because the stored floor cannot be read.
+/// That call can be the newest one of a forgotten lead.
 fn doubt_floor(db: &Db) -> Result<(), Error> {
     // once, and only for a damaged state: it can scan the table
     let newest: Option<i64> = db.query_one("SELECT max(started) FROM calls", ())?;

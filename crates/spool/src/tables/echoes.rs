@@ -12,7 +12,8 @@ const FIELDS: &str = "journal.fields";
 /// Name of the setting that keeps calls of other providers.
 const FOREIGN: &str = "journal.foreign";
 
-/// An event shows this call of ours. `Some` has the values, if it was sent from here as it is now.
+/// Notes that an event shows this call of ours. `Some` has the values, if it was sent from here as
+/// it is now.
 pub(crate) fn shown(
     store: &Store,
     row: RowId,

@@ -31,8 +31,9 @@ pub fn confirmation_delays(db: &Db, from: i64, until: i64) -> Result<Vec<Duratio
     Ok(micros.map(Duration::from_micros).collect())
 }
 
-/// Calls that began from this second until before that one, by their start. Includes those that
-/// `unanswered=no` keeps out of the journal. Excludes parts of calls that later arrived whole.
+/// Returns the calls that began from this second until before that one, by their start. Includes
+/// those that `unanswered=no` keeps out of the journal. Excludes parts of calls that later arrived
+/// whole.
 pub fn customer_calls(db: &Db, from: i64, until: i64) -> Result<Vec<CustomerCall>, Error> {
     let text = "SELECT started, record, call, id FROM calls WHERE started >= ?1 AND started < ?2
            AND NOT (state = 'discarded' AND coalesce(reason, '') = 'incomplete')
@@ -86,8 +87,8 @@ struct Facts {
 }
 
 impl Facts {
-    /// Time from the caller's first event to the first word. If only the talk time is known, the
-    /// rest of the call.
+    /// Returns the time from the caller's first event to the first word. If only the talk time is
+    /// known, this is the rest of the call.
     fn waited(&self) -> Duration {
         let talk = self.timeline.as_ref().and_then(|it| it.talk.first());
         match talk {

@@ -40,7 +40,7 @@ pub(crate) fn finish(
     Ok(done)
 }
 
-/// `seen`: its id was known before, with that start.
+/// Only counts the call. `seen`: its id was known before, with that start.
 fn count_only(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Error> {
     match seen {
         Some(started) if new.same_start(started) => return repeated(store, None),

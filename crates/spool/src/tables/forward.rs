@@ -37,7 +37,7 @@ pub(crate) fn offer(store: &mut Store, offer: Offer, at: EventTime) -> Result<()
     Ok(())
 }
 
-/// The calls to forward next: live calls first, then the backlog, each newest first.
+/// Returns the calls to forward next: live calls first, then the backlog, each newest first.
 pub fn next_calls(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     let mut calls = newest_ready(db, true, limit)?;
     if calls.len() < limit {
@@ -46,7 +46,7 @@ pub fn next_calls(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     Ok(calls)
 }
 
-/// Start of the call that has waited longest to be forwarded.
+/// Returns the start of the call that has waited longest to be forwarded.
 pub fn oldest_ready(db: &Db) -> Result<Option<EpochSeconds>, Error> {
     let mut oldest: Option<EpochSeconds> = None;
     for live in [true, false] {

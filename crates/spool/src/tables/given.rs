@@ -43,7 +43,7 @@ pub fn given_leads(db: &Db, after: Option<&Phone>, limit: usize) -> Result<Vec<L
     db.query_known(text, (after, count(limit)), known)
 }
 
-/// `None` for a row that no version of callbridge wrote.
+/// Returns the lead of a row. `None` for a row that no version of callbridge wrote.
 fn known((phone, lead, at, who): (String, i64, EpochSeconds, String)) -> Option<LeadByHand> {
     Some(LeadByHand {
         phone: Phone::from_e164(&phone)?,

@@ -116,7 +116,7 @@ impl Intake {
         Ok(intake)
     }
 
-    /// The question for the `seq` of the last answer to a branch, for its first request.
+    /// Returns the question for the `seq` of the last answer to a branch, for its first request.
     pub(super) fn take_answered(&mut self, branch: &str) -> Option<Asked<u64>> {
         self.answered.remove(branch)
     }
@@ -198,7 +198,7 @@ impl Intake {
     }
 }
 
-/// A new letter, as its row shows it.
+/// Returns a new letter, as its row shows it.
 fn letter(db: &Db, id: RowId, new: &Finished) -> Result<Letter, Error> {
     let state = new.state();
     let judged = &new.judged;
@@ -282,7 +282,7 @@ impl Questions {
     }
 }
 
-/// Asks, unless there is nothing to ask about.
+/// Asks, unless there are no rows to ask about.
 fn ask<T: DeserializeOwned>(
     db: &Db,
     text: &str,
@@ -306,7 +306,7 @@ const OWN_IDS: &str = "SELECT new.number, seen.started
      CROSS JOIN LATERAL (SELECT started FROM seen_calls
          WHERE pbx = new.pbx AND id = new.id AND is_linkedid = 1 LIMIT 1) AS seen";
 
-/// Calls with the uuid of a new one.
+/// Returns the SQL that finds calls with the uuid of a new one.
 fn same_uuids() -> String {
     format!(
         "SELECT new.number, true AS call, old.id, old.started, old.phone, old.raw, old.waits
@@ -317,7 +317,8 @@ fn same_uuids() -> String {
     )
 }
 
-/// New calls that have dead letters `incomplete` under other uuids as parts.
+/// Returns the SQL that finds new calls that have dead letters `incomplete` under other uuids as
+/// parts.
 fn parts_of_calls() -> String {
     format!(
         "SELECT new.number

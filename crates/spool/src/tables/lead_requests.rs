@@ -29,7 +29,7 @@ pub fn log_standing(store: &Store, now: EventTime) -> Result<(), Error> {
     Ok(())
 }
 
-/// The requested fields. The catalog is read again when they change.
+/// Returns the requested fields as text. The catalog is read again when they change.
 fn wanted_fields(store: &Store) -> String {
     let fields = store.settings.shows.iter().flat_map(|it| &it.fields);
     let fields = fields.map(|(name, field)| format!("{name}={}", field.id));
@@ -57,7 +57,7 @@ pub(crate) fn check_claims(store: &Store, now: EventTime) -> Result<(), Error> {
     })
 }
 
-/// The lead requests that are due. Cheap if there are none.
+/// Returns the lead requests that are due. Cheap if there are none.
 pub fn lead_requests(store: &Store, ask: &QueueQuery) -> Result<DueRequests, Error> {
     lead_requests_of(store, ask_due(store)?, ask)
 }
@@ -309,8 +309,8 @@ fn catalogue_read(store: &mut Store, catalogue: &Catalogue, at: EventTime) -> Re
     Ok(())
 }
 
-/// Number of lookups and leads with values to write that wait, due or not. Kinds that are paused do
-/// not count. Without a sender, nothing counts.
+/// Returns the number of lookups and leads with values to write that wait, due or not. Kinds that
+/// are paused do not count. Without a sender, nothing counts.
 pub fn lead_requests_waiting(store: &Store, now: EventTime) -> Result<(u64, u64), Error> {
     if !store.settings.look_up {
         return Ok((0, 0));

@@ -12,7 +12,7 @@ pub fn is_led(db: &Db) -> Result<bool, Error> {
     }
 }
 
-/// The processes that wait for the lock, longest first. SQLite's lock has none.
+/// Returns the processes that wait for the lock, longest first. SQLite's lock has none.
 pub fn standbys(db: &Db) -> Result<Vec<Standby>, Error> {
     match db.session() {
         Some(session) => postgres::standbys(session),

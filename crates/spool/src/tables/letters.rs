@@ -9,7 +9,7 @@ use callbridge_model::{EmployeeId, LeadId, Reason};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// The conditions of a filter, with their values. It uses few different SQL texts.
+/// Returns the conditions of a filter, with their values. It uses few different SQL texts.
 fn conditions(filter: &LetterFilter, limit: usize) -> (String, Vec<Value<'static>>) {
     let mut text = String::new();
     let mut values = Vec::new();
@@ -166,22 +166,22 @@ pub fn letters_since(
 }
 
 impl Letter {
-    /// The PBX's id of the call. `None` for unreadable bytes.
+    /// Returns the PBX's id of the call. `None` for unreadable bytes.
     pub fn linkedid(&self) -> Option<&str> {
         Some(&self.call.as_ref()?.linkedid)
     }
 
-    /// The customer's number, if known.
+    /// Returns the customer's number, if known.
     pub fn phone(&self) -> Option<&str> {
         self.call.as_ref()?.phone()
     }
 
-    /// Start of the call, in epoch seconds. `None` for unreadable bytes.
+    /// Returns the start of the call, in epoch seconds. `None` for unreadable bytes.
     pub fn started_at(&self) -> Option<i64> {
         Some(self.call.as_ref()?.started_at.get())
     }
 
-    /// The extension that the call is attributed to.
+    /// Returns the extension that the call is attributed to.
     pub fn extension(&self) -> Option<String> {
         self.call.as_ref()?.employee.clone()
     }
@@ -203,7 +203,7 @@ impl Letter {
         }
     }
 
-    /// A line of `dead list --json`: `{"id","uuid","linkedid","reason","since","message",
+    /// Returns a line of `dead list --json`: `{"id","uuid","linkedid","reason","since","message",
     /// "errors","attempts","actions","call","fix","state"}`. Times are in epoch seconds, attempts
     /// are `{at, message}`, and actions are `{at, who, action}`. `call` is as in `explain --json`.
     /// Unreadable bytes also have `source`, `pbx`, `text` and `length`.

@@ -141,8 +141,8 @@ impl ListedColumns {
     }
 }
 
-/// A page of calls after this place, oldest first, and the place where the next one begins. `None`
-/// at the end. A page can be empty although others follow.
+/// Returns a page of calls after this place, oldest first, and the place where the next one begins.
+/// `None` at the end. A page can be empty although others follow.
 pub fn listed(
     db: &Db,
     filter: &CallFilter,
@@ -152,7 +152,8 @@ pub fn listed(
     page(db, filter, order, after, filter.end(), WALKED)
 }
 
-/// A page of at most `most` calls before this place, newest first. Otherwise like [`listed`].
+/// Returns a page of at most `most` calls before this place, newest first. Otherwise like
+/// [`listed`].
 pub fn listed_back(
     db: &Db,
     filter: &CallFilter,
@@ -169,9 +170,9 @@ pub fn listed_back(
     page(db, filter, order, before.min(end), from, most)
 }
 
-/// Calls that moved after the first `seen` moves, each once and in its current state, and how many
-/// moves are seen then. `None` if they are no longer remembered because there were more than 16,384
-/// meanwhile.
+/// Returns the calls that moved after the first `seen` moves, each once and in its current state,
+/// and how many moves are seen then. `None` if they are no longer remembered because there were
+/// more than 16,384 meanwhile.
 pub fn moved_since(
     store: &Store,
     seen: u64,
@@ -250,7 +251,7 @@ pub(crate) fn purge_internal(db: &Db, now: EventTime) -> Result<(), Error> {
     db.run("DELETE FROM internal_calls WHERE started < ?1", [before])
 }
 
-/// A page of calls between extensions. Like [`listed`].
+/// Returns a page of calls between extensions. Like [`listed`].
 pub fn listed_internal(
     db: &Db,
     filter: &CallFilter,
@@ -261,15 +262,15 @@ pub fn listed_internal(
     Ok((calls, next_page(&rows)))
 }
 
-/// Calls between extensions stored after the one with this id, oldest first, and the id of the last
-/// of them. If all of them were deleted since, ids have restarted.
+/// Returns the calls between extensions stored after the one with this id, oldest first, and the id
+/// of the last of them. If all of them were deleted since, ids have restarted.
 pub fn internal_since(db: &Db, id: i64) -> Result<(Vec<Listed>, i64), Error> {
     let after = if newest_internal(db)? < id { 0 } else { id };
     let (rows, calls) = internal(db, "id > ?1 ORDER BY id", [after])?;
     Ok((calls, rows.last().map_or(after, |last| last.id.0)))
 }
 
-/// The id of the newest stored call between extensions. 0 if there is none.
+/// Returns the id of the newest stored call between extensions. 0 if there is none.
 pub fn newest_internal(db: &Db) -> Result<i64, Error> {
     db.query_one("SELECT coalesce(max(id), 0) FROM internal_calls", ())
 }

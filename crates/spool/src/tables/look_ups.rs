@@ -24,7 +24,7 @@ const WAITING_MAX: i64 = 10_000;
 /// Tries of one lookup (§7.7: 3 to 5).
 const TRIES_MAX: u32 = 4;
 
-/// A call that was sent and FAILED, as it is now. `None` if it was settled meanwhile.
+/// Returns a call that was sent and FAILED, as it is now. `None` if it was settled meanwhile.
 fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<FailedCall>, Error> {
     let sent = "SELECT 1 FROM calls WHERE id = ?1 AND state IN ('ready', 'sending', 'submitted')";
     if !store.exists(sent, [row.0])? {
@@ -90,7 +90,8 @@ fn record_and_history(db: &Db, row: RowId) -> Result<(CallRecord, RerouteHistory
     Ok((record, history.unwrap_or_default()))
 }
 
-/// A ready call whose lead is known to be merged is sent to the survivor directly.
+/// Returns how a ready call is sent to the surviving lead directly, if its lead is known to be
+/// merged.
 pub fn onward(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
     let (record, history) = record_and_history(db, row)?;
     let Some(lead) = record.lead_id else {
@@ -156,7 +157,7 @@ pub(super) fn ask_next_look_up(db: &Db) -> Result<Asked<(LeadId, EventTime)>, Er
     db.ask(text, ())
 }
 
-/// A lookup is made again at this time, or after an answer that never came.
+/// Schedules a lookup again at this time, or after an answer that never came.
 pub(crate) fn look_up_at(db: &Db, lead: LeadId, due: EventTime) -> Result<(), Error> {
     let text = "UPDATE lead_lookups SET due = ?2 WHERE lead = ?1 AND due IS NOT NULL";
     db.run(text, (lead.get(), due.micros()))
@@ -178,7 +179,7 @@ pub(crate) fn look_up_again(store: &mut Store, lead: LeadId, at: EventTime) -> R
     }
 }
 
-/// The dead letters of that lead show the finding, or are sent without their employee.
+/// Stores a finding. The dead letters of that lead show it, or are sent without their employee.
 pub(crate) fn looked_up(
     store: &mut Store,
     lead: LeadId,

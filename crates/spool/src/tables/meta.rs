@@ -23,7 +23,7 @@ const ADDRESS: &str = "bound.address";
 const COMPANY: &str = "bound.company";
 const APPLICATION: &str = "bound.application";
 
-/// The process that led before, by the value of [`RESTORED`].
+/// Returns the process that led before, by the value of [`RESTORED`].
 pub(crate) fn predecessor(doubt: Option<&str>) -> Predecessor {
     match doubt.and_then(|doubt| doubt.strip_prefix(TAKEOVER)) {
         Some(name) => Predecessor::Other(name.to_owned()),

@@ -38,7 +38,7 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<PurgeCounts, Er
     })
 }
 
-/// `ended` is a condition on the state, for which there is an index over `since`.
+/// Purges calls. `ended` is a condition on the state, for which there is an index over `since`.
 fn purge_calls(store: &mut Store, ended: &str, before: EventTime) -> Result<u64, Error> {
     let old = format!("SELECT id FROM calls WHERE {ended} AND since < ?1 ORDER BY since LIMIT ?2");
     let values = (before.micros(), CALLS_MAX);
@@ -60,8 +60,8 @@ fn purge_calls(store: &mut Store, ended: &str, before: EventTime) -> Result<u64,
     Ok(calls)
 }
 
-/// Seen-call rows have no index by age, because every call would have to pay for it. Instead the
-/// whole table is scanned repeatedly, one part at a time.
+/// Purges seen calls. Their rows have no index by age, because every call would have to pay for it.
+/// Instead the whole table is scanned repeatedly, one part at a time.
 fn purge_seen_calls(store: &mut Store, before: EventTime) -> Result<u64, Error> {
     let (pbx, id) = store.seen_calls_cursor.clone();
     let text = "SELECT pbx, id FROM seen_calls WHERE (pbx, id) > (?1, ?2)

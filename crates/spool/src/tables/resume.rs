@@ -37,7 +37,7 @@ pub(crate) fn set_open(db: &Db, pbx: &str, key: u64, snapshot: Option<&[u8]>) ->
     }
 }
 
-/// The open calls of every PBX, in the order they were first saved.
+/// Returns the open calls of every PBX, in the order they were first saved.
 pub fn all_open_calls(db: &Db) -> Result<Vec<(String, u64, Vec<u8>)>, Error> {
     let text = "SELECT pbx, key, snapshot FROM open_calls ORDER BY id";
     db.query_known(text, (), |(pbx, key, snapshot)| {

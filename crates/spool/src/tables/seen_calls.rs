@@ -86,7 +86,7 @@ pub(crate) fn mark_aliases_seen(db: &Db, new: &Finished) -> Result<(), Error> {
     Ok(())
 }
 
-/// The uuid of a finished call by its linkedid or one of its unique ids, on any PBX.
+/// Returns the uuid of a finished call by its linkedid or one of its unique ids, on any PBX.
 pub(crate) fn uuid_by_any_id(db: &Db, id: &str) -> Result<Option<CallUuid>, Error> {
     // One lookup per PBX, because a scan of the whole table would be slow.
     let text = "WITH RECURSIVE each(pbx) AS (
@@ -99,12 +99,12 @@ pub(crate) fn uuid_by_any_id(db: &Db, id: &str) -> Result<Option<CallUuid>, Erro
     db.query_first(text, [id])
 }
 
-/// A call of this PBX finished in the last 30 days.
+/// Returns `true` if a call of this PBX finished in the last 30 days.
 pub fn knows_pbx(db: &Db, pbx: &str) -> Result<bool, Error> {
     db.exists("SELECT 1 FROM seen_calls WHERE pbx = ?1 LIMIT 1", [pbx])
 }
 
-/// The finished call that an id of this PBX belongs to, if it finished in the last 30 days.
+/// Returns the finished call that an id of this PBX belongs to, if it finished in the last 30 days.
 pub fn seen_call(db: &Db, pbx: &str, id: &str) -> Result<Option<SeenCall>, Error> {
     let text = "SELECT uuid, is_linkedid, started FROM seen_calls WHERE pbx = ?1 AND id = ?2";
     db.query_first(text, (pbx, id))

@@ -45,7 +45,7 @@ pub struct LeadFields {
     pub rests: Option<Rest>,
 }
 
-/// A call is journaled: its lead shows it, unless it shows a newer one.
+/// Notes that a call is journaled: its lead shows it, unless it shows a newer one.
 pub(crate) fn shown_by_lead(store: &mut Store, row: RowId, at: EventTime) -> Result<(), Error> {
     let Some(settings) = store.settings.shows.clone() else {
         return Ok(());
@@ -133,7 +133,7 @@ pub(super) fn ask_next_poll(db: &Db) -> Result<Asked<NextPoll>, Error> {
 }
 
 impl NextPoll {
-    /// The accepted write. `None` without one.
+    /// Returns the accepted write. `None` without one.
     pub(super) fn field_poll(&self, db: &Db) -> Result<Option<FieldPoll>, Error> {
         let shows: LeadFieldState = db.read_json(RowId(self.lead.get()), &self.field_state)?;
         let accepted = shows.request.and_then(|write| write.accepted);
@@ -213,7 +213,7 @@ fn fits(store: &Store) -> Result<Vec<(Name, Field, Option<Fit>)>, Error> {
     Ok(fits.collect())
 }
 
-/// The CRM's fields from the last read.
+/// Returns the CRM's fields from the last read.
 pub fn catalogue(db: &Db) -> Result<Option<Catalogue>, Error> {
     meta::remembered(db, CATALOGUE)
 }
@@ -243,7 +243,7 @@ pub(crate) fn doubtful(store: &Store) -> Result<Vec<LeadWarning>, Error> {
     Ok(doubtful.collect())
 }
 
-/// Leads that have values to write, or whose request is in flight.
+/// Returns the number of leads that have values to write, or whose request is in flight.
 pub fn leads_to_show(db: &Db) -> Result<u64, Error> {
     db.query_one(
         "SELECT count(*) FROM lead_field_values WHERE next_action IS NOT NULL",

@@ -34,7 +34,7 @@ pub(crate) fn drop_slot(db: &Db, slot: u32) -> Result<(), Error> {
     db.run("DELETE FROM slots WHERE slot = ?1", [slot])
 }
 
-/// All taken slots, by number.
+/// Returns all taken slots, by number.
 pub fn slots(db: &Db) -> Result<Vec<SlotRow>, Error> {
     let text = "SELECT slot, token, boot_id, sent, answered, wall_sent FROM slots ORDER BY slot";
     let rows = db.query_all(text, ())?.into_iter();

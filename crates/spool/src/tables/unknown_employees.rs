@@ -63,7 +63,7 @@ pub(crate) fn note_unknown_employee(
     meta::remember(db, KEY, &all)
 }
 
-/// A call with this employee is in the journal: the CRM knows it.
+/// Notes that a call with this employee is in the journal, so the CRM knows the employee.
 pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
     if meta::meta(db, KEY)?.is_none() {
         return Ok(());
@@ -79,7 +79,7 @@ pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
     }
 }
 
-/// The extensions of the newest 500 calls, as far as they have one.
+/// Returns the extensions of the newest 500 calls, as far as they have one.
 pub fn extensions_met(db: &Db) -> Result<Vec<UsedExtension>, Error> {
     let text = "SELECT pbx, trunk, extension, started
          FROM calls ORDER BY id DESC LIMIT ?1";

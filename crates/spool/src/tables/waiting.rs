@@ -40,7 +40,7 @@ pub fn waiting_phones(
     phones.collect()
 }
 
-/// A number's waiting calls and dead letters `ambiguous_lead`, oldest first.
+/// Returns a number's waiting calls and dead letters `ambiguous_lead`, oldest first.
 pub fn waiting_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
     db.query_all(WAITING_BY_PHONE, [phone.as_str()])
 }
@@ -59,7 +59,7 @@ pub fn ambiguous_after(
     db.query_known(text, (phone, id, count(limit)), known)
 }
 
-/// All waiting calls by the time they have waited, a page at a time, after `last`.
+/// Returns all waiting calls by the time they have waited, a page at a time, after `last`.
 pub fn waiting_after(
     db: &Db,
     last: Option<(EventTime, RowId)>,
@@ -71,7 +71,7 @@ pub fn waiting_after(
     db.query_all(text, (since, id, count(limit)))
 }
 
-/// Calls that have been waiting since before `before`, oldest first.
+/// Returns the calls that have been waiting since before `before`, oldest first.
 pub fn waiting_before(db: &Db, before: EventTime, limit: usize) -> Result<Vec<RowId>, Error> {
     let text =
         "SELECT id FROM calls WHERE state = 'waiting' AND since < ?1 ORDER BY since LIMIT ?2";

@@ -228,8 +228,8 @@ struct ReadyCall {
 }
 
 impl ReadyCall {
-    /// It was stored in the last few minutes. A time ahead was stored before the clock was set
-    /// back.
+    /// Returns `true` if the call was stored in the last few minutes. A time ahead was stored
+    /// before the clock was set back.
     fn is_live(&self, now: EventTime) -> bool {
         let since = self.due.since;
         since.plus(LIVE_FOR) >= now && since <= now.plus(LIVE_FOR)
@@ -376,7 +376,7 @@ fn ask_alone(db: &Db, ask: &QueueQuery) -> Result<Vec<Asked<Unconfirmed>>, Error
         .collect()
 }
 
-/// Unresolved calls are those that no valid token of ours made.
+/// Asks for unresolved calls: those that no valid token of ours made.
 fn ask_unresolved(
     db: &Db,
     tokens: &[String],
@@ -404,7 +404,7 @@ const TOKENS: &str = "WITH RECURSIVE each(token) AS (
          FROM each WHERE each.token IS NOT NULL)
      SELECT token FROM each WHERE token IS NOT NULL";
 
-/// The tokens that are not valid any more.
+/// Returns the tokens that are not valid any more.
 fn others(mut tokens: Vec<String>, living: &[TokenFingerprint]) -> Vec<String> {
     tokens.retain(|token| living.iter().all(|print| print.as_str() != token));
     tokens

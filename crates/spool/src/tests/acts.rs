@@ -79,7 +79,7 @@ fn step_named(name: &str, n: u32) -> Step {
     }
 }
 
-/// The n-th call of a kind.
+/// Makes the n-th call of a kind.
 fn call(kind: usize, n: u32) -> Finished {
     let (outcome, reason, _) = KINDS[kind];
     let mut call = finished(
@@ -104,7 +104,7 @@ pub fn step(store: &mut Store, row: RowId, step: Step) {
     write(store, vec![Op::Step { row, step, at }]);
 }
 
-/// A lead with a number of its own, as it was told at this second.
+/// Makes an operation with a lead that has its own number, as reported at this second.
 fn told(n: u32, at: i64) -> Op {
     let lead = LeadId::new(i64::from(n) + 1).expect("positive");
     let phone = FirstPhone::Is(number(n));
@@ -139,7 +139,7 @@ pub fn settings() -> Settings {
     }
 }
 
-/// A spool with `n` rows of each kind, and as many unreadable letters and notices.
+/// Fills a spool with `n` rows of each kind, and as many unreadable dead letters and notices.
 pub fn filled(n: u32) -> (Store, Rows) {
     let mut store = super::store(settings());
     store.remember_statements();
@@ -176,7 +176,7 @@ fn new(done: &Done) -> RowId {
 }
 
 impl Rows {
-    /// The k-th of the middle rows of a kind.
+    /// Returns the k-th of the middle rows of a kind.
     pub fn at(&self, kind: usize, k: usize) -> RowId {
         let rows = &self.0[kind];
         rows[(rows.len() / 2 + k) % rows.len()]
@@ -584,7 +584,7 @@ pub fn ask(seconds: i64, token: Option<TokenFingerprint>) -> QueueQuery {
     }
 }
 
-/// With the token in use, and with another one.
+/// Runs the query with the token in use, and with another one.
 fn head(store: &Store, seconds: i64) {
     for token in [Some(token()), Some(TokenFingerprint::of("another")), None] {
         tables::work_queue::head(store, &ask(seconds, token)).expect("a head");

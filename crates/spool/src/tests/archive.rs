@@ -37,7 +37,7 @@ fn imported(path: &Path, state: &Path) -> Result<Manifest, ArchiveError> {
     import(&place, (from, path), &mut |_| ())
 }
 
-/// A state with a mark in it, exported while it is open.
+/// Exports a state with a mark in it, while the state is open.
 async fn archive(folder: &Path) -> PathBuf {
     let (state, path) = (folder.join("state"), folder.join("exported"));
     let (handle, guard) = open(&state, Settings::default()).expect("open");
@@ -50,8 +50,8 @@ async fn archive(folder: &Path) -> PathBuf {
     path
 }
 
-/// In a container every command has the same number: an export that was killed must not be in the
-/// way of the next.
+/// In a container every command has the same process id, so an export that was killed must not
+/// block the next one.
 #[tokio::test]
 async fn what_an_export_that_was_killed_has_left_is_in_nobodys_way() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -102,7 +102,7 @@ async fn import_into_used_or_nonempty_folder_is_refused() {
     assert!(error.exit_code() == Code::Configuration && error.to_string().contains("not empty"));
 }
 
-/// A connection whose secrets are easily found.
+/// Makes a connection whose secrets are easily found.
 fn connection() -> StoredConnection {
     StoredConnection {
         refresh_token: Secret::from("svcrt_hidden"),
@@ -282,7 +282,7 @@ fn manifest(files: &[ManifestFile]) -> TarEntry {
     TarEntry::file(MANIFEST, &serde_json::to_vec(&manifest).expect("JSON"))
 }
 
-/// An archive that is complete by its manifest, with this database in it.
+/// Packs an archive that is complete by its manifest, with this database in it.
 fn packed(database: &[u8]) -> Vec<u8> {
     tar_of(&[
         manifest(&[listed(FILE, database)]),
@@ -396,7 +396,7 @@ fn newer_schema_in_the_manifest_is_refused_by_name() {
     assert!(!folder.path().join("state").exists());
 }
 
-/// The database of a state, after these statements.
+/// Returns the database of a state after these statements.
 fn changed(folder: &Path, name: &str, statements: &str) -> Vec<u8> {
     let state = folder.join(format!("from-{name}"));
     let (handle, guard) = open(&state, Settings::default()).expect("open");
@@ -474,7 +474,7 @@ fn import_of_foreign_or_damaged_database_is_refused() {
     imported(&path, &folder.join("taken % over?#")).expect("imported");
 }
 
-/// An import of this file fails with this text, and leaves nothing in the folder.
+/// Checks that an import of this file fails with this text, and leaves nothing in the folder.
 fn refused(folder: &Path, name: &str, archive: &[u8], text: &str) {
     let path = folder.join(format!("archive of {name}"));
     std::fs::write(&path, archive).expect("written");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// As a file tells of the call: by its own id, or by that of a channel alone.
+/// Makes a call as a file reports it: by its own id, or only by the id of a channel.
 fn told(call: &Finished, own: bool) -> AuditedCall {
     let ids = call.call.also_known_as.iter().skip(usize::from(!own));
     AuditedCall {
@@ -22,7 +22,7 @@ fn told(call: &Finished, own: bool) -> AuditedCall {
     }
 }
 
-/// No call's.
+/// Returns a uuid that no call has.
 fn other() -> CallUuid {
     CallUuid(uuid::Uuid::from_u128(u128::MAX))
 }
@@ -50,7 +50,7 @@ fn step(store: &mut Store, step: Step, now: EventTime) {
     store.write(vec![op]).expect("a step");
 }
 
-/// Everything that is due then is purged.
+/// Purges everything that is due then.
 fn purge(store: &mut Store, now: EventTime) {
     for _ in 0..4 {
         store.write(vec![Op::Purge(now)]).expect("purged");
@@ -144,7 +144,7 @@ fn deleted_row_is_reported_and_call_can_be_added_again() {
     }
 }
 
-/// A call that the CRM has confirmed.
+/// Stores a call that the CRM has confirmed.
 fn journal_it(store: &mut Store, now: EventTime) {
     let token = callbridge_model::TokenFingerprint::of("token");
     let request_id = "r-1".to_owned();

@@ -12,12 +12,12 @@ use std::time::Duration;
 /// The moment that tests begin at.
 pub const T0: i64 = 1_795_151_317;
 
-/// So many seconds after the beginning.
+/// Returns the time this many seconds after the beginning.
 pub fn at(seconds: i64) -> EventTime {
     EventTime::from_seconds(T0 + seconds)
 }
 
-/// The `n`-th call: a number, a linkedid and a uuid of its own.
+/// Makes the `n`-th call, with its own number, linkedid, and uuid.
 pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
     let linkedid = format!("{T0}.{}", n * 2);
     let number = format!("99890{n:07}");
@@ -87,12 +87,12 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
     Finished::new(judged, call)
 }
 
-/// A call for the journal.
+/// Makes a call for the journal.
 pub fn journal(n: u32) -> Finished {
     finished(n, Outcome::Journal, None)
 }
 
-/// That call FAILED.
+/// Makes the failure of that call.
 pub fn failed(row: RowId, at: EventTime) -> Op {
     let (message, errors) = ("FAILED".to_owned(), serde_json::Value::Null);
     Op::FailedCall(CallFailure {
@@ -103,7 +103,7 @@ pub fn failed(row: RowId, at: EventTime) -> Op {
     })
 }
 
-/// What a sender with the token `token` asks for.
+/// Makes the query of a sender with the token `token`.
 pub fn ask(now: EventTime) -> QueueQuery {
     QueueQuery {
         now,

@@ -18,7 +18,7 @@ fn write(store: &mut Store, op: Op) {
     store.write(vec![op]).expect("stored");
 }
 
-/// A letter of a number that leads 1 and 2 claim, as pages of leads told.
+/// Makes a dead letter whose number belongs to leads 1 and 2, by pages of leads.
 fn torn() -> (Store, Phone) {
     let settings = Settings {
         look_up: true,
@@ -41,7 +41,7 @@ fn purged(store: &mut Store, seconds: i64) {
     write(store, Op::Purge(at(seconds)));
 }
 
-/// The lead that is to be looked up, when nothing else is to be done.
+/// Returns the lead that is to be looked up, if nothing else is due.
 fn due(store: &Store, seconds: i64) -> Option<LeadId> {
     let due = tables::lead_requests::lead_requests(store, &ask(at(seconds)));
     match &due.expect("errands").due[..] {

@@ -22,13 +22,13 @@ fn store() -> Store {
     store
 }
 
-/// What proves something else than any other text.
+/// Returns a signature that is not valid for any other text.
 pub fn signature(text: &str) -> [u8; 32] {
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
     digest.as_ref().try_into().expect("32 bytes")
 }
 
-/// The event of this name, of our company: the `n`-th call is complete.
+/// Makes the event of this name, of our company: the `n`-th call is complete.
 fn event(name: &str, n: u32, seconds: i64) -> Delivery {
     Delivery {
         installation: "9001".into(),
@@ -58,7 +58,7 @@ fn step(store: &mut Store, row: RowId, step: Step, seconds: i64) -> Result<Done,
     done.map(|mut done| done.pop().expect("an answer"))
 }
 
-/// The first call, ready, and the steps it takes then.
+/// Stores the first call, ready, and its next steps.
 fn call(store: &mut Store, way: &[Step]) -> RowId {
     let done = store.write(vec![Op::Finish(Box::new(journal(1)))]);
     let Ok([Done::New(row)]) = done.as_deref() else {
@@ -363,7 +363,7 @@ fn delivery_in_failed_write_is_rolled_back_and_repeatable() {
     assert!(matches!(again, Delivered::Confirmed { .. }), "{again:?}");
 }
 
-/// The same event, which shows 4 s of talk and nothing else.
+/// Makes the same event with 4 s of talk and no other value.
 fn echo(name: &str, n: u32, seconds: i64) -> Delivery {
     let mut echo = event(name, n, seconds);
     if let WebhookEvent::Completed { shown, .. } = &mut echo.news {
@@ -402,7 +402,8 @@ fn webhook_values_are_compared_only_for_calls_sent_here() {
     assert_eq!(compared(&[]), [], "another sender's, perhaps");
 }
 
-/// This provider of this company has journaled the first call, so many seconds off.
+/// Reports that this provider of this company has journaled the first call, with a start this many
+/// seconds off.
 pub fn foreign(company: &str, provider: &str, seconds: i64) -> Op {
     let record = journal(1).judged.record;
     Op::Foreign {

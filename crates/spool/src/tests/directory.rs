@@ -193,7 +193,7 @@ fn awaited(handle: &Handle) -> Option<Vec<Phone>> {
     asked.expect("readable")
 }
 
-/// A call from the n-th number that is a letter of this reason.
+/// Stores a call from the n-th number that is a dead letter of this reason.
 fn letter(handle: &Handle, n: i64, reason: Reason) {
     let mut call = finished(
         u32::try_from(n).expect("small"),

@@ -101,7 +101,7 @@ fn a_folder_that_cannot_be_made_is_named() {
     assert!(error.to_string().contains("--state"), "{error}");
 }
 
-/// A state of many calls, as a kill would leave it.
+/// Makes a state of many calls, as a kill would leave it.
 fn left_by_a_kill(dir: &Path) -> rusqlite::Connection {
     let (handle, guard) = open(dir, Settings::default()).expect("opens");
     let calls = (0..300).map(|n| Op::Finish(Box::new(journal(n))));

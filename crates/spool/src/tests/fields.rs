@@ -60,7 +60,7 @@ fn know(store: &mut Store, kinds: &[(i64, &str)], seconds: i64) {
     outcome(store, LeadOutcome::Catalogue(read), seconds);
 }
 
-/// The n-th call, that began so many seconds after the beginning, is journaled.
+/// Stores the n-th call as journaled. It began this many seconds after the beginning.
 fn journaled(store: &mut Store, n: u32, started: i64, seconds: i64) {
     journaled_as(store, n, started, seconds, |_| {});
 }
@@ -108,7 +108,7 @@ fn body_at(store: &Store, seconds: i64) -> String {
     write.map_or_else(String::new, |write| write.body.to_string())
 }
 
-/// What a request made now would write.
+/// Returns the values that a request made now would write.
 fn writes(store: &Store, seconds: i64) -> LeadOutcome {
     let write = tables::shows::field_write(store, lead(), at(seconds)).expect("readable");
     LeadOutcome::Writes(lead(), write.expect("shows"))
@@ -281,7 +281,7 @@ fn fields_rest(store: &Store) -> bool {
     memory.resting(RequestKind::Fields, at(23)).is_some()
 }
 
-/// What is written now is refused.
+/// Reports that the values written now are refused.
 fn refused(store: &mut Store, seconds: i64) {
     let sent = writes(store, seconds);
     outcome(store, sent, seconds);

@@ -30,12 +30,12 @@ const fn kept_out(start: i64) -> One {
     }
 }
 
-/// Start of the n-th call. Calls are further apart than a talk lasts.
+/// Returns the start of the n-th call. Calls are further apart than a talk lasts.
 fn start(n: u32) -> i64 {
     i64::from(n) * 100
 }
 
-/// The n-th call as an incomplete dead letter, of which it is known whether it was answered.
+/// Makes the n-th call as an incomplete dead letter, for which it is known whether it was answered.
 fn incomplete(n: u32, one: One) -> Finished {
     let mut call = call(n, one);
     call.judged.outcome = Outcome::DeadLetter;
@@ -44,7 +44,7 @@ fn incomplete(n: u32, one: One) -> Finished {
     call
 }
 
-/// A call under the uuid of call 1 with another start.
+/// Makes a call under the uuid of call 1 with another start.
 fn reused_id(n: u32) -> Finished {
     let mut conflicting_uuid = call(1, missed(start(n)));
     conflicting_uuid.call.started = EventTime::from_seconds(super::call::T0 + start(n));
@@ -161,7 +161,7 @@ fn talk_with_an_impossible_start_ends_no_wait() {
     assert_eq!(seen(&store), Some((100, 100, 1)));
 }
 
-/// CPU time of this thread, which does not depend on what else runs.
+/// Returns the CPU time of this thread, which does not depend on what else runs.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     let nanos = text.split(' ').next().expect("a first number");

@@ -42,7 +42,7 @@ fn directions() -> impl Strategy<Value = Direction> {
 }
 
 prop_compose! {
-    /// A call whose ids, start and customer other calls have as well.
+    /// Makes a call whose ids, start, and customer other calls have as well.
     fn call()(
         pbx in 0..PBXS.len(),
         n in 0..IDS,
@@ -151,7 +151,7 @@ fn hub(notices: bool) -> Store {
     store
 }
 
-/// The answers, with errors as text: their place differs.
+/// Returns the answers, with errors as text because their place differs.
 fn answers(store: &mut Store, group: &[Vec<Op>]) -> Vec<Result<Vec<Done>, String>> {
     let mut prepared = Vec::new();
     for request in group {
@@ -163,7 +163,8 @@ fn answers(store: &mut Store, group: &[Vec<Op>]) -> Vec<Result<Vec<Done>, String
         .collect()
 }
 
-/// All rows. A transaction that was rolled back leaves a gap in the ids that PostgreSQL gives.
+/// Returns all rows. A transaction that was rolled back leaves a gap in the ids that PostgreSQL
+/// gives.
 fn rows(store: &Store) -> Vec<String> {
     let dump = dump(store).expect("readable");
     let mut rows = Vec::new();

@@ -47,7 +47,7 @@ pub(super) async fn closed(guard: Guard) {
         .expect("joined");
 }
 
-/// Waits until the leadership is as wanted.
+/// Waits until the leadership satisfies the condition.
 pub(super) async fn becomes(
     watch: &mut watch::Receiver<Leadership>,
     wanted: fn(&Leadership) -> bool,
@@ -182,7 +182,7 @@ async fn ended_session_is_reported_and_old_handles_are_refused() {
     closed(guard).await;
 }
 
-/// The server's process of this session.
+/// Returns the server's process of this session.
 async fn backend(handle: &Handle) -> i64 {
     let read = handle.read(|store| store.query_one("SELECT pg_backend_pid()", ()));
     read.await.expect("readable")
@@ -445,7 +445,7 @@ fn open_with_secret(server: &Postgres, secret: &Path, ca: &str) -> Result<(), Er
     }
 }
 
-/// TLS is always verified, and the password is in no message.
+/// TLS is always verified, and no message contains the password.
 #[test]
 fn database_over_tls_is_verified_and_its_password_is_not_shown() {
     let authority = Authority::new();

@@ -46,7 +46,7 @@ fn outcome(store: &mut Store, outcome: LeadOutcome, seconds: i64) -> Done {
     op(store, Op::Lead(LeadChange::Request { outcome, at }))
 }
 
-/// The n-th call, with an employee, sent and accepted.
+/// Stores the n-th call, with an employee, sent and accepted.
 fn submitted(store: &mut Store, n: u32, id: i64) -> RowId {
     let mut call = journal(n);
     call.judged.record.lead_id = Some(lead(id));

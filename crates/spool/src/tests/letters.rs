@@ -60,7 +60,7 @@ fn a_message_without_a_byte_is_a_letter_all_the_same() {
     }
 }
 
-/// A letter that the service refused, with an act of a person.
+/// Stores a dead letter that the CRM refused, with an action of a person.
 fn rejected_letter() -> crate::Letter {
     let mut store = store();
     let id = finish(&mut store, journal(1));
@@ -300,7 +300,7 @@ fn unreadable_message_keeps_its_content_type_and_bytes() {
     assert_eq!(message.bytes, bytes, "all that are kept");
 }
 
-/// How many of so many messages are kept.
+/// Returns how many of this many messages are kept.
 fn kept(store: &mut Store, number: u64, op: impl Fn() -> Op) -> u64 {
     let ops = (0..number).map(|_| op()).collect();
     let done = store.write(ops).expect("stored").into_iter();
@@ -396,7 +396,7 @@ fn repeated_dead_letter_queues_one_notice_each_time() {
     );
 }
 
-/// `MESSAGE-ID STATE at SECOND` of each notice, its body saying the same.
+/// Returns `MESSAGE-ID STATE at SECOND` of each notice, after a check that its body agrees.
 fn told(store: &Store) -> Vec<String> {
     let notices = tables::outbox::notices(store, 100).expect("notices");
     let line = |notice: &crate::Notice| {

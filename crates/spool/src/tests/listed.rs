@@ -24,7 +24,7 @@ fn step(store: &mut Store, row: i64, step: Step) {
         .expect("a step");
 }
 
-/// Every page of it.
+/// Returns all entries, page by page.
 fn all(store: &Store, filter: &CallFilter) -> Vec<Listed> {
     let (mut found, mut next) = (Vec::new(), Some(filter.beginning()));
     while let Some(after) = next {

@@ -7,7 +7,7 @@ use callbridge_model::TokenFingerprint;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A call on its way to the CRM, one request per commit.
+/// Makes the requests of a call on its way to the CRM, one request per commit.
 fn requests(n: u32, row: RowId) -> [Vec<Op>; 3] {
     let accepted = Step::Accepted {
         request_id: "r".into(),

@@ -81,7 +81,7 @@ fn waiting(store: &Store) -> Vec<MissedCustomer> {
     tables::missed::missed_waiting(store, None, None, 10).expect("readable")
 }
 
-/// First try, last try, tries.
+/// Returns the first attempt, the last attempt, and the number of attempts.
 pub fn seen(store: &Store) -> Option<(i64, i64, u64)> {
     let all = waiting(store);
     assert!(all.len() <= 1, "{all:?}");
@@ -90,7 +90,7 @@ pub fn seen(store: &Store) -> Option<(i64, i64, u64)> {
     Some((second(only.first_at), second(only.last_at), only.tries))
 }
 
-/// The same said plainly.
+/// Computes the same values in the plainest way.
 fn expected(calls: &[One]) -> Option<(i64, i64, u64)> {
     let talks = calls.iter().filter(|one| one.answered);
     let until = talks.map(|one| one.start + i64::from(one.length)).max();

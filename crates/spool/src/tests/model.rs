@@ -64,7 +64,7 @@ impl Model {
         }
     }
 
-    /// What the store should answer is checked against what it did answer; ids are taken from it.
+    /// Compares the answer to an operation with the expected one. Row ids come from the answer.
     fn apply(&mut self, act: &Act, op: &Op, done: Option<&Done>) -> bool {
         match (act, op) {
             (Act::Finish(n, way), _) => {

@@ -15,7 +15,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// A store that ends with its value.
+    /// Makes a store that ends with its value.
     pub fn store(self, settings: Settings) -> Store {
         match self {
             Self::Sqlite => Store::in_memory(settings).expect("memory"),
@@ -31,7 +31,7 @@ impl Engine {
         }
     }
 
-    /// Random cases on PostgreSQL are a tenth of SQLite's.
+    /// Returns the number of random cases. PostgreSQL runs a tenth of SQLite's.
     pub const fn cases(self, on_sqlite: u32) -> u32 {
         match self {
             Self::Sqlite => on_sqlite,
@@ -75,7 +75,7 @@ impl Place {
         }
     }
 
-    /// The store without a thread. It holds the lock until it is dropped.
+    /// Opens the store without a thread. It holds the lock until it is dropped.
     pub fn store(&self, settings: Settings) -> Store {
         match self {
             Self::Folder(dir) => {

@@ -108,7 +108,7 @@ fn no_statement_escapes(stores: &[&Store]) {
     assert!(unmet.is_empty(), "no act of acts.rs reaches {unmet:?}");
 }
 
-/// Only a question with an end may walk a table, and then in the order it needs.
+/// Only a question with a limit can walk a table, and then in the order that it needs.
 fn every_statement_finds_its_index(store: &Store) {
     // Few: what is under way, the calls that are open. Whole: the recount, which tests make.
     let few = ["WHERE state = 'sending'", "FROM open_calls"];

@@ -27,7 +27,7 @@ fn script(store: &Store, text: &str) {
     session.long_script(text).expect("a script");
 }
 
-/// A store that has seen every statement, with few rows.
+/// Makes a store that has run every statement, with few rows.
 fn small() -> (Store, Rows) {
     let (mut store, rows) = filled(8);
     for (_, act) in ACTS.iter().chain(ERRANDS).chain(LISTED).chain(HUB) {
@@ -50,7 +50,7 @@ fn grow(store: &Store) {
     script(store, &text);
 }
 
-/// PostgreSQL's plan for any values, one line per part.
+/// Returns PostgreSQL's plan for any values, one line per part.
 fn plan(store: &Store, text: &str) -> Vec<String> {
     let values = (1..100).take_while(|n| text.contains(&format!("?{n}")));
     let mut nulls = vec!["NULL"; values.count()].join(", ");

@@ -17,7 +17,7 @@ async fn ready(reader: &Handle) -> Result<u64, Error> {
     reader.read(|store| Ok(store.books().ready)).await
 }
 
-/// The leader's name and the problem that a reader shows.
+/// Returns the leader's name and the problem that a reader shows.
 fn shown(reader: &Handle) -> (Option<String>, Option<Error>) {
     let leadership = reader.leadership().borrow().clone();
     let Leadership::Standby { leader, problem } = leadership else {

@@ -17,7 +17,7 @@ pub(super) fn unreadable(n: u32) -> Op {
     })
 }
 
-/// Bytes of a file that holds one record.
+/// Makes the bytes of a file that holds one record.
 pub(super) fn unreadable_file(bytes: &[u8], cut_from: Option<u64>) -> Op {
     Op::Unreadable(UnreadableBytes {
         source: "file:///cdr/".into(),
@@ -73,7 +73,7 @@ fn file_has_one_unreadable_letter_until_it_is_read() {
     assert_eq!(store.books().unreadable, 2);
 }
 
-/// A file cannot be read, twice with the same content, and then it can.
+/// Stores a file that cannot be read, twice with the same content, and that can then be read.
 pub(super) fn becomes_readable(store: &mut Store) {
     let torn = unreadable_file(b"{", None);
     let read = Op::FileRead {

@@ -19,7 +19,8 @@ fn slot() -> Op {
     })
 }
 
-/// Opens, looks, makes a request or not, and ends in order.
+/// Opens the state, checks whether it is restored, makes a request if wanted, and closes it in
+/// order.
 fn is_restored(dir: &Path, request: bool) -> bool {
     let (handle, guard) = open(dir, Settings::default()).expect("opens");
     let restored = handle.read(|store| Ok(store.restored())).wait();
@@ -30,7 +31,7 @@ fn is_restored(dir: &Path, request: bool) -> bool {
     restored.expect("readable")
 }
 
-/// A folder in which requests were made, and the place of its backup.
+/// Makes a folder in which requests were made, and the place of its backup.
 fn used(root: &Path) -> (PathBuf, PathBuf) {
     let (state, backup) = (root.join("state"), root.join("backup"));
     assert!(!is_restored(&state, true), "a fresh file is no copy");
@@ -38,7 +39,7 @@ fn used(root: &Path) -> (PathBuf, PathBuf) {
     (state, backup)
 }
 
-/// As `cp -r from/. to/`: files that are there are written over in place.
+/// Copies as `cp -r from/. to/` does: existing files are overwritten in place.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("made");
     for entry in from.read_dir().expect("readable") {

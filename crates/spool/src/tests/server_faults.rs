@@ -71,7 +71,7 @@ impl Calls {
         self.next += 1;
     }
 
-    /// Each call that was answered is stored once.
+    /// Checks that each call that was answered is stored once.
     async fn assert_all_stored(&self) {
         let handle = self.handle.renewed();
         for n in 1..self.next {
@@ -148,7 +148,7 @@ async fn killed_stopped_or_frozen_server_costs_no_call() {
     closed(guard).await;
 }
 
-/// It needs root, or users who may make namespaces. Without, the run lists it.
+/// This test needs root, or users who can make namespaces. Otherwise the run lists it as skipped.
 #[test]
 fn full_disk_of_the_server_costs_no_call() {
     inside(

@@ -15,7 +15,8 @@ fn length(dir: &Path, suffix: &str) -> u64 {
     std::fs::metadata(file).map_or(0, |meta| meta.len())
 }
 
-/// SQLite writes nothing where the bytes are the same: `fill` them anew.
+/// Makes a snapshot. SQLite writes nothing if the bytes are the same, so use another `fill` each
+/// time.
 fn open_call(key: u64, bytes: usize, fill: u8) -> Op {
     Op::Open {
         pbx: "pbx1".into(),

@@ -60,7 +60,7 @@ impl Default for Stored {
     }
 }
 
-/// All calls as they lie there, by id.
+/// Returns all calls as stored, by id.
 pub fn columns(db: &Db) -> Vec<(RowId, Stored)> {
     let text = "SELECT true AS stored, id AS row, state, live, since, started, not_before,
                 request_id, token, submitted_at, next_poll, polls, resubmits, times_dead, reason,

@@ -37,17 +37,17 @@ use crate::tests::place::Place;
 use crate::tests::{call, table};
 use crate::{Settings, Store};
 
-/// A store of this engine that ends with its value.
+/// Makes a store of this engine that ends with its value.
 fn store(settings: Settings) -> Store {
     ENGINE.store(settings)
 }
 
-/// A state of this engine that can be opened again.
+/// Makes a state of this engine that can be opened again.
 fn place() -> Place {
     Place::new(ENGINE)
 }
 
-/// Random cases of this engine, if SQLite has this many.
+/// Returns the number of random cases of this engine, if SQLite has this many.
 const fn cases(on_sqlite: u32) -> u32 {
     ENGINE.cases(on_sqlite)
 }

@@ -5,7 +5,7 @@ use crate::{IfAbsent, Refused, State, Step, next};
 use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::{Reason, TokenFingerprint};
 
-/// One of each step, in the order of the table's columns; two of `Died`.
+/// Returns one of each step, in the order of the table's columns, with two of `Died`.
 pub fn steps() -> [Step; 22] {
     let record = journal(1).judged.record;
     let died = |reason| Step::Died {

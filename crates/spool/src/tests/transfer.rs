@@ -41,7 +41,7 @@ fn moved(from: &Place, to: &Place) -> Result<crate::Transfer, Error> {
     move_state(&state_place(from), &state_place(to), &mut ignore)
 }
 
-/// Every row of a state as text, by table, also of one that was moved away.
+/// Returns every row of a state as text, by table. This also works for a state that was moved away.
 fn dump(place: &Place) -> String {
     let held = HeldState::open(&state_place(place), Use::From, "test").expect("opens");
     let text = crate::transfer::dump(&held).expect("readable");
@@ -49,7 +49,7 @@ fn dump(place: &Place) -> String {
     text
 }
 
-/// The first line that differs, because a dump is long.
+/// Compares dumps, and shows only the first line that differs, because a dump is long.
 #[track_caller]
 fn assert_same(found: &str, expected: &str) {
     let lines = found.lines().zip(expected.lines());
@@ -59,7 +59,7 @@ fn assert_same(found: &str, expected: &str) {
     assert_eq!(found.lines().count(), expected.lines().count());
 }
 
-/// A state with rows of every kind.
+/// Makes a state with rows of every kind.
 fn filled(engine: Engine, count: u32) -> Place {
     let place = Place::new(engine);
     let mut store = place.store(settings());
@@ -150,7 +150,7 @@ fn state_moved_there_and_back_is_the_same() {
     }
 }
 
-/// A part of the place that messages name.
+/// Returns a part of the place that messages name.
 fn new_place(place: &Place) -> String {
     match place {
         Place::Folder(dir) => dir.path().display().to_string(),
@@ -218,7 +218,7 @@ fn new_state_without_calls_is_replaced() {
     }
 }
 
-/// The rows of a state that `run` would open.
+/// Returns the rows of a state that `run` would open.
 fn usable(place: &Place) -> Result<String, Error> {
     let held = HeldState::open(&state_place(place), Use::To, "test").expect("free");
     let text = refuse_unusable(&held).and_then(|()| crate::transfer::dump(&held));
@@ -226,7 +226,7 @@ fn usable(place: &Place) -> Result<String, Error> {
     text
 }
 
-/// A hook that loses the session before the n-th statement of both states.
+/// Makes a hook that loses the session before the n-th statement of both states.
 fn lost_at(n: u64, count: &Arc<AtomicU64>) -> crate::StatementHook {
     let count = Arc::clone(count);
     Arc::new(move |_| count.fetch_add(1, Ordering::Relaxed) + 1 < n)

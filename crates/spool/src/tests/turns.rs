@@ -4,7 +4,7 @@ use super::call::{ask, at, journal};
 use crate::{Due, Op, Settings, Step, Store, tables};
 use callbridge_model::CallUuid;
 
-/// The PBX of each call by the uuid that it has here.
+/// Returns the PBX of each call, by the uuid that it has here.
 fn pbx_of(n: u32) -> &'static str {
     match n {
         0..100 => "loop",
@@ -24,7 +24,7 @@ fn uuid(n: u32) -> CallUuid {
     journal(n).judged.record.uuid.expect("a uuid")
 }
 
-/// The numbers of the next calls, each sent before the next is chosen. All are old.
+/// Returns the numbers of the next calls, each sent before the next is chosen. All are old.
 fn turns(store: &mut Store, many: usize) -> Vec<u32> {
     let mut sent = Vec::new();
     for _ in 0..many {

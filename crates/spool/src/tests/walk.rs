@@ -75,7 +75,7 @@ impl Model {
         *self.book(state) += 1;
     }
 
-    /// False when the step does not exist.
+    /// Applies a step. Returns `false` if the step does not exist.
     fn step(&mut self, id: RowId, step: &Step, at: EventTime) -> bool {
         let Some((_, row)) = self.rows.get_mut(&id) else {
             return false;
@@ -106,7 +106,7 @@ impl Model {
     }
 }
 
-/// What a step does to the columns beside state and since.
+/// Applies a step's changes to the columns other than `state` and `since`.
 fn changed(row: &mut Stored, step: &Step, at: EventTime) {
     let now = at.micros();
     match step {
@@ -251,7 +251,7 @@ fn anew(row: &mut Stored) {
     row.message.clear();
 }
 
-/// A step of any kind, with values of its own.
+/// Makes a step of any kind, with its own values.
 fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
     let later = at(now + i64::from(dice.throw(600)));
     let why = format!("words {}", dice.throw(1_000));
@@ -323,7 +323,7 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
     }
 }
 
-/// Mostly a step that the row can take.
+/// Makes a step, usually one that the row can take.
 fn likely_step(dice: &mut Dice, (n, row): &(u32, Stored), now: i64) -> Step {
     let mut step = any_step(dice, *n, now);
     for _ in 0..dice.throw(12) {
@@ -352,7 +352,7 @@ fn compare(store: &Store, model: &Model, step: u32) {
     }
 }
 
-/// The n-th call ends, one way or another.
+/// Ends the n-th call in one of several ways.
 fn finish(store: &mut Store, model: &mut Model, dice: &mut Dice, n: u32) {
     let reason = [
         None,

@@ -62,8 +62,8 @@ pub(super) fn post(port: u16, path: &str, body: &str) {
     assert!(answer.starts_with("HTTP/1.1 20"), "{path}: {answer}");
 }
 
-/// The definitions that an administrator imports, with a secret for each user, two users for the
-/// tests, and another name of the virtual host.
+/// Returns the definitions that an administrator imports, with a secret for each user, two users
+/// for the tests, and another name of the virtual host.
 pub(super) fn definitions(vhost: &str) -> serde_json::Value {
     let text = deployed("definitions.json").to_string();
     let text = text.replace(

@@ -80,7 +80,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// A header's text; empty when there is none.
+    /// Returns a header's text, or an empty text without the header.
     pub fn header(&self, name: &str) -> String {
         let headers = self.properties.headers().as_ref();
         let value = headers.and_then(|headers| headers.inner().get(name));
@@ -93,8 +93,8 @@ impl Taken {
 }
 
 impl Broker {
-    /// The node that all tests of a run share (`crates/testbed/src/bin/services.rs`), with a
-    /// virtual host for this process. Without such a node, this process starts one.
+    /// Returns the node that all tests of a run share (`crates/testbed/src/bin/services.rs`), with
+    /// a virtual host for this process. Without such a node, this process starts one.
     pub fn shared() -> &'static Self {
         static NODE: OnceLock<Broker> = OnceLock::new();
         NODE.get_or_init(|| match std::env::var(SHARED) {
@@ -117,27 +117,27 @@ impl Broker {
         broker
     }
 
-    /// Where the node is, for other processes.
+    /// Returns the place of the node, for other processes.
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// The virtual host of this process.
+    /// Returns the virtual host of this process.
     pub fn vhost(&self) -> &str {
         &self.vhost
     }
 
-    /// A node of its own, for a test that stops or kills it.
+    /// Starts a separate node, for a test that stops or kills it.
     pub fn start() -> Self {
         Self::start_with(None)
     }
 
-    /// A node with an HTTP API.
+    /// Starts a node with an HTTP API.
     pub fn start_managed() -> Self {
         Self::start_with(Some(free_port()))
     }
 
-    /// The port of its HTTP API.
+    /// Returns the port of its HTTP API.
     pub fn http_port(&self) -> u16 {
         self.place.http_port.expect("a node with an HTTP API")
     }
@@ -224,7 +224,8 @@ impl Broker {
         }
     }
 
-    /// Whether the node greets on its port: it does when all of it has started.
+    /// Returns `true` if the node sends its greeting on its port, which it does after all of it has
+    /// started.
     fn answers(&self) -> bool {
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.place.port)) else {
             return false;
@@ -255,7 +256,7 @@ impl Broker {
         self.keeper().end(Reach::All, "KILL");
     }
 
-    /// A Raft log whose name does not stand in the registry beside it.
+    /// Finds a Raft log whose name is not in the registry beside it.
     fn log_without_a_name(&self) -> Option<PathBuf> {
         let node = format!("callbridge-{}@localhost", self.place.port);
         let data = self.place.folder.join("data").join(&node);
@@ -272,22 +273,22 @@ impl Broker {
         unnamed.next()
     }
 
-    /// Where it speaks AMQP in the clear.
+    /// Returns the port for AMQP without TLS.
     pub fn port(&self) -> u16 {
         self.place.port
     }
 
-    /// Where it speaks AMQP over TLS, with a certificate for `localhost`.
+    /// Returns the port for AMQP over TLS, with a certificate for `localhost`.
     pub fn tls_port(&self) -> u16 {
         self.place.tls_port
     }
 
-    /// The authority of its certificate.
+    /// Returns the path of the certificate of its authority.
     pub fn ca_file(&self) -> PathBuf {
         self.place.ca_file.clone()
     }
 
-    /// `amqp://` URL of the virtual host, for one of its users.
+    /// Returns the `amqp://` URL of the virtual host, for one of its users.
     pub fn url(&self, user: &str) -> String {
         format!("amqp://{user}@127.0.0.1:{}/{}", self.place.port, self.vhost)
     }
@@ -363,7 +364,7 @@ impl Broker {
         states.map(str::to_owned).collect()
     }
 
-    /// What the node's own tool says.
+    /// Returns the output of the node's own tool.
     fn ctl(&self, arguments: &[&str]) -> String {
         let output = Command::new(format!("{PROGRAMS}/rabbitmqctl"))
             .args([
@@ -381,7 +382,7 @@ impl Broker {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// A channel of the administrator, with confirms; it lives as long as its connection.
+    /// Opens a channel of the administrator, with confirms. It lives as long as its connection.
     pub async fn channel(&self) -> (Connection, Channel) {
         self.channel_of(ADMINISTRATOR).await
     }
@@ -507,12 +508,12 @@ impl Broker {
         }
     }
 
-    /// How many messages of a queue wait, those under way to a consumer left out.
+    /// Returns how many messages of a queue wait, without those under way to a consumer.
     pub async fn depth(&self, queue: &str) -> u32 {
         self.found(queue).await.message_count()
     }
 
-    /// How many consume a queue.
+    /// Returns the number of consumers of a queue.
     pub async fn consumers(&self, queue: &str) -> u32 {
         self.found(queue).await.consumer_count()
     }

@@ -27,7 +27,7 @@ impl JournalPass {
         }
     }
 
-    /// Number of the page to request, from 1.
+    /// Returns the number of the page to request, from 1.
     pub(super) const fn page(&self) -> u32 {
         self.reader.next().page
     }
@@ -83,7 +83,7 @@ impl JournalPass {
         more
     }
 
-    /// The next page is beyond the last one.
+    /// Returns `true` if the next page is beyond the last one.
     pub(super) fn is_beyond(&self) -> bool {
         let total = self.reader.total();
         total.is_some_and(|total| self.reader.read() >= total)

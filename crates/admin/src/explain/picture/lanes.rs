@@ -106,7 +106,8 @@ impl<'a> Lanes<'a> {
         }
     }
 
-    /// If the customer has several channels, the one that talks is in a bridge.
+    /// Returns `true` if the channel is in a bridge. If the customer has several channels, the one
+    /// that talks is.
     fn is_bridged(&self, channel: &Channel, talk: &TalkSpan) -> bool {
         // CDRs have no bridges.
         if self.timeline.bridges.is_empty() {

@@ -30,12 +30,12 @@ const LANES_TOP: f64 = 112.0;
 /// Classes instead of CSS variables, because not every viewer supports those.
 const STYLE: &str = include_str!("style.css");
 
-/// The picture of a call with its values. `None` if it has no channel events.
+/// Returns the picture of a call with its values. `None` if it has no channel events.
 pub fn svg(of: &Explained<'_>, times: &Times) -> Option<String> {
     drawn(of, times, draw_values)
 }
 
-/// The same without its values, which are shown next to it.
+/// Returns the same without its values, which are shown next to it.
 pub fn lanes_svg(of: &Explained<'_>, times: &Times) -> Option<String> {
     drawn(of, times, |_, _, _, top| top - 24.0)
 }
@@ -60,7 +60,7 @@ fn drawn(
     Some(canvas.file(WIDTH, bottom + MARGIN, &title, STYLE))
 }
 
-/// All times that the axis must show.
+/// Returns all times that the axis must show.
 fn moments(timeline: &Timeline) -> Vec<EventTime> {
     let of_channels = timeline.channels.iter().flat_map(|channel| {
         let moments = channel.moments.iter().map(|moment| moment.at);
@@ -163,7 +163,7 @@ const COLUMNS: [f64; 5] = [MARGIN, 150.0, 415.0, 592.0, 822.0];
 const MOST: [usize; 5] = [20, 40, 26, 34, 70];
 const ROW: f64 = 21.0;
 
-/// The values below the lanes, each with its deciding event. Returns their lower end.
+/// Returns the values below the lanes, each with its deciding event. Returns their lower end.
 fn draw_values(canvas: &mut Canvas, of: &Explained<'_>, times: &Times, top: f64) -> f64 {
     let mut y = top;
     canvas.text("h3", MARGIN, y, "The values, and what decided each");

@@ -99,7 +99,7 @@ impl Scale {
         }
     }
 
-    /// The place of a time. For times outside the axis, its nearer end.
+    /// Returns the place of a time. For times outside the axis, its nearer end.
     pub(super) fn x(&self, at: EventTime) -> f64 {
         let of = |stretch: &Stretch| {
             let part = at.since(stretch.from).as_secs_f64() / stretch.seconds();
@@ -139,7 +139,7 @@ impl Scale {
         ticks
     }
 
-    /// The middles of the shortened stretches, each with its real length.
+    /// Returns the middles of the shortened stretches, each with its real length.
     pub(super) fn cuts(&self) -> impl Iterator<Item = (f64, Duration)> {
         let cut = self.stretches.iter().filter(|stretch| stretch.cut);
         cut.map(|it| (f64::midpoint(it.left, it.right), it.to.since(it.from)))
