@@ -1,5 +1,6 @@
-//! What a queue of AMI 1.x tells of the telephones that it rings, where `eventwhencalled` is set in
-//! `queues.conf`: put where it stands, after each channel that is made while somebody waits.
+//! Adds to a recording the events that a queue of AMI 1.x sends about the telephones that it rings,
+//! if `eventwhencalled` is set in `queues.conf`. They follow each channel that is made while a
+//! caller waits in the queue.
 
 const END: &str = "\r\n\r\n";
 

@@ -8,18 +8,18 @@ use std::path::PathBuf;
 /// What is wrong with a certificate for `localhost`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// Nothing.
+    /// The certificate is valid.
     None,
     /// It is for another name.
     WrongName,
-    /// Its time is over.
+    /// It has expired.
     Expired,
-    /// Nobody but itself vouches for it.
+    /// It is signed only by itself.
     SelfSigned,
 }
 
 impl Flaw {
-    /// The three that must be refused, with a word that the refusal has to say.
+    /// The three flaws that must be refused, each with words that the refusal must contain.
     pub const REFUSED: [(Self, &'static str); 3] = [
         (Self::WrongName, "is for another name"),
         (Self::Expired, "has expired"),
@@ -29,13 +29,11 @@ impl Flaw {
 
 /// A certificate and its key, as PEM.
 pub struct Identity {
-    /// The certificate.
     pub certificate: String,
-    /// Its private key.
     pub key: String,
 }
 
-/// The authority; its files live as long as it does.
+/// An authority. Its files are removed when it is dropped.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: tempfile::TempDir,

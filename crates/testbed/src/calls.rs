@@ -1,21 +1,21 @@
-//! Calls as an Asterisk 22 tells them: a recorded one, with other ids, times, numbers and leads.
+//! Calls as Asterisk 22 reports them: a recorded call with other ids, times, numbers, and leads.
 
 use crate::expected;
 use callbridge_model::clock;
 use regex::{Captures, Regex};
 
 const RECORDED: &str = include_str!("../../../tests/recordings/inbound_answered/ami.raw");
-/// Where the recording's first event stands in time.
+/// Time of the recording's first event, in epoch seconds.
 const RECORDED_AT: i64 = 1_795_151_317;
 
-/// A customer's call that 101 answers: five seconds, four of them talk.
+/// A customer's call that 101 answers. It lasts five seconds, of which four are talk.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Tells it from others: its channels, its number.
+    /// Number that determines the call's channels and phone number.
     pub n: u32,
-    /// When it begins, in epoch seconds.
+    /// Start in epoch seconds.
     pub begins: i64,
-    /// What `LEAD_ID` says; `None` leaves it out.
+    /// The value of `LEAD_ID`. `None` leaves the variable out.
     pub lead: Option<i64>,
 }
 
@@ -32,7 +32,7 @@ impl Call {
         Self { n, begins, lead }
     }
 
-    /// Removes the lead.
+    /// Makes the `n`-th call without a lead.
     pub fn without_lead(n: u32) -> Self {
         let mut call = Self::new(n, 1);
         call.lead = None;

@@ -1,5 +1,6 @@
-//! A proxy in front of PostgreSQL, without TLS, that counts commits, and loses a COMMIT or the
-//! answer to it, or holds the answer back. The client cannot know which of both was lost.
+//! A proxy in front of PostgreSQL, without TLS, that counts commits. It can lose a COMMIT, lose the
+//! answer to it, or hold the answer back. The client cannot know whether the request or the answer
+//! was lost.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -14,20 +15,20 @@ use tokio::task::{JoinHandle, JoinSet};
 /// The part of a COMMIT that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// The request: the server rolls back.
+    /// The request is lost, so the server rolls back.
     Request,
-    /// The answer: the server has committed.
+    /// The answer is lost after the server has committed.
     Answer,
 }
 
-/// Forwards from a loopback port of its own to a server.
+/// Forwards from its own loopback port to a server.
 pub struct CommitProxy {
     address: SocketAddr,
     plan: Arc<Plan>,
     task: JoinHandle<()>,
 }
 
-/// What happens to a commit.
+/// What the proxy does to a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Lost(Loss),
@@ -37,7 +38,7 @@ enum Fate {
 
 #[derive(Default)]
 struct Plan {
-    /// Commits until the one that meets its fate, which counts too.
+    /// Number of commits until the affected one, which is included, and what happens to it.
     next: Mutex<Option<(u32, Fate)>>,
     met: Notify,
     released: Notify,
@@ -72,7 +73,7 @@ impl Plan {
 }
 
 impl CommitProxy {
-    /// Forwards to a server on this port of loopback.
+    /// Starts a proxy that forwards to a server on this port of loopback.
     pub async fn start(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
@@ -96,7 +97,7 @@ impl CommitProxy {
         self.plan.set(number, Fate::Lost(loss));
     }
 
-    /// Waits until it was lost.
+    /// Waits until the COMMIT or its answer was lost.
     pub async fn has_lost(&self) {
         self.plan.met.notified().await;
     }
@@ -117,7 +118,7 @@ impl CommitProxy {
         self.plan.released.notify_one();
     }
 
-    /// Commits that the server has answered.
+    /// Returns the number of commits that the server has answered.
     pub fn commits(&self) -> u64 {
         self.plan.commits.load(Ordering::Relaxed)
     }
@@ -133,11 +134,11 @@ async fn serve(listener: TcpListener, port: u16, plan: Arc<Plan>) {
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
-        // Without a server, the connection is closed, as a refused one.
+        // Without a server, the connection is closed, like a refused one.
         let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else {
             continue;
         };
-        // Each message is written on its own, and would wait for an acknowledgment.
+        // Each message is written separately, and would wait for an acknowledgment.
         for line in [&client, &server] {
             line.set_nodelay(true).expect("it is open");
         }
@@ -145,7 +146,7 @@ async fn serve(listener: TcpListener, port: u16, plan: Arc<Plan>) {
         connections.spawn(async move {
             let (client_read, client_write) = client.into_split();
             let (server_read, server_write) = server.into_split();
-            // Both directions end with the first.
+            // When one direction ends, both end.
             tokio::select! {
                 _ = requests(client_read, server_write, &plan) => {}
                 _ = answers(server_read, client_write, &plan) => {}

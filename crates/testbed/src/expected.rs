@@ -1,9 +1,9 @@
-//! What has to become of a call, as the `expected.json` of its recording says.
+//! The expected results of a call, from the `expected.json` of its recording.
 
 use serde_json::Value;
 use uuid::Uuid;
 
-/// Of the recipe of every call's uuid.
+/// Namespace of the UUIDs of all calls.
 const NAMESPACE: Uuid = Uuid::from_u128(0x7960_997f_d1f6_4443_b29d_16fa_e6d2_7ae1);
 
 /// A call as it took place.
@@ -11,17 +11,15 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x7960_997f_d1f6_4443_b29d_16fa_e6d2_7ae
 pub struct Expected {
     /// Its id in the PBX.
     pub linkedid: String,
-    /// Its id in the journal.
+    /// Its id in the CRM's journal.
     pub uuid: String,
-    /// The CRM's lead.
     pub lead: Option<i64>,
-    /// Why it is a dead letter; `None` for a call of the journal.
+    /// Why it is a dead letter. `None` for a call that is journaled.
     pub reason: Option<String>,
-    /// The CRM's employee.
     pub employee: Option<i64>,
-    /// As `expected.json` has it: `INBOUND` or `OUTBOUND`.
+    /// `INBOUND` or `OUTBOUND`, as in `expected.json`.
     pub direction: String,
-    /// Whether anybody talked.
+    /// Someone answered and talked.
     pub answered: bool,
     /// Epoch seconds.
     pub started_at: i64,

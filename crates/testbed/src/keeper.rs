@@ -1,11 +1,11 @@
-//! A shell that keeps other programs for a test. It ends them and removes their folder when its
-//! pipe closes: at a drop, after a panic, and after a `kill -9` of the test. A static is never
-//! dropped, so a destructor would not be enough.
+//! A shell that runs other programs for a test. It ends them and removes their folder when its pipe
+//! closes: at a drop, after a panic, and after a `kill -9` of the test. A static is never dropped,
+//! so a destructor would not be enough.
 //!
 //! ```text
 //! test ──pipe──▶ sh ──▶ programs
 //! ```
-//! The shell has a session of its own, so a signal to the group of the test does not reach it.
+//! The shell has its own session, so a signal to the group of the test does not reach it.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// Calls `act` with the words of each line, and answers whether it succeeded. `end` is called last.
+/// Calls `act` with the words of each line, and answers whether it succeeded. Calls `end` last.
 const LOOP: &str = r#"
 while read -r line; do
     if act $line >/dev/null 2>&1; then echo done; else echo fail; fi
@@ -23,8 +23,8 @@ end >/dev/null 2>&1
 rm -rf "$FOLDER"
 "#;
 
-/// One program: the function `run` becomes it (`exec`), and `processes` lists what belongs to it.
-/// `end` and `signal` reach `main`, the process itself, or `all`.
+/// The script of one program. The function `run` becomes it (`exec`), and `processes` lists its
+/// processes. `end` and `signal` reach `main`, the process itself, or `all`.
 const ONE_PROGRAM: &str = r#"
 main=
 reached() { if [ "$1" = main ]; then echo "$main"; else processes; fi; }
@@ -77,7 +77,7 @@ struct Shell {
 impl Drop for Shell {
     fn drop(&mut self) {
         drop(self.words.take());
-        // A shell that cannot be waited for has ended.
+        // If the shell cannot be waited for, it has ended.
         self.process.wait().ok();
     }
 }
@@ -94,8 +94,8 @@ impl Keeper {
         Self::start(&script, folder, variables)
     }
 
-    /// Starts a shell whose script defines the functions `act`, which gets the words of each line,
-    /// and `end`.
+    /// Starts a shell whose script defines the functions `act`, which receives the words of each
+    /// line, and `end`.
     pub(crate) fn start<N: AsRef<OsStr>, V: AsRef<OsStr>>(
         script: &str,
         folder: &Path,
@@ -130,13 +130,12 @@ impl Keeper {
         answer == *b"done\n"
     }
 
-    /// Lets the shell act, and fails if it does not succeed.
+    /// Runs a command in the shell, and fails if the command does not succeed.
     pub(crate) fn tell(&self, words: impl Display) {
         let succeeded = self.ask(&words);
         assert!(succeeded, "the shell cannot {words}");
     }
 
-    /// Starts the program.
     pub(crate) fn start_program(&self) {
         self.tell("start");
     }

@@ -1,21 +1,22 @@
-//! How the manager of a release treats classes and filters of events, and which actions it knows.
+//! How Asterisk's manager treats classes and filters of events, and which actions it has, by
+//! release.
 
 use regex::Regex;
 
-/// A release of Asterisk, as far as its manager differs.
+/// A release of Asterisk whose manager differs from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// Knows no `Filter`.
+    /// Has no action `Filter`.
     V1_8,
-    /// Reads a filter as a basic regular expression: `(A|B)` is text.
+    /// Reads a filter as a basic regular expression: `(A|B)` is literal text.
     V11,
-    /// Reads it as an extended one.
+    /// Reads a filter as an extended regular expression.
     V13,
-    /// Says `Success` to any filter, and lets nothing through.
+    /// Answers `Success` to any filter, and then sends no events.
     Mute,
 }
 
-/// One line to such a manager.
+/// One connection to such a manager.
 pub struct Manager {
     release: Release,
     classes: String,
@@ -42,7 +43,7 @@ impl Manager {
         }
     }
 
-    /// Takes in an action, given as its lines; the answer, where it is not that of every release.
+    /// Handles an action, given as its lines. Returns the answer if it differs between releases.
     pub fn hear(&mut self, action: &[String]) -> Option<String> {
         let get = |key: &str| {
             let pairs = action.iter().filter_map(|line| line.split_once(": "));

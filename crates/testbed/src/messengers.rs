@@ -1,11 +1,12 @@
-//! Whom `deploy/notify` speaks to: Telegram's address for bots over plain HTTP, and an SMTP server.
+//! The servers that `deploy/notify` sends to: Telegram's bot API over plain HTTP, and an SMTP
+//! server.
 
 use crate::wait;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
 
-/// A server that takes each message, and hands it on.
+/// A server that receives messages, and passes each one to the test.
 #[derive(Debug)]
 pub struct Messenger {
     /// `HOST:PORT`

@@ -1,16 +1,16 @@
-//! Disks of a test's own: the test runs again in a namespace of mounts, where it may mount small
-//! ones that nobody else sees and that are gone with it.
+//! Disks for one test. The test runs again in a mount namespace, where it can mount small disks.
+//! They are visible only there, and are gone when the namespace ends.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Set for a test that runs inside.
+/// Set for a test that runs in such a namespace.
 const INSIDE: &str = "CALLBRIDGE_TEST_MOUNTS";
 
-/// Runs `work` of the test `name` where it can mount. Where nobody may, it says so, and the test
-/// run lists it as not run.
+/// Runs `work` of the test `name` where it can mount disks. If this user cannot mount, prints that,
+/// and the test run lists the test as skipped.
 pub fn inside(name: &str, work: impl Future<Output = ()>) {
     if std::env::var_os(INSIDE).is_some() {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -25,7 +25,7 @@ pub fn inside(name: &str, work: impl Future<Output = ()>) {
             "\nnot run: {name} (no small disk can be mounted here: run tests/run as root, or where \
              users may make namespaces)\n"
         );
-        // Past the harness, which keeps what a good test prints to itself.
+        // Written past the test harness, which hides the output of a test that succeeds.
         return std::io::stderr()
             .write_all(line.as_bytes())
             .expect("stderr");
@@ -39,14 +39,15 @@ pub fn inside(name: &str, work: impl Future<Output = ()>) {
         .expect("unshare");
     let words = [said.stdout, said.stderr].concat();
     let words = String::from_utf8_lossy(&words);
-    // A name that no test has would pass as well.
+    // A run without any matching test would succeed as well.
     assert!(
         said.status.success() && words.contains("1 passed"),
         "{words}"
     );
 }
 
-/// Arguments of `unshare` with which mounting works: as root, or as root of a namespace of users.
+/// Returns the arguments of `unshare` with which mounting works: as root, or as root of a user
+/// namespace.
 fn namespace() -> Option<&'static [&'static str]> {
     let ways: [&[&str]; 2] = [&["-m"], &["-rm"]];
     let works = |how: &&&[&str]| {
@@ -61,7 +62,7 @@ fn namespace() -> Option<&'static [&'static str]> {
     ways.iter().find(works).copied()
 }
 
-/// A disk of so many KiB, mounted at a folder that is made.
+/// A disk of this many KiB, mounted at a new folder.
 pub struct SmallDisk {
     at: PathBuf,
 }
@@ -75,7 +76,7 @@ impl SmallDisk {
         disk
     }
 
-    /// Lets other users enter it, such as the one of a server.
+    /// Lets other users enter it, such as the user of a server.
     pub fn open_to_all(&self) {
         let mode = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(&self.at, mode).expect("its owner");
@@ -86,7 +87,7 @@ impl SmallDisk {
         self.run(Command::new("mount").args(["-o", "remount,ro"]));
     }
 
-    /// Fills it, but for `kib`.
+    /// Fills it, except for `kib` KiB.
     pub fn fill_but(&self, kib: u32) {
         let stat = rustix::fs::statvfs(&self.at).expect("a disk");
         let bytes = stat.f_bavail * stat.f_frsize - u64::from(kib) * 1024;
@@ -95,7 +96,7 @@ impl SmallDisk {
         rustix::fs::fallocate(&ballast, reserve, 0, bytes).expect("room");
     }
 
-    /// Takes what [`Self::fill_but`] left of it.
+    /// Fills the space that [`Self::fill_but`] left.
     pub fn fill(&self) {
         let options = std::fs::OpenOptions::new()
             .append(true)
@@ -122,7 +123,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lets the folder below be deleted.
+        // The folder below can then be deleted.
         let unmounted = Command::new("umount").arg("-l").arg(&self.at).status();
         unmounted.ok();
     }

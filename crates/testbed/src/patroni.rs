@@ -1,13 +1,13 @@
-//! A Patroni cluster of three nodes with the files of `deploy/hub/patroni`, for root. Each node has
-//! a network namespace with etcd, Patroni, and PostgreSQL. A bridge joins them and this machine.
+//! A Patroni cluster of three nodes with the files of `deploy/hub/patroni`. It needs root. Each
+//! node has a network namespace with etcd, Patroni, and PostgreSQL. A bridge connects them and this
+//! machine.
 //!
 //! ```text
-//!  db1 (.11)   db2 (.12)   db3 (.13)     etcd, Patroni, PostgreSQL, and what a test starts there
+//!  db1 (.11)   db2 (.12)   db3 (.13)     etcd, Patroni, PostgreSQL, and programs of a test
 //!     └───────────┼───────────┘
 //!              bridge ──── this machine (.254)
 //! ```
-//! Nothing is left, however the test's process ends (`crate::keeper`): no process, no namespace,
-//! and no folder.
+//! No process, namespace, or folder is left, however the test's process ends (`crate::keeper`).
 
 use crate::keeper::Keeper;
 use crate::postgres::{ROLE, SECRET, programs};
@@ -26,7 +26,7 @@ use tokio::time::Instant;
 /// Time for a cluster to begin, or a node to come back: Patroni copies the data of the primary.
 const START: Duration = Duration::from_secs(240);
 
-/// What a node runs as: PostgreSQL refuses root.
+/// The user of a node's programs. PostgreSQL refuses root.
 const USER: [&str; 5] = [
     "setpriv",
     "--reset-env",
@@ -38,11 +38,12 @@ const USER: [&str; 5] = [
 /// The name of this machine's certificate.
 const OUTSIDE: &str = "outside";
 
-/// The files of a node, as they are written.
+/// The files that are written for each node.
 const FILES: [&str; 3] = ["config.yml", "patroni.env", "etcd.env"];
 
-/// A line is `ready`, `start NODE`, `signal SIGNAL NODE [PROGRAM]`, `link up|down NODE`, `hide
-/// NODE`, or `show NODE`. `NET` begins the names of the bridge, its ports, and the namespaces.
+/// The keeper's script. A line is `ready`, `start NODE`, `signal SIGNAL NODE [PROGRAM]`, `link
+/// up|down NODE`, `hide NODE`, or `show NODE`. `NET` begins the names of the bridge, its ports, and
+/// the namespaces.
 const SCRIPT: &str = r#"
 nodes='db1 db2 db3'
 address() { echo "$PREFIX.1${1#db}"; }
@@ -117,12 +118,11 @@ end() {
 }
 "#;
 
-/// A node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node(u8);
 
 impl Node {
-    /// All of them.
+    /// All nodes.
     pub const ALL: [Self; 3] = [Self(1), Self(2), Self(3)];
 
     fn last_byte(self) -> u8 {
@@ -156,7 +156,7 @@ impl Program {
 /// A running cluster.
 pub struct Cluster {
     keeper: Keeper,
-    /// Begins the names of the bridge and the namespaces.
+    /// Beginning of the names of the bridge and the namespaces.
     net: String,
     /// The third byte of all addresses.
     network: u8,
@@ -291,7 +291,7 @@ impl Cluster {
         self.signal("STOP", node, program);
     }
 
-    /// Lets programs of a node go on.
+    /// Continues programs of a node after [`freeze`](Self::freeze).
     pub fn thaw(&self, node: Node, program: Program) {
         self.signal("CONT", node, program);
     }
@@ -438,7 +438,7 @@ impl Cluster {
         let made = made.expect("the script of the certificates");
         let problem = String::from_utf8_lossy(&made.stderr);
         assert!(made.status.success(), "{problem}");
-        // The script made them for the eyes of one user.
+        // The keeper made the folder for one user only.
         let folder = self.folder.display().to_string();
         run(&["chmod", "755", &folder]);
         run(&["chmod", "644", &format!("{folder}/ca.crt")]);
@@ -507,7 +507,7 @@ impl Cluster {
     }
 }
 
-/// Lets psql read a script.
+/// Runs a script with psql.
 fn script(mut psql: Command, text: &str) -> Result<String, String> {
     let mut psql = psql
         .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-f", "-"])
@@ -517,7 +517,7 @@ fn script(mut psql: Command, text: &str) -> Result<String, String> {
         .spawn()
         .expect("psql");
     let mut script = psql.stdin.take().expect("piped");
-    // If it has ended, its error says why.
+    // If psql has ended, its error message has the reason.
     script.write_all(text.as_bytes()).ok();
     drop(script);
     let output = psql.wait_with_output().expect("psql");

@@ -1,5 +1,5 @@
-//! PBXs on loopback that say what a test tells them to: one speaks AMI on TCP, one AMI as JSON
-//! over a WebSocket. Each remembers who logged in and what was asked of it.
+//! PBXs on loopback that send what a test sets: AMI on TCP, or AMI as JSON over a WebSocket. Each
+//! records its logins and requests.
 
 #[allow(missing_docs, reason = "each says what it does by its name")]
 #[path = "manager.rs"]
@@ -20,30 +20,30 @@ use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
-/// An answer to `Login` that keeps the visitor out.
+/// An answer to `Login` that refuses it.
 pub const NOT_YET: &str = "Response: Error\nActionID: {id}\nMessage: Authentication failed\n\n";
-/// An answer to `Login` that lets the visitor in.
+/// An answer to `Login` that accepts it.
 pub const COME_IN: &str = "Response: Success\nActionID: {id}\nMessage: Authentication accepted\n\n\
                        Event: FullyBooted\nPrivilege: system,all\nStatus: Fully Booted\n\n";
 
-/// The secret that an AMI line asks for.
+/// The secret of the AMI account.
 pub const SECRET: &str = "secret of the manager";
-/// What an MD5 login hashes together with the secret.
+/// The challenge that an MD5 login hashes together with the secret.
 const CHALLENGE: &str = "471147114";
-/// The end of a list of live channels that has none.
+/// The end of an empty list of live channels.
 const NO_CHANNELS: &str = "Event: CoreShowChannelsComplete\r\nActionID: {id}\r\n\
                            EventList: Complete\r\nListItems: 0\r\n\r\n";
-/// What follows a login of an account that may hear `system`.
+/// The event after a login of an account with the right `system`.
 const BOOTED: &str = "Event: FullyBooted\r\nStatus: Fully Booted\r\n\r\n";
 const LOGIN_WITHIN: Duration = Duration::from_secs(180);
 
-/// What a test has a line say.
+/// What a test makes a connection do.
 enum Say {
     Bytes(Vec<u8>),
     Cut,
 }
 
-/// A PBX; who connects last is who hears it.
+/// A fake PBX. Its messages go to the client that connected last.
 pub struct FakePbx {
     addr: SocketAddr,
     shared: Arc<PbxState>,
@@ -56,15 +56,15 @@ struct PbxState {
     asked: watch::Sender<Vec<String>>,
     /// Answers `CoreShowChannels`.
     lists: std::sync::atomic::AtomicBool,
-    /// Does not say after a login that it runs.
+    /// Sends no `FullyBooted` after a login.
     hides_boot: std::sync::atomic::AtomicBool,
-    /// What it answers to an action, one after the other, the last for good.
+    /// Answers for each action, used one after the other. The last one is repeated.
     answers: Mutex<BTreeMap<String, Vec<String>>>,
-    /// Treats classes and filters as this release does; else all is sent.
+    /// Release whose treatment of classes and filters is used. With `None`, all events are sent.
     release: Mutex<Option<Release>>,
 }
 
-/// One connection, seen from the PBX.
+/// One connection, on the PBX's side.
 struct PbxConnection {
     stream: TcpStream,
     said: mpsc::Receiver<Say>,
@@ -168,7 +168,7 @@ impl FakePbx {
         *of = Some(release);
     }
 
-    /// Waits until somebody has logged in for the `n`-th time.
+    /// Waits until a client has logged in for the `n`-th time.
     pub async fn logged_in(&self, n: u64) {
         let mut logins = self.logins.clone();
         let login = logins.wait_for(|count| *count >= n);
@@ -182,7 +182,7 @@ impl FakePbx {
         self.shared.asked.borrow().clone()
     }
 
-    /// Waits until an action that begins like this was asked.
+    /// Waits until an action that begins like this was received.
     pub async fn is_asked(&self, action: &str) {
         let mut asked = self.shared.asked.subscribe();
         let heard = asked.wait_for(|asked| asked.iter().any(|it| it.starts_with(action)));
@@ -192,12 +192,12 @@ impl FakePbx {
             .expect("whoever notes it");
     }
 
-    /// Says something (AMI text; one JSON frame) to who listens now.
+    /// Sends AMI text, or one JSON frame, to the current client.
     pub async fn say(&self, message: &[u8]) {
         self.send(Say::Bytes(message.to_vec())).await;
     }
 
-    /// Ends the line without a word.
+    /// Closes the connection without a message.
     pub async fn cut(&self) {
         self.send(Say::Cut).await;
     }
@@ -267,7 +267,7 @@ async fn ami_line(line: PbxConnection) {
     }
 }
 
-/// Actions as they come in, each as its lines.
+/// Passes on actions as they arrive, each as its lines.
 async fn hear_actions(
     mut lines: Lines<BufReader<OwnedReadHalf>>,
     heard: mpsc::Sender<Vec<String>>,
@@ -339,7 +339,7 @@ async fn websocket_line(line: PbxConnection) {
             },
             say = said.recv() => match say {
                 Some(Say::Bytes(bytes)) => {
-                    // Raw, for amiws sends bad bytes inside text frames.
+                    // A raw frame, because amiws sends bytes that are not UTF-8 inside text frames.
                     let text = OpCode::Data(Data::Text);
                     let frame = Frame::message(Bytes::from(bytes), text, true);
                     if write.send(Message::Frame(frame)).await.is_err() {

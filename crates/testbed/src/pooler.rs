@@ -1,5 +1,5 @@
-//! A private PgBouncer before a PostgreSQL server, on its own port of loopback. It ends with its
-//! value, and with the test's process.
+//! A private PgBouncer in front of a PostgreSQL server, on its own port of loopback. It ends when
+//! its value is dropped, and with the test's process.
 
 use crate::keeper::Keeper;
 use crate::port::free_port;
@@ -24,7 +24,7 @@ pub struct Pooler {
 impl Pooler {
     /// Starts it with this `pool_mode`: `session`, `transaction`, or `statement`.
     pub fn start(server: &Postgres, mode: &str) -> Self {
-        // The keeper removes it.
+        // The keeper removes the folder.
         let folder = tempfile::tempdir().expect("a folder").keep();
         let port = free_port();
         let configuration = format!(

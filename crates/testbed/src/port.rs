@@ -1,4 +1,4 @@
-//! A port that nobody else takes.
+//! A port that no other process takes.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -8,11 +8,10 @@ use std::sync::{Mutex, PoisonError};
 /// binds it. It is none of those that the system gives to processes that ask for any port, and none
 /// that this function returned before.
 ///
-/// A port that is bound once and released again may be a connection's own the moment after; and a
-/// client that tries it again and again would even meet itself there.
+/// A port that the system chose and that was released again can be taken at once as the local port
+/// of a connection. A client that retries on it could even connect to itself.
 ///
-/// # Panics
-/// When every port is taken.
+/// # Panics If every port is taken.
 pub fn free_port() -> u16 {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");

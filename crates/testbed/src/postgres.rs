@@ -1,5 +1,6 @@
-//! A private PostgreSQL server of Debian: own folder, own port on loopback. Debian's clusters are
-//! not touched, and nothing is left running, however the test's process ends (`crate::keeper`).
+//! A private PostgreSQL server with Debian's programs, its own folder, and its own port on
+//! loopback. Debian's clusters are not touched, and no process is left, however the test's process
+//! ends (`crate::keeper`).
 
 use crate::authority::Identity;
 use crate::keeper::{Keeper, Reach};
@@ -26,16 +27,17 @@ pub const SECRET: &str = "database secret";
 
 /// A folder on a disk. `tests/run` keeps temporary folders in memory.
 pub(crate) const DISK: &str = "/var/tmp";
-/// Where Debian puts the programs of each version.
+/// Debian's folder with the programs of each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// Each backend is a process group, so they are found by their parent.
+/// The keeper's script. Each backend is a process group, so the script finds backends by their
+/// parent.
 const SCRIPT: &str = r#"
 run() { exec $AS "$PROGRAMS/postgres" -D "$FOLDER/data"; }
 processes() { echo "$main" $(pgrep -P "$main"); }
 "#;
 
-/// How a server treats its files.
+/// Whether the server syncs its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Nothing is synced, and the files are in memory.
@@ -51,7 +53,7 @@ pub struct Postgres {
     keeper: Option<Keeper>,
 }
 
-/// Where a server is.
+/// The place of a server.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Place {
     port: u16,
@@ -103,8 +105,8 @@ impl Postgres {
         )
     }
 
-    /// Starts a server whose processes load this library, and whose variable `TEST_CLOCK` names a
-    /// file with this text.
+    /// Starts a server whose processes load this library. The variable `TEST_CLOCK` names a file
+    /// with this text.
     pub fn start_with_clock(library: &Path, clock: &str) -> Self {
         let (folder, user) = new_folder(Durability::None);
         let copy = folder.join("clock.so");
@@ -280,7 +282,7 @@ impl Postgres {
         while !self.answers() {
             assert!(begun.elapsed() < DEADLINE, "{}", self.log());
             if !self.keeper().is_alive() {
-                // After a kill its shared memory is in use for a moment.
+                // After a kill, its shared memory is in use for a moment.
                 assert!(self.log().ends_with("still in use)\n"), "{}", self.log());
                 self.keeper().start_program();
             }
@@ -320,7 +322,7 @@ impl Postgres {
         self.keeper().signal(Reach::All, "STOP");
     }
 
-    /// Lets all its processes go on.
+    /// Continues all its processes after [`freeze`](Self::freeze).
     pub fn thaw(&self) {
         self.keeper().signal(Reach::All, "CONT");
     }

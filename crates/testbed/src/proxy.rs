@@ -1,5 +1,5 @@
-//! A TCP proxy that can stop forwarding without closing anything, or forward late: what a dead line
-//! and a long one look like.
+//! A TCP proxy that can stop forwarding without closing connections, or forward late. It simulates
+//! a dead connection and a slow one.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-/// Forwards from a loopback port of its own to another.
+/// Forwards from its own loopback port to another.
 pub struct Proxy {
     address: SocketAddr,
-    /// The directions to the other port, and back.
+    /// The directions to the other port and back.
     asks: watch::Sender<Direction>,
     answers: watch::Sender<Direction>,
-    /// New connections are accepted, and their bytes are swallowed.
+    /// If `true`, new connections are accepted, and their bytes are dropped.
     is_cut: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
@@ -27,12 +27,13 @@ pub struct Proxy {
 type Direction = u64;
 
 impl Proxy {
-    /// Forwards to `port` on loopback.
+    /// Starts a proxy that forwards to `port` on loopback.
     pub async fn start(port: u16) -> Self {
         Self::start_delayed(port, Duration::ZERO).await
     }
 
-    /// Forwards to `port` on loopback. Each byte takes this time, in each direction.
+    /// Starts a proxy that forwards to `port` on loopback and delays each byte by this time, in
+    /// each direction.
     pub async fn start_delayed(port: u16, delay: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
@@ -60,14 +61,14 @@ impl Proxy {
         self.address.port()
     }
 
-    /// Swallows all bytes of the connections that are open now, both ways. They stay open. Later
+    /// Drops all bytes of the connections that are open now, both ways. They stay open. Later
     /// connections work.
     pub fn freeze(&self) {
         self.asks.send_modify(|freezes| *freezes += 1);
         self.mute();
     }
 
-    /// Swallows all bytes of all connections, both ways, until [`join`](Self::join). New ones are
+    /// Drops all bytes of all connections, both ways, until [`join`](Self::join). New ones are
     /// accepted.
     pub fn cut(&self) {
         self.is_cut.store(true, Ordering::Release);
@@ -79,7 +80,7 @@ impl Proxy {
         self.is_cut.store(false, Ordering::Release);
     }
 
-    /// Swallows the answers on the connections that are open now. Requests pass.
+    /// Drops the answers on the connections that are open now. Requests pass.
     pub fn mute(&self) {
         self.answers.send_modify(|freezes| *freezes += 1);
     }
@@ -106,7 +107,7 @@ async fn serve(
             connections.spawn(swallow(inner));
             continue;
         }
-        // Without a server, the connection is closed, as a refused one.
+        // Without a server, the connection is closed, like a refused one.
         let Ok(outer) = TcpStream::connect(("127.0.0.1", port)).await else {
             continue;
         };
@@ -132,7 +133,7 @@ async fn forward(
         loop {
             let read = from.read(&mut buffer).await.unwrap_or(0);
             if *direction.borrow() > freezes {
-                // An end is swallowed, too.
+                // The end of a connection is not forwarded either.
                 swallow_half(from).await;
                 drop(line);
                 return;
@@ -146,7 +147,7 @@ async fn forward(
     tokio::join!(reading, deliver(on_the_line, to));
 }
 
-/// Writes each part when its time has come.
+/// Writes each part when it is due.
 async fn deliver(mut on_the_line: mpsc::Receiver<(Instant, Vec<u8>)>, mut to: OwnedWriteHalf) {
     while let Some((due, bytes)) = on_the_line.recv().await {
         sleep_until(due).await;
@@ -156,7 +157,7 @@ async fn deliver(mut on_the_line: mpsc::Receiver<(Instant, Vec<u8>)>, mut to: Ow
     }
 }
 
-/// Keeps a connection open after its end.
+/// Drops all bytes of a connection, and keeps it open after the client's end.
 async fn swallow(mut connection: TcpStream) {
     copy(&mut connection, &mut sink()).await.ok();
     std::future::pending().await

@@ -1,5 +1,5 @@
-//! A FreeSWITCH on loopback that answers at its event socket as the recorded ones did, and says
-//! what a test has it say.
+//! A FreeSWITCH on loopback whose event socket answers as the recorded ones did. It sends what a
+//! test sets.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,13 +12,13 @@ use tokio::sync::{mpsc, watch};
 /// The password of its event socket.
 pub const PASSWORD: &str = "password of the switch";
 const WITHIN: Duration = Duration::from_secs(180);
-/// What a socket says when it closes a line itself.
+/// The message of a socket when it closes a connection.
 const FAREWELL: &str = "Content-Type: text/disconnect-notice\nContent-Length: 67\n\n\
     Disconnected, goodbye.\nSee you at ClueCon! http://www.cluecon.com/\n";
 
-/// What a test has the line say.
+/// What a test makes the connection do.
 enum Say {
-    /// Whole frames, written in pieces of so many bytes.
+    /// Whole frames, written in pieces of this many bytes.
     Frames(Vec<u8>, usize),
     Cut,
 }
@@ -27,14 +27,14 @@ enum Say {
 struct SwitchState {
     line: Mutex<Option<mpsc::Sender<Say>>>,
     asked: watch::Sender<Vec<String>>,
-    /// What `api` answers to these words.
+    /// Answers of `api` by command.
     answers: Mutex<BTreeMap<String, String>>,
-    /// Subscribed lines so far.
+    /// Number of subscriptions so far.
     listeners: watch::Sender<u64>,
     refuses_addresses: std::sync::atomic::AtomicBool,
 }
 
-/// A switch; who subscribes last is who hears it.
+/// A fake switch. Its events go to the client that subscribed last.
 pub struct FakeSwitch {
     addr: SocketAddr,
     shared: Arc<SwitchState>,
@@ -78,7 +78,7 @@ impl FakeSwitch {
         refuses.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Waits until somebody has subscribed for the `n`-th time.
+    /// Waits until a client has subscribed for the `n`-th time.
     pub async fn subscribed(&self, n: u64) {
         let mut listeners = self.shared.listeners.subscribe();
         let waited = tokio::time::timeout(WITHIN, listeners.wait_for(|it| *it >= n)).await;
@@ -90,7 +90,7 @@ impl FakeSwitch {
         self.shared.asked.borrow().clone()
     }
 
-    /// Waits until this was asked for the `n`-th time.
+    /// Waits until this command was received for the `n`-th time.
     pub async fn is_asked(&self, command: &str, n: usize) {
         let mut asked = self.shared.asked.subscribe();
         let times = |all: &Vec<String>| all.iter().filter(|it| *it == command).count() >= n;
@@ -98,17 +98,17 @@ impl FakeSwitch {
         waited.expect("a question in time").expect("a switch");
     }
 
-    /// Says these whole frames to who subscribed last.
+    /// Sends these whole frames to the client that subscribed last.
     pub async fn says(&self, frames: &[u8]) {
         self.says_in_pieces(frames, frames.len().max(1)).await;
     }
 
-    /// Sends the same, in pieces of this many bytes.
+    /// Sends these whole frames in pieces of this many bytes.
     pub async fn says_in_pieces(&self, frames: &[u8], bytes: usize) {
         self.say(Say::Frames(frames.to_vec(), bytes)).await;
     }
 
-    /// Says an event as JSON.
+    /// Sends an event as JSON.
     pub async fn event(&self, body: &str) {
         let head = format!(
             "Content-Length: {}\nContent-Type: text/event-json\n\n",
@@ -118,7 +118,7 @@ impl FakeSwitch {
             .await;
     }
 
-    /// Ends the line without a word.
+    /// Closes the connection without a message.
     pub async fn cuts(&self) {
         self.say(Say::Cut).await;
     }
@@ -126,7 +126,7 @@ impl FakeSwitch {
     async fn say(&self, say: Say) {
         let line = lock(&self.shared.line).clone();
         let line = line.expect("somebody has subscribed");
-        // A line that is gone hears nothing, as with a real one.
+        // A closed connection receives nothing, like a real one.
         let _ = line.send(say).await;
     }
 }

@@ -1,15 +1,16 @@
-//! Waiting for the event itself; and the passing of time where a scenario needs some to pass.
+//! Waiting for a condition with a deadline, and letting time pass where a scenario needs it.
 
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Nothing in these tests takes this long unless it never comes.
+/// Maximum wait. If a test waits this long, the event will not happen.
 pub const DEADLINE: Duration = Duration::from_secs(120);
-/// Between two looks: a tenth of the time waited so far, within these. A look asks a program for
-/// its status, and hundreds of programs wait beside each other on two cores.
+/// Shortest and longest time between two checks. The time is a tenth of the wait so far, within
+/// these limits. A check asks a program for its status, and hundreds of programs run at once on two
+/// cores.
 const CHECK_EVERY: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
 
-/// Waits for `future`, and fails with `what` when it does not come.
+/// Waits for `future`, and fails with `what` if it is not ready in time.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     within(DEADLINE, what, future).await
 }
@@ -43,12 +44,13 @@ async fn within<T>(deadline: Duration, what: &str, future: impl Future<Output = 
     }
 }
 
-/// Blocks this thread for a while, with every task that runs on it.
+/// Blocks this thread, with every task that runs on it.
 pub fn stand_still(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Lets time pass: a fault lasts, a kill comes at any moment. Nothing is asserted about it.
+/// Lets time pass, for example while a failure lasts or before a kill. Nothing is asserted about
+/// it.
 pub async fn pass(time: Duration) {
     let _ = timeout(time, std::future::pending::<()>()).await;
 }

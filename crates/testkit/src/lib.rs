@@ -1,10 +1,10 @@
-//! What the tests of several crates share. No crate uses it but in its tests.
+//! Helpers that the tests of several crates share. Other crates use it only in their tests.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
 //! | [`golden`] | compares stored values with golden files |
 //! | [`sample`] | made-up calls |
-//! | [`wait`] | futures waited for without a runtime |
+//! | [`wait`] | waiting for futures without a runtime |
 
 pub mod golden;
 pub mod sample;

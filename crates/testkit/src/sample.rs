@@ -44,7 +44,7 @@ pub fn call() -> FinishedCall {
     }
 }
 
-/// Returns the same call as the journal has it, of lead 4001.
+/// Returns the record of [`call`], as the journal has it, of lead 4001.
 pub fn record() -> CallRecord {
     CallRecord {
         uuid: Some(CallUuid(uuid::Uuid::from_u128(2))),

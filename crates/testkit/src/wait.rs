@@ -1,11 +1,11 @@
-//! Futures waited for by tests that are not async.
+//! Waits for futures in tests that are not async.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
 use std::thread::{self, Thread};
 
-/// A future of which this thread waits for the end.
+/// A future whose output this thread can wait for.
 pub trait Wait: Future + Sized {
     /// Returns the output. For futures that need no runtime, like those of the spool.
     fn wait(self) -> Self::Output {

@@ -53,8 +53,8 @@ impl CallFailures {
         self.last.remove(&row);
     }
 
-    /// Notes that the call failed again, after `counted` failures that count against it. Returns their
-    /// new number: this failure counts only if another submission succeeded since the call's
+    /// Notes that the call failed again, after `counted` failures that count against it. Returns
+    /// their new number: this failure counts only if another submission succeeded since the call's
     /// previous one.
     pub fn failed(&mut self, row: RowId, counted: u32) -> u32 {
         if self.last.len() >= REMEMBERED_MAX && !self.last.contains_key(&row) {

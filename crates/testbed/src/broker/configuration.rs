@@ -1,4 +1,4 @@
-//! What a node is configured with: its ports, its certificate, its users, and its queues.
+//! The configuration of a node: its ports, certificate, users, and queues.
 
 use super::{ADMINISTRATOR, READER, SECRET, SECRET_HASH, VHOST};
 use crate::authority::{Authority, Flaw};

@@ -1,5 +1,5 @@
-//! A private RabbitMQ node: own folder, own ports on loopback, own epmd; nothing of the system's
-//! broker is touched, and nothing is left running, however the test's process ends.
+//! A private RabbitMQ node with its own folder, ports on loopback, and epmd. The system's broker is
+//! not touched, and no process is left, however the test's process ends.
 //!
 //! Its keeper (`crate::keeper`) starts epmd and rabbitmq-server, and ends both.
 
@@ -28,9 +28,9 @@ use std::time::{Duration, Instant};
 pub const SECRET: &str = "broker secret";
 /// Salt 01020304, SHA-256 of salt and [`SECRET`]: RabbitMQ's `rabbit_password_hashing_sha256`.
 pub const SECRET_HASH: &str = "AQIDBGObpnBu1ic8YwtmZ+9wVNlaSLjbEFSljfGqA65XU+Cd";
-/// A user who may do everything in the virtual host.
+/// A user with all rights in the virtual host.
 pub const ADMINISTRATOR: &str = "administrator";
-/// A user who may read everything in the virtual host, and nothing else.
+/// A user who can read everything in the virtual host, and has no other right.
 pub const READER: &str = "reader";
 /// The virtual host of the deployed definitions.
 const VHOST: &str = "pbx";
@@ -54,11 +54,11 @@ pub struct Broker {
     vhost: String,
     /// `None` for a node that another process started.
     keeper: Option<Keeper>,
-    /// Its files live as long as it does.
+    /// Holds the authority's files until the node is dropped.
     _authority: Option<Authority>,
 }
 
-/// Where a node is.
+/// The place of a node.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Place {
     port: u16,
@@ -73,9 +73,7 @@ pub struct Place {
 /// One message, taken from a queue.
 #[derive(Debug)]
 pub struct Taken {
-    /// Its body.
     pub body: Vec<u8>,
-    /// Its properties.
     pub properties: BasicProperties,
 }
 
@@ -202,12 +200,12 @@ impl Broker {
         self.keeper.as_ref().expect("only a test's own node ends")
     }
 
-    /// Starts the node after [`stop`](Self::stop) or [`kill`](Self::kill); returns when it
-    /// answers. What is durable is there still. A start takes as long as the machine needs, and
-    /// fails only if the node's process ends.
+    /// Starts the node after [`stop`](Self::stop) or [`kill`](Self::kill), and returns when it
+    /// answers. Durable queues and messages are still there. A start takes as long as the machine
+    /// needs, and fails only if the node's process ends.
     pub fn start_again(&self) {
         let begun = Instant::now();
-        // A killed node is gone some time after it was killed.
+        // The ports of a killed node become free some time after the kill.
         for port in [self.place.port, self.place.tls_port] {
             while TcpListener::bind(("127.0.0.1", port)).is_err() {
                 assert!(begun.elapsed() < DEADLINE, "port {port} is taken");
@@ -244,9 +242,9 @@ impl Broker {
         self.keeper().end(Reach::All, "TERM");
     }
 
-    /// Kills the node with all its processes, once it would know its streams and quorum queues
-    /// again: it writes the names of their logs down seconds after it made them, and a node that
-    /// dies before has no such queue any more.
+    /// Kills the node with all its processes, after it has recorded its streams and quorum queues.
+    /// It writes the names of their logs some seconds after it made them. A node that dies earlier
+    /// has lost such a queue.
     pub fn kill(&self) {
         let begun = Instant::now();
         while let Some(log) = self.log_without_a_name() {
@@ -294,7 +292,7 @@ impl Broker {
     }
 
     /// Imports an administrator's definitions of `deploy/rabbitmq`, with a secret for each user,
-    /// by the node's own tool.
+    /// with the node's own tool.
     pub fn import(&self, file: &str) {
         let mut all = deployed(file);
         for user in all["users"].as_array_mut().into_iter().flatten() {
@@ -303,7 +301,7 @@ impl Broker {
         let path = self.place.folder.join(file);
         std::fs::write(&path, all.to_string()).expect("written");
         self.ctl(&["import_definitions", &path.display().to_string()]);
-        // It says that it has begun.
+        // The tool returns when the import has begun.
         let vhost = all["vhosts"][0]["name"].as_str().expect("a virtual host");
         let queues = all["queues"].as_array().expect("queues").len();
         let begun = Instant::now();
@@ -320,13 +318,13 @@ impl Broker {
         }
     }
 
-    /// Makes a user who may configure, write and read what these match.
+    /// Makes a user who can configure, write, and read what these patterns match.
     pub fn let_in(&self, user: &str, rights: [&str; 3]) {
         self.ctl(&["add_user", user, SECRET]);
         self.permit(user, rights);
     }
 
-    /// Gives a user other rights: to configure, write and read what these match.
+    /// Gives a user other rights: to configure, write, and read what these patterns match.
     pub fn permit(&self, user: &str, [configure, write, read]: [&str; 3]) {
         self.ctl(&[
             "set_permissions",
@@ -435,8 +433,8 @@ impl Broker {
         made.await.expect("a queue");
     }
 
-    /// Makes a durable queue that survives a [`kill`](Self::kill) for certain: RabbitMQ confirms
-    /// the making of a queue some time before it is on the disk, which its orderly end waits for.
+    /// Makes a durable queue that is certain to survive a [`kill`](Self::kill). RabbitMQ confirms a
+    /// new queue some time before it is on the disk, and an orderly stop waits for that.
     pub async fn declare_for_good(self, queue: &str) -> Self {
         self.declare(queue).await;
         let again = tokio::task::spawn_blocking(|| {
@@ -447,15 +445,15 @@ impl Broker {
         again.await.expect("it starts again")
     }
 
-    /// Deletes a queue, consumers or not.
+    /// Deletes a queue, even if it has consumers.
     pub async fn delete(&self, queue: &str) {
         let (_connection, channel) = self.channel().await;
         let deleted = channel.queue_delete(queue.into(), QueueDeleteOptions::default());
         deleted.await.expect("deleted");
     }
 
-    /// Does what mod_amqp does, as its user: declares its exchange, though it is there, and
-    /// publishes to it by routing keys of its own; returns when the broker has them all.
+    /// Publishes as mod_amqp does, as its user: declares its exchange, although it exists, and
+    /// publishes with its routing keys. Returns when the broker has confirmed all messages.
     pub async fn publish_as_mod_amqp<T: AsRef<[u8]>>(&self, bodies: &[T]) {
         let (_connection, channel) = self.channel_of("freeswitch").await;
         let (exchange, kind) = ("TAP.Events", lapin::ExchangeKind::Topic);
@@ -470,7 +468,8 @@ impl Broker {
             .await;
     }
 
-    /// Publishes persistent messages into a queue; returns when the broker has them all.
+    /// Publishes persistent messages into a queue. Returns when the broker has confirmed all of
+    /// them.
     pub async fn publish<T: AsRef<[u8]>>(&self, queue: &str, bodies: &[T]) {
         let (_connection, channel) = self.channel().await;
         self.publish_to(&channel, "", queue, bodies).await;
