@@ -1,5 +1,5 @@
-//! Every operation and every question of the spool, one after the other, over as many rows of
-//! each kind as asked.
+//! Runs every operation and every query of the spool, one after the other, over a given number of
+//! rows of each kind.
 
 use super::call::{at, finished, journal};
 use super::deliveries::{foreign, signature};
@@ -21,7 +21,7 @@ const PAGE: usize = 5;
 /// Rows by their kind, in the order they were made.
 pub struct Rows([Vec<RowId>; KINDS.len()]);
 
-/// How a row of each kind comes to be, and what happens to it then.
+/// How a row of each kind is made, and the steps that follow.
 const KINDS: [(Outcome, Option<Reason>, &[&str]); 12] = [
     (Outcome::Journal, None, &[]),
     (Outcome::Journal, None, &["send", "return"]),
@@ -187,10 +187,10 @@ impl Rows {
     }
 }
 
-/// What it is called, and how it is done.
+/// The name of an act, and the function that performs it.
 pub type Act = (&'static str, fn(&mut Store, &Rows));
 
-/// Everything. The order matters: some lead to the row that a later one needs.
+/// All acts. The order matters, because some acts make the row that a later one needs.
 pub const ACTS: &[Act] = &[
     ("a new call", |store, _| finish(store, journal(900_001))),
     ("the same call", |store, rows| {

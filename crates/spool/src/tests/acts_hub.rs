@@ -1,4 +1,4 @@
-//! The operations and questions of a hub and of a collector, for `plans.rs`.
+//! The operations and queries of a hub and of a collector, for `plans.rs`.
 
 use super::acts::Act;
 use super::call::at;

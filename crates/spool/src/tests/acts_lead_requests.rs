@@ -1,4 +1,4 @@
-//! The acts beside the calls: lookups, merges, what leads show.
+//! The acts that are not about calls: lookups, merges, and lead fields.
 
 use super::acts::{Act, SUBMITTED, ask, step, token, write};
 use super::call::{at, failed};
@@ -23,7 +23,7 @@ fn fails(store: &mut Store, row: RowId) {
     write(store, vec![failed]);
 }
 
-/// Everything, after [`super::acts::ACTS`].
+/// The acts about leads. They follow [`super::acts::ACTS`].
 pub const ERRANDS: &[Act] = &[
     ("fail, look up, fail again", |store, rows| {
         let lead_request = LeadRequest::LookUp(lead());

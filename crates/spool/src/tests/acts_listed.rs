@@ -13,7 +13,7 @@ fn page(store: &Store, filter: &CallFilter) {
     tables::listed::listed(store, filter, filter.beginning()).expect("readable");
 }
 
-/// Everything, after [`super::acts_lead_requests::ERRANDS`].
+/// The acts of `calls`. They follow [`super::acts_lead_requests::ERRANDS`].
 pub const LISTED: &[Act] = &[
     ("a page of calls", |store, _| {
         page(store, &CallFilter::default())

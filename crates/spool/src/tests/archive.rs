@@ -1,4 +1,5 @@
-//! Is a state that was exported and imported the same, and is all else refused?
+//! Export and import of a state: an imported state is the same, and damaged or hostile archives are
+//! refused.
 
 use crate::archive::{ArchiveError, ArchivedSecrets, MANIFEST, Manifest, ManifestFile};
 use crate::folder::{FILE, LOCK};
@@ -217,7 +218,7 @@ async fn export_without_a_state_is_refused() {
     ));
 }
 
-/// One entry of a tar file, however hostile.
+/// An entry of a tar file, which can be hostile.
 #[derive(Clone)]
 struct TarEntry {
     name: String,
@@ -468,7 +469,7 @@ fn import_of_foreign_or_damaged_database_is_refused() {
     ] {
         refused(folder, name, &packed(database), text);
     }
-    // The same way leads a whole one in.
+    // An intact archive is imported in the same way.
     let path = folder.join("packed");
     std::fs::write(&path, packed(&whole)).expect("written");
     imported(&path, &folder.join("taken % over?#")).expect("imported");

@@ -1,4 +1,4 @@
-//! Is each call of a PBX's file found as what became of it, also when its row is purged?
+//! The audit finds what happened to each call of a PBX's file, even if the call's row is purged.
 
 use super::call::{at, finished, journal};
 use crate::tables::audited::SUMMARIES_KEPT_FOR;
@@ -131,7 +131,7 @@ fn deleted_row_is_reported_and_call_can_be_added_again() {
     let forget = Op::Forget { pbx, ids };
     let again = Op::Finish(Box::new(call.clone()));
     for _ in 0..2 {
-        // The second time it is stored: nothing is forgotten, and it is no second call.
+        // The second time the call is stored, so nothing is forgotten, and there is no second call.
         store
             .write(vec![forget.clone(), again.clone()])
             .expect("taken in");
@@ -222,7 +222,7 @@ fn call_lost_by_crm_is_sent_again_with_same_uuid() {
         books.balance() && books.ready == 1 && books.journaled == 0,
         "{books:?}"
     );
-    // It turns up meanwhile: it is journaled, and not sent.
+    // The call is found meanwhile, so it is journaled, and not sent.
     step(
         &mut store,
         Step::Journaled(crate::OutcomeSource::Webhook),

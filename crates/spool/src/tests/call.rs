@@ -9,7 +9,7 @@ use callbridge_model::{
 };
 use std::time::Duration;
 
-/// The moment that tests begin at.
+/// The time at which tests begin.
 pub const T0: i64 = 1_795_151_317;
 
 /// Returns the time this many seconds after the beginning.

@@ -1,4 +1,4 @@
-//! Which leads are looked up where several claim a number, and how often?
+//! Which leads are looked up if several claim a number, and how often.
 
 use super::call::{ask, at, finished};
 use crate::{Op, Settings, Store, tables};

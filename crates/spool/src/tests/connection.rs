@@ -1,4 +1,4 @@
-//! Is the connection private, and there after its process?
+//! The connection is private, and it is still there after its process has ended.
 
 use crate::{ConnectionChange, ConnectionStore, Error, Op, Settings, StoredConnection, open};
 use callbridge_model::Secret;
@@ -33,7 +33,7 @@ async fn connection_outlives_its_process_in_private_file() {
     assert_eq!(store.change(&connect), Ok(true));
     drop(handle);
     guard.close();
-    // it is read and changed without any other process, and the file is still the same
+    // The connection is read and changed without any other process, in the same file.
     assert_eq!(store.read(), Ok(Some(stored("a"))));
     let about = folder.path().join("spool.db").metadata().expect("there");
     assert_eq!(about.permissions().mode() & 0o777, 0o600);

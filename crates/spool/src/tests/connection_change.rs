@@ -1,10 +1,10 @@
-//! Is a connection changed only by the holder of its refresh token, by any process?
+//! Only the holder of its refresh token changes a connection, from any process.
 
 use crate::tables::connection;
 use crate::tests::connection::{change, stored};
 use crate::{Done, Op, Settings};
 
-/// Each change with a name that is not stored is refused, by either way.
+/// A change that names a token that is not stored is refused, both ways.
 #[tokio::test(flavor = "multi_thread")]
 async fn change_needs_the_stored_refresh_token() {
     let place = super::place();
@@ -19,7 +19,7 @@ async fn change_needs_the_stored_refresh_token() {
         (Some("b"), Some("c"), false, Some("a")),
         (Some("b"), None, false, Some("a")),
         (Some("a"), Some("b"), true, Some("b")),
-        // the answer to the change before was lost, and it is made again
+        // The answer to the previous change was lost, so it is made again.
         (Some("a"), Some("b"), true, Some("b")),
         (Some("a"), Some("c"), false, Some("b")),
         (Some("b"), Some("b"), true, Some("b")),

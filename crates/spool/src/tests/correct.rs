@@ -1,4 +1,4 @@
-//! What becomes of a letter `incomplete` when its call is told again, and better?
+//! A dead letter `incomplete` whose call is reported again, with more facts.
 
 use super::call::{at, finished, journal};
 use crate::{Done, Finished, Op, RowId, Settings, State, Step, Store, tables};
@@ -24,7 +24,7 @@ fn unretried_incomplete_dead_letter_is_corrected_once() {
     let Done::New(row) = finish(&mut store, &incomplete(1)) else {
         panic!("a letter")
     };
-    // As little again changes nothing.
+    // The same incomplete call again changes nothing.
     assert_eq!(finish(&mut store, &incomplete(1)), Done::Repeat(Some(row)));
     let whole = journal(1);
     assert_eq!(finish(&mut store, &whole), Done::Corrected(row));

@@ -1,4 +1,4 @@
-//! What do events of the service change, and when are they known?
+//! What webhooks of the CRM change, and when they are recognized.
 
 use super::call::{ask, at, finished, journal};
 use super::table::steps;
@@ -189,7 +189,7 @@ fn answer_after_webhook_changes_nothing_and_is_accepted() {
         Ok(Done::Stepped(State::Journaled)),
         "it is no longer dead"
     );
-    // What the journal has lost a person sends again.
+    // If the journal lost a call, a person sends it again.
     for other in steps() {
         if other.is_answer() || matches!(other, Step::SendAgain { .. } | Step::Reopened { .. }) {
             continue;

@@ -1,4 +1,4 @@
-//! Is the directory on disk the one of the rules?
+//! The directory in the database agrees with the rules for leads.
 
 use super::call::{at, finished};
 use crate::{DirectorySize, Done, Handle, Op, Settings, Store, tables};

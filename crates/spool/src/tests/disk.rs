@@ -1,4 +1,4 @@
-//! What if the disk is full?
+//! A full disk.
 
 use super::call::journal;
 use crate::dispatch::prepare;
@@ -75,7 +75,7 @@ fn group_write_on_full_disk_stores_only_accepted_requests() {
 #[test]
 fn full_disk_error_stays_until_data_is_written() {
     let (mut store, taken) = filled();
-    // The last corners, so that not one row finds room.
+    // Fills the last free bytes, so not one row has room.
     for n in 0.. {
         let small = Op::Meta {
             key: format!("corner {n}"),

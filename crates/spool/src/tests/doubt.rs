@@ -1,4 +1,4 @@
-//! What was remembered beside the calls and cannot be read: is it taken for nothing, or in the way?
+//! Stored values other than calls that cannot be read: they count as missing, and block nothing.
 
 use super::call::{T0, ask, at, journal};
 use crate::{Op, Settings, tables};
@@ -6,7 +6,7 @@ use callbridge_testkit::Wait as _;
 
 const TEXTS: [&str; 4] = ["", "{\"of\": \"another version\"}", "7 x 8 9", "[1"];
 
-/// Every key that holds more than a word, as its module names it.
+/// Every key whose value is more than one word, as its module names it.
 const KEYS: [&str; 5] = [
     "lead_requests.memory",
     "lead_field.catalogue",

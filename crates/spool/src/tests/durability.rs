@@ -1,4 +1,4 @@
-//! What is there after the end, and who may open it?
+//! What is stored after the end of a process, and who can open it.
 
 use super::call::journal;
 use crate::folder::{FILE, LOCK};
@@ -46,7 +46,7 @@ fn a_second_process_is_told_who_has_the_state() {
     open(dir.path(), Settings::default()).expect("free again");
 }
 
-/// A word of the refusal, and how such a file comes to be.
+/// A word of the refusal, and a function that makes such a file.
 type Case = (&'static str, fn(&Path));
 
 /// Promise: A newer, foreign, or damaged state is refused and kept.
@@ -136,8 +136,8 @@ fn after_an_unclean_stop_the_file_is_checked_beside_the_work() {
     );
 }
 
-/// The first page below `root` that holds rows: the first cell of an interior page (type 5), whose
-/// place stands behind its header, begins with the number of the page to its left.
+/// Returns the first page below `root` that holds rows. An interior page (type 5) has the offset of
+/// its first cell after its header, and the cell begins with the number of the page to its left.
 fn first_leaf(file: &[u8], root: u64) -> u64 {
     let mut page = root;
     loop {
@@ -159,7 +159,7 @@ fn the_check_finds_a_torn_page_and_leaves_the_file_to_people() {
     let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'calls'";
     let root = db.query_row(root, [], |row| row.get::<_, i64>(0));
     let root = root.map(i64::cast_unsigned).expect("a page");
-    // What is in the log goes into the file.
+    // The content of the log goes into the file.
     db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
         .expect("folded");
     db.close().expect("closed");
@@ -176,7 +176,7 @@ fn the_check_finds_a_torn_page_and_leaves_the_file_to_people() {
     assert!(file.exists());
 }
 
-/// A way in which a state folder disappears in use.
+/// A way in which a state folder disappears while it is in use.
 type Removal = fn(&Path);
 
 #[test]

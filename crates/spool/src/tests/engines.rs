@@ -1,10 +1,10 @@
-//! Do the same tests run on both engines?
+//! Checks that the same tests run on both engines.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Tests of one engine, and the reason.
+/// Tests that run on one engine only, and the reason.
 const EXCEPTIONS: [(&str, &str); 15] = [
     ("archive", "a state folder as a tar file"),
     ("connection", "the mode of the file"),
@@ -23,7 +23,7 @@ const EXCEPTIONS: [(&str, &str); 15] = [
     ("lead", "the lock of a session, which only PostgreSQL has"),
 ];
 
-/// Names of the tests in this program that begin with `prefix`.
+/// Returns the names of the tests in this program that begin with `prefix`.
 fn tests_below(prefix: &str) -> BTreeSet<String> {
     let program = std::env::current_exe().expect("a path");
     let listed = Command::new(program)

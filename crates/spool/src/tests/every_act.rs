@@ -1,4 +1,4 @@
-//! Does every operation and every question work on this engine?
+//! Every operation and every query works on this engine.
 
 use super::acts::{ACTS, filled};
 use super::acts_hub::HUB;

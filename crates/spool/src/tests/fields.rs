@@ -1,4 +1,4 @@
-//! What do leads show of their calls?
+//! The values that lead fields show of calls.
 
 use super::call::{T0, ask, at, journal};
 use crate::{Op, RowId, Settings, Step, Store, tables};

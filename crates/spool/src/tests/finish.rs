@@ -1,4 +1,4 @@
-//! What becomes of a call that comes in?
+//! How a new call is stored.
 
 use super::call::{ask, at, finished, journal};
 use crate::{Done, Finished, LetterFilter, Op, RowId, Settings, State, Store, tables};

@@ -1,4 +1,4 @@
-//! Does a call cost the same however many calls of its number came before?
+//! A call costs the same, however many calls of its number came before.
 
 use super::call::at;
 use super::sqlite::suite::missed::{One, call, finish, missed, seen, store, talk};
@@ -7,10 +7,10 @@ use callbridge_call::EventTime;
 use callbridge_model::{Outcome, Phone, Reason};
 use std::time::Duration;
 
-/// Steps of SQLite's machine that a call may take on average. Reading all calls of the number once
-/// per call takes more than twice as many.
+/// Steps of SQLite's virtual machine that a call can take on average. Reading all calls of the
+/// number once per call takes more than twice as many.
 const STEPS_MAX: u32 = 1_500;
-/// Calls of the one number in these tests.
+/// Number of calls from one number in these tests.
 const CALLS: u32 = 2_000;
 
 /// A way in which the calls of one number can arrive.
@@ -194,7 +194,7 @@ fn of_another(n: u32) -> Finished {
     other
 }
 
-/// Customers who wait, and the sum of their tries.
+/// Returns the number of customers who wait, and the sum of their tries.
 fn waiting_tries(store: &Store) -> (usize, u64) {
     let all = crate::tables::missed::missed_waiting(store, None, None, 1_000).expect("readable");
     (all.len(), all.iter().map(|one| one.tries).sum())

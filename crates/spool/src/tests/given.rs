@@ -1,4 +1,4 @@
-//! Are leads given by hand and actions on letters kept as people did them?
+//! Leads that a person assigned, and actions on dead letters, are kept unchanged.
 
 use super::call::{at, finished};
 use crate::{ACTIONS_MAX, Action, LeadByHand, Op, RowId, Settings, tables};

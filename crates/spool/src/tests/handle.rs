@@ -1,4 +1,4 @@
-//! What does the thread promise to those who ask it?
+//! What the spool's thread guarantees to its callers.
 
 use super::call::{at, journal};
 use crate::{Done, Error, Op, RowId, Settings, State, Step, tables};
@@ -60,7 +60,7 @@ fn queued_writes_share_one_commit_with_separate_answers() {
             tokio::spawn(async move { handle.write(ops).await })
         });
         let asked: Vec<_> = asked.collect();
-        // On one thread each task runs up to its wait for the answer before this one goes on.
+        // On one thread, each task runs until it waits for the answer before this one continues.
         tokio::task::yield_now().await;
         release.send(()).expect("it waits");
         hold.await.expect("joined").expect("read");
@@ -109,7 +109,7 @@ async fn a_read_sees_every_write_asked_for_before_it() {
         row.expect("readable").map(|row| row.state),
         Some(State::Ready)
     );
-    // Dropped inside an async task, too, it ends in order.
+    // If it is dropped inside an async task, it still ends in order.
     drop(guard);
     assert_eq!(handle.write(vec![call(2)]).await, Err(Error::Closed));
     handle.closed().await;

@@ -1,4 +1,4 @@
-//! Does a hub notice that it has lost commits, and does a collector keep its calls?
+//! A hub notices that it has lost commits, and a collector keeps its calls.
 
 use super::call::{at, journal};
 use crate::{
@@ -114,7 +114,7 @@ fn restored_state_is_noticed_by_the_branch_that_saw_more() {
     );
     let head = tables::work_queue::head(&store, &super::call::ask(at(9))).expect("a head");
     assert_eq!(head.silence, Some(silence));
-    // The other branch has seen the incarnation before. That is no news.
+    // The other branch has seen the incarnation before, so it has lost nothing new.
     let answer = asks(&mut store, "b", Some(&lost), "third");
     assert!(!answer.lost_commits);
     assert_eq!(answer.position.incarnation, "second");

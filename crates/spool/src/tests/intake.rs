@@ -1,4 +1,5 @@
-//! Do calls that PostgreSQL stores together end like calls that SQLite stores one by one?
+//! Calls that PostgreSQL stores together have the same result as calls that SQLite stores one by
+//! one.
 
 use super::call::{at, finished};
 use super::place::Engine;
@@ -14,9 +15,9 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 const PBXS: [&str; 2] = ["pbx1", "pbx2"];
-/// Ids that calls share.
+/// Number of ids that calls share.
 const IDS: u32 = 8;
-/// Customers that calls share.
+/// Number of customers that calls share.
 const CUSTOMERS: u64 = 3;
 
 /// A verdict: outcome, reason, and whether `unanswered=no` keeps the call out.
@@ -90,7 +91,7 @@ prop_compose! {
     }
 }
 
-/// Operations of those who bring calls.
+/// Makes operations of the sources of calls.
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         12 => call().prop_map(|new| Op::Finish(Box::new(new))),

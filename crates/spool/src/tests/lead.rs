@@ -1,4 +1,4 @@
-//! Which process leads on PostgreSQL, and what becomes of one that lost its session?
+//! Which process leads on PostgreSQL, and what happens to one that lost its session.
 
 use super::call::{at, journal};
 use super::place::{Engine, Place, url};
@@ -34,7 +34,7 @@ pub(super) fn instance(name: &str) -> Instance {
 }
 
 pub(super) async fn opened(url: PostgresUrl, instance: Instance) -> (Handle, Guard) {
-    // It blocks while it waits for the server.
+    // This blocks while it waits for the server.
     tokio::task::spawn_blocking(move || open_postgres(&url, instance, Settings::default()))
         .await
         .expect("joined")
@@ -56,7 +56,7 @@ pub(super) async fn becomes(
     found.expect("in time").expect("open").clone()
 }
 
-/// Waits until this process leads again, after a loss that can be over already.
+/// Waits until this process leads again after a loss. The loss can be over already.
 async fn leads_again(watch: &mut watch::Receiver<Leadership>) {
     let again = async {
         loop {
@@ -250,7 +250,7 @@ async fn commit_whose_answer_is_dropped_is_stored_once() {
     for n in 1..4 {
         let handle = handle.renewed();
         watch.mark_unchanged();
-        // The answers are swallowed at some moment of many commits.
+        // The answers stop at some point within many commits.
         let writing = async {
             for call in 0.. {
                 if handle.write(finish(n * 10_000 + call)).await.is_err() {

@@ -1,4 +1,4 @@
-//! What becomes of calls that FAILED?
+//! What happens to calls that FAILED.
 
 use super::call::{T0, ask, at, failed, journal};
 use crate::{Done, LetterFilter, Op, Row, RowId, Settings, State, Step, Store, tables};
@@ -132,7 +132,7 @@ fn failed_calls_of_one_lead_share_one_lookup_and_message() {
         assert!(!fix.contains("--employee"), "{fix}");
     }
     settled(&store);
-    // what was found is not for ever
+    // A finding does not stay valid forever.
     let again = submitted(&mut store, 900, 4_999);
     fails(&mut store, again, 113 + 601);
     assert_eq!(
@@ -193,7 +193,7 @@ fn an_employee_who_is_not_known_is_dropped_once_and_counted() {
         words.contains("employee 501 is not known, and left out"),
         "{words}"
     );
-    // what is known already needs no letter and no notice
+    // A known finding makes no dead letter and no notice.
     let notices = tables::outbox::notices(&store, 10).expect("notices").len();
     let second = submitted(&mut store, 2, 4_001);
     assert_eq!(fails(&mut store, second, 112), Done::Stepped(State::Ready));
@@ -202,7 +202,7 @@ fn an_employee_who_is_not_known_is_dropped_once_and_counted() {
         notices
     );
     assert_eq!(store.counters().get("employees_dropped"), Some(&2));
-    // and when it was not the employee, it is a letter for good
+    // If the employee was not the cause, it stays a dead letter.
     accepted(&mut store, second);
     assert_eq!(fails(&mut store, second, 120), Done::Stepped(State::Dead));
     let letter = tables::letters::letter(&store, second)
@@ -396,7 +396,7 @@ fn failed_call_of_merged_lead_goes_to_surviving_lead_once() {
         Ok((0, 0))
     );
     assert_eq!(store.counters().get("calls_to_survivor"), Some(&1));
-    // merged back: never round
+    // The lead was merged back, so the call is not sent in a circle.
     merged(&mut store, 4_001, &[4_003], 70);
     accepted(&mut store, row_id);
     assert_eq!(fails(&mut store, row_id, 120), Done::Stepped(State::Dead));
@@ -438,7 +438,7 @@ fn lead_merge_releases_dead_letter_once_and_keeps_others() {
     merged(&mut store, 4_002, &[4_001], 90);
     assert_eq!(store.counters().get("calls_to_survivor"), Some(&1), "once");
     settled(&store);
-    // and again a letter, it stays one
+    // A call that becomes a dead letter again stays one.
     accepted(&mut store, first);
     assert_eq!(fails(&mut store, first, 200), Done::Stepped(State::Dead));
     merged(&mut store, 4_002, &[4_001], 300);

@@ -1,4 +1,4 @@
-//! What does a person see of a letter, and what can be done with it?
+//! What a person sees of a dead letter, and what can be done with it.
 
 use super::call::{at, finished, journal};
 use crate::{
@@ -325,7 +325,7 @@ fn full_bytes_keep_no_more_unreadable_messages() {
     let mut store = store();
     let long = || unreadable(vec![0xff; UNREADABLE_BYTES_MAX]);
     assert_eq!(kept(&mut store, 1, long), 1);
-    // As if earlier messages had filled the rest: the sum says what is kept.
+    // This simulates earlier messages that filled the rest. The sum decides what is kept.
     let before = UNREADABLE_BYTES_ALL - (3 << 20);
     store.tally.add(Book::UnreadableBytes, before.cast_signed());
     assert_eq!(kept(&mut store, 3, long), 2);
@@ -504,7 +504,7 @@ fn a_letter_that_left_is_closed_by_a_notice_of_its_own() {
     let notices = tables::outbox::notices(&store, 100).expect("notices");
     assert_eq!(notices[6].reason, Some(Reason::Failed), "as the letter was");
     assert_eq!(notices[12].reason, None, "it was no letter any more");
-    // A call that was never a letter is nobody's business.
+    // There is no notice for a call that was never a dead letter.
     let other = finish(&mut store, journal(7));
     step(
         &mut store,

@@ -1,4 +1,4 @@
-//! What does `calls` find?
+//! The calls that `calls` finds.
 
 use super::call::{T0, at, finished, journal};
 use crate::{
@@ -154,7 +154,7 @@ fn the_newest_calls_come_first_over_any_number_of_pages() {
     let back = |filter: &CallFilter| {
         let (mut found, mut next) = (Vec::new(), Some(Place::END));
         while let Some(before) = next {
-            // as it goes through a link and comes back
+            // The place passes through a link in its text form.
             let before = Place::read(&before.to_string()).expect("a place");
             let (calls, then) =
                 tables::listed::listed_back(&store, filter, before, 70).expect("readable");
@@ -251,7 +251,8 @@ fn newest_1000_internal_calls_are_kept_for_7_days() {
     let now = at(week + i64::from(kept));
     store.write(vec![Op::Purge(now)]).expect("purged");
     assert_eq!(listed(&store).len(), 5, "those of the last seven days");
-    // After a week without any, SQLite's ids begin again. A reader that has followed sees the next.
+    // After a week without such calls, SQLite's ids begin again. A reader that has followed sees
+    // the next.
     let now = now.plus(Duration::from_secs(week.unsigned_abs()));
     store.write(vec![Op::Purge(now)]).expect("purged");
     finish(&mut store, finished(kept + 9, Outcome::Internal, None));
@@ -287,7 +288,7 @@ fn moved_since_returns_each_new_or_changed_call_once() {
         crate::tables::listed::moved_since(&store, after, 10),
         Ok(Some((vec![], after)))
     );
-    // What is not stored has not moved.
+    // A step that is not stored is not a move.
     let refused = Op::Step {
         row: RowId(1),
         step: Step::Journaled(crate::OutcomeSource::Confirmation),

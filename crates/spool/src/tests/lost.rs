@@ -1,4 +1,4 @@
-//! What if the lock is lost between two statements?
+//! Loss of the lock between two statements.
 
 use super::call::{at, journal};
 use crate::tests::place::Place;
@@ -7,7 +7,7 @@ use callbridge_model::TokenFingerprint;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Makes the requests of a call on its way to the CRM, one request per commit.
+/// Makes the requests of a call until the CRM accepts it, one request per commit.
 fn requests(n: u32, row: RowId) -> [Vec<Op>; 3] {
     let accepted = Step::Accepted {
         request_id: "r".into(),
@@ -33,7 +33,7 @@ fn lost_at(n: u64) -> (Settings, Arc<AtomicU64>) {
     (settings, count)
 }
 
-/// Takes the lock again. A session of PostgreSQL that was lost does not come back.
+/// Takes the lock again. A lost session of PostgreSQL does not come back.
 fn regain(store: &mut Store, place: &Place) {
     match place {
         Place::Folder(_) => store.reload().expect("readable"),
@@ -45,8 +45,8 @@ fn finish(n: u32) -> Vec<Op> {
     vec![Op::Finish(Box::new(journal(n)))]
 }
 
-/// Writes the requests. If the session is lost, the books are read again, and the request is made
-/// again. Returns whether it was lost.
+/// Writes the requests. If the session is lost, reads the books again, and repeats the request.
+/// Returns whether it was lost.
 fn work(store: &mut Store, place: &Place, n: u32) -> bool {
     let mut was_lost = false;
     let row = RowId(store.next_id);

@@ -1,4 +1,4 @@
-//! Does a customer wait for a call back exactly as long as nobody has talked with them since?
+//! A customer waits for a callback exactly until someone has talked with them.
 
 use super::call::{T0, at, finished};
 use crate::{Done, Finished, MissedCustomer, Op, RowId, Settings, State, Step, Store, tables};
@@ -14,7 +14,7 @@ pub struct One {
     pub length: u32,
     pub inbound: bool,
     pub answered: bool,
-    /// `unanswered=no` keeps it out of the journal, where it was missed.
+    /// `unanswered=no` keeps the call out of the journal if it was missed.
     pub kept_out: bool,
 }
 
@@ -90,7 +90,7 @@ pub fn seen(store: &Store) -> Option<(i64, i64, u64)> {
     Some((second(only.first_at), second(only.last_at), only.tries))
 }
 
-/// Computes the same values in the plainest way.
+/// Computes the same values directly from the list of calls.
 fn expected(calls: &[One]) -> Option<(i64, i64, u64)> {
     let talks = calls.iter().filter(|one| one.answered);
     let until = talks.map(|one| one.start + i64::from(one.length)).max();

@@ -1,4 +1,4 @@
-//! Tests of the spool, filed by the question they answer. Those of `suite.rs` run on both engines.
+//! Tests of the spool, one file per topic. Those of `suite.rs` run on both engines.
 
 mod archive;
 pub mod call;

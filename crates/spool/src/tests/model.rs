@@ -1,4 +1,4 @@
-//! Does the store do what the pure function says, whatever comes?
+//! The store agrees with the pure function for any sequence of operations.
 
 use super::call::{ask, at, finished};
 use super::table::steps;
@@ -11,14 +11,14 @@ use callbridge_model::{Outcome, Reason};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One thing asked for.
+/// One operation.
 #[derive(Clone, Debug)]
 enum Act {
     /// The n-th call ends, in the k-th way.
     Finish(u32, usize),
     /// The n-th of the rows so far takes the k-th step.
     Step(usize, usize),
-    /// No such row.
+    /// A step of a row that does not exist.
     Nobody,
 }
 
@@ -30,7 +30,7 @@ const WAYS: [(Outcome, Option<Reason>); 5] = [
     (Outcome::Skipped, None),
 ];
 
-/// The obvious spool.
+/// The simplest model of the spool.
 #[derive(Clone, Debug, Default)]
 struct Model {
     rows: BTreeMap<RowId, (u32, State)>,
@@ -38,7 +38,7 @@ struct Model {
     internal: u64,
     skipped: u64,
     repeats: u64,
-    /// Confirmed by a webhook: answers that come later change nothing.
+    /// Calls that a webhook confirmed. Later answers change nothing.
     settled_externally: BTreeSet<RowId>,
 }
 
@@ -160,7 +160,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Groups of requests of operations.
+/// Makes groups of requests, each with several operations.
 fn groups() -> impl Strategy<Value = Vec<Vec<Vec<Act>>>> {
     let request = prop::collection::vec(act(), 1..4);
     prop::collection::vec(prop::collection::vec(request, 1..5), 1..20)
@@ -198,7 +198,8 @@ fn check(store: &Store, model: &Model) {
     assert!(due == books.submitted.min(8) || due < books.submitted && head.unresolved.is_some());
 }
 
-/// Rows come to be inside a group, so its operations are made against the rows before it.
+/// Runs groups. Rows are made inside a group, so the operations of a group are chosen from the rows
+/// before it.
 fn run(groups: &[Vec<Vec<Act>>]) {
     let mut store = super::store(Settings::default());
     let mut model = Model::default();

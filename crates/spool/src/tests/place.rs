@@ -1,4 +1,4 @@
-//! Where a test has its state: the same tests run on both engines.
+//! The places of states in tests. The same tests run on both engines.
 
 use crate::postgres::{Access, PostgresUrl, Session, take_leader_lock};
 use crate::{
@@ -44,7 +44,7 @@ pub fn url(schema: &str) -> PostgresUrl {
     PostgresUrl::parse(&Postgres::shared().url(schema)).expect("a URL")
 }
 
-/// A state that can be opened again and again.
+/// A state that can be opened several times.
 pub enum Place {
     Folder(tempfile::TempDir),
     Schema(String),
@@ -87,7 +87,7 @@ impl Place {
                 let session = Session::open(&url(schema), Access::Write, "test");
                 let session = session.expect("a session");
                 while !take_leader_lock(&session).expect("a lock") {
-                    // The last session of this process ends when the server notices it.
+                    // The server can notice late that the last session of this process has ended.
                     std::thread::yield_now();
                 }
                 Store::over_session(session, settings).expect("a store")

@@ -1,8 +1,8 @@
-//! Does an operation cost the same however many rows there are?
+//! An operation costs the same, however many rows there are.
 //!
-//! Every operation and every question is asked of a small and a large spool, and SQLite's own
-//! count of its steps is compared. A line of `tables/` that asks SQLite something and is not met
-//! here fails the test: whoever adds a statement adds the act that reaches it to `acts.rs`.
+//! Every operation and every query runs on a small and a large spool, and SQLite's count of its
+//! steps is compared. The test fails for a line of `tables/` that runs a statement and is not
+//! reached here. If you add a statement, add the act that reaches it to `acts.rs`.
 
 use super::sqlite::suite::acts::{ACTS, filled};
 use super::sqlite::suite::acts_hub::HUB;
@@ -14,15 +14,15 @@ use std::path::Path;
 
 const SMALL: u32 = 100;
 const LARGE: u32 = 600;
-/// So few that a purge sees the end of the seen_calls.
+/// A number of rows so small that a purge reaches the end of the seen calls.
 const TINY: u32 = 8;
 
-/// Steps that may come on top of one and a half times as many: questions that answer with more
-/// calls than the small spool has may cost as much as their limit.
+/// Returns the steps that are allowed in addition to one and a half times the small count. Queries
+/// that return more calls than the small spool has can cost as much as their limit.
 fn slack(name: &str) -> i32 {
     match name {
         "what a sweep seeks" => 40_000,
-        // All calls that wait for a confirmation. The budget limits them.
+        // All calls that wait for a confirmation. The budget limits their number.
         "the sender's head, all due" => 9_000,
         "the sender's head, none due" => 9_000,
         "the sender's head after the clock was set back" => 9_000,
@@ -61,7 +61,7 @@ fn operation_cost_does_not_grow_with_spool_size() {
     every_statement_finds_its_index(&large);
 }
 
-/// How a line asks SQLite something.
+/// Code that runs a statement.
 const ASKS: [&str; 9] = [
     ".prepare(",
     ".execute(",
@@ -74,7 +74,7 @@ const ASKS: [&str; 9] = [
     ".exists(",
 ];
 
-/// Lines of `tables/` that ask SQLite something.
+/// Returns the lines of `tables/` that run a statement.
 fn asking_lines() -> BTreeSet<(String, u32)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tables");
     let mut lines = BTreeSet::new();
@@ -100,7 +100,7 @@ fn no_statement_escapes(stores: &[&Store]) {
     let met: BTreeSet<(String, u32)> = askers
         .filter_map(|(file, line)| Some((file.rsplit_once('/')?.1.to_owned(), line)))
         .collect();
-    // How a transaction fails, and the writing of the books.
+    // The statements for a failed transaction, and those that write the books.
     let beside = |at: &&(String, u32)| ["books.rs"].contains(&at.0.as_str());
     let lines = asking_lines();
     let unmet = lines.difference(&met).filter(|at| !beside(at));
@@ -110,7 +110,7 @@ fn no_statement_escapes(stores: &[&Store]) {
 
 /// Only a question with a limit can walk a table, and then in the order that it needs.
 fn every_statement_finds_its_index(store: &Store) {
-    // Few: what is under way, the calls that are open. Whole: the recount, which tests make.
+    // `few`: calls in flight, and open calls. `whole`: the recount, which only tests make.
     let few = ["WHERE state = 'sending'", "FROM open_calls"];
     let whole = ["GROUP BY state", "sum(length(bytes))", "HAVING"];
     for text in store.statements() {

@@ -1,4 +1,4 @@
-//! Does PostgreSQL find the index of each statement, whatever it knows of the tables?
+//! PostgreSQL finds the index of each statement, whatever its statistics of the tables are.
 //!
 //! A statement of a session is planned once, perhaps while the tables are empty.
 
@@ -9,7 +9,7 @@ use super::postgres::suite::acts_listed::LISTED;
 use crate::{Store, tables};
 use callbridge_model::TokenFingerprint;
 
-/// Copies of each row.
+/// Number of copies of each row.
 const COPIES: u32 = 1_000;
 /// Tables that grow with the number of calls or leads.
 const LARGE: [&str; 7] = [
@@ -36,7 +36,7 @@ fn small() -> (Store, Rows) {
     (store, rows)
 }
 
-/// Copies each call and what is remembered of it.
+/// Copies each call with its related rows.
 fn grow(store: &Store) {
     let text = format!(
         "INSERT INTO calls SELECT (copy).* FROM (
@@ -67,14 +67,14 @@ fn plan(store: &Store, text: &str) -> Vec<String> {
     plan.expect("a plan")
 }
 
-/// Reads of a large table that no index bounds, and sorts.
+/// Returns reads of a large table that no index bounds, and sorts.
 fn faults(plan: &[String]) -> Vec<&String> {
     let mut faults = Vec::new();
     for (at, line) in plan.iter().enumerate() {
         let reads_large = LARGE.iter().any(|table| {
             line.contains(&format!(" on {table} ")) && !line.contains("Bitmap Index Scan")
         });
-        // The conditions of a part follow it.
+        // The conditions of a plan node follow it.
         let conditions = plan[at + 1..]
             .iter()
             .take_while(|line| !line.contains("->"));
@@ -140,7 +140,7 @@ fn work_queue_is_read_in_two_round_trips() {
         act(&mut store, &rows);
         for token in [token(), TokenFingerprint::of("another")] {
             let ask = ask(100_000, Some(token));
-            // The first one also prepares statements.
+            // The first run also prepares statements.
             for is_prepared in [false, true] {
                 let before = store.session().expect("PostgreSQL").round_trips();
                 let head = tables::work_queue::head(&store, &ask).expect("a head");

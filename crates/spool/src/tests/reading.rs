@@ -1,4 +1,4 @@
-//! What does a process see that only reads a PostgreSQL state?
+//! What a process sees that only reads a PostgreSQL state.
 
 use super::lead::{closed, finish, instance, opened, schema};
 use super::place::url;
@@ -107,7 +107,7 @@ async fn reader_refuses_another_schema_until_it_is_its_own() {
     closed(reader_guard).await;
 }
 
-/// Ends the reader's session, as a server does that starts again.
+/// Ends the reader's session, as a restart of the server does.
 async fn end_session(reader: &Handle) {
     let read = reader.read(|store: &Store| store.query_one::<i64>("SELECT pg_backend_pid()", ()));
     let backend = read.await.expect("readable");

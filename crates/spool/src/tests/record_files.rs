@@ -48,7 +48,7 @@ fn file_has_one_unreadable_letter_until_it_is_read() {
     let mut store = store();
     let torn = unreadable_file(b"{\"a\":", None);
     store.write(vec![torn.clone()]).expect("stored");
-    // A restart gives the same file again.
+    // After a restart, the same file is read again.
     let done = store.write(vec![torn]).expect("stored");
     assert_eq!(done, [Done::Unreadable(Some(RowId(1)))]);
     assert_eq!(unread(&store), [(1, "{\"a\":".to_owned(), 5)]);

@@ -1,4 +1,4 @@
-//! Is a copy told from the file itself?
+//! A copy is distinguished from the file itself.
 
 use super::call::at;
 use crate::folder::{FILE, LOCK};
@@ -95,7 +95,7 @@ fn a_folder_that_was_moved_or_killed_in_is_none() {
     let (state, elsewhere) = used(root.path());
     std::fs::rename(&state, &elsewhere).expect("moved");
     assert!(!is_restored(&elsewhere, true));
-    // A kill leaves the lock without the stamp and the file without its farewell.
+    // After a kill, the lock has no stamp, and the file has no clean end.
     let (handle, guard) = open(&elsewhere, Settings::default()).expect("opens");
     handle.write(vec![slot()]).wait().expect("stored");
     std::mem::forget(guard);

@@ -1,4 +1,4 @@
-//! Does everything stored come back as it was?
+//! Every stored value is read back unchanged.
 
 use super::call::{ask, at, finished};
 use crate::{Done, Finished, Op, Settings, SlotRow, Store, tables};
@@ -34,7 +34,7 @@ fn ids() -> impl Strategy<Value = Vec<UniqueId>> {
 }
 
 prop_compose! {
-    /// Texts of any letters, moments of any time, whatever fits the types.
+    /// Makes texts of any characters, any times, and any other values that the types allow.
     fn call()(
         text in prop::collection::vec("\\PC{0,30}", 8),
         ids in ids(),

@@ -1,4 +1,4 @@
-//! Which stored call does an id mean?
+//! Which stored call an id refers to.
 
 use super::call::{at, finished, journal};
 use crate::{Finished, Op, Search, Settings, Store, tables};

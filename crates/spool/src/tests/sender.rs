@@ -1,4 +1,4 @@
-//! What does the sender see?
+//! The spool as the sender sees it.
 
 use super::call::{ask, at, finished, journal};
 use crate::{

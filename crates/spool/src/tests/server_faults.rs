@@ -1,4 +1,4 @@
-//! What becomes of calls when the server of the state fails?
+//! Calls while the server of the state fails.
 //!
 //! Every server here syncs its commits.
 
@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 struct Calls {
     handle: Handle,
     next: u32,
-    /// Rows of the calls that were answered.
+    /// Rows of the calls that the spool answered.
     rows: BTreeSet<RowId>,
 }
 
@@ -36,7 +36,7 @@ impl Calls {
         vec![Op::Finish(Box::new(journal(n)))]
     }
 
-    /// Writes calls until one is refused, and returns why. That call is the next one.
+    /// Writes calls until one is refused, and returns the error. That call is the next one.
     async fn write_until_refused(&mut self) -> Error {
         loop {
             match self.handle.write(Self::op(self.next)).await {
@@ -182,7 +182,7 @@ async fn fill_disk() {
     drop(server);
 }
 
-/// Connects until the server has no room for more.
+/// Connects until the server has no free connection.
 fn use_up_connections(url: &PostgresUrl) -> Vec<Session> {
     let mut sessions = Vec::new();
     while let Ok(session) = Session::open(url, Access::Read, "another program") {
@@ -191,7 +191,7 @@ fn use_up_connections(url: &PostgresUrl) -> Vec<Session> {
     sessions
 }
 
-/// Connects as soon as there is room.
+/// Connects as soon as a connection is free.
 fn take_next_connection(url: &PostgresUrl) -> Session {
     loop {
         if let Ok(session) = Session::open(url, Access::Read, "another program") {
@@ -212,7 +212,7 @@ async fn server_without_a_free_connection_costs_no_call() {
     let mut others = others.expect("joined");
     assert!(!others.is_empty());
     calls.write_again().await;
-    // The leader loses its session, and another program takes the connection that is free then.
+    // The leader loses its session, and another program takes the connection that becomes free.
     let next = url.clone();
     let next = spawn_blocking(move || take_next_connection(&next));
     while !next.is_finished() {

@@ -1,4 +1,4 @@
-//! Does the file stay as large as what is in it?
+//! The file does not stay larger than its content.
 
 use super::call::{at, finished, journal};
 use crate::folder::FILE;
@@ -148,7 +148,7 @@ fn purged_call_row_takes_at_most_200_bytes() {
     let db = rusqlite::Connection::open(&file).expect("opens");
     let calls = 20_000_i64;
     let before = used_bytes(&db);
-    // A PBX with a long name, and ids with the name of its system in front.
+    // A PBX with a long name, and ids that begin with the name of its system.
     db.execute(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
          INSERT INTO purged_calls (pbx, id, uuid, state, started)

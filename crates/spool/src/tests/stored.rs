@@ -1,9 +1,9 @@
-//! Rows as they lie in the file.
+//! Calls as they are stored.
 
 use crate::{Db, RowId, State};
 use serde::Deserialize;
 
-/// Every column of a call but its ids and its two texts of JSON.
+/// Every column of a call except its ids and its two JSON texts.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs, reason = "as in the schema")]
 pub struct Stored {

@@ -1,4 +1,4 @@
-//! Which step exists in which state?
+//! Which step exists in which state.
 
 use super::call::{at, journal};
 use crate::{IfAbsent, Refused, State, Step, next};
@@ -121,7 +121,7 @@ fn every_step_in_every_state_is_as_the_table_says() {
 fn a_step_moves_only_what_can_still_move() {
     for step in steps() {
         for end in [State::Journaled, State::Discarded, State::Forwarded] {
-            // What the journal has lost is sent again by a person alone.
+            // Only a person sends a call again that the journal has lost.
             let again = matches!(step, Step::SendAgain { .. }) && end == State::Journaled;
             assert_eq!(next(end, &step).is_ok(), again, "{end}: {step:?}");
         }

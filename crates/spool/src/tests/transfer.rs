@@ -1,5 +1,4 @@
-//! Is a state that was moved to another place, and back, the same, and does it have one place at
-//! any moment?
+//! A state that was moved to another place, and back, is the same, and has one place at any moment.
 
 use super::place::{Engine, Place};
 use super::sqlite::suite::acts::{ACTS, fill, settings};
@@ -245,9 +244,10 @@ fn try_move(from: &Place, to: &Place, n: u64) -> Result<u64, Error> {
     Ok(count.load(Ordering::Relaxed))
 }
 
-/// Rows of the other tables are copied in the same way, so not every statement is tried there.
+/// Interval between the statements that are tried. Rows of the other tables are copied in the same
+/// way, so not every statement is tried there.
 const STATEMENTS_APART: u64 = 9;
-/// Every one of the first and last statements is tried.
+/// Number of first and last statements that are all tried.
 const EACH_AT_ENDS: u64 = 30;
 
 /// Promise: A move that is interrupted leaves the state usable in one place.

@@ -1,4 +1,4 @@
-//! Whose call goes next, where several PBXs have calls that wait?
+//! The order of calls if several PBXs have calls that wait.
 
 use super::call::{ask, at, journal};
 use crate::{Due, Op, Settings, Step, Store, tables};

@@ -51,7 +51,7 @@ fn next_version_migrates_a_state_and_keeps_its_calls() {
         .query_row("SELECT later FROM calls", [], |row| row.get(0))
         .expect("the call");
     assert_eq!(later, "ready");
-    // The state of this version again, but for the new column.
+    // The state of this version again, except for the new column.
     db.execute_batch(&format!("PRAGMA user_version = {from}"))
         .expect("set");
     db.close().expect("closed");

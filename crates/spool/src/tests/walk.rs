@@ -1,5 +1,5 @@
-//! Ten thousand random steps: SQL against the pure transitions and an obvious model of a row,
-//! every column of every row, after every step.
+//! Ten thousand random steps. After each step, every column of every row in SQL is compared with
+//! the pure transitions and a simple model of a row.
 
 use super::call::{T0, at, finished};
 use super::stored::{Stored, columns};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const STEPS: u32 = 10_000;
-/// Rows that are not at an end, before no more calls come.
+/// Maximum number of rows that are not at an end. No more calls are added beyond it.
 const ROWS_MAX: usize = 24;
 const RETENTION: Duration = Duration::from_secs(3_600);
 
@@ -31,7 +31,7 @@ impl Dice {
     }
 }
 
-/// The obvious spool.
+/// The simplest model of the spool.
 #[derive(Clone, Default)]
 struct Model {
     rows: BTreeMap<RowId, (u32, Stored)>,
@@ -258,7 +258,7 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
     let reasons = Reason::ALL;
     let record = finished(n, Outcome::Journal, None).judged.record;
     match dice.throw(25) {
-        // Few of those that are journaled ever are.
+        // Few journaled calls are sent again.
         24 if dice.throw(8) == 0 => Step::SendAgain { why },
         24 => Step::Send,
         0..3 => Step::Send,
@@ -396,7 +396,7 @@ fn ten_thousand_random_steps_match_pure_transitions() {
             purged += before - model.rows.len();
             store.write(vec![Op::Purge(at(now))]).expect("purged");
         } else {
-            // One row, or two of one request: then both steps exist, or neither is taken.
+            // One row, or two in one request. Then either both steps exist, or neither is taken.
             let mut after = model.clone();
             let mut ops = Vec::new();
             let mut exist = true;
@@ -424,7 +424,7 @@ fn ten_thousand_random_steps_match_pure_transitions() {
         }
         compare(&store, &model, step);
     }
-    // Every kind of step was taken, and some were not there to take.
+    // Every kind of step was taken, and some steps did not exist.
     assert!(
         taken.len() == 18 && taken.values().all(|n| *n > 20),
         "{taken:?}"

@@ -1,4 +1,4 @@
-//! What is a person told, and what does a script see?
+//! Messages for a person, and results for a script.
 
 use super::call::journal;
 use crate::{Error, Op, Refused, RowId, Settings, State, tables};
@@ -6,7 +6,7 @@ use callbridge_model::ExitCode as _;
 use callbridge_testkit::Wait as _;
 use std::path::PathBuf;
 
-/// Refusals at the door.
+/// Refusals to open the folder.
 fn of_the_folder() -> Vec<Error> {
     let path = PathBuf::from("/state/spool.db");
     let dir = PathBuf::from("/state");
