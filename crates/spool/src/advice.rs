@@ -1,4 +1,4 @@
-//! What to do about a letter, one sentence a reason.
+//! Advice about a dead letter: one sentence per reason.
 
 use super::row::Letter;
 use callbridge_leads::lead_request::Finding;

@@ -33,12 +33,12 @@ use tar::{Archive, Builder, Entries, Entry, EntryType, Header};
 /// Name of the first entry.
 pub const MANIFEST: &str = "manifest.json";
 const MANIFEST_BYTES_MAX: u64 = 64 * 1024;
-/// Tar pads each entry to whole blocks and ends with two blocks of zeros.
+/// Size of a tar block. Tar pads each entry to whole blocks and ends with two blocks of zeros.
 const BLOCK_BYTES: u64 = 512;
-/// Only the owner can read an exported or imported file.
+/// Mode of an exported or imported file: only its owner can read it.
 const MODE: u32 = 0o600;
 
-/// What an archive contains: its first entry, as JSON.
+/// Content of an archive: its first entry, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
@@ -111,7 +111,8 @@ struct Temporary(PathBuf);
 
 impl Temporary {
     fn make(dir: &Path, name: &str) -> Result<(Self, File), Error> {
-        // The name is random: an export that was killed can have left one of the same process id.
+        // The name is random, because a killed export can have left a file with the same process
+        // id.
         let path = dir.join(format!(".{name}.{}", uuid::Uuid::new_v4()));
         let mut how = OpenOptions::new();
         let how = how.create_new(true).write(true).mode(MODE);
@@ -274,7 +275,8 @@ pub(crate) fn import_folder(
 ) -> Result<Manifest, ArchiveError> {
     let mut archive = Archive::new(BufReader::new(from));
     let mut entries = Expected {
-        // Raw: extensions for long names, links, or sparse files are entries of another type.
+        // Raw entries: extensions for long names, links, or sparse files are entries of another
+        // type.
         entries: archive
             .entries()
             .map_err(|error| not_read(path, error))?
@@ -346,7 +348,7 @@ fn no_archive(path: &Path, message: String) -> ArchiveError {
     ArchiveError::NoArchive(path.to_path_buf(), message)
 }
 
-/// Returns an error of the system, or a file that is not a tar file.
+/// Makes the error of a failed read: an error of the system, or a file that is not a tar file.
 fn not_read(path: &Path, error: io::Error) -> ArchiveError {
     if error.raw_os_error().is_some() {
         ArchiveError::NotRead(path.to_path_buf(), error)

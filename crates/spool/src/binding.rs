@@ -1,4 +1,4 @@
-//! Whose calls these are: a spool belongs to one CRM address, company and application.
+//! Whose calls these are: a spool belongs to one CRM address, company, and application.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! The check of the file, beside the work: after an unclean stop, and where somebody changed the
-//! file while nobody ran.
+//! The check of the file in the background: after an unclean stop, or if the file was changed while
+//! no process ran.
 
 use crate::{Error, check_siblings, not_writable};
 use rusqlite::{Connection, InterruptHandle, OpenFlags};

@@ -1,7 +1,8 @@
-//! A row of a result as serde reads it: a tuple by the order of its columns, a struct by their
-//! names, anything else from one column, the first where nothing else is said. A struct in a field
-//! of another one is read from the same row, where a column has the field's name, and a tuple in a
-//! field from that column on.
+//! Reads a row of a result with serde. A tuple is read by the order of the columns, and a struct by
+//! their names. Any other type is read from one column, by default the first.
+//!
+//! In a field of a struct, another struct is read from the same row, if a column has the field's
+//! name. A tuple is read from that column on.
 
 use crate::value::Value;
 use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
@@ -19,8 +20,8 @@ pub(crate) trait ResultRow {
     fn value(&self, at: usize) -> Result<Value<'_>, String>;
 }
 
-/// The names of the columns of one statement, read once if a struct asks: SQLite takes a lock for
-/// each.
+/// The names of the columns of one statement. They are read once, and only if a struct needs them,
+/// because SQLite takes a lock for each name.
 pub(crate) type Names = OnceCell<Vec<String>>;
 
 /// Reads a row. If a value does not fit, the error names the row's id, if it has one.

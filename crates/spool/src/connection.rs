@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// A connection as it is stored. All of it is secret.
 #[derive(Clone, Debug, Deserialize)]
 pub struct StoredConnection {
-    /// Tells connections apart: each refresh and each consent gives another one.
+    /// Identifies the connection: each refresh and each consent makes another one.
     pub refresh_token: Secret,
     /// The connection as JSON.
     pub content: Secret,

@@ -28,14 +28,14 @@ enum Place {
 }
 
 impl ConnectionStore {
-    /// The connection of the state in this folder. Nothing is opened yet.
+    /// Makes a store for the state in this folder. Nothing is opened yet.
     pub fn new(dir: &Path) -> Self {
         Self {
             place: Place::Folder(dir.to_path_buf()),
         }
     }
 
-    /// The connection of the state in this database. Nothing is opened yet.
+    /// Makes a store for the state in this database. Nothing is opened yet.
     pub fn in_database(url: &PostgresUrl) -> Self {
         Self {
             place: Place::Database(Box::new(url.clone())),
@@ -53,11 +53,10 @@ impl ConnectionStore {
         }
     }
 
-    /// Makes the change. `false` if another connection is stored: nothing is changed then. The same
-    /// change can be made again after an error.
+    /// Makes the change. Returns `false` if another connection is stored: nothing is changed then.
+    /// The same change can be made again after an error.
     ///
-    /// # Errors
-    /// If the state cannot be read or written.
+    /// # Errors If the state cannot be read or written.
     pub fn change(&self, change: &ConnectionChange) -> Result<bool, Error> {
         self.with(|db| connection::change(db, change))
     }
@@ -70,10 +69,9 @@ impl ConnectionStore {
         self.with(connection::shown_once)
     }
 
-    /// Keeps these secrets, as JSON, in place of those before.
+    /// Keeps these secrets, as JSON, in place of the earlier ones.
     ///
-    /// # Errors
-    /// If the state cannot be read or written.
+    /// # Errors If the state cannot be read or written.
     pub fn keep_shown_once(&self, content: &Secret) -> Result<(), Error> {
         self.with(|db| connection::keep_shown_once(db, content))
     }

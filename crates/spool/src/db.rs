@@ -1,4 +1,4 @@
-//! An open database: its statements, and what its engine answers in our errors.
+//! An open database: its statements, and its engine's errors converted into ours.
 //!
 //! A statement names its values `?1`, `?2`, and so on. Values and rows have one form for all
 //! engines ([`Value`](crate::value::Value)).
@@ -73,7 +73,7 @@ impl Db {
         self.hook = hook;
     }
 
-    /// SQLite's connection. `None` for another engine.
+    /// Returns SQLite's connection. `None` for another engine.
     pub(crate) fn sqlite_connection(&self) -> Option<&Connection> {
         match &self.engine {
             Engine::Sqlite(connection) => Some(connection),
@@ -81,7 +81,7 @@ impl Db {
         }
     }
 
-    /// PostgreSQL's session. `None` for another engine.
+    /// Returns PostgreSQL's session. `None` for another engine.
     pub(crate) fn session(&self) -> Option<&Session> {
         match &self.engine {
             Engine::Sqlite(_) => None,
@@ -89,12 +89,12 @@ impl Db {
         }
     }
 
-    /// Returns the error that ended the session. `None` while it is there.
+    /// Returns the error that ended the session. `None` while the session works.
     pub(crate) fn lost(&self) -> Option<&Error> {
         self.lost.get()
     }
 
-    /// Returns `true` if the session was lost. It is there again then.
+    /// Makes the database usable again after a loss of the session. Returns `true` if it was lost.
     pub(crate) fn regain(&mut self) -> bool {
         self.lost.take().is_some()
     }
@@ -162,8 +162,8 @@ impl Db {
         }
     }
 
-    /// Asks a question whose answer is read later. Until then, PostgreSQL gets further statements
-    /// without a wait.
+    /// Asks a question whose answer is read later. Until then, further statements are sent to
+    /// PostgreSQL without a wait.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn ask<T: DeserializeOwned>(
         &self,
@@ -184,7 +184,8 @@ impl Db {
         }
     }
 
-    /// [`Db::ask`] for many rows at once, in PostgreSQL: each value of the statement is an array.
+    /// Runs [`Db::ask`] for many rows at once, in PostgreSQL: each value of the statement is an
+    /// array.
     pub(crate) fn ask_many<T: DeserializeOwned>(
         &self,
         text: &str,
@@ -201,8 +202,8 @@ impl Db {
         }
     }
 
-    /// [`Db::run`] for many rows at once, in a PostgreSQL transaction: each value of the statement
-    /// is an array. It must change this many rows, if `rows` is given.
+    /// Runs [`Db::run`] for many rows at once, in a PostgreSQL transaction: each value of the
+    /// statement is an array. It must change this many rows, if `rows` is given.
     pub(crate) fn run_many(
         &self,
         text: &str,
@@ -224,8 +225,7 @@ impl Db {
 
     /// Reads the answers to all statements.
     ///
-    /// # Errors
-    /// The first of [`Db::run`].
+    /// # Errors The first error of a [`Db::run`].
     pub(crate) fn flush(&self) -> Result<(), Error> {
         match &self.engine {
             Engine::Sqlite(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! Operations on their way to the [`tables`](crate::tables), and the transactions around them.
+//! Passes operations to the [`tables`](crate::tables), and runs the transactions around them.
 
 use crate::tables::intake::Intake;
 use crate::tables::unreadable;
@@ -108,9 +108,9 @@ impl Store {
         Ok(done)
     }
 
-    /// Asks what the calls of a group need, so that one round trip brings all answers. Nothing is
-    /// asked of SQLite, which has no round trips, nor if other operations of the group can change
-    /// an answer.
+    /// Asks for everything that the calls of a group need, so one round trip brings all answers.
+    /// Asks nothing of SQLite, which has no round trips. Asks nothing either if other operations of
+    /// the group can change an answer.
     fn look_ahead<R: AsRef<[Op]>>(&self, requests: &[R]) -> Result<Intake, Error> {
         let mut ops = requests.iter().flat_map(AsRef::as_ref);
         if self.session().is_none() || !ops.all(Op::is_intake) {

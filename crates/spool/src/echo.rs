@@ -1,6 +1,6 @@
-//! What the CRM's journal shows of our calls beside what was sent. A field by another name than
-//! the service's own is lost in silence (§2.8), and so is none that it knows: its event of a call
-//! (§6.8) alone tells which.
+//! Compares what the CRM's journal shows of our calls with what was sent. If a field is sent under
+//! a wrong name, the CRM drops it without an error (§2.8), and its answer does not show this. Only
+//! its event of the call (§6.8) shows which fields arrived.
 
 use callbridge_call::Direction;
 use callbridge_crm::FieldNames;
@@ -31,7 +31,7 @@ pub(crate) fn compare(
     names: &FieldNames,
     shown: &CallEcho,
 ) -> Vec<(SentField, String, Echo)> {
-    // A journal that loses the talk time shows the same for a call without any.
+    // A journal that loses the talk time looks the same for a call without any.
     let talks = sent.talk_time_sec > 0 || shown.talk_time_sec.is_some_and(|shown| shown > 0);
     let talk = talks.then_some(i64::from(sent.talk_time_sec));
     let talk = echo(talk, shown.talk_time_sec);

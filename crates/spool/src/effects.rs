@@ -1,5 +1,5 @@
-//! What a step does to a call, over the columns that say how far it is. Pure: `tables::step` reads
-//! them, and stores what comes out.
+//! The effects of a step on the columns that describe the progress of a call. Pure: `tables::step`
+//! reads the columns, and stores the result.
 
 use crate::{ATTEMPTS_MAX, Attempt, FIRST_POLL, IfAbsent, OutcomeSource, Progress, State, Step};
 use callbridge_call::EventTime;
@@ -17,13 +17,13 @@ impl Progress {
             | Step::Discard
             | Step::Expire
             | Step::Forwarded => {}
-            // The journal holds it, whatever it waited for here.
+            // The journal holds the call, whatever it waited for here.
             Step::Journaled(OutcomeSource::Webhook) => {
                 self.settled_externally = true;
                 self.is_no_letter();
             }
-            // It goes out with the backlog, with the values that were journaled. News about its
-            // earlier requests no longer counts.
+            // The call is sent with the backlog, with the values that were journaled. Results of
+            // its earlier requests no longer count.
             Step::SendAgain { why } => {
                 self.attempted(at, why);
                 self.begins_anew();

@@ -1,6 +1,6 @@
-//! What employees did: calls with customers, added up by extension. Pure, over calls by rising
-//! start; [`employee_work`] reads them from a running spool, an hour at a time, so that no commit
-//! waits long.
+//! The work of employees: calls with customers, added up by extension. The sums are pure, over
+//! calls in the order of their start. [`employee_work`] reads the calls from a running spool, an
+//! hour at a time, so no commit waits long.
 
 use crate::{Error, Handle, tables};
 use std::collections::BTreeMap;

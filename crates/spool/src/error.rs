@@ -1,4 +1,4 @@
-//! What can go wrong with the durable state, with the exit code of each.
+//! The errors of the spool. Each has an exit code.
 
 use crate::{Refused, RowId};
 use callbridge_call::shell::{quoted, quoted_path};

@@ -2,7 +2,7 @@
 //! runs, imported into an empty place.
 //!
 //! The archive always holds a SQLite file. A database is copied into one first, in a private folder
-//! beside the archive, from a snapshot of one moment. An import into a database unpacks and checks
+//! next to the archive, from a snapshot of one moment. An import into a database unpacks and checks
 //! the file in a private temporary folder, and copies it from there.
 
 use crate::archive::{ArchiveError, Manifest, export_folder, import_folder};
@@ -20,7 +20,7 @@ use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-/// What a server shows of these processes.
+/// Names of the sessions of these processes on the server.
 const EXPORT: &str = "callbridge state export";
 const IMPORT: &str = "callbridge state import";
 

@@ -1,4 +1,4 @@
-//! A fault at a statement, for tests of the whole program. Debug builds only.
+//! Failures at a statement, for tests of the whole program. Debug builds only.
 //!
 //! `FAULT_STATEMENT=N:kill` ends the process before its N-th statement. `N:stop` freezes it there
 //! until SIGCONT. `FILE:count` writes the number of each statement into a file. Statements of
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Number of statements of this process, over all its sessions.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// The other threads go on for a moment after a signal to the process, and this one with them.
+/// After a signal to the process, its threads run on for a moment. This thread waits that long.
 const STOPPED_WITHIN: Duration = Duration::from_millis(50);
 
 /// Returns the hook that the environment asks for.
@@ -24,7 +24,7 @@ pub(crate) fn hook() -> Option<StatementHook> {
         let file = place.to_owned();
         return Some(Arc::new(move |_| {
             let count = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
-            // The test fails without the file.
+            // If the file is missing, the test fails.
             std::fs::write(&file, count.to_string()).ok();
             true
         }));

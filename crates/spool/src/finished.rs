@@ -1,4 +1,4 @@
-//! A judged call, and what its row keeps of it.
+//! A judged call, with the values that its row keeps.
 
 use crate::{Error, State, json};
 use callbridge_call::timeline::Way;
@@ -70,7 +70,7 @@ impl Finished {
         self.judged.record.uuid.map(|uuid| uuid.0.into_bytes())
     }
 
-    /// Second at which the call began, by the PBX's clock.
+    /// Returns the second at which the call began, by the PBX's clock.
     pub(crate) fn started(&self) -> i64 {
         self.call.started.floor_seconds().get()
     }

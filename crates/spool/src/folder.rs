@@ -1,4 +1,5 @@
-//! Opening the state folder: who may, what is found, and what is checked beside the work.
+//! Opens the state folder: checks its owner and mode, recognizes the file in it, and starts the
+//! check in the background if it is needed.
 
 use super::check::check_beside;
 use super::identity::{self, Seen};

@@ -1,5 +1,5 @@
-//! Calls that another provider has journaled, and which of them are ours as well: the CRM's own
-//! telephony writes them, too.
+//! Calls that another provider has journaled, and which of them are also ours. The CRM's own
+//! telephony can journal the same calls.
 
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::Phone;
@@ -53,8 +53,7 @@ pub struct ForeignLog {
 }
 
 impl ForeignLog {
-    /// Adds a call that another provider has journaled. `ours` says whether it matches a call of
-    /// ours.
+    /// Adds a call that another provider has journaled. `ours`: it matches a call of ours.
     pub(crate) fn foreign(&mut self, call: ForeignCall, ours: bool, at: EventTime) {
         let mut known = self.waiting.iter().chain(&self.doubles);
         if !known.any(|it| it.call == call) {

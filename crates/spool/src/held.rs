@@ -13,16 +13,16 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The lock of a process that ends is free within this time.
+/// Time to wait for the lock of a process that is ending.
 const LOCK_WITHIN: Duration = Duration::from_secs(4);
 const LOCK_EVERY: Duration = Duration::from_millis(20);
 
-/// What a command does with a state that it holds.
+/// The use of a held state by a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// It reads the state. It creates none.
+    /// The command reads the state. It creates none.
     From,
-    /// It fills the state, and creates it.
+    /// The command fills the state, and creates it.
     To,
 }
 
@@ -58,10 +58,9 @@ impl std::ops::Deref for HeldState {
 }
 
 impl HeldState {
-    /// Takes the lock, and updates the tables. `name` is what a server shows of this process.
+    /// Takes the lock, and updates the tables. `name` is shown by the server for this process.
     ///
-    /// # Errors
-    /// [`Error::Locked`], [`Error::InUse`], [`Error::Missing`], and those of opening.
+    /// # Errors [`Error::Locked`], [`Error::InUse`], [`Error::Missing`], and those of opening.
     pub(crate) fn open(place: &StatePlace, usage: Use, name: &str) -> Result<Self, Error> {
         match place {
             StatePlace::Folder(dir) => Self::open_folder(dir, usage),

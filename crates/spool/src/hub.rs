@@ -1,13 +1,13 @@
-//! The position of a hub, its branches, and what is asked of both.
+//! The position of a hub, its branches, and the requests and changes of both.
 
 use callbridge_call::{EpochSeconds, EventTime};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A pair that a hub answers, and that a branch sends back.
+/// A pair that a hub sends with each answer, and that a branch sends back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HubPosition {
-    /// Another one begins when commits were lost.
+    /// Id of the incarnation. A new one begins when commits were lost.
     pub incarnation: String,
     /// Number of the commit. It keeps growing in a new incarnation.
     pub seq: u64,
@@ -64,7 +64,7 @@ pub struct HubAnswer {
 pub struct Branch {
     pub name: String,
     pub token: String,
-    /// The token before, and the end of its time.
+    /// The previous token, and when it expires.
     pub previous: Option<(String, EpochSeconds)>,
     /// In alphabetical order.
     pub pbxs: Vec<String>,
@@ -81,23 +81,23 @@ pub struct Branch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewBranch {
     pub name: String,
-    /// SHA-256 of its token. A branch that exists keeps its own.
+    /// SHA-256 of its token. An existing branch keeps its token.
     pub token: String,
     pub pbxs: Vec<String>,
     pub at: EpochSeconds,
 }
 
-/// Another token of a branch.
+/// A new token for a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRotation {
     pub branch: String,
     /// SHA-256 of the new token.
     pub token: String,
-    /// End of the time of the token before.
+    /// Time until which the previous token is valid.
     pub previous_until: EpochSeconds,
 }
 
-/// What a change of branches did.
+/// Result of a change of branches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BranchChange {
     /// The branch is new, or its token is.

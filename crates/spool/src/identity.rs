@@ -1,16 +1,16 @@
-//! Is this the file that was used here last, or a copy of it?
+//! Detects whether this is the file that was used here last, or a copy of it.
 //!
-//! A state folder that was restored from a backup does not know the requests made since: its
-//! slots are in doubt. Three signs tell a copy:
+//! A state folder that was restored from a backup does not know the requests made since, so its
+//! slots are in doubt. Three signs show a copy:
 //!
-//! | sign | where it is kept | tells |
+//! | sign | where it is kept | what it shows |
 //! |---|---|---|
-//! | inode and birth of the file | in the file: `spool.file` | a file made anew |
-//! | those and its last change | in `spool.lock`, at an orderly end | one written over in place |
-//! | data and inode changed at one time | – | as that, when the end was not orderly |
+//! | inode and birth time of the file | in the file: `spool.file` | a new file |
+//! | these, and its last change | in `spool.lock`, after a clean end | one overwritten in place |
+//! | data and inode changed at one time | – | the same, if the end was not clean |
 //!
-//! A sign may err on the side of doubt (`chown` changes the inode), never the other way but for
-//! a snapshot of the whole machine.
+//! A sign can report a copy that is none (`chown` changes the inode), but a copy is not missed. The
+//! exception is a snapshot of the whole machine.
 
 use crate::tables::doubt;
 use crate::tables::meta::{CLEAN, FILE, RESTORED};
@@ -46,8 +46,8 @@ impl Seen {
         }
     }
 
-    /// Returns `true` if it is in doubt that this is the file that calls itself `own`, ended
-    /// cleanly (`clean`) and left `stamp` behind. `used`: requests were made with it.
+    /// Returns `true` if it is doubtful that this is the file with the identity `own` that ended
+    /// cleanly (`clean`) and left `stamp`. `used`: requests were made with it.
     pub fn is_doubtful(
         &self,
         own: Option<&str>,
@@ -66,7 +66,7 @@ impl Seen {
     }
 }
 
-/// Returns the first commit of a process. From it, the next start can tell an unclean end, and a
+/// Makes the first commit of a process. From it, the next start can detect an unclean end, and a
 /// copy of this file.
 pub(crate) fn begin(store: &mut Store, seen: &Seen) -> Result<(), Error> {
     let mut ops = vec![

@@ -12,10 +12,10 @@ use crate::{Db, Error};
 use callbridge_call::EventTime;
 use serde::Deserialize;
 
-/// PostgreSQL cuts longer names of a session.
+/// Maximum length of a session's name. PostgreSQL cuts longer names.
 const LABEL_BYTES_MAX: usize = 63;
 
-/// What a process writes about itself while it leads.
+/// Facts about a process that it stores while it leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
     /// Shown to people: the host and the process id, or the value of `--instance`.
@@ -31,7 +31,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// This process under this name.
+    /// Describes this process under this name.
     pub fn new(name: &str, version: &str, settings: &str, boot_id: Option<String>) -> Self {
         Self {
             name: name.to_owned(),
@@ -42,7 +42,7 @@ impl Instance {
         }
     }
 
-    /// Stands for another process of this machine, which has not ended.
+    /// Makes this instance look like another process of this machine, which has not ended.
     #[cfg(test)]
     pub(crate) fn another(mut self) -> Self {
         self.process = format!("another/{}", self.process);
@@ -88,7 +88,7 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// `last` is the leader's row when this process began.
+    /// Makes a candidate. `last` is the leader's row when this process began.
     pub(crate) fn new(instance: Instance, last: Option<&Leader>) -> Self {
         let ended = last.filter(|last| {
             let same_boot = instance.boot_id.as_ref() == Some(&last.boot_id);
@@ -160,16 +160,16 @@ pub(crate) fn set_leader(db: &Db, leader: &Leader) -> Result<(), Error> {
     db.run(text, values)
 }
 
-/// This process, as another one on this machine can find it: `NAMESPACE/ID/START`, where the start
-/// is in ticks since boot. An id is reused, and an id with its start is not.
+/// Describes this process so that another one on this machine can find it: `NAMESPACE/ID/START`,
+/// where the start is in ticks since boot. An id is reused, but not an id with its start.
 fn own_process() -> String {
     let id = std::process::id();
     let start = start_of(id).unwrap_or_default();
     format!("{}/{id}/{start}", namespace().unwrap_or_default())
 }
 
-/// Returns the PID namespace, whose processes this one can see. Ids of another namespace mean other
-/// processes.
+/// Returns the PID namespace, whose processes this one can see. The ids of another namespace belong
+/// to other processes.
 fn namespace() -> Option<String> {
     let link = std::fs::read_link("/proc/self/ns/pid").ok()?;
     Some(link.to_string_lossy().into_owned())

@@ -58,11 +58,11 @@ struct Life {
     instance: Instance,
     settings: Settings,
     channels: Channels,
-    /// Waits without a session.
+    /// Runtime for waits without a session.
     waits: Runtime,
     /// `None` before the first session.
     candidate: Option<Candidate>,
-    /// Who waits for the first result. `None` once it was sent.
+    /// The caller that waits for the first result. `None` after it was sent.
     first: Option<mpsc::SyncSender<Result<(), Error>>>,
 }
 
@@ -71,7 +71,7 @@ impl Life {
         while !self.channels.must_end() {
             match self.wait_for_lock() {
                 Ok(Some(store)) => self.lead(store),
-                // It must end.
+                // The thread must end.
                 Ok(None) => break,
                 Err(error) => {
                     if let Some(first) = self.first.take_if(|_| !error.is_temporary()) {
@@ -158,7 +158,7 @@ impl Life {
             } else {
                 match self.next_request() {
                     Next::Request(first) => writer.serve(Some(first), &mut self.channels),
-                    // An error is found below.
+                    // If it fails, the error is found below.
                     Next::Nothing => drop(writer.store.exists("SELECT 1", ())),
                     Next::End => break None,
                 }

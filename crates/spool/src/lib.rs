@@ -1,10 +1,10 @@
-//! The durable state: every finished call from its verdict to its place in the journal.
+//! The durable state: every finished call from its verdict to the CRM's journal.
 //!
-//! In come [`Op`]s, out go [`Done`]s after the commit. One embedded SQLite file, `spool.db` in
-//! the state folder, in WAL mode with `synchronous=FULL`: what was answered is on the disk. Or a
-//! schema of a PostgreSQL database ([`open_postgres`]). One thread owns the connection and commits
-//! what is queued as one group ([`Handle`]); a [`Store`] can also be used without it, on
-//! `:memory:`, one request at a time.
+//! Callers send [`Op`]s, and get [`Done`]s after the commit. The state is one SQLite file,
+//! `spool.db` in the state folder, in WAL mode with `synchronous=FULL`, so every answered request
+//! is on the disk. Or it is a schema of a PostgreSQL database ([`open_postgres`]). One thread owns
+//! the connection, and commits the queued requests as one group ([`Handle`]). A [`Store`] can also
+//! be used without the thread, on `:memory:`, one request at a time.
 //!
 //! Both engines run the same statements. Their differences are these:
 //!
@@ -14,21 +14,21 @@
 //! | right to write | the lock file, for the process's life | the session's lock (`leading`) |
 //! | memory ([`Store`]) | read once | read again when the lock was lost |
 //! | statements without an answer | run at once | sent with later ones (`postgres/pipeline.rs`) |
-//! | room of deleted rows | `purge` returns pages to the disk | autovacuum |
+//! | space of deleted rows | `purge` returns pages to the disk | autovacuum |
 //! | check, copy of the file | `check`, `identity` | the server's; `postgres/history.rs` |
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
-//! | [`state`] | the states of a call and the one pure function between them |
-//! | [`employee_work`] | what employees did, added up |
-//! | `effects` | what a step does to a call, pure as well |
-//! | [`op`] | what can be stored, and what it does to the books |
-//! | [`row`] | what can be read |
+//! | [`state`] | the states of a call, and the pure function between them |
+//! | [`employee_work`] | sums of the work of employees |
+//! | `effects` | the effects of a step on a call, also pure |
+//! | [`op`] | the operations that can be stored, and their effects on the books |
+//! | [`row`] | the types that can be read |
 //! | [`store`] | the open database and its books |
-//! | `dispatch` | operations on their way to the tables, and commits |
-//! | `tally` | the books, in memory and as they are written, and what the log is told with them |
-//! | `finished` | a judged call, and what its row keeps of it |
-//! | [`tables`] | all SQL, a file a stored thing |
+//! | `dispatch` | passes operations to the tables, and commits |
+//! | `tally` | the books, in memory and as they are written, and warnings for the log |
+//! | `finished` | a judged call, with the values that its row keeps |
+//! | [`tables`] | all SQL, one file per stored thing |
 //! | [`writer`] | the thread, group commit, [`Handle`] |
 //! | `db` | the open database, its statements and errors, of both engines |
 //! | `value`, `columns` | values of statements, and rows as serde reads them |
@@ -45,29 +45,30 @@
 //! | [`folder`] | opening: modes, damage |
 //! | `place` | the place of a state, as `--state` names it |
 //! | [`archive`] | a state folder as one tar file: export and import |
-//! | `state_dir` | folder, lock and file: how they are made, and what is done when they go away |
-//! | `check` | the check of the file, beside the work |
+//! | `state_dir` | folder, lock, and file: how they are made, and what happens if they disappear |
+//! | `check` | the check of the file in the background |
 //! | `identity` | whether the file is a copy |
-//! | `readers` | finished calls, and leads by phone, looked up beside the writer |
+//! | `readers` | lookups of finished calls, and of leads by phone, without the writer's thread |
 //! | [`binding`] | whose calls these are |
-//! | `advice` | what to do about a letter |
-//! | [`error`] | what can go wrong, with exit codes |
+//! | `advice` | advice about a dead letter |
+//! | [`error`] | the errors, with their exit codes |
 //!
-//! | file in the state folder | what it is |
+//! | file in the state folder | content |
 //! |---|---|
 //! | `spool.db`, `-wal`, `-shm` | the database, mode 0600 |
-//! | `spool.lock` | locked while in use; who has it, and what the file was like at the last end |
+//! | `spool.lock` | locked while in use; its holder, and the file's stamp after a clean end |
 //!
-//! A commit that fails (no room, a write or a sync that fails) is answered as not stored, and the
-//! same request can be made again: SQLite writes the same place of its log once more, so no page
-//! of the log rests on a sync that followed a failed one. Until then a kill may still find that
-//! commit done, which is what any kill before an answer may find. After a kill the log is written
-//! into the file and begun anew before anything is added ([`folder`]).
+//! If a commit fails (no room, a failed write or sync), the answer is that nothing was stored, and
+//! the same request can be made again. SQLite then writes the same place of its log again, so no
+//! page of the log depends on a sync that followed a failed one. Until then, that commit can still
+//! be found after a kill. The same is true of any kill before an answer. After a kill, the log is
+//! written into the file and restarted before anything is added ([`folder`]).
 //!
-//! When the log is written into the file and the file's sync fails, SQLite says nothing and does
-//! it again at the next commit, from the log. One case is left: a part that went into the file
-//! while the check was reading is not written again, and counts on the next sync that succeeds.
-//! On Linux a disk that lost pages of that part without refusing a write leaves them old.
+//! If the log is written into the file and the file's sync fails, SQLite reports no error, and
+//! writes it again from the log at the next commit. One case is left: a part that was written into
+//! the file while the check was reading is not written again, and depends on the next sync that
+//! succeeds. On Linux, if a disk loses pages of that part without refusing a write, the old pages
+//! stay.
 
 #![cfg_attr(
     test,
@@ -193,7 +194,7 @@ pub const LETTERS_PAGE: usize = 500;
 pub const DUE_POLLS_MAX: usize = 8;
 /// Confirmable calls counted in one [`WorkQueue`].
 pub const CONFIRMABLE_MAX: u32 = 200;
-/// Calls that one reconciliation looks for.
+/// Calls that one reading of the journal looks for.
 pub const RECONCILE_MAX: usize = 500;
 /// Time for which deliveries of webhooks are recognized (§6.9).
 pub const DELIVERIES_KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -212,8 +213,8 @@ pub const LIVE_FOR: Duration = Duration::from_secs(5 * 60);
 /// Hook that receives the time of each commit, from `BEGIN` to the end of its sync.
 pub type CommitHook = Arc<dyn Fn(Duration) + Send + Sync>;
 
-/// Hook that receives the number of each statement before it runs, for tests. `false`: the session
-/// is lost.
+/// Hook that receives the number of each statement before it runs, for tests. If it returns
+/// `false`, the session is lost.
 pub type StatementHook = Arc<dyn Fn(u64) -> bool + Send + Sync>;
 
 /// Features and limits with which a spool is opened.
@@ -223,7 +224,7 @@ pub struct Settings {
     pub look_up: bool,
     /// The value of `--failed-employee` is `drop`: an unknown employee is left out.
     pub drop_employee: bool,
-    /// The value of `--lead-field`, checked; `None` without it.
+    /// The value of `--lead-field`, checked. `None` without it.
     pub shows: Option<Arc<lead_field::Settings>>,
     /// The names in `--field`, by which the CRM's values are compared with those that were sent.
     pub names: FieldNames,
@@ -231,11 +232,12 @@ pub struct Settings {
     pub notices: bool,
     /// Queue a notice for every waiting call too (`waiting=yes`).
     pub waiting_notices: bool,
-    /// Make the folder and the database where there are none; else [`Error::Missing`].
+    /// Create the folder and the database if they are missing. Otherwise opening fails with
+    /// [`Error::Missing`].
     pub create: bool,
     /// Read leads in addition to the calls (`--lead-directory`).
     pub lead_directory: Option<ReadLeads>,
-    /// Age at which journaled and discarded calls, and seen_calls, are forgotten.
+    /// Age at which journaled and discarded calls, and seen calls, are forgotten.
     pub retention: Duration,
     /// Hook that runs on the spool's thread after each commit.
     pub on_commit: Option<CommitHook>,

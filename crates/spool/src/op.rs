@@ -1,4 +1,4 @@
-//! What the spool is asked to store, and what it answers.
+//! The operations that the spool stores, and their results.
 
 use super::state::{State, Step};
 use crate::hub::{BranchChange, BranchRequest, HubAnswer, NewBranch, Offer, TokenRotation};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// One thing to store. The operations of one request are stored together or not at all.
 ///
-/// Each says how it changes the books. If it says nothing, the books stay as they are.
+/// Each variant says how it changes the books. Otherwise the books stay as they are.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// A judged call is stored by its outcome:
@@ -46,15 +46,15 @@ pub enum Op {
         /// Ids of the call and its channels on that PBX.
         ids: Vec<String>,
     },
-    /// Replaces the snapshot of a call that is not over, or drops it with `None`.
+    /// Replaces the snapshot of a call that is not over, or deletes it with `None`.
     Open {
         pbx: String,
         /// Unique among the open calls of its PBX.
         key: u64,
-        /// State from which the call goes on after a restart. `None` drops what is kept.
+        /// State from which the call continues after a restart. `None` deletes the stored one.
         snapshot: Option<Vec<u8>>,
     },
-    /// Progress of a source, from which it goes on after a restart.
+    /// Progress of a source, from which it continues after a restart.
     Position {
         /// The source's name, under which its progress is kept.
         source: String,
@@ -164,8 +164,8 @@ pub enum Op {
         /// Time at which the page was read.
         at: EventTime,
     },
-    /// News of a lead for the directory, of any age, any number of times. Find the calls that it
-    /// can release with [`super::Store::take_awaited`] after the commit.
+    /// News of a lead for the directory. It can be of any age, and can be stored several times.
+    /// Find the calls that it can release with [`super::Store::take_awaited`] after the commit.
     Learn(Box<LeadNews>),
     /// Makes the state a hub's, with this incarnation. A state that is a hub's keeps its own.
     BeginHub { incarnation: String, at: EventTime },
@@ -209,7 +209,7 @@ impl Op {
         Self::Count { counter, by }
     }
 
-    /// Returns `true` for an operation of those who bring calls. It does not change what another
+    /// Returns `true` for an operation of a source of calls. It does not change what another
     /// finished call depends on.
     pub(crate) const fn is_intake(&self) -> bool {
         self.is_intake_in_order()
@@ -407,6 +407,6 @@ pub struct PurgeCounts {
     pub calls: u64,
     /// Seen-call rows that were forgotten.
     pub seen_calls: u64,
-    /// More can be forgotten: ask again soon.
+    /// More can be forgotten, so purge again soon.
     pub more: bool,
 }

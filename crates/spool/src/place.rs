@@ -91,10 +91,9 @@ impl StatePlace {
         folder::refuse_shared(&database.socket_folder)
     }
 
-    /// Finished calls, looked up beside the writer.
+    /// Opens lookups of finished calls that do not use the writer's thread.
     ///
-    /// # Errors
-    /// If the file cannot be read.
+    /// # Errors If the file cannot be read.
     pub fn finished_calls(&self) -> Result<FinishedCalls, Error> {
         match self {
             Self::Folder(folder) => FinishedCalls::open(folder),
@@ -102,10 +101,9 @@ impl StatePlace {
         }
     }
 
-    /// Leads by phone, looked up beside the writer.
+    /// Opens lookups of leads by phone that do not use the writer's thread.
     ///
-    /// # Errors
-    /// If the file cannot be read.
+    /// # Errors If the file cannot be read.
     pub fn lead_directory(&self) -> Result<LeadDirectory, Error> {
         match self {
             Self::Folder(folder) => LeadDirectory::open(folder),
@@ -113,7 +111,7 @@ impl StatePlace {
         }
     }
 
-    /// Sessions that read and change the OAuth connection.
+    /// Returns the sessions that read and change the OAuth connection.
     pub fn connections(&self) -> ConnectionStore {
         match self {
             Self::Folder(folder) => ConnectionStore::new(folder),
@@ -135,7 +133,7 @@ impl From<&Path> for StatePlace {
 }
 
 impl fmt::Display for StatePlace {
-    /// `/var/lib/callbridge/hq`, or `postgres://db1,db2/callbridge`.
+    /// Writes `/var/lib/callbridge/hq`, or `postgres://db1,db2/callbridge`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder(folder) => folder.display().fmt(f),

@@ -1,6 +1,6 @@
-//! Lookups beside the writer's thread, on read-only connections. None waits for a commit, and each
-//! sees what was committed before it: the intake's memory of finished calls, and the directory of
-//! leads as calls are judged by it.
+//! Lookups on read-only connections that do not use the writer's thread. They do not wait for a
+//! commit, and they see every earlier commit. They find finished calls by their ids, and leads by
+//! phone.
 
 use super::{Db, Error, state_dir};
 use crate::postgres::{Access, PostgresUrl, Session};
@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A database after a failed question is not asked again for this long.
+/// Time after a failed question during which a database is not asked again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// What the server shows of a session that only reads.
+/// Name of the session on the server.
 const LABEL: &str = "callbridge reader";
 
 /// A read-only connection, in addition to the spool's own. It also works while another process
@@ -115,7 +115,7 @@ impl FinishedCalls {
         Reader::of_file(&dir.join(state_dir::FILE)).map(Self)
     }
 
-    /// Finds them in a database.
+    /// Finds finished calls in a database.
     pub fn in_database(url: &PostgresUrl) -> Self {
         Self(Reader::of_database(url))
     }

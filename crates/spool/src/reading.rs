@@ -11,9 +11,9 @@ use crate::{Error, Settings, Store};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A database that could not be read is not asked again for this long.
+/// Time after a failed read during which the database is not asked again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// What the server shows of the session.
+/// Name of the session on the server.
 const LABEL: &str = "callbridge reader";
 
 /// Starts a thread that reads the state in a database. The first request connects.
@@ -87,7 +87,7 @@ impl Reading {
         self.has_session = !store.is_lost();
     }
 
-    /// [`Reading::begin`], unless it failed a moment ago.
+    /// Runs [`Reading::begin`], unless it failed a moment ago.
     fn begin_or_pause(&mut self) -> Result<Option<Leader>, Error> {
         if let Some((at, error)) = &self.failed
             && at.elapsed() < PAUSE
@@ -149,7 +149,7 @@ impl Reading {
     }
 }
 
-/// Refuses tables that this version cannot read. A reader migrates nothing.
+/// Refuses tables that this version cannot read. A reader does not migrate.
 fn refuse_unreadable(place: &Path, found: Found) -> Result<(), Error> {
     match crate::store::refuse(place, found)? {
         Found::New => Err(Error::Missing(place.to_path_buf())),

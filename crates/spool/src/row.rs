@@ -1,4 +1,4 @@
-//! What is read back from the spool.
+//! Types that are read back from the spool.
 
 use crate::hub::HubSilence;
 use crate::{HELD_MAX, IfAbsent, State, json_column};
@@ -67,7 +67,7 @@ impl Deref for Row {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Progress {
     pub state: State,
-    /// Time at which it entered this state. Polls do not change it.
+    /// Time at which it entered this state. Polls do not change this time.
     pub since: EventTime,
     /// By the PBX's clock.
     pub started: EpochSeconds,
@@ -101,7 +101,7 @@ pub struct Progress {
     pub failures: u32,
     /// Next step of an unresolved call that is absent. `None` for other calls.
     pub if_absent: Option<IfAbsent>,
-    /// Earlier leads and automatic changes.
+    /// Earlier leads of the call, and automatic changes.
     #[serde(deserialize_with = "json_column")]
     pub reroute_history: Option<RerouteHistory>,
     /// It was sent again because the journal had lost it.
@@ -112,7 +112,7 @@ pub struct Progress {
     pub message: String,
     /// The CRM's `errors` as JSON. `None` if it gave none.
     pub errors: Option<String>,
-    /// Word of the [`Finding`] on its lead, if that was looked up.
+    /// Word of the [`Finding`] about its lead, if the lead was looked up.
     pub finding: Option<String>,
     /// Oldest first. Beyond [`super::ATTEMPTS_MAX`] the middle is left out.
     #[serde(deserialize_with = "json_column")]
@@ -121,7 +121,7 @@ pub struct Progress {
     pub times_dead: u32,
 }
 
-/// A call that can be sent.
+/// A call that can be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Due {
     /// The call's row. [`row`](crate::tables::calls::row) has the rest.

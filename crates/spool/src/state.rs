@@ -19,20 +19,20 @@
 //! `Forwarded` leads from ready to forwarded, if a hub takes the calls in place of the CRM. If the
 //! hub has lost its state, [`Op::Offer`](crate::Op::Offer) makes forwarded calls ready again.
 //!
-//! `SendAgain` leads from journaled back to ready: by a person, of a call that the CRM's journal
-//! does not have (`audit --take-in`). Its uuid is what it was, so that one that turns up meanwhile
-//! is no second record (§4.5.4).
+//! `SendAgain` leads from journaled back to ready. A person does this with a call that the CRM's
+//! journal does not have (`audit --take-in`). The uuid stays the same, so there is no second record
+//! if the journal shows the call meanwhile (§4.5.4).
 //!
-//! `Moved` leads from submitted and from dead to ready, and leaves a ready call ready: it goes on
-//! by itself with another lead, or without its employee.
+//! `Moved` leads from submitted and from dead to ready, and leaves a ready call ready. The call
+//! continues automatically with another lead, or without its employee.
 //!
-//! An **unresolved** call is a submitted one whose outcome cannot be asked for: its request was
-//! under way when the process ended, or its requestId can no longer be read. The journal itself is
-//! asked.
+//! An **unresolved** call is a submitted one whose outcome cannot be polled: its request was under
+//! way when the process ended, or its requestId can no longer be read. The CRM's journal is read
+//! instead.
 //!
-//! A webhook (§6.8) may tell at any time that a call stands in the journal: `Journaled` leads to
-//! journaled from ready, sending and submitted, and from dead where the letter only says that
-//! nobody knows ([`step_when_shown`]). An answer of the service that comes after it is old news
+//! A webhook (§6.8) can report at any time that a call is in the journal. `Journaled` then leads to
+//! journaled from ready, sending, and submitted. It also leads there from dead, if the outcome of
+//! the dead letter was unknown ([`step_when_shown`]). Later answers of the CRM change nothing
 //! ([`Step::is_answer`]).
 
 use callbridge_call::EventTime;

@@ -1,9 +1,8 @@
-//! A state that moves to another place: into a database, into a folder, and back.
+//! Moves a state to another place: into a database, into a folder, and back.
 //!
 //! Both states are locked. The rows are copied first. Then the target is marked as complete, then
-//! the origin as moved, and last the target's mark is removed. A process that ends before the
-//! origin is marked leaves the origin as it was. After that, the same move only removes the
-//! target's mark.
+//! the origin as moved, and last the target's mark is removed. If a process ends before the origin
+//! is marked, the origin stays as it was. After that, the same move only removes the target's mark.
 //!
 //! | setting | in | meaning |
 //! |---|---|---|
@@ -20,7 +19,7 @@ use crate::transfer::{
 };
 use crate::{Db, Error, StatePlace};
 
-/// What a server shows of this process.
+/// Name of the session on the server.
 const LABEL: &str = "callbridge state move";
 const COMPLETE: &str = "complete ";
 
@@ -74,11 +73,11 @@ pub(crate) fn move_rows(
     Ok(copied)
 }
 
-/// Stores what the next process must know about requests that were made before.
+/// Stores facts about earlier requests that the next process needs.
 fn complete(source: &HeldState, target: &Db, id: &str) -> Result<(), Error> {
     let mut doubt = meta::meta(source, meta::RESTORED)?;
     if let Some(leader) = &source.last_leader {
-        // It can have run on another machine, and its last request can still arrive.
+        // That leader can have run on another machine, and its last request can still arrive.
         doubt.get_or_insert_with(|| format!("{}{leader}", meta::TAKEOVER));
     }
     in_transaction(target, || {

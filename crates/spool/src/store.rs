@@ -1,4 +1,4 @@
-//! The store: the open database with the books of its last commit. It is synchronous and knows no
+//! The store: the open database with the books of its last commit. It is synchronous, and uses no
 //! clock and no thread.
 
 use crate::hub::HubRow;
@@ -17,13 +17,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
 use std::path::Path;
 
-/// The setting that keeps the highest id used, whose row can be gone.
+/// The setting that keeps the highest id that was used. The row with that id can be deleted.
 pub(crate) const HIGHEST_ID: &str = "spool.highest_id";
 
-/// New dead letters that are remembered: a reader that asks twice a second misses none.
+/// Number of new dead letters that are remembered. A reader that asks twice a second misses none.
 const LETTERS_REMEMBERED: usize = 65_536;
 
-/// Moves of calls that are remembered. A call makes about four of them.
+/// Number of moves of calls that are remembered. A call makes about four of them.
 const MOVES_REMEMBERED: usize = 16_384;
 
 /// Numbers that calls wait for and about which something was learned.
@@ -40,11 +40,11 @@ pub enum Predecessor {
     /// our boot clock.
     #[default]
     Local,
-    /// It has this name, and can be on another machine. It may still finish what it began.
+    /// It has this name, and can be on another machine. Its last requests can still arrive.
     Other(String),
 }
 
-/// The database, and the books of its last commit. It dereferences to its [`Db`].
+/// The database, and the books of its last commit. It dereferences to [`Db`].
 pub struct Store {
     pub(crate) db: Db,
     pub(crate) settings: Settings,
@@ -72,7 +72,8 @@ impl Deref for Store {
     }
 }
 
-/// temp_store: savepoints copy pages into memory, not into files.
+/// Settings of SQLite. With `temp_store = MEMORY`, savepoints copy pages into memory, not into
+/// files.
 const PRAGMAS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
      PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 16777216; \
      PRAGMA wal_autocheckpoint = 2000;";
@@ -285,8 +286,9 @@ impl Store {
         self.hub.as_ref()
     }
 
-    /// Dead letters and waiting calls since the start of the process. Each time that a call dies
-    /// counts. [`letters_since`](crate::tables::letters::letters_since) continues from here.
+    /// Returns the number of dead letters and waiting calls since the start of the process. Each
+    /// time that a call dies counts. [`letters_since`](crate::tables::letters::letters_since)
+    /// continues from here.
     pub fn letters_so_far(&self) -> u64 {
         self.appeared.count()
     }
@@ -308,7 +310,7 @@ fn with_hook(mut db: Db, settings: &Settings) -> Db {
 /// Sets how SQLite stores and plans, and migrates the file.
 fn prepare(connection: &Connection, found: Found) -> rusqlite::Result<()> {
     if found == Found::New {
-        // It only takes effect before the first table.
+        // The pragma only takes effect before the first table.
         connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
     }
     connection.execute_batch(PRAGMAS)?;

@@ -1,5 +1,5 @@
-//! The books: kept in memory, written in the transaction that changes them. And what the log is
-//! told about leads once that is committed, whoever asked.
+//! The books: kept in memory, and written in the transaction that changes them. Also keeps warnings
+//! about leads, which are logged after the commit.
 
 use crate::db::Asked;
 use crate::{Db, Error, RowId, State};
@@ -9,14 +9,14 @@ use callbridge_model::status::Books;
 use std::collections::BTreeMap;
 use tracing::{info, warn};
 
-/// Counter: calls that went to the lead that theirs was merged into.
+/// Counter of calls that were sent to the lead that theirs was merged into.
 pub(crate) const TO_SURVIVOR: &str = "calls_to_survivor";
-/// Counter: calls that were sent without their employee.
+/// Counter of calls that were sent without their employee.
 pub(crate) const DROPPED: &str = "employees_dropped";
-/// Counter: values that were refused, FAILED, or not settled in the end.
+/// Counter of values that were refused, FAILED, or never settled.
 pub(crate) const GIVEN_UP: &str = "lead_fields_given_up";
 
-/// A number of the books, in their stored order. The words are stored. Never change one.
+/// A number of the books, in their stored order. The words are stored, so they must not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Book {

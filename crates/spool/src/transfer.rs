@@ -1,4 +1,4 @@
-//! A whole state, copied from one engine to another: row by row, in the order of the primary keys.
+//! Copies a whole state from one engine to another: row by row, in the order of the primary keys.
 //!
 //! Until the last row is stored, the target is marked as unfinished, and no process opens it.
 
@@ -16,9 +16,9 @@ use std::fmt;
 
 /// Rows in one transaction.
 const PAGE: usize = 500;
-/// The same of a table whose rows can be long.
+/// Rows in one transaction, for a table whose rows can be long.
 const PAGE_OF_BLOBS: usize = 20;
-/// The process that leads writes it.
+/// The table of the leader's row. The process that leads writes it.
 const LEADER: &str = "leader";
 /// Settings that belong to the place, not to the state.
 const OF_PLACE: [&str; 6] = [
@@ -30,7 +30,7 @@ const OF_PLACE: [&str; 6] = [
     UNFINISHED,
 ];
 
-/// What was copied.
+/// The rows and books that were copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// Rows of each table that has any.
@@ -95,12 +95,11 @@ pub(crate) fn in_transaction<T>(
     done
 }
 
-/// Empties the target, and marks it as unfinished, in one transaction. Only an unfinished copy has
-/// rows that can be deleted, and a state that was moved away under this id: its rows are an older
-/// copy of the state that comes back.
+/// Empties the target, and marks it as unfinished, in one transaction. Rows are deleted only from
+/// an unfinished copy, and from a state that was moved away under this id. The rows of the latter
+/// are an older copy of the state that comes back.
 ///
-/// # Errors
-/// [`Error::NotEmpty`], [`Error::Moved`]. Nothing is changed then.
+/// # Errors [`Error::NotEmpty`], [`Error::Moved`]. Nothing is changed then.
 pub(crate) fn begin_copy(db: &Db, id: Option<&str>) -> Result<(), Error> {
     let tables = copied_tables()?;
     if let Some(mark) = meta::meta(db, MOVED)? {
@@ -148,7 +147,7 @@ pub(crate) fn copy_all(
         }
         let copied = copy(from, to, &table, progress)?;
         let stored = table.finish(to)?;
-        // The target has settings of its own.
+        // The target also has its own settings.
         if stored < copied {
             let why = format!("{stored} of {copied} rows of {} were stored", table.name);
             return Err(to.damaged(why));
@@ -208,7 +207,7 @@ pub(crate) fn copy_tables(from: &Db, to: &Db, names: &[&str]) -> Result<(), Erro
 
 fn refuse_used(db: &Db, tables: &[Table]) -> Result<(), Error> {
     for Table { name, .. } in tables {
-        // A new state has settings.
+        // A new state already has settings.
         if name != "meta" && db.exists(&format!("SELECT 1 FROM {name} LIMIT 1"), ())? {
             return Err(Error::NotEmpty(db.path.clone(), name.clone()));
         }

@@ -1,4 +1,4 @@
-//! Values as both engines store them: what is bound to a statement, and what a row holds.
+//! Values as both engines store them, in statements and in rows.
 
 use serde::de::{Deserialize, Deserializer, Visitor};
 use std::fmt;
@@ -12,7 +12,7 @@ pub(crate) enum Value<'a> {
     Blob(&'a [u8]),
 }
 
-/// A value that outlives its caller.
+/// A value that does not borrow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OwnedValue {
     Null,
@@ -172,7 +172,7 @@ macro_rules! integers {
 integers!(bool, u8, u16, u32, i32, i64);
 
 impl ToValue for u64 {
-    /// No counter comes near the limit.
+    /// Converts a counter. No counter comes near the limit.
     fn to_value(&self) -> Value<'_> {
         Value::Integer(i64::try_from(*self).unwrap_or(i64::MAX))
     }
@@ -219,7 +219,7 @@ tuples! {
     (A, B, C, D, E, F, G, H, I)
 }
 
-/// Values of more columns than a tuple has, which `Values` takes as well.
+/// Makes values of more columns than a tuple can have. `Values` accepts them as well.
 macro_rules! values {
     ($($value:expr),* $(,)?) => {
         [$(&$value as &dyn $crate::value::ToValue),*]

@@ -1,8 +1,8 @@
-//! The one thread that writes, and the handles that ask it to.
+//! The thread that writes, and the handles that send requests to it.
 //!
-//! What is queued when the thread comes round goes into one transaction: a group. The answers
-//! follow its commit. Reads run between groups, in the order asked, so a read sees every write
-//! asked for before it.
+//! The requests that are queued when the thread is free go into one transaction, a group. They are
+//! answered after its commit. Reads run between groups, in order, so a read sees every write that
+//! was requested before it.
 
 use super::check::{Check, Integrity};
 use crate::dispatch::prepare;
@@ -21,8 +21,9 @@ const QUEUE_MAX: usize = 1024;
 const GROUP_REQUESTS_MAX: usize = 512;
 /// Operations in one group, not counting the last request's.
 const GROUP_OPS_MAX: usize = 4096;
-/// The same with a database behind a network, counting the last request's: it stores these within
-/// 100 ms. A larger request is stored alone. A branch sends at most 500 calls in a request.
+/// Operations in one group with a database behind a network, counting the last request's. It stores
+/// these within 100 ms. A larger request is stored alone. A branch sends at most 500 calls in a
+/// request.
 const ROUND_TRIP_OPS_MAX: usize = 501;
 
 /// After a write of one row succeeds, the disk counts as healthy once no request was refused for
@@ -39,7 +40,7 @@ type Reading = Box<dyn FnOnce(Result<&Store, Error>) + Send>;
 pub(super) enum WriterRequest {
     Write(Vec<Op>, oneshot::Sender<Answer>),
     Read(Reading),
-    /// No request: the thread checks whether it must end.
+    /// No request. The thread checks whether it must end.
     Wake,
 }
 
@@ -61,7 +62,7 @@ pub(super) struct Numbered {
     pub(super) request: WriterRequest,
 }
 
-/// Whether this process leads: the one that may write.
+/// Whether this process leads. Only the leader can write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Leadership {
     /// It holds the lock. A SQLite state that is open is always led by its process.
@@ -97,7 +98,7 @@ pub struct Health {
     pub integrity: Integrity,
 }
 
-/// A way to the spool's thread. Cheap to clone.
+/// A handle to the spool's thread. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Handle {
     requests: mpsc::Sender<Numbered>,
@@ -170,8 +171,9 @@ impl Handle {
         self.leadership.clone()
     }
 
-    /// A handle for the present leadership. When the session is lost, requests of all earlier
-    /// handles are answered [`Error::NotLeader`] from then on: their callers know an older state.
+    /// Returns a handle for the present leadership. When the session is lost, requests of all
+    /// earlier handles are answered [`Error::NotLeader`] from then on: their callers know an older
+    /// state.
     pub fn renewed(&self) -> Self {
         Self {
             number: self.present.load(Ordering::Acquire),
@@ -199,7 +201,8 @@ impl Handle {
         matches!(asked, Err(Error::SessionLost(..) | Error::NotLeader(..)))
     }
 
-    /// Changes after each commit. Wakes the sender, the outbox and `dead watch`.
+    /// Returns a counter that changes after each commit. It wakes the sender, the outbox, and `dead
+    /// watch`.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.changed.clone()
     }
@@ -359,8 +362,8 @@ impl Guard {
     }
 }
 
-/// Returns `true` if the request goes first. Requests of the sender do not wait for those that
-/// bring calls. All others keep their order.
+/// Returns `true` if the request goes first. Requests of the sender do not wait for those of
+/// sources of calls. All others keep their order.
 fn goes_first(work: &[Op]) -> bool {
     work.iter().any(Op::is_of_sender) && !work.iter().any(Op::is_intake_in_order)
 }
@@ -410,7 +413,7 @@ impl Writer {
         }
     }
 
-    /// Returns `true` if requests wait that were received.
+    /// Returns `true` if received requests wait.
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -423,8 +426,8 @@ impl Writer {
     }
 
     /// Serves requests in groups that end soon, so the sender's requests wait for one group at
-    /// most: they go first, and separately. Every statement of a group is a
-    /// round trip to the database, or a part of one.
+    /// most. They go first, in their own group. Every statement of a group takes at most one round
+    /// trip to the database.
     pub(super) fn serve(&mut self, first: Option<Numbered>, channels: &mut Channels) {
         self.waiting.extend(first);
         while self.waiting.len() < QUEUE_MAX

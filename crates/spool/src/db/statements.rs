@@ -1,4 +1,4 @@
-//! For tests: which statements were asked, from where, and what they cost.
+//! Statistics for tests: which statements ran, from which lines of code, and what they cost.
 
 use super::Db;
 use rusqlite::StatementStatus;
@@ -25,7 +25,7 @@ impl Db {
         self.statements.0.borrow().keys().cloned().collect()
     }
 
-    /// File and line number of the code that ran them.
+    /// Returns file and line number of the code that ran them.
     pub(crate) fn askers(&self) -> BTreeSet<(&'static str, u32)> {
         self.statements
             .0
@@ -43,7 +43,7 @@ impl Db {
         }
     }
 
-    /// Steps of SQLite's virtual machine since the last call, by statement.
+    /// Returns the steps of SQLite's virtual machine since the last call, by statement.
     pub(crate) fn steps_taken(&self) -> BTreeMap<String, i32> {
         let steps = self.statements().into_iter().map(|text| {
             let connection = self.sqlite_connection().expect("SQLite counts its steps");

@@ -1,4 +1,4 @@
-//! What the server answers, in our errors.
+//! Converts the server's errors into ours.
 
 use crate::Error;
 use std::error::Error as StdError;
@@ -74,7 +74,7 @@ pub(super) fn of_connection(place: &Path, error: &tokio_postgres::Error) -> Erro
     }
 }
 
-/// Returns the message of the cause, which says more than the library's own.
+/// Returns the message of the innermost cause, which is more specific than the library's message.
 fn innermost(error: &tokio_postgres::Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! Which history of the database this is.
+//! Identifies the history of a database.
 
 use super::Session;
 use crate::Error;
@@ -10,7 +10,7 @@ pub(crate) fn history(session: &Session) -> Result<String, Error> {
     let system: String = match session.one(system, &()) {
         Ok(system) => system,
         Err(error @ Error::SessionLost(..)) => return Err(error),
-        // Some managed servers do not show it.
+        // Some managed servers do not show the system's identifier.
         Err(_) => String::new(),
     };
     let text = "SELECT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8),

@@ -1,7 +1,7 @@
-//! The lock that makes a process the leader, and who waits for it.
+//! The lock that makes a process the leader, and the processes that wait for it.
 //!
-//! Both are advisory locks of the session, so they end with it. A standby holds the second lock
-//! together with the other standbys: a query of any process finds them by it.
+//! Both locks are advisory locks of the session, so they end with it. All standbys share the second
+//! lock. A query of any process finds them by it.
 
 use super::Session;
 use crate::Error;

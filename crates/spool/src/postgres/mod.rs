@@ -1,15 +1,15 @@
 //! PostgreSQL as an engine of [`Db`](crate::Db): one session, on a runtime that runs while a
 //! statement waits.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
 //! | [`url`] | the value of `--state` |
-//! | `tls` | the roots that are trusted |
+//! | `tls` | the trusted root certificates |
 //! | `session` | a connection: its settings, its deadline, and its statements |
-//! | `error` | what the server answers, in our errors |
+//! | `error` | the server's errors, converted into ours |
 //! | `values` | values and rows in PostgreSQL's form |
-//! | `history` | which history of the database this is |
-//! | `lock` | the lock that makes a process the leader, and who waits for it |
+//! | `history` | the identity of the database's history |
+//! | `lock` | the lock that makes a process the leader, and the processes that wait for it |
 //! | `pipeline` | statements that are under way |
 //! | `schema` | the tables, and their migration |
 //! | [`server`] | what `check` reports about a server |

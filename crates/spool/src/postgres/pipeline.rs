@@ -43,15 +43,15 @@ impl Slot {
     }
 }
 
-/// What becomes of an answer.
+/// The use of an answer.
 pub(super) enum Purpose {
     /// A caller reads it.
     Asked(Slot),
-    /// Only an error counts, and another number of changed rows than this one, if there is one.
+    /// Only errors count. If a number is given, another number of changed rows is an error.
     Run(Option<u64>),
 }
 
-/// What is bound to a statement.
+/// A value that is bound to a statement.
 #[derive(Debug)]
 pub(super) enum Parameter {
     One(OwnedValue),
@@ -70,7 +70,7 @@ pub(super) struct Pipeline {
     queue: RefCell<VecDeque<UnderWay>>,
     /// The first error of a statement that no caller waits for.
     failed: RefCell<Option<Error>>,
-    /// Waits for answers so far.
+    /// Number of waits for answers so far.
     #[cfg(test)]
     pub(super) round_trips: Cell<u64>,
 }

@@ -1,4 +1,4 @@
-//! The tables in PostgreSQL: SQLite's scripts, translated.
+//! The tables in PostgreSQL, translated from SQLite's scripts.
 
 use super::Session;
 use crate::Error;

@@ -11,11 +11,11 @@ use crate::Error;
 use callbridge_model::{Code, clock};
 use std::time::Duration;
 
-/// What the server shows of these sessions.
+/// Name of these sessions on the server.
 const LABEL: &str = "callbridge check";
 /// A larger difference between the clocks is a problem.
 const CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
-/// The clock is asked this many times. The shortest round trip is the most exact.
+/// Number of times that the clock is read. The shortest round trip is the most exact.
 const CLOCK_QUESTIONS: usize = 5;
 /// Clients that hold a transaction while the pooling is tested.
 const OTHER_CLIENTS: usize = 3;
@@ -237,7 +237,7 @@ fn pooling(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error>
     let is_kept = is_backend_kept(session, &others, &backend, key);
     let unlock = format!("SELECT pg_advisory_unlock({key}) {}", own_lock(key));
     for session in others.iter().chain([session]) {
-        // The lock ends with its backend, too.
+        // The lock also ends with its backend.
         session.simple_rows(&unlock).ok();
     }
     if is_kept? {
@@ -258,7 +258,7 @@ fn is_backend_kept(
     for other in others {
         let held = match row::<1>(other, "BEGIN; SELECT pg_backend_pid()") {
             Ok([held]) => held,
-            // A pooler of statements refuses transactions.
+            // A pooler in statement mode refuses transactions.
             Err(Error::SessionLost(..) | Error::Sql(..)) => return Ok(false),
             Err(error) => return Err(error),
         };
@@ -276,7 +276,7 @@ fn is_backend_kept(
     Ok(true)
 }
 
-/// Returns the lock of this key, if this backend holds it, as the end of a question.
+/// Returns the end of a query for the lock of this key, if this backend holds it.
 fn own_lock(key: i64) -> String {
     format!(
         "FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted
@@ -328,7 +328,7 @@ fn judge_timeouts(found: &[FoundSetting]) -> ServerFinding {
 
 fn clock_difference(session: &Session) -> Result<ServerFinding, Error> {
     let text = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)";
-    // The first answer also pays for the plan.
+    // The first answer includes the time to plan the query.
     let mut best: Option<(Duration, i64)> = None;
     for _ in 0..CLOCK_QUESTIONS {
         let asked = clock::now();

@@ -1,4 +1,4 @@
-//! Does `check` find what is wrong with a real server?
+//! `check` finds problems of a real server.
 
 use super::*;
 use callbridge_testbed::authority::{Authority, Flaw};

@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement};
 
-/// Oldest version that has all the timeouts.
+/// The oldest version with all of the timeouts.
 pub(super) const VERSION_MIN: i64 = 140_000;
 /// Time for a connection to one host, with TLS and the login.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -30,11 +30,11 @@ const PREPARED_MAX: usize = 500;
 /// The purpose of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// It holds the lock, or waits for it.
+    /// The session holds the lock, or waits for it.
     Write,
-    /// It copies a whole state. It can hold the lock.
+    /// The session copies a whole state. It can hold the lock.
     Copy,
-    /// It changes nothing.
+    /// The session changes nothing.
     Read,
 }
 
@@ -50,23 +50,23 @@ impl Access {
     }
 }
 
-/// A setting of a session, and the value that the server must show then.
+/// A setting of a session, and the value that the server must then show.
 pub(super) type Setting = (&'static str, &'static str);
 
-/// They end the session of a process that was killed, cut off, or frozen, so another process gets
-/// the lock.
+/// Timeouts that end the session of a process that was killed, cut off, or frozen, so another
+/// process can take the lock.
 pub(super) const WRITE_SETTINGS: [Setting; 3] = [
     ("idle_session_timeout", "10s"),
     ("idle_in_transaction_session_timeout", "5s"),
     ("client_connection_check_interval", "2s"),
 ];
-/// While one session reads or writes many rows, another one is idle.
+/// Timeouts for a copy. While one session reads or writes many rows, another one is idle.
 const COPY_SETTINGS: [Setting; 3] = [
     ("idle_session_timeout", "10min"),
     ("idle_in_transaction_session_timeout", "10min"),
     ("client_connection_check_interval", "2s"),
 ];
-/// A Unix socket has none of these.
+/// Keepalive settings. A Unix socket has none of these.
 pub(super) const TCP_SETTINGS: [Setting; 4] = [
     ("tcp_keepalives_idle", "5"),
     ("tcp_keepalives_interval", "2"),
@@ -77,9 +77,9 @@ const READ_SETTINGS: [Setting; 2] = [
     ("default_transaction_read_only", "on"),
     ("statement_timeout", "2s"),
 ];
-/// Each statement was written for an index, whose order it asks for, and is planned once per
-/// session, perhaps while the tables are empty. So the plan must not depend on what the server
-/// knows of the tables. They are also too short for a compiler.
+/// Settings for plans. Each statement was written for an index, whose order it uses, and is planned
+/// once per session, perhaps while the tables are empty. So the plan must not depend on the
+/// server's statistics. The statements are also too short to be worth compiling.
 const COMMON_SETTINGS: [Setting; 4] = [
     ("jit", "off"),
     ("plan_cache_mode", "force_generic_plan"),
@@ -112,18 +112,17 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.connection.abort();
         if let Some(runtime) = self.runtime.take() {
-            // It can be dropped by a task of another runtime.
+            // A task of another runtime can drop it.
             runtime.shutdown_background();
         }
     }
 }
 
 impl Session {
-    /// Connects and makes the settings. `name` is what the server shows of this process. It must
-    /// not be called by a task, because it waits.
+    /// Connects and makes the settings. The server shows `name` for this process. It must not be
+    /// called by a task, because it waits.
     ///
-    /// # Errors
-    /// [`Error::Unusable`] if it can only succeed after a change of the settings.
+    /// # Errors [`Error::Unusable`] if it can only succeed after a change of the settings.
     /// [`Error::SessionLost`] if it can succeed later.
     pub(crate) fn open(url: &PostgresUrl, access: Access, name: &str) -> Result<Self, Error> {
         let session = Self::connect(url, access, name)?;
@@ -267,7 +266,8 @@ impl Session {
 
     /// Ends the session in an orderly way, so the server releases the lock at once.
     pub(crate) fn close(&self) {
-        // The library says goodbye when its client is dropped, which is too late for this runtime.
+        // The library ends the session when its client is dropped, which is too late for this
+        // runtime.
         self.script("SELECT pg_advisory_unlock_all()").ok();
     }
 
@@ -331,15 +331,15 @@ impl Session {
         Ok(slot)
     }
 
-    /// [`Session::ask`] with an array per column.
+    /// Runs [`Session::ask`] with an array per column.
     pub(crate) fn ask_many(&self, text: &str, columns: Columns) -> Result<Slot, Error> {
         let slot = Slot::default();
         self.write_parameters(text, arrays(columns), Purpose::Asked(slot.clone()))?;
         Ok(slot)
     }
 
-    /// [`Session::run`] with an array per column, within a transaction. It must change this many
-    /// rows, if `rows` is given.
+    /// Runs [`Session::run`] with an array per column, within a transaction. It must change this
+    /// many rows, if `rows` is given.
     pub(crate) fn run_many(
         &self,
         text: &str,
@@ -363,7 +363,7 @@ impl Session {
         if let Some(answer) = slot.take() {
             return answer;
         }
-        // An error of an earlier statement explains the one of this statement.
+        // The error of an earlier statement explains the one of this statement.
         self.flush()?;
         slot.take().unwrap_or(Err(Error::Closed))
     }
@@ -436,7 +436,7 @@ impl Session {
         Ok(rows)
     }
 
-    /// [`Session::script`] for statements that can take long, because they change all rows.
+    /// Runs [`Session::script`] for statements that can take long, because they change all rows.
     pub(crate) fn long_script(&self, script: &str) -> Result<(), Error> {
         const LONG: Duration = Duration::from_secs(3600);
         self.wait_for(LONG, self.client.batch_execute(script))
@@ -457,7 +457,7 @@ impl Session {
         self.run(text, &())
     }
 
-    /// Commits, unless a statement of the transaction failed: the server rolls back then.
+    /// Commits. If a statement of the transaction failed, the server rolls back instead.
     pub(crate) fn commit(&self) -> Result<(), Error> {
         self.run("COMMIT", &())?;
         self.in_transaction.set(false);
@@ -483,7 +483,7 @@ impl Session {
         self.in_transaction.get()
     }
 
-    /// Waits for answers so far.
+    /// Returns the number of waits for answers so far.
     #[cfg(test)]
     pub(crate) const fn round_trips(&self) -> u64 {
         self.pipeline.round_trips.get()

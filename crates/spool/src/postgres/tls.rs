@@ -1,5 +1,5 @@
-//! TLS to PostgreSQL: rustls with ring, the system's roots or those of `ca-file=`. The certificate
-//! must be valid for the host. No check can be turned off.
+//! TLS to PostgreSQL: rustls with ring, with the system's root certificates or those of `ca-file=`.
+//! The certificate must be valid for the host. No check can be turned off.
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -16,7 +16,7 @@ pub(super) fn connector(ca_file: Option<&Path>) -> Result<MakeRustlsConnect, Str
         Some(path) => add_file(&mut roots, path)?,
         None => {
             let system = rustls_native_certs::load_native_certs();
-            // A root that cannot be read makes fewer servers trusted, never more.
+            // If a root cannot be read, fewer servers are trusted, never more.
             roots.add_parsable_certificates(system.certs);
             if roots.is_empty() {
                 let fix = "this machine has no CA certificates: install the package \

@@ -7,18 +7,18 @@ use std::path::PathBuf;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
-/// The schema if the URL names none.
+/// The schema if the URL has no `schema=`.
 const SCHEMA: &str = "callbridge";
-/// PostgreSQL cuts longer names.
+/// Maximum length of a name. PostgreSQL cuts longer names.
 const NAME_BYTES_MAX: usize = 63;
 const KEYS: &str = "secret-file=, ca-file=, schema=";
 
-/// A PostgreSQL database, and how it is reached. It holds no password: that is read from its file
-/// for each connection.
+/// A PostgreSQL database, and how to connect to it. It holds no password: that is read from its
+/// file for each connection.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresUrl {
     config: Config,
-    /// Where the password is. `None` if the server asks for none.
+    /// File with the password. `None` if the server asks for none.
     pub secret: Option<SecretFile>,
     /// Certificates in PEM that replace the system's roots (`ca-file=`).
     pub ca_file: Option<PathBuf>,
@@ -42,10 +42,9 @@ impl PostgresUrl {
         text.starts_with("postgres://") || text.starts_with("postgresql://")
     }
 
-    /// Parses a URL. An error says what is wrong, without the value of a password.
+    /// Parses a URL. Errors never contain the value of a password.
     ///
-    /// # Errors
-    /// If it is not such a URL, has an unknown key, or contains a password.
+    /// # Errors If it is not such a URL, has an unknown key, or contains a password.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (base, query) = text.split_once('?').unwrap_or((text, ""));
         if !Self::is_url(text) {
@@ -109,8 +108,8 @@ impl PostgresUrl {
     }
 
     /// Returns the settings of a connection to each host, in the order of the URL, still without
-    /// its password. The library has no deadline for a host that accepts and does not answer, so
-    /// hosts are tried by us.
+    /// the password. The library has no deadline for a host that accepts and does not answer, so
+    /// our code tries the hosts one by one.
     pub(crate) fn configs(&self) -> Vec<Config> {
         let all = &self.config;
         let mut configs = Vec::new();

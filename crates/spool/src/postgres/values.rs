@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-/// Text cannot hold a NUL. This replaces it.
+/// Replacement for NUL, which PostgreSQL's text cannot hold.
 const NUL: &str = "\u{fffd}";
 
 impl ToSql for Value<'_> {
@@ -29,8 +29,8 @@ impl ToSql for Value<'_> {
         }
     }
 
-    /// The server's type comes from the statement. A value of another type is an error of ours,
-    /// which the server reports.
+    /// Accepts every type. The server's type comes from the statement. A value of another type is
+    /// an error in our code, which the server reports.
     fn accepts(_: &Type) -> bool {
         true
     }

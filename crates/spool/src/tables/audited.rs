@@ -1,6 +1,5 @@
-//! What became of a call that a file of the PBX tells of, by the ids of its channels. Of calls that
-//! are long over a short row each is kept, a summary, when the call and the memory of its ids are
-//! purged.
+//! Finds the fate of a call that is in a file of the PBX, by the ids of its channels. When a call
+//! and the memory of its ids are purged, a summary is kept: one short row per call.
 
 use super::{directory, resume, seen_calls};
 use crate::value::Values;
@@ -14,7 +13,7 @@ use std::time::Duration;
 pub const SUMMARIES_KEPT_FOR: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
 /// Summaries that one purge deletes at most.
 const FORGOTTEN_MAX: u32 = 500;
-/// Used in place of a call's state: it was between extensions, or skipped by a flag.
+/// The state of a call that was between extensions, or skipped by a flag.
 const COUNTED: &str = "counted";
 
 /// A call in a file of the PBX, by its ids.
@@ -27,7 +26,7 @@ pub struct AuditedCall {
     pub uuid: CallUuid,
 }
 
-/// What became of a call that a file of the PBX names.
+/// The fate of a call that is in a file of the PBX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallFate {
@@ -100,7 +99,7 @@ pub struct JournaledCall {
     pub sent: Option<SentValues>,
 }
 
-/// The values of a call that a row of the CRM's journal may show.
+/// The values of a call that a row of the CRM's journal can show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentValues {
     /// The lead that it was sent to, then the one that this was merged into.
@@ -143,7 +142,7 @@ fn stored_values(db: &Db, uuid: CallUuid) -> Result<Option<AuditedValues>, Error
     Ok(stored.map(|Json(record)| AuditedValues::from_record(&record)))
 }
 
-/// Returns `true` when the snapshot of an open call, which is JSON, holds one of its ids.
+/// Returns `true` if the snapshot of an open call, which is JSON, holds one of its ids.
 fn names(snapshot: &[u8], call: &AuditedCall) -> bool {
     let text = String::from_utf8_lossy(snapshot);
     let mut ids = call.ids.iter();
@@ -215,7 +214,7 @@ fn journaled_call(
     }))
 }
 
-/// Reads the same for a call whose row was purged, from its summary.
+/// Returns the call as [`journaled`] does, from its summary, because its row was purged.
 fn purged_call(
     db: &Db,
     uuid: CallUuid,
@@ -271,7 +270,7 @@ pub(crate) fn summarize(db: &Db, calls: &str, values: impl Values) -> Result<(),
     db.run(&text, values)
 }
 
-/// Keeps summaries of the counted calls among these seen_calls, which are deleted next.
+/// Keeps summaries of the counted calls among these seen calls, which are deleted next.
 pub(crate) fn summarize_counted(
     db: &Db,
     from: (&str, &str),

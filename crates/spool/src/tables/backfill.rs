@@ -1,4 +1,4 @@
-//! How far the backfill of the directory is.
+//! The progress of the backfill of the directory.
 
 use super::directory::{self, LEARNED};
 use super::{look_ups, meta};

@@ -1,4 +1,4 @@
-//! The books against the rows.
+//! Compares the books with the rows.
 
 use crate::tally::Tally;
 use crate::{Book, Db, Error, State, Store};
@@ -13,7 +13,7 @@ pub fn recount(store: &Store) -> Result<Vec<WrongBook>, Error> {
     recount_of(store, &store.tally)
 }
 
-/// [`recount`] for a database that is not a [`Store`].
+/// Runs [`recount`] for a database that is not a [`Store`].
 pub(crate) fn recount_of(db: &Db, tally: &Tally) -> Result<Vec<WrongBook>, Error> {
     let mut rows = [0_i64; Book::ALL.len()];
     let text = "SELECT state, count(*) FROM calls GROUP BY state";

@@ -58,7 +58,8 @@ pub(crate) fn add(store: &mut Store, branch: &NewBranch) -> Result<BranchChange,
             Some(_) | None => {}
         }
     }
-    // The answers that a removed branch of this name has seen are not lost ones.
+    // The new branch has not seen the answers to a removed branch of this name, so they are not
+    // lost.
     let seq = store.hub.as_ref().map_or(0, |hub| hub.position.seq);
     let text = "INSERT INTO branches (name, token, added, seq) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT DO NOTHING";
@@ -101,7 +102,7 @@ pub(super) fn ask_answered_seq(db: &Db, name: &str) -> Result<Asked<u64>, Error>
 }
 
 /// Returns `true` if the branch showed less than an hour ago that commits were lost. A branch that
-/// claims it again and again must not keep the hub silent.
+/// claims it repeatedly must not keep the hub silent.
 pub(super) fn has_claimed_lately(db: &Db, request: &BranchRequest) -> Result<bool, Error> {
     let text = "SELECT claimed FROM branches WHERE name = ?1";
     let claimed: Option<EpochSeconds> = db.query_one(text, [&request.branch])?;

@@ -8,7 +8,7 @@ use callbridge_call::UniqueId;
 use callbridge_model::{EmployeeId, LeadId, Outcome, Reason};
 use serde::Deserialize;
 
-/// A dead letter `incomplete` that a person must handle.
+/// Condition for a dead letter `incomplete` that a person must handle.
 pub(super) const WAITS: &str = "state = 'dead' AND reason = 'incomplete'";
 
 /// Facts by which two calls of one uuid are distinguished. An unknown number does not differ.
@@ -46,7 +46,7 @@ pub(super) fn count_without_row(store: &mut Store, new: &Finished) {
     store.tally.add(book, 1);
 }
 
-/// Counts a row that appeared in the books.
+/// Counts a new row in the books.
 pub(super) fn count_in_books(
     store: &mut Store,
     id: RowId,
@@ -60,7 +60,7 @@ pub(super) fn count_in_books(
     Ok(())
 }
 
-/// Writes the call's row by this conflict rule. Returns the number of rows.
+/// Writes the call's row with this conflict rule. Returns the number of rows.
 pub(super) fn put(
     db: &Db,
     id: RowId,
@@ -72,7 +72,7 @@ pub(super) fn put(
     with_row(id, new, conflict, |values| db.execute(&text, values))
 }
 
-/// Adds the row of a call of which nothing is known.
+/// Adds the row of a call that is not known yet.
 pub(super) fn add_row(id: RowId, new: &Finished, rows: &mut Columns) {
     with_row(id, new, None, |values| rows.push(values));
 }
@@ -89,7 +89,7 @@ pub(super) fn insert_rows(db: &Db, rows: Columns) -> Result<(), Error> {
     db.run_many(&text, rows, Some(count))
 }
 
-/// Gives the values of a call's row, in the order of [`INSERT`], to `write`.
+/// Calls `write` with the values of a call's row, in the order of [`INSERT`].
 fn with_row<T>(
     id: RowId,
     new: &Finished,

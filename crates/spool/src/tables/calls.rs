@@ -1,4 +1,4 @@
-//! A stored call, read back, and found by what a person knows of it.
+//! Reads a stored call, and finds it by an id or the beginning of its uuid.
 
 use super::seen_calls;
 use crate::value::Values;
@@ -136,7 +136,7 @@ pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
 
 /// Returns the calls that can be sent, newest first, at most `limit`: live ones or the others.
 pub(super) fn newest_ready(db: &Db, live: bool, limit: usize) -> Result<Vec<Row>, Error> {
-    // By `live = …`, PostgreSQL would rather walk all calls backward.
+    // With `live = …`, PostgreSQL would scan all calls backward.
     let text = calls(
         "WHERE state = 'ready' AND not_before = 0 AND live >= ?1 AND live <= ?1
          ORDER BY live DESC, id DESC LIMIT ?2",

@@ -12,8 +12,8 @@ pub fn connection(db: &Db) -> Result<Option<StoredConnection>, Error> {
     db.query_first("SELECT refresh_token, content FROM connection", ())
 }
 
-/// Makes the change if the connection is still the one that it was made from. `true` if it is
-/// stored, perhaps by an earlier try whose answer was lost.
+/// Makes the change if the connection is still the one that it was made from. Returns `true` if it
+/// is stored, perhaps by an earlier try whose answer was lost.
 pub(crate) fn change(db: &Db, change: &ConnectionChange) -> Result<bool, Error> {
     let rows = match (&change.from, &change.to) {
         (None, None) => 0,

@@ -1,5 +1,6 @@
-//! Events that the service sends: each pair of installation and event once (§6.9), each signature
-//! once under whatever installation it comes, and what it tells in the same transaction.
+//! Events that the CRM sends. Each pair of installation and event is applied once (§6.9), and each
+//! signature once, whatever its installation is. The event's content is applied in the same
+//! transaction.
 
 use super::{directory, echoes, look_ups, meta, step};
 use crate::db::Asked;
@@ -79,7 +80,7 @@ pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivere
     }
 }
 
-/// Handles an event that says that the journal holds this call.
+/// Handles an event that reports that the journal holds this call.
 fn completed(
     store: &mut Store,
     uuid: CallUuid,

@@ -1,4 +1,4 @@
-//! The directory of leads, a row a phone of a slot of a lead.
+//! The directory of leads. It has one row for each phone of each slot of a lead.
 
 use super::waiting::WAITING_BY_PHONE;
 use crate::value::values;
@@ -14,12 +14,13 @@ use callbridge_model::{EmployeeId, LeadId, Phone};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Phones with calls that can leave, kept until they are taken. Beyond this many, all are checked.
+/// Maximum number of phones whose calls can leave. They are kept until they are taken. Beyond this
+/// number, all calls are checked.
 const AWAITED_MAX: usize = 10_000;
 /// Rows that are read of one number. Further leads are not distinguished.
 const LEAD_PHONES_MAX: usize = 5_000;
 
-/// Counter: news that contained something not known before.
+/// Counter of news that contained something not known before.
 pub(crate) const LEARNED: &str = "learned";
 
 /// Every row of a number, with its lead.

@@ -1,5 +1,5 @@
-//! What an earlier process has remembered and this one cannot read: after a rollback, or a word
-//! that was renamed. None of it is taken for nothing without a word, and none of it stops the work.
+//! Values that an earlier process has stored and this one cannot read, because of a rollback or a
+//! renamed word. Each is logged and reset, so it cannot block the work.
 
 use super::meta;
 use super::{backfill, deliveries, shows, unknown_employees};
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 struct RememberedText {
     key: &'static str,
     reads: fn(&str) -> bool,
-    /// Message for the log with the consequence, if it cannot be read.
+    /// Log message with the consequence if it cannot be read.
     then: &'static str,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
 /// Sets the floor to the start of the newest known call, because the stored floor cannot be read.
 /// That call can be the newest one of a forgotten lead.
 fn doubt_floor(db: &Db) -> Result<(), Error> {
-    // once, and only for a damaged state: it can scan the table
+    // This runs once, and only for a damaged state, because it can scan the table.
     let newest: Option<i64> = db.query_one("SELECT max(started) FROM calls", ())?;
     match newest {
         Some(newest) => meta::set_meta(db, shows::FLOOR, &newest.to_string()),

@@ -1,4 +1,5 @@
-//! What the CRM's events show of our calls, and calls of other providers: two small settings.
+//! How the CRM's events show our calls, and calls of other providers. Both are kept in small
+//! settings.
 
 use super::{calls, meta};
 use crate::finished::last_four;

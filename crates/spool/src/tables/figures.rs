@@ -1,5 +1,5 @@
-//! Figures of a span of time: what became of its calls, how long it took, and the kept calls with
-//! customers, for what employees did.
+//! Figures of a time range: the states of its calls, the delays of their confirmation, and the
+//! calls with customers.
 
 use crate::employee_work::CustomerCall;
 use crate::{Db, Error, Json, State, rang};
@@ -9,18 +9,18 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The newest confirmed calls whose delays are returned.
+/// Maximum number of delays that are returned, of the newest confirmed calls.
 const DELAYS_MAX: u32 = 2_000;
 
-/// Counts calls that began from this second on and before the other, by state.
+/// Counts the calls that began in `from..until`, by state.
 pub fn outcomes(db: &Db, from: i64, until: i64) -> Result<BTreeMap<State, u64>, Error> {
     let text =
         "SELECT state, count(*) FROM calls WHERE started >= ?1 AND started < ?2 GROUP BY state";
     Ok(db.query_all(text, (from, until))?.into_iter().collect())
 }
 
-/// Returns the time from hangup to the journal of calls that began from this second on and before
-/// the other. At most the newest 2,000 stored calls.
+/// Returns the times from hangup to the journal, of calls that began in `from..until`. At most the
+/// newest 2,000 stored calls.
 pub fn confirmation_delays(db: &Db, from: i64, until: i64) -> Result<Vec<Duration>, Error> {
     let text = "SELECT since - 1000000 * ended FROM calls
          WHERE started >= ?1 AND started < ?2 AND state = 'journaled'

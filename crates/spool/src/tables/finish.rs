@@ -1,5 +1,5 @@
-//! A judged call comes in. A better account of an incomplete call corrects its dead letter, unless
-//! the letter was sent already. No call has two rows.
+//! Stores a judged call. A better account of an incomplete call corrects its dead letter, unless
+//! the dead letter was already sent. No call has two rows.
 
 use super::call_row::{DuplicateCandidate, WAITS, count_in_books, count_without_row, ids_of, put};
 use super::intake::{Intake, Traces};
@@ -16,7 +16,7 @@ const REPEATS: &str = "repeats";
 /// The counter of dead letters that were corrected.
 const CORRECTED: &str = "corrected";
 
-/// Stores a call, of which `intake` can know the traces in earlier calls.
+/// Stores a call. `intake` can already know its traces in earlier calls.
 pub(crate) fn finish(
     store: &mut Store,
     new: &Finished,
@@ -60,7 +60,7 @@ fn keep(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Er
         if let Some(row) = insert(store, new, None)? {
             return Ok(Done::New(row));
         }
-        // Its seen_call has expired, but its row is still stored.
+        // The memory of its ids has expired, but its row is still stored.
     } else if let Some(done) = corrected(store, new)? {
         seen_calls::mark_aliases_seen(store, new)?;
         give_up_parts(store, new)?;
@@ -78,8 +78,8 @@ fn repeated(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
     Ok(Done::Repeat(row))
 }
 
-/// Makes a dead letter of another call under a known uuid. If it came before, it is a repeat of
-/// that dead letter.
+/// Makes a dead letter of another call under a known uuid. The same call again only repeats that
+/// dead letter.
 fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
     for known in same_conflicting_uuid(store, new)? {
         if known.is(new) {
@@ -178,7 +178,7 @@ fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
     if let Some(before) = before {
         outbox::queue_leave(store, &before, Left::Released, new.judged.judged_at)?;
     }
-    // Until now the call counted only if someone talked.
+    // Until now, the call counted only if someone talked.
     if let Some(phone) = &phone
         && was_answered
     {

@@ -1,4 +1,4 @@
-//! Calls of a collector on their way to a hub.
+//! Calls that a collector forwards to a hub.
 
 use super::calls::newest_ready;
 use crate::{Book, Db, Error, Offer, Row, State, Store, count};
@@ -50,7 +50,7 @@ pub fn next_calls(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
 pub fn oldest_ready(db: &Db) -> Result<Option<EpochSeconds>, Error> {
     let mut oldest: Option<EpochSeconds> = None;
     for live in [true, false] {
-        // By `live = …`, PostgreSQL would rather walk all calls.
+        // With `live = …`, PostgreSQL would scan all calls.
         let text = "SELECT started FROM calls
              WHERE state = 'ready' AND not_before = 0 AND live >= ?1 AND live <= ?1
              ORDER BY live, id LIMIT 1";

@@ -1,4 +1,4 @@
-//! Leads that people have given to numbers, with when and by whom.
+//! Leads that people have assigned to numbers, with the time and the person.
 
 use crate::{Db, Error, LeadByHand, count};
 use callbridge_call::EpochSeconds;
@@ -6,7 +6,7 @@ use callbridge_leads::directory::find::moment;
 use callbridge_model::{LeadId, Phone};
 
 impl LeadByHand {
-    /// Reason why the number has this lead: `given by ana on 2026-11-20 …`.
+    /// Returns the reason why the number has this lead: `given by ana on 2026-11-20 …`.
     pub fn words(&self) -> String {
         format!("given by {} on {}", self.who, moment(self.at))
     }

@@ -24,7 +24,7 @@ pub(crate) fn begin(store: &mut Store, incarnation: &str, at: EventTime) -> Resu
     Ok(())
 }
 
-/// Counts the running transaction. It is the last change in it.
+/// Counts the running transaction. This must be its last change.
 pub(crate) fn advance(store: &mut Store) -> Result<(), Error> {
     let Some(hub) = &mut store.hub else {
         return Ok(());
@@ -63,7 +63,7 @@ pub(crate) fn request(
         incarnation: hub.position.incarnation.clone(),
         seq: hub.position.seq + 1,
     };
-    // A claim that came too soon must be true again later.
+    // A claim that came too soon must still be true later.
     let answered = if is_too_soon { answered } else { position.seq };
     branches::note_request(store, request, answered)?;
     Ok(Done::Hub(HubAnswer {

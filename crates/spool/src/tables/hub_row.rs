@@ -1,4 +1,4 @@
-//! The one row of the table `hub`.
+//! The only row of the table `hub`.
 
 use crate::db::Asked;
 use crate::hub::{HubPosition, HubRow, HubSilence};

@@ -33,9 +33,9 @@ pub(crate) enum Traces {
 #[derive(Default)]
 pub(crate) struct Intake {
     questions: Option<Questions>,
-    /// Of each call, in their order.
+    /// The traces of each call, in their order.
     traces: VecDeque<FoundTraces>,
-    /// By branch.
+    /// The questions of each branch.
     answered: BTreeMap<String, Asked<u64>>,
     customers: Customers,
     rows: Rows,
@@ -56,7 +56,7 @@ struct SameUuid {
     waits: bool,
 }
 
-/// What the database knows of a call.
+/// What the database shows about a call.
 #[derive(Default)]
 struct FoundTraces {
     /// The call has an id in common with another one of its group, which can be stored first.
@@ -132,7 +132,7 @@ impl Intake {
         }
     }
 
-    /// Takes a call of which nothing is known.
+    /// Takes a call that is not known yet.
     pub(super) fn take(&mut self, store: &mut Store, new: &Finished) -> Result<Done, Error> {
         self.rows.is_empty = false;
         self.rows.seen.add(new);
@@ -331,7 +331,7 @@ fn parts_of_calls() -> String {
     )
 }
 
-/// Rows that are not stored yet.
+/// Calls for which a notice was queued.
 struct Rows {
     is_empty: bool,
     seen: SeenRows,

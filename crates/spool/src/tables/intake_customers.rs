@@ -90,7 +90,7 @@ impl Customers {
         self.are_known(db).map(drop)
     }
 
-    /// The next call is stored alone, and can change customers.
+    /// Forgets what is known, because the next call is stored alone and can change customers.
     pub(super) fn forget(&mut self) {
         self.asked = None;
         self.known = None;

@@ -1,4 +1,4 @@
-//! What could be asked beside the calls, and what the answers change.
+//! The lead requests that are due, and the effects of their answers.
 
 use super::meta::{change_memory, memory};
 use super::shows::{self, LEFT_OUT, NextPoll, WRITTEN};
@@ -17,7 +17,7 @@ use callbridge_model::{LeadId, Phone};
 /// Numbers claimed by several leads that are read at once.
 const CLAIMED_MAX: u32 = 1_000;
 
-/// Logs the conditions that already existed before this start.
+/// Logs the problems that already existed before this start.
 pub fn log_standing(store: &Store, now: EventTime) -> Result<(), Error> {
     let memory = memory(store)?;
     for kind in [RequestKind::LookUps, RequestKind::Fields] {
@@ -157,7 +157,7 @@ pub(crate) fn apply(
         LeadOutcome::Sent(lead_request) => match lead_request {
             LeadRequest::LookUp(lead) => look_ups::look_up_at(store, *lead, at.plus(LOST))?,
             LeadRequest::Catalogue => change_memory(store, |it| it.catalogue_sent(at))?,
-            // a kill can lose its answer: it is asked again, but not at once
+            // A kill can lose the answer, so it is asked again, but not at once.
             LeadRequest::FieldPoll(poll) => {
                 change_shows(store, poll.lead, |shows| shows.asked(at))?;
             }

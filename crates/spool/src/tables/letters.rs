@@ -1,4 +1,4 @@
-//! Dead, waiting and unreadable letters, and what people did with them.
+//! Dead letters, waiting calls, and unreadable messages, with the actions of people.
 
 use crate::value::Value;
 use crate::{
@@ -37,8 +37,8 @@ fn conditions(filter: &LetterFilter, limit: usize) -> (String, Vec<Value<'static
     (text, values)
 }
 
-/// Dead letters and waiting calls by ascending id, a page at a time. With [`LetterFilter::before`]
-/// by descending id.
+/// Reads dead letters and waiting calls by ascending id, a page at a time. With
+/// [`LetterFilter::before`], by descending id.
 pub fn letters(db: &Db, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
     let limit = match filter.limit {
         0 => LETTERS_PAGE,
@@ -61,7 +61,8 @@ pub fn letters(db: &Db, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
     Ok(letters)
 }
 
-/// One dead letter or waiting call, with all kept bytes of an unreadable one. `None` for other ids.
+/// Reads one dead letter or waiting call, with all kept bytes of an unreadable one. `None` for
+/// other ids.
 pub fn letter(db: &Db, id: RowId) -> Result<Option<Letter>, Error> {
     let filter = LetterFilter {
         ids: Some(vec![id]),
@@ -103,7 +104,7 @@ fn call_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Lett
         let is_waiting = state == State::Waiting;
         let mut chosen = format!("state = '{state}'");
         if filter.reason.is_some() {
-            // The index by reason is of both states.
+            // The index by reason covers both states.
             chosen.push_str(" AND state IN ('dead', 'waiting')");
         }
         let text = format!(
@@ -134,7 +135,7 @@ fn unread_letters(
     db.query_all(&text, &*values)
 }
 
-/// Stores one more action. Unreadable bytes have none: a retry or discard deletes them.
+/// Stores another action. Unreadable bytes have none: a retry or discard deletes them.
 pub(crate) fn note_act(db: &Db, row: RowId, act: &Action) -> Result<(), Error> {
     let mut all = actions(db, row)?;
     if all.len() >= ACTIONS_MAX {
@@ -152,9 +153,9 @@ pub fn actions(db: &Db, row: RowId) -> Result<Vec<Action>, Error> {
     Ok(acts.map_or_else(Vec::new, |Json(acts)| acts))
 }
 
-/// New dead letters and waiting calls after the first `seen`, at most `limit`, and how many are
-/// seen then. Those that have left again are omitted. `None` if they are no longer remembered
-/// because there were more than 65,536 meanwhile.
+/// Reads new dead letters and waiting calls after the first `seen`, at most `limit`, and returns
+/// how many are seen then. Those that have left again are omitted. `None` if they are no longer
+/// remembered because there were more than 65,536 meanwhile.
 pub fn letters_since(
     store: &Store,
     seen: u64,

@@ -1,5 +1,5 @@
-//! Calls as people list them: by time and by number, each page a bounded walk over an index; and
-//! calls between extensions, of which the last are kept.
+//! Lists calls by time and by number. Each page is a bounded scan of an index. Also lists the
+//! newest calls between extensions.
 
 use crate::finished::Finished;
 use crate::value::{Value, Values};
@@ -224,7 +224,7 @@ fn page(
     Ok((calls, next))
 }
 
-/// Returns the place after the last row that was read, unless it was the last of all.
+/// Returns the place after the last row that was read. `None` if that was the last row.
 fn next_page(walked: &[ListedColumns]) -> Option<Place> {
     walked
         .last()

@@ -1,4 +1,4 @@
-//! Calls that FAILED: where they go on by themselves, and what their letters say.
+//! Calls that FAILED: how they continue automatically, and the messages of their dead letters.
 
 use super::{calls, directory, step, unknown_employees};
 use crate::db::Asked;
@@ -15,11 +15,12 @@ use callbridge_leads::lead_request::lead::REST;
 use callbridge_model::{CallRecord, LeadId, Reason};
 use std::time::Duration;
 
-/// A finding is used for calls that fail within this time: one lookup, however many calls fail.
+/// Time for which a finding is used for calls that fail. They need only one lookup.
 const FRESH: Duration = Duration::from_secs(600);
 /// Dead letters of one lead that one finding, or one merge, is applied to.
 const LETTERS_MAX: u32 = 1_000;
-/// Leads that wait to be looked up. Dead letters of further leads show nothing about their lead.
+/// Maximum number of leads that wait to be looked up. Dead letters of further leads show nothing
+/// about their lead.
 const WAITING_MAX: i64 = 10_000;
 /// Tries of one lookup (§7.7: 3 to 5).
 const TRIES_MAX: u32 = 4;
@@ -46,7 +47,7 @@ fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<Failed
     }))
 }
 
-/// Handles a call that FAILED. What is known of it now decides its next step.
+/// Handles a call that FAILED. The facts that are known now decide its next step.
 pub(crate) fn call_failed(store: &mut Store, failure: &CallFailure) -> Result<Done, Error> {
     let (row, at, message) = (failure.row, failure.at, failure.message.as_str());
     let died = |message: &str| Step::Died {
@@ -110,7 +111,7 @@ pub(crate) fn learn(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
         for (row, since) in failed_letters(store, *lead, EventTime::from_micros(0))? {
             if let Some(on) = onward(store, row)? {
                 store.tally.count(TO_SURVIVOR, 1);
-                // events can be late
+                // Events can be late.
                 step::step(store, row, &Step::moved(on, ""), at.max(since))?;
             }
         }
@@ -197,7 +198,7 @@ pub(crate) fn looked_up(
         directory::take_in(store, &news)?;
     }
     let (mut updated, mut left) = (0, 0);
-    // earlier dead letters were left for a person to decide
+    // Earlier dead letters were left for a person to decide.
     for (row, _) in failed_letters(store, lead, asked.unwrap_or(at))? {
         let (record, history) = record_and_history(store, row)?;
         unknown_employees::note_unknown_employee(store, &record, found, at)?;

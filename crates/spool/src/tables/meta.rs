@@ -1,4 +1,4 @@
-//! Small durable settings, and whose calls these are.
+//! Small durable settings, including the binding of the state.
 
 use crate::db::Asked;
 use crate::store::HIGHEST_ID;
@@ -8,16 +8,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
-/// `yes` after a clean end.
+/// The value is `yes` after a clean end.
 pub(crate) const CLEAN: &str = "spool.clean";
-/// Instead of `yes`: the end was clean, but canceled the check of the file.
+/// A value of [`CLEAN`] instead of `yes`: the end was clean, but canceled the check of the file.
 pub(crate) const UNCHECKED: &str = "unchecked";
 /// Identity of the file that this state was written to
 /// ([`Seen::identity`](crate::identity::Seen::identity)).
 pub(crate) const FILE: &str = "spool.file";
-/// `yes` in a copy, or [`TAKEOVER`], until a request was made with it.
+/// The value is `yes` in a copy, or begins with [`TAKEOVER`], until a request was made with the
+/// state.
 pub(crate) const RESTORED: &str = "spool.restored";
-/// Instead of `yes`, before the name of the process that led before.
+/// Prefix of a value of [`RESTORED`]. The name of the process that led before follows.
 pub(crate) const TAKEOVER: &str = "takeover ";
 const ADDRESS: &str = "bound.address";
 const COMPANY: &str = "bound.company";
@@ -114,7 +115,7 @@ pub(crate) fn bind_company(db: &Db, company: &str, application: &str) -> Result<
 /// Name of the setting that keeps [`RequestMemory`].
 pub(crate) const MEMORY: &str = "lead_requests.memory";
 
-/// Reads what is remembered of requests about leads. Empty before the first.
+/// Reads the memory of requests about leads. Empty before the first request.
 pub fn memory(db: &Db) -> Result<RequestMemory, Error> {
     Ok(remembered(db, MEMORY)?.unwrap_or_default())
 }

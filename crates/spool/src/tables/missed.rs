@@ -12,9 +12,9 @@ use callbridge_model::{Judged, LeadId, Phone, Reason};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Customers are forgotten when they have not called for this long.
+/// Time without a call after which a waiting customer is forgotten.
 const WAITS_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Calls kept here that `unanswered=no` leaves out of the journal.
+/// Maximum number of calls that `unanswered=no` leaves out of the journal and that are kept here.
 pub(super) const KEPT_OUT_MAX: i64 = 100_000;
 /// Rows that one purge deletes at most.
 const PURGED_MAX: u32 = 500;
@@ -171,8 +171,8 @@ struct NewestMissed {
     lead: Option<i64>,
 }
 
-/// Finds out again since when a number waits, because facts of a call changed that counted before.
-/// Reads only index entries of the calls that are waited for now.
+/// Computes the wait of a number again, because facts of a counted call changed. Reads only index
+/// entries of the calls that count for the wait now.
 pub(crate) fn recount(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
     forget(db, phone)?;
     let text = format!("SELECT ended FROM {TALKS} ORDER BY ended DESC LIMIT 1");

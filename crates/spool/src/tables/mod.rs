@@ -1,8 +1,8 @@
-//! All SQL, a file a stored thing: functions on the [`Db`](crate::Db), or on the
-//! [`Store`](crate::Store) where its books and settings count.
+//! All SQL, one file per stored thing. The functions use the [`Db`](crate::Db), or the
+//! [`Store`](crate::Store) if they need its books and settings.
 //!
-//! # Errors
-//! Each fails with the disk, or on a damaged file; what else it refuses it says itself.
+//! # Errors Each function can fail because of the disk or a damaged file. Other errors are
+//! documented at the function.
 
 pub mod audited;
 pub mod backfill;

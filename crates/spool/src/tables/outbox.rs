@@ -1,4 +1,5 @@
-//! The outbox: notices of dead letters, and of those that left, that the broker has not confirmed.
+//! The outbox: notices that the broker has not confirmed. They report dead letters, and how dead
+//! letters left.
 
 use super::{calls, letters};
 use crate::{Db, Error, Left, Letter, Notice, RowId, Store, count};
@@ -19,8 +20,8 @@ pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
     Ok(())
 }
 
-/// [`queue_notice`] of a letter that was read. Returns `true` if a notice was queued, which the row
-/// must show.
+/// Queues a notice like [`queue_notice`], for a dead letter that was already read. Returns `true`
+/// if a notice was queued, which the row must show.
 pub(super) fn queue_notice_of(store: &mut Store, mut letter: Letter) -> Result<bool, Error> {
     store.tally.letters.push(letter.id);
     let settings = &store.settings;
@@ -35,7 +36,7 @@ pub(super) fn queue_notice_of(store: &mut Store, mut letter: Letter) -> Result<b
     Ok(true)
 }
 
-/// Reads a dead letter or waiting call before a step that may settle it; `None` if no notice of it
+/// Reads a dead letter or waiting call before a step that can settle it. `None` if no notice of it
 /// was queued.
 pub(crate) fn before_it_leaves(store: &Store, id: RowId) -> Result<Option<Letter>, Error> {
     match store.settings.notices && is_reported(store, id)? {
@@ -50,7 +51,7 @@ fn is_reported(db: &Db, id: RowId) -> Result<bool, Error> {
     Ok(reported.unwrap_or(true))
 }
 
-/// Queues the notice of a letter that left: as it was, with how the call stands now.
+/// Queues the notice that a dead letter left, with its earlier values and the call's current state.
 pub(crate) fn queue_leave(
     db: &Db,
     letter: &Letter,

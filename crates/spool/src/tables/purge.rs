@@ -1,4 +1,4 @@
-//! Forgetting what is old, a bounded part at a time.
+//! Deletes old rows, a bounded number at a time.
 
 use super::{audited, deliveries, lead_requests, listed, look_ups, meta, missed};
 use super::{shows, trunk_calls};
@@ -9,7 +9,7 @@ use callbridge_call::EventTime;
 const CALLS_MAX: u32 = 500;
 /// Seen-call rows that one purge reads.
 const SEEN_CALLS_MAX: i64 = 2_000;
-/// Sorts after the name of every PBX.
+/// A text that sorts after the name of every PBX.
 const BEHIND_ALL: &str = "\u{10ffff}";
 /// Free pages that the file can keep for reuse.
 const FREE_PAGES_MAX: i64 = 4_096;

@@ -1,4 +1,4 @@
-//! Numbers of dead and waiting calls by reason, changed with the calls.
+//! Numbers of dead and waiting calls by reason. They are changed together with the calls.
 
 use crate::{Db, Error, State};
 use callbridge_model::Reason;

@@ -1,5 +1,5 @@
-//! Where the intake goes on after a restart: how far each source is read, and the calls that are
-//! not over.
+//! The progress of the intake, from which it continues after a restart: the position of each
+//! source, and the open calls.
 
 use crate::{Db, Error, RowId, json};
 

@@ -1,4 +1,4 @@
-//! The ids of calls that are over, so that late events raise no ghosts.
+//! The ids of finished calls, so late events do not make a second call.
 
 use crate::value::Columns;
 use crate::{Db, Error, Finished, SeenCall};
@@ -27,7 +27,7 @@ pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<Option<i64>, Error> {
     Ok(None)
 }
 
-/// Calls of a group of which nothing is known. No two have an id in common.
+/// Calls of a group that are not known yet. No two have an id in common.
 #[derive(Debug, Default)]
 pub(super) struct SeenRows {
     own: Columns,

@@ -1,4 +1,4 @@
-//! What leads are to show of their calls (`--lead-field`): a row a lead.
+//! The values that leads must show of their calls (`--lead-field`), one row per lead.
 
 use super::{calls, meta, missed};
 use crate::db::Asked;
@@ -17,7 +17,8 @@ use std::time::Duration;
 
 /// Time after its newest call for which a lead's values are remembered. Older calls are not shown.
 const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
-/// Leads that are remembered. Beyond this, those with the oldest calls are forgotten.
+/// Maximum number of leads that are remembered. Beyond it, those with the oldest calls are
+/// forgotten.
 const LEADS_MAX: i64 = 50_000;
 /// Rows that one purge deletes at most.
 const PURGE_MAX: i64 = 1_000;
@@ -28,10 +29,10 @@ const REFUSED: &str = "lead_field.refused";
 /// A lead without remembered values shows no call that began before this time.
 pub(crate) const FLOOR: &str = "lead_field.floor";
 
-/// Counter: values that are in the CRM.
+/// Counter of values that are in the CRM.
 pub(crate) const WRITTEN: &str = "lead_fields_written";
 
-/// Counter: values of fields that cannot be written.
+/// Counter of values of fields that cannot be written.
 pub(crate) const LEFT_OUT: &str = "lead_fields_left_out";
 
 /// State of the fields of `--lead-field`, for the status.
@@ -160,7 +161,7 @@ pub fn field_write(
     Ok(Some(shows.write(settings, &catalogue, &refused, now)))
 }
 
-/// Fields whose values the CRM refused.
+/// Reads the fields whose values the CRM refused.
 pub fn refused_fields(db: &Db) -> Result<RefusedFields, Error> {
     Ok(meta::remembered(db, REFUSED)?.unwrap_or_default())
 }
@@ -233,7 +234,7 @@ pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, 
     }))
 }
 
-/// Fields of `--lead-field` that are possibly not written.
+/// Finds fields of `--lead-field` that are possibly not written.
 pub(crate) fn doubtful(store: &Store) -> Result<Vec<LeadWarning>, Error> {
     let fits = fits(store)?.into_iter();
     let doubtful = fits.filter_map(|(name, field, fit)| {
@@ -251,7 +252,7 @@ pub fn leads_to_show(db: &Db) -> Result<u64, Error> {
     )
 }
 
-/// Deletes what leads showed long ago, and the oldest beyond the limit.
+/// Deletes the values of leads whose newest call is old, and the oldest values beyond the limit.
 pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error> {
     let count: i64 = store.query_one("SELECT count(*) FROM lead_field_values", ())?;
     let kept = now.minus(KEPT).floor_seconds().get();

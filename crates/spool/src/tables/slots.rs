@@ -4,13 +4,13 @@ use super::meta;
 use crate::{Db, Error, SlotRow, Store};
 use std::time::Duration;
 
-/// Nanoseconds as they are stored. 292 years fit.
+/// Converts a time into nanoseconds as they are stored. 292 years fit.
 fn nanos(since_boot: Duration) -> i64 {
     i64::try_from(since_boot.as_nanos()).unwrap_or(i64::MAX)
 }
 
 pub(crate) fn set_slot(store: &Store, slot: &SlotRow) -> Result<(), Error> {
-    // A request is made: processes that open the file later have no doubt.
+    // A request is being made, so processes that open the file later have no doubt.
     if store.restored {
         meta::drop_meta(store, meta::RESTORED)?;
     }

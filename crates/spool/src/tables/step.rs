@@ -1,4 +1,4 @@
-//! A stored call takes a step.
+//! Applies a step to a stored call.
 
 use super::{calls, missed, outbox, reason_counts, shows, unknown_employees, unreadable};
 use crate::finished::last_four;
@@ -9,8 +9,8 @@ use callbridge_call::EventTime;
 use callbridge_model::TokenFingerprint;
 use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Phone, Reason};
 
-/// The setting that names the branch or PBX whose call was sent last. The next one has the next
-/// turn.
+/// The setting that names the branch or PBX whose call was sent last. The next turn is that of the
+/// following one.
 pub(super) const LAST_TURN: &str = "sender.last_turn";
 
 const fn left_by(step: &Step, to: State) -> Left {

@@ -1,5 +1,6 @@
-//! What each trunk took: in all, when last, and in the quarters of an hour of the last days, so
-//! that a day can be counted in any zone. Calls between extensions stand under no trunk's name.
+//! Counts of the calls of each trunk: the total, the last call, and the calls in each quarter of an
+//! hour of the last days. With quarters, a day can be counted in any time zone. Calls between
+//! extensions have an empty trunk name.
 
 use crate::value::Columns;
 use crate::{Db, Error, Finished, TrunkCalls};
@@ -8,7 +9,7 @@ use callbridge_model::Outcome;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Seconds of a quarter of an hour. Days begin at one in every time zone.
+/// Seconds of a quarter of an hour. In every time zone, days begin at a multiple of it.
 const QUARTER: i64 = 900;
 /// Time for which quarters are kept.
 const KEPT: Duration = Duration::from_secs(8 * 24 * 3600);
@@ -103,8 +104,8 @@ impl TrunkSums {
     }
 }
 
-/// Counts the calls of each trunk since `from`, by whole quarters of an hour, and ever. Calls
-/// between extensions have an empty name.
+/// Counts the calls of each trunk since `from`, by whole quarters of an hour, and since the state
+/// was created. Calls between extensions have an empty name.
 pub fn trunk_calls(db: &Db, from: i64) -> Result<Vec<TrunkCalls>, Error> {
     let text = "SELECT t.pbx, t.trunk, t.calls AS ever, t.last_at,
                 CAST(coalesce(sum(q.calls), 0) AS BIGINT) AS calls,

@@ -1,5 +1,5 @@
-//! Employees whom the CRM does not know: noted when a call FAILED for them, until one of theirs is
-//! in the journal; and the extensions of the newest calls.
+//! Employees whom the CRM does not know. One is noted when a call with this employee FAILED, until
+//! such a call is in the journal. Also returns the extensions of the newest calls.
 
 use super::{calls, meta};
 use crate::{Db, Error, RowId};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 pub(crate) const KEY: &str = "employees.unknown";
-/// Employees that are kept. They suffice to show that a list is wrong.
+/// Maximum number of employees that are kept. They are enough to show that a list is wrong.
 const KEPT: usize = 100;
 /// Newest calls whose extensions are returned.
 const CALLS: u32 = 500;
@@ -28,10 +28,10 @@ pub struct UnknownEmployee {
     pub since: i64,
 }
 
-/// By the CRM's id.
+/// Unknown employees by their ids in the CRM.
 pub(crate) type UnknownEmployees = BTreeMap<i64, UnknownEmployee>;
 
-/// Employees whom the CRM does not know, by their ids.
+/// Reads the employees whom the CRM does not know, by their ids.
 pub fn unknown_employees(db: &Db) -> Result<UnknownEmployees, Error> {
     let text = meta::meta(db, KEY)?;
     // At the start, an unreadable value is logged and reset.
@@ -79,7 +79,7 @@ pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
     }
 }
 
-/// Returns the extensions of the newest 500 calls, as far as they have one.
+/// Returns the extensions of the newest 500 calls. Calls without an extension are left out.
 pub fn extensions_met(db: &Db) -> Result<Vec<UsedExtension>, Error> {
     let text = "SELECT pbx, trunk, extension, started
          FROM calls ORDER BY id DESC LIMIT ?1";

@@ -1,4 +1,4 @@
-//! Bytes of a source that nobody could read.
+//! Messages of a source that cannot be read.
 
 use super::{meta, outbox};
 use crate::state::{Refused, State, Step};
@@ -7,7 +7,7 @@ use crate::{Done, Error, Left, RowId, Store, UnreadableBytes};
 use crate::{UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX};
 use callbridge_call::EventTime;
 
-/// Counter: messages that were only counted because the limit is reached.
+/// Counter of messages that were only counted because the limit is reached.
 const NOT_KEPT: &str = "unreadable_not_kept";
 
 /// Stores bytes of a source, with the reason why they cannot be read. Beyond the limits, they are

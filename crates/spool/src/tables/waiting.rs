@@ -10,7 +10,7 @@ pub(super) const WAITING_BY_PHONE: &str =
      UNION ALL SELECT id FROM calls
      WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone = ?1 ORDER BY id";
 
-/// Numbers that called and have no lead, by number, after `after`.
+/// Returns numbers that called and have no lead, by number, after `after`.
 pub fn waiting_phones(
     db: &Db,
     after: Option<&Phone>,
@@ -45,7 +45,8 @@ pub fn waiting_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
     db.query_all(WAITING_BY_PHONE, [phone.as_str()])
 }
 
-/// Dead letters `ambiguous_lead` with a known number, by number, a page at a time, after `last`.
+/// Returns dead letters `ambiguous_lead` with a known number, by number, a page at a time, after
+/// `last`.
 pub fn ambiguous_after(
     db: &Db,
     last: Option<&(Phone, RowId)>,

@@ -1,4 +1,4 @@
-//! What the sender chooses from.
+//! The queue from which the sender chooses.
 
 use super::step::LAST_TURN;
 use super::{deliveries, lead_requests, meta};
@@ -65,7 +65,7 @@ struct ReadyQuestions {
     next_held: Vec<Asked<EventTime>>,
 }
 
-/// The same with the questions that depend on the branch that had its turn.
+/// The questions about ready calls, with those that depend on the branch that had its turn.
 struct TurnQuestions {
     had_turn: String,
     /// The live call and the other call of the branch whose turn it is.
@@ -139,7 +139,7 @@ struct SubmittedQuestions {
     tokens: Asked<String>,
 }
 
-/// The same with the questions that depend on the tokens of the waiting calls.
+/// The questions about submitted calls, with those that depend on the tokens of the waiting calls.
 struct UnresolvedQuestions {
     polls: [Vec<Asked<Unconfirmed>>; 2],
     next_poll: Asked<EventTime>,
@@ -249,10 +249,10 @@ fn first_in_backlog(
 const READY: &str =
     "SELECT true AS due, id AS row, uuid, since, turn FROM calls WHERE state = 'ready'";
 
-/// Asks for the newest call of the branch whose turn it is, of calls that were never held back.
+/// Asks for the newest call of the branch whose turn it is, among calls that were never held back.
 /// After the last branch comes the first, and no branch has an empty name.
 ///
-/// The order is that of the index. By `turn = …`, PostgreSQL would rather walk all calls backward.
+/// The order is that of the index. With `turn = …`, PostgreSQL would scan all calls backward.
 fn ask_turn(db: &Db, live: bool, had_turn: &str) -> Result<Asked<ReadyCall>, Error> {
     let turn = format!(
         "{READY} AND not_before = 0 AND live = ?1 AND turn > coalesce((
@@ -376,7 +376,7 @@ fn ask_alone(db: &Db, ask: &QueueQuery) -> Result<Vec<Asked<Unconfirmed>>, Error
         .collect()
 }
 
-/// Asks for unresolved calls: those that no valid token of ours made.
+/// Asks for unresolved calls: those whose requests were made with none of our valid tokens.
 fn ask_unresolved(
     db: &Db,
     tokens: &[String],
@@ -393,8 +393,8 @@ fn ask_unresolved(
     Ok(asked)
 }
 
-/// The tokens of the waiting calls. It skips from one token to the next, because each can have many
-/// calls.
+/// Query for the tokens of the waiting calls. It skips from one token to the next, because each can
+/// have many calls.
 const TOKENS: &str = "WITH RECURSIVE each(token) AS (
          SELECT (SELECT token FROM calls WHERE state = 'submitted' AND token IS NOT NULL
                  ORDER BY token LIMIT 1)
