@@ -1,10 +1,10 @@
-//! The budget of requests. In: answers, and what is known of earlier requests. Out: whether a
+//! The budget of requests. In: answers, and the stored facts about earlier requests. Out: whether a
 //! request can go now, and the slots to store.
 //!
 //! A reboot, a takeover from another process, and slots that cannot be read are plain inputs
-//! ([`Known::predecessor`], [`Known::restored`]): nothing is sent until nothing of before can
-//! count any more. After a 429 nothing is sent for 1, 2, 4, 8 s and up to half a second more
-//! (§7.7), then for a whole window, and one request at a time.
+//! ([`Known::predecessor`], [`Known::restored`]). Nothing is sent until earlier requests no longer
+//! count. After a 429, nothing is sent for 1, 2, 4, 8 s and up to half a second more (§7.7), then
+//! for a whole window. Then requests go one at a time.
 
 pub mod pacer;
 pub mod rate;
@@ -108,7 +108,7 @@ impl Budget {
         self.too_many > 0
     }
 
-    /// After a 429, the end of the wait. `None` if it is over.
+    /// Returns the end of the wait after a 429. `None` if it is over.
     pub(super) fn limited_until(&self, now: Duration) -> Option<Duration> {
         self.limited_until.filter(|until| *until > now)
     }
@@ -134,7 +134,7 @@ impl Budget {
         }
     }
 
-    /// The CRM answered, and not with a 429.
+    /// Notes that the CRM answered, and not with a 429.
     pub(super) fn not_limited(&mut self) {
         self.too_many = 0;
         self.limited_until = None;
@@ -210,7 +210,7 @@ impl Budget {
         })
     }
 
-    /// Number of slots that count in the current window.
+    /// Returns the number of slots that count in the current window.
     #[cfg(test)]
     pub(super) fn used(&self, now: Now) -> u32 {
         u32::try_from(self.pacer.frees(now.boot).count()).unwrap_or(u32::MAX)
@@ -234,12 +234,12 @@ fn pacer(rate: Rate, known: &Known, memory: &Memory, now: Now) -> Pacer {
         pacer.doubt(now.boot);
     }
     if let Some(before) = memory.window.filter(|before| *before != window) {
-        // slots of the shorter window before, or of a shorter window now, are forgotten too soon
+        // Slots of an earlier shorter window, or with a shorter window now, are forgotten too soon.
         let longer = before.max(window);
         pacer.silence(now.boot + STRAGGLER + longer + longer / 2000);
     }
     if let Some(silence) = &memory.silence {
-        // no silence is longer than `SILENCE_MAX`, so a later end is wrong
+        // No silence is longer than `SILENCE_MAX`, so a later end is wrong.
         let is_possible = silence.until <= now.boot + SILENCE_MAX;
         if is_possible && Some(&silence.boot_id) == known.boot_id.as_ref() {
             pacer.silence(silence.until);

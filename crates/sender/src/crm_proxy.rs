@@ -1,4 +1,4 @@
-//! The way for commands to ask something of the CRM through the one budget.
+//! The channel through which commands send requests to the CRM within the one budget.
 
 use callbridge_crm::ApiResult;
 use callbridge_leads::lead_request::due::CommandRequest;
@@ -12,7 +12,7 @@ const WAITING_MAX: usize = 16;
 pub enum ProxyReply {
     /// The CRM's answer, and the token of the request.
     Answer(ApiResult, TokenFingerprint),
-    /// The question was not sent because the sender is paused, as `status` says.
+    /// The question was not sent because the sender is paused, as `status` shows.
     Paused(Pause),
     /// The question was not sent because too many wait, or the program ends.
     Busy,

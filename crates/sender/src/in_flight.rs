@@ -9,13 +9,13 @@ use callbridge_spool::RowId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Maximum number of requests under way…
+/// Maximum number of requests under way whose answers are not slow.
 const UNDER_WAY_MAX: usize = 4;
 
-/// …and with those whose answers are slow, which hold up no others.
+/// Maximum number of requests under way. Requests with slow answers do not delay others.
 const UNDER_WAY_SLOW_MAX: usize = 12;
 
-/// An answer that takes longer than this is slow.
+/// Time from which an answer is slow.
 const SLOW: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub(super) struct InFlight {
     pub(super) failures: u32,
 }
 
-/// By their slots.
+/// The requests under way by their slots.
 #[derive(Debug, Default)]
 pub(super) struct InFlightRequests {
     pub(super) by_slot: BTreeMap<u32, InFlight>,

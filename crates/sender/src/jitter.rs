@@ -1,4 +1,4 @@
-//! Small pseudorandom waits, so that programs do not all ask at the same time.
+//! Small pseudorandom waits, so programs do not all ask at the same time.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ mod tests {
     fn jitter_is_splitmix64_in_parts_of_1024() {
         let mut jitter = Jitter::new(7);
         let shares = [(); 6].map(|()| jitter.up_to(Duration::from_secs(1024)).as_secs());
-        // expected values: the published splitmix64, seed 7
+        // The expected values are those of the published splitmix64 with seed 7.
         assert_eq!(shares, [399, 17, 922, 596, 463, 255]);
     }
 }

@@ -1,6 +1,6 @@
-//! Requests about leads, and those of commands. In: requests of commands, answers. Out: the next
-//! request of a command, and the request to send. The spool reports which lead requests are due,
-//! and [`callbridge_leads::lead_request`] judges their answers.
+//! Requests about leads, and those of commands. In: requests of commands, and answers. Out: the
+//! next request of a command, and the request to send. The spool reports which lead requests are
+//! due, and [`callbridge_leads::lead_request`] judges their answers.
 
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Request, WriteStatus};
 use callbridge_leads::lead_request;
@@ -11,10 +11,10 @@ use callbridge_spool::Op;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// While calls wait to be submitted, one lead request is sent per this time.
+/// Interval of lead requests while calls wait to be submitted.
 const LOADED_EVERY: Duration = Duration::from_secs(10);
 
-/// A lead request whose answer changed nothing that is due is not sent again sooner.
+/// Time before a lead request is sent again whose answer changed nothing that is due.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Maximum number of commands' lead requests that wait.
@@ -27,7 +27,7 @@ pub(super) struct LeadRequests {
     pub(super) asked: VecDeque<(RequestId, CommandRequest)>,
     /// Time since boot before which none is sent while calls wait.
     pub(super) from: Duration,
-    /// The last answered ones, and when.
+    /// The requests that were answered last, and when.
     answered: VecDeque<(LeadRequest, Duration)>,
 }
 
@@ -48,8 +48,8 @@ impl LeadRequests {
         self.asked.len() < before
     }
 
-    /// Next request of a command, in order of arrival. Pages for the audit, of which there can be
-    /// many, come last.
+    /// Returns the next request of a command, in order of arrival. Pages for the audit come last,
+    /// because there can be many.
     pub(super) fn first_asked(&self) -> Option<LeadRequest> {
         let other = self.asked.iter().find(|(_, asked)| !asked.is_page());
         let (ticket, asked) = other.or(self.asked.front())?;
@@ -87,7 +87,7 @@ impl LeadRequests {
         let request = match lead_request {
             LeadRequest::LookUp(lead) => Request::Lead(*lead),
             LeadRequest::Catalogue => Request::CrmFields,
-            // without a body, it has nothing left to write
+            // Without a body, it has nothing left to write.
             LeadRequest::FieldWrite(lead) => Request::FieldList {
                 lead: *lead,
                 body: body?,

@@ -1,12 +1,12 @@
-//! From the spool to the CRM: what is sent when, and what its answer means.
+//! Sends calls from the spool to the CRM, confirms them, and sends requests about leads.
 //!
 //! ```text
 //! spool ─▶ View ─▶ queue::next ─▶ Task ─▶ commit slot and step ─▶ client ─▶ answer
 //!   ▲               ▲   budget: can it go now?                              │
 //!   └── commit ◀── Effects ◀── outcome: Verdict ◀───────────────────────────┘
 //! ```
-//! One loop owns the budget: every byte to the CRM passes it. Five modules decide. They are pure:
-//! events and `now` go in, actions come out. `docs/design/sender.md` has their rules.
+//! One loop owns the budget, and every request to the CRM passes it. Five modules decide. They are
+//! pure: events and `now` go in, actions come out. `docs/design/sender.md` has their rules.
 //!
 //! | module | question |
 //! |---|---|
@@ -16,11 +16,11 @@
 //! | [`queue`] | which request is next? |
 //! | [`outcome`] | what does an answer mean, and what does it change? |
 //!
-//! Beside them: [`core`] holds the state and applies the effects, [`run`] is the loop with spool,
-//! clock, token, and client. `tokens`, [`token`], and [`token_update`] are about the token,
-//! `lead_requests` about requests for leads. [`token_probe`] and [`new_state`] serve commands
-//! without a daemon, [`crm_proxy`] those with one. [`memory`] is kept over restarts, [`status`] and
-//! `log` are what people see.
+//! The other modules serve these. [`core`] holds the state and applies the effects. [`run`] is the
+//! loop with spool, clock, token, and client. `tokens`, [`token`], and [`token_update`] are about
+//! the token, and `lead_requests` about requests for leads. [`token_probe`] and [`new_state`] serve
+//! commands without a daemon, and [`crm_proxy`] those with one. [`memory`] is kept over restarts.
+//! [`status`] and `log` show the sender to people.
 
 pub mod breaker;
 mod budget;

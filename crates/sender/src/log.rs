@@ -43,7 +43,7 @@ impl SenderView {
     ) {
         if status.expires_in_days != self.warned_days {
             self.warned_days = status.expires_in_days;
-            // a token that is renewed automatically always expires soon
+            // A token that is renewed automatically always expires soon.
             if let (Some(days), Some(place)) = (self.warned_days, place) {
                 let fix = format!("issue a new token in the CRM and put it into {place}");
                 warn!(days, fix, "the token expires soon");
@@ -157,7 +157,7 @@ pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
         info!(call = %uuid, %linkedid, %trunk, request_id, id, "journaled");
     } else if answered.kind == Some(VerdictKind::Refused) {
         let what = if verdict == Reason::Failed.word() {
-            // it can be sent to another lead, or without its employee: the spool decides
+            // The spool decides whether it is sent to another lead, or without its employee.
             "the CRM could not write it"
         } else {
             "dead letter"

@@ -1,4 +1,5 @@
-//! What the sender remembers over restarts beside its slots: one small JSON text in the spool.
+//! The sender's memory: what it keeps over restarts in addition to its slots. It is one small JSON
+//! text in the spool.
 
 use crate::breaker::pause::Refusals;
 use callbridge_call::EventTime;
@@ -114,15 +115,15 @@ impl Memory {
         }
     }
 
-    /// JSON text to store under [`KEY`].
+    /// Returns the JSON text to store under [`KEY`].
     pub fn text(&self) -> String {
-        // it has only numbers, strings and options, and an empty text would be read as doubt
+        // It has only numbers, strings, and options. An empty text would be read as doubt.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
 /// Reads one field. If it is missing or unreadable, returns its default value. An unreadable field
-/// is added to `doubts`, and says nothing against the other fields.
+/// is added to `doubts`. The other fields stay valid.
 fn take<T: DeserializeOwned + Default>(
     fields: &mut Map<String, Value>,
     name: &str,

@@ -1,20 +1,19 @@
 //! The slots of a new state.
 //!
-//! `check` sends up to three requests. Where no state exists, it stores nothing. A new state
-//! therefore begins with three slots taken, so `check` and the `run` after it never exceed the
+//! `check` sends up to three requests. If there is no state, it stores nothing. A new state
+//! therefore begins with three slots taken, so `check` and the following `run` never exceed the
 //! budget.
 
 use crate::plan::Known;
 use callbridge_model::{TokenFingerprint, clock};
 use callbridge_spool::{Error, Handle, Op, SlotRow};
 
-/// `check` sends at most this many requests.
+/// Maximum number of requests of `check`.
 pub const CHECK_REQUESTS_MAX: u32 = 3;
 
 /// Takes the slots of a state from which nothing was ever sent. Does not change any other state.
 ///
-/// # Errors
-/// The spool's.
+/// # Errors Those of the spool.
 pub async fn take_slots(spool: &Handle) -> Result<(), Error> {
     let known = spool.read(|store| Known::read(store, clock::boot_id()));
     let known = known.await?;

@@ -1,6 +1,5 @@
-//! What an answer means. In: the answer of an endpoint. Out: a [`Verdict`], and the [`Effect`]s of
-//! that verdict on the breakers, the pause, the call, and the token. Both tables are complete
-//! matches.
+//! Judges answers. In: the answer of an endpoint. Out: a [`Verdict`], and the [`Effect`]s of that
+//! verdict on the breakers, the pause, the call, and the token. Both tables are complete matches.
 
 use crate::breaker::pause::Pause;
 use callbridge_crm::{
@@ -21,7 +20,7 @@ const FAILED: &str = "FAILED: the CRM does not know its lead or its employee";
     strum(serialize_all = "snake_case")
 )]
 pub enum Verdict {
-    /// The call was accepted. Its outcome can be asked for with this requestId for 24 hours.
+    /// The call was accepted. Its outcome can be polled with this requestId for 24 hours.
     #[strum_discriminants(strum(serialize = "submitted"))]
     Accepted(String),
     /// The journal holds the call.
@@ -48,7 +47,7 @@ pub enum Verdict {
     /// 403: the grant for this endpoint is missing.
     #[strum_discriminants(strum(serialize = "no_grant"))]
     NotGranted(String),
-    /// 401 or 406.
+    /// The CRM refuses the token (401 or 406).
     TokenRefused(String),
     /// The API is not at this address.
     WrongAddress(String),
@@ -60,7 +59,7 @@ pub enum Verdict {
     Unreachable(String),
     /// The request was not sent, because it was too late for its slot.
     TooLate(String),
-    /// 429. `own`: the CRM's limit, not that of a proxy.
+    /// The CRM or a proxy limits requests (429). `own`: it is the CRM's limit.
     #[strum_discriminants(strum(serialize = "rate_limited"))]
     RateLimited { own: bool },
 }
@@ -135,7 +134,7 @@ pub fn judge(endpoint: Endpoint, answer: ApiResult, accepted_before: bool) -> Ve
     let message = error.to_string();
     match error {
         ApiError::TokenRefused { .. } => Verdict::TokenRefused(message),
-        // `token/info` needs no grant (§4.3)
+        // `token/info` needs no grant (§4.3).
         ApiError::Forbidden(_) if endpoint == Endpoint::TokenInfo => Verdict::Failed(message),
         ApiError::Forbidden(_) => Verdict::NotGranted(message),
         ApiError::NotFound { own, .. } | ApiError::WrongAddress { own, .. } => {
@@ -195,9 +194,9 @@ pub enum Effect {
     EndpointFails(String),
     /// The CRM is unreachable, with a message.
     CrmUnreachable(String),
-    /// Wait, and send less if the limit is the CRM's `own`.
+    /// The sender waits, and sends less if the limit is the CRM's `own`.
     SlowDown { own: bool },
-    /// Send nothing, or no call, until the cause is removed.
+    /// The sender sends nothing, or no call, until the cause is removed.
     Pause(Pause),
     /// The endpoint rests until `token/info` is read again.
     RestEndpoint(String),
@@ -213,13 +212,13 @@ pub enum Effect {
     CallFailed(String),
     /// The requestId of the call is lost.
     RequestIdLost(String),
-    /// The request goes back as it was: the call is ready again, or polled later.
+    /// The request is given back unchanged: the call is ready again, or polled later.
     GiveBack(String),
     /// A page of the journal was read. It shows these calls.
     ReadPage(Page),
-    /// Read smaller pages.
+    /// Smaller pages are read.
     ShrinkPages,
-    /// Read no pages for an hour.
+    /// No pages are read for an hour.
     RestPages,
 }
 
@@ -265,7 +264,7 @@ pub fn effects(endpoint: Endpoint, verdict: Verdict) -> Vec<Effect> {
         Verdict::Unreachable(why) => {
             vec![Effect::CrmUnreachable(why.clone()), Effect::GiveBack(why)]
         }
-        // it says nothing about the CRM
+        // The answer says nothing about the CRM.
         Verdict::TooLate(why) => vec![Effect::GiveBack(why)],
         Verdict::RateLimited { own } => {
             vec![Effect::SlowDown { own }, Effect::GiveBack("429".to_owned())]

@@ -1,4 +1,4 @@
-//! What the core starts with, and what it decides.
+//! The inputs of the core at its start, and its decisions.
 
 use crate::queue::{Task, Work};
 use crate::rate::Rate;
@@ -21,11 +21,11 @@ pub struct Settings {
     pub rate: Rate,
     /// Values of `--field`: the names of fields in a submission.
     pub fields: FieldNames,
-    /// `--dry-run`: no call is submitted, no page read, no lead request made.
+    /// `--dry-run`: no call is submitted, no page is read, and no lead request is made.
     pub dry_run: bool,
     /// Seed of the jitter. A run with the same seed and events is the same.
     pub seed: u64,
-    /// While our clock shows an earlier time, nothing is sent, because the clock is wrong.
+    /// Nothing is sent while our clock shows an earlier time, because the clock is then wrong.
     pub clock_right_from: Option<EventTime>,
     /// `--crm-proxy` is given.
     pub by_proxy: bool,
@@ -95,9 +95,9 @@ pub enum Decision {
     Settle(Box<Unconfirmed>),
     /// Commit these operations, and ask again.
     Commit(Vec<Op>),
-    /// Nothing before this time since boot, unless something changes.
+    /// Send nothing before this time since boot, unless something changes.
     WaitUntil(Duration),
-    /// Nothing until something changes: the spool, the token, an answer.
+    /// Send nothing until something changes: the spool, the token, or an answer.
     Idle,
 }
 
@@ -111,11 +111,10 @@ pub struct Launch {
 }
 
 impl Work {
-    /// Reads the rows that [`super::Core::launch`] makes the request of. `ask` comes from
+    /// Reads the rows from which [`super::Core::launch`] makes the request. `ask` comes from
     /// [`super::Core::ask`].
     ///
-    /// # Errors
-    /// If the disk fails or the file is damaged.
+    /// # Errors If the disk fails or the file is damaged.
     pub fn inputs(&self, store: &Store, ask: &QueueQuery) -> Result<RequestInputs, Error> {
         let mut inputs = RequestInputs::default();
         match self {

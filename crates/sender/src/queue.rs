@@ -1,5 +1,5 @@
-//! Which request is next. In: a plain struct of candidates. Out: one of them. Pure, so a person who
-//! reads [`LANES`] can predict the next request.
+//! Chooses the next request. In: a plain struct of candidates. Out: one of them. It is pure, so you
+//! can predict the next request from [`LANES`].
 
 use crate::breaker::Access;
 use crate::budget::pacer::Pace;
@@ -8,16 +8,17 @@ use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_spool::{RowId, Unconfirmed};
 use std::time::Duration;
 
-/// While calls are ready, a page is read once this many calls are unconfirmed…
+/// Number of unconfirmed calls from which a page is read while calls are ready.
 pub const PAGE_UNDER_LOAD: u32 = 50;
 
-/// …or the oldest of them has this age. Without pages, it is polled at this age.
+/// Age of the oldest unconfirmed call from which a page is read while calls are ready. Without
+/// pages, the call is polled at this age.
 const OLD: Duration = Duration::from_secs(120);
 
-/// When no calls are ready, this many unconfirmed calls are worth a page.
+/// Number of unconfirmed calls from which a page is read while no calls are ready.
 const PAGE_WHEN_IDLE: u32 = 3;
 
-/// A call of this age is not left to a page that too few other calls are worth.
+/// Age from which a call is polled if there are too few other calls for a page.
 const ALONE: Duration = Duration::from_secs(10);
 
 /// Why a request is the next one, in order of precedence.
@@ -64,7 +65,7 @@ impl Lane {
     }
 }
 
-/// What is asked of the CRM.
+/// A request to the CRM, or a step without one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     /// Read the token's record.
@@ -80,7 +81,7 @@ pub enum Work {
     },
     /// Read or write leads.
     Lead(Box<LeadRequest>),
-    /// Ask nothing: only the next step of this call is due.
+    /// Send nothing: only the next step of this call is due.
     Settle(Box<Unconfirmed>),
 }
 
@@ -140,11 +141,11 @@ pub struct AccessByEndpoint {
 /// Accepted calls that no page, poll, or webhook has shown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UnconfirmedCalls {
-    /// All of them.
+    /// Number of all such calls.
     pub all: u64,
-    /// Those that should be in the journal by now, and are due.
+    /// Number of those that should be in the journal by now, and are due.
     pub due: u32,
-    /// Age of the oldest of these.
+    /// Age of the oldest call that is due.
     pub oldest: Duration,
     /// The next call to poll, and its age.
     pub poll: Option<(Unconfirmed, Duration)>,
@@ -171,7 +172,7 @@ pub struct View {
     pub live: Option<RowId>,
     pub backlog: Option<RowId>,
     pub unconfirmed: UnconfirmedCalls,
-    /// A reading of the journal goes on.
+    /// A reading of the journal is not finished.
     pub is_reading: bool,
     /// A page is under way.
     pub page_under_way: bool,
@@ -215,10 +216,10 @@ impl View {
     }
 }
 
-/// A lane, and the function that picks its candidate.
+/// A lane, and the function that chooses its candidate.
 type Pick = (Lane, fn(&View) -> Option<Work>);
 
-/// The lanes in their order.
+/// The lanes in order of precedence.
 pub const LANES: [Pick; 11] = [
     (Lane::Settle, settle),
     (Lane::Token, token_info),
@@ -233,7 +234,7 @@ pub const LANES: [Pick; 11] = [
     (Lane::StandIn, stand_in),
 ];
 
-/// Returns the next request: that of the first lane which has one. Probes take turns, so a probe of
+/// Returns the next request: that of the first lane that has one. Probes take turns, so a probe of
 /// the endpoint that was probed last lets a probe of another endpoint pass.
 pub fn next(view: &View) -> Option<Task> {
     let mut repeated: Option<Task> = None;
@@ -309,8 +310,8 @@ fn backlog(view: &View) -> Option<Work> {
     view.backlog.map(Work::Submit)
 }
 
-/// Returns a page for three calls or more, a poll for one or two. Where polls cannot be made, a
-/// page is read even for one call.
+/// Returns a page for three calls or more, or a poll for one or two. If polls cannot be made,
+/// returns a page even for one call.
 fn confirmation(view: &View) -> Option<Work> {
     let calls = &view.unconfirmed;
     let polls = view.access.poll.is_possible();

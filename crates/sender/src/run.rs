@@ -1,4 +1,5 @@
-//! The loop that owns the budget: spool, clock, token and client around the core.
+//! The loop that owns the budget: it connects the spool, the clock, the token, and the client with
+//! the core.
 
 use crate::budget::pacer::SEND_WITHIN;
 use crate::core::Core;
@@ -77,11 +78,10 @@ struct Loop {
 
 impl Sender {
     /// Runs until `shutdown`. Then it starts nothing new, finishes the requests in flight (at most
-    /// 8 s, the rest is resubmitted at the next start) and commits them. It publishes its state to
+    /// 8 s, the rest is resubmitted at the next start), and commits them. It publishes its state to
     /// `status`.
     ///
-    /// # Errors
-    /// The spool's, if it cannot be read at the start or has ended.
+    /// # Errors Those of the spool, if it cannot be read at the start or has ended.
     pub async fn run(
         self,
         status: watch::Sender<SenderStatus>,
@@ -240,7 +240,7 @@ impl Loop {
             if !matches!(trouble, Error::Refused { .. }) {
                 return self.troubled(trouble);
             }
-            // a webhook has settled the call since it was chosen
+            // A webhook has settled the call since it was chosen.
             debug!(refused = %trouble, "not sent");
             return Ok(());
         }
@@ -271,7 +271,7 @@ impl Loop {
             if let Some((LeadRequest::Asked(ticket, _), answer, token)) = outcome.lead_request
                 && let Some(reply) = self.asking.remove(&ticket)
             {
-                // the command that asked may have ended
+                // The command that asked may have ended.
                 let _ = reply.send(ProxyReply::Answer(answer, token));
             }
         }
@@ -315,7 +315,8 @@ impl Loop {
         }
     }
 
-    /// Stores what is not stored yet. `false` if the spool cannot store it now.
+    /// Stores the operations that are not stored yet. Returns `false` if the spool cannot store
+    /// them now.
     async fn write_back(&mut self) -> Result<bool, Error> {
         while let Some(ops) = self.unwritten.front() {
             match self.with.spool.write(ops.clone()).await {
@@ -324,7 +325,7 @@ impl Loop {
                     return self.troubled(trouble).map(|()| false);
                 }
                 Err(refused) => {
-                    // the step no longer fits the row, but its budget operations do
+                    // The step no longer fits the row, but its budget operations do.
                     error!(error = %refused, "the spool refuses a step");
                     let mut kept = ops.clone();
                     kept.retain(|op| !matches!(op, Op::Step { .. } | Op::FailedCall(_)));
@@ -348,7 +349,7 @@ impl Loop {
         if self.trouble.as_ref() != Some(&trouble) {
             error!(error = %trouble, "the spool cannot be used; nothing is sent until then");
         }
-        // an empty write tests whether it works again
+        // An empty write tests whether the spool works again.
         if self.unwritten.is_empty() {
             self.unwritten.push_back(Vec::new());
         }
@@ -414,7 +415,7 @@ impl Loop {
         self.shown.publish(now, status, still_asking, place);
     }
 
-    /// Starts nothing new. Requests in flight are finished and committed.
+    /// Finishes and commits the requests in flight. Starts nothing new.
     async fn finish(mut self) -> Result<(), Error> {
         let landing = async {
             while let Some(answered) = self.in_flight.join_next_with_id().await {

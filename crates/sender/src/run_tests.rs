@@ -1,4 +1,4 @@
-//! The outcome of a request whose task fails before its answer.
+//! A request whose task ends before its answer.
 
 use super::*;
 use crate::crm_proxy::asking;
@@ -10,10 +10,10 @@ use callbridge_spool::{Done, Finished, Row, RowId, SlotRow, State, tables};
 use callbridge_testkit::sample;
 use tempfile::TempDir;
 
-/// No test takes so long unless something is wrong.
+/// Maximum wait. If a test waits this long, something is wrong.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A sender whose loop the test turns, and whom it asks.
+/// A sender whose loop the test turns, and which it can query.
 struct Stage {
     work: Loop,
     _folder: TempDir,
@@ -27,7 +27,7 @@ impl Stage {
         config.settings.persist_after = Duration::from_millis(10);
         config.settings.persist_jitter = Duration::ZERO;
         let crm = sandbox::start(config).await.expect("started");
-        // whoever comes second finds it installed, which is as good
+        // Another test can have installed the provider already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().expect("a folder");
         let (spool, guard) =

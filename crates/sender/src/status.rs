@@ -1,6 +1,6 @@
-//! The sender's state for `status`, metrics and the log, in the same words everywhere: sending,
-//! rate limited until a time, paused (why, and the fix), CRM unreachable since, endpoint failing
-//! since.
+//! The sender's state for `status`, metrics, and the log, in the same words everywhere: sending,
+//! rate limited until a time, paused (with the reason and the fix), CRM unreachable since, endpoint
+//! failing since.
 
 use crate::breaker::Failing;
 use crate::breaker::pause::Pause;
@@ -73,7 +73,7 @@ impl SenderStatus {
     }
 }
 
-/// What a status is made of.
+/// The inputs of a status.
 pub(super) struct StatusInputs<'a> {
     pub(super) pause: Option<&'a Pause>,
     /// The silence after a takeover, until it is over.
@@ -87,8 +87,8 @@ pub(super) struct StatusInputs<'a> {
     pub(super) now: Now,
 }
 
-/// Waiting calls, and the time until they are confirmed: one request per call to submit, and one
-/// per `confirmed_at_once` calls to confirm.
+/// Returns the numbers of waiting calls, and the time until they are confirmed. There is one
+/// request per call to submit, and one per `confirmed_at_once` calls to confirm.
 pub fn backlog(head: &WorkQueue, pacer: &Pacer, confirmed_at_once: u32, now: Duration) -> Backlog {
     let unsent = head.ready + head.sending;
     let confirmations = (unsent + head.submitted).div_ceil(u64::from(confirmed_at_once.max(1)));
@@ -135,7 +135,7 @@ pub fn token(info: Option<&TokenInfo>, pause: Option<&Pause>, present: bool) -> 
     }
 }
 
-/// Returns the name, or the id where there is none.
+/// Returns the name, or the id if there is no name.
 fn named(name: &str, id: Option<i64>) -> Option<String> {
     if name.is_empty() {
         return id.map(|id| id.to_string());
@@ -152,7 +152,7 @@ pub fn taken(token: &Token) -> Option<bool> {
     }
 }
 
-/// Why nothing, or no call, is sent. `None` while the sender is sending.
+/// Returns the reason why nothing, or no call, is sent. `None` while the sender is sending.
 pub(super) fn shown_pause(inputs: &StatusInputs<'_>) -> Option<status::Pause> {
     if let Some(pause) = inputs.pause
         && !matches!(pause, Pause::CallsRefused(..) | Pause::DryRun)
@@ -186,7 +186,7 @@ pub(super) fn shown_pause(inputs: &StatusInputs<'_>) -> Option<status::Pause> {
 
 /// The word for the silence after a takeover.
 pub const TAKEOVER: &str = "takeover";
-/// The word for a 429 that is waited out.
+/// The word for a wait after a 429.
 pub const RATE_LIMITED: &str = "rate_limited";
 /// The word for a CRM that no request reaches.
 pub const UNREACHABLE: &str = "unreachable";
@@ -238,7 +238,7 @@ fn stamp(at: EventTime) -> String {
     Zone::utc().shown(at, "%Y-%m-%dT%H:%M:%SZ")
 }
 
-/// Endpoints that fail or are not granted while calls are sent.
+/// Returns the endpoints that fail or are not granted while calls are sent.
 pub(super) fn degraded(inputs: &StatusInputs<'_>) -> Vec<DegradedPart> {
     let mut degraded = Vec::new();
     if let Some(refused) = &inputs.confirm.polls_refused {
@@ -496,7 +496,7 @@ mod tests {
         }
     }
 
-    /// Lines of at most 90 characters, for the page.
+    /// Wraps lines at 90 characters, for the page.
     fn wrapped(text: &str) -> String {
         let mut lines = Vec::new();
         for line in text.lines() {

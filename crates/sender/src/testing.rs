@@ -7,10 +7,10 @@ use callbridge_spool::{FIRST_POLL, IfAbsent, Progress, Row, RowId, State, Unconf
 use callbridge_testkit::sample;
 use std::time::Duration;
 
-/// Second 0 of a test.
+/// Time of second 0 in a test.
 pub(crate) const T0: EventTime = EventTime::from_seconds(1_795_151_000);
 
-/// This many seconds later.
+/// Returns the time this many seconds later.
 pub(crate) fn at(seconds: u64) -> Now {
     let since = Duration::from_secs(seconds);
     Now {
@@ -19,7 +19,7 @@ pub(crate) fn at(seconds: u64) -> Now {
     }
 }
 
-/// The token of most tests.
+/// Returns the token of most tests.
 pub(crate) fn print() -> TokenFingerprint {
     TokenFingerprint::of("svc_pat_one")
 }
@@ -28,7 +28,7 @@ pub(crate) fn uuid(id: i64) -> CallUuid {
     CallUuid(uuid::Uuid::from_u128(u128::from(id.unsigned_abs())))
 }
 
-/// A call that was accepted at this moment with that token.
+/// Makes a call that was accepted at this moment with that token.
 pub(crate) fn submitted(id: i64, accepted: Now) -> Unconfirmed {
     Unconfirmed {
         row: RowId(id),
@@ -50,7 +50,7 @@ pub(crate) fn submitted(id: i64, accepted: Now) -> Unconfirmed {
     }
 }
 
-/// The record of that token.
+/// Returns the record of that token.
 pub(crate) fn info() -> TokenInfo {
     let granted = [Grant::CallSave, Grant::LeadRead, Grant::LeadSave];
     TokenInfo {
@@ -65,7 +65,7 @@ pub(crate) fn info() -> TokenInfo {
     }
 }
 
-/// A row that can be sent, with this many counted failures.
+/// Makes a row that can be sent, with this many counted failures.
 pub(crate) fn row(id: RowId, failures: u32) -> Row {
     Row {
         id,

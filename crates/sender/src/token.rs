@@ -1,5 +1,5 @@
-//! Where the token comes from: a file that is read again when it changes, a value for good, or
-//! somebody who keeps it ([`super::token_update`]).
+//! The source of the token: a file that is read again when it changes, a fixed value, or a keeper
+//! that renews it ([`super::token_update`]).
 
 use crate::token_update::{TokenPrints, TokenUpdate, Tokens};
 use callbridge_model::{FileVersion, Secret, is_token};
@@ -16,12 +16,12 @@ const FILE_MAX: u64 = 16 * 1024;
 pub enum TokenError {
     #[error("--token-file {0} is not there: put the token into it, on a line by itself")]
     Missing(PathBuf),
-    /// With the system's message.
+    /// The file cannot be read, with the system's message.
     #[error("--token-file {0}: {1}; give callbridge's user the right to read it")]
     Unreadable(PathBuf, String),
     #[error("--token-file {0} is empty: put the token into it, on a line by itself")]
     Empty(PathBuf),
-    /// More than a token, or bytes that are not allowed in a header.
+    /// The file has more than a token, or bytes that are not allowed in a header.
     #[error(
         "--token-file {0} holds more than one line of visible ASCII: it must hold the token alone"
     )]
@@ -44,8 +44,7 @@ pub enum TokenSource {
 impl TokenSource {
     /// Returns the current token. `None` if none was given.
     ///
-    /// # Errors
-    /// The file's, as in [`TokenError`].
+    /// # Errors As in [`TokenError`], for a file.
     pub fn read(&self) -> Result<Option<Tokens>, TokenError> {
         match self {
             Self::Fixed(token) => Ok(Some(Tokens::one(token.clone()))),
@@ -61,7 +60,7 @@ impl TokenSource {
                 (file.take(FILE_MAX + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
                 let not_a_token = || TokenError::NotAToken(path.clone());
                 let text = String::from_utf8(bytes).map_err(|_| not_a_token())?;
-                // editors put a byte order mark before it
+                // Editors put a byte order mark before the text.
                 let token = text.trim_start_matches('\u{feff}').trim();
                 if token.is_empty() {
                     return Err(TokenError::Empty(path.clone()));
@@ -114,9 +113,9 @@ impl Watch {
         matches!(self.source, TokenSource::File(_))
     }
 
-    /// Completes when the token's keeper has reported something new. Never without a keeper.
+    /// Completes when the token's keeper has reported a change. Never completes without a keeper.
     pub async fn changed(&mut self) {
-        // without updates the keeper has ended, and the process with it
+        // If there are no updates, the keeper has ended, and so does the process.
         if let TokenSource::Kept(updates) = &mut self.source
             && updates.changed().await.is_ok()
         {
@@ -125,7 +124,7 @@ impl Watch {
         std::future::pending().await
     }
 
-    /// Newest update of the token's keeper. `None` without a keeper.
+    /// Returns the newest update of the token's keeper. `None` without a keeper.
     pub fn kept(&self) -> Option<TokenUpdate> {
         match &self.source {
             TokenSource::Kept(updates) => Some(updates.borrow().clone()),
@@ -262,7 +261,7 @@ mod tests {
         std::fs::write(&path, "svc_pat_one").expect("written");
         let mut watch = Watch::new(TokenSource::File(path.clone()));
         assert_eq!(changed(&mut watch), Some(Some("svc_pat_one".to_owned())));
-        // root can read everything except a folder
+        // Root can read everything except a folder.
         std::fs::remove_file(&path).expect("removed");
         std::fs::create_dir(&path).expect("a folder");
         assert!(

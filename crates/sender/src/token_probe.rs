@@ -1,5 +1,5 @@
-//! `token/info` asked once, where no daemon runs. It passes the core, so its slot is counted and
-//! kept like all others.
+//! Asks `token/info` once, for commands without a daemon. The request passes the core, so its slot
+//! is counted and kept like all others.
 
 use crate::budget::pacer::SEND_WITHIN;
 use crate::core::Core;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Time that a second question waits for its turn.
 const SOON: Duration = Duration::from_secs(3);
 
-/// Reasons why nothing was asked.
+/// Reasons why no request was made.
 #[derive(Debug, thiserror::Error)]
 pub enum Unasked {
     #[error(transparent)]
@@ -47,7 +47,7 @@ pub async fn token_info(
     Ok((answer, probe.binding))
 }
 
-/// Asks one question after the other.
+/// Makes one request after the other.
 pub struct TokenProbe<'a> {
     core: Core,
     /// Operations of the start, committed with the first request.

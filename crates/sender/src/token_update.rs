@@ -1,5 +1,6 @@
-//! Tokens that a keeper renews for the sender: a connection that is refreshed, or a command that
-//! prints one. The keeper reports each change, and why there is no token.
+//! Messages from a keeper, which renews tokens for the sender. A keeper is a connection that is
+//! refreshed, or a command that prints a token. It reports each change, and the reason if there is
+//! no token.
 
 use crate::status::{SenderStatus, TOKEN_MISSING, TOKEN_REFUSED};
 use callbridge_call::EpochSeconds;
@@ -26,7 +27,7 @@ pub fn print(token: &Secret) -> TokenFingerprint {
 }
 
 impl Tokens {
-    /// Returns the current one first.
+    /// Returns the fingerprints, the current token's first.
     pub fn prints(&self) -> TokenPrints {
         let previous = self.previous.as_ref().map(|(token, _)| print(token));
         (print(&self.current), previous)
@@ -47,18 +48,18 @@ impl Tokens {
 pub struct TokenUpdate {
     /// `None` while no token is usable.
     pub tokens: Option<Tokens>,
-    /// Why no new token can be obtained, although one can still be in use. When none is left, this
-    /// is the pause: `reconnect`, `client_refused`, `unreachable` or `token_missing`.
+    /// Reason why no new token can be obtained, although one can still be in use. If none is left,
+    /// this is the pause: `reconnect`, `client_refused`, `unreachable`, or `token_missing`.
     pub trouble: Option<Pause>,
     /// Fix for a token that the CRM refuses, instead of advice about `--token-file`. Empty before
     /// the keeper has sent a message.
     pub fix: String,
 }
 
-/// Consent must be given again.
+/// The word for a connection for which consent must be given again.
 pub const RECONNECT: &str = "reconnect";
-/// The CRM refuses the client, and so every refresh: its secret is wrong, or the company is
-/// blocked.
+/// The word for a client that the CRM refuses, and so every refresh: its secret is wrong, or the
+/// company is blocked.
 pub const CLIENT_REFUSED: &str = "client_refused";
 
 /// Returns `true` if only a person can fix the problem. It is then shown before the last token
@@ -79,8 +80,8 @@ impl TokenUpdate {
             return;
         };
         let missing = pause.reason == TOKEN_MISSING;
-        // just after a start, the keeper has not reported yet, or the sender has not taken its
-        // token
+        // Just after a start, the keeper has not reported yet, or the sender has not taken its
+        // token.
         if missing && trouble.is_none() && (self.tokens.is_some() || self.fix.is_empty()) {
             status.pause = None;
             status.token.state = "unknown".to_owned();

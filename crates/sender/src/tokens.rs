@@ -1,5 +1,5 @@
-//! The token in use and the one before it. In: tokens, their records, refusals. Out: which token a
-//! request needs, and when `token/info` is due.
+//! The current token and the previous one. In: tokens, their records, and refusals. Out: which
+//! token a request needs, and when `token/info` is due.
 
 use crate::breaker::pause::PROBE;
 use crate::budget::pacer::STRAGGLER;
@@ -14,17 +14,18 @@ use callbridge_model::{Grant, Now, TokenFingerprint};
 use callbridge_spool::{Binding, Fit, Op, SlotRow, Unconfirmed};
 use std::time::Duration;
 
-/// This long before a token expires, its requestIds are polled before everything else, because no
-/// other token can read them (§4.6).
+/// Time before a token's expiry from which its requestIds are polled before everything else,
+/// because no other token can read them (§4.6).
 const TOKEN_END: Duration = Duration::from_secs(15 * 60);
 
-/// This long before a requestId's 24 hours end, it is polled before everything else (§4.6).
+/// Time before the end of a requestId's 24 hours from which it is polled before everything else
+/// (§4.6).
 const REQUEST_ID_END: Duration = Duration::from_secs(15 * 60);
 
-/// `token/info` is read again after this time…
+/// Time after which `token/info` is read again.
 const HOURLY: Duration = Duration::from_secs(3600);
 
-/// …and after this time if it could not be read.
+/// Time after which `token/info` is read again if it could not be read.
 const UNREAD_AGAIN: Duration = Duration::from_secs(60);
 
 /// A replaced token that is still valid, and its expiry.
@@ -36,7 +37,7 @@ pub(super) struct KnownTokens {
     pub(super) current: Option<TokenFingerprint>,
     /// The previous token, and its expiry. Only its own requestIds are polled with it (§4.6).
     pub(super) before: Option<Before>,
-    /// This long before the current token expires, its polls go before everything else.
+    /// Time before the current token's expiry from which its polls go before everything else.
     ends_within: Duration,
     /// The record of the current token.
     pub(super) info: Option<TokenInfo>,
@@ -45,7 +46,7 @@ pub(super) struct KnownTokens {
     pub(super) company: Option<i64>,
     /// The CRM warned that the token expires.
     pub(super) expires_in_days: Option<u32>,
-    /// The last token, also over restarts.
+    /// The last token. It is kept over restarts.
     pub(super) last: Option<TokenFingerprint>,
     /// The token that was refused last, and when, since boot.
     pub(super) refused: Option<(Refused, Duration)>,
@@ -72,7 +73,7 @@ pub(super) enum Standing {
 }
 
 impl KnownTokens {
-    /// Starts without a token, and with what is remembered of the last one.
+    /// Starts without a token, and with the stored facts about the last one.
     pub(super) fn new(known: &Known, memory: &Memory, now: Now) -> Self {
         Self {
             ends_within: TOKEN_END,
@@ -140,14 +141,15 @@ impl KnownTokens {
         self.record_due
     }
 
-    /// `token/info` is sent, or could not be read: it is due again in a minute.
+    /// Notes that `token/info` is sent, or could not be read. It is due again in a minute.
     pub(super) fn record_asked(&mut self, now: Duration) {
         if self.record_due.is_some() {
             self.record_due = Some(now + UNREAD_AGAIN);
         }
     }
 
-    /// An answer contradicts the record, so it is read again, for this at most once a minute.
+    /// Makes `token/info` due, because an answer contradicts the record. This happens at most once
+    /// a minute.
     pub(super) fn doubt_record(&mut self, now: Duration) {
         let doubted_lately = self
             .record_doubted
@@ -233,12 +235,13 @@ impl KnownTokens {
         true
     }
 
-    /// The previous token is invalid: its calls can only be looked for in the journal.
+    /// Removes the previous token, because it is invalid. Its calls can only be looked for in the
+    /// journal.
     pub(super) fn over(&mut self, token: &TokenFingerprint) {
         self.before.take_if(|(before, _)| before == token);
     }
 
-    /// The current token was refused.
+    /// Notes that the current token was refused.
     pub(super) fn refuse(&mut self, now: Now, token: &TokenFingerprint) {
         self.info = None;
         self.is_verified = false;
@@ -250,10 +253,11 @@ impl KnownTokens {
         self.refused = Some((refused, now.boot));
     }
 
-    /// Handles the token's record: does it belong to us, and has it the rights that we need?
+    /// Handles the token's record: checks whether it belongs to us, and whether it has the rights
+    /// that we need.
     pub(super) fn read(&mut self, now: Now, info: TokenInfo, ops: &mut Vec<Op>) -> Standing {
         let company = info.company.to_string();
-        // a record without its application counts as that of the bound one
+        // A record without an application counts as that of the bound one.
         let application = info.application.map(|id| id.to_string());
         let application = application.or_else(|| self.binding.application.clone());
         let application = application.unwrap_or_default();
@@ -300,7 +304,8 @@ impl KnownTokens {
         }
     }
 
-    /// Requests about leads that rest for want of a grant go on when there is a new grant.
+    /// Resumes requests about leads that are paused because a grant is missing, if there is a new
+    /// grant.
     fn note_grants(&mut self, now: Now, info: &TokenInfo, ops: &mut Vec<Op>) {
         let Some(grants) = &info.grants else {
             return;

@@ -20,7 +20,7 @@ use callbridge_crm::Endpoint;
 use callbridge_model::Now;
 use std::time::Duration;
 
-/// Failures in a row that open a breaker.
+/// Number of failures in a row that opens a breaker.
 pub const FAILURES_MAX: u32 = 5;
 
 /// Longest wait between two probes.
@@ -34,7 +34,7 @@ const JITTER_PART: u32 = 32;
 pub enum Access {
     #[default]
     Yes,
-    /// As the one probe of all open breakers.
+    /// The request can go as the one probe of all open breakers.
     Probe,
     No,
 }
@@ -96,7 +96,7 @@ pub struct Breakers {
     jitter: Jitter,
     /// Probes, and requests of half open breakers, that failed since the first breaker opened.
     failed_probes: u32,
-    /// No probe before this time since boot.
+    /// Time since boot before which there is no probe.
     next_probe: Duration,
     /// Slot of the probe under way.
     probe: Option<u32>,
@@ -156,8 +156,8 @@ impl Breakers {
         self.last_probed
     }
 
-    /// A request is sent. It is the probe if its endpoint's breaker is open, or if `stands_in`: no
-    /// other request can be the probe.
+    /// Notes that a request is sent. It is the probe if its endpoint's breaker is open, or if
+    /// `stands_in`: no other request can be the probe.
     pub fn sent(&mut self, slot: u32, endpoint: Endpoint, stands_in: bool) {
         let open = self.breaker(endpoint).map(|breaker| breaker.state) == Some(State::Open);
         if open || stands_in {
@@ -166,14 +166,14 @@ impl Breakers {
         }
     }
 
-    /// A request ended without a result that concerns its endpoint, or was never sent.
+    /// Notes that a request ended without a result that concerns its endpoint, or was never sent.
     pub fn released(&mut self, slot: u32) {
         if self.probe == Some(slot) {
             self.probe = None;
         }
     }
 
-    /// The endpoint answered.
+    /// Notes that the endpoint answered.
     pub fn succeeded(&mut self, slot: u32, endpoint: Endpoint) {
         let was_probe = self.probe == Some(slot);
         self.released(slot);
@@ -191,7 +191,7 @@ impl Breakers {
         }
     }
 
-    /// A request failed. If the CRM is `unreachable`, that concerns all endpoints.
+    /// Notes that a request failed. If the CRM is `unreachable`, that concerns all endpoints.
     pub fn failed(
         &mut self,
         now: Now,
@@ -255,7 +255,8 @@ impl Breakers {
         failing
     }
 
-    /// 1 s after the first failure, doubled with each failed probe up to 60 s, and a little less.
+    /// Returns the wait before the next probe: 1 s after the first failure, doubled with each
+    /// failed probe up to 60 s, and shortened by jitter.
     fn backoff(&mut self) -> Duration {
         let doubled = Duration::from_secs(1 << self.failed_probes.min(6));
         let wait = doubled.min(BACKOFF_MAX);
@@ -276,7 +277,8 @@ impl Breakers {
         ]
     }
 
-    /// `None` for an endpoint that only requests about leads use.
+    /// Returns the breaker of an endpoint. `None` for an endpoint that only requests about leads
+    /// use.
     fn breaker(&self, endpoint: Endpoint) -> Option<&Breaker> {
         match endpoint {
             Endpoint::Submit => Some(&self.submit),

@@ -1,13 +1,14 @@
-//! Why nothing, or no call, is sent: problems that the CRM names, or that we see ourselves. They
-//! are above the breakers. Each has one kind of probe, which finds out whether its cause is
-//! removed.
+//! Reasons to send nothing, or no call: problems that the CRM reports, or that callbridge detects.
+//! A pause takes precedence over the breakers. Each pause has one kind of probe, which finds out
+//! whether its cause is removed.
 
 use callbridge_model::Reason;
 use callbridge_spool::RowId;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// After this many refusals of one kind in a row, the configuration is wrong, not the calls.
+/// Number of refusals of one kind in a row that shows that the configuration is wrong, not the
+/// calls.
 pub const REFUSALS_MAX: usize = 5;
 
 /// Refused calls that are remembered, to be sent again when the pause ends.
@@ -19,16 +20,16 @@ pub const PROBE: Duration = Duration::from_secs(60);
 /// Time between two trial calls while calls are refused.
 const TRIAL: Duration = Duration::from_secs(3600);
 
-/// A reason to send nothing. The text is the message of the CRM, or what we know.
+/// A reason to send nothing. The text is the message of the CRM, or our own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// This machine's clock shows a time before this program was made.
+    /// This machine's clock shows a time before this program was built.
     WrongClock,
-    /// `--dry-run`.
+    /// `--dry-run` is given.
     DryRun,
     /// No token was given, its file cannot be read, or its keeper has none.
     TokenMissing,
-    /// 401 or 406.
+    /// The CRM refused the token (401 or 406).
     TokenRefused(String),
     /// The token belongs to another company or application.
     WrongCompany(String),
@@ -50,9 +51,9 @@ impl Pause {
 /// The request that can end a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// Only another token can.
+    /// No request. Only another token ends the pause.
     Never,
-    /// `token/info`.
+    /// A request to `token/info`.
     TokenInfo,
     /// One submission: `token/info` succeeded, or says nothing about the cause.
     Submission,
@@ -63,12 +64,12 @@ pub enum Probe {
 pub struct Paused {
     pub pause: Pause,
     probe: Probe,
-    /// No probe before this time since boot.
+    /// Time since boot before which there is no probe.
     next: Duration,
 }
 
 impl Paused {
-    /// Begins a pause. The first probe waits as long as every other.
+    /// Begins a pause. The first probe waits as long as every later one.
     pub fn new(now: Duration, pause: Pause) -> Self {
         Self {
             probe: first_probe(&pause),
@@ -77,7 +78,7 @@ impl Paused {
         }
     }
 
-    /// The same, with another time of the first probe.
+    /// Begins a pause with another time of the first probe.
     pub fn with_probe_at(pause: Pause, next: Duration) -> Self {
         Self {
             probe: first_probe(&pause),
@@ -102,7 +103,7 @@ impl Paused {
         }
     }
 
-    /// A probe is sent. Until its answer changes something, the next one waits again.
+    /// Notes that a probe is sent. Until its answer changes something, the next one waits again.
     pub fn probe_sent(&mut self, now: Duration) {
         self.probe = first_probe(&self.pause);
         self.next = now + interval(&self.pause);
@@ -113,7 +114,7 @@ impl Paused {
     pub fn token_verified(&mut self, now: Duration) -> bool {
         match self.pause {
             Pause::TokenRefused(_) | Pause::TokenMissing | Pause::WrongCompany(_) => true,
-            // the record showed that the grant was missing, and now shows it
+            // The record showed that the grant was missing, and now shows the grant.
             Pause::NoGrant(ref why) if why.is_empty() => true,
             Pause::NoGrant(_) | Pause::WrongAddress(_) => {
                 self.probe = Probe::Submission;
@@ -131,8 +132,8 @@ impl Paused {
         tries && !matches!(self.pause, Pause::CallsRefused(..))
     }
 
-    /// Notes that a call was accepted. Returns `true` if that ends the pause. Calls that FAILED
-    /// were accepted too, so only a journaled one ends their pause.
+    /// Returns `true` if an accepted call ends the pause. Calls that FAILED were accepted too, so
+    /// only a journaled one ends their pause.
     pub fn is_ended_by_accepted(&self) -> bool {
         match self.pause {
             Pause::NoGrant(_) | Pause::WrongAddress(_) => true,
@@ -145,7 +146,7 @@ impl Paused {
         }
     }
 
-    /// Notes that a call is journaled. Returns `true` if that ends the pause.
+    /// Returns `true` if a journaled call ends the pause.
     pub fn is_ended_by_journaled(&self) -> bool {
         matches!(self.pause, Pause::CallsRefused(Reason::Failed, _))
     }
@@ -196,14 +197,14 @@ impl Refusals {
         self.calls.len() >= REFUSALS_MAX
     }
 
-    /// A call was accepted, which ends a row of refused submissions.
+    /// Notes that a call was accepted, which ends a series of refused submissions.
     pub fn accepted(&mut self) {
         if self.kind != Some(Reason::Failed) {
             *self = Self::default();
         }
     }
 
-    /// A call is journaled, which ends a row of calls that FAILED.
+    /// Notes that a call is journaled, which ends a series of calls that FAILED.
     pub fn journaled(&mut self) {
         if self.kind == Some(Reason::Failed) {
             *self = Self::default();

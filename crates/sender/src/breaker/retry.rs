@@ -42,13 +42,13 @@ impl CallFailures {
         }
     }
 
-    /// A submission succeeded.
+    /// Notes that a submission succeeded.
     pub fn succeeded(&mut self, row: RowId) {
         self.succeeded += 1;
         self.last.remove(&row);
     }
 
-    /// The call is not tried again.
+    /// Forgets a call that is not tried again.
     pub fn forget(&mut self, row: RowId) {
         self.last.remove(&row);
     }

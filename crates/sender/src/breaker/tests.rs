@@ -30,7 +30,7 @@ fn fail(breakers: &mut Breakers, now: Now, slot: u32, endpoint: Endpoint) {
     breakers.failed(now, slot, endpoint, "500", false);
 }
 
-/// Breakers whose submissions have failed five times at this second.
+/// Makes breakers whose submissions have failed five times at this second.
 fn open(seconds: u64) -> Breakers {
     let mut breakers = fresh();
     for slot in 0..5 {
@@ -39,7 +39,7 @@ fn open(seconds: u64) -> Breakers {
     breakers
 }
 
-/// The CRM was unreachable at this second.
+/// Makes breakers for which the CRM was unreachable at this second.
 fn unreachable(seconds: u64) -> Breakers {
     let mut breakers = fresh();
     breakers.failed(at(seconds), 0, Endpoint::Poll, "refused", true);
@@ -128,7 +128,7 @@ fn one_probe_is_under_way_for_all_open_breakers() {
     assert_eq!(breakers.next_probe(), None);
 }
 
-/// Times of the probes from this failure on, if each fails at once.
+/// Returns the times of the probes from this failure on, if each fails at once.
 fn probes(breakers: &mut Breakers, until: Duration) -> Vec<Duration> {
     let mut times = Vec::new();
     loop {

@@ -1,23 +1,24 @@
-//! The hard cap on requests, and the pace inside it.
+//! The hard limit on requests, and the pace within it.
 //!
-//! The service counts per token in a fixed window of 60 s that opens with a first request
-//! (Limits). A slot is taken when a request is sent, and free again one window after its
+//! The CRM counts requests per token in a fixed window of 60 s that opens with a first request
+//! (Limits). A slot is taken when a request is sent, and is free again one window after its
 //! **answer**. Then no window, wherever it opens, can hold more requests than there are slots:
 //!
 //! > Take N + 1 arrivals in one window that begins at w. The one planned last was planned at some
 //! > s < w + 60. The other N arrived at or after w, so their answers came after w, so their slots
-//! > are taken until after w + 60 > s. All N slots were taken at s: it was not sent.
+//! > are taken until after w + 60 > s. All N slots were taken at s, so that request was not sent.
 //!
-//! What has no answer ends when it can no longer arrive: 5 s after the time-out closed its
-//! connection, and 5 s after a restart for what was under way when the process was killed. The
-//! two clocks may run apart by 1 in 2000, so a window here is that much longer.
+//! A request without an answer ends when it can no longer arrive: 5 s after the timeout closed its
+//! connection. A request that was under way when the process was killed ends 5 s after the restart.
+//! The two clocks can drift apart by 1 in 2000, so a window here is that much longer.
 //!
-//! With a rate of a shorter window (`30/30s`) a slot is counted for that window against the rate,
-//! and remembered for the service's: its limit is kept as well, over a restart with another rate
-//! too. So N and 60 s above are twice two numbers, and the same holds for both.
+//! With a rate of a shorter window (`30/30s`), a slot is counted for that window against the rate,
+//! and remembered for the CRM's window. So the CRM's limit is also kept, even over a restart with
+//! another rate. N and 60 s above then stand for both pairs of numbers, and the proof is true for
+//! each.
 //!
-//! Slots are kept across restarts by the boot clock. After a reboot, or when in doubt, a whole
-//! window of silence stands for all that may have been sent.
+//! Slots are kept across restarts by the boot clock. After a reboot, or in doubt, a whole window of
+//! silence replaces all requests that may have been sent.
 
 use super::rate::Rate;
 use governor::clock::Clock;
@@ -30,10 +31,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Windows in a row with a 429 that show that another program uses the token.
+/// Number of windows in a row with a 429 that shows that another program uses the token.
 const WINDOWS_SHARED: u32 = 3;
 
-/// After this time without a 429, a lowered rate is doubled.
+/// Time without a 429 after which a lowered rate is doubled.
 const DOUBLED_AFTER: Duration = Duration::from_secs(600);
 
 /// A lowered rate is at least this part of the full one: a quarter.
@@ -42,15 +43,16 @@ const LOWEST_PART: u32 = 4;
 /// Longest time for which a request can still arrive after its connection was closed.
 pub const STRAGGLER: Duration = Duration::from_secs(5);
 
-/// A request is written within this time after it was launched, or not at all. Its slot is stored
-/// in between. A process that takes over the state counts on it.
+/// Time after its launch within which a request is written, or not at all. Its slot is stored in
+/// between. A process that takes over the state depends on this.
 pub const SEND_WITHIN: Duration = Duration::from_secs(5);
 
 /// Time in which a request of another process can still arrive: it is written up to [`SEND_WITHIN`]
 /// after its slot was stored, its connection is closed 30 s later, and [`STRAGGLER`] follows.
 pub const OTHERS_ARRIVE: Duration = Duration::from_secs(45);
 
-/// The same if the CRM is reached by a proxy, which can deliver later.
+/// Time in which a request of another process can still arrive through a proxy, which can deliver
+/// later.
 pub const OTHERS_ARRIVE_BY_PROXY: Duration = Duration::from_secs(180);
 
 /// How the requests of a lane are spread within the cap.
@@ -69,9 +71,9 @@ pub enum Pace {
 /// The use of a slot, in time since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// When its request was planned, at or before it was sent.
+    /// Time at which its request was planned, at or before it was sent.
     pub sent: Duration,
-    /// When it was answered or could no longer arrive. `None` while in flight.
+    /// Time at which it was answered or could no longer arrive. `None` while in flight.
     pub ended: Option<Duration>,
 }
 
@@ -89,7 +91,7 @@ pub(crate) struct Takeover {
 pub struct Pacer {
     pub(crate) rate: Rate,
     uses: BTreeMap<u32, Use>,
-    /// Nothing is sent before this time since boot.
+    /// Time since boot before which nothing is sent.
     pub(crate) silent_until: Option<Duration>,
     shape: Shape,
     shared: Option<Shared>,
@@ -116,7 +118,7 @@ impl Pacer {
     /// Makes the budget at a start, `now` since boot, with the known slots.
     pub fn start(rate: Rate, mut uses: BTreeMap<u32, Use>, now: Duration) -> Self {
         for one in uses.values_mut() {
-            // killed in flight: its connection ended with the process
+            // The request was killed in flight: its connection ended with the process.
             one.ended = one.ended.or(Some(now + STRAGGLER));
         }
         Self {
@@ -174,7 +176,7 @@ impl Pacer {
         Some(*one)
     }
 
-    /// The request of a slot was never sent.
+    /// Frees the slot of a request that was never sent.
     pub fn never_sent(&mut self, slot: u32) {
         self.uses.remove(&slot);
     }
@@ -232,7 +234,8 @@ impl Pacer {
         self.silent_until = self.silent_until.max(Some(until));
     }
 
-    /// Requests per window that are left for us, and the time since boot of the last 429.
+    /// Returns the requests per window that are left for us, and the time since boot of the last
+    /// 429.
     pub fn shared(&self) -> Option<(u32, Duration)> {
         self.shared.map(|shared| (shared.allowed, shared.since))
     }
@@ -254,8 +257,8 @@ impl Pacer {
         self.allowed(now) < self.rate.limit()
     }
 
-    /// Requests per window that are allowed now. Every ten minutes without a 429 double a lowered
-    /// rate.
+    /// Returns the requests per window that are allowed now. Every ten minutes without a 429 double
+    /// a lowered rate.
     pub fn allowed(&self, now: Duration) -> u32 {
         let limit = self.rate.limit();
         let Some(shared) = self.shared else {
@@ -263,7 +266,7 @@ impl Pacer {
         };
         let doublings = now.saturating_sub(shared.since).as_secs() / DOUBLED_AFTER.as_secs();
         if doublings >= 2 {
-            // from a quarter or more to the full rate
+            // This doubles a quarter or more to the full rate.
             return limit;
         }
         limit.min(shared.allowed << doublings)
@@ -313,7 +316,7 @@ fn reach(window: Duration) -> Duration {
     window + window / 2000
 }
 
-/// governor, with the time as an argument.
+/// The limiter of governor, with the time as an argument.
 #[derive(Debug)]
 struct Shape {
     clock: ManualClock,
@@ -331,7 +334,7 @@ impl Shape {
         Self { clock, limiter }
     }
 
-    /// Takes a cell, or returns when there is one.
+    /// Takes a cell, or returns the time at which there is one.
     fn check(&self, now: Duration) -> Result<(), Duration> {
         self.clock.set(now);
         (self.limiter.check()).map_err(|not| not.earliest_possible().max(now))

@@ -1,4 +1,4 @@
-//! The pacer against a fixed window of any origin, through delays, stalls and restarts.
+//! Compares the pacer with a fixed window of any origin, through delays, stalls, and restarts.
 
 use super::*;
 use proptest::prelude::*;
@@ -22,12 +22,12 @@ fn doubtful(rate: Rate, slots: impl IntoIterator<Item = u32>, now: Duration) -> 
     pacer
 }
 
-/// Slots that count in a window which is open now.
+/// Returns the number of slots that count in a window that is open now.
 fn used(pacer: &Pacer, now: Duration) -> usize {
     pacer.frees(now).count()
 }
 
-/// Sends and answers at `now` until refused; how many went.
+/// Sends and answers at `now` until a request is refused, and returns how many were sent.
 fn burst(pacer: &mut Pacer, now: Duration) -> u32 {
     let mut sent = 0;
     while let Ok(slot) = pacer.take(now, Pace::AtOnce) {
@@ -245,29 +245,30 @@ fn above_the_service_s_own_limit_only_the_rate_counts() {
     assert_eq!(pacer.uses(8 * S).count(), 60);
 }
 
-/// What happens to the world between two requests, in milliseconds.
+/// Something that happens between two requests, with times in milliseconds.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A request: the commit stalls, the way there, the way back. Beyond 30 s: a time-out.
+    /// A request: the stall of its commit, the way there, and the way back. Beyond 30 s it times
+    /// out.
     Request {
         pace: Pace,
         stall: u64,
         there: u64,
         back: u64,
     },
-    /// The commit of a request fails: nothing is sent.
+    /// The commit of a request fails, so nothing is sent.
     Grounded,
     /// Time passes.
     Idle(u64),
-    /// Killed, and started again within the boot: with this rate.
+    /// The process is killed, and started again in the same boot with this rate.
     Restart { down: u64, rate: Rate },
-    /// The machine started anew, and its boot clock with it.
+    /// The machine and its boot clock are started again.
     Reboot { down: u64, rate: Rate },
-    /// Somebody else's requests brought a 429.
+    /// Another program's requests cause a 429.
     Refused,
 }
 
-/// Rates of one token: what one minute of the service may hold is 60 with each of them.
+/// Makes rates of one token. With each of them, one minute of the CRM can hold 60 requests.
 fn rates() -> impl Strategy<Value = Rate> {
     let texts = [
         "60/60s", "60/60s", "10/10s", "30/30s", "7/60s", "1/1s", "20/20s", "60/90s",
@@ -313,13 +314,13 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 const TIME_OUT: u64 = 30_000;
 const NEVER_LATER: u64 = 5_000;
 
-/// A process, the network and the time, which runs on over reboots.
+/// A simulated process and network, with a time that goes on over reboots.
 struct Played {
     now: u64,
-    /// When this boot was.
+    /// Time at which this boot began.
     booted: u64,
     pacer: Pacer,
-    /// Slot, when its end is seen, what counts as its end.
+    /// Slot, time at which its end is seen, and time that counts as its end.
     under_way: Vec<(u32, u64, u64)>,
     arrived: Vec<u64>,
 }
@@ -335,7 +336,7 @@ impl Played {
         }
     }
 
-    /// The boot clock at this moment.
+    /// Returns the boot clock at this moment.
     fn boot(&self, at: u64) -> Duration {
         Duration::from_millis(at - self.booted)
     }
@@ -373,7 +374,7 @@ impl Played {
         }
     }
 
-    /// Answers that were seen by now.
+    /// Handles the answers that were seen by now.
     fn settle(&mut self) {
         let (seen, open) = self
             .under_way
@@ -388,12 +389,12 @@ impl Played {
     fn request(&mut self, pace: Pace, stall: u64, there: u64, back: u64) {
         let taken = self.pacer.take(self.boot(self.now), pace);
         let Ok(slot) = taken else {
-            // sometimes later than it says, never earlier
+            // A wait can end later than planned, but never earlier.
             self.now += 250;
             return;
         };
         let left = self.now + stall;
-        // what has not arrived 5 s after the connection was closed never does
+        // A request that has not arrived 5 s after its connection was closed never arrives.
         if there < TIME_OUT + NEVER_LATER {
             self.arrived.push(left + there);
         }

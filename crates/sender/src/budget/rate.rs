@@ -1,4 +1,4 @@
-//! Requests in a window: `--rate 60/60s`.
+//! A rate: requests per window, as in `--rate 60/60s`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,7 +28,7 @@ impl Rate {
         window: Duration::from_secs(60),
     };
 
-    /// Requests per window, 1 to 10,000.
+    /// Returns the requests per window, 1 to 10,000.
     pub const fn limit(self) -> u32 {
         self.limit
     }
@@ -123,7 +123,7 @@ mod tests {
         for (text, expected) in [
             ("60/60s", false),
             ("30/60s", false),
-            // all 120 can be sent within one minute
+            // All 120 can be sent within one minute.
             ("120/120s", true),
             ("30/50s", false),
             ("1/1s", false),

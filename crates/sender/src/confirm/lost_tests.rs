@@ -7,7 +7,7 @@ use crate::testing::{at, submitted};
 use callbridge_model::Reason;
 use callbridge_spool::{HELD_MAX, IfAbsent, Step};
 
-/// A lost call after this many resubmissions.
+/// Makes a lost call after this many resubmissions.
 fn resent(resubmits: u32) -> Unconfirmed {
     Unconfirmed {
         resubmits,

@@ -1,5 +1,5 @@
-//! How it becomes known that an accepted call is journaled: by a webhook, a page of the journal, or
-//! a poll. In: answers and webhooks. Out: what is asked next about which calls, and their steps.
+//! Finds out whether an accepted call is journaled: by a webhook, a page of the journal, or a poll.
+//! In: answers and webhooks. Out: the next question about which calls, and their steps.
 //!
 //! There are two modes. With pages, one request confirms up to a hundred calls. Without them, each
 //! call is polled. Absence from a page proves nothing.
@@ -20,13 +20,14 @@ pub use step::{REQUEST_ID_LIFE, died, found, give_up, next_poll};
 /// Age from which an accepted call should be in the journal.
 pub const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
 
-/// A call is left to webhooks this long.
+/// Time for which a call is left to webhooks.
 const WEBHOOK_WAIT: Duration = Duration::from_secs(120);
 
-/// After this many calls that no webhook confirmed in time, webhooks are not waited for.
+/// Number of calls that no webhook confirmed in time, after which the sender does not wait for
+/// webhooks.
 const WEBHOOKS_MISSED_MAX: u32 = 3;
 
-/// Pages are not read this long after they were refused or showed none of our calls.
+/// Time for which pages are not read after they were refused or showed none of our calls.
 const PAGES_OFF: Duration = Duration::from_secs(3600);
 
 /// Maximum pages of one reading.
@@ -39,7 +40,7 @@ const MARGIN_SECONDS: i64 = 20;
 /// 2000-01-01: the CRM refuses much earlier times (§2.6), which only a wrong clock has.
 const EARLIEST: i64 = 946_684_800;
 
-/// A 403 counts this long at least, whatever `token/info` shows (§7.7).
+/// Minimum time for which a 403 counts, whatever `token/info` shows (§7.7).
 const REFUSED_AT_LEAST: Duration = Duration::from_secs(60);
 
 /// An endpoint that answered 403. It is not asked again before `token/info` is read, once an hour.
@@ -56,7 +57,7 @@ pub struct NotGranted {
 struct Reading {
     reader: JournalReader,
     targets: BTreeMap<CallUuid, Unconfirmed>,
-    /// Calls whose requestId is lost. That pages show none of them is no surprise.
+    /// The calls are those whose requestId is lost. It is normal if pages show none of them.
     only_lost: bool,
     found: u32,
 }
@@ -75,11 +76,11 @@ pub struct PageFindings {
 pub struct Confirm {
     /// Kept over restarts: pages are not read before this time.
     pub pages_off_until: Option<EventTime>,
-    /// Kept over restarts.
+    /// Records per page. Kept over restarts.
     pub page_size: PageSize,
-    /// 403 to a page.
+    /// The 403 to a page.
     pub pages_refused: Option<NotGranted>,
-    /// 403 to a poll.
+    /// The 403 to a poll.
     pub polls_refused: Option<NotGranted>,
     reading: Option<Reading>,
     webhook: Option<WebhookPace>,
@@ -131,7 +132,7 @@ impl Confirm {
         }
     }
 
-    /// Returns the calls accepted before this time should be journaled by now.
+    /// Returns the acceptance time before which a call should be journaled by now.
     pub fn written_before(&self, now: EventTime) -> EventTime {
         now.minus(WRITTEN_WITHIN.max(self.webhook_wait()))
     }
@@ -160,38 +161,39 @@ impl Confirm {
         call.submitted_at < self.journaled_to
     }
 
-    /// Another token: a 403 to the old one says nothing about it.
+    /// Forgets refusals because there is another token, about which a 403 to the old one says
+    /// nothing.
     pub fn forget_refusals(&mut self) {
         self.pages_refused = None;
         self.polls_refused = None;
         self.reading = None;
     }
 
-    /// `token/info` was read: what was refused is tried again.
+    /// Notes that `token/info` was read, so refused endpoints are tried again.
     pub fn token_read(&mut self, now: Duration) {
         for refused in [&mut self.pages_refused, &mut self.polls_refused] {
             refused.take_if(|refused| now >= refused.since_boot + REFUSED_AT_LEAST);
         }
     }
 
-    /// A poll was answered 403.
+    /// Notes that a poll was answered 403.
     pub fn refuse_polls(&mut self, now: Now, reason: &str) {
         self.polls_refused.get_or_insert(not_granted(now, reason));
     }
 
-    /// A page was answered 403.
+    /// Notes that a page was answered 403.
     pub fn refuse_pages(&mut self, now: Now, reason: &str) {
         self.reading = None;
         self.pages_refused.get_or_insert(not_granted(now, reason));
     }
 
-    /// Pages cannot be read, or show none of our calls.
+    /// Stops reading pages for a while, because they cannot be read or show none of our calls.
     pub fn rest_pages(&mut self, now: EventTime) {
         self.reading = None;
         self.pages_off_until = Some(now.plus(PAGES_OFF));
     }
 
-    /// A page was too large (400 `MAX`, §7.5).
+    /// Uses smaller pages, because a page was too large (400 `MAX`, §7.5).
     pub fn shrink_pages(&mut self, now: EventTime) {
         let Some(reading) = &mut self.reading else {
             return;
@@ -204,7 +206,7 @@ impl Confirm {
         }
     }
 
-    /// A request for a page failed. The next reading begins again.
+    /// Ends the reading because a request for a page failed. The next reading begins again.
     pub fn drop_reading(&mut self) {
         self.reading = None;
     }
@@ -214,7 +216,7 @@ impl Confirm {
         self.reading.is_some()
     }
 
-    /// The call is polled. Its outcome must not come from two answers.
+    /// Removes a polled call from the reading. Its outcome must not come from two answers.
     pub fn is_polled(&mut self, call: &Unconfirmed) {
         if let Some(reading) = &mut self.reading {
             reading.targets.remove(&call.uuid);

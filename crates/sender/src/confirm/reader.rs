@@ -1,8 +1,8 @@
 //! Reads the CRM's journal page by page (`POST call-history/filter`, §4.5, §4.7), for the sender
 //! and for `audit`. In: pages. Out: the next page to request.
 //!
-//! The query has one start, shortly before the oldest call that is looked for, and no order. Its
-//! owner says when enough was read.
+//! The query has one start, shortly before the oldest call that is looked for, and no order. The
+//! caller decides when enough was read.
 
 use callbridge_call::EpochSeconds;
 use callbridge_crm::{FilterPage, Page, PageSize};
@@ -39,7 +39,7 @@ impl JournalReader {
         }
     }
 
-    /// Pages read so far.
+    /// Returns the number of pages read so far.
     pub const fn read(&self) -> u32 {
         self.read
     }

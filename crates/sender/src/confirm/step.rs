@@ -1,4 +1,4 @@
-//! What becomes of a call that was accepted, and when it is asked about again.
+//! The steps of an accepted call, and the time of the next question about it.
 
 use super::Confirm;
 use callbridge_call::EventTime;
@@ -7,7 +7,7 @@ use callbridge_spool::{IfAbsent, OutcomeSource, Step, Unconfirmed};
 use serde_json::Value;
 use std::time::Duration;
 
-/// A requestId can be read this long (§4.6).
+/// Time for which a requestId can be read (§4.6).
 pub const REQUEST_ID_LIFE: Duration = Duration::from_secs(24 * 3600);
 
 /// Longest wait between two questions about one call.
@@ -34,7 +34,7 @@ pub fn next_poll(submitted: EventTime, polls: u32, now: EventTime) -> EventTime 
         3 => submitted.plus(Duration::from_secs(60)),
         _ => now.plus(doubled(polls - 4)),
     };
-    // under load a poll comes late, and the next one is not due at once
+    // Under load, a poll can be late. The next one is then not due at once.
     planned.max(now.plus(Duration::from_secs(1)))
 }
 
@@ -53,7 +53,8 @@ pub fn found(call: &Unconfirmed) -> Step {
     }
 }
 
-/// Makes a call a dead letter. callbridge decides that, so there are no `errors` from the CRM.
+/// Makes the step that turns a call into a dead letter. callbridge decides that, so there are no
+/// `errors` from the CRM.
 pub fn died(reason: Reason, message: String) -> Step {
     Step::Died {
         reason,
@@ -101,7 +102,7 @@ impl Confirm {
         let wait = call.age(now).clamp(AFTER_PAGE, WAIT_MAX);
         let mut absent = call.absent.saturating_add(1);
         if self.polls_refused.is_some() {
-            // from two on, a call is left to polls
+            // From two on, a call is left to polls.
             absent = absent.min(1);
         }
         Step::NotYet {

@@ -272,7 +272,7 @@ fn call_that_is_not_due_is_not_absent() {
         (after(31), false),
         (after(30), true),
         (far, false),
-        // the clock was set back
+        // The clock was set back.
         (far.plus(S), true),
     ] {
         let other = Unconfirmed {

@@ -18,7 +18,8 @@ use callbridge_spool::{CallFailure, IfAbsent, Op, RowId, Step, Unconfirmed};
 use serde_json::Value;
 use std::time::Duration;
 
-/// A call is given up if it fails this long while no other call waits and `token/info` succeeds.
+/// Time for which a call can fail while no other call waits and `token/info` succeeds. Then it is
+/// given up.
 const ALONE_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// An answer, judged.
@@ -45,7 +46,7 @@ pub struct Answered {
     pub lead_request: Option<(LeadRequest, ApiResult, TokenFingerprint)>,
 }
 
-/// A request that has ended, and what its answer changes.
+/// A request that has ended, with the changes of its answer.
 struct Ended<'a> {
     core: &'a mut Core,
     now: Now,
@@ -144,7 +145,7 @@ impl Ended<'_> {
             Err(error @ ApiError::TokenRefused { .. }) => {
                 self.apply(Effect::Pause(Pause::TokenRefused(error.to_string())));
             }
-            // then calls are not polled either
+            // Without the grant, calls are not polled either.
             Err(error @ ApiError::Forbidden(_)) if endpoint == Endpoint::Poll => {
                 self.core.confirm.refuse_polls(now, &error.to_string());
             }
@@ -175,7 +176,7 @@ impl Ended<'_> {
         }
     }
 
-    /// Counts one more request with this verdict.
+    /// Counts another request with this verdict.
     fn count(&mut self, verdict: &str) {
         let key = (
             self.in_flight.endpoint.word().to_owned(),
@@ -239,7 +240,8 @@ impl Ended<'_> {
         }
     }
 
-    /// A refusal of an old token says nothing about the current one.
+    /// Begins a pause, unless the refusal is about an old token. It says nothing about the current
+    /// one.
     fn pause(&mut self, pause: Pause) {
         let (now, token) = (self.now, &self.in_flight.token);
         let is_refused = matches!(pause, Pause::TokenRefused(_));
@@ -249,7 +251,7 @@ impl Ended<'_> {
             }
             return;
         }
-        // the address is right: the token's record was read there
+        // The address is right, because the token's record was read there.
         let is_record = self.in_flight.endpoint == Endpoint::TokenInfo;
         if is_record && self.core.tokens.is_verified && !is_refused {
             return;
@@ -324,7 +326,7 @@ impl Ended<'_> {
             return;
         };
         self.core.failures.forget(row);
-        // calls that were accepted after it are journaled, so the call is the cause
+        // Calls that were accepted later are journaled, so this call is the cause.
         let is_own = self
             .poll()
             .is_some_and(|call| self.core.confirm.is_passed_by(call));
@@ -332,7 +334,7 @@ impl Ended<'_> {
             self.pause(Pause::CallsRefused(reason, message.clone()));
         }
         if reason == Reason::Failed {
-            // the spool decides the next step: another lead, or a dead letter
+            // The spool decides the next step: another lead, or a dead letter.
             self.ops.push(Op::FailedCall(CallFailure {
                 row,
                 message,
@@ -372,7 +374,7 @@ impl Ended<'_> {
             self.step(confirm::give_up(&message));
             return;
         }
-        // it may have been written
+        // The call may have been written.
         self.step(Step::Unresolved {
             next_check: self.now.wall.plus(STRAGGLER + WRITTEN_WITHIN),
             if_absent: IfAbsent::ServerError,
@@ -389,7 +391,7 @@ impl Ended<'_> {
         is_long && works && self.core.unsent <= 1
     }
 
-    /// The request ended, and its call or page did not cause that.
+    /// Gives back the call or page of a request whose failure it did not cause.
     fn give_back(&mut self, why: &str) {
         let now = self.now.wall;
         let step = match self.work() {

@@ -1,9 +1,9 @@
-//! The sender without clock, socket or file. In: the head of the spool, `now`, and answers. Out:
+//! The sender without clock, socket, or file. In: the head of the spool, `now`, and answers. Out:
 //! one request at a time, and operations to commit.
 //!
-//! A request has three moments. [`Core::next`] chooses it and takes its slot. [`Core::launch`]
-//! makes it, and gives the operations to commit **before** it leaves. [`Core::answered`] judges its
-//! answer, applies the effects, and gives the operations to commit after it.
+//! A request has three stages. [`Core::next`] chooses it and takes its slot. [`Core::launch`] makes
+//! it, and returns the operations to commit **before** it is sent. [`Core::answered`] judges its
+//! answer, applies the effects, and returns the operations to commit after it.
 
 pub mod answered;
 mod view;
@@ -30,13 +30,13 @@ use std::time::Duration;
 use answered::Answered;
 
 /// Time between two checks of a wrong clock, of a full set of requests under way, and of calls that
-/// wait for company.
+/// wait for others to be confirmed with.
 const CHECK: Duration = Duration::from_secs(1);
 
 /// Time between two checks of lead requests that wait for a better time.
 const LEAD_REQUEST_CHECK: Duration = Duration::from_secs(5);
 
-/// Nothing is planned further ahead, because the wall clock can be set meanwhile.
+/// Maximum time to plan ahead, because the wall clock can be set meanwhile.
 const PLAN_AHEAD_MAX: Duration = Duration::from_secs(60);
 
 /// Wait after a reading of the journal that had no calls to look for.
@@ -97,7 +97,7 @@ impl Core {
             memory: known.memory.unwrap_or_default(),
             doubts: memory.doubts,
         };
-        // a restart ends a pause for refused calls: the flags can have changed
+        // A restart ends a pause for refused calls, because the flags can have changed.
         core.end_pause(now, &mut ops);
         core.pause_for_token(now);
         core.remember(now, &mut ops);
@@ -126,7 +126,7 @@ impl Core {
         ops
     }
 
-    /// Query for the part of the spool on which the next decision depends.
+    /// Makes the query for the part of the spool on which the next decision depends.
     pub fn ask(&self, now: Now) -> QueueQuery {
         QueueQuery {
             now: now.wall,
@@ -186,7 +186,7 @@ impl Core {
         }
     }
 
-    /// A call is journaled, which ends a pause for calls that FAILED.
+    /// Notes that a call is journaled, which ends a pause for calls that FAILED.
     fn note_journaled(&mut self, now: Now, ops: &mut Vec<Op>) {
         if (self.paused.as_ref()).is_some_and(Paused::is_ended_by_journaled) {
             self.end_pause(now, ops);
@@ -226,7 +226,7 @@ impl Core {
         }
         let is_spare = task.lane == Lane::SpareLead;
         match self.budget.take(now, task) {
-            // a request that can wait does not delay calls
+            // A request that can wait does not delay calls.
             Decision::WaitUntil(at) if is_spare => match self.wait(now, head, &view) {
                 Decision::WaitUntil(sooner) => Decision::WaitUntil(at.min(sooner)),
                 _ => Decision::WaitUntil(at),
@@ -248,7 +248,7 @@ impl Core {
             head.next_poll,
             head.lead_requests.next,
         ] {
-            // the wall clock can be set meanwhile, so check again within a minute
+            // The wall clock can be set meanwhile, so check again within a minute.
             let wait = at.map(|at| at.since(now.wall));
             let wait = wait.map(|wait| wait.clamp(Duration::from_millis(1), PLAN_AHEAD_MAX));
             moments.push(wait.map(|wait| now.boot + wait));
@@ -280,7 +280,7 @@ impl Core {
         self.confirm.settle(call, now.wall, false)
     }
 
-    /// Makes the chosen request of its stored rows ([`Work::inputs`]).
+    /// Makes the chosen request from its stored rows ([`Work::inputs`]).
     pub fn launch(&mut self, now: Now, plan: Plan, inputs: RequestInputs) -> Launch {
         let slot = plan.slot;
         let failures = inputs.row.as_ref().map_or(0, |row| row.failures);
@@ -354,8 +354,8 @@ impl Core {
                     && row.state == State::Ready
                 {
                     row.record.clone_from(&onward.record);
-                    // its lead is known to be merged: send it to the survivor, so it does not FAIL
-                    // first
+                    // Its lead is known to be merged. Send it to the surviving lead, so it does not
+                    // FAIL first.
                     ops.push(Op::step(*id, Step::moved(onward, ""), now.wall));
                 }
                 self.make_submission(now, *id, &row, ops)
@@ -389,14 +389,14 @@ impl Core {
         let step = if body.is_some() {
             Step::Send
         } else {
-            // Our rules never make such a call ready. If one is there, it must not stop the queue.
+            // Our rules never make such a call ready. If there is one, it must not stop the queue.
             confirm::died(Reason::NoLead, "the call has no lead or no uuid".to_owned())
         };
         ops.push(Op::step(id, step, now.wall));
         body.map(Request::Submit)
     }
 
-    /// The operations of a launch could not be committed. Nothing was sent.
+    /// Undoes a launch whose operations could not be committed. Nothing was sent.
     pub fn aborted(&mut self, slot: u32) {
         if let Some(in_flight) = self.in_flight.by_slot.remove(&slot)
             && matches!(in_flight.plan.task.work, Work::Page { .. })
@@ -405,7 +405,7 @@ impl Core {
         }
         self.breakers.released(slot);
         self.budget.pacer.never_sent(slot);
-        // the next memory is stored in any case
+        // The next memory is stored in any case.
         self.memory.clear();
     }
 
@@ -481,7 +481,7 @@ impl Core {
         self.paused.is_none() && !self.tokens.is_verified
     }
 
-    /// Snapshot of the sender for `status`, metrics and the log.
+    /// Returns a snapshot of the sender for `status`, metrics, and the log.
     pub fn status(&self, now: Now, head: &WorkQueue) -> SenderStatus {
         let pause = self.pause(now);
         let pages = view::access(self, now).pages.is_possible();

@@ -28,7 +28,7 @@ pub(super) fn live(id: i64) -> WorkQueue {
     }
 }
 
-/// One accepted call that is due for a poll.
+/// Makes a head with one accepted call that is due for a poll.
 pub(super) fn unconfirmed(call: &Unconfirmed) -> WorkQueue {
     WorkQueue {
         polls: vec![call.clone()],
@@ -42,7 +42,7 @@ pub(super) fn unconfirmed(call: &Unconfirmed) -> WorkQueue {
     }
 }
 
-/// A sender whose token is known to be good.
+/// Makes a sender whose token is verified.
 pub(super) fn ready(settings: Settings) -> Core {
     let (mut core, ops) = Core::start(settings, Known::default(), at(0));
     assert!(matches!(&ops[..], [Op::Meta { .. }]), "{ops:?}");
@@ -79,7 +79,7 @@ pub(super) fn forbidden() -> ApiResult {
     Err(ApiError::Forbidden("yo'q".to_owned()))
 }
 
-/// The next request, made of these rows.
+/// Makes the next request from these rows.
 pub(super) fn sent(core: &mut Core, now: Now, head: &WorkQueue) -> (u32, Task, Launch) {
     let Decision::Send(plan) = core.next(now, head) else {
         panic!("something is sent at {now:?}");
@@ -108,7 +108,7 @@ pub(super) fn exchange(
     (request, answered.expect("under way"))
 }
 
-/// The lane of the next request, which is not sent.
+/// Returns the lane of the next request without sending it.
 pub(super) fn lane(core: &mut Core, now: Now, head: &WorkQueue) -> Option<Lane> {
     match core.next(now, head) {
         Decision::Send(plan) => {
@@ -125,7 +125,7 @@ pub(super) fn pause(core: &Core, now: Now) -> Option<String> {
     status.pause.map(|pause| pause.reason)
 }
 
-/// The only step among the operations.
+/// Returns the only step among the operations.
 pub(super) fn step(answered: &Answered) -> Step {
     let mut steps = answered.ops.iter().filter_map(|op| match op {
         Op::Step { step, .. } => Some(step.clone()),

@@ -11,8 +11,8 @@ use callbridge_model::{Grant, Now};
 use callbridge_spool::{Unconfirmed, WorkQueue};
 use std::time::Duration;
 
-/// If pages fail this long while calls are accepted, calls with lost requestIds do not wait for
-/// them.
+/// Time for which pages can fail while calls are accepted. Then calls with lost requestIds do not
+/// wait for them.
 const PAGES_FAIL_LONG: Duration = Duration::from_secs(3600);
 
 /// Collects the candidates.
@@ -53,7 +53,7 @@ pub(super) fn view(core: &Core, now: Now, head: &WorkQueue) -> View {
     view
 }
 
-/// Access to the endpoints by breakers, pause, and grants.
+/// Computes the access to the endpoints from breakers, pause, and grants.
 pub(super) fn access(core: &Core, now: Now) -> AccessByEndpoint {
     let mut access = AccessByEndpoint {
         submit: breaker_access(core, now, Endpoint::Submit),
@@ -198,7 +198,7 @@ fn add_lead_requests(core: &Core, now: Now, head: &WorkQueue, view: &mut View) {
     if let Some(request) = core.lead_requests.first_asked()
         && may_go(core, now, &request)
     {
-        // pages for an audit, of which there can be many, wait for calls
+        // Pages for an audit wait for calls, because there can be many of them.
         let can_wait = matches!(&request, LeadRequest::Asked(_, asked) if asked.is_page());
         if !can_wait || has_turn {
             view.lead_turn = Some(request);
@@ -227,8 +227,8 @@ fn may_go(core: &Core, now: Now, request: &LeadRequest) -> bool {
         LeadRequest::LookUp(_) => tokens.may(Grant::LeadRead),
         LeadRequest::FieldWrite(_) => tokens.may(Grant::LeadSave),
         LeadRequest::FieldPoll(_) => core.confirm.polls_refused.is_none(),
-        // a command learns from the CRM that it lacks the grant, and a page of leads is requested
-        // anyway
+        // A command learns from the CRM that the grant is missing. A page of leads is requested in
+        // any case.
         LeadRequest::Catalogue | LeadRequest::Backfill(_) | LeadRequest::Asked(..) => true,
     };
     let has_token = request.token().is_none_or(|token| tokens.reads(now, token));

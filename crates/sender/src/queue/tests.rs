@@ -1,4 +1,4 @@
-//! Which request is the next one, lane by lane.
+//! The next request, lane by lane.
 
 use super::*;
 use crate::testing::{at, submitted};
@@ -85,7 +85,7 @@ fn busy() -> View {
     }
 }
 
-/// Takes the candidate of this lane away.
+/// Removes the candidate of this lane.
 fn done(view: &mut View, lane: Lane) {
     match lane {
         Lane::Settle => view.unconfirmed.settle = None,

@@ -1,4 +1,4 @@
-//! When lead requests go out, and what their answers change.
+//! Lead requests: when they are sent, and the effects of their answers.
 
 use super::*;
 use callbridge_crm::{Endpoint, FilterPage, LeadsPage};
@@ -83,7 +83,7 @@ fn spare_lead_requests_use_at_most_half_of_budget() {
         sent += 1;
     }
     assert_eq!(sent, 30);
-    // a call finds the other half free
+    // For a call, the other half is free.
     let live = WorkQueue {
         live: Some(due(1)),
         ..backfill(99)
@@ -134,7 +134,7 @@ fn nothing_that_an_errand_is_refused_stops_the_calls() {
             message: String::new(),
             errors: serde_json::Value::Null,
         }),
-        // after this one the token's record is read before the next lead request
+        // After this one, the token's record is read before the next lead request.
         forbidden(),
     ];
     for (n, answer) in (1..).zip(refusals) {
@@ -171,7 +171,7 @@ fn lead_request_with_unchanged_result_waits_a_minute() {
     let mut core = ready(Settings::default());
     exchange(&mut core, at(2), &look_up(), Err(ApiError::TimedOut));
     assert_eq!(lane(&mut core, at(12), &look_up()), Some(Lane::Lead));
-    // nothing came of it that the spool would know
+    // The answer changed nothing in the spool.
     let lead_request = LeadRequest::LookUp(lead());
     core.lead_requests.answered(at(12), &lead_request, true);
     assert_eq!(lane(&mut core, at(71), &look_up()), None);
@@ -297,7 +297,7 @@ fn audit_pages_yield_to_calls_and_leave_half_of_budget() {
     let fields = told(ApiReply::Data(serde_json::json!({})));
     let (request, _) = exchange(&mut core, at(1), &WorkQueue::default(), fields);
     assert_eq!(request, Request::CrmFields, "what else is asked goes first");
-    // Calls wait: they go, and a page in ten seconds.
+    // Calls wait, so they go first, with one page in ten seconds.
     let waiting = WorkQueue {
         backlog: Some(due(2)),
         ..WorkQueue::default()
@@ -307,7 +307,8 @@ fn audit_pages_yield_to_calls_and_leave_half_of_budget() {
     let (request, outcome) = exchange(&mut core, at(12), &waiting, empty());
     assert_eq!(request, Request::Filter(page));
     assert!(!outcome.again);
-    // On an idle line they go at the pace of what can wait, and half of the budget is left.
+    // Without calls, pages go at the pace of requests that can wait, and half of the budget is
+    // left.
     let mut core = ready(Settings::default());
     let idle = WorkQueue::default();
     let before = core.budget.used(at(0));
@@ -365,7 +366,7 @@ fn is_granted(answered: &Answered) -> bool {
 fn a_right_that_is_given_later_counts_within_an_hour() {
     let mut core = ready(Settings::default());
     let head = look_up();
-    // the company takes the right away, which an hour later is known
+    // The company removes the right, which is noticed an hour later.
     assert_eq!(lane(&mut core, at(3_599), &head), Some(Lane::Lead));
     let (request, answered) = exchange(&mut core, at(3_600), &head, with(&["CALL:SAVE"]));
     assert_eq!(
@@ -381,7 +382,7 @@ fn a_right_that_is_given_later_counts_within_an_hour() {
     assert!(!is_granted(&answered), "nothing is new");
 }
 
-/// A command writes fields of a lead, and the CRM accepts that.
+/// Sends a command's write of lead fields, which the CRM accepts.
 fn set_fields(core: &mut Core, seconds: u64) {
     let list = Request::FieldList {
         lead: lead(),

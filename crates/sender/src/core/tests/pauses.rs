@@ -22,7 +22,7 @@ fn failed() -> ApiResult {
     ))
 }
 
-/// The rows that go back to `ready`.
+/// Returns the rows that go back to `ready`.
 fn reopened(ops: &[Op]) -> Vec<i64> {
     let mut rows = Vec::new();
     for op in ops {
@@ -38,7 +38,7 @@ fn reopened(ops: &[Op]) -> Vec<i64> {
     rows
 }
 
-/// A sender that met five refused calls in a row.
+/// Makes a sender that met five refused calls in a row.
 fn refused() -> Core {
     let mut core = ready(Settings::default());
     for id in 1..=5 {
@@ -122,7 +122,7 @@ fn a_restart_ends_a_pause_for_refused_calls() {
     assert_eq!(pause(&core, at(3)).as_deref(), Some("token_missing"));
 }
 
-/// A sender that met five calls in a row that FAILED.
+/// Makes a sender that met five calls in a row that FAILED.
 fn five_failed() -> Core {
     let mut core = ready(Settings::default());
     for id in 1..=5 {

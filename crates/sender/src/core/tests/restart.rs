@@ -1,10 +1,10 @@
-//! What a sender knows again after a restart, and what it must not take for known.
+//! What a sender knows after a restart, and what it must treat as unknown.
 
 use super::*;
 use callbridge_call::EventTime;
 use callbridge_spool::{HubSilence, Predecessor, SlotRow};
 
-/// The memory that a start, or an answer, has stored.
+/// Returns the memory that a start or an answer has stored.
 fn stored(ops: &[Op]) -> Option<String> {
     ops.iter().find_map(|op| match op {
         Op::Meta { value, .. } => Some(value.clone()),
@@ -111,7 +111,7 @@ fn a_clock_set_forward_makes_what_was_sent_doubtful() {
     assert!(until >= at(70).boot);
 }
 
-/// What a sender stores whose token was refused at this second of a first life.
+/// Returns what a sender stores whose token was refused at this second.
 fn refused_at(seconds: u64) -> Vec<Op> {
     let (mut core, _) = Core::start(Settings::default(), Known::default(), at(seconds));
     core.token(at(0), Some(print()));
@@ -126,7 +126,7 @@ fn refused_at(seconds: u64) -> Vec<Op> {
         .ops
 }
 
-/// The life after these operations of another one, with the same token.
+/// Restarts a sender after these operations of an earlier one, with the same token.
 fn restarted(ops: &[Op], slots: Vec<SlotRow>, seconds: u64) -> (Core, Vec<Op>) {
     let known = Known {
         memory: stored(ops),
@@ -138,7 +138,7 @@ fn restarted(ops: &[Op], slots: Vec<SlotRow>, seconds: u64) -> (Core, Vec<Op>) {
     (core, kept)
 }
 
-/// What a probe of the refused token leaves behind before it goes out, in a second life.
+/// Returns what a restarted sender stores before it sends a probe of the refused token.
 fn probed() -> Vec<Op> {
     let (mut core, _) = restarted(&refused_at(0), Vec::new(), 3);
     let Decision::Send(probe) = core.next(at(60), &WorkQueue::default()) else {
@@ -169,7 +169,7 @@ fn refused_token_waits_across_restart_but_new_token_does_not() {
 #[test]
 fn a_probe_of_a_refused_token_is_remembered_before_it_leaves() {
     let ops = probed();
-    // a kill keeps the answer from us
+    // A kill loses the answer.
     let (mut core, _) = restarted(&ops, Vec::new(), 65);
     let waits = core.next(at(65), &WorkQueue::default());
     assert_eq!(waits, Decision::WaitUntil(at(120).boot));
@@ -178,7 +178,7 @@ fn a_probe_of_a_refused_token_is_remembered_before_it_leaves() {
 #[test]
 fn killed_probe_counts_from_its_latest_possible_arrival() {
     let ops = probed();
-    // The machine stood still before it left, and the process was killed as it did.
+    // The machine stopped before the request was sent, and the process was killed during the stop.
     let slots = ops.iter().filter_map(|op| match op {
         Op::Slot(row) => Some(row.clone()),
         _ => None,
@@ -211,7 +211,7 @@ fn silence(memory: &str, now: Now) -> (Option<Duration>, Option<String>, Vec<Str
     (until, stored(&ops), core.doubts.clone())
 }
 
-/// A rollback, a renamed word, a torn text: 60 requests may have left just now.
+/// With a rollback, a renamed word, or an incomplete text, 60 requests may have been sent just now.
 #[test]
 fn unreadable_memory_starts_silence_that_survives_restart() {
     let (_, ops) = Core::start(Settings::default(), Known::default(), at(0));
@@ -230,7 +230,8 @@ fn unreadable_memory_starts_silence_that_survives_restart() {
     }
 }
 
-/// A sender that took over the state from another process, and what it stores at its start.
+/// Makes a sender that took over the state from another process, and returns what it stores at its
+/// start.
 fn taken_over(by_proxy: bool, memory: Option<String>) -> (Core, Vec<Op>) {
     let settings = Settings {
         by_proxy,
@@ -263,7 +264,7 @@ fn takeover_begins_with_a_window_of_silence_and_45_seconds() {
         assert!(pause.fix.starts_with(text), "{}", pause.fix);
         assert_eq!(core.status(at(seconds + 1), &head).pause, None);
         assert_eq!(lane(&mut core, at(seconds + 1), &head), Some(Lane::Token));
-        // a restart of this process keeps it
+        // A restart of this process keeps the silence.
         let known = Known {
             boot_id: Some("boot".to_owned()),
             memory: stored(&ops),

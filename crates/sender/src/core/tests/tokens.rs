@@ -1,4 +1,4 @@
-//! A token that was replaced and is still valid reads the requestIds that it was given (§4.6).
+//! A token that was replaced and is still valid reads the requestIds that it received (§4.6).
 
 use super::*;
 use crate::tokens::Standing;
@@ -7,7 +7,8 @@ fn second() -> TokenFingerprint {
     TokenFingerprint::of("svc_at_two")
 }
 
-/// The first token was replaced at 100 s and ends at 400 s; the second one is known to be good.
+/// Makes a sender whose first token was replaced at 100 s and expires at 400 s. The second one is
+/// verified.
 fn refreshed() -> Core {
     let mut core = ready(Settings::default());
     core.token(at(100), Some(second()));
@@ -21,7 +22,7 @@ fn waits(accepted: Now) -> WorkQueue {
     unconfirmed(&submitted(3, accepted))
 }
 
-/// Sends the next request, and answers it; with which token it went.
+/// Sends the next request, answers it, and returns its token.
 fn answered(
     core: &mut Core,
     now: Now,
@@ -177,7 +178,7 @@ fn a_poll_goes_before_everything_when_its_token_ends_soon() {
     };
     assert_eq!(lane(&mut core, at(3600 - 901), &head), Some(Lane::Live));
     assert_eq!(lane(&mut core, at(3600 - 900), &head), Some(Lane::Deadline));
-    // it has ended: nothing can be asked with it any more
+    // The token has expired, so no request can use it any more.
     assert_eq!(lane(&mut core, at(3599), &head), Some(Lane::Deadline));
 }
 
@@ -197,7 +198,7 @@ fn another_token_has_no_fresh_budget() {
         );
     }
     core.token(at(41), Some(second()));
-    // the first request was answered in second 0
+    // The first request was answered in second 0.
     for second in 41..60 {
         assert_eq!(lane(&mut core, at(second), &WorkQueue::default()), None);
     }
