@@ -1,4 +1,4 @@
-//! The one place that reads clocks. Cores are handed a [`Now`].
+//! The only module that reads clocks. Pure modules receive a [`Now`].
 
 use callbridge_call::{ClockDifference, EventTime};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,28 +13,28 @@ pub struct Now {
     pub boot: Duration,
 }
 
-/// A wall clock that advances by more than this against the time since boot was set. Or the machine
-/// was stopped with both its clocks, and is back.
+/// Minimum jump of the wall clock against the time since boot that shows a change. Either the wall
+/// clock was set, or the machine was stopped with both of its clocks.
 const JUMP: Duration = Duration::from_secs(2);
 
-/// The wall clock minus the time since boot, in microseconds; a change shows that the wall clock
+/// The wall clock minus the time since boot, in microseconds. A change shows that the wall clock
 /// was set or that both clocks stood still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset(i64);
 
 impl ClockOffset {
-    /// The offset of two readings that were taken together.
+    /// Makes the offset of two readings that were taken together.
     pub fn of(wall: EventTime, boot: Duration) -> Self {
         let boot = i64::try_from(boot.as_micros()).unwrap_or(i64::MAX);
         Self(wall.micros().saturating_sub(boot))
     }
 
-    /// The offset from the value of [`ClockOffset::micros`].
+    /// Makes the offset from the value of [`ClockOffset::micros`].
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// Microseconds, so that an atomic can hold it.
+    /// Returns the microseconds, so an atomic can hold the offset.
     pub const fn micros(self) -> i64 {
         self.0
     }

@@ -1,5 +1,5 @@
-//! Times as people read and write them: in the PBX's zone, else in this machine's. What machines
-//! read stays in seconds since the epoch.
+//! Times for people, in the PBX's zone, or else in this machine's. Values for programs stay in
+//! seconds since the epoch.
 
 use callbridge_call::EventTime;
 use jiff::tz::TimeZone;
@@ -11,12 +11,12 @@ use std::time::Duration;
 pub struct Zone(TimeZone);
 
 impl Zone {
-    /// The PBX's zone (`--pbx-timezone`). Without one, this machine's.
+    /// Returns the PBX's zone (`--pbx-timezone`). Without one, this machine's.
     pub fn of(pbx: Option<&TimeZone>) -> Self {
         Self(pbx.cloned().unwrap_or_else(TimeZone::system))
     }
 
-    /// UTC, for texts that must be the same everywhere.
+    /// Returns UTC, for texts that must be the same everywhere.
     pub const fn utc() -> Self {
         Self(TimeZone::UTC)
     }
@@ -32,22 +32,22 @@ impl Zone {
         Some(at.to_zoned(self.0.clone()).strftime(form).to_string())
     }
 
-    /// Formats the same. If the year cannot be written, only the seconds.
+    /// Formats a time with a `strftime` format. If the year cannot be written, only the seconds.
     pub fn shown(&self, at: EventTime, form: &str) -> String {
         self.format(at, form).unwrap_or_else(|| at.to_string())
     }
 
-    /// `2026-11-20 10:08:37 +05`, with the zone's abbreviation if it has one.
+    /// Formats a time: `2026-11-20 10:08:37 +05`, with the zone's abbreviation if it has one.
     pub fn moment(&self, at: EventTime) -> String {
         self.shown(at, "%Y-%m-%d %H:%M:%S %Z")
     }
 
-    /// Returns the same for a time in seconds since the epoch.
+    /// Formats a time in seconds since the epoch, like [`Zone::moment`].
     pub fn second(&self, seconds: i64) -> String {
         self.moment(EventTime::from_seconds(seconds))
     }
 
-    /// `2026-11-20T10:08:37+05:00`, for a table that programs also read.
+    /// Formats a time for a table that programs also read: `2026-11-20T10:08:37+05:00`.
     pub fn stamp(&self, seconds: i64) -> String {
         self.shown(EventTime::from_seconds(seconds), "%Y-%m-%dT%H:%M:%S%:z")
     }
@@ -64,7 +64,7 @@ impl Zone {
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// `11-20 10:08`, for a narrow column whose header names the zone.
+    /// Formats a time for a narrow column whose header names the zone: `11-20 10:08`.
     pub fn short(&self, seconds: i64) -> String {
         self.shown(EventTime::from_seconds(seconds), "%m-%d %H:%M")
     }
@@ -80,7 +80,7 @@ impl Zone {
     }
 }
 
-/// Returns a span as flags write it: `500ms`, `10s`, `12h`, `1h30m`, `7d`, `1d12h`.
+/// Parses a span as flags write it: `500ms`, `10s`, `12h`, `1h30m`, `7d`, `1d12h`.
 pub fn span(text: &str) -> Option<Duration> {
     let days = text.split_once('d').and_then(|(days, rest)| {
         let only_digits = days.bytes().all(|b| b.is_ascii_digit());
@@ -103,12 +103,13 @@ pub fn date_end(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
         .filter(|_| text.len() <= 10);
     match day.and_then(|day| day.tomorrow().ok()) {
         Some(next) => date(&next.to_string(), zone),
-        // the named second counts
+        // The named second is included.
         None => date(text, zone).map(|at| at.plus(Duration::from_secs(1))),
     }
 }
 
-/// `2026-11-20`, with a time and an offset if wanted; without an offset in `zone`.
+/// Parses a date: `2026-11-20`, optionally with a time and an offset. Without an offset, it is in
+/// `zone`.
 pub fn date(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
     let local = || {
         let moment = text.parse::<civil::DateTime>().ok()?;
@@ -133,7 +134,7 @@ mod tests {
             "2026-11-20 10:08:37 +05"
         );
         assert_eq!(translated("UTC", 1_795_151_317), "2026-11-20 05:08:37 UTC");
-        // The hour that occurs twice is distinguished.
+        // The hour that occurs twice is unambiguous.
         assert_eq!(
             translated("Europe/Berlin", 1_792_888_200),
             "2026-10-25 02:30:00 CEST"

@@ -1,4 +1,4 @@
-//! What surrounds the process: environment variables, read once.
+//! The environment variables of the process, read once.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -29,7 +29,7 @@ impl Environment {
         environment
     }
 
-    /// An environment of only these variables, for tests.
+    /// Makes an environment of only these variables, for tests.
     pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut environment = Self::default();
         for (name, value) in pairs {
@@ -85,7 +85,7 @@ impl Environment {
     }
 }
 
-/// Returns the credentials of the services whose flags are in this folder.
+/// Returns the folder with the credentials of the services whose flags are in this folder.
 pub fn credstore(etc: &Path) -> PathBuf {
     match etc == Path::new(ETC) {
         true => PathBuf::from(CREDSTORE),

@@ -1,4 +1,4 @@
-//! How a command ends when it does not end well: sysexits codes.
+//! Exit codes of commands that fail, as in sysexits.
 
 /// The exit codes that users' scripts rely on.
 #[derive(
@@ -14,7 +14,7 @@ pub enum Code {
     /// An input file does not have the right form.
     Input = 65,
     NoInput = 66,
-    /// A PBX, broker, CRM or daemon cannot be reached.
+    /// A PBX, broker, CRM, or daemon cannot be reached.
     Unreachable = 69,
     /// The state folder cannot be written.
     CannotWrite = 73,
@@ -29,14 +29,14 @@ pub enum Code {
 }
 
 impl Code {
-    /// In ascending order.
+    /// All codes in ascending order.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The code of this number. [`Code::Failed`] for an unknown number.
+    /// Returns the code of this number. [`Code::Failed`] for an unknown number.
     pub fn of_number(number: u8) -> Self {
         Self::from_repr(number).unwrap_or(Self::Failed)
     }

@@ -1,12 +1,12 @@
-//! Which version of a file was read, so that a file is read anew when it changes.
+//! The version of a file that was read, so the file is read again when it changes.
 
 use callbridge_call::EventTime;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// A version of a file. Inodes are reused at once and sizes can stay the same, so all fields count.
-/// The default means that there is no file.
+/// A version of a file. Inodes are reused at once, and sizes can stay the same, so all fields
+/// count. The default means that there is no file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileVersion {
     device: u64,
@@ -17,7 +17,7 @@ pub struct FileVersion {
 }
 
 impl FileVersion {
-    /// The version of the file that this metadata was read from.
+    /// Returns the version of the file that this metadata was read from.
     pub fn of(about: &Metadata) -> Self {
         Self {
             device: about.dev(),

@@ -1,6 +1,6 @@
-//! Whether the loops of the program still turn: each beats, and who feeds systemd's watchdog checks
-//! how long ago. A loop that waits for something that may be long in coming beats all the same;
-//! one that hangs does not.
+//! Shows whether the loops of the program still run. Each loop records its passes, and the thread
+//! for systemd's watchdog checks how long ago the last one was. A loop that waits for a long time
+//! still records passes. A loop that hangs does not.
 
 use crate::clock;
 use std::sync::Arc;

@@ -1,21 +1,21 @@
-//! The words that every part of callbridge uses: a call as the journal has it, ids, telephone
-//! numbers, secrets, times, the shape of `status`, exit codes. Nothing here opens a socket, and of
-//! the other crates only `bridges/call` is used.
+//! The types that every part of callbridge uses: a call as the journal has it, ids, telephone
+//! numbers, secrets, times, the form of `status`, and exit codes. No module here opens a socket. Of
+//! the other crates, only `bridges/call` is used.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
-//! | `record` | a call as the journal will have it, and what is to become of it |
-//! | [`number`] | telephone numbers made E.164; `typed_number`: as a person types them |
-//! | [`status`] | the shape of `status --json`, its verdict, and the same for people |
-//! | `secret`, [`secret_source`] | texts that cannot be printed, tokens' rights; where they are |
-//! | [`shell`] | commands that a person gives, run within their time |
+//! | `record` | a call as the journal will have it, and its outcome |
+//! | [`number`] | telephone numbers, converted to E.164; `typed_number`: as a person types them |
+//! | [`status`] | the form of `status --json`, its verdict, and its text for people |
+//! | `secret`, [`secret_source`] | texts that cannot be printed, rights of tokens; their places |
+//! | [`shell`] | commands of the operator, run with a time limit |
 //! | `environment` | the environment variables, read once |
-//! | `exit` | how a command ends |
-//! | [`clock`], [`dates`] | the only clock; times as people read and write them |
-//! | `file_version` | whether a file is another than it was |
-//! | [`heartbeat`] | whether the loops still turn |
-//! | [`plain_file`] | files that stand where others may write |
-//! | [`mod@safe`] | texts from outside, before they are shown |
+//! | `exit` | exit codes |
+//! | [`clock`], [`dates`] | the only clock; times for people |
+//! | `file_version` | whether a file has changed |
+//! | [`heartbeat`] | whether the loops still run |
+//! | [`plain_file`] | files in folders that others can write |
+//! | [`mod@safe`] | texts from outside, made safe to show |
 //! | [`webhook_signature`] | the signature of an event of the CRM |
 
 pub mod clock;

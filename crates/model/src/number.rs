@@ -1,6 +1,6 @@
-//! Telephone numbers as PBXs write them, made E.164.
+//! Converts telephone numbers from the form of a PBX to E.164.
 //!
-//! The tables of numbering plans (6 MB, 49 ms) are loaded by the first number, not at start.
+//! The tables of numbering plans (6 MB, 49 ms) are loaded by the first number, not at the start.
 
 use super::Phone;
 use callbridge_call::{Direction, RawNumber};
@@ -113,7 +113,7 @@ struct Digits {
     text: String,
 }
 
-/// No number of any plan is longer, including the dial prefix.
+/// Maximum length of a number with its dial prefix. No plan has longer ones.
 const LENGTH_MAX: usize = 40;
 
 /// Minimum digits without a plus to be read as a number with its country's code.
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn what_is_valid_and_how_it_is_written_is_as_the_library_says() {
         let (mut valid, mut wrong) = (0, 0);
-        // Only some countries, Uzbekistan among them, because the patterns compile slowly.
+        // Only some countries, including Uzbekistan, because the patterns compile slowly.
         for plan in DATABASE.iter().filter(|plan| plan.country_code() % 12 == 2) {
             let kinds = plan.descriptors();
             let examples = [Some(kinds.general()), kinds.fixed_line(), kinds.mobile()];

@@ -1,12 +1,12 @@
-//! Files of the state folder, opened so that nothing in their place leads elsewhere or holds a
-//! command up.
+//! Opens files of the state folder so that nothing in their place leads elsewhere or blocks a
+//! command.
 //!
-//! | what stands in the place | what is done |
+//! | what is in the place | what happens |
 //! |---|---|
 //! | a regular file with one name | it is opened |
-//! | a symbolic link | refused: it would lead to another file |
-//! | a file with a second name (a hard link) | refused: it is another's file, too |
-//! | a FIFO, a device, a socket, a folder | refused, and never waited on |
+//! | a symbolic link | refused, because it would lead to another file |
+//! | a file with a second name (a hard link) | refused, because it also belongs to another place |
+//! | a FIFO, a device, a socket, a folder | refused without waiting |
 
 use rustix::fs::OFlags;
 use std::fs::{File, Metadata, OpenOptions};
@@ -14,16 +14,15 @@ use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// Opens a file of the state folder. With `create` a missing one is made. Do not use `truncate`,
+/// Opens a file of the state folder. With `create`, a missing one is made. Do not use `truncate`,
 /// because it would empty the file before it is checked.
 ///
-/// # Errors
-/// The system's. [`ErrorKind::InvalidInput`] for anything that is not a plain file.
+/// # Errors Those of the system. [`ErrorKind::InvalidInput`] for anything that is not a plain file.
 pub fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = match how.custom_flags(flags.bits().cast_signed()).open(path) {
         Ok(file) => file,
-        // the system reports a link, a FIFO, and a folder differently
+        // The system reports a link, a FIFO, and a folder differently.
         Err(error) => return Err(check(path).err().unwrap_or(error)),
     };
     judged(&file.metadata()?)?;
@@ -33,8 +32,8 @@ pub fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
 /// Opens a file that an administrator has named and that others write. Links are followed, but only
 /// a regular file is opened. It never blocks.
 ///
-/// # Errors
-/// The system's. [`ErrorKind::InvalidInput`] for anything that is not a regular file.
+/// # Errors Those of the system. [`ErrorKind::InvalidInput`] for anything that is not a regular
+/// file.
 pub fn open_named(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -51,8 +50,7 @@ pub fn open_named(path: &Path) -> io::Result<File> {
 
 /// Reads the beginning of a file of the state folder.
 ///
-/// # Errors
-/// As [`open`] says.
+/// # Errors As [`open`].
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = open(path, OpenOptions::new().read(true))?;
     let mut bytes = Vec::new();
@@ -75,8 +73,7 @@ pub fn check(path: &Path) -> io::Result<Option<Metadata>> {
 
 /// Opens a folder. It never blocks if the path is not a folder.
 ///
-/// # Errors
-/// The system's.
+/// # Errors Those of the system.
 pub fn folder(path: &Path) -> io::Result<File> {
     let flags = (OFlags::DIRECTORY | OFlags::NONBLOCK).bits().cast_signed();
     let mut how = OpenOptions::new();

@@ -1,4 +1,4 @@
-//! A call as the journal will have it, and what is to become of it.
+//! A call as the CRM's journal will have it, and its outcome.
 
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use serde::{Deserialize, Serialize};
@@ -29,12 +29,12 @@ pub struct EmployeeId(i64);
 macro_rules! positive_id {
     ($name:ident) => {
         impl $name {
-            /// Wraps an id; `None` for zero and negative numbers.
+            /// Wraps an id. `None` for zero and negative numbers.
             pub fn new(id: i64) -> Option<Self> {
                 (id > 0).then_some(Self(id))
             }
 
-            /// Reads an id of decimal digits alone; `None` otherwise.
+            /// Reads an id that has only decimal digits. `None` otherwise.
             pub fn parse(text: &str) -> Option<Self> {
                 let text = text.trim();
                 let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -66,7 +66,7 @@ positive_id!(EmployeeId);
 pub struct Phone(SmolStr);
 
 impl Phone {
-    /// `None` unless it is a plus and 3 to 15 digits.
+    /// Reads a number. `None` unless it is a plus and 3 to 15 digits.
     pub fn from_e164(text: &str) -> Option<Self> {
         let digits = text.strip_prefix('+')?;
         let good = (3..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
@@ -88,7 +88,7 @@ impl Phone {
         Self::from_e164(&format!("+{digits}"))
     }
 
-    /// `…0001`: the last four digits, for logs.
+    /// Returns the last four digits for logs: `…0001`.
     pub fn masked(&self) -> String {
         let tail = self.0.get(self.0.len().saturating_sub(4)..);
         format!("…{}", tail.unwrap_or_default())
@@ -132,11 +132,11 @@ pub struct CallRecord {
     pub started_at: EpochSeconds,
     /// Length of the whole call in seconds, at least 1.
     pub duration_sec: u32,
-    /// Seconds, at most `duration_sec`. 0 if not answered.
+    /// Seconds of talk, at most `duration_sec`. 0 if not answered.
     pub talk_time_sec: u32,
     /// Events of the call are missing, so its facts are not certain.
     pub incomplete: bool,
-    /// Known from CDRs only: no event of the call was received.
+    /// The call is known from CDRs only: no event of it was received.
     pub estimate: bool,
     /// A person's correction of the answer and the talk time. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -191,8 +191,8 @@ impl CallRecord {
         })
     }
 
-    /// `answered, 80 s of talk; the PBX reported: not answered`, for a call that a person
-    /// corrected.
+    /// Describes a call that a person corrected: `answered, 80 s of talk; the PBX reported: not
+    /// answered`.
     pub fn by_hand_words(&self) -> Option<String> {
         let by_hand = self.by_hand.as_ref()?;
         let now = talk_words(self.answered, self.talk_time_sec);
@@ -239,7 +239,7 @@ pub enum Outcome {
     DeadLetter,
     /// A call between extensions: counted, not journaled.
     Internal,
-    /// Left out by `journal=no` or `unanswered=no`, or before `--not-before`.
+    /// The call is left out by `journal=no` or `unanswered=no`, or is before `--not-before`.
     Skipped,
 }
 
@@ -250,13 +250,13 @@ impl Outcome {
     }
 }
 
-/// Why a call is a dead letter or waits. The words are stored and shown. Never change one.
+/// Why a call is a dead letter or waits. The words are stored and shown, so they must not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum Reason {
-    /// No rule gives a lead. Waiting until one does, for at most 30 days.
+    /// No rule gives a lead. The call waits until one does, for at most 30 days.
     NoLead,
     /// Two leads claim the call's phone number.
     AmbiguousLead,
@@ -273,18 +273,18 @@ pub enum Reason {
     /// It can no longer be found out whether the CRM wrote the call.
     Unconfirmed,
     Incomplete,
-    /// The talk time is longer than the call.
+    /// The start is before 2000 or in the future.
     TalkExceedsDuration,
     /// A start before 2000 or in the future.
     InvalidEpoch,
-    /// Bytes of the source that could not be read.
+    /// The bytes of the source cannot be read.
     Unreadable,
-    /// The extension has no employee and `--require-employee` asks for one. Waiting.
+    /// The extension has no employee, and `--require-employee` asks for one. The call waits.
     NoEmployee,
 }
 
 impl Reason {
-    /// In the order of the documentation.
+    /// All reasons in the order of the documentation.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Returns the name that is stored and shown: `no_lead`.
@@ -327,7 +327,7 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// A call for the journal, not live and without remarks.
+    /// Makes a call for the journal, not live and without remarks.
     pub const fn journaled(record: CallRecord, judged_at: EventTime) -> Self {
         Self {
             record,

@@ -1,11 +1,11 @@
-//! Text from outside, on its way to a terminal, a log or a spreadsheet: names, reasons and messages
-//! of the PBX, the CRM, a browser or a file may hold anything.
+//! Makes text from outside safe for a terminal, a log, or a spreadsheet. Names, reasons, and
+//! messages of the PBX, the CRM, a browser, or a file can contain anything.
 //!
 //! | function | for |
 //! |---|---|
 //! | [`safe`] | a value in a line |
 //! | [`safe_lines`] | a message of several lines |
-//! | [`safe_json`] | JSON, which says the same afterwards |
+//! | [`safe_json`] | JSON, whose values stay the same |
 //! | [`safe_cell`] | a cell of CSV |
 
 use std::fmt::Write as _;
@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 /// Returns `true` for characters that a terminal can take as a command, that end a line, that
 /// change the direction of text, or that are invisible.
 pub fn is_hostile(c: char) -> bool {
-    // Control characters (including C0, DEL and C1), marks and overrides of direction, characters
-    // without width, the other line and paragraph ends, tags.
+    // Control characters (including C0, DEL, and C1), direction marks and overrides, zero-width
+    // characters, the other line and paragraph ends, and tags.
     c.is_control()
         || matches!(
             c,
@@ -58,7 +58,7 @@ pub fn safe_lines(text: &str) -> String {
     shown
 }
 
-/// JSON on one line. Its values stay the same, and it contains no terminal commands.
+/// Returns JSON on one line. Its values stay the same, and it contains no terminal commands.
 pub fn safe_json(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for c in json.chars() {

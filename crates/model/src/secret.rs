@@ -1,6 +1,5 @@
-//! Secrets cannot be printed: tokens and passwords live in [`Secret`]. Nor are they written down
-//! with the rest of the memory when the program crashes. Of a token its fingerprint and its rights
-//! (§2.3) may be shown.
+//! Secrets such as tokens and passwords, which cannot be printed. They are also not part of a core
+//! dump if the program crashes. The fingerprint and the rights of a token (§2.3) can be shown.
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 pub use secrecy::{ExposeSecret, SecretString as Secret};
@@ -13,14 +12,15 @@ pub fn is_token(text: &str) -> bool {
 }
 
 /// Forbids core dumps of this process, and debuggers except root's. Call it before the first secret
-/// is read. It continues without if the system refuses.
+/// is read. If the system refuses, the program continues without it.
 pub fn forbid_dumps() {
     let none = Rlimit {
         current: Some(0),
         maximum: Some(0),
     };
     let _ = setrlimit(Resource::Core, none);
-    // A program that takes dumps over a pipe is not bound by the limit, although most respect it.
+    // The limit does not apply to a program that receives dumps over a pipe, although most respect
+    // it.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
@@ -30,13 +30,14 @@ pub fn forbid_dumps() {
 pub struct TokenFingerprint(String);
 
 impl TokenFingerprint {
-    /// The fingerprint of a token: 16 hex digits of its SHA-1 (as UUIDv5).
+    /// Makes the fingerprint of a token: 16 hex digits of its SHA-1 (as UUIDv5).
     pub fn of(token: &str) -> Self {
         let hash = uuid::Uuid::new_v5(&uuid::Uuid::nil(), token.as_bytes());
         Self(hash.simple().to_string()[16..].to_owned())
     }
 
-    /// No token: for an unresolved call, whose requestId no token can read.
+    /// Makes the fingerprint for no token: for an unresolved call, whose requestId no token can
+    /// read.
     pub fn none() -> Self {
         Self(String::new())
     }

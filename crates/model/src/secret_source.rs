@@ -1,4 +1,4 @@
-//! Where secrets are: a file, a systemd credential or an environment variable, in that order.
+//! The places of secrets: a file, a systemd credential, or an environment variable, in that order.
 
 use super::environment::Environment;
 use super::exit::{Code, ExitCode};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Maximum file size. A secret is one line, and the page's passwords are one line per person.
 const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// Secrets in a file that can hold several: the current one, and previous ones.
+/// Maximum number of secrets in a file: the current one, and previous ones.
 pub const LINES_MAX: usize = 4;
 
 /// A secret, with its names.

@@ -1,5 +1,6 @@
-//! Commands that a person gives in a flag, run by `/bin/sh -c` in a process group of their own: all
-//! that one has started ends with it when its time is over, or when nobody waits for it any more.
+//! Runs commands that the operator gives in a flag, with `/bin/sh -c` in its own process group. All
+//! processes that a command has started end with it when its time is over, or when its caller no
+//! longer waits.
 
 use crate::safe;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -16,7 +17,7 @@ use tokio::time::timeout;
 pub struct ShellOutput {
     /// Empty if stdout is not a pipe.
     pub stdout: String,
-    /// Cut at the limit.
+    /// The output up to the limit.
     pub stderr: String,
     pub status: ExitStatus,
 }
@@ -80,7 +81,7 @@ pub async fn run(
     timeout(within, running).await
 }
 
-/// Keeps the beginning. The rest is read and dropped, so that no writer blocks.
+/// Reads the beginning. The rest is read and dropped, so no writer blocks.
 async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> io::Result<String> {
     let Some(mut from) = from else {
         return Ok(String::new());

@@ -1,5 +1,5 @@
-//! A telephone number as a person types it, to find calls by: in full, as it is dialed here, or
-//! its last digits.
+//! A telephone number as a person types it to find calls: in full, as it is dialed in the country,
+//! or only its last digits.
 
 use super::Phone;
 use super::number::{self, Country};
@@ -7,7 +7,7 @@ use super::safe::safe;
 
 /// Minimum digits to search for a number.
 const DIGITS_MIN: usize = 4;
-/// With fewer digits, only the end of a number is compared.
+/// Minimum digits of a whole number. With fewer, only the end of a number is compared.
 const WHOLE_DIGITS_MIN: usize = 7;
 /// Characters allowed between digits. A full stop is not allowed, because a linkedid has one.
 const BETWEEN: &str = " -()/+";
@@ -16,7 +16,7 @@ const BETWEEN: &str = " -()/+";
 pub struct TypedNumber {
     /// The whole number, if its country is known.
     whole: Vec<Phone>,
-    /// The digits at its end. All digits with `exact`.
+    /// The digits at its end. If `exact`, all of its digits.
     end: String,
     exact: bool,
 }
@@ -34,8 +34,8 @@ impl TypedNumber {
         let exact = text.starts_with('+');
         let end = match exact || digits.len() < WHOLE_DIGITS_MIN {
             true => digits.as_str(),
-            // 00 for international calls, 0 for national calls in many countries: neither is part
-            // of the number.
+            // 00 is for international calls, and 0 for national calls in many countries. Neither is
+            // part of the number.
             false => digits.trim_start_matches('0'),
         };
         if end.len() < DIGITS_MIN {

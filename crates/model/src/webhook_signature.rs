@@ -1,5 +1,5 @@
 //! The signature of a delivery (§6.4): `sha256=` and the lowercase hex HMAC-SHA256 over
-//! `timestamp.raw-body`. The key is the secret's text as it stands; it is not decoded.
+//! `timestamp.raw-body`. The key is the text of the secret, which is not decoded.
 
 use crate::secret::{ExposeSecret as _, Secret};
 use data_encoding::HEXLOWER;
@@ -23,7 +23,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// The key of a secret: its UTF-8 bytes.
+    /// Makes the key of a secret: its UTF-8 bytes.
     pub fn new(secret: &Secret) -> Self {
         let text = secret.expose_secret().as_bytes();
         Self(hmac::Key::new(hmac::HMAC_SHA256, text))
@@ -102,14 +102,14 @@ mod tests {
             return false;
         };
         let mut signing = key.begin(timestamp);
-        // However it is split into pieces.
+        // The result is the same, however the body is split.
         let (first, rest) = body.split_at(body.len() / 3);
         signing.add(first);
         signing.add(rest);
         signing.makes(&signature)
     }
 
-    /// Made with `printf '%s' 'TIMESTAMP.BODY' | openssl dgst -sha256 -hmac SECRET`.
+    /// Signatures made with `printf '%s' 'TIMESTAMP.BODY' | openssl dgst -sha256 -hmac SECRET`.
     const VECTORS: [(&str, &str, &str, &str); 3] = [
         (
             SECRET,

@@ -1,6 +1,6 @@
-//! What is found in the shape: one function for each part of it, in a list that grows.
+//! Finds problems in the status, with one function for each part.
 //!
-//! A new finding is a [`FindingKind`] with a word of its own, a function here, and a line in
+//! A new finding needs a [`FindingKind`] with its own word, a function here, and a line in
 //! `FINDERS`.
 
 use super::text::by_reason;
@@ -11,11 +11,11 @@ use crate::status::PAUSES;
 use crate::status::other_reader::{Effect, OtherReader};
 pub use callbridge_call::shell::quoted;
 
-/// A gap is reported as a problem for this long after its end. `status` lists it for longer.
+/// Seconds after its end for which a gap is reported as a problem. `status` lists it for longer.
 const GAP_SECONDS: i64 = 24 * 3600;
-/// Shorter gaps come from restarts.
+/// Minimum length of a reported gap in seconds. Shorter gaps come from restarts.
 const GAP_SECONDS_MIN: i64 = 30;
-/// A token that cannot be renewed here is reported this many seconds before it expires.
+/// Seconds before the expiry of a token that cannot be renewed here from which it is reported.
 const TOKEN_SECONDS: i64 = 14 * 24 * 3600;
 /// The value of [`super::Pause::reason`] if no daemon runs.
 pub const NO_DAEMON: &str = "no daemon runs";
@@ -116,7 +116,7 @@ fn pause(status: &Status, found: &mut Vec<Problem>) {
         "disk" => format!("df -h {}", quoted(&status.state)),
         "clock" => "timedatectl status".to_owned(),
         "takeover" => status.command("status --watch"),
-        // all others concern the CRM, its token, or the flags
+        // All others concern the CRM, its token, or the flags.
         _ => status.check(),
     };
     let paused = Problem::new(FindingKind::Paused, message, command);
@@ -191,7 +191,7 @@ fn trunks(status: &Status, found: &mut Vec<Problem>) {
 
 fn token(status: &Status, found: &mut Vec<Problem>) {
     let token = &status.token;
-    // a pause already reports this
+    // A pause already reports this.
     if status.pause.is_none() {
         let state = token.state.as_str();
         let (code, message) = match state {

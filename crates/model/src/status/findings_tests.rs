@@ -1,4 +1,4 @@
-//! The table of verdicts: what stands in the shape, and what is made of it.
+//! The table of verdicts: statuses, and the findings that they must produce.
 
 use super::FindingKind as K;
 use super::*;
@@ -111,7 +111,7 @@ fn silent(kind: Option<RightKind>, seconds: i64) -> Status {
     })
 }
 
-/// Lines that are let in and have heard nothing yet.
+/// Makes statuses of connected sources that have received nothing yet.
 fn let_in() -> Vec<(Status, &'static [FindingKind])> {
     use FindingKind as K;
     vec![
@@ -262,7 +262,7 @@ fn trunks() -> Vec<(Status, &'static [FindingKind])> {
     let met = Some(Employees::default());
     vec![
         (unlisted(0, met.clone()), &[K::NoEmployees]),
-        // The source names the employees itself, or there is no list of employees.
+        // The source itself names the employees, or there is no list of employees.
         (unlisted(1, met), &[]),
         (unlisted(0, None), &[]),
         (trunk_of(0, 0), &[K::SilentTrunk]),

@@ -3,11 +3,11 @@
 use super::{FindingKind, OverallState, Problem, SourceState, Status};
 use serde::{Deserialize, Serialize};
 
-/// A branch that sent no report for this many seconds is silent. It reports once a minute.
+/// Seconds without a report after which a branch is silent. It reports once a minute.
 pub const SILENT_AFTER_SEC: i64 = 5 * 60;
 
-/// A new incarnation is a problem for this many seconds, because an operator should know why the
-/// hub lost commits.
+/// Seconds for which a new incarnation is a problem, because an operator should know why the hub
+/// lost commits.
 const LOST_COMMITS_SHOWN_SEC: i64 = 24 * 3600;
 
 /// The report of a collector, once a minute and when it stops.
@@ -109,7 +109,7 @@ impl BranchState {
         self.into()
     }
 
-    /// The state of a branch with this last report, at this time.
+    /// Returns the state of a branch with this last report, at this time.
     pub fn of(report: Option<(i64, &BranchReport)>, now: i64) -> Self {
         match report {
             None => Self::Never,
@@ -132,7 +132,7 @@ pub struct ForwardStatus {
     pub forwarded: u64,
     /// Calls that are not forwarded yet.
     pub ready: u64,
-    /// Why the last request failed. `null` if the hub took it.
+    /// Why the last request failed. `null` if the hub accepted it.
     pub reason: Option<String>,
     /// Epoch seconds of the hub's last answer to calls or a report.
     pub answered_at: Option<i64>,
@@ -201,7 +201,7 @@ pub(super) mod tests {
         status.judged()
     }
 
-    /// Each problem of this module, and the finding that it must produce.
+    /// Returns each problem of this module with the finding that it must produce.
     pub(in crate::status) fn failing() -> Vec<(Status, &'static [FindingKind])> {
         let silent = HubStatus {
             branches: vec![branch(BranchState::Silent), branch(BranchState::Reports)],

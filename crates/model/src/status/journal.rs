@@ -1,12 +1,12 @@
-//! What the CRM's journal shows of our calls, and who else writes calls of ours into it.
+//! How the CRM's journal shows our calls, and which other providers also journal them.
 
 use super::{FindingKind, Problem, Status};
 use serde::{Deserialize, Serialize};
 
-/// Minimum number of another provider's calls within an hour that are no coincidence.
+/// Minimum number of another provider's calls within an hour that shows that it journals our calls.
 const FOREIGN_MIN: u64 = 2;
 
-/// A value of a call that is sent, and that the journal shows again.
+/// A value of a call that is sent, and that the journal shows.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -79,7 +79,7 @@ pub struct ForeignCalls {
     /// The provider's name in the CRM.
     pub provider: String,
     pub calls: u64,
-    /// The most that began within one hour.
+    /// Highest number of such calls that began within one hour.
     pub most_in_an_hour: u64,
     /// Epoch seconds at which the newest of the calls began.
     pub last_at: i64,

@@ -15,7 +15,7 @@ pub struct LeadFields {
     pub until: Option<i64>,
     /// Leads with values to write.
     pub waiting: u64,
-    /// In the order of the flag's names.
+    /// The fields, in the order of the flag's names.
     pub fields: Vec<LeadField>,
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LeadershipStatus {
-    /// What the process does that made this status.
+    /// The role of the process that made this status.
     pub role: Role,
     /// The process that leads. `null` if none does, or if it is not known.
     pub leader: Option<LeaderStatus>,
@@ -75,7 +75,7 @@ impl LeadershipStatus {
         self.leader.is_none() && self.problem.is_some()
     }
 
-    /// Who leads, for messages: `hub1 leads`.
+    /// Describes who leads, for messages: `hub1 leads`.
     pub fn sentence(&self) -> String {
         if self.is_unknown() {
             return "the leader is not known".to_owned();
@@ -145,7 +145,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Each problem of this module, and the finding that it must produce.
+    /// Returns each problem of this module with the finding that it must produce.
     pub(in crate::status) fn failing() -> Vec<(Status, &'static [FindingKind])> {
         let none = LeadershipStatus::default();
         let differs = LeadershipStatus {

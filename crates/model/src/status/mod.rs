@@ -1,21 +1,21 @@
-//! The shape of `status --json`: fixed in names and types, only added to.
+//! The form of `status --json`. Its names and types are fixed, and it can only grow.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
-//! | this | the shape |
+//! | this | the form |
 //! | [`verdict`] | the verdict, and the problems by kind |
-//! | [`findings`] | what is found in the shape: one function for each part |
+//! | [`findings`] | finds problems, with one function for each part |
 //! | [`silent_sources`] | connected sources, and the rights that they lack |
 //! | [`hub`] | a hub with its branches, and a collector that sends to a hub |
-//! | [`journal`] | what the CRM's journal shows of our calls |
+//! | [`journal`] | how the CRM's journal shows our calls |
 //! | [`lead_fields`] | fields of leads that show their calls |
 //! | [`leadership`] | the processes that share a state in PostgreSQL |
 //! | [`losses`] | counters that can mean a lost call |
 //! | [`outboxes`] | messages that wait for a broker, and a notify command that fails |
 //! | [`people`] | lists of leads and employees |
 //! | [`switches`] | the switches that send events over one source |
-//! | [`trunks`] | what each trunk took, and which takes nothing |
-//! | [`text`] | the same for people |
+//! | [`trunks`] | the calls of each trunk, and trunks without calls |
+//! | [`text`] | the status as text for people |
 
 pub mod findings;
 pub mod hub;
@@ -161,8 +161,9 @@ pub struct Directory {
     pub reason: Option<String>,
 }
 
-/// `finished = ready + sending + submitted + journaled + forwarded + dead + waiting + discarded`
-/// at every time. `internal`, `skipped` and `unreadable` are counted separately.
+/// The counts of calls. `finished = ready + sending + submitted + journaled + forwarded + dead +
+/// waiting + discarded` at every time. `internal`, `skipped`, and `unreadable` are counted
+/// separately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Books {
     /// All finished customer calls.
@@ -211,7 +212,7 @@ impl Books {
         self.ready + self.sending + self.submitted == 0
     }
 
-    /// Each book with its name, in the order of the JSON.
+    /// Returns each book with its name, in the order of the JSON.
     pub const fn named(&self) -> [(&'static str, u64); 12] {
         [
             ("finished", self.finished),
@@ -280,7 +281,7 @@ impl SourceState {
     }
 }
 
-/// A source of calls: a PBX's line, a queue or a file.
+/// A source of calls: a connection to a PBX, a queue, or a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SourceStatus {
@@ -289,7 +290,7 @@ pub struct SourceStatus {
     /// The label for people: `office/ami`. Empty for a daemon without labels.
     pub label: String,
     pub pbx: String,
-    /// The source is a file that fills gaps of the others (`--catch-up`).
+    /// The source is a file that fills gaps of the other sources (`--catch-up`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub catch_up: bool,
     pub state: SourceState,
@@ -382,7 +383,7 @@ pub struct Token {
     /// `ok`, `missing`, `refused`, `wrong_company`, `no_grant`, `unknown` before the first answer,
     /// or `reconnect` if consent must be given again, although the last token can still be valid.
     pub state: String,
-    /// `PAT` or `ACCESS` (§2.2). `null` before the first answer.
+    /// The kind of token, `PAT` or `ACCESS` (§2.2). `null` before the first answer.
     pub kind: Option<String>,
     /// `null` before the first answer.
     pub company: Option<String>,
@@ -390,7 +391,7 @@ pub struct Token {
     pub application: Option<String>,
     /// Epoch seconds. `null` if it does not expire.
     pub expires_at: Option<i64>,
-    /// Each as `PERMISSION:SCOPE`.
+    /// The grants, each as `PERMISSION:SCOPE`.
     pub grants: Vec<String>,
     /// Fingerprint that identifies the token: 16 hex digits.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -25,7 +25,7 @@ pub struct OtherReader {
 }
 
 impl fmt::Display for OtherReader {
-    /// `process 812 reads it, too: …`
+    /// Writes `process 812 reads it, too: …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.pid {
             Some(pid) => write!(f, "process {pid}")?,

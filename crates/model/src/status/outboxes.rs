@@ -1,4 +1,4 @@
-//! Messages that wait because a broker or `--notify-command` does not take them.
+//! Messages that wait because a broker or `--notify-command` does not accept them.
 
 use super::verdict::{Problem, counted};
 use super::{FindingKind, Status};
@@ -51,7 +51,7 @@ pub(super) fn notify_command(status: &Status, found: &mut Vec<Problem>) {
 pub(super) mod tests {
     use super::*;
 
-    /// Each problem of this module, and the finding that it must produce.
+    /// Returns each problem of this module with the finding that it must produce.
     pub(in crate::status) fn failing() -> Vec<(Status, &'static [FindingKind])> {
         let full = OutboxStatus {
             problem: Some(OutboxProblem::default()),

@@ -1,4 +1,4 @@
-//! How the lists of leads and employees stand, and which employees match nobody.
+//! The state of the lists of leads and employees, and employees that match no calls.
 
 use super::verdict::{counted, if_any};
 use super::{FindingKind, Problem, Status};
@@ -16,7 +16,7 @@ pub struct ListFile {
     pub rows: u64,
     /// Number of invalid rows.
     pub bad: u64,
-    /// The first of them: line and reason.
+    /// The first of the invalid rows, with line and reason.
     pub faults: Vec<String>,
     /// Why the current file is not used. The rows that were read before stay in use.
     pub reason: Option<String>,
@@ -69,7 +69,8 @@ pub struct Employees {
     pub matched: u64,
     /// Listed extensions that none of the calls had.
     pub unmatched: Vec<String>,
-    /// Unmatched extensions that seem mistyped, because extensions are rarely written like this.
+    /// Unmatched extensions that are probably mistyped, because extensions are rarely written like
+    /// this.
     pub doubtful: Vec<Doubtful>,
     /// Extensions of the calls that are in no list.
     pub unlisted: Vec<Unlisted>,
@@ -108,7 +109,7 @@ pub struct UnknownEmployee {
     pub since: i64,
 }
 
-/// Minimum number of calls without a listed extension that is no coincidence.
+/// Minimum number of calls without a listed extension that shows a problem of the lists.
 const CALLS_MIN: u64 = 10;
 
 impl Employees {

@@ -1,4 +1,4 @@
-//! Files that say who is let in: password files and secrets that callers must know.
+//! Files of passwords, and of secrets that callers must know.
 
 use super::verdict::Problem;
 use super::{FindingKind, Status};

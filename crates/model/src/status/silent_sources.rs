@@ -1,10 +1,10 @@
-//! What is found of lines that are let in: whether they receive anything, and what their accounts
+//! Problems of connected sources: those that receive nothing, and the rights that their accounts
 //! lack.
 
 use super::{FindingKind, Problem, SourceState, Status, seconds_in_words};
 use serde::{Deserialize, Serialize};
 
-/// A connection that has received nothing for this many seconds since its login is reported.
+/// Seconds after its login from which a connection that has received nothing is reported.
 const SILENT_SECONDS: i64 = 24 * 3600;
 
 /// The right or setting that the account of a source lacks, worst first.
@@ -35,8 +35,8 @@ pub struct MissingRight {
     pub message: String,
 }
 
-/// Finds connections that are logged in and receive nothing. Silence alone is reported after a day,
-/// because nights and holidays are silent.
+/// Finds connections that are logged in and receive nothing. If silence is the only sign, it is
+/// reported after a day, because nights and holidays are silent.
 pub fn silent_sources(status: &Status, found: &mut Vec<Problem>) {
     for source in status.sources.iter().filter(|it| it.state.is_up()) {
         let name = format!("source {}", source.name());
@@ -46,8 +46,8 @@ pub fn silent_sources(status: &Status, found: &mut Vec<Problem>) {
             match right.kind {
                 RightKind::Calls => deaf.push(&*right.message),
                 RightKind::Variables | RightKind::List => missing_rights.push(&*right.message),
-                // Shown with the source, like `check` shows them without an error. Calls can arrive
-                // anyway, and if not, the first one shows it.
+                // It is shown with the source, as `check` shows it, without an error. Calls can
+                // still arrive. If they do not, the first call shows it.
                 RightKind::System | RightKind::Times | RightKind::Filter | RightKind::Echo => {}
             }
         }

@@ -1,4 +1,4 @@
-//! `status` for people: the verdict first, then a few aligned lines.
+//! Shows `status` to people: the verdict first, then a few aligned lines.
 
 use super::verdict::if_any;
 use super::{
@@ -10,7 +10,7 @@ use crate::{Reason, Zone};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Number of newest gaps in the text.
+/// Maximum number of gaps in the text. The newest are shown.
 const GAPS_MAX: usize = 5;
 
 /// Color and time zone of the text.
@@ -31,7 +31,7 @@ impl TextStyle {
     }
 }
 
-/// `2 h 05 min`, `3 min 20 s`, `12 s`.
+/// Formats a span: `2 h 05 min`, `3 min 20 s`, `12 s`.
 pub fn seconds_in_words(seconds: u64) -> String {
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, s) => format!("{s} s"),
@@ -188,7 +188,7 @@ impl Status {
             1 => "1 call".to_owned(),
             calls => format!("{calls} calls"),
         };
-        // while sending is paused, the time does not run
+        // While sending is paused, this time does not run.
         let then = if self.pause.is_some() {
             " once it goes on"
         } else {
@@ -215,7 +215,7 @@ impl Status {
         text.push('\n');
     }
 
-    /// Counters that can mean a lost call, if any is not 0.
+    /// Adds the counters that can mean a lost call and are not 0.
     fn losses_to_text(&self, text: &mut String) {
         for (name, meaning) in LOSS_COUNTERS {
             if let Some(count) = self.losses.get(name) {
@@ -357,7 +357,7 @@ impl Webhooks {
     }
 }
 
-/// A clock difference up to this is not shown.
+/// Maximum clock difference that is not shown.
 const CLOCK_DIFFERENCE_SHOWN_MS: u64 = 5_000;
 
 /// Describes how far the PBX's clock differs from this machine's if it is more than 5 s.

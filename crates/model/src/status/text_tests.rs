@@ -1,4 +1,4 @@
-//! What people read.
+//! The text of `status`.
 
 use super::*;
 use crate::status::ListFile;

@@ -1,4 +1,5 @@
-//! What each trunk took, and which of them, or of their lists of employees, take nothing.
+//! The calls of each trunk. Reports trunks without calls, and lists of employees that match no
+//! calls.
 
 use super::verdict::{counted, first_five};
 use super::{FindingKind, Problem, Status};
@@ -101,7 +102,7 @@ pub(super) fn without_employees(status: &Status, found: &mut Vec<Problem>) {
     found.push(Problem::new(FindingKind::NoEmployees, message, status.check()).with(values));
 }
 
-/// ` (over PJSIP/citty, SIP/10.0.0.7)`: unmatched channels seen within a day.
+/// Returns the unmatched channels seen within a day: ` (over PJSIP/citty, SIP/10.0.0.7)`.
 fn channels(status: &Status) -> String {
     let lately = |at: i64| status.at - at < SILENT_SECONDS;
     let seen = status.unmatched.iter().filter(|it| lately(it.last_at));

@@ -102,7 +102,7 @@ pub enum FindingKind {
 }
 
 impl FindingKind {
-    /// Worst first.
+    /// All kinds, worst first.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Returns the kind's name in JSON and metrics: `dead_letters`.
@@ -126,7 +126,7 @@ pub struct Problem {
     pub message: String,
     /// The command that shows or fixes the problem.
     pub command: String,
-    /// The same for a text in another language. Not part of the JSON.
+    /// The same finding for texts in other languages. Not part of the JSON.
     #[serde(skip)]
     pub detail: Detail,
 }
