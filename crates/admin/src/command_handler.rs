@@ -1,5 +1,5 @@
-//! Answers what commands ask: inside the daemon with its flags and people, or in the command
-//! itself, over the same spool, when no daemon runs.
+//! Answers the requests of commands. It runs in the daemon with its flags and lists, or in the
+//! command itself over the same spool if no daemon runs.
 
 use super::protocol::{ControlReply, ControlRequest, PageRole};
 use super::refusal::Refusal;
@@ -79,7 +79,7 @@ impl<E: Into<Refusal>> From<E> for Stop {
     }
 }
 
-/// The end of an answer, or why it ends early.
+/// The end of an answer, or the reason why it ends early.
 type Answered = Result<(), Stop>;
 
 /// A person's change to dead letters or waiting calls.
@@ -142,7 +142,7 @@ impl LetterOutcome {
     }
 }
 
-/// The future that sends all replies to a question.
+/// The future that sends all replies to a request.
 type Saying<'a> = Pin<Box<dyn Future<Output = Answered> + Send + 'a>>;
 
 /// Sends the replies to the client.
@@ -193,7 +193,8 @@ impl AnswerRequest for CommandHandler {
 }
 
 impl CommandHandler {
-    /// Boxed here, so that not every crate that waits for an answer contains the whole future.
+    /// Answers a request. The future is boxed here, so not every crate that waits for an answer
+    /// contains all of it.
     #[inline(never)]
     fn say<'a>(&'a self, ask: ControlRequest, line: &'a mut ReplySender) -> Saying<'a> {
         Box::pin(self.say_it(ask, line))

@@ -1,4 +1,4 @@
-//! A call that the spool keeps, as it was put down.
+//! A call as the spool keeps it.
 
 use crate::explain::shape::Other;
 use callbridge_call::{EventTime, FinishedCall};

@@ -1,19 +1,19 @@
-//! How commands speak to the running daemon, and never past it.
+//! The requests of commands to the running daemon. Commands never use the daemon's state past it.
 //!
-//! Where no daemon runs, the commands open the spool themselves and ask the same handler.
+//! If no daemon runs, the commands open the spool themselves and use the same handler.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
-//! | [`dead_letters`] | dead letters: chosen, sent again, shown |
-//! | [`explain`] | a call as people read it |
-//! | [`audit`] | a file of the PBX against what became of its calls |
-//! | [`protocol`] | what can be asked |
-//! | [`socket`] | carries it |
-//! | [`command_handler`] | answers it, in the daemon or over the spool alone |
-//! | `kept_call` | a call that the spool keeps |
-//! | `refusal` | why something could not be done |
-//! | [`state_access`] | a state folder, through the daemon or opened here; the wait for its lock |
-//! | `user` | the names of Unix users, for what is told of whoever asked |
+//! | [`dead_letters`] | dead letters: how they are selected, sent again, and shown |
+//! | [`explain`] | a call for people |
+//! | [`audit`] | compares a file of the PBX with the state |
+//! | [`protocol`] | the requests and replies |
+//! | [`socket`] | the socket that carries them |
+//! | [`command_handler`] | answers requests, in the daemon or directly over the spool |
+//! | `kept_call` | a call as the spool keeps it |
+//! | `refusal` | an error with an exit code and a message |
+//! | [`state_access`] | access to a state through the daemon or directly; the wait for its lock |
+//! | `user` | the names of Unix users |
 
 pub mod audit;
 pub mod command_handler;

@@ -1,5 +1,5 @@
-//! What a command asks the daemon, and what it answers: one JSON line a question, one or more
-//! JSON lines back, the last of them `{"end":…}` or `{"error":…}`.
+//! The protocol between commands and the daemon. A request is one JSON line. The answer has one or
+//! more JSON lines, and the last one is `{"end":…}` or `{"error":…}`.
 
 use crate::dead_letters::Selection;
 use callbridge_call::FinishedCall;
@@ -10,7 +10,7 @@ use callbridge_model::{CallUuid, LeadId};
 use callbridge_spool::{AuditedCall, State};
 use serde::{Deserialize, Serialize};
 
-/// A question to the daemon, by the command that asks it.
+/// A request to the daemon, by the command that makes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum ControlRequest {
@@ -18,7 +18,7 @@ pub enum ControlRequest {
     Status,
     /// `dead list`, `show`, `export`: one item per dead letter or waiting call, oldest first.
     Letters {
-        /// The ones to list. An empty selection means all.
+        /// The selected ones. An empty selection means all.
         which: Selection,
         /// With all stored bytes of unreadable ones, not only the first of them.
         #[serde(default)]
@@ -136,7 +136,7 @@ pub enum ControlRequest {
 }
 
 impl ControlRequest {
-    /// Returns `true` if the state stays as it is.
+    /// Returns `true` if the request does not change the state.
     pub const fn only_reads(&self) -> bool {
         matches!(
             self,
@@ -155,7 +155,7 @@ impl ControlRequest {
         )
     }
 
-    /// Returns `true` if the answer goes on with what happens in the daemon.
+    /// Returns `true` if the answer continues with events in the daemon.
     pub const fn follows(&self) -> bool {
         matches!(self, Self::Watch | Self::Calls { follow: true, .. })
     }

@@ -1,9 +1,9 @@
-//! Why something that was asked for could not be done.
+//! The error of a request that could not be fulfilled.
 
 use callbridge_model::{Code, ExitCode as _};
 use callbridge_spool::Error;
 
-/// A question or an action that is refused, or that the daemon cannot do.
+/// A request or an action that is refused, or that the daemon cannot perform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The exit code of the command (sysexits).

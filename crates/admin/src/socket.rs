@@ -1,5 +1,5 @@
-//! The Unix socket in the state folder, mode 0600: `status`, `dead` and `lead` ask the running
-//! daemon through it.
+//! The Unix socket in the state folder, mode 0600. `status`, `dead`, `lead`, and other commands
+//! send requests to the running daemon through it.
 
 use super::protocol::{ControlReply, ControlRequest};
 use super::user;
@@ -21,11 +21,11 @@ use tokio::task::JoinSet;
 pub const NAME: &str = "control.sock";
 /// The private folder in which the socket is made before it is moved to its place.
 const NURSERY: &str = ".control";
-/// Maximum length of a question in bytes.
+/// Maximum length of a request in bytes.
 const QUESTION_BYTES_MAX: u64 = 1 << 20;
 /// Time between two checks that the socket is in its place.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Maximum number of questions that are answered at the same time.
+/// Maximum number of requests that are answered at the same time.
 const CONNECTIONS_MAX: usize = 16;
 
 /// An open folder, so that the socket's path stays below the 107 bytes of a Unix socket address,
@@ -43,10 +43,11 @@ impl Folder {
     }
 }
 
-/// Answers a question. Sends each [`ControlReply`] as soon as it is known. The last is `End` or
+/// Answers a request. Sends each [`ControlReply`] as soon as it is known. The last is `End` or
 /// `Error`.
 pub trait AnswerRequest: Send + Sync + 'static {
-    /// `who` asks. Completes when everything was sent or the client has disconnected.
+    /// Answers the request of the user `who`. Completes when everything was sent or the client has
+    /// disconnected.
     fn answer(
         &self,
         ask: ControlRequest,
@@ -65,7 +66,7 @@ pub trait AnswerRequest: Send + Sync + 'static {
 pub fn listen(state: &Path) -> io::Result<UnixListener> {
     let nursery = state.join(NURSERY);
     match std::fs::remove_dir_all(&nursery) {
-        // not a folder: a leftover file
+        // It is not a folder, but a leftover file.
         Err(error) if error.kind() == ErrorKind::NotADirectory => std::fs::remove_file(&nursery)?,
         removed => unless_absent(removed).map(drop)?,
     }
@@ -129,7 +130,7 @@ pub async fn keep<A: AnswerRequest>(
 }
 
 async fn converse<A: AnswerRequest>(stream: UnixStream, handler: &A) -> io::Result<()> {
-    // The system reports who asks. A name in the question could be false.
+    // The system reports the user. A name in the request could be false.
     let who = user::name_of(stream.peer_cred()?.uid());
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read.take(QUESTION_BYTES_MAX));
@@ -150,7 +151,7 @@ async fn converse<A: AnswerRequest>(stream: UnixStream, handler: &A) -> io::Resu
         }
         Ok(())
     };
-    // A command that is interrupted closes its end: stop the answer then.
+    // A command that is interrupted closes its end. The answer then stops.
     let gone = async {
         let mut rest = [0_u8; 1];
         while matches!(read.read(&mut rest).await, Ok(1..)) {}
@@ -161,7 +162,8 @@ async fn converse<A: AnswerRequest>(stream: UnixStream, handler: &A) -> io::Resu
     }
 }
 
-/// Tells a command that too many others are being answered, if its connection accepts that at once.
+/// Reports to a command that too many others are being answered, if its connection accepts that at
+/// once.
 fn refuse(stream: &UnixStream) {
     let words = format!("the daemon answers {CONNECTIONS_MAX} commands already; ask again");
     let busy = ControlReply::Error { code: 69, words };
@@ -184,11 +186,10 @@ pub async fn is_listening(state: &Path) -> io::Result<bool> {
     Ok(connect(state).await?.is_some())
 }
 
-/// Asks the daemon of this state folder, and waits for its first answer. Its replies arrive one by
-/// one. `None` if none runs, or if it ended before it had read the question.
+/// Sends a request to the daemon of this state folder, and waits for its first reply. The replies
+/// arrive one by one. `None` if no daemon runs, or if it ended before it had read the request.
 ///
-/// # Errors
-/// If the daemon is there but communication fails.
+/// # Errors If the daemon is there but communication fails.
 pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replies>> {
     let Some(stream) = connect(state).await? else {
         return Ok(None);
@@ -197,7 +198,7 @@ pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replie
     let mut read = BufReader::new(read);
     let mut line = serde_json::to_vec(ask)?;
     line.push(b'\n');
-    // A daemon that stops reading the question may have sent the reason.
+    // A daemon that stops reading the request may have sent the reason.
     let wrote = write.write_all(&line).await;
     match read.fill_buf().await.map(|reply| !reply.is_empty()) {
         Ok(is_said) if is_said || wrote.is_ok() => Ok(Some(Replies {
@@ -208,7 +209,7 @@ pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replie
             zone: None,
         })),
         Ok(_) => Ok(None),
-        // Linux reports this if the side that closed left bytes unread.
+        // Linux reports this if the side that closed left unread bytes.
         Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(None),
         Err(error) => Err(error),
     }
@@ -219,7 +220,7 @@ async fn connect(state: &Path) -> io::Result<Option<UnixStream>> {
     let Some(folder) = unless_absent(Folder::open(state))? else {
         return Ok(None);
     };
-    // A link could lead to a socket that accepts every question and never answers.
+    // A link could lead to a socket that accepts every request and never answers.
     let found = folder.path.symlink_metadata();
     if found.is_ok_and(|found| !found.file_type().is_socket()) {
         let words = format!("{NAME} is not a socket of callbridge: move it away");
@@ -228,8 +229,8 @@ async fn connect(state: &Path) -> io::Result<Option<UnixStream>> {
     unless_absent(UnixStream::connect(&folder.path).await)
 }
 
-/// `None` for an error that means absence. The spool refuses a file in the folder's place. A
-/// connection is reset if its listener closed before it was accepted.
+/// Returns `None` for an error that means absence. The spool refuses a file in the folder's place.
+/// A connection is reset if its listener closed before it was accepted.
 fn unless_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     use ErrorKind::{ConnectionRefused, ConnectionReset, NotADirectory, NotFound};
     let absent = [NotFound, NotADirectory, ConnectionRefused, ConnectionReset];
@@ -239,7 +240,7 @@ fn unless_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// The replies to one question, from the daemon or from a handler in this process.
+/// The replies to one request, from the daemon or from a handler in this process.
 pub struct Replies {
     from: RepliesFrom,
     zone: Option<Zone>,
@@ -254,7 +255,7 @@ enum RepliesFrom {
 }
 
 impl Replies {
-    /// Replies of a handler in this process.
+    /// Receives the replies of a handler in this process.
     pub const fn here(replies: mpsc::Receiver<ControlReply>) -> Self {
         Self {
             from: RepliesFrom::Here(replies),
@@ -348,7 +349,7 @@ mod tests {
         assert_eq!(replies.next().await.expect("a line"), None);
         stop.send(()).expect("a server");
         server.await.expect("it ends");
-        // The daemon ended before it read the question.
+        // The daemon ended before it read the request.
         let listener = listen(&deep).expect("a listener");
         let (unread, ()) = tokio::join!(ask(&deep, &ControlRequest::Status), async {
             let (line, _) = listener.accept().await.expect("a line");

@@ -1,4 +1,4 @@
-//! The state as a command reaches it: through this machine's daemon, or opened by the command.
+//! Access of a command to the state: through this machine's daemon, or directly.
 
 use super::protocol::{ControlReply, ControlRequest};
 use super::socket;
@@ -26,11 +26,10 @@ pub enum Access<T> {
     Spool(Handle, Guard),
 }
 
-/// Asks the daemon, and opens the spool if there is none. If the lock is held without an answer, it
-/// waits: its holder is starting, stopping, or another command.
+/// Asks the daemon, and opens the spool if there is none. If the lock is held but no daemon
+/// answers, it waits: the holder is starting, stopping, or another command.
 ///
-/// # Errors
-/// Those of `ask`, and those of the spool.
+/// # Errors Those of `ask`, and those of the spool.
 pub async fn ask_or_open<T, E: From<Error>>(
     ask: impl AsyncFn() -> Result<Option<T>, E>,
     open: impl Fn() -> Result<(Handle, Guard), Error>,
@@ -48,11 +47,10 @@ pub async fn ask_or_open<T, E: From<Error>>(
     }
 }
 
-/// Opens a state for a command without a daemon. A database is led by this process until it is
-/// closed, unless the command only reads.
+/// Opens a state for a command without a daemon. This process leads a database until it is closed,
+/// unless the command only reads.
 ///
-/// # Errors
-/// [`Error::NotLeader`] if another process leads. Else those of the spool.
+/// # Errors [`Error::NotLeader`] if another process leads. Otherwise those of the spool.
 pub fn open_here(
     place: &StatePlace,
     settings: Settings,
@@ -95,7 +93,7 @@ pub fn host_name() -> String {
 
 pub async fn close(spool: Handle, guard: Guard) {
     drop(spool);
-    // Blocks until the spool's thread has ended, which is soon.
+    // This blocks until the spool's thread has ended, which is soon.
     let _ = tokio::task::spawn_blocking(move || guard.close()).await;
 }
 

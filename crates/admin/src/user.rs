@@ -1,10 +1,10 @@
-//! The names of Unix users, for what is told of whoever did something.
+//! The names of Unix users, to show who made a request.
 
 use std::path::Path;
 
 /// The system's file of users. Users of a directory service are not in it, and are shown by number.
 const USERS: &str = "/etc/passwd";
-/// A larger file is not a user file.
+/// Maximum size of the system's file of users. A larger file is something else.
 const USERS_BYTES_MAX: u64 = 1 << 20;
 
 /// Returns the name of this user. `uid 1001` if there is none.

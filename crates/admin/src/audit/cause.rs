@@ -1,4 +1,4 @@
-//! Why a call that the PBX wrote down may have left no trace.
+//! Finds the likeliest cause why a call that the PBX recorded left no trace.
 
 use crate::audit::FileCall;
 use callbridge_call::{EventTime, UniqueId};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The time of a call and the epoch in its id are of one clock if they differ by at most this.
+/// Maximum difference between the time of a call and the epoch in its id if both are of one clock.
 const SAME_CLOCK: Duration = Duration::from_secs(600);
 /// A gap includes calls that began up to this many seconds before it, because they ended in it.
 const BEGAN_BEFORE: i64 = 3600;
@@ -26,7 +26,7 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Adds those of more PBXs. The gaps apply to all.
+    /// Adds the times and PBXs of `more`. The gaps apply to all.
     pub fn add(&mut self, more: Self) {
         self.since.extend(more.since);
         self.known.extend(more.known);

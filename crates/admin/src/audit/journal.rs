@@ -1,18 +1,18 @@
-//! The calls that are journaled here, looked for in pages of the CRM's journal (§4.5, §4.7).
+//! Looks for the calls that are journaled here in pages of the CRM's journal (§4.5, §4.7).
 //!
 //! ```text
-//!  first look ─▶ all were shown ─▶ over
+//!  first pass ─▶ all were shown ─▶ over
 //!       │ some were not, on more than a page
 //!       ▼
-//!  second look, from the oldest of them on: pages move while records come and go
+//!  second pass, from the oldest of them on: pages move while records come and go
 //!       │ some were not
 //!       ▼
 //!  does any page show our calls?     ── no ──▶ do the pages without a range? ── no ─▶ unread
 //!       │ yes                                        │ yes
 //!       └────────────── they are missing ◀───────────┘
 //! ```
-//! The filter has no upper bound and no published order, so that whoever says that a record is not
-//! there has read every page. Nothing is missing by an answer that contradicts itself.
+//! The filter has no upper bound and no published order. So a record only counts as missing after
+//! every page was read. An answer that contradicts itself proves nothing.
 
 mod pass;
 
@@ -169,7 +169,7 @@ enum SearchStage {
     Over,
 }
 
-/// The search for journaled calls in the pages of the CRM's journal. Its owner requests the pages.
+/// The search for journaled calls in the pages of the CRM's journal. The caller requests the pages.
 #[derive(Debug)]
 pub struct JournalSearch {
     /// Calls that no page has shown so far, with their place in the file.
@@ -314,7 +314,7 @@ impl JournalSearch {
         if self.pass.is_beyond() && page.rows == 0 {
             return self.end_pass();
         }
-        // Otherwise the journal has grown meanwhile.
+        // If the total is not smaller, the journal has grown meanwhile.
         if self.pass.is_beyond() && page.total < Some(number) {
             return self.doubt(format!(
                 "it says that page {last} is its last, and page {number} holds records"
@@ -376,7 +376,7 @@ impl JournalSearch {
         ));
     }
 
-    /// Handles an answer that cannot be right. Once can be by chance.
+    /// Handles an answer that cannot be right. The first one can be a coincidence.
     fn doubt(&mut self, words: String) {
         if self.anew {
             return self.unread(format!("its pages contradict each other: {words}"));
@@ -435,7 +435,7 @@ pub fn progress(left: u32, all: u32, budget: Option<BudgetStatus>) -> String {
 /// Returns the values that a row shows differently from the sent ones. A value that it does not
 /// show counts as equal.
 fn differences(sent: &SentValues, shown: &ShownCall) -> Vec<Difference> {
-    // For a merged lead, the journal shows the survivor.
+    // For a merged lead, the journal shows the surviving lead.
     let is_ours = |lead: &i64| sent.leads.iter().any(|own| own.get() == *lead);
     let lead = (shown.leads.first()).filter(|_| !shown.leads.iter().any(is_ours));
     let values = [

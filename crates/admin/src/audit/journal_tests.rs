@@ -1,4 +1,5 @@
-//! Is a call missing only when the whole journal was read, and the journal can be believed?
+//! A call is missing only if the whole journal was read, and its pages do not contradict each
+//! other.
 
 use super::*;
 use callbridge_call::Direction;
@@ -40,14 +41,14 @@ fn row(n: u32) -> ShownCall {
     }
 }
 
-/// A CRM's journal of these calls of ours.
+/// A simulated journal of the CRM with these calls of ours.
 struct Journal {
     calls: Vec<u32>,
-    /// The most rows that a page has.
+    /// Maximum number of rows on a page.
     size_max: u32,
     counts: bool,
     ranges: bool,
-    /// Calls from this one on are journaled here.
+    /// The calls that are journaled here.
     ours: std::ops::Range<u32>,
     asked: Vec<FilterPage>,
 }
@@ -151,7 +152,7 @@ fn what_no_page_shows_in_two_looks_is_missing() {
     assert_eq!(missing(&findings), [7, 240]);
     assert_eq!(findings.reading.missing, 2);
     assert_eq!(journal.asked.len(), 6, "each page twice");
-    // The second look begins with the oldest that is missing.
+    // The second pass begins with the oldest missing call.
     let mut journal = Journal::of(0..249);
     let findings = read(search(250), &mut journal);
     assert_eq!(missing(&findings), [249]);
@@ -196,10 +197,11 @@ fn call_moved_between_pages_is_found_on_second_read() {
     let mut search = search(250);
     let first = journal.answer(search.next().expect("a page"));
     search.on_answer(first);
-    // One of the first page is deleted: what was to stand on the second now stands on the first.
+    // A row of the first page is deleted, so the first row of the second page moves to the first
+    // page.
     journal.calls.remove(3);
     let findings = read(search, &mut journal);
-    // The first was seen before; 100 stood on no page of the first look.
+    // The first pass has shown the deleted call, but not call 100, which moved.
     assert!(missing(&findings).is_empty());
 }
 
@@ -293,7 +295,7 @@ fn whoever_may_not_or_cannot_ask_says_so() {
 
 #[test]
 fn a_journal_that_shows_no_call_of_ours_proves_nothing() {
-    // Another company's, or rows without uuids of ours.
+    // The calls are of another company, or the rows have none of our uuids.
     let mut others = Journal {
         ours: 0..0,
         ..Journal::of(300..500)
@@ -310,10 +312,10 @@ fn a_journal_that_shows_no_call_of_ours_proves_nothing() {
         .map(|it| (it.page, it.since.is_some()))
         .collect();
     assert_eq!(proofs[proofs.len() - 2..], [(1, false), (2, false)]);
-    // All of a day are gone, and the journal shows other days of ours.
+    // All calls of a day are gone, and the journal shows our calls of other days.
     let mut emptied = Journal::of(300..500);
     assert_eq!(missing(&read(search(3), &mut emptied)), [0, 1, 2]);
-    // The range hides them: without it they are there.
+    // The range hides the calls. Pages without a range show them.
     let mut hidden = search(3);
     hidden.on_answer(JournalAnswer::Page {
         page: page(&[], 1, Some(0)),
@@ -454,7 +456,7 @@ fn crm_error_becomes_too_large_refused_barred_or_failed() {
     ] {
         let failed = JournalAnswer::of(&error);
         assert!(matches!(failed, JournalAnswer::Failed { .. }), "{failed:?}");
-        // As the daemon tells it to the command.
+        // The daemon sends it to the command in this form.
         let line = serde_json::to_string(&failed).expect("a line");
         assert_eq!(
             serde_json::from_str::<JournalAnswer>(&line).expect("an answer"),

@@ -1,17 +1,17 @@
-//! Compares a file of the PBX with what became of its calls.
+//! Compares a file of the PBX with what callbridge knows about its calls.
 //!
-//! In come the calls of the file ([`FileCall`]), the state's fate and values of each
+//! The input is the calls of the file ([`FileCall`]), the fate and values of each in the state
 //! ([`AuditedFate`]), the times without a connection ([`Listening`]), and the CRM's journal of the
-//! calls that are journaled ([`JournalFindings`]). Out comes a [`Report`] that counts each call
-//! once: `file = journaled + forwarded + dead + waiting + discarded + underWay + internal +
-//! skipped + unexplained`. Except for [`records`], the module is pure: no file, no clock.
+//! journaled calls ([`JournalFindings`]). The output is a [`Report`] that counts each call once:
+//! `file = journaled + forwarded + dead + waiting + discarded + underWay + internal + skipped +
+//! unexplained`. Except for [`records`], the module is pure: no file, no clock.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
-//! | [`cause`] | why a call may be unexplained |
-//! | [`journal`] | which pages of the CRM's journal are read, and what they say |
-//! | [`records`] | the file, or a folder with a file a record, as one stream |
-//! | [`report`] | the sum, as JSON and for people |
+//! | [`cause`] | the likeliest cause of an unexplained call |
+//! | [`journal`] | the pages of the CRM's journal to read, and their findings |
+//! | [`records`] | the file, or a folder with one file per record, as one stream |
+//! | [`report`] | the report, as JSON and for people |
 //! | [`values`] | whether the file and the stored call have the same values |
 
 pub mod cause;
@@ -42,7 +42,7 @@ pub struct FileCall {
     pub started: EventTime,
     /// The customer's number: E.164, or as the PBX wrote it.
     pub phone: Option<String>,
-    /// The outcome according to today's flags.
+    /// The outcome according to the current flags.
     pub outcome: Outcome,
     /// Prefixes of channels that carried an outside number and belong to no trunk: `PJSIP/citty`.
     pub unmatched: Vec<String>,
@@ -54,8 +54,8 @@ pub struct FileCall {
 }
 
 impl FileCall {
-    /// The call as it was read and judged. `is_known` returns whether a flag or a list names a
-    /// prefix.
+    /// Makes it from a call that was read and judged. `is_known` returns whether a flag or a list
+    /// names a prefix.
     pub fn new(call: &FinishedCall, judged: &Judged, is_known: impl Fn(&str) -> bool) -> Self {
         let record = &judged.record;
         let others = call.also_known_as.iter().filter(|id| **id != call.linkedid);
@@ -83,8 +83,8 @@ impl FileCall {
 
 /// Explains each call of the file, or lists it with the likeliest cause.
 ///
-/// `fates` has the order of `calls`. A call without a fate is unknown. `journal` is what the CRM's
-/// journal has of the calls that are journaled here. Times in texts are in `zone`.
+/// `fates` has the order of `calls`. A call without a fate is unknown. `journal` has the findings
+/// in the CRM's journal for the calls that are journaled here. Times in texts are in `zone`.
 pub fn account(
     calls: &[FileCall],
     fates: &[AuditedFate],
@@ -141,7 +141,7 @@ fn value_differences(file_call: &FileCall, found: &AuditedFate) -> Vec<ValueDiff
     }
 }
 
-/// A record of the file that cannot be read, and so can be any call.
+/// A record of the file that cannot be read, so it can be any call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadCall {
     pub file: String,
@@ -154,7 +154,7 @@ pub struct UnreadCall {
     pub records: u64,
 }
 
-/// A file that changed this recently can still be incomplete, so the audit waits for it.
+/// Time for which a changed file can still be incomplete, so the audit waits for it.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(60);
 
 /// Adds an unreadable record to the report, as a call with the name of its file. It is explained

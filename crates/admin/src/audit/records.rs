@@ -1,7 +1,8 @@
-//! What `--cdr` names, as one stream: a file as it is, a folder with a file a record (FreeSWITCH's
-//! `mod_json_cdr`) as a line a record, in the order in which the calls ended.
+//! Reads the input of `--cdr` as one stream. A file is read as it is. A folder with one file per
+//! record (FreeSWITCH's `mod_json_cdr`) is read as one line per record, in the order in which the
+//! calls ended.
 //!
-//! The one module of this crate that reads files.
+//! This is the only module of this crate that reads files.
 
 use callbridge_call::EventTime;
 use callbridge_formats::likeness::{Likeness, SAMPLE_BYTES_MAX};
@@ -54,8 +55,7 @@ struct Record {
 /// Returns the records under `path` that ended at `since` or later, or may have. `None` for a file
 /// whose records are lines or rows, which is read directly.
 ///
-/// # Errors
-/// The system's, with the path that cannot be read.
+/// # Errors Those of the system, with the path that cannot be read.
 pub fn open(path: &Path, since: Option<EventTime>) -> io::Result<Option<RecordLines>> {
     let Ok(about) = std::fs::metadata(path) else {
         return Ok(None); // whoever opens it says so
@@ -130,7 +130,7 @@ fn gather(
     for entry in std::fs::read_dir(folder).map_err(wrong)? {
         let entry = entry.map_err(wrong)?;
         let path = entry.path();
-        // It may have been deleted.
+        // The file may have been deleted.
         let Ok(about) = entry.metadata() else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! The sum of an audit.
+//! The report of an audit.
 
 use crate::audit::journal::{Difference, JournalReading};
 use crate::audit::values::ValueDifference;

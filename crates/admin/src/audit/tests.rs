@@ -1,4 +1,4 @@
-//! Does each call of a file stand once, and does each that is missing get its likeliest cause?
+//! Each call of a file is counted once, and each missing call has its likeliest cause.
 
 use super::*;
 use callbridge_model::Zone;

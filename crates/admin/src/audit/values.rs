@@ -1,13 +1,13 @@
 //! Compares the values of one call in the PBX's file with those that callbridge stored.
 //!
-//! In come both sides as [`AuditedValues`]. Out come the [`ValueDifference`]s.
+//! Both sides are [`AuditedValues`]. The result is a list of [`ValueDifference`]s.
 
 use callbridge_call::{Direction, EpochSeconds};
 use callbridge_model::Zone;
 use callbridge_spool::AuditedValues;
 use serde::Serialize;
 
-/// Files and events can be rounded to different seconds.
+/// Seconds by which rounded times in files and events can differ.
 const ROUNDING_SEC: i64 = 1;
 
 /// A value that differs between the file and the stored call.
@@ -104,7 +104,7 @@ fn differs_in_answer(stored: &AuditedValues, file: &AuditedValues) -> bool {
     } else {
         (file, stored)
     };
-    // Half a second of talk makes an answer, and rounding can hide it.
+    // An answer needs half a second of talk, and rounding can hide it.
     let is_rounding = i64::from(answered.talk_time_sec) <= ROUNDING_SEC;
     let is_estimated_talk = answered.estimate && !unanswered.estimate;
     !is_rounding && !is_estimated_talk

@@ -1,4 +1,5 @@
-//! Which differences between a file and the stored call are named, and which are accepted.
+//! The differences between a file and the stored call that are reported, and those that are
+//! accepted.
 
 use super::*;
 

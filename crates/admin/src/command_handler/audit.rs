@@ -1,5 +1,5 @@
-//! What `audit` asks: what became of the calls of a PBX's file, what the CRM's journal has of them,
-//! and that one is taken in.
+//! Answers the requests of `audit`: the fates of the calls in a PBX's file, their rows in the CRM's
+//! journal, and calls that are taken in.
 
 use super::{Answered, CommandHandler, ReplySender};
 use crate::audit::{JournalAnswer, Listening};
@@ -95,7 +95,7 @@ impl CommandHandler {
         let (result, why) = match lost {
             Some(uuid) => match self.send_again(uuid, &line.who).await? {
                 Some(result) => (result, None),
-                // It was purged long ago: the file has its values.
+                // It was purged long ago, so its values come from the file.
                 None if figures::uuid(pbx, &call.linkedid) == uuid => {
                     self.store_anew(pbx, call).await?
                 }

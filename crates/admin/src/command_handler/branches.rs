@@ -11,7 +11,7 @@ use callbridge_model::{Code, ExposeSecret as _, Secret, clock};
 use callbridge_spool::{BranchChange, Done, NewBranch, Op, TokenRotation, tables};
 use serde_json::{Value, json};
 
-/// Time for which the token before a rotation stays valid.
+/// Time for which the previous token stays valid after a rotation.
 const PREVIOUS_VALID_SEC: i64 = 3600;
 
 impl CommandHandler {
@@ -77,7 +77,7 @@ impl CommandHandler {
         Ok(json!({"branch": branch}))
     }
 
-    /// Commits a change of branches. The listener knows of it when this returns.
+    /// Commits a change of branches. When this returns, the listener uses the change.
     async fn change_branch(&self, op: Op, branch: &str) -> Result<BranchChange, Refusal> {
         let mut done = self.spool.write(vec![op]).await?;
         if let Some(branches) = &self.branches {

@@ -1,4 +1,4 @@
-//! What is asked about calls: those of a time or a number, those that come, and one by its id.
+//! Answers requests about calls: those of a time range or a number, new ones, and one by its id.
 
 use super::{Answered, CommandHandler, ReplySender, Stop};
 use crate::explain::shape::{Other, Shape};
@@ -18,9 +18,10 @@ use std::time::Duration;
 const MOVES_PAGE: usize = 200;
 /// Minimum time between two updates to a follower.
 const UPDATE_EVERY: Duration = Duration::from_millis(500);
-/// Calls in progress that a follower has received. Beyond this number they are sent again.
+/// Maximum number of calls in progress that were sent to a follower. Beyond it, they are sent
+/// again.
 const UNDER_WAY_MAX: usize = 10_000;
-/// Further calls of a number that are listed with the newest.
+/// Number of other calls of a number that are listed with the newest.
 const OTHERS_MAX: usize = 20;
 type ReadDate = fn(&str, &jiff::tz::TimeZone) -> Result<EventTime, String>;
 /// The error of `calls --follow` if calls moved faster than they were read.
@@ -37,9 +38,10 @@ impl CommandHandler {
         line: &mut ReplySender,
     ) -> Answered {
         let filter = self.filter(which)?;
-        // Taken before the list is read: later moves are sent after it.
+        // The number is read before the list, so later moves are sent after it.
         let read = self.spool.read(move |store| {
-            // From the daemon's start. For internal calls, only new ones.
+            // Without past calls, moves since the daemon's start are sent, but only new internal
+            // calls.
             let moves = if past { store.moves_so_far() } else { 0 };
             Ok((moves, tables::listed::newest_internal(store)?))
         });
@@ -269,7 +271,7 @@ fn is_news(call: &Listed, under_way: &mut BTreeSet<RowId>) -> bool {
     }
 }
 
-/// As in `explain --json`, with its state.
+/// Returns the call as in `explain --json`, with its state.
 fn item(call: Listed) -> Value {
     let state = call.state_word();
     let judged = judged_as_kept(call.record, call.state, call.reason);

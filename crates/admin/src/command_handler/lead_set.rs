@@ -1,6 +1,6 @@
-//! `lead set`: values for a lead's fields by hand, through the daemon's budget. The fields are
-//! compared with the CRM's first (§4.4.2: wrong ones would be passed over in silence), and the
-//! outcome of the write is waited for.
+//! `lead set`: sets values of a lead's fields by hand, within the daemon's budget. The fields are
+//! first compared with the CRM's, because the CRM ignores wrong ones without an error (§4.4.2). The
+//! command waits for the outcome of the write.
 
 use super::{Answered, CommandHandler, ReplySender};
 use crate::refusal::Refusal;
@@ -15,9 +15,9 @@ use serde::Serialize;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// An older catalog is read again.
+/// Age from which a catalog is read again.
 const CATALOGUE_OLD: Duration = Duration::from_secs(24 * 3600);
-/// A catalog that lacks a field is also read again, unless it is newer than this.
+/// Age from which a catalog that lacks a field is read again.
 const CATALOGUE_NEW: Duration = Duration::from_secs(60);
 /// The longest wait for the outcome of a write.
 const WITHIN: Duration = Duration::from_secs(120);
@@ -49,8 +49,8 @@ impl CommandHandler {
         line.item(self.settle(accepted).await?).await
     }
 
-    /// Fails with 65 for fields or values that the CRM refuses, 69 if it cannot be asked, 77 for
-    /// the token or its grant.
+    /// Sends the values. Fails with 65 for fields or values that the CRM refuses, 69 if it cannot
+    /// be asked, and 77 for the token or its grant.
     async fn send_values(&self, lead: LeadId, items: &[Item]) -> Result<LeadWrite, Refusal> {
         if self.asking.is_none() {
             let words = "no daemon runs here, or it has no CRM: values go out through its budget \
@@ -94,7 +94,7 @@ impl CommandHandler {
         }
     }
 
-    /// Waits until the values are written. Fails with 65 if the CRM could not write them, 69 if
+    /// Waits until the values are written. Fails with 65 if the CRM could not write them, and 69 if
     /// this is not known in time.
     async fn settle(&self, write: LeadWrite) -> Result<LeadWrite, Refusal> {
         let until = Instant::now() + WITHIN;
@@ -150,7 +150,7 @@ impl CommandHandler {
         Err(Refusal::new(69, words))
     }
 
-    /// Returns the CRM's fields from a recent read, or read now.
+    /// Returns the CRM's fields from a recent read, or reads them now.
     async fn catalogue(&self, items: &[Item]) -> Result<Catalogue, Refusal> {
         let read = self.spool.read(|store| tables::shows::catalogue(store));
         if let Some(known) = read.await? {
@@ -252,7 +252,7 @@ fn failed(error: &ApiError, needs: &str) -> Refusal {
     }
 }
 
-/// Returns a reply to another request.
+/// Makes the error for a reply that belongs to another request.
 fn unfit() -> Refusal {
     Refusal::new(69, "the CRM does not do it now; try again")
 }

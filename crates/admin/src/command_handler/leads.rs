@@ -1,4 +1,4 @@
-//! What is asked about leads and numbers, and about customers who wait for a call back.
+//! Answers requests about leads and numbers, and about customers who wait for a callback.
 
 use super::{Answered, CommandHandler, ReplySender};
 use crate::refusal::Refusal;
@@ -96,7 +96,7 @@ impl CommandHandler {
             who: who.to_owned(),
         };
         self.spool.write(vec![Op::Give(given.clone())]).await?;
-        // Without the trunks it is not known what a call lacks. The daemon's start checks all
+        // Without the trunks, it is not known what a call needs. The daemon's start checks all
         // calls.
         let mut left = 0;
         if !self.rules.trunks.is_empty() {
@@ -127,10 +127,9 @@ impl CommandHandler {
         Ok(had)
     }
 
-    /// Numbers with a lead that a person has assigned.
+    /// Returns the numbers with a lead that a person has assigned.
     ///
-    /// # Errors
-    /// If the spool fails.
+    /// # Errors If the spool fails.
     pub async fn leads_given(&self) -> Result<Vec<LeadByHand>, Refusal> {
         let mut all: Vec<LeadByHand> = Vec::new();
         loop {
@@ -150,10 +149,9 @@ impl CommandHandler {
         TypedNumber::in_full(phone, self.countries()).map_err(|words| Refusal::new(65, words))
     }
 
-    /// Customers who wait for a callback, longest wait first.
+    /// Returns the customers who wait for a callback, longest wait first.
     ///
-    /// # Errors
-    /// If the spool fails.
+    /// # Errors If the spool fails.
     pub async fn missed_customers(
         &self,
         within_sec: Option<u64>,
@@ -209,7 +207,8 @@ impl CommandHandler {
         if !self.rules.trunks.is_empty() {
             return Ok(());
         }
-        // Without trunks it is not known how they look up numbers, but the directory still is.
+        // Without trunks, it is not known how they look up numbers. The directory can still be
+        // used.
         let Some(number) = number::e164(phone, self.rules.country) else {
             return line.item(no_number(None)).await;
         };

@@ -1,4 +1,4 @@
-//! Messages that could not be read are read again: for a person, or after an upgrade.
+//! Reads messages again that could not be read: for a person, or after an upgrade.
 
 use super::CommandHandler;
 use callbridge_intake::read_again::{self, RECORD_IN_FILE};
@@ -13,13 +13,13 @@ const PAGE: usize = 100;
 /// Returns the file that holds only the record of this dead letter.
 pub(super) fn record_file(letter: &Letter) -> Option<&str> {
     let file = letter.bytes.as_ref()?.file.as_deref()?;
-    // A place in a file with several records also has the number of the record.
+    // The place of one of several records in a file also has the number of the record.
     (!file.contains(RECORD_IN_FILE)).then_some(file)
 }
 
 impl CommandHandler {
-    /// Has the file of a dead letter read again. The dead letter is removed when a call is read
-    /// from the file. Returns a message if that is not possible.
+    /// Makes the source read the file of a dead letter again. The dead letter is removed when a
+    /// call is read from the file. Returns a message if that is not possible.
     pub(super) async fn read_file_again(
         &self,
         letter: &Letter,

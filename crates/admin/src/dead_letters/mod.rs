@@ -1,5 +1,5 @@
-//! Dead letters, which need a decision, and calls that wait for a lead or employee: which of them
-//! a command means, how one is sent again, and ([`text`]) what is told of them.
+//! Dead letters, which need a decision, and calls that wait for a lead or employee: how a command
+//! selects them, how one is sent again, and how they are shown ([`text`]).
 
 pub mod text;
 
@@ -10,7 +10,7 @@ use callbridge_model::{CallRecord, Outcome, Reason};
 use callbridge_spool::{Error, Handle, Letter, LetterFilter, Row, RowId, State, Step, tables};
 use serde::{Deserialize, Serialize};
 
-/// Where ids can be found, for errors about a wrong one.
+/// Advice for errors about a wrong id.
 const IDS: &str = "ids are numbers, see `callbridge dead list`";
 
 /// Dead letters and waiting calls read from the spool at a time.
@@ -38,7 +38,7 @@ impl Selection {
 }
 
 /// Reads the dead letters or waiting calls of a selection, oldest first, one page at a time, so
-/// that only a few are in memory.
+/// only a few are in memory.
 pub struct Letters {
     filter: LetterFilter,
     over: bool,

@@ -1,4 +1,4 @@
-//! Letters for people: a line each, all of one, or CSV for a spreadsheet.
+//! Shows dead letters to people: one line for each, all details of one, or CSV for a spreadsheet.
 
 use crate::explain::line::cut;
 use callbridge_call::EventTime;
@@ -34,13 +34,13 @@ fn time(letter: &Value, name: &str, zone: &Zone) -> String {
     seconds(letter, name).map_or_else(String::new, |at| zone.second(at))
 }
 
-/// One dead letter as a row of [`CSV_COLUMNS`], unchanged. Values that a spreadsheet would take as
-/// a formula are guarded when the row is written.
+/// Returns one dead letter as a row of [`CSV_COLUMNS`], unchanged. Values that a spreadsheet would
+/// take as a formula are guarded when the row is written.
 pub fn csv_row(letter: &Value) -> impl Iterator<Item = String> {
     CSV_COLUMNS.split(',').map(|name| field(letter, name))
 }
 
-/// Below this width, times in a list have no year and seconds.
+/// Width below which times in a list have no year and no seconds.
 const NARROW: usize = 120;
 
 fn columns(id: &str, reason: &str, since: &str, phone: &str, why: &str, width: usize) -> String {
@@ -61,7 +61,7 @@ pub fn list_head(first: &Value, width: usize, zone: &Zone) -> String {
     columns("id", "reason", &since, "phone", "why", width)
 }
 
-/// One dead letter as a line of the list, at most `width` columns wide.
+/// Returns one dead letter as a line of the list, at most `width` columns wide.
 pub fn list_line(letter: &Value, width: usize, zone: &Zone) -> String {
     let since = match width < NARROW {
         true => seconds(letter, "since").map_or_else(String::new, |at| zone.short(at)),
@@ -77,7 +77,7 @@ pub fn list_line(letter: &Value, width: usize, zone: &Zone) -> String {
     )
 }
 
-/// `101, in the CRM 777`: the extension, and the employee that was sent.
+/// Returns the extension, and the employee that was sent: `101, in the CRM 777`.
 fn employee(letter: &Value) -> String {
     match (field(letter, "employee"), field(letter, "employeeId")) {
         (extension, id) if id.is_empty() => extension,

@@ -36,7 +36,7 @@ impl OneLine {
         }
     }
 
-    /// `in   +998901110001  lead 4001  101 talked 4 s  `
+    /// Returns the columns of the line: `in   +998901110001  lead 4001  101 talked 4 s  `
     pub fn columns(&self) -> String {
         let direction = match self.direction {
             Direction::Inbound => "in",
@@ -68,7 +68,7 @@ impl OneLine {
         format!("{direction:<4} {phone:<14} lead {lead:<5} {who:<16}")
     }
 
-    /// `journaled`, `failed: dead letter`, `no_lead: waiting`
+    /// Returns the state as text: `journaled`, `failed: dead letter`, `no_lead: waiting`.
     pub fn stand(&self) -> String {
         match (self.known_state(), self.reason) {
             (Some(State::Dead), Some(reason)) => format!("{reason}: dead letter"),

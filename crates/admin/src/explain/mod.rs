@@ -1,13 +1,13 @@
-//! A call as `explain` and `calls` tell it: as JSON, as text and as a picture.
+//! A call as `explain` and `calls` show it: as JSON, as text, and as a picture.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
-//! | [`reading`] | a recording to finished calls, by its own time |
+//! | [`reading`] | reads a recording into finished calls, by its own time |
 //! | [`shape`] | the JSON of one call |
 //! | [`mod@line`] | a call in one line |
-//! | [`story`] | what happened, step by step |
-//! | [`text`] | the same for people |
-//! | [`picture`] | the same as SVG |
+//! | [`story`] | the events of a call, step by step |
+//! | [`text`] | a call as text for people |
+//! | [`picture`] | a call as SVG |
 
 pub mod line;
 pub mod picture;

@@ -1,4 +1,4 @@
-//! A recording's bytes in, its finished calls out. Pure: time is the recording's own.
+//! Converts a recording's bytes to its finished calls. Pure: the time is that of the recording.
 
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{
@@ -63,7 +63,7 @@ pub struct UnreadableMessage {
     pub reason: String,
 }
 
-/// Unreadable messages beyond this number are only counted.
+/// Maximum number of unreadable messages that are kept. Further ones are only counted.
 const UNREADABLE_MAX: usize = 20;
 
 /// One entry of a recording, in its order: a call with its PBX, or a message that cannot be a call.
@@ -203,7 +203,7 @@ impl Reading {
     }
 }
 
-/// Ids of finished calls that are remembered. The oldest is dropped.
+/// Maximum number of ids of finished calls that are remembered. The oldest is dropped.
 const FINISHED_MAX: usize = 8192;
 
 /// Finished calls by their ids. A PBX whose channel ids can be set by an API can reuse the id of a
@@ -242,7 +242,7 @@ struct PbxReading {
     /// Calls that the assembler has finished since they were last taken.
     calls: Vec<FinishedCall>,
     finished: FinishedCalls,
-    /// The recording, unless the order of its events proves nothing.
+    /// The line of the recording, unless the order of its events proves nothing.
     line: Option<Line>,
 }
 
@@ -372,7 +372,7 @@ impl Decoding {
                         let endpoints = rules.trunks.endpoints(new.key())?;
                         let settings = Settings {
                             endpoints,
-                            // None of its calls is happening now.
+                            // All of its calls are in the past.
                             history: true,
                             ..rules.settings.clone()
                         };

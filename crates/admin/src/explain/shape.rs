@@ -1,4 +1,5 @@
-//! `explain --json`: one object a finished call, its keys in the order of the command line's page.
+//! The JSON of `explain --json`: one object per finished call. Its keys have the order of the
+//! documentation of the command line.
 
 use super::text::Explained;
 use callbridge_call::timeline::{Channel, Stay, Way};
@@ -70,10 +71,10 @@ pub struct Shape<'a> {
     message: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     by_hand: Option<ByHand>,
-    /// For a number with `--call`: its other calls, newest first.
+    /// Other calls of the number, newest first, for a search by number with `--call`.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     others: &'a [Other],
-    /// With `--call`: its events, and which event decided which value.
+    /// With `--call`, its events, and the event that decided each value.
     #[serde(skip_serializing_if = "Option::is_none")]
     timeline: Option<Story<'a>>,
 }
@@ -106,7 +107,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// The JSON with its events, and the other calls of its number.
+    /// Makes the JSON with its events, and the other calls of its number.
     pub fn with_story(of: &Explained<'a>, others: &'a [Other]) -> Self {
         Self {
             others,
@@ -115,7 +116,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// One line, with its line end.
+    /// Returns one line with its line end.
     pub fn to_line(&self) -> String {
         // Strings, numbers and lists always serialize.
         let mut line = safe_json(&serde_json::to_string(self).unwrap_or_default());
@@ -124,8 +125,8 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// `explain --call --json`: the events of a call, and which event decided which value. Times are
-/// seconds since the epoch, with microseconds.
+/// The events of a call, and the event that decided each value, for `explain --call --json`. Times
+/// are seconds since the epoch, with microseconds.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Story<'a> {
@@ -267,7 +268,7 @@ fn lane<'a>(
     }
 }
 
-/// Microseconds of this century are exact in an f64.
+/// Converts a time to seconds. Microseconds of this century are exact in an f64.
 fn seconds(at: EventTime) -> f64 {
     at.micros() as f64 / 1e6
 }

@@ -1,4 +1,4 @@
-//! What happened in a call, a line an event that matters.
+//! The events of a call, one line per relevant event.
 
 use callbridge_call::timeline::{Channel, TalkSpan, Way};
 use callbridge_call::{EventTime, MomentKind, Role, Timeline};
@@ -25,7 +25,7 @@ impl Times {
         Self { zone, from }
     }
 
-    /// `2026-11-20 11:48:37 UTC`. If the year cannot be written, only the seconds.
+    /// Formats a time: `2026-11-20 11:48:37 UTC`. If the year cannot be written, only the seconds.
     pub fn date(&self, at: EventTime) -> String {
         self.zone.moment(at)
     }
@@ -40,14 +40,14 @@ impl Times {
         self.zone.shown(at, "%H:%M:%S%.3f")
     }
 
-    /// `11:48:37` for a label, with tenths if there are any.
+    /// Formats a time for a label, with tenths if there are any: `11:48:37`.
     pub fn short_clock(&self, at: EventTime) -> String {
         let whole = at.micros() % 1_000_000 < 100_000;
         self.zone
             .shown(at, if whole { "%H:%M:%S" } else { "%H:%M:%S%.1f" })
     }
 
-    /// `+2 s`, `+1:30`, `+2:03:00`, for a label.
+    /// Formats the time after the start for a label: `+2 s`, `+1:30`, `+2:03:00`.
     pub fn short_after(&self, at: EventTime) -> String {
         let sign = if at < self.from { '-' } else { '+' };
         let after = at.apart(self.from);
@@ -62,7 +62,7 @@ impl Times {
         }
     }
 
-    /// `+1.277` seconds from the start, or `+2:03:04.277` from one hour on.
+    /// Formats the time after the start: `+1.277` seconds, or `+2:03:04.277` from one hour on.
     pub fn after(&self, at: EventTime) -> String {
         let late = at.micros().saturating_sub(self.from.micros());
         let sign = if late < 0 { '-' } else { '+' };
@@ -76,7 +76,7 @@ impl Times {
     }
 }
 
-/// `A` to `Z`, then `AA`.
+/// Returns the letters of a channel: `A` to `Z`, then `AA`.
 pub fn label(number: usize) -> String {
     let letter = |n: usize| char::from(b'A' + u8::try_from(n % 26).unwrap_or(0));
     match number {
@@ -313,7 +313,7 @@ fn hang_up(cause: Option<u16>) -> String {
     }
 }
 
-/// `busy (17)`, or `cause 999` for one without a text.
+/// Returns the cause with its text: `busy (17)`, or `cause 999` for one without a text.
 pub(super) fn cause_and_words(cause: u16) -> String {
     match cause_words(cause) {
         Some(words) => format!("{words} ({cause})"),
@@ -321,7 +321,7 @@ pub(super) fn cause_and_words(cause: u16) -> String {
     }
 }
 
-/// Texts for the Q.850 causes that PBXs use.
+/// Returns the text for a Q.850 cause that PBXs use.
 pub fn cause_words(cause: u16) -> Option<&'static str> {
     Some(match cause {
         1 => "number not assigned",
@@ -351,7 +351,7 @@ pub fn cause_words(cause: u16) -> Option<&'static str> {
     })
 }
 
-/// `4.010 s`, `3 min 02 s`, `2 h 03 min`.
+/// Formats a span: `4.010 s`, `3 min 02 s`, `2 h 03 min`.
 pub fn seconds(span: Duration) -> String {
     let whole = span.as_secs();
     match whole {

@@ -1,4 +1,4 @@
-//! `explain` for people: each value with the event that decided it.
+//! Shows `explain` to people: each value with the event that decided it.
 
 use super::story::{self, Paint, Times};
 use callbridge_call::{Direction, EventTime, FinishedCall, Timeline};
@@ -58,7 +58,7 @@ pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> S
     let story = of.call.timeline.as_ref().filter(|_| depth == Depth::Story);
     let stamp = |row: &ValueRow| match (&row.by, depth) {
         (None, _) => String::new(),
-        // In AMI's form, so that it can be found in a recording.
+        // The time is in AMI's form, so you can find it in a recording.
         (Some((at, _)), Depth::Values) => at.to_string(),
         (Some((at, _)), Depth::Story) => format!("{} {:>8}", times.clock(*at), times.after(*at)),
     };
@@ -141,7 +141,7 @@ pub struct Explained<'a> {
     pub judged: &'a Judged,
     /// The call's state in the spool. `None` for a call of a recording.
     pub state: Option<State>,
-    /// As the PBX reported it.
+    /// The call as the PBX reported it.
     pub call: &'a FinishedCall,
     pub rules: &'a Rules,
     /// Lists of leads and employees.

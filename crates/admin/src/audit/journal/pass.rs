@@ -1,4 +1,4 @@
-//! One look through the pages of the journal, from the first to the last.
+//! One pass through the pages of the journal, from the first to the last.
 
 use callbridge_crm::Page;
 use callbridge_model::CallUuid;

@@ -1,4 +1,4 @@
-//! SVG, element by element: numbers to a tenth, texts escaped.
+//! Writes SVG element by element. Numbers are rounded to a tenth, and texts are escaped.
 
 use callbridge_model::safe;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ pub(super) struct Canvas {
 }
 
 impl Canvas {
-    /// A rectangle, optionally with round corners.
+    /// Draws a rectangle, optionally with round corners.
     pub(super) fn rect(
         &mut self,
         class: &str,
@@ -33,7 +33,7 @@ impl Canvas {
         self.element("line", class, &ends);
     }
 
-    /// An element without children: `rect` with `class="stay" x="1"…`.
+    /// Writes an element without children: `rect` with `class="stay" x="1"…`.
     fn element(&mut self, name: &str, class: &str, numbers: &[(&str, f64)]) {
         self.open(name, class, numbers);
         self.out.insert(self.out.len() - 2, '/');
@@ -55,7 +55,7 @@ impl Canvas {
         let _ = writeln!(self.out, "</{name}>");
     }
 
-    /// A path of straight lines through these points.
+    /// Draws a path of straight lines through these points.
     pub(super) fn path(&mut self, class: &str, points: &[(f64, f64)]) {
         self.strokes(class, &[points]);
     }
@@ -81,7 +81,7 @@ impl Canvas {
         let _ = writeln!(self.out, "<title>{}</title>", escaped(text));
     }
 
-    /// A line of text that begins, ends or is centered at `x`, depending on its class.
+    /// Writes a line of text that begins, ends, or is centered at `x`, depending on its class.
     pub(super) fn text(&mut self, class: &str, x: f64, y: f64, text: &str) {
         let (x, y, text) = (tenth(x), tenth(y), escaped(text));
         let _ = writeln!(
@@ -117,7 +117,7 @@ fn escaped(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // Not allowed in XML.
+            // These are not allowed in XML.
             '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }

@@ -1,4 +1,4 @@
-//! The channels: a lane each, with its life, its bridges, who dialed it and when it was talk.
+//! Draws the channels: one lane each, with its life, its bridges, its dialings, and its talk.
 
 use super::canvas::Canvas;
 use super::scale::Scale;
@@ -9,16 +9,16 @@ use crate::explain::story::{
 use callbridge_call::timeline::{Channel, Stay, TalkSpan, Way};
 use callbridge_call::{EventTime, MomentKind, Role, Timeline};
 
-/// A lane's height, for few and for many channels.
+/// Height of a lane, for few and for many channels.
 const HEIGHTS: (f64, f64) = (40.0, 32.0);
 /// Number of channels that counts as many.
 const MANY: usize = 14;
 const BAR: f64 = 16.0;
-/// The minimum width of a span in pixels, so that the shortest one is visible.
+/// Minimum width of a span in pixels, so the shortest one is visible.
 const LEAST: f64 = 2.5;
 /// Number of colors for bridges in the style.
 const COLORS: u16 = 8;
-/// Characters of a name next to its lane.
+/// Maximum characters of a name next to its lane.
 const NAME_MAX: usize = 38;
 
 /// All lanes, from top to bottom.
@@ -54,7 +54,7 @@ impl<'a> Lanes<'a> {
         (left, (self.scale.x(to) - left).max(LEAST))
     }
 
-    /// The background of every other lane, below everything.
+    /// Draws the background of every other lane, below everything else.
     pub(super) fn bands(&self, canvas: &mut Canvas) {
         for lane in (0..self.timeline.channels.len()).step_by(2) {
             let (y, height) = (self.y(lane) - self.height / 2.0, self.height);
@@ -128,7 +128,8 @@ impl<'a> Lanes<'a> {
         canvas.close("g");
     }
 
-    /// From birth to hangup: thin, dashed while it rings, thick from the time it is up.
+    /// Draws the life of a channel from birth to hangup: thin, dashed while it rings, and thick
+    /// from the time it is up.
     fn life(&self, canvas: &mut Canvas, lane: usize, channel: &Channel) {
         let y = self.y(lane);
         let line = |canvas: &mut Canvas, class: &str, from: EventTime, to: EventTime| {
@@ -187,7 +188,7 @@ impl<'a> Lanes<'a> {
         canvas.close("g");
     }
 
-    /// A cross at its hangup, or a question mark at its last event.
+    /// Draws a cross at its hangup, or a question mark at its last event.
     fn end(&self, canvas: &mut Canvas, lane: usize, channel: &Channel, times: &Times) {
         let (x, y) = (self.scale.x(channel.to), self.y(lane));
         if !channel.hung_up() {
@@ -217,7 +218,7 @@ impl<'a> Lanes<'a> {
         }
     }
 
-    /// An arrow from the dialing channel to the dialed one.
+    /// Draws an arrow from the dialing channel to the dialed one.
     fn dialings(&self, canvas: &mut Canvas, lane: usize, channel: &Channel, times: &Times) {
         for moment in &channel.moments {
             let MomentKind::Dialed { by, string } = &moment.what else {

@@ -1,11 +1,12 @@
-//! A call as one self-contained SVG: a lane a channel, bridges and talk over time, the values with
-//! their reasons beneath. Readable on light and dark pages; its text can be selected.
+//! Draws a call as one self-contained SVG: one lane per channel, with bridges and talk over time,
+//! and below them the values with their reasons. It is readable on light and dark pages, and its
+//! text can be selected.
 //!
-//! | module | draws |
+//! | module | what it draws |
 //! |---|---|
-//! | `canvas` | elements, escaped |
-//! | `scale` | times to places |
-//! | `lanes` | the channels, their bridges, dialings and talk |
+//! | `canvas` | elements with escaped text |
+//! | `scale` | the places of times |
+//! | `lanes` | the channels, with their bridges, dialings, and talk |
 
 mod canvas;
 mod lanes;
@@ -22,12 +23,13 @@ const WIDTH: f64 = 1280.0;
 /// The left end of the axis. Names are to its left.
 const AXIS_LEFT: f64 = 330.0;
 const AXIS_RIGHT: f64 = WIDTH - 40.0;
-/// Between the page's edge and its content.
+/// Distance between the page's edge and its content.
 const MARGIN: f64 = 24.0;
 /// The upper edge of the first lane.
 const LANES_TOP: f64 = 112.0;
 
-/// Classes instead of CSS variables, because not every viewer supports those.
+/// The style sheet. It has classes instead of CSS variables, because some viewers do not support
+/// variables.
 const STYLE: &str = include_str!("style.css");
 
 /// Returns the picture of a call with its values. `None` if it has no channel events.
@@ -35,7 +37,7 @@ pub fn svg(of: &Explained<'_>, times: &Times) -> Option<String> {
     drawn(of, times, draw_values)
 }
 
-/// Returns the same without its values, which are shown next to it.
+/// Returns the picture of a call without its values, which are shown next to it.
 pub fn lanes_svg(of: &Explained<'_>, times: &Times) -> Option<String> {
     drawn(of, times, |_, _, _, top| top - 24.0)
 }
@@ -75,7 +77,7 @@ fn heading(canvas: &mut Canvas, of: &Explained<'_>, times: &Times) {
     let title = format!("Call {}", short(&record.linkedid, 60));
     canvas.text("h1", MARGIN, 40.0, &title);
     let mut words = vec![outcome(of.judged)];
-    // An internal call's outcome already shows this.
+    // The outcome of an internal call already shows this.
     if record.direction != Direction::Internal {
         words.push(format!("{:?}", record.direction).to_lowercase());
     }
@@ -93,7 +95,8 @@ fn heading(canvas: &mut Canvas, of: &Explained<'_>, times: &Times) {
     canvas.text("h2", MARGIN, 62.0, &words.join("  ·  "));
 }
 
-/// Round times above the lanes with lines through them, and shortened stretches with their length.
+/// Draws round times above the lanes with lines through them, and shortened stretches with their
+/// length.
 fn axis(canvas: &mut Canvas, scale: &Scale, times: &Times, bottom: f64) {
     let top = LANES_TOP - 6.0;
     for (x, at) in scale.ticks(times.from) {
@@ -158,12 +161,13 @@ fn draw_legend(canvas: &mut Canvas, y: f64, timeline: &Timeline) {
     }
 }
 
-/// Columns of the values: name, value, time, channel, text. And their maximum characters.
+/// Columns of the values: name, value, time, channel, and text. [`MOST`] has their maximum
+/// characters.
 const COLUMNS: [f64; 5] = [MARGIN, 150.0, 415.0, 592.0, 822.0];
 const MOST: [usize; 5] = [20, 40, 26, 34, 70];
 const ROW: f64 = 21.0;
 
-/// Returns the values below the lanes, each with its deciding event. Returns their lower end.
+/// Draws the values below the lanes, each with its deciding event. Returns their lower end.
 fn draw_values(canvas: &mut Canvas, of: &Explained<'_>, times: &Times, top: f64) -> f64 {
     let mut y = top;
     canvas.text("h3", MARGIN, y, "The values, and what decided each");

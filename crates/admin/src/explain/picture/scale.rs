@@ -1,21 +1,20 @@
-//! Times to places on the axis.
+//! Converts times to places on the axis.
 //!
-//! The axis is straight while that shows everything. In a long call, what matters happens in a
-//! few seconds at its ends: there the long stretches in which nothing happens are cut short, and
-//! marked.
+//! The axis is linear if that shows everything. In a long call, the important events are in a few
+//! seconds at its ends. The long stretches without events are then shortened and marked.
 
 use callbridge_call::EventTime;
 use std::time::Duration;
 
-/// A call with fewer seconds is not shortened.
+/// Length in seconds below which a call is not shortened.
 const SHORT_CALL: f64 = 90.0;
-/// A stretch without events can be shortened if it is at least this part of the call.
+/// Minimum part of the call that a stretch without events must have to be shortened.
 const LONG_PART: f64 = 1.0 / 20.0;
 /// Seconds at both ends of such a stretch that are not shortened.
 const AROUND: f64 = 2.0;
-/// Long stretches are shortened if the rest gets less than this part of the axis.
+/// Part of the axis. If the rest gets less than this, long stretches are shortened.
 const CROWDED: f64 = 0.05;
-/// The part of the axis for the rest, once long stretches are shortened.
+/// Part of the axis for the rest, after long stretches were shortened.
 const CLEARED: f64 = 0.4;
 /// Pixels between two labels of the axis.
 const LABEL_GAP: f64 = 86.0;
@@ -109,7 +108,7 @@ impl Scale {
         holds.or(self.stretches.last()).map_or(0.0, of)
     }
 
-    /// Round times counted from `origin`, each with its place, with room for their labels.
+    /// Returns round times counted from `origin`, each with its place, with room for their labels.
     pub(super) fn ticks(&self, origin: EventTime) -> Vec<(f64, EventTime)> {
         let mut ticks: Vec<(f64, EventTime)> = Vec::new();
         for stretch in &self.stretches {
