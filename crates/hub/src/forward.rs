@@ -1,10 +1,10 @@
-//! The collector: ready calls to a hub, until the hub has stored them.
+//! The collector: sends ready calls to a hub until the hub has stored them.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`core`] | which request is next, and what an answer means; pure |
-//! | [`batch`] | calls to the body of a request |
-//! | [`client`] | one request to a hub, and its answer |
+//! | [`core`] | decides the next request, and applies answers; pure |
+//! | [`batch`] | makes the body of a request from calls |
+//! | [`client`] | sends one request to a hub, and reads its answer |
 //! | [`run`](mod@run) | the loop with spool, clock, token, and client |
 
 pub mod batch;

@@ -1,5 +1,5 @@
-//! The listener of `--collect`. A request has a valid token, and its branch has requests left in
-//! this minute, before its body is read. Bodies are held within a budget.
+//! The listener of `--collect`. Before a body is read, the request must have a valid token, and its
+//! branch must have requests left in this minute. Bodies are held within a budget.
 
 use crate::limits::BranchRates;
 use crate::protocol::{
@@ -29,16 +29,16 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Bytes of all bodies that are held at once.
+/// Maximum bytes of all bodies that are held at once.
 pub const BUDGET_BYTES: usize = 16 << 20;
-/// A longer body is read and dropped up to this many bytes, because its sender reads no answer
-/// before its end.
+/// Number of bytes up to which a longer body is read and dropped, because its sender reads no
+/// answer before its end.
 const PASSED_OVER_MAX: usize = 4 << 20;
-/// Time in which a body must come.
+/// Time in which a body must arrive.
 const BODY_WITHIN: Duration = Duration::from_secs(20);
-/// Most connections at once. Fewer, if the limit on open files is low.
+/// Maximum number of connections at once. It is lower if the limit on open files is low.
 pub const CONNECTIONS_MAX: usize = 1024;
-/// After a full budget or a full disk, a collector tries again after this time.
+/// Seconds after which a collector tries again after a full budget or a full disk.
 const RETRY_SOON_SEC: u64 = 5;
 
 /// Serves `--collect` until `stop`.

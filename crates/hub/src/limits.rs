@@ -1,5 +1,5 @@
-//! How much a branch can send in a minute. In come requests and `now`, out goes whether one is
-//! taken.
+//! Limits the requests and bytes of a branch in a minute. In: requests and `now`. Out: whether a
+//! request is accepted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl BranchRates {
         Ok(())
     }
 
-    /// Counts the bytes of a body that came.
+    /// Counts the bytes of a body that arrived.
     pub fn note_bytes(&mut self, branch: &str, bytes: u64, now: Duration) {
         let minute = self.minute(branch, now);
         minute.bytes = minute.bytes.saturating_add(bytes);

@@ -1,12 +1,12 @@
-//! The body of `POST /v1/calls`: one call message per line. In come bytes, out go the calls, and
-//! the lines that cannot be read.
+//! Reads the body of `POST /v1/calls`, which has one call message per line. In: bytes. Out: the
+//! calls, and the lines that cannot be read.
 
 use crate::protocol::{LINES_MAX, RefusedLine};
 use callbridge_call::ReportedCall;
 use callbridge_formats::message::{VERSION, read, version_problem};
 use serde::Deserialize;
 
-/// Longest error text of a line. The message itself is not repeated in it.
+/// Maximum characters of a line's error text. The text does not repeat the message.
 const ERROR_CHARS: usize = 1000;
 
 /// The lines of a body.
@@ -26,10 +26,9 @@ pub enum BodyRefusal {
     UnknownVersion(String),
 }
 
-/// Reads all lines. Empty lines count, and say nothing.
+/// Reads all lines. Empty lines are counted and skipped.
 ///
-/// # Errors
-/// If the body has too many lines, or if a message has a version that is not known here.
+/// # Errors If the body has too many lines, or if a message has a version that is not known here.
 pub fn read_lines(body: &[u8], content_type: Option<&str>) -> Result<Lines, BodyRefusal> {
     if let Some(problem) = content_type.and_then(version_problem) {
         return Err(BodyRefusal::UnknownVersion(problem));
@@ -56,7 +55,7 @@ pub fn read_lines(body: &[u8], content_type: Option<&str>) -> Result<Lines, Body
     Ok(lines)
 }
 
-/// Returns a line that is not taken.
+/// Makes a line that is refused.
 pub(crate) fn refused(line: usize, id: Option<String>, error: &str) -> RefusedLine {
     RefusedLine {
         line,

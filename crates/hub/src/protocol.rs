@@ -1,14 +1,14 @@
-//! The parts of the protocol that both sides know.
+//! The parts of the protocol that both sides use.
 
 use callbridge_model::CallUuid;
 use callbridge_spool::HubPosition;
 use serde::{Deserialize, Serialize};
 
-/// `POST`: call messages, one per line.
+/// Path of `POST` for call messages, one per line.
 pub const CALLS: &str = "/v1/calls";
-/// `POST`: the report of a collector.
+/// Path of `POST` for the report of a collector.
 pub const REPORT: &str = "/v1/report";
-/// `GET`: the branch of the token, for `callbridge check`.
+/// Path of `GET` for the branch of the token, for `callbridge check`.
 pub const BRANCH: &str = "/v1/branch";
 
 /// Content type of the body of [`CALLS`].
@@ -17,13 +17,13 @@ pub const NDJSON: &str = "application/x-ndjson";
 pub const SEEN_INCARNATION: &str = "callbridge-incarnation";
 pub const SEEN_SEQ: &str = "callbridge-seq";
 
-/// Most lines of a request.
+/// Maximum lines of a request.
 pub const LINES_MAX: usize = 500;
-/// Most bytes of a body.
+/// Maximum bytes of a body.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
-/// Most bytes of a report.
+/// Maximum bytes of a report.
 pub const REPORT_BYTES_MAX: usize = 64 * 1024;
-/// Longest incarnation that is accepted in a header.
+/// Maximum bytes of an incarnation in a header.
 pub const INCARNATION_BYTES_MAX: usize = 64;
 
 /// The 200 to [`CALLS`], sent after the commit.
@@ -36,7 +36,7 @@ pub struct CallsAnswer {
     pub refused: Vec<RefusedLine>,
 }
 
-/// A line that the hub does not take, however often it comes.
+/// A line that the hub always refuses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedLine {
     /// Number of the line, from 1.

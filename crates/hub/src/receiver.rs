@@ -1,4 +1,4 @@
-//! Calls and reports of a branch: read, judged, committed, and answered.
+//! Receives calls and reports of a branch: reads, judges, commits, and answers them.
 
 use crate::lines::{BodyRefusal, Lines, read_lines, refused};
 use crate::protocol::{BranchAnswer, CallsAnswer, RefusedLine, ReportAnswer};
@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 
-/// A call that arrives this soon after its end is live, and is sent before the backlog.
+/// Time after its end within which an arriving call is live, and is sent before the backlog.
 const LIVE_WITHIN: Duration = Duration::from_secs(60);
 
-/// Most sources and problems that are kept of a report.
+/// Maximum number of sources and problems of a report that are kept.
 const LISTED_MAX: usize = 100;
-/// Most characters that are kept of a text in a report.
+/// Maximum characters of a text in a report that are kept.
 const TEXT_CHARS: usize = 300;
 
 /// The hub's side of the requests.
@@ -33,16 +33,16 @@ pub struct Receiver {
     pub people: Arc<RwLock<Arc<People>>>,
     pub branches: Arc<BranchTable>,
     pub tally: Arc<Tally>,
-    /// Time without requests to the CRM after lost commits: a window, and 45 s.
+    /// Time without requests to the CRM after lost commits: a window and 45 s.
     pub silence: Duration,
     /// Version of this program.
     pub version: &'static str,
     pub turns: Turns,
 }
 
-/// The requests of a branch are stored one at a time. A branch that floods the hub thus delays
-/// another by one request, and its other bodies are not read into calls yet, which take several
-/// times as much memory.
+/// Stores the requests of a branch one at a time. So a branch that floods the hub delays another
+/// branch by only one request. Its other bodies wait before they are read into calls, which take
+/// several times as much memory.
 #[derive(Debug, Default)]
 pub struct Turns(Mutex<BTreeMap<String, Arc<AsyncMutex<()>>>>);
 
@@ -107,7 +107,7 @@ impl Receiver {
             branch: Arc::clone(&origin.branch),
             now,
         };
-        // Hundreds of calls take long enough to hold up other requests.
+        // Hundreds of calls take so long that they would delay other requests.
         let reading = tokio::task::spawn_blocking(move || {
             let lines = read_lines(&body, content_type.as_deref())?;
             Ok::<_, BodyRefusal>(judging.judge_all(lines))
@@ -117,7 +117,7 @@ impl Receiver {
         let (taken, position) = match self.store(origin, &judged, now).await {
             Ok(stored) => stored,
             Err(error) if is_of_all_calls(&error) => return Err(error.into()),
-            // One call cannot be stored. It must not hold up the others.
+            // One call cannot be stored. It must not delay the others.
             Err(_) => self.store_each(origin, &judged, &mut refused, now).await?,
         };
         refused.sort_by_key(|line| line.line);
@@ -235,7 +235,7 @@ impl Receiver {
     }
 }
 
-/// Everything that calls of a body are judged by.
+/// The rules and lists by which the calls of a body are judged.
 struct Judging {
     rules: Rules,
     people: Arc<People>,
@@ -281,7 +281,7 @@ impl Judging {
     }
 }
 
-/// Returns `true` if the error does not come from one of the calls.
+/// Returns `true` if the error does not come from a single call.
 fn is_of_all_calls(error: &Error) -> bool {
     let is_of_branch = matches!(error, Error::NoBranch(_) | Error::NoHub);
     error.is_retryable() || is_of_branch || *error == Error::Closed

@@ -1,4 +1,4 @@
-//! Tokens of branches: 256 random bits, of which the state keeps the SHA-256.
+//! Tokens of branches: 256 random bits. The state keeps only their SHA-256.
 
 use callbridge_call::EpochSeconds;
 use callbridge_model::{ExposeSecret as _, Secret, is_token};
@@ -59,8 +59,7 @@ pub struct BranchTable {
 impl BranchTable {
     /// Reads the branches again. Called at the start, and after each change of a branch.
     ///
-    /// # Errors
-    /// The spool's.
+    /// # Errors Those of the spool.
     pub async fn reload(&self, spool: &Handle) -> Result<(), Error> {
         let branches = spool
             .read(|store| tables::branches::branches(store))

@@ -1,4 +1,4 @@
-//! Ready calls to the body of `POST /v1/calls`.
+//! Makes the body of `POST /v1/calls` from ready calls.
 
 use super::core::BatchCall;
 use crate::protocol::BODY_BYTES_MAX;
@@ -87,7 +87,7 @@ fn seconds(whole: u32) -> Duration {
     Duration::from_secs(whole.into())
 }
 
-/// Whole seconds, half up, as in the record.
+/// Rounds to whole seconds, half up, as in the record.
 fn half_up(exact: Duration) -> u32 {
     u32::try_from((exact.as_micros() + 500_000) / 1_000_000).unwrap_or(u32::MAX)
 }

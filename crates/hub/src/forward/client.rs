@@ -22,7 +22,8 @@ const SERVER: ServerFlags = ServerFlags {
     address: "--forward",
     ca_file: "--forward-ca-file",
 };
-/// An answer to 500 lines has at most half a megabyte, with all lines refused.
+/// Maximum bytes of an answer. The answer to 500 lines has at most half a megabyte, even if all
+/// lines are refused.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// HTTP client for one hub. Cheap to make: TLS roots are loaded with the first request.

@@ -34,7 +34,7 @@ const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 /// Longest `Retry-After` that is followed.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
-/// Most characters of a hub's error text in a message.
+/// Maximum characters of a hub's error text in a message.
 const ERROR_CHARS: usize = 300;
 
 /// A call of a request, in the order of its lines.
@@ -44,7 +44,7 @@ pub struct BatchCall {
     pub uuid: CallUuid,
 }
 
-/// What came back from a hub.
+/// The result of a request to a hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     Answer {
@@ -61,11 +61,11 @@ pub enum Reply {
 /// The next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// At most this many calls to the hub with this number.
+    /// Send at most this many calls to the hub with this number.
     Calls { hub: usize, lines: usize },
-    /// A report to the hub with this number.
+    /// Send a report to the hub with this number.
     Report { hub: usize },
-    /// Nothing before this time, unless a call becomes ready.
+    /// Send nothing before this time, unless a call becomes ready.
     WaitUntil(Duration),
 }
 
@@ -74,11 +74,11 @@ pub enum Next {
 pub struct ForwardProblem {
     /// One of [`PAUSES`](callbridge_model::status::PAUSES).
     pub reason: &'static str,
-    /// Which hub, what happened, and the fix.
+    /// Text with the hub, the problem, and the fix.
     pub message: String,
 }
 
-/// What an answer changes.
+/// The changes of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub forwarded: Vec<RowId>,
@@ -86,7 +86,7 @@ pub struct Outcome {
     pub refused: Vec<(RowId, String)>,
     /// The pair to store.
     pub position: Option<HubPosition>,
-    /// The hub has another incarnation than before: everything is offered again.
+    /// The hub has another incarnation than before, so everything is offered again.
     pub new_incarnation: bool,
 }
 
@@ -119,16 +119,16 @@ impl Outcome {
     }
 }
 
-/// State of the way to the hubs.
+/// State of the connection to the hubs.
 #[derive(Debug)]
 pub struct ForwardCore {
     /// Addresses of the hubs, for messages.
     hubs: Vec<String>,
-    /// Number of the hub that is asked next.
+    /// Number of the hub of the next request.
     hub: usize,
     /// Hubs that failed since the last success or backoff.
     failed: usize,
-    /// Rounds over all hubs that failed in a row.
+    /// Number of rounds in a row in which all hubs failed.
     rounds: u32,
     lines: usize,
     not_before: Duration,
@@ -139,7 +139,7 @@ pub struct ForwardCore {
     seed: u64,
 }
 
-/// What an answer says, before it is applied.
+/// The meaning of an answer, before it is applied.
 enum Verdict<T> {
     Taken(T),
     TooLarge,
@@ -151,7 +151,7 @@ enum Verdict<T> {
 }
 
 impl ForwardCore {
-    /// `seen` is the highest pair of an earlier run.
+    /// Makes a core. `seen` is the highest pair of an earlier run.
     pub fn new(
         hubs: Vec<String>,
         seen: Option<HubPosition>,
@@ -177,17 +177,17 @@ impl ForwardCore {
         self.seen.as_ref()
     }
 
-    /// Why nothing is forwarded now.
+    /// Returns the reason why nothing is forwarded now.
     pub fn problem(&self) -> Option<&ForwardProblem> {
         self.problem.as_ref()
     }
 
-    /// Address of the hub that is asked next.
+    /// Returns the address of the hub of the next request.
     pub fn hub(&self) -> &str {
         self.hubs.get(self.hub).map_or("", String::as_str)
     }
 
-    /// Returns the number of the hub that is asked next.
+    /// Returns the number of the hub of the next request.
     pub fn hub_number(&self) -> usize {
         self.hub
     }

@@ -1,4 +1,4 @@
-//! What a collector does with each answer of a hub.
+//! The reaction of a collector to each answer of a hub.
 
 use super::core::*;
 use crate::protocol::LINES_MAX;

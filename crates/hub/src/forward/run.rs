@@ -14,9 +14,10 @@ use tokio::time::{sleep, timeout};
 
 /// Wait after the spool could not write, before it is tried again.
 const SPOOL_AGAIN: Duration = Duration::from_secs(1);
-/// Time before the first report. Sources connect in it, and would be reported as down without it.
+/// Time before the first report. Sources connect within it. An earlier report would show them as
+/// down.
 const FIRST_REPORT_AFTER: Duration = Duration::from_secs(3);
-/// The loop turns at least this often.
+/// Maximum time between two turns of the loop.
 const TURN_WITHIN: Duration = Duration::from_secs(5);
 /// Time for the last calls and the last report when the collector stops.
 const FINISH_WITHIN: Duration = Duration::from_secs(4);
@@ -25,7 +26,7 @@ const FINISH_WITHIN: Duration = Duration::from_secs(4);
 pub type ReportSource =
     Box<dyn Fn() -> Pin<Box<dyn Future<Output = Option<BranchReport>> + Send>> + Send + Sync>;
 
-/// State of the way to the hub, for `status`.
+/// State of the connection to the hub, for `status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForwardView {
     /// Address of the hub of the next request.
@@ -56,10 +57,10 @@ struct Loop {
 }
 
 impl Forwarder {
-    /// Forwards calls until `stop`, then once more what is ready, and a last report.
+    /// Forwards calls until `stop`. Then it forwards the calls that are ready, and sends a last
+    /// report.
     ///
-    /// # Errors
-    /// The spool's, if it has ended.
+    /// # Errors Those of the spool, if it has ended.
     pub async fn run(
         self,
         shown: watch::Sender<ForwardView>,
@@ -93,7 +94,7 @@ impl Forwarder {
 }
 
 impl Loop {
-    /// Offers what was on its way to a CRM, then forwards calls.
+    /// Offers the calls that were on their way to a CRM, then forwards calls.
     async fn begin(&mut self) -> Result<(), Error> {
         let offer = Offer::Unconfirmed;
         let at = clock::now().wall;
@@ -178,7 +179,7 @@ impl Loop {
         if self.core.problem().is_some() {
             return Ok(());
         }
-        // The core's waits and its choice of the hub no longer matter: this is the last request.
+        // The core's waits and its choice of the hub do not matter for the last request.
         let hub = self.core.hub_number();
         self.send_calls(hub, crate::protocol::LINES_MAX).await?;
         if self.core.problem().is_none() {
@@ -203,7 +204,7 @@ impl Loop {
         }
     }
 
-    /// Commits what an answer changes. It waits as long as the disk takes no writes.
+    /// Commits the changes of an answer. It waits until the disk accepts writes.
     async fn store(&mut self, outcome: Outcome) -> Result<(), Error> {
         self.publish();
         let at = clock::now().wall;
@@ -271,7 +272,7 @@ impl Loop {
     }
 }
 
-/// `None` if the spool can be read later.
+/// Returns `None` if the spool can be read later.
 fn later<T>(error: Error) -> Result<Option<T>, Error> {
     if error.is_retryable() {
         Ok(None)
