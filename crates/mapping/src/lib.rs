@@ -1,11 +1,12 @@
-//! From a finished call to what the journal says of it. In come a call, what the administrator's
-//! flags say and who is who; out goes a record, or the reason why there is none.
+//! Maps a finished call to the values for the CRM's journal. The input is a call, the
+//! administrator's flags, and the lists of leads and employees. The output is a record, or the
+//! reason why there is none.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
-//! | [`trunk`] | lines to the outside: their endpoints, numbers, leads, employees |
-//! | [`people`] | whom a number and an extension belong to: lists and rules |
-//! | [`journal`] | a finished call to a record for the CRM, or the reason why not |
+//! | [`trunk`] | outside lines: their endpoints, numbers, leads, and employees |
+//! | [`people`] | the owners of numbers and extensions: lists and rules |
+//! | [`journal`] | maps a finished call to a record for the CRM, or to the reason why not |
 
 pub mod journal;
 pub mod people;

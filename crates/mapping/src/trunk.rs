@@ -1,5 +1,5 @@
-//! The lines to the outside, and all that differs from one to the next:
-//! `NAME=ENDPOINT[,key=value…]`, read with every fault of it.
+//! Outside lines and their settings: `NAME=ENDPOINT[,key=value…]`. All errors of a flag are
+//! reported.
 
 use crate::people::rule::{EmployeeRule, LeadRule, employee_rule, lead_rules};
 use callbridge_call::trunk::Conflict;
@@ -33,7 +33,7 @@ pub struct Trunk {
 }
 
 impl Default for Trunk {
-    /// A trunk without any settings, for messages without a trunk.
+    /// Makes a trunk without any settings, for messages without a trunk.
     fn default() -> Self {
         Self {
             name: "default".to_owned(),
@@ -74,10 +74,9 @@ impl Trunks {
         faults.is_empty().then_some(Self(trunks)).ok_or(faults)
     }
 
-    /// Endpoints by which the assembler of a PBX finds the trunk of a channel.
+    /// Returns the endpoints by which the assembler of a PBX finds the trunk of a channel.
     ///
-    /// # Errors
-    /// Never for trunks of [`Trunks::new`], which checked all of them.
+    /// # Errors Never for trunks of [`Trunks::new`], which checked all of them.
     pub fn endpoints(&self, pbx: &str) -> Result<Endpoints, Conflict> {
         Endpoints::new(self.of_pbx(pbx).flat_map(Trunk::known_by).collect())
     }
@@ -147,7 +146,7 @@ impl Trunk {
         self.endpoints().next().is_some()
     }
 
-    /// Its endpoints: one, or several separated by `|`.
+    /// Returns its endpoints: one, or several separated by `|`.
     pub fn endpoints(&self) -> impl Iterator<Item = &str> {
         self.endpoint.split('|').filter(|it| !it.is_empty())
     }

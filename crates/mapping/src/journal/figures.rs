@@ -1,4 +1,4 @@
-//! The figures of a call: its uuid, start, duration and talk.
+//! The figures of a call: its uuid, start, duration, and talk.
 
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall, Linkedid};
 use callbridge_model::{CallUuid, Zone};
@@ -45,11 +45,11 @@ pub fn wrong_start(start: EventTime, now: EventTime) -> Option<String> {
 /// The figures for the journal, and their errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// The start. If the PBX's is impossible, the call's arrival minus its duration.
+    /// The start. If the PBX's start is impossible, it is the call's arrival minus its duration.
     pub started_at: EpochSeconds,
     /// Whole seconds from the start to the end, rounded half up, at least 1.
     pub duration_sec: u32,
-    /// At most `duration_sec`. 0 if not answered.
+    /// Seconds of talk, at most `duration_sec`. 0 if not answered.
     pub talk_time_sec: u32,
     /// Message of [`wrong_start`]. `None` if the PBX's start is possible.
     pub wrong_start: Option<String>,
@@ -108,7 +108,7 @@ mod tests {
     /// Promise: The same call always has the same uuid.
     #[test]
     fn uuids_are_those_of_the_recipe() {
-        // By Python: uuid.uuid5(NAMESPACE, "pbx1\0" + "1795151317.146")
+        // Made with Python: uuid.uuid5(NAMESPACE, "pbx1\0" + "1795151317.146")
         for (pbx, linkedid, wants) in [
             (
                 "pbx1",

@@ -1,5 +1,5 @@
-//! Calls that came whole, as messages: which trunk they belong to, and what is wrong with them, by
-//! the name of the field that says it.
+//! Calls that arrive whole, as messages: the trunk that they belong to, and their errors, with the
+//! name of the field.
 
 use super::*;
 use crate::people::files::Watched;
@@ -111,7 +111,7 @@ fn unknown_trunk_is_reported_only_if_pbx_has_trunks() {
         judged(&elsewhere, &["city=,pbx=other"]).outcome,
         Outcome::Journal
     );
-    // The flag comes: the letter leaves.
+    // After the flag is set, the dead letter leaves.
     let (now, people) = (elsewhere.ended, People::default());
     let rules = rules(&["nowhere="]);
     let mended = remap(&wrong.record, &elsewhere, None, &rules, &people, now);

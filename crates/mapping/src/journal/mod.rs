@@ -1,11 +1,11 @@
-//! From a finished call to what the journal says of it.
+//! Maps a finished call to the values for the CRM's journal.
 //!
-//! In comes a [`FinishedCall`], what the administrator's flags say ([`Rules`]), who is who
-//! ([`People`]) and `now`; out goes [`Judged`]. Nothing here reads a clock, a file or a socket, and
-//! the same call judged again has the same uuid. A dead letter is judged anew ([`remap`]) at a
-//! person's request, or because its lead became known.
+//! The input is a [`FinishedCall`], the administrator's flags ([`Rules`]), the lists of leads and
+//! employees ([`People`]), and `now`. The output is [`Judged`]. The code uses no clock, file, or
+//! socket, and the same call always has the same uuid. A dead letter is judged again ([`remap`]) if
+//! a person requests it, or if its lead becomes known.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
 //! | [`figures`] | uuid, start, duration, talk |
 
@@ -31,7 +31,7 @@ pub struct Rules {
     pub without_trunk: Option<Trunk>,
     /// Calls that began earlier are skipped (`--not-before`).
     pub not_before: Option<EventTime>,
-    /// The same for single PBXs, by their id (`from=DATE` of a file).
+    /// Earliest start for single PBXs, by their id (`from=DATE` of a file).
     pub since: BTreeMap<String, EventTime>,
     /// Country of the CRM's numbers without a country code: `--country`, or the only country of the
     /// trunks.
@@ -159,8 +159,8 @@ fn normalized(number: &RawNumber, trunk: Option<&Trunk>, direction: Direction) -
     normalize(number, country, strip, direction)
 }
 
-/// Outcome and reason of a call that is not journaled because of a flag or because it is internal.
-/// `None` for any other.
+/// Returns outcome and reason of a call that is not journaled because of a flag or because it is
+/// internal. `None` for any other.
 fn left_out(
     call: &FinishedCall,
     trunk: Option<&Trunk>,
@@ -186,8 +186,8 @@ fn left_out(
     skipped("began before --not-before or a file's from=".to_owned())
 }
 
-/// Errors of the call itself, which come before the search for lead and employee. Errors of a
-/// message name its field.
+/// Finds an error of the call itself. These errors come before the search for lead and employee.
+/// Errors of a message name its field.
 fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<(Reason, String)> {
     let of_message = call.given.is_some();
     let named = |field: &str, why: &str, may_be: &str| match of_message {
@@ -300,7 +300,8 @@ fn without_lead(call: &FinishedCall, trunk: &Trunk, record: &CallRecord, why: St
 }
 
 impl Who {
-    /// Why the call cannot be journaled yet: no lead, or no employee although one is required.
+    /// Returns the reason why the call cannot be journaled yet: no lead, or no employee although
+    /// one is required.
     fn missing(&self, employee: bool) -> Option<(Reason, String)> {
         let no_employee = self.no_employee.as_ref().filter(|_| employee);
         let no_employee = no_employee.map(|why| (Reason::NoEmployee, why.clone()));
@@ -332,7 +333,7 @@ pub struct RetryValues {
 }
 
 impl RetryValues {
-    /// Text for the actions: `retry with lead 4002, employee 501`.
+    /// Returns text for the actions: `retry with lead 4002, employee 501`.
     pub fn words(&self) -> String {
         let lead = self.lead.map(|lead| format!("lead {lead}"));
         let employee = self.employee.map(|employee| match employee {

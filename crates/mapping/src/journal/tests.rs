@@ -300,7 +300,7 @@ fn a_waiting_call_leaves_when_a_list_learns_its_number() {
     );
 
     std::fs::write(&file, "phone,leadId\n901110001,4001\n").expect("written");
-    // Read at the second look that finds it so.
+    // The file is read at the second check that finds it unchanged.
     let looks = [lists.reload(call.ended), lists.reload(call.ended)];
     assert_eq!(looks.map(|news| news.len()), [0, 1]);
     let released = remap(
@@ -316,7 +316,8 @@ fn a_waiting_call_leaves_when_a_list_learns_its_number() {
     assert_eq!(released.record.uuid, waiting.record.uuid);
 }
 
-/// A campaign shows the company's own number, a callback that of the customer: a lead tells which.
+/// A campaign shows the company's own number, and a callback that of the customer. A lead shows
+/// which case it is.
 #[test]
 fn shown_number_is_customer_number_only_with_a_lead() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Which version of which list was read; and reading them anew when they change.
+//! Watches the files of lists: which version of each was read, and whether it must be read again.
 
 use super::list::{self, LeadList};
 use super::rows::{BadRow, ListReport, WrongHeader};
@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A list larger than this (about ten million rows) is refused.
+/// Maximum bytes of a list (about ten million rows). A larger one is refused.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// A file that was written this shortly before it was read may have changed since, within the same
-/// tick of its clock. It is read again.
+/// Time after its last write for which a file is read again. It can have changed since it was read,
+/// within the same tick of its clock.
 const YOUNG: Duration = Duration::from_secs(2);
 
 /// Maximum checks of a changing file. A list is replaced once two checks in a row found the same
@@ -113,7 +113,7 @@ pub struct ListChange {
     pub phones: Vec<Phone>,
 }
 
-/// A list's kind and file. Without a country for employees.
+/// A list's kind and file. The file has no country for employees.
 type List = (ListKind, LeadFile);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -160,7 +160,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// The lists of these trunks. Nothing is read yet.
+    /// Makes the lists of these trunks. Nothing is read yet.
     pub fn of<'a>(trunks: impl Iterator<Item = &'a Trunk>) -> Self {
         let mut watched = Self::default();
         for trunk in trunks {
@@ -186,8 +186,7 @@ impl Watched {
 
     /// Reads all lists, and returns the messages about them.
     ///
-    /// # Errors
-    /// Every list that cannot be used.
+    /// # Errors Every list that cannot be used.
     pub fn load<'a>(
         trunks: impl Iterator<Item = &'a Trunk>,
         now: EventTime,
@@ -227,7 +226,8 @@ impl Watched {
                 continue;
             };
             let result = bytes.and_then(|bytes| take(&mut self.people, list, &bytes));
-            // It was read again only because it was young, and is the same: no news.
+            // It was read again only because it was young, and it is the same. That is not
+            // reported.
             let again = matches!((known.seen, seen), (
                 Seen::Version { version: a, settled: false },
                 Seen::Version { version: b, .. },
@@ -303,7 +303,7 @@ fn read(
     } else {
         let (mut bytes, mut limited) = (Vec::new(), file.take(FILE_BYTES_MAX));
         let read = limited.read_to_end(&mut bytes).map_err(failed);
-        // It was written meanwhile. The bytes can be torn, so it is read again.
+        // It was written meanwhile. The bytes can be incomplete, so it is read again.
         let after = limited.into_inner().metadata();
         let after = after.map(|about| FileVersion::of(&about)).ok();
         settled &= read.is_err() || after == Some(version);

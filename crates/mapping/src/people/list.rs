@@ -1,4 +1,5 @@
-//! Lists of leads and employees: every good row of a file is in force, every bad one is named.
+//! Lists of leads and employees. Every valid row of a file is used, and every invalid row is
+//! reported.
 //!
 //! ```text
 //! phone,leadId            extension,employeeId
@@ -31,7 +32,7 @@ impl Employees {
     }
 }
 
-/// In the order of the list. If an extension occurs twice, the first row counts.
+/// Collects employees in the order of the list. If an extension occurs twice, the first row counts.
 impl FromIterator<(Extension, EmployeeId)> for Employees {
     fn from_iter<T: IntoIterator<Item = (Extension, EmployeeId)>>(rows: T) -> Self {
         let mut all = Self::default();

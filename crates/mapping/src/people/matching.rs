@@ -1,4 +1,5 @@
-//! Employees that match nobody: entries that no extension can be, and lists that no call meets.
+//! Finds employees that match no calls: entries that cannot be extensions, and lists that match no
+//! call.
 
 use super::People;
 use crate::journal::Rules;
@@ -10,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsedExtension {
     pub pbx: String,
-    /// Unique within its PBX.
+    /// Name of the trunk, unique within its PBX.
     pub trunk: String,
-    /// As the PBX names it.
+    /// The extension as the PBX names it.
     pub extension: Extension,
     /// Epoch seconds.
     pub started: i64,
@@ -21,7 +22,8 @@ pub struct UsedExtension {
 /// Latin and Cyrillic letters that are mistaken for digits.
 const LOOK_ALIKES: [(&str, char); 3] = [("OoОо", '0'), ("IlІ|", '1'), ("Зз", '3')];
 
-/// `101` for `1O1`: the probable extension, if the only letters among its digits look like digits.
+/// Returns the probable extension, if the only letters among its digits look like digits: `101` for
+/// `1O1`.
 pub fn meant(extension: &str) -> Option<String> {
     let digit = |c: char| {
         let alike = LOOK_ALIKES.iter().find(|(letters, _)| letters.contains(c));
@@ -134,7 +136,7 @@ mod tests {
             unlisted.last_at,
         );
         assert_eq!(told, ("101", 2, 20));
-        // Also on a trunk without a list. Such a call matches no list.
+        // The trunk has no list, so such a call matches none.
         let bare = parse("bare=PJSIP/bare", &Trunk::default()).expect("a good flag");
         let rules = Rules {
             trunks: Trunks::new(rules.trunks.iter().cloned().chain([bare]).collect()).expect("two"),
@@ -142,7 +144,7 @@ mod tests {
         };
         let found = compare(&rules, &People::default(), &[met("bare", "109", 10)]);
         assert_eq!((found.calls, found.unlisted.len()), (0, 1));
-        // An extension that really has this name is no mistake.
+        // An extension that really has this name is not mistyped.
         let real = compare(&rules, &People::default(), &[met("city", "1O1", 10)]);
         assert!(real.doubtful.is_empty(), "{real:?}");
     }

@@ -1,14 +1,14 @@
-//! Who called and who answered, in the CRM's ids: leads by each trunk's rules, employees by
-//! extension.
+//! The lead and the employee of a call, as the CRM's ids: leads by each trunk's rules, and
+//! employees by extension.
 //!
-//! [`People`] is a pure table: asked as often as one likes, it says the same. [`files::Watched`]
-//! is the shell around it that reads the lists and reads them anew when they change.
+//! [`People`] is a pure table: the same question always has the same answer. [`files::Watched`]
+//! reads the lists, and reads them again when they change.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
-//! | [`rule`] | `var:`, `userfield:`, `csv:`, and employees, as flags say them |
-//! | [`list`] | lists of leads and employees; [`rows`]: the good and the bad rows of a file |
-//! | [`matching`] | employees that match nobody |
+//! | [`rule`] | `var:`, `userfield:`, `csv:`, and employees, as flags name them |
+//! | [`list`] | lists of leads and employees; [`rows`]: the valid and invalid rows of a file |
+//! | [`matching`] | employees that match no calls |
 //! | [`files`] | which version of which file was read |
 
 pub mod files;
@@ -54,7 +54,7 @@ pub trait Directory: std::fmt::Debug + Send + Sync {
     fn given(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String>;
 }
 
-/// A lead list is read with its trunk's country, so two trunks can read one file differently.
+/// The file of a lead list and its trunk's country. Two trunks can read one file differently.
 pub(crate) type LeadFile = (PathBuf, Option<Country>);
 
 /// The lists in use.
@@ -119,7 +119,7 @@ impl People {
         self.employees_at(trunk)?.get(extension).copied()
     }
 
-    /// Returns an employee's extension, by the trunk's list: the first one in it.
+    /// Returns an employee's extension by the trunk's list. If there are several, the first one.
     pub fn extension_of<'a>(&'a self, id: EmployeeId, trunk: &'a Trunk) -> Option<&'a Extension> {
         self.employees_at(trunk)?.extension_of(id)
     }
@@ -183,8 +183,8 @@ impl People {
     }
 }
 
-/// Returns the first of these that knows a lead. Otherwise why none of them does, or `unasked` if
-/// there are none.
+/// Returns the first answer with a lead. Otherwise returns why there is none, or `unasked` if there
+/// are no answers.
 fn first_of(answers: impl Iterator<Item = LeadAnswer>, unasked: String) -> LeadAnswer {
     let mut misses = Vec::new();
     for answer in answers {

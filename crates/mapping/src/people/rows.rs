@@ -1,12 +1,13 @@
-//! The rows of a list's file: every good one is taken, every bad one is named.
+//! Reads the rows of a list's file: every valid row is used, and every invalid row is reported.
 //!
-//! Columns are found by the header's names; others may stand beside them. UTF-8, with or without a
-//! byte order mark; the header says whether commas, semicolons or tabs separate.
+//! Columns are found by the header's names, and other columns are ignored. The file is UTF-8, with
+//! or without a byte order mark. The header determines whether commas, semicolons, or tabs separate
+//! cells.
 
 use callbridge_model::safe;
 use std::fmt;
 
-/// Invalid rows that are kept with their messages. Further ones are only counted.
+/// Maximum number of invalid rows that are kept with their messages. Further ones are only counted.
 const NAMED_MAX: usize = 1_000;
 /// Bytes that can separate cells: commas, or the characters of spreadsheets in locales with a
 /// decimal comma.
@@ -133,7 +134,7 @@ impl ListReport {
     }
 }
 
-/// Returns a row with an unusable cell.
+/// Makes a row with an unusable cell.
 pub(super) fn refused(line: u64, cell: &str, words: impl Into<String>) -> BadRow {
     let (cell, words) = (shortened(cell), words.into());
     BadRow { line, cell, words }
@@ -166,8 +167,8 @@ pub fn pairs(
     Ok((pairs, about))
 }
 
-/// Returns the calls `take` with each row's line and two cells. A refused row is reported, and the
-/// others continue.
+/// Calls `take` with each row's line and two cells. A refused row is reported, and the others
+/// continue.
 pub(super) fn each_row(
     bytes: &[u8],
     columns: [&'static str; 2],

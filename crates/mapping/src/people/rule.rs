@@ -1,4 +1,4 @@
-//! Where leads and employees come from, as flags say it.
+//! The sources of leads and employees, as flags name them.
 
 use super::list::Employees;
 use callbridge_asterisk::decoder::VARIABLE_NAME_BYTES_MAX;
@@ -98,7 +98,7 @@ fn pattern(text: &str) -> Result<Regex, String> {
     Ok(pattern)
 }
 
-/// Where employees come from, by their extensions.
+/// A source of employees by their extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EmployeeRule {
     /// Pairs in the flag itself: `101:501;102:502`.

@@ -55,7 +55,7 @@ fn later() -> EventTime {
         .plus(Duration::from_secs(3600))
 }
 
-/// A list, rewritten by each test.
+/// A list that each test rewrites.
 struct File {
     path: PathBuf,
     _folder: tempfile::TempDir,
@@ -208,7 +208,7 @@ fn list_being_written_is_read_once_stable_or_after_limit() {
     let file = File::new("phone,leadId\n901110001,4001\n");
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
     let mut watched = load(&trunks);
-    // Cut in its last row, which would be another lead.
+    // The file is cut in its last row, which would be another lead.
     file.write("phone,leadId\n901110001,40");
     assert!(watched.reload(later()).is_empty());
     file.write("phone,leadId\n901110001,4001\n901110002,2\n");
@@ -231,7 +231,7 @@ fn list_being_written_is_read_once_stable_or_after_limit() {
 fn a_list_written_to_within_the_same_tick_is_read_once_more() {
     let file = File::new("phone,leadId\n901110001,1\n");
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
-    // As if read at the very moment of the writing.
+    // This is as if the file was read at the moment of the write.
     let at_once = || {
         let loaded = Watched::load(trunks.iter(), EventTime::from_seconds(0));
         loaded.expect("good").0
@@ -284,7 +284,7 @@ fn employees_come_from_their_file_and_change_with_it() {
     assert_eq!(of(&watched), EmployeeId::new(777));
 }
 
-/// A person has given this one number lead 9.
+/// A directory in which a person has assigned lead 9 to this one number.
 #[derive(Debug)]
 struct GivenOne(Result<Phone, String>);
 
