@@ -1,5 +1,5 @@
-//! The HTTP listener (`--listen`): `/healthz`, `/readyz`, `/metrics`. Nothing of it changes
-//! anything, and nothing of it shows a secret.
+//! The HTTP listener (`--listen`): `/healthz`, `/readyz`, and `/metrics`. It changes nothing, and
+//! shows no secret.
 
 use super::metrics::{self, Format, Observed};
 use callbridge_listener::body::{self, Body};
@@ -13,15 +13,15 @@ use tokio::net::TcpListener;
 /// Maximum number of open connections. The limit on open files can lower it.
 pub const CONNECTIONS_MAX: usize = Limits::FEW.connections;
 
-/// The running program, as the listener sees it at a request.
+/// The running program, as the listener uses it.
 pub trait Watch: Send + Sync + 'static {
     /// Collects the values of a scrape of `/metrics`.
     ///
-    /// # Errors
-    /// A message with the reason why the values are not available. Nothing replaces them then.
+    /// # Errors A message with the reason why the values are not available. No other values are
+    /// shown then.
     fn observe(&self) -> impl Future<Output = Result<Observed, String>> + Send;
-    /// Reasons why the program is not ready, one per line. Empty if it is ready. A paused sender is
-    /// ready, because it keeps everything.
+    /// Returns reasons why the program is not ready, one per line. Empty if it is ready. A paused
+    /// sender is ready, because it keeps everything.
     fn not_ready(&self) -> Vec<String>;
 }
 

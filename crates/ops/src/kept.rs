@@ -1,4 +1,4 @@
-//! What the spool alone knows of how everything stands: with a daemon and without.
+//! The part of the status that only the spool has, with or without a daemon.
 
 use crate::Release;
 use callbridge_intake::{gap_log, gap_log::GapLog, identity, unmatched, unmatched::UnmatchedLog};

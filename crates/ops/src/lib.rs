@@ -1,13 +1,13 @@
-//! What an operator sees: log lines, what `status` shows, health and metrics over HTTP, systemd,
-//! and a command that gets messages about problems.
+//! The views of an operator: log lines, `status`, health and metrics over HTTP, systemd, and a
+//! command that receives messages about problems.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
-//! | [`kept`] | what the spool alone knows of how everything stands |
-//! | [`metrics`] | the same as Prometheus metrics |
+//! | [`kept`] | the part of the status that only the spool has |
+//! | [`metrics`] | the status as Prometheus metrics |
 //! | [`http`] | `/healthz`, `/readyz`, `/metrics` |
-//! | [`systemd`] | READY, WATCHDOG and STATUS |
-//! | [`mod@log`] | log lines on stderr, limited |
+//! | [`systemd`] | READY, WATCHDOG, and STATUS |
+//! | [`mod@log`] | log lines on stderr, with limits |
 //! | [`notify`] | `--notify-command` |
 
 pub mod http;

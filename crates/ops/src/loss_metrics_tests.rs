@@ -1,4 +1,4 @@
-//! Metrics of what can mean a lost call.
+//! Metrics of counters that can mean a lost call.
 
 use crate::metrics::{Format, Observed, render};
 use callbridge_model::status::{self, LOSS_COUNTERS};

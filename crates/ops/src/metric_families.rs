@@ -13,7 +13,7 @@ pub(crate) fn labels<const N: usize>(pairs: [(&'static str, &str); N]) -> Labels
     pairs.map(|(name, value)| (name, value.to_owned()))
 }
 
-/// A gauge for each set of labels. If a set occurs twice, the last value counts.
+/// Registers a gauge for each set of labels. If a set occurs twice, the last value counts.
 pub(crate) fn gauges<const N: usize>(
     all: &mut Registry,
     name: &str,
@@ -27,7 +27,7 @@ pub(crate) fn gauges<const N: usize>(
     all.register(name, help, family);
 }
 
-/// A counter for each set of labels. The counts of one set are added up.
+/// Registers a counter for each set of labels. The counts of one set are added up.
 pub(crate) fn counters<const N: usize>(
     all: &mut Registry,
     name: &str,

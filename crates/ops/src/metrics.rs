@@ -1,5 +1,5 @@
-//! The status as Prometheus metrics: in OpenMetrics text for who asks for it, as Prometheus does,
-//! and in the older text format for all others.
+//! The status as Prometheus metrics: in OpenMetrics text for clients that ask for it, as Prometheus
+//! does, and in the older text format for all others.
 
 use crate::Release;
 use crate::hub_metrics;
@@ -62,7 +62,7 @@ pub struct Observed {
     pub branch_refusals: Option<callbridge_hub::tally::Refusals>,
     /// Lookups of dialplans, by their answer. `None` without a lookup listener.
     pub lookups: Option<Vec<(&'static str, u64)>>,
-    /// Shared with the code that measures them.
+    /// Durations, shared with the code that measures them.
     pub durations: Durations,
     /// The build in `callbridge_build_info`.
     pub release: Release,
@@ -77,7 +77,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that this `Accept` header asks for.
+    /// Returns the format that this `Accept` header asks for.
     pub fn of(accept: &str) -> Self {
         match accept.contains("application/openmetrics-text") {
             true => Self::Open,
@@ -264,7 +264,7 @@ fn losses(all: &mut Registry, seen: &Observed) {
     counters(all, "losses", help, counts);
 }
 
-/// Calls on channels that no trunk matches. The source is the first of their PBX.
+/// Registers the calls on channels that no trunk matches. The source is the first of their PBX.
 fn unmatched(all: &mut Registry, seen: &Observed) {
     let channels = seen.status.unmatched.iter().map(|it| {
         let of_pbx = |source: &&SourceStatus| {
@@ -369,7 +369,7 @@ fn token(all: &mut Registry, seen: &Observed) {
             expiry.set(f64::INFINITY);
             all.register(name, help, expiry);
         }
-        // Not known before the first answer.
+        // The value is not known before the first answer.
         None => {}
     }
 }

@@ -1,5 +1,5 @@
-//! Messages to systemd: READY when the spool is open, WATCHDOG while the process works, STATUS
-//! with the books. Does nothing where no `NOTIFY_SOCKET` is set.
+//! Messages to systemd: READY when the spool is open, WATCHDOG while the process works, and STATUS
+//! with the books. Without `NOTIFY_SOCKET`, it does nothing.
 //!
 //! A send blocks while systemd is busy. Only the thread `systemd` sends, so nothing else waits. The
 //! other threads add their messages to an outbox.
@@ -9,7 +9,7 @@ use sd_notify::NotifyState;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::{sync::OnceLock, time::Duration};
 
-/// At its end, the process waits this long for the last messages to be sent.
+/// Maximum time at the end of the process to wait until the last messages are sent.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
-//! Ten lines of one kind a second, and how many there were beside them: whoever can make the
-//! program say something as often as he likes must not fill the disk.
+//! Limits log lines to ten of one kind per second, and counts the others. Otherwise someone who can
+//! cause a log line repeatedly could fill the disk.
 //!
-//! Lines are of one kind when one place of the program says them. What is left out is counted, and
-//! said when its second is over: by a thread that lives for as long as something is left out, and
-//! at the program's end.
+//! Lines are of one kind if they come from the same place in the code. Lines that are left out are
+//! counted, and reported when their second is over. A thread that runs while lines are left out
+//! reports them, and so does the end of the program.
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Write as _};
@@ -13,7 +13,7 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber, callsite::Identifier};
 use tracing_subscriber::{Layer, layer::Context};
 
-/// Lines of one kind that are written within one [`SPAN`].
+/// Maximum lines of one kind that are written within one [`SPAN`].
 pub(super) const LINES_MAX: u32 = 10;
 /// The time over which lines of one kind are counted.
 const SPAN: Duration = Duration::from_secs(1);
@@ -129,7 +129,7 @@ impl LogLimit {
             let thread = std::thread::Builder::new().name("log-limit".to_owned());
             counts.is_reporting = thread.spawn(move || shared.report()).is_ok();
         }
-        // Without a thread it is reported with the next line of any kind.
+        // Without the thread, they are reported with the next line of any kind.
         let due = match counts.is_reporting {
             true => Vec::new(),
             false => counts.due(now),
@@ -176,7 +176,7 @@ fn words(event: &Event<'_>) -> String {
     struct Words(String);
     impl Visit for Words {
         fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-            // A field of the same name comes after it.
+            // A field with the same name comes after it.
             if field.name() == "message" && self.0.is_empty() {
                 // A value that cannot be written is shown up to the error.
                 let _ = write!(Short(&mut self.0), "{value:?}");
@@ -265,7 +265,7 @@ mod tests {
         flood(&limit);
         let mut lines = 0;
         while lines < 15 {
-            // Slow machines take more than a second for 25 lines: then fewer are left out.
+            // Slow machines take more than a second for 25 lines, and leave out fewer.
             let patience = Duration::from_secs(5);
             let Ok(left_out) = said.recv_timeout(patience) else {
                 break;

@@ -1,4 +1,4 @@
-//! The lines of the log: a field that says nothing (`reason=`) is left out, in text and in JSON.
+//! The format of log lines. An empty field (`reason=`) is left out, in text and in JSON.
 
 use crate::log::limit::LeftOut;
 use callbridge_model::{is_hostile, safe, safe_json};
@@ -13,7 +13,7 @@ use tracing_subscriber::{field::RecordFields, fmt::FmtContext, registry::LookupS
 /// The field that holds the line's text. All others are written with their names.
 const MESSAGE: &str = "message";
 
-/// Fields of a text line: `words name=value …`. No value can look like several.
+/// Fields of a text line: `message name=value …`. No value can look like several.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TextFields;
 
@@ -43,7 +43,7 @@ impl<'w> FormatFields<'w> for TextFields {
     }
 }
 
-/// A line of JSON: `{"timestamp", "level", "message", …}`
+/// A line of JSON: `{"timestamp", "level", "message", …}`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct JsonLine;
 
@@ -84,7 +84,7 @@ fn now_text() -> String {
     at
 }
 
-/// Returns a line about lost lines.
+/// Makes a line about lost lines.
 pub(super) fn lost(json: bool, lines: u64) -> String {
     own_line(json, Level::WARN, LOST, &[("lines", lines.into())])
 }
@@ -92,7 +92,7 @@ pub(super) fn lost(json: bool, lines: u64) -> String {
 /// The text of a line about too many lines of one kind, without their number.
 const LEFT_OUT: &str = "more than ten lines of one kind in a second: the others are left out";
 
-/// Returns a line about left-out lines.
+/// Makes a line about left-out lines.
 pub(super) fn left_out(json: bool, it: &LeftOut) -> String {
     let kind = it.words.as_str().into();
     let fields = [("kind", kind), ("lines", it.lines.into())];

@@ -1,5 +1,6 @@
-//! Where log lines go: stderr, as text or JSON; color on a terminal alone. A stderr that takes
-//! nothing costs its lines (see `writer`); of one kind ten are said a second (see `limit`).
+//! Writes log lines to stderr, as text or JSON, with color only on a terminal. If stderr accepts
+//! nothing, its lines are lost (see `writer`). At most ten lines of one kind are written per second
+//! (see `limit`).
 
 mod limit;
 mod lines;
@@ -40,7 +41,7 @@ impl Default for Logging {
     }
 }
 
-/// Verbose modules of other crates. They only log warnings below `debug`.
+/// Verbose modules of other crates. Below `debug`, they only log warnings.
 const QUIET: [&str; 4] = ["hyper", "reqwest", "rustls", "tungstenite"];
 
 /// Crates whose lines at `trace` or `debug` contain passwords and tokens. They log nothing at any

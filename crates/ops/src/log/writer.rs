@@ -1,10 +1,10 @@
-//! Lines on stderr, which is never a reason to end the program or to hold it up.
+//! Writes lines to stderr, without ever ending the program or delaying it for long.
 //!
-//! A thread of its own writes them. Who says a line waits until it is written, so that it stands
-//! there before whatever comes next, but no longer than [`HELD_UP_MAX`]: where the reader of a
-//! pipe has stopped, lines wait in a queue of [`QUEUE_BYTES_MAX`] instead. What finds the queue
-//! full, and what stderr refuses (its reader is gone, its disk is full), is lost and counted; the
-//! first line that can be written again says how many were.
+//! A separate thread writes the lines. A caller waits until its line is written, so the line
+//! precedes later output, but no longer than [`HELD_UP_MAX`]. If the reader of a pipe has stopped,
+//! lines wait in a queue of [`QUEUE_BYTES_MAX`] instead. Lines that find the queue full, and lines
+//! that stderr refuses (its reader is gone, or its disk is full), are lost and counted. The first
+//! line that can be written again reports their number.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use std::{collections::VecDeque, io, os::fd::AsFd as _};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Bytes of lines that wait for a stopped reader: about 300 lines, or half a minute of one kind.
+/// Maximum bytes of lines that wait for a stopped reader: about 300 lines, or half a minute of one
+/// kind.
 pub(super) const QUEUE_BYTES_MAX: usize = 64 * 1024;
 /// Longest time that a caller waits for its line to be written. After a slower line, nothing waits
 /// until the queue is empty again. An AMI connection tolerates pauses of a tenth of a second.
@@ -37,10 +38,10 @@ struct WriterQueue {
 struct Queue {
     lines: VecDeque<LogLine>,
     bytes: usize,
-    /// Lines accepted so far, and those of them that were written or refused.
+    /// Number of lines accepted so far, and number of those that were written or refused.
     taken: u64,
     done: u64,
-    /// Lines that found the queue full since the last accepted one.
+    /// Number of lines that found the queue full since the last accepted one.
     turned_away: u64,
     /// Time since which the thread has been writing a line. `None` while it waits for one.
     writing: Option<Instant>,
@@ -180,7 +181,7 @@ impl WriterQueue {
     }
 }
 
-/// Where lines are written, and whether the last one was cut off.
+/// The destination of lines, and whether the last one was cut off.
 struct Destination<W> {
     out: W,
     torn: bool,

@@ -2,14 +2,14 @@ use super::*;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::sync::mpsc;
 
-/// Nothing here takes this long unless it never comes.
+/// Maximum wait. If a test waits this long, the event will not happen.
 const DEADLINE: Duration = Duration::from_secs(180);
 
 fn said(lost: u64) -> String {
     format!("{lost} lost\n")
 }
 
-/// Each write waits for a word about how it ends: taken, or refused.
+/// A destination whose writes wait until the test lets them succeed or fail.
 struct Gate {
     open: mpsc::Receiver<bool>,
     begun: mpsc::SyncSender<()>,
@@ -33,7 +33,7 @@ impl io::Write for Gate {
     }
 }
 
-/// A log whose reader does as it is told.
+/// A log whose reader the test controls.
 struct Reader {
     log: LogWriter,
     ends: mpsc::SyncSender<bool>,
@@ -99,7 +99,7 @@ fn stopped_reader_blocks_no_writer_and_gets_loss_counts() {
     const SAID: u64 = 100_000;
     let (read, write) = io::pipe().expect("a pipe");
     let log = LogWriter::start(write, said).expect("a thread");
-    // Ends, though nobody reads: that is the test.
+    // This ends although no one reads, which is what the test checks.
     for line in 0..SAID {
         log.say(format!("line {line}\n").as_bytes());
     }
@@ -126,7 +126,8 @@ fn stopped_reader_blocks_no_writer_and_gets_loss_counts() {
 #[test]
 fn what_was_refused_is_said_as_soon_as_lines_are_taken_again() {
     let reader = Reader::new();
-    // The first, the second in two writes (what is lost, itself), both refused.
+    // The first line is refused. The report about it, which precedes the second line, is also refused,
+    // so the second line is lost, too.
     reader.log.say(b"one\n");
     reader.ends(false);
     reader.log.say(b"two\n");

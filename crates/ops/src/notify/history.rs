@@ -1,24 +1,25 @@
-//! Which problems begin and which end, by what `status` finds. Pure: no clock, no process.
+//! Decides which problems begin and which end, from the findings of `status`. Pure: no clock, no
+//! process.
 //!
-//! A kind is reported once it was first seen [`LASTS`] ago and is there; it has ended when it was
-//! gone for [`QUIET`]. Between two runs for one kind lies [`REST`] at least, so one that comes and
-//! goes all the time is reported once, and ends once.
+//! A kind is reported if it was first seen [`LASTS`] ago and still exists. It has ended if it was
+//! gone for [`QUIET`]. The time between two runs for one kind is at least [`REST`], so a kind that
+//! comes and goes repeatedly is reported once, and ends once.
 
 use callbridge_model::status::{FindingKind, Problem};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
-/// Time that a problem must last before it is reported, because each start has some that pass.
+/// Time that a problem must last before it is reported, because each start has some short problems.
 pub const LASTS: Duration = Duration::from_secs(5);
-/// A problem that returns sooner has not ended.
+/// Time that a problem must be gone before it has ended.
 pub const QUIET: Duration = Duration::from_secs(10);
-/// Time between two runs for one kind.
+/// Minimum time between two runs for one kind.
 pub const REST: Duration = Duration::from_secs(60);
 
 /// A message to the command: one line of JSON on its stdin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Notification {
-    /// The kind of problem, with `status`'s word (`dead_letters`) or
+    /// The kind of problem, as the word of `status` (`dead_letters`) or
     /// [`crate::notify::waiting::KIND`].
     pub kind: &'static str,
     pub state: Turn,
@@ -227,7 +228,7 @@ mod tests {
         before.update(&found, 70, second(0));
         assert_eq!(before.stored(), "{}", "not told yet");
         assert_eq!(before.update(&found, 75, second(5)).len(), 1);
-        // Later versions must be able to read the stored text, so never change it.
+        // Later versions must be able to read the stored text, so it must not change.
         let golden = r#"{"dead_letters":{"since":70,"message":"2 letters","#.to_owned()
             + r#""command":"callbridge 2 letters"}}"#;
         assert_eq!(before.stored(), golden);

@@ -2,11 +2,11 @@
 //! begins or ends, and when customers have waited too long for a callback. `/bin/sh -c` runs it. It
 //! reads lines of JSON from stdin, has a time limit, and receives none of our secrets.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
-//! | [`history`] | pure: what waits for a person, and now, in; messages out |
-//! | [`pending`] | pure: messages that the command has not taken, and when it is tried again |
-//! | [`waiting`] | pure: who waits for a call back in; messages out |
+//! | [`history`] | converts findings and the time to messages; pure |
+//! | [`pending`] | messages that the command has not accepted, and the time of the next try; pure |
+//! | [`waiting`] | converts customers who wait for a callback to messages; pure |
 
 pub mod history;
 pub mod pending;

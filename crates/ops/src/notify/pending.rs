@@ -1,10 +1,10 @@
-//! Messages that the command has not taken yet, and when it is tried again. Pure: no clock, no
-//! process.
+//! Keeps messages that the command has not accepted yet, and decides when it is tried again. Pure:
+//! no clock, no process.
 
 use super::history::Notification;
 use std::time::Duration;
 
-/// Messages kept for a command that keeps failing. The oldest are dropped.
+/// Maximum number of messages kept for a command that keeps failing. The oldest are dropped.
 const PENDING_MAX: usize = 500;
 /// Waits before the next try. They double from the first to the last.
 const FIRST_WAIT: Duration = Duration::from_secs(5);

@@ -1,8 +1,8 @@
-//! Which customers have waited too long for a call back and were not reported. Pure: no clock, no
-//! process.
+//! Finds customers who have waited too long for a callback and were not reported. Pure: no clock,
+//! no process.
 //!
-//! Those who pass the limit together are reported in one message. Between two messages lies
-//! [`REST`] at least.
+//! Customers who pass the limit together are reported in one message. The time between two messages
+//! is at least [`REST`].
 
 use crate::notify::history::{Notification, REST, Turn};
 use callbridge_model::status::seconds_in_words;
@@ -14,7 +14,7 @@ pub const KIND: &str = "missed_customers";
 /// Maximum numbers that one message names.
 const NAMED_MAX: usize = 10;
 
-/// Customers who wait longer than the limit and were reported. Each is reported once.
+/// Customers who wait longer than the limit and were reported. Each wait is reported once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaitingCustomers {
     /// Phone numbers, each with the second since which it was reported to wait.
@@ -84,7 +84,8 @@ impl WaitingCustomers {
     }
 }
 
-/// `2 customers wait for a call back longer than 30 min: +99890… (47 min, 2 tries), …`
+/// Returns the message: `2 customers wait for a call back longer than 30 min: +99890… (47 min, 2
+/// tries), …`.
 fn list(new: &[&MissedCustomer], longer: &str, at: i64) -> String {
     let named = new.iter().take(NAMED_MAX).map(|it| {
         let waited = span(at.saturating_sub(it.first_at.get()).unsigned_abs());
@@ -103,7 +104,7 @@ fn list(new: &[&MissedCustomer], longer: &str, at: i64) -> String {
     format!("{who} for a call back longer than {longer}: {named}")
 }
 
-/// `47 min`, `2 h 05 min`
+/// Formats a span: `47 min`, `2 h 05 min`.
 fn span(seconds: u64) -> String {
     match seconds {
         60..3600 => format!("{} min", seconds / 60),
@@ -146,10 +147,10 @@ mod tests {
             message,
             format!("2 customers wait for a call back longer than 30 min: {names}")
         );
-        // Also after a restart.
+        // They are also not reported again after a restart.
         let mut notified = WaitingCustomers::restored(Some(&notified.stored()));
         assert_eq!(update(&mut notified, &both, 12_000), None);
-        // One is called back and another arrives: only the new one is named.
+        // One is called back and another arrives, so only the new one is named.
         let now = [customer("+2", 10_060), customer("+3", 10_300)];
         let (_, message) = update(&mut notified, &now, 12_100).expect("told");
         assert!(message.starts_with("1 customer waits"), "{message}");
