@@ -189,7 +189,8 @@ pub async fn is_listening(state: &Path) -> io::Result<bool> {
 /// Sends a request to the daemon of this state folder, and waits for its first reply. The replies
 /// arrive one by one. `None` if no daemon runs, or if it ended before it had read the request.
 ///
-/// # Errors If the daemon is there but communication fails.
+/// # Errors
+/// If the daemon is there but communication fails.
 pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replies>> {
     let Some(stream) = connect(state).await? else {
         return Ok(None);

@@ -29,7 +29,8 @@ pub enum Access<T> {
 /// Asks the daemon, and opens the spool if there is none. If the lock is held but no daemon
 /// answers, it waits: the holder is starting, stopping, or another command.
 ///
-/// # Errors Those of `ask`, and those of the spool.
+/// # Errors
+/// Those of `ask`, and those of the spool.
 pub async fn ask_or_open<T, E: From<Error>>(
     ask: impl AsyncFn() -> Result<Option<T>, E>,
     open: impl Fn() -> Result<(Handle, Guard), Error>,
@@ -50,7 +51,8 @@ pub async fn ask_or_open<T, E: From<Error>>(
 /// Opens a state for a command without a daemon. This process leads a database until it is closed,
 /// unless the command only reads.
 ///
-/// # Errors [`Error::NotLeader`] if another process leads. Otherwise those of the spool.
+/// # Errors
+/// [`Error::NotLeader`] if another process leads. Otherwise those of the spool.
 pub fn open_here(
     place: &StatePlace,
     settings: Settings,

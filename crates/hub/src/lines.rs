@@ -28,7 +28,8 @@ pub enum BodyRefusal {
 
 /// Reads all lines. Empty lines are counted and skipped.
 ///
-/// # Errors If the body has too many lines, or if a message has a version that is not known here.
+/// # Errors
+/// If the body has too many lines, or if a message has a version that is not known here.
 pub fn read_lines(body: &[u8], content_type: Option<&str>) -> Result<Lines, BodyRefusal> {
     if let Some(problem) = content_type.and_then(version_problem) {
         return Err(BodyRefusal::UnknownVersion(problem));

@@ -59,7 +59,8 @@ pub struct BranchTable {
 impl BranchTable {
     /// Reads the branches again. Called at the start, and after each change of a branch.
     ///
-    /// # Errors Those of the spool.
+    /// # Errors
+    /// Those of the spool.
     pub async fn reload(&self, spool: &Handle) -> Result<(), Error> {
         let branches = spool
             .read(|store| tables::branches::branches(store))

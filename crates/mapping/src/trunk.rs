@@ -76,7 +76,8 @@ impl Trunks {
 
     /// Returns the endpoints by which the assembler of a PBX finds the trunk of a channel.
     ///
-    /// # Errors Never for trunks of [`Trunks::new`], which checked all of them.
+    /// # Errors
+    /// Never for trunks of [`Trunks::new`], which checked all of them.
     pub fn endpoints(&self, pbx: &str) -> Result<Endpoints, Conflict> {
         Endpoints::new(self.of_pbx(pbx).flat_map(Trunk::known_by).collect())
     }

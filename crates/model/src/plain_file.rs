@@ -17,7 +17,8 @@ use std::path::Path;
 /// Opens a file of the state folder. With `create`, a missing one is made. Do not use `truncate`,
 /// because it would empty the file before it is checked.
 ///
-/// # Errors Those of the system. [`ErrorKind::InvalidInput`] for anything that is not a plain file.
+/// # Errors
+/// Those of the system. [`ErrorKind::InvalidInput`] for anything that is not a plain file.
 pub fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = match how.custom_flags(flags.bits().cast_signed()).open(path) {
@@ -32,8 +33,8 @@ pub fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
 /// Opens a file that an administrator has named and that others write. Links are followed, but only
 /// a regular file is opened. It never blocks.
 ///
-/// # Errors Those of the system. [`ErrorKind::InvalidInput`] for anything that is not a regular
-/// file.
+/// # Errors
+/// Those of the system. [`ErrorKind::InvalidInput`] for anything that is not a regular file.
 pub fn open_named(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -50,7 +51,8 @@ pub fn open_named(path: &Path) -> io::Result<File> {
 
 /// Reads the beginning of a file of the state folder.
 ///
-/// # Errors As [`open`].
+/// # Errors
+/// As [`open`].
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = open(path, OpenOptions::new().read(true))?;
     let mut bytes = Vec::new();
@@ -73,7 +75,8 @@ pub fn check(path: &Path) -> io::Result<Option<Metadata>> {
 
 /// Opens a folder. It never blocks if the path is not a folder.
 ///
-/// # Errors Those of the system.
+/// # Errors
+/// Those of the system.
 pub fn folder(path: &Path) -> io::Result<File> {
     let flags = (OFlags::DIRECTORY | OFlags::NONBLOCK).bits().cast_signed();
     let mut how = OpenOptions::new();

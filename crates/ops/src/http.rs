@@ -17,8 +17,8 @@ pub const CONNECTIONS_MAX: usize = Limits::FEW.connections;
 pub trait Watch: Send + Sync + 'static {
     /// Collects the values of a scrape of `/metrics`.
     ///
-    /// # Errors A message with the reason why the values are not available. No other values are
-    /// shown then.
+    /// # Errors
+    /// A message with the reason why the values are not available. No other values are shown then.
     fn observe(&self) -> impl Future<Output = Result<Observed, String>> + Send;
     /// Returns reasons why the program is not ready, one per line. Empty if it is ready. A paused
     /// sender is ready, because it keeps everything.

@@ -13,7 +13,8 @@ pub const CHECK_REQUESTS_MAX: u32 = 3;
 
 /// Takes the slots of a state from which nothing was ever sent. Does not change any other state.
 ///
-/// # Errors Those of the spool.
+/// # Errors
+/// Those of the spool.
 pub async fn take_slots(spool: &Handle) -> Result<(), Error> {
     let known = spool.read(|store| Known::read(store, clock::boot_id()));
     let known = known.await?;

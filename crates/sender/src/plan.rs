@@ -114,7 +114,8 @@ impl Work {
     /// Reads the rows from which [`super::Core::launch`] makes the request. `ask` comes from
     /// [`super::Core::ask`].
     ///
-    /// # Errors If the disk fails or the file is damaged.
+    /// # Errors
+    /// If the disk fails or the file is damaged.
     pub fn inputs(&self, store: &Store, ask: &QueueQuery) -> Result<RequestInputs, Error> {
         let mut inputs = RequestInputs::default();
         match self {

@@ -81,7 +81,8 @@ impl Sender {
     /// 8 s, the rest is resubmitted at the next start), and commits them. It publishes its state to
     /// `status`.
     ///
-    /// # Errors Those of the spool, if it cannot be read at the start or has ended.
+    /// # Errors
+    /// Those of the spool, if it cannot be read at the start or has ended.
     pub async fn run(
         self,
         status: watch::Sender<SenderStatus>,

@@ -44,7 +44,8 @@ pub enum TokenSource {
 impl TokenSource {
     /// Returns the current token. `None` if none was given.
     ///
-    /// # Errors As in [`TokenError`], for a file.
+    /// # Errors
+    /// As in [`TokenError`], for a file.
     pub fn read(&self) -> Result<Option<Tokens>, TokenError> {
         match self {
             Self::Fixed(token) => Ok(Some(Tokens::one(token.clone()))),

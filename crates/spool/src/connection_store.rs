@@ -56,7 +56,8 @@ impl ConnectionStore {
     /// Makes the change. Returns `false` if another connection is stored: nothing is changed then.
     /// The same change can be made again after an error.
     ///
-    /// # Errors If the state cannot be read or written.
+    /// # Errors
+    /// If the state cannot be read or written.
     pub fn change(&self, change: &ConnectionChange) -> Result<bool, Error> {
         self.with(|db| connection::change(db, change))
     }
@@ -71,7 +72,8 @@ impl ConnectionStore {
 
     /// Keeps these secrets, as JSON, in place of the earlier ones.
     ///
-    /// # Errors If the state cannot be read or written.
+    /// # Errors
+    /// If the state cannot be read or written.
     pub fn keep_shown_once(&self, content: &Secret) -> Result<(), Error> {
         self.with(|db| connection::keep_shown_once(db, content))
     }

@@ -225,7 +225,8 @@ impl Db {
 
     /// Reads the answers to all statements.
     ///
-    /// # Errors The first error of a [`Db::run`].
+    /// # Errors
+    /// The first error of a [`Db::run`].
     pub(crate) fn flush(&self) -> Result<(), Error> {
         match &self.engine {
             Engine::Sqlite(_) => Ok(()),

@@ -52,7 +52,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     if !clean {
         store.fold()?;
     }
-    // From here on, the next start can tell if this process does not end cleanly.
+    // From here on, the next start can detect that this process did not end cleanly.
     let now = file
         .symlink_metadata()
         .map_err(|error| not_writable(&file, &error))?;

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 /// Maximum seconds between the starts of two reports of one call.
 pub(crate) const APART_SECONDS: u64 = 60;
-/// Time that a call of another provider waits for a matching call of ours.
+/// Time that a call of another provider waits for our matching call.
 const WAITS: Duration = Duration::from_secs(3600);
-/// Time for which a call that matched one of ours is remembered.
+/// Time for which a call that matched one of our calls is remembered.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 /// Maximum number of calls, waiting or matched. The oldest are dropped.
 const WAITING_MAX: usize = 200;
@@ -53,7 +53,7 @@ pub struct ForeignLog {
 }
 
 impl ForeignLog {
-    /// Adds a call that another provider has journaled. `ours`: it matches a call of ours.
+    /// Adds a call that another provider has journaled. `ours`: it matches one of our calls.
     pub(crate) fn foreign(&mut self, call: ForeignCall, ours: bool, at: EventTime) {
         let mut known = self.waiting.iter().chain(&self.doubles);
         if !known.any(|it| it.call == call) {
@@ -67,7 +67,7 @@ impl ForeignLog {
         }
     }
 
-    /// Notes that a call of ours is journaled. Returns whether a call of another provider waited
+    /// Notes that one of our calls is journaled. Returns whether a call of another provider waited
     /// for it.
     pub(crate) fn ours(&mut self, phone: &Phone, started: EpochSeconds, at: EventTime) -> bool {
         let found = self.waiting.extract_if(.., |it| it.call.is(phone, started));

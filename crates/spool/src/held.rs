@@ -60,7 +60,8 @@ impl std::ops::Deref for HeldState {
 impl HeldState {
     /// Takes the lock, and updates the tables. `name` is shown by the server for this process.
     ///
-    /// # Errors [`Error::Locked`], [`Error::InUse`], [`Error::Missing`], and those of opening.
+    /// # Errors
+    /// [`Error::Locked`], [`Error::InUse`], [`Error::Missing`], and those of opening.
     pub(crate) fn open(place: &StatePlace, usage: Use, name: &str) -> Result<Self, Error> {
         match place {
             StatePlace::Folder(dir) => Self::open_folder(dir, usage),

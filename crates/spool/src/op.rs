@@ -140,8 +140,8 @@ pub enum Op {
     /// and the signature are remembered for [`DELIVERIES_KEPT`](super::DELIVERIES_KEPT). A known
     /// pair or signature changes nothing. Answered [`Done::Delivered`].
     Delivery(Box<Delivery>),
-    /// A verified event says that another provider has journaled a call. Whether it is also a call
-    /// of ours is kept. Another company's event changes nothing.
+    /// A verified event reports that another provider has journaled a call. Whether it is also one
+    /// of our calls is kept. Another company's event changes nothing.
     Foreign {
         /// Company of the event (§6.5 `companyId`).
         company: String,

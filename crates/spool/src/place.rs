@@ -93,7 +93,8 @@ impl StatePlace {
 
     /// Opens lookups of finished calls that do not use the writer's thread.
     ///
-    /// # Errors If the file cannot be read.
+    /// # Errors
+    /// If the file cannot be read.
     pub fn finished_calls(&self) -> Result<FinishedCalls, Error> {
         match self {
             Self::Folder(folder) => FinishedCalls::open(folder),
@@ -103,7 +104,8 @@ impl StatePlace {
 
     /// Opens lookups of leads by phone that do not use the writer's thread.
     ///
-    /// # Errors If the file cannot be read.
+    /// # Errors
+    /// If the file cannot be read.
     pub fn lead_directory(&self) -> Result<LeadDirectory, Error> {
         match self {
             Self::Folder(folder) => LeadDirectory::open(folder),

@@ -166,7 +166,7 @@ pub struct Known {
 
 impl Known {
     /// Returns `true` if a channel born at this second, calling from this number, begins another
-    /// call with the same ids. Causes are two PBXs taken for one, or a clock that went back.
+    /// call with the same ids. Possible causes are two PBXs with one id, or a clock that went back.
     pub fn is_another(&self, born: Option<EpochSeconds>, caller: &str) -> bool {
         let elsewhen = born.is_some_and(|born| (born.get() - self.started.get()).abs() > 1);
         let somebody_else = match (&self.caller, tail(caller)) {

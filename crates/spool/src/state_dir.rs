@@ -41,7 +41,7 @@ impl StateDir {
     /// Checks that the open files are still in their place.
     ///
     /// # Errors
-    /// [`Error::Gone`]. [`Error::NotWritable`] if the system cannot tell.
+    /// [`Error::Gone`]. [`Error::NotWritable`] if the system cannot find out.
     pub fn check_in_place(&self) -> Result<(), Error> {
         self.check_name(&self.file, &self.held)?;
         // The log exists from the first commit to the end of the last connection.
@@ -152,7 +152,7 @@ pub(super) fn connect(file: &Path) -> Result<Connection, Error> {
 pub(super) fn not_writable(path: &Path, error: &io::Error) -> Error {
     let (path, why) = (path.to_path_buf(), error.to_string());
     match error.kind() {
-        // as `plain_file` reports it
+        // `plain_file` reports it in this way.
         ErrorKind::InvalidInput => Error::NotPlain(path, why),
         _ => Error::NotWritable(path, why),
     }

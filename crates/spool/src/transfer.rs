@@ -99,7 +99,8 @@ pub(crate) fn in_transaction<T>(
 /// an unfinished copy, and from a state that was moved away under this id. The rows of the latter
 /// are an older copy of the state that comes back.
 ///
-/// # Errors [`Error::NotEmpty`], [`Error::Moved`]. Nothing is changed then.
+/// # Errors
+/// [`Error::NotEmpty`], [`Error::Moved`]. Nothing is changed then.
 pub(crate) fn begin_copy(db: &Db, id: Option<&str>) -> Result<(), Error> {
     let tables = copied_tables()?;
     if let Some(mark) = meta::meta(db, MOVED)? {

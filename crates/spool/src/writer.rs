@@ -22,8 +22,8 @@ const GROUP_REQUESTS_MAX: usize = 512;
 /// Operations in one group, not counting the last request's.
 const GROUP_OPS_MAX: usize = 4096;
 /// Operations in one group with a database behind a network, counting the last request's. It stores
-/// these within 100 ms. A larger request is stored alone. A branch sends at most 500 calls in a
-/// request.
+/// these within 100 ms. A larger request is stored separately. A branch sends at most 500 calls in
+/// a request.
 const ROUND_TRIP_OPS_MAX: usize = 501;
 
 /// After a write of one row succeeds, the disk counts as healthy once no request was refused for

@@ -11,7 +11,8 @@ use std::sync::{Mutex, PoisonError};
 /// A port that the system chose and that was released again can be taken at once as the local port
 /// of a connection. A client that retries on it could even connect to itself.
 ///
-/// # Panics If every port is taken.
+/// # Panics
+/// If every port is taken.
 pub fn free_port() -> u16 {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");

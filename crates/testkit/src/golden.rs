@@ -14,7 +14,8 @@ const ADVICE: &str = "States hold this shape. If the change is intended, add a m
 
 /// Checks that `read_and_write` reads the golden file of this name, and writes the same JSON again.
 ///
-/// # Panics If the file is missing, cannot be read, or differs from the written JSON.
+/// # Panics
+/// If the file is missing, cannot be read, or differs from the written JSON.
 pub fn holds(name: &str, read_and_write: impl Fn(&str) -> Result<String, String>) {
     // The crate that is tested, not this one, because cargo sets the variable at run time.
     let tested = std::env::var_os("CARGO_MANIFEST_DIR").expect("run by cargo test");
@@ -33,7 +34,8 @@ pub fn holds(name: &str, read_and_write: impl Fn(&str) -> Result<String, String>
 
 /// Checks, as [`holds`] does, a type that is stored in its serialized form.
 ///
-/// # Panics As [`holds`] does.
+/// # Panics
+/// As [`holds`] does.
 pub fn keeps<T: Serialize + DeserializeOwned>(name: &str) {
     holds(name, |text| {
         let value: T = serde_json::from_str(text).map_err(|error| error.to_string())?;

@@ -15,7 +15,7 @@ fn now() -> EventTime {
     EventTime::from_seconds(T0 + 100_000)
 }
 
-/// Makes a call of ours, a minute after the one before.
+/// Makes one of our calls, a minute after the previous one.
 fn call(n: u32) -> JournaledCall {
     let started = T0 + 60 * i64::from(n);
     JournaledCall {
@@ -41,7 +41,7 @@ fn row(n: u32) -> ShownCall {
     }
 }
 
-/// A simulated journal of the CRM with these calls of ours.
+/// A simulated journal of the CRM with these of our calls.
 struct Journal {
     calls: Vec<u32>,
     /// Maximum number of rows on a page.

@@ -55,10 +55,11 @@ struct Record {
 /// Returns the records under `path` that ended at `since` or later, or may have. `None` for a file
 /// whose records are lines or rows, which is read directly.
 ///
-/// # Errors Those of the system, with the path that cannot be read.
+/// # Errors
+/// Those of the system, with the path that cannot be read.
 pub fn open(path: &Path, since: Option<EventTime>) -> io::Result<Option<RecordLines>> {
     let Ok(about) = std::fs::metadata(path) else {
-        return Ok(None); // whoever opens it says so
+        return Ok(None); // opening it reports the error
     };
     let mut left = Vec::new();
     if about.is_dir() {

@@ -129,7 +129,8 @@ impl CommandHandler {
 
     /// Returns the numbers with a lead that a person has assigned.
     ///
-    /// # Errors If the spool fails.
+    /// # Errors
+    /// If the spool fails.
     pub async fn leads_given(&self) -> Result<Vec<LeadByHand>, Refusal> {
         let mut all: Vec<LeadByHand> = Vec::new();
         loop {
@@ -151,7 +152,8 @@ impl CommandHandler {
 
     /// Returns the customers who wait for a callback, longest wait first.
     ///
-    /// # Errors If the spool fails.
+    /// # Errors
+    /// If the spool fails.
     pub async fn missed_customers(
         &self,
         within_sec: Option<u64>,

@@ -60,7 +60,8 @@ impl Forwarder {
     /// Forwards calls until `stop`. Then it forwards the calls that are ready, and sends a last
     /// report.
     ///
-    /// # Errors Those of the spool, if it has ended.
+    /// # Errors
+    /// Those of the spool, if it has ended.
     pub async fn run(
         self,
         shown: watch::Sender<ForwardView>,

@@ -186,7 +186,8 @@ impl Watched {
 
     /// Reads all lists, and returns the messages about them.
     ///
-    /// # Errors Every list that cannot be used.
+    /// # Errors
+    /// Every list that cannot be used.
     pub fn load<'a>(
         trunks: impl Iterator<Item = &'a Trunk>,
         now: EventTime,

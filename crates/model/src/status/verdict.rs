@@ -94,7 +94,7 @@ pub enum FindingKind {
     LeadFields,
     /// The CRM's journal does not show a field of calls as it was sent.
     FieldNotShown,
-    /// Another provider journals calls of ours as well.
+    /// Another provider also journals our calls.
     ForeignCalls,
     Notify,
     /// The books do not add up.

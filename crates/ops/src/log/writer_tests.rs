@@ -126,8 +126,8 @@ fn stopped_reader_blocks_no_writer_and_gets_loss_counts() {
 #[test]
 fn what_was_refused_is_said_as_soon_as_lines_are_taken_again() {
     let reader = Reader::new();
-    // The first line is refused. The report about it, which precedes the second line, is also refused,
-    // so the second line is lost, too.
+    // The first line is refused. The report about it, which precedes the second line, is also
+    // refused, so the second line is lost, too.
     reader.log.say(b"one\n");
     reader.ends(false);
     reader.log.say(b"two\n");

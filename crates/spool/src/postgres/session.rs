@@ -122,7 +122,8 @@ impl Session {
     /// Connects and makes the settings. The server shows `name` for this process. It must not be
     /// called by a task, because it waits.
     ///
-    /// # Errors [`Error::Unusable`] if it can only succeed after a change of the settings.
+    /// # Errors
+    /// [`Error::Unusable`] if it can only succeed after a change of the settings.
     /// [`Error::SessionLost`] if it can succeed later.
     pub(crate) fn open(url: &PostgresUrl, access: Access, name: &str) -> Result<Self, Error> {
         let session = Self::connect(url, access, name)?;
@@ -525,7 +526,7 @@ fn arrays(columns: Columns) -> Vec<Parameter> {
     columns.map(Parameter::Many).collect()
 }
 
-/// Writes the values of a statement as PostgreSQL does: `$1` for `?1`. No statement of ours has a
+/// Writes the values of a statement as PostgreSQL does: `$1` for `?1`. None of our statements has a
 /// question mark for anything else.
 fn numbered(text: &str) -> String {
     text.replace('?', "$")

@@ -44,7 +44,8 @@ impl PostgresUrl {
 
     /// Parses a URL. Errors never contain the value of a password.
     ///
-    /// # Errors If it is not such a URL, has an unknown key, or contains a password.
+    /// # Errors
+    /// If it is not such a URL, has an unknown key, or contains a password.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (base, query) = text.split_once('?').unwrap_or((text, ""));
         if !Self::is_url(text) {

@@ -13,7 +13,7 @@ const FIELDS: &str = "journal.fields";
 /// Name of the setting that keeps calls of other providers.
 const FOREIGN: &str = "journal.foreign";
 
-/// Notes that an event shows this call of ours. `Some` has the values, if it was sent from here as
+/// Notes that an event shows our call. `Some` has the values, if it was sent from here as
 /// it is now.
 pub(crate) fn shown(
     store: &Store,

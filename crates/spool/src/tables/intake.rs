@@ -2,7 +2,7 @@
 //! all of them. So the number of calls costs no round trips.
 //!
 //! Only new calls and repeated calls are stored together. Before any other call, the calls
-//! collected so far are stored. Then that call is stored alone, as SQLite stores every call.
+//! collected so far are stored. Then that call is stored separately, as SQLite stores every call.
 
 use super::call_row::{self, DuplicateCandidate, WAITS, ids_of};
 use super::intake_customers::Customers;
@@ -29,7 +29,7 @@ pub(crate) enum Traces {
     Unknown,
 }
 
-/// The finished calls of a group. The default knows nothing, so each call is stored alone.
+/// The finished calls of a group. The default has no answers, so each call is stored separately.
 #[derive(Default)]
 pub(crate) struct Intake {
     questions: Option<Questions>,
@@ -182,7 +182,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Stores the calls so far, because the next one is stored alone.
+    /// Stores the calls so far, because the next one is stored separately.
     pub(super) fn begin_alone(&mut self, db: &Db) -> Result<(), Error> {
         self.store(db)?;
         self.customers.forget();
@@ -198,7 +198,7 @@ impl Intake {
     }
 }
 
-/// Returns a new letter, as its row shows it.
+/// Returns a new dead letter or waiting call, as its row shows it.
 fn letter(db: &Db, id: RowId, new: &Finished) -> Result<Letter, Error> {
     let state = new.state();
     let judged = &new.judged;

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub(super) struct Customers {
     phones: Vec<String>,
     asked: Option<Asked<FoundCustomer>>,
-    /// By phone. `None` until the answer is read, and after a call that was stored alone.
+    /// By phone. `None` until the answer is read, and after a separately stored call.
     known: Option<BTreeMap<String, Customer>>,
 }
 
@@ -90,7 +90,7 @@ impl Customers {
         self.are_known(db).map(drop)
     }
 
-    /// Forgets what is known, because the next call is stored alone and can change customers.
+    /// Forgets what is known, because the next call is stored separately and can change customers.
     pub(super) fn forget(&mut self) {
         self.asked = None;
         self.known = None;

@@ -1,8 +1,9 @@
 //! All SQL, one file per stored thing. The functions use the [`Db`](crate::Db), or the
 //! [`Store`](crate::Store) if they need its books and settings.
 //!
-//! # Errors Each function can fail because of the disk or a damaged file. Other errors are
-//! documented at the function.
+//! # Errors
+//! Each function can fail because of the disk or a damaged file. Other errors are documented at the
+//! function.
 
 pub mod audited;
 pub mod backfill;

@@ -116,7 +116,7 @@ impl Place {
         }
     }
 
-    /// Runs a statement as another program would, while no process of ours has the state.
+    /// Runs a statement as another program would, while none of our processes has the state.
     pub fn sql(&self, text: &str) {
         match self {
             Self::Folder(dir) => {

@@ -115,7 +115,7 @@ async fn commit_without_an_answer_is_stored_once_if_at_all() {
     closed(guard).await;
 }
 
-/// A fault that lasts until the second function is called.
+/// A failure that lasts until the second function is called.
 type Fault = (&'static str, fn(&Postgres), fn(&Postgres));
 
 #[tokio::test(flavor = "multi_thread")]
