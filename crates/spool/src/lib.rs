@@ -266,7 +266,8 @@ impl Default for Settings {
 #[cfg(test)]
 mod tests;
 
-/// Names under which the counts of calls (the books) are stored, in the order of `tally::Book`.
+/// Returns the names under which the counts of calls (the books) are stored, in the order of
+/// `tally::Book`.
 pub fn book_words() -> Vec<String> {
     let words = tally::Book::ALL.iter().map(|book| book.word());
     words.map(str::to_owned).collect()

@@ -131,7 +131,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Connects, without settings.
+    /// Connects without making the settings.
     pub(super) fn connect(url: &PostgresUrl, access: Access, name: &str) -> Result<Self, Error> {
         let place = url.place();
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -121,7 +121,7 @@ fn number(n: u32) -> Phone {
     Phone::from_digits(998_930_000_000 + i64::from(n)).expect("a number")
 }
 
-/// Settings with which every operation has an effect.
+/// Makes settings with which every operation has an effect.
 pub fn settings() -> Settings {
     Settings {
         notices: true,

@@ -20,7 +20,7 @@ fn requests(n: u32, row: RowId) -> [Vec<Op>; 3] {
     ]
 }
 
-/// Settings with which the session is lost before the n-th statement, once.
+/// Makes settings with which the session is lost before the n-th statement, once.
 fn lost_at(n: u64) -> (Settings, Arc<AtomicU64>) {
     let count = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&count);

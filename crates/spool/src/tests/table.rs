@@ -83,9 +83,10 @@ pub fn steps() -> [Step; 22] {
 fn every_step_in_every_state_is_as_the_table_says() {
     use State::{Dead, Discarded, Forwarded, Journaled, Ready, Sending, Submitted, Waiting};
     let no = None;
-    // Send, Accepted, Returned, Confirmed, Hooked, NotYet, Absent, Orphaned, Resubmit,
-    // Died, Died of what may pass, Release, Retry, Recheck, Rejudged (a person mends it), Rejudged
-    // (it may pass), Moved, Expire, Discard, SendAgain, Reopened, Forwarded
+    // Send, Accepted, Returned, Journaled (confirmation), Journaled (webhook), NotYet, NotYet
+    // (absent), Unresolved, Resubmit, Died, Died (the reason can pass), Retry (automatic), Retry
+    // (by a person), Recheck, Rejudged (ambiguous), Rejudged (no lead), Moved, Expire, Discard,
+    // SendAgain, Reopened, Forwarded
     #[rustfmt::skip]
     let table = [
         (Ready, [Some(Sending), no, no, no, Some(Journaled), no, no, no, no, Some(Dead),
