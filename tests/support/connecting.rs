@@ -1,4 +1,4 @@
-//! `callbridge connect` as a person sees it, and the browser beside it.
+//! Runs `callbridge connect` and plays the user at its terminal and browser.
 
 use callbridge_testbed::wait::soon;
 use std::process::Stdio;
@@ -6,14 +6,14 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout, Command};
 
-/// An answer: status, the address it leads to, the body.
+/// An HTTP answer.
 pub struct Page {
     pub status: u16,
     pub location: Option<String>,
     pub body: String,
 }
 
-/// One request, by hand: a browser follows redirects where the tests want to see them.
+/// Sends one HTTP request and follows no redirects, because the tests check them.
 pub async fn http(method: &str, url: &str, kind: &str, body: &str) -> Page {
     let url = url::Url::parse(url).expect("a URL");
     let host = format!(
@@ -46,15 +46,15 @@ pub async fn http(method: &str, url: &str, kind: &str, body: &str) -> Page {
     }
 }
 
-/// `connect` at work.
+/// A running `callbridge connect`.
 pub struct Connecting {
     pub child: Child,
     out: BufReader<ChildStdout>,
-    /// What it shows.
+    /// The address that it asks the user to open.
     pub open: String,
 }
 
-/// How a command ended.
+/// The exit code and the output of a command.
 #[derive(Debug)]
 pub struct Said {
     pub code: Option<i32>,
@@ -73,7 +73,7 @@ impl Connecting {
             .expect("it starts");
         let mut out = BufReader::new(child.stdout.take().expect("stdout"));
         let mut said = String::new();
-        // in a terminal what is said beside it may come first
+        // In a terminal, other output can precede the address.
         let open = loop {
             let from = said.len();
             let read = soon("the address to open", out.read_line(&mut said)).await;
@@ -85,7 +85,7 @@ impl Connecting {
         Self { child, out, open }
     }
 
-    /// Waits until it says this.
+    /// Waits until a line of its output contains `words`.
     pub async fn asks(&mut self, words: &str) {
         let mut line = String::new();
         while !line.contains(words) {
@@ -95,7 +95,7 @@ impl Connecting {
         }
     }
 
-    /// A person answers on the consent page; where the browser is sent then.
+    /// Submits the consent page. Returns the address that the browser is redirected to.
     pub async fn decided(&self, form: &str) -> String {
         let kind = "application/x-www-form-urlencoded";
         let page = http("POST", &self.open, kind, form).await;
@@ -103,7 +103,7 @@ impl Connecting {
         page.location.expect("an address")
     }
 
-    /// The same, and the browser goes there.
+    /// Submits the consent page and follows the redirect.
     pub async fn answer(&self, form: &str) {
         let back = self.decided(form).await;
         let page = http("GET", &back, "text/plain", "").await;
@@ -118,7 +118,7 @@ impl Connecting {
         stdin.flush().await.expect("written");
     }
 
-    /// Waits for its end.
+    /// Closes its stdin and waits until it exits.
     pub async fn end(mut self) -> Said {
         let stdin = self.child.stdin.take();
         let mut out = String::new();

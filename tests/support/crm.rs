@@ -1,4 +1,4 @@
-//! The CRM of the tests, and the judge over what it was sent.
+//! The CRM of the tests, and the checks of the requests that it received.
 
 use crate::support::program::TOKEN;
 use callbridge_call::EpochSeconds;
@@ -11,16 +11,16 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The rate of the sandbox, and the flag that gives it to callbridge. Both are smaller than real
-/// ones so that windows fill and end while a test runs.
+/// The rate of the sandbox. It is smaller than a real one, so windows fill and end during a test.
 pub const RATE: Rate = Rate {
     requests: 60,
     window: Duration::from_secs(2),
 };
-/// [`RATE`] as a flag.
+/// [`RATE`] as a flag of callbridge.
 pub const RATE_FLAG: &str = "--rate=60/2s";
 
-/// A sandbox that knows the leads and employees of the recordings and writes soon.
+/// Settings of a sandbox that knows the leads and employees of the recordings and journals calls
+/// soon.
 pub fn settings() -> sandbox::Config {
     let mut config = sandbox::Config {
         token: TOKEN.into(),
@@ -33,12 +33,12 @@ pub fn settings() -> sandbox::Config {
     config
 }
 
-/// Starts it.
 pub async fn start() -> Server {
     sandbox::start(settings()).await.expect("a sandbox")
 }
 
-/// The same with a token that expires one day, and when it does, in seconds since the epoch.
+/// Starts a sandbox whose token expires in 300 days. Also returns the time when it expires, in
+/// seconds since the epoch.
 pub async fn start_expiring() -> (Server, i64) {
     let days = 300 * 86_400;
     let expires_at = callbridge_model::clock::now().wall.floor_seconds().get() + days;
@@ -50,7 +50,7 @@ pub async fn start_expiring() -> (Server, i64) {
     (server, expires_at)
 }
 
-/// How a record differs from what it should be.
+/// Returns the fields in which a record differs from the expected call.
 fn differences(wanted: &Expected, record: &Record) -> Vec<String> {
     let call = &record.call;
     let mut all = Vec::new();
@@ -96,7 +96,7 @@ fn differences(wanted: &Expected, record: &Record) -> Vec<String> {
     all
 }
 
-/// Everything that is wrong with a journal and the dead letters beside it.
+/// Returns all errors in the journal and in the dead letters.
 pub fn compare(crm: &Server, letters: &[Value], expected: &[Expected]) -> Vec<String> {
     let journal = crm.journal();
     let mut records: BTreeMap<&str, &Record> = BTreeMap::new();
@@ -134,18 +134,18 @@ pub fn compare(crm: &Server, letters: &[Value], expected: &[Expected]) -> Vec<St
     wrong
 }
 
-/// Fails with everything that is wrong, the client's conduct included.
+/// Fails if the journal, the dead letters, or the client's requests have errors.
 pub fn judge(crm: &Server, letters: &[Value], expected: &[Expected]) {
     let mut wrong = compare(crm, letters, expected);
     wrong.extend(conduct(crm, |_| false));
     assert!(wrong.is_empty(), "{}\n{letters:#?}", wrong.join("\n"));
 }
 
-/// Requests under way beside one that is refused: they may come after its answer, on a busy machine
-/// long after it. Whoever disobeys while calls wait sends more.
+/// Requests that can be under way when another one is refused. On a busy machine, they can arrive
+/// long after the refusal. A client that ignores the refusal while calls wait sends more.
 const UNDER_WAY: usize = 3;
 
-/// What a client did against the document, but for what a test allows.
+/// Returns the client's violations of the document, except the allowed ones.
 pub fn conduct(crm: &Server, allowed: impl Fn(ViolationKind) -> bool) -> Vec<String> {
     let breaches = crm.violations();
     let under_way = |kind: ViolationKind| {

@@ -1,4 +1,4 @@
-//! The CRM: `callbridge sandbox` as a process of its own, which can be ended and started again.
+//! The CRM: `callbridge sandbox` as a separate process that can be stopped and restarted.
 
 use crate::support::judge::wire::ask;
 use callbridge_testbed::wait::soon;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-/// A running CRM; with `--state` among its flags it finds again what it held.
+/// A running CRM. With the flag `--state`, it keeps its records when it restarts.
 pub struct Crm {
     folder: TempDir,
     flags: Vec<String>,
@@ -18,7 +18,7 @@ pub struct Crm {
 }
 
 impl Crm {
-    /// Starts it with this token and these flags.
+    /// Starts the CRM with this token and these flags.
     pub async fn start(token: &str, flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("token"), token).expect("written");
@@ -31,7 +31,7 @@ impl Crm {
         crm
     }
 
-    /// Starts it again, on another port.
+    /// Starts the CRM again, on another port.
     pub async fn again(&self) {
         let token = self.folder.path().join("token");
         let mut child = Command::new(env!("CARGO_BIN_EXE_callbridge"))
@@ -53,7 +53,7 @@ impl Crm {
         *self.running() = Some((child, addr));
     }
 
-    /// Ends it at once.
+    /// Kills the CRM.
     pub async fn kill(&self) {
         let (mut child, _) = self.running().take().expect("it runs");
         child.kill().await.expect("it is killed");
@@ -67,14 +67,14 @@ impl Crm {
         self.running().as_ref().expect("it runs").1
     }
 
-    /// What stands under `/sandbox/…`.
+    /// Returns the JSON under `/sandbox/{path}`.
     pub async fn look(&self, path: &str) -> Value {
         let answer = ask(self.addr(), "GET", &format!("/sandbox/{path}"), "").await;
         let answer = answer.expect("an answer");
         serde_json::from_slice(&answer.body).expect("JSON")
     }
 
-    /// Does what a person would do in the CRM.
+    /// Makes a change that a person could make in the CRM.
     pub async fn admin(&self, act: &str, body: &str) {
         let path = format!("/sandbox/admin/{act}");
         let answer = ask(self.addr(), "POST", &path, body).await;
@@ -83,7 +83,7 @@ impl Crm {
         assert_eq!(answer.status, 200, "{act}: {told}");
     }
 
-    /// Gives the first company's connection these grants of calls, and no others.
+    /// Sets the call grants of the first company's connection to these scopes.
     pub async fn grant(&self, scopes: &[&str]) {
         let grant = |scope: &&str| format!("\"PERMISSION_OPEN_API_CALL:{scope}\"");
         let grants: Vec<String> = scopes.iter().map(grant).collect();
@@ -91,7 +91,7 @@ impl Crm {
         self.admin("grants", &body).await;
     }
 
-    /// Issues a token; the one before of the same company is dead then (§5.3).
+    /// Issues a token. It invalidates the previous token of the same company (§5.3).
     pub async fn issue(&self, token: &str, company: i64) {
         let body = format!("{{\"issue\": \"{token}\", \"company\": {company}}}");
         self.admin("token", &body).await;

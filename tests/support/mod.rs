@@ -1,4 +1,4 @@
-//! What the tests share: the program under test, the CRM, the recorded calls, and the judge.
+//! Shared parts of the tests: the program under test, the CRM, the recorded calls, and the judge.
 
 pub mod connecting;
 pub mod crm;

@@ -1,4 +1,4 @@
-//! The program under test: the real binary with a folder of its own.
+//! The program under test: the real binary with its own folder.
 
 use callbridge::{ControlReply, ControlRequest, socket};
 use callbridge_model::Status;
@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
-/// The token that the sandbox takes.
+/// The token that the sandbox accepts.
 pub const TOKEN: &str = "svc_pat_of_the_tests";
-/// SIGTERM ends `run` within this, of the time in which nobody on the machine had to wait.
+/// `run` must end within this time after SIGTERM. Time in which the machine was overloaded does not
+/// count.
 const STOPS_WITHIN: Duration = Duration::from_secs(10);
 
-/// The program itself.
 const BINARY: &str = env!("CARGO_BIN_EXE_callbridge");
 
-/// A folder with the state, secrets and lists of one callbridge.
+/// A folder with the state, secrets, and lists of one callbridge.
 pub struct Place {
     folder: TempDir,
     state: StatePlace,
@@ -31,12 +31,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// A folder with a token in its file. `tests/run` keeps such folders in memory.
+    /// Creates a folder with a token file. `tests/run` keeps such folders in memory.
     pub fn new() -> Self {
         Self::within(tempfile::tempdir().expect("a folder"))
     }
 
-    /// The same on a disk, for tests of kills and of writes.
+    /// Creates a folder on a disk, for tests of kills and of writes.
     pub fn on_disk() -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"));
         Self::within(folder.expect("a folder"))
@@ -47,7 +47,7 @@ impl Place {
         Self::with_state(folder, state)
     }
 
-    /// A folder for a callbridge whose state is in this database.
+    /// Creates a folder for a callbridge whose state is in this database.
     pub fn in_database(url: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let state = StatePlace::in_database(url, folder.path()).expect("a URL");
@@ -65,33 +65,33 @@ impl Place {
         place
     }
 
-    /// The value of `--state`.
+    /// Returns the value of `--state`.
     pub fn state(&self) -> String {
         self.state.flag()
     }
 
-    /// Reads and changes the OAuth connection.
+    /// Returns the store of the OAuth connection.
     pub fn connections(&self) -> ConnectionStore {
         self.state.connections()
     }
 
-    /// The variable that names the folder for sockets, if the state is in a database.
+    /// Returns the variable that names the folder for sockets, if the state is in a database.
     fn runtime_directory(&self) -> Option<(&str, &Path)> {
         self.state.database()?;
         Some(("RUNTIME_DIRECTORY", self.folder.path()))
     }
 
-    /// A file of it.
+    /// Returns the path of a file in the folder.
     pub fn at(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The same as text, for a flag.
+    /// Returns the path of a file as text, for a flag.
     pub fn path(&self, name: &str) -> String {
         self.at(name).to_str().expect("UTF-8").to_owned()
     }
 
-    /// Puts a file there in one step, as an administrator's tool should; its path.
+    /// Replaces a file in one step, as an administrator's tool should. Returns its path.
     pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> String {
         let new = self.at(&format!("{name}.new"));
         fs::write(&new, text).expect("written");
@@ -99,7 +99,7 @@ impl Place {
         self.path(name)
     }
 
-    /// Adds to a file.
+    /// Appends to a file.
     pub fn append(&self, name: &str, bytes: &[u8]) {
         use std::io::Write as _;
         let mut how = fs::OpenOptions::new();
@@ -108,7 +108,7 @@ impl Place {
         file.write_all(bytes).expect("written");
     }
 
-    /// A `file://` source read from its start.
+    /// Returns the flag `--source` for a file that is read from its start.
     pub fn file(&self, name: &str, format: &str) -> String {
         format!(
             "--source=file://{}?format={format}&from=start",
@@ -116,18 +116,18 @@ impl Place {
         )
     }
 
-    /// The flag `--source` for this manager. Its secret is in a file.
+    /// Returns the flag `--source` for this manager. Its secret is in a file.
     pub fn ami(&self, pbx: &FakePbx) -> String {
         let secret = self.write("secret", pbx::SECRET);
         format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr())
     }
 
-    /// Starts `callbridge run` against this CRM with these flags beside the usual ones.
+    /// Starts `callbridge run` against this CRM, with these flags in addition to the usual ones.
     pub fn run<S: AsRef<str>>(&self, crm: &str, flags: &[S]) -> Program {
         self.run_with(crm, flags, &[])
     }
 
-    /// The same with these variables in its environment.
+    /// Starts `callbridge run` with additional environment variables.
     pub fn run_with<S: AsRef<str>>(
         &self,
         crm: &str,
@@ -138,7 +138,7 @@ impl Place {
         self.start(&self.arguments(crm, flags), &variables)
     }
 
-    /// The arguments of [`Place::run`].
+    /// Returns the arguments of [`Place::run`].
     pub fn arguments<S: AsRef<str>>(&self, crm: &str, flags: &[S]) -> Vec<String> {
         let mut arguments = vec![
             "run".to_owned(),
@@ -157,7 +157,7 @@ impl Place {
         self.start_under(&[], arguments, variables)
     }
 
-    /// The same with a state of this name in its arguments.
+    /// Starts the program with a state of this name in its arguments.
     pub fn start_at<S: AsRef<str>>(
         &self,
         state: &str,
@@ -171,7 +171,7 @@ impl Place {
         }
     }
 
-    /// The same behind the words of another program, which has to make itself this one (`exec`).
+    /// Starts the program through a wrapper command, which must replace itself with it (`exec`).
     pub fn start_under<S: AsRef<str>>(
         &self,
         wrapper: &[&str],
@@ -184,7 +184,8 @@ impl Place {
         self.spawn(words, variables, file.into(), log)
     }
 
-    /// Starts `callbridge run` as [`Place::run`] does, with this as its stderr: its log is empty.
+    /// Starts `callbridge run` as [`Place::run`] does, but with this stderr. The log file stays
+    /// empty.
     pub fn run_heard_by<S: AsRef<str>>(
         &self,
         crm: &str,
@@ -229,7 +230,7 @@ impl Place {
         }
     }
 
-    /// Runs another command on the same state to its end.
+    /// Runs another command on the same state and waits until it exits.
     pub async fn command(&self, arguments: &[&str]) -> Output {
         let output = Command::new(env!("CARGO_BIN_EXE_callbridge"))
             .env_clear()
@@ -243,7 +244,7 @@ impl Place {
         soon(&words, output).await.expect("the program runs")
     }
 
-    /// The JSON lines of a command that has to succeed.
+    /// Returns the JSON lines of a command that must succeed.
     pub async fn lines(&self, arguments: &[&str]) -> Vec<Value> {
         let output = self.command(arguments).await;
         let told = String::from_utf8_lossy(&output.stderr);
@@ -253,7 +254,7 @@ impl Place {
         text.lines().map(line).collect()
     }
 
-    /// Dead letters and waiting calls.
+    /// Returns dead letters and waiting calls.
     pub async fn letters(&self) -> Vec<Value> {
         let mut letters = self.lines(&["dead", "list", "--json"]).await;
         letters.extend(self.lines(&["dead", "list", "--waiting", "--json"]).await);
@@ -261,13 +262,13 @@ impl Place {
         letters
     }
 
-    /// The status of the daemon of this state. `None` if no daemon listens.
+    /// Returns the status of the daemon of this state. `None` if no daemon listens.
     pub async fn status(&self) -> Option<Status> {
         let status = status(self.state.socket_folder()).await?;
         serde_json::from_value(status).ok()
     }
 
-    /// Everything that all runs have logged.
+    /// Returns the logs of all runs.
     pub fn logs(&self) -> String {
         let runs = self.runs.load(Ordering::Relaxed);
         let log = |run| read(&self.at(&format!("log-{run}")));
@@ -275,8 +276,8 @@ impl Place {
     }
 }
 
-/// Asks the daemon of this state for its status, in the form of `status --json`. `None` if no
-/// daemon listens.
+/// Asks the daemon of this state for its status, in the form of `status --json`. Returns `None` if
+/// no daemon listens.
 pub async fn status(state: &Path) -> Option<Value> {
     let asked = socket::ask(state, &ControlRequest::Status).await;
     match asked.ok()??.next().await.ok()?? {
@@ -288,7 +289,8 @@ pub async fn status(state: &Path) -> Option<Value> {
     }
 }
 
-/// A library of the tests that changes what the program sees of the system; built here.
+/// Compiles a library for `LD_PRELOAD` that changes how the system behaves for the program. Returns
+/// its path.
 pub fn preload(place: &Place, source: &str) -> String {
     let from = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/e2e")
@@ -308,17 +310,17 @@ pub struct Program {
 }
 
 impl Program {
-    /// Its process id.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.child.id().expect("it runs")
     }
 
-    /// What it has logged.
+    /// Returns its log.
     pub fn log(&self) -> String {
         read(&self.log)
     }
 
-    /// How it ended, if it did.
+    /// Returns its exit status, if it has ended.
     pub fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child")
     }
@@ -329,7 +331,7 @@ impl Program {
         serde_json::from_value(status).ok()
     }
 
-    /// Waits until its status is as wanted.
+    /// Waits until its status meets a condition.
     pub async fn until(&mut self, what: &str, holds: impl Fn(&Status) -> bool) -> Status {
         let mut last = None;
         let log = self.log.clone();
@@ -349,14 +351,14 @@ impl Program {
         last.expect("a status")
     }
 
-    /// Waits until so many calls are finished and none is under way any more.
+    /// Waits until `finished` calls are finished and none is under way.
     pub async fn settled(&mut self, finished: u64) -> Status {
         let what = format!("the end of {finished} calls");
         let wanted = |it: &Status| it.books.finished >= finished && it.books.settled();
         self.until(&what, wanted).await
     }
 
-    /// `kill -9`
+    /// Kills it (SIGKILL).
     pub async fn kill(mut self) {
         self.child.kill().await.expect("it is killed");
     }
@@ -367,8 +369,8 @@ impl Program {
         kill_process(pid.expect("an id"), signal).expect("it hears");
     }
 
-    /// SIGSTOP, until each thread stands still: before the one that takes the signal has run, the
-    /// others go on, and answer.
+    /// Sends SIGSTOP and waits until each thread is stopped. Until the thread that takes the signal
+    /// has run, the others continue and answer.
     pub async fn freeze(&self) {
         self.signal(Signal::STOP);
         let threads = format!("/proc/{}/task", self.id());
@@ -380,12 +382,12 @@ impl Program {
         until("each thread stands still", all).await;
     }
 
-    /// SIGTERM, and its end in time and in order.
+    /// Sends SIGTERM and expects it to exit with 0 in time.
     pub async fn terminate(self) {
         self.stops_at(Signal::TERM).await;
     }
 
-    /// A signal, and its end in time and in order.
+    /// Sends a signal and expects it to exit with 0 in time.
     pub async fn stops_at(self, signal: Signal) {
         let (begun, stalled_before) = (Instant::now(), stalled());
         self.signal(signal);
@@ -400,7 +402,7 @@ impl Program {
         );
     }
 
-    /// The same signal again and again, until it has ended; how.
+    /// Sends the signal repeatedly until it has ended. Returns its exit status.
     pub async fn insist(mut self, signal: Signal) -> ExitStatus {
         let mut ended = None;
         let insisting = until("its end", async || {
@@ -412,13 +414,13 @@ impl Program {
         ended.expect("an end")
     }
 
-    /// Waits for its end by itself.
+    /// Waits until it ends without a signal.
     pub async fn ended(mut self) -> ExitStatus {
         let ended = soon("the program's end", self.child.wait()).await;
         ended.expect("a child")
     }
 
-    /// Waits for its end with 0.
+    /// Waits until it exits with 0.
     pub async fn succeeds(self) {
         let log = self.log.clone();
         let ended = self.ended().await;
@@ -426,8 +428,8 @@ impl Program {
     }
 }
 
-/// How long anybody on this machine has waited for a core, the disk or memory so far: that is the
-/// machine's time and not the program's. Nothing where the kernel does not count it.
+/// Returns how long processes on this machine have waited for a core, the disk, or memory so far.
+/// The program is not responsible for this time. Returns zero if the kernel does not count it.
 fn stalled() -> Duration {
     let each = ["cpu", "io", "memory"].map(|of| {
         let text = fs::read_to_string(format!("/proc/pressure/{of}")).unwrap_or_default();

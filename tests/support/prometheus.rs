@@ -1,4 +1,4 @@
-//! Debian's Prometheus, scraping a program under test every second.
+//! Runs Debian's Prometheus, which scrapes a program under test every second.
 
 use callbridge_testbed::port::free_addr;
 use callbridge_testbed::wait::until;
@@ -8,15 +8,15 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use tokio::process::{Child, Command};
 
-/// The labels of a series, but those that name who was scraped.
+/// The labels of a series, except those that name the target.
 pub type Labels = BTreeMap<String, String>;
 /// Values by their labels.
 pub type Series = BTreeMap<Labels, f64>;
 
-/// What every scraped series is labeled with.
+/// Labels that every scraped series has.
 const TARGET_LABELS: [&str; 3] = ["__name__", "instance", "job"];
 
-/// A running one; it ends with the test.
+/// A running Prometheus. It ends with the test.
 pub struct Prometheus {
     _child: Child,
     folder: tempfile::TempDir,
@@ -25,7 +25,8 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Scrapes this address by these rules; `None`, and said so, where none is installed.
+    /// Starts to scrape this address with these rules. Returns `None`, with a message, if
+    /// Prometheus is not installed.
     pub async fn start(target: SocketAddr, rules: &str) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let (addr, config) = (free_addr(), folder.path().join("prometheus.yml"));
@@ -51,7 +52,7 @@ impl Prometheus {
             eprintln!("\nnot run: the dashboard (apt-get install prometheus)");
             return None;
         };
-        // Whoever comes second finds it installed, which is as good.
+        // An error means that another test has already installed it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().build();
         let prometheus = Self {
@@ -69,7 +70,7 @@ impl Prometheus {
         asked.await.is_ok_and(|it| it.status().is_success())
     }
 
-    /// The `data` of its answer.
+    /// Returns the `data` of the answer.
     pub async fn ask(&self, path: &str, parameters: &[(&str, &str)]) -> Value {
         let mut url = reqwest::Url::parse(&format!("{}/api/v1/{path}", self.base)).expect("a URL");
         if !parameters.is_empty() {
@@ -86,14 +87,14 @@ impl Prometheus {
         body["data"].take()
     }
 
-    /// What a query is worth at this second.
+    /// Returns the value of a query at this second.
     pub async fn value(&self, query: &str, at: i64) -> Series {
         let data = self.result(query, at).await;
         let each = data.iter().map(|it| (labels(it), number(&it["value"][1])));
         each.collect()
     }
 
-    /// The first of the samples that it holds of each series of this name, and the number of all.
+    /// Returns the first sample of each series of this name and the number of its samples.
     pub async fn first_samples(&self, name: &str, at: i64) -> BTreeMap<Labels, (f64, usize)> {
         let data = self.result(&format!("{name}[1h]"), at).await;
         let each = data.iter().map(|it| {

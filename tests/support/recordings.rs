@@ -1,4 +1,4 @@
-//! The recorded calls, as each way brings them.
+//! The recorded calls, in the format of each source.
 
 use callbridge_call::EventTime;
 use callbridge_testbed::cel_rows;
@@ -9,19 +9,19 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Trunks whose leads stand in a variable of the call. Frames that were cut in the caller's name
-/// hold none; the CDR's user field does.
+/// Trunks that read the lead from a variable of the call, or else from the CDR's user field. Frames
+/// that were cut in the caller's name have no variables.
 pub const TRUNKS: [&str; 2] = [
     r"--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID;userfield:lead=(\d+)",
     r"--trunk=gsm=PJSIP/gsm,country=UZ,strip=9,lead=var:LEAD_ID;userfield:lead=(\d+)",
 ];
 
-/// Two lists in one: the leads of the recordings' customers, and two for one number.
+/// The leads of the recordings' customers, and two leads for one number.
 pub const LEADS: &str = "phone,leadId\n998901110001,4001\n998901110002,4002\n\
      998901110003,4003\n998901110004,4004\n998901110005,4005\n\
      998901119999,4008\n998901119999,4009\n";
 
-/// Seconds between the beginnings of two calls in a row.
+/// Seconds between the starts of two consecutive calls.
 const APART: i64 = 20;
 
 /// A recording.
@@ -31,7 +31,7 @@ pub struct Recording {
     pub ami: Vec<u8>,
     pub json: Vec<u8>,
     pub calls: Vec<Value>,
-    /// Seconds that it was moved by.
+    /// Seconds by which the recording was moved.
     moved: i64,
 }
 
@@ -39,7 +39,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")
 }
 
-/// One of them.
+/// Reads one recording.
 pub fn one(name: &str) -> Recording {
     let read = |file: &str| std::fs::read(folder().join(name).join(file)).expect("readable");
     let expected: Value = serde_json::from_slice(&read("expected.json")).expect("JSON");
@@ -52,7 +52,7 @@ pub fn one(name: &str) -> Recording {
     }
 }
 
-/// Those of an old release with chan_sip, in the order in which they took place.
+/// Returns the recordings of an old release with chan_sip, in the order of their times.
 pub fn of_release(release: &str) -> Vec<Recording> {
     let folder = folder().join("asterisk-old").join(release);
     let entries = std::fs::read_dir(&folder).expect("the recordings");
@@ -75,7 +75,7 @@ pub fn of_release(release: &str) -> Vec<Recording> {
     all
 }
 
-/// Calls of five kinds, one after the other, the last ten minutes ago.
+/// Returns `many` calls of five kinds in a row. The last one took place ten minutes ago.
 pub fn in_a_row(many: usize) -> Vec<Recording> {
     let kinds = [
         "inbound_answered",
@@ -93,7 +93,7 @@ pub fn in_a_row(many: usize) -> Vec<Recording> {
         .collect()
 }
 
-/// All of them, in the order in which they took place.
+/// Returns all recordings, in the order of their times.
 pub fn all() -> Vec<Recording> {
     let entries = std::fs::read_dir(folder()).expect("the recordings");
     let names = entries.map(|entry| entry.expect("an entry").file_name());
@@ -105,7 +105,8 @@ pub fn all() -> Vec<Recording> {
     all
 }
 
-/// Recordings that can be told by one PBX one after the other: no unique id in two of them.
+/// Groups recordings so that one PBX can send each group in sequence: no two in a group share a
+/// unique id.
 pub fn groups(all: Vec<Recording>) -> Vec<Vec<Recording>> {
     disjoint(all, Recording::ids)
 }
@@ -129,8 +130,8 @@ fn disjoint(
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// The same calls all begun in one second, in groups that share no counter of unique ids and no
-/// channel name, as nothing in one PBX does.
+/// Moves all calls to begin in the same second. Groups them so that no two in a group share a
+/// counter of unique ids or a channel name, which one PBX never repeats.
 pub fn at_once(all: Vec<Recording>) -> Vec<Vec<Recording>> {
     let Some(begin) = all.iter().map(Recording::began).max() else {
         return Vec::new();
@@ -145,7 +146,7 @@ pub fn at_once(all: Vec<Recording>) -> Vec<Vec<Recording>> {
     groups.map(moved).collect()
 }
 
-/// The events of several recordings in one stream, in the order of their times.
+/// Merges the events of several recordings into one stream, in the order of their times.
 pub fn interleaved(recordings: &[Recording]) -> Vec<u8> {
     let events = recordings.iter().flat_map(Recording::events);
     let timed = |event| {
@@ -159,14 +160,14 @@ pub fn interleaved(recordings: &[Recording]) -> Vec<u8> {
         .collect()
 }
 
-/// What is to become of all their calls.
+/// Returns the expected outcomes of all their calls.
 pub fn expected(recordings: &[Recording]) -> Vec<Expected> {
     let calls = recordings.iter().flat_map(|recording| &recording.calls);
     calls.map(Expected::of).collect()
 }
 
 impl Recording {
-    /// Events as AMI text, those of the login left out.
+    /// Returns the events as AMI text, without those of the login.
     pub fn events(&self) -> impl Iterator<Item = &[u8]> {
         let messages = blocks(&self.ami);
         messages.filter(|block| {
@@ -174,20 +175,20 @@ impl Recording {
         })
     }
 
-    /// Frames as amiws sends them.
+    /// Returns the frames as amiws sends them.
     pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
         let lines = self.json.split(|&byte| byte == b'\n');
         lines.filter(|line| !line.is_empty())
     }
 
-    /// The events as Wazo's bus carries them, all in one batch, the last first.
+    /// Returns the events as Wazo's bus carries them, in reverse order.
     pub fn wazo(&self) -> Vec<String> {
         let mut bodies: Vec<String> = self.events().map(wazo_body).collect();
         bodies.reverse();
         bodies
     }
 
-    /// The CEL events as asterisk-cel-amqp publishes them.
+    /// Returns the CEL events as asterisk-cel-amqp publishes them.
     pub fn cel(&self) -> Vec<String> {
         let cel = self
             .events()
@@ -195,7 +196,7 @@ impl Recording {
         cel.map(|event| body(&pairs(event)).to_string()).collect()
     }
 
-    /// The messages of the bus of Wazo, or the CEL events, with the time of each, in their order.
+    /// Returns the messages of Wazo's bus, or the CEL events, each with its time, in their order.
     pub fn timed(&self, format: &str) -> Vec<(EventTime, String)> {
         let cel = format == "asterisk-cel";
         let events = self.events();
@@ -213,13 +214,14 @@ impl Recording {
         timed.collect()
     }
 
-    /// Without CEL there is nothing to tell. Of two Dials in a row CEL names the first alone.
+    /// Returns `true` if CEL describes this recording. It must contain CEL, and at most one
+    /// outbound call: of two consecutive Dials, CEL names only the first.
     pub fn is_told_by_cel(&self) -> bool {
         let outbound = |call: &&Value| call["direction"] == "OUTBOUND";
         !self.cel().is_empty() && self.calls.iter().filter(outbound).count() < 2
     }
 
-    /// The CDRs as `cdr_csv` wrote them.
+    /// Returns the CDRs as `cdr_csv` wrote them.
     pub fn rows(&self) -> Vec<u8> {
         let file = folder().join(&self.name).join("cdr.csv");
         let rows = std::fs::read_to_string(file).expect("rows of CDRs");
@@ -233,7 +235,7 @@ impl Recording {
         shift(values.join("\"").as_bytes(), self.moved)
     }
 
-    /// The CEL as lines of `cel_custom`.
+    /// Returns the CEL as lines of `cel_custom`.
     pub fn cel_lines(&self) -> Vec<u8> {
         let cel = self
             .events()
@@ -242,20 +244,20 @@ impl Recording {
         cel.flat_map(line).collect()
     }
 
-    /// What CEL wrote of one of [`of_release`].
+    /// Returns the CEL rows of a recording from [`of_release`].
     pub fn cel_of_release(&self, release: &str) -> Vec<u8> {
         let folder = folder().join("asterisk-old").join(release);
         let rows = std::fs::read(folder.join(&self.name).join("cel.csv"));
         shift(&rows.expect("rows of CEL"), self.moved)
     }
 
-    /// AMI's own events, as a PBX without CEL over AMI tells them.
+    /// Returns the events of a PBX that sends no CEL over AMI.
     pub fn channel_events(&self) -> Vec<&[u8]> {
         let own = |event: &&[u8]| !event.starts_with(b"Event: CEL");
         self.events().filter(own).collect()
     }
 
-    /// The CDRs as asterisk-cdr-amqp publishes them.
+    /// Returns the CDRs as asterisk-cdr-amqp publishes them.
     pub fn cdrs(&self) -> Vec<String> {
         let cdrs = self
             .events()
@@ -264,7 +266,7 @@ impl Recording {
             .collect()
     }
 
-    /// The CDRs of every customer call name its lead and no other.
+    /// Returns `true` if the CDRs of every customer call name its lead and no other.
     pub fn leads_stand_in_cdrs(&self) -> bool {
         let cdrs = self.cdrs();
         let named = |call: &Value| {
@@ -277,7 +279,7 @@ impl Recording {
         !self.calls.is_empty() && self.calls.iter().all(named)
     }
 
-    /// The unique id of the first channel that shows each number as its caller's.
+    /// Returns the unique id of the first channel that shows each number as its caller's.
     pub fn ids_by_caller(&self) -> BTreeMap<String, String> {
         let mut ids = BTreeMap::new();
         for event in self.events().map(pairs) {
@@ -312,7 +314,7 @@ impl Recording {
             .expect("an epoch")
     }
 
-    /// The PBX itself called the customer first, as Originate does.
+    /// Returns `true` if the PBX called the customer first, as Originate does.
     pub fn placed_by_the_pbx(&self) -> bool {
         let first = self.values("Channel").next().unwrap_or_default();
         let outbound = |call: &Value| call["direction"] == "OUTBOUND";
@@ -321,7 +323,7 @@ impl Recording {
             && !first.starts_with("PJSIP/1")
     }
 
-    /// The same with all times and unique ids moved, to begin at `begin`.
+    /// Returns the recording with all times and unique ids moved, so that it begins at `begin`.
     pub fn moved_to(&self, begin: i64) -> Self {
         let by = begin - self.began();
         let calls = self.calls.iter().map(|call| {
@@ -340,7 +342,8 @@ impl Recording {
         }
     }
 
-    /// The same AMI events from an Asterisk with this `systemname`, which begins each unique id.
+    /// Returns the same AMI events from an Asterisk with this `systemname`, which is the prefix of
+    /// each unique id.
     pub fn of_system(&self, system: &str) -> Self {
         let mut ami = String::from_utf8_lossy(&self.ami).into_owned();
         for id in self.ids() {
@@ -356,7 +359,8 @@ impl Recording {
     }
 }
 
-/// Returns the latest time of these events, which are AMI text or JSON; `None` without a time.
+/// Returns the latest time of these events, which are AMI text or JSON. Returns `None` without a
+/// time.
 pub fn last_time(events: &[u8]) -> Option<EventTime> {
     let text = String::from_utf8_lossy(events);
     let after_key = text.split("Timestamp").skip(1);
@@ -369,14 +373,14 @@ pub fn last_time(events: &[u8]) -> Option<EventTime> {
     Some(EventTime::from_micros((last * 1e6) as i64))
 }
 
-/// Waits until all of these events have happened. A PBX reports none before it happens.
+/// Waits until the time of the last event. A PBX reports no event before it happens.
 pub async fn have_happened(events: &[u8]) {
     let now = callbridge_model::clock::now().wall;
     let last = last_time(events).expect("a time");
     pass(last.since(now)).await;
 }
 
-/// Messages of an AMI text, each with its empty line.
+/// Splits AMI text into messages, each with its empty line.
 fn blocks(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -387,7 +391,7 @@ fn blocks(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The first value of each key.
+/// Returns the first value of each key.
 fn pairs(block: &[u8]) -> Map<String, Value> {
     let text = String::from_utf8_lossy(block);
     let mut pairs = Map::new();
@@ -400,7 +404,7 @@ fn pairs(block: &[u8]) -> Map<String, Value> {
     pairs
 }
 
-/// An AMI event in the envelope of Wazo's bus, its variables as an object.
+/// Returns an AMI event in the envelope of Wazo's bus, with its variables as an object.
 fn wazo_body(event: &[u8]) -> String {
     let mut data = pairs(event);
     let text = String::from_utf8_lossy(event);
@@ -420,7 +424,8 @@ fn wazo_body(event: &[u8]) -> String {
     json!({"name": name, "origin_uuid": "0b0d7c1e-52a2", "data": data}).to_string()
 }
 
-/// A CEL event of AMI in the shape of asterisk-cel-amqp, its time in the zone of Tashkent.
+/// Returns a CEL event of AMI in the format of asterisk-cel-amqp, with its time in the time zone of
+/// Tashkent.
 fn body(pairs: &Map<String, Value>) -> Value {
     let get = |key: &str| pairs[key].as_str().expect("text");
     let micros: f64 = get("Timestamp").parse().expect("an epoch");
@@ -447,7 +452,7 @@ fn body(pairs: &Map<String, Value>) -> Value {
     })
 }
 
-/// A CDR of AMI in the shape of asterisk-cdr-amqp.
+/// Returns a CDR of AMI in the format of asterisk-cdr-amqp.
 fn cdr_body(pairs: &Map<String, Value>) -> Value {
     let get = |key: &str| pairs[key].as_str().expect("text");
     let time = |key: &str| match get(key) {
@@ -467,7 +472,7 @@ fn cdr_body(pairs: &Map<String, Value>) -> Value {
     })
 }
 
-/// Every time and unique id (ten digits, a point and a digit) moved by `by` seconds.
+/// Moves every time and unique id (ten digits, a point, and a digit) by `by` seconds.
 fn shift(text: &[u8], by: i64) -> Vec<u8> {
     let mut moved = Vec::with_capacity(text.len());
     let mut at = 0;

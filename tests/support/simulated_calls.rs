@@ -1,11 +1,11 @@
-//! Calls by number, and dice.
+//! Simulated calls by number, and pseudo-random numbers.
 
 use callbridge_call::{Direction, EventTime, FinishedCall, UniqueId};
 use callbridge_model::{CallRecord, CallUuid, EmployeeId, Judged, LeadId, Outcome, Phone};
 use callbridge_spool::Finished;
 use std::time::Duration;
 
-/// The first moment of every run.
+/// The start time of every run.
 pub fn epoch() -> EventTime {
     EventTime::from_seconds(1_795_151_000)
 }
@@ -15,7 +15,7 @@ fn uuid_of(linkedid: &str) -> uuid::Uuid {
     uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes())
 }
 
-/// Call number `n`, finished at `now`; `lead` need not exist.
+/// Returns call number `n`, finished at `now`. `lead` need not exist.
 pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
     let duration = 3 + n % 40;
     let answered = !n.is_multiple_of(3);
@@ -91,16 +91,15 @@ pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
     Finished::new(judged, call)
 }
 
-/// Dice that fall alike for the same seed (splitmix64).
+/// Pseudo-random numbers (splitmix64). The same seed gives the same numbers.
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -109,12 +108,12 @@ impl Dice {
         (bits ^ (bits >> 31)) % bound.max(1)
     }
 
-    /// With a chance of `percent` in a hundred.
+    /// Returns `true` with a chance of `percent` in a hundred.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of them.
+    /// Returns a random element.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         let bound = u64::try_from(from.len()).expect("few");
         &from[usize::try_from(self.below(bound)).expect("few")]

@@ -1,5 +1,5 @@
-//! Is the spool whole after a kill, and what does it hold? A copy is looked at, so that nothing is
-//! mended by looking.
+//! Checks the spool after a kill and reads what it holds. It reads a copy, because opening the
+//! spool would repair it.
 
 use crate::support::judge::left::{Left, Stored};
 use rusqlite::{Connection, OptionalExtension as _};
@@ -7,12 +7,12 @@ use serde_json::Value;
 use std::path::Path;
 use uuid::Uuid;
 
-/// Fails when SQLite finds the spool damaged. None is there before the first commit.
+/// Fails if SQLite finds the spool damaged. Before the first commit there is no spool.
 pub fn assert_whole(state: &Path) {
     left(state);
 }
 
-/// The same, and what it holds.
+/// Fails if the spool is damaged. Otherwise returns its contents.
 pub fn left(state: &Path) -> Left {
     let Some((_folder, copy)) = copied(state) else {
         return Left::default();
@@ -42,7 +42,7 @@ pub fn left(state: &Path) -> Left {
     }
 }
 
-/// The print of the token that is remembered as refused.
+/// Returns the fingerprint of the refused token.
 fn refused(copy: &Connection) -> Option<String> {
     let memory = copy
         .query_row(
@@ -59,7 +59,7 @@ fn copied(state: &Path) -> Option<(tempfile::TempDir, Connection)> {
     let folder = tempfile::tempdir().expect("a folder");
     let copy = |name: &str| std::fs::copy(state.join(name), folder.path().join(name));
     copy("spool.db").ok()?;
-    // None is there when the last change is in the database.
+    // There is no WAL file if the last change is already in the database.
     let _ = copy("spool.db-wal");
     let database = Connection::open(folder.path().join("spool.db")).expect("it opens");
     Some((folder, database))

@@ -1,47 +1,49 @@
-//! What the way to the CRM does to requests and answers, and how often.
+//! The faults between callbridge and the CRM, and how often they strike.
 
 use super::seen::Purpose;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What happens to one exchange.
+/// A fault that strikes one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// Not passed on; this status with the service's envelope.
+    /// The CRM does not get the request. The answer has this status and the CRM's envelope.
     Status(u16),
-    /// Not passed on; a proxy's page with this status.
+    /// The CRM does not get the request. The answer is a proxy's page with this status.
     Page(u16),
-    /// Passed on; then this status all the same.
+    /// The CRM gets the request, but the answer has this status.
     StatusAfter(u16),
-    /// Reset, not passed on.
+    /// The connection is reset. The CRM does not get the request.
     Reset,
-    /// Passed on, then reset without an answer.
+    /// The CRM gets the request. The connection is reset without an answer.
     Lost,
-    /// Reset, and passed on a while later all the same.
+    /// The connection is reset. The CRM gets the request after this time.
     Straggler(Duration),
-    /// Passed on, answered later.
+    /// The CRM gets the request. The answer is delayed.
     Late(Duration),
-    /// Passed on; the answer comes in small pieces.
+    /// The CRM gets the request. The answer comes in small pieces.
     Drip(Duration),
-    /// Passed on; the connection ends in the middle of the answer.
+    /// The CRM gets the request. The connection ends in the middle of the answer.
     Cut,
-    /// Passed on; the answer has its length, and a part of it is no JSON any more.
+    /// The CRM gets the request. The answer has the right length, but is not valid JSON.
     Garbled,
-    /// Passed on; 200 with an empty body.
+    /// The CRM gets the request. The answer is 200 with an empty body.
     Empty,
-    /// Passed on; 200 without its requestId. Submissions alone.
+    /// The CRM gets the request. The answer is 200 without its requestId. Only for submissions.
     NoRequestId,
-    /// Not passed on; 200 that does not accept. Submissions alone.
+    /// The CRM does not get the request. The answer is 200 and does not accept the call. Only for
+    /// submissions.
     NotAccepted,
-    /// Not passed on; sent to another host.
+    /// The CRM does not get the request. The answer redirects to another host.
     Redirect,
-    /// Not passed on; 200 with the first half of a body that something in between began.
+    /// The CRM does not get the request. The answer is 200 with the first half of a body that a
+    /// proxy wrote.
     Torn,
-    /// Not passed on; no answer for so long, and then the connection ends.
+    /// The CRM does not get the request. The connection ends after this time without an answer.
     Hang(Duration),
 }
 
-/// The faults of bad weather. None takes longer than what a person would wait for.
+/// The faults of bad weather. Each is shorter than a person would wait.
 pub const WEATHER: [Fault; 17] = [
     Fault::Status(500),
     Fault::Status(503),
@@ -62,9 +64,9 @@ pub const WEATHER: [Fault; 17] = [
     Fault::NotAccepted,
 ];
 
-/// What a token endpoint may do that says nothing of the refresh token. None of it reaches the
-/// service: an answer to a refresh that was done is the only one there will ever be (§5.6.6), and
-/// whoever loses that needs a new consent.
+/// Failures of the token endpoint that do not make the refresh token invalid. No request reaches
+/// the CRM: it answers each refresh only once (§5.6.6), so a lost answer would require a new
+/// consent.
 pub const TOKEN_TROUBLE: [Fault; 9] = [
     Fault::Status(500),
     Fault::Status(503),
@@ -77,7 +79,7 @@ pub const TOKEN_TROUBLE: [Fault; 9] = [
     Fault::Hang(Duration::from_secs(3)),
 ];
 
-/// Small pseudo-random numbers (splitmix64): the same seed, the same weather.
+/// Pseudo-random numbers (splitmix64). The same seed gives the same numbers.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
@@ -86,7 +88,7 @@ impl Dice {
         Self(seed)
     }
 
-    /// From 0 to `end`, without `end`.
+    /// Returns a number from 0 to `end - 1`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -96,16 +98,16 @@ impl Dice {
     }
 }
 
-/// Which faults strike now.
+/// Chooses the fault of each request.
 #[derive(Clone, Debug)]
 pub struct Weather {
     dice: Dice,
-    /// Of a hundred requests so many are struck.
+    /// Percentage of requests that get a fault.
     percent: u64,
     kinds: Vec<Fault>,
-    /// Of the token endpoint, each in its turn; none while it is well.
+    /// Faults of the token endpoint, in turn. Empty if it works.
     token: Vec<Fault>,
-    /// How often each struck.
+    /// How often each fault has struck.
     pub struck: BTreeMap<Fault, u64>,
 }
 
@@ -125,12 +127,12 @@ impl Weather {
         self.kinds = kinds.to_vec();
     }
 
-    /// The token endpoint does these from now on, one after the other.
+    /// Makes the token endpoint answer with these faults in turn.
     pub fn set_token(&mut self, kinds: &[Fault]) {
         self.token = kinds.to_vec();
     }
 
-    /// What happens to the next request.
+    /// Returns the fault of the next request.
     pub fn strike(&mut self, purpose: Purpose) -> Option<Fault> {
         if purpose == Purpose::Exchange {
             let fault = *self.token.first()?;

@@ -1,21 +1,21 @@
-//! What a killed process left behind: which answers it had written down, as its spool says.
+//! The answers that a killed process had stored in its spool.
 //!
-//! A kill may keep an answer from being written down, and then it is right to ask again. How long
-//! writing takes says nothing on a busy machine; the spool itself does.
+//! A process can be killed before it stores an answer. Then it must ask again. On a busy machine,
+//! the time since the answer does not show whether it was stored. The spool does.
 
 use super::seen::Seen;
 use std::collections::BTreeMap;
 
-/// What its spool held when it was gone.
+/// The contents of the spool after a kill.
 #[derive(Clone, Debug, Default)]
 pub struct Left {
-    /// By uuid.
+    /// The calls by uuid.
     pub calls: BTreeMap<String, Stored>,
-    /// The print of the token that it knew as refused.
+    /// The fingerprint of the token that the CRM refused.
     pub refused: Option<String>,
 }
 
-/// A call in it.
+/// A call in the spool.
 #[derive(Clone, Debug, Default)]
 pub struct Stored {
     pub state: String,
@@ -23,38 +23,39 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Nothing is to be asked about it any more.
+    /// Returns `true` if no request about the call is needed.
     fn is_over(&self) -> bool {
         !["ready", "sending", "submitted"].contains(&self.state.as_str())
     }
 }
 
 impl Left {
-    /// That this call was accepted under this requestId, or more, had been written down.
+    /// Returns `true` if the spool knows that this call was accepted under this requestId, or knows
+    /// its outcome.
     pub fn accepted(&self, uuid: &str, request_id: &str) -> bool {
         let knows = |it: &Stored| it.is_over() || it.request_id.as_deref() == Some(request_id);
         self.calls.get(uuid).is_some_and(knows)
     }
 
-    /// The outcome of this call had been written down.
+    /// Returns `true` if the spool knows the outcome of this call.
     pub fn decided(&self, uuid: &str) -> bool {
         self.calls.get(uuid).is_some_and(Stored::is_over)
     }
 
-    /// That this token is refused had been written down.
+    /// Returns `true` if the spool knows that this token is refused.
     pub fn knows_as_refused(&self, token: &str) -> bool {
         self.refused.as_deref() == Some(print(token).as_str())
     }
 }
 
-/// By what a token is known in the spool: 16 hex digits of its UUIDv5.
+/// Returns the token's fingerprint in the spool: 16 hex digits of its UUIDv5.
 fn print(token: &str) -> String {
     let hash = uuid::Uuid::new_v5(&uuid::Uuid::nil(), token.as_bytes());
     hash.simple().to_string()[16..].to_owned()
 }
 
-/// What was heard in a life is known to it; to later ones, if it was written down. `kills` has what
-/// each kill left; the last life was not killed.
+/// Returns `true` if the answer was stored before the kill that ended its life. The last life was
+/// not killed and knows all its answers. `kills` has one entry per kill.
 pub fn known(seen: &Seen, kills: &[Left], written: impl Fn(&Left) -> bool) -> bool {
     kills.get(seen.life).is_none_or(written)
 }

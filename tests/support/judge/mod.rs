@@ -1,9 +1,9 @@
-//! The judge: it stands between callbridge and the CRM, sees every request, does to it what bad
-//! weather does, and says in the end what was against the document. It shares no code with either.
+//! The judge: a proxy between callbridge and the CRM. It records every request, injects faults, and
+//! reports what violated the document. It shares no code with callbridge or the CRM.
 //!
 //! ```text
-//! callbridge ──▶ judge ──▶ CRM (a process of its own)
-//!                  └── every request with its time, token, body, and what was answered
+//!   callbridge ──▶ judge ──▶ CRM (a separate process)
+//!                    └── every request with its time, token, body, and answer
 //! ```
 
 pub mod fault;
@@ -29,9 +29,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Pieces that a dripping answer comes in.
+/// Number of pieces of a dripping answer.
 const DRIPS: u32 = 8;
-/// A client reads an answer to its end, gives up or is killed long before.
+/// A client reads an answer to its end, gives up, or is killed long before this.
 const READ_WITHIN: Duration = Duration::from_secs(120);
 
 /// How the port behaves.
@@ -40,11 +40,11 @@ pub enum Port {
     Open,
     /// Connections are refused.
     Closed,
-    /// Connections are taken, and nothing is ever said.
+    /// Connections are accepted, but no request is answered.
     Silent,
 }
 
-/// See the module.
+/// A running judge.
 pub struct Judge {
     addr: SocketAddr,
     shared: Arc<Shared>,
@@ -59,7 +59,7 @@ struct Shared {
     seen: Mutex<Vec<Seen>>,
     times: Mutex<Times>,
     count: watch::Sender<usize>,
-    /// Connections whose request is being read.
+    /// Number of connections whose request is being read.
     reading: watch::Sender<usize>,
     elsewhere: SocketAddr,
 }
@@ -69,7 +69,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Judge {
-    /// Stands in front of a CRM.
+    /// Starts a judge in front of a CRM.
     pub async fn start(crm: SocketAddr, seed: u64) -> Self {
         let addr = free_addr();
         let listener = TcpListener::bind(addr).await.expect("a port of its own");
@@ -102,35 +102,35 @@ impl Judge {
         }
     }
 
-    /// Of `--crm-url`.
+    /// Returns the value of `--crm-url`.
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
     }
 
-    /// The CRM has moved.
+    /// Sends requests to this CRM from now on.
     pub fn behind(&self, crm: SocketAddr) {
         *locked(&self.shared.crm) = crm;
     }
 
-    /// From now on so many of a hundred exchanges are struck by one of these.
+    /// Gives `percent` of all exchanges one of these faults from now on.
     pub fn weather(&self, percent: u64, kinds: &[Fault]) {
         locked(&self.shared.weather).set(percent, kinds);
     }
 
-    /// The token endpoint does these from now on, one after the other; none of them: it is well.
+    /// Makes the token endpoint answer with these faults in turn. Without any, it works.
     pub fn token_trouble(&self, kinds: &[Fault]) {
         locked(&self.shared.weather).set_token(kinds);
     }
 
-    /// How the port behaves from now on.
+    /// Sets how the port behaves from now on.
     pub fn port(&self, port: Port) {
         self.port.send_replace(port);
     }
 
-    /// The client was killed and is gone; this it left behind. Ends when all that it had sent is
-    /// read: what comes from now on is the next one's.
+    /// Records that the client was killed and left this spool. Returns when all requests that it
+    /// sent have been read. Later requests belong to the next client.
     pub async fn killed(&self, mut left: Left) {
-        // Connections are taken in their order: a silent one at the end shows that all were.
+        // Connections are accepted in order. When this silent one is accepted, all others were.
         if let Ok(mut last) = TcpStream::connect(self.addr).await {
             let _ = last.shutdown().await;
             soon("the end of what waits at the port", gone(&mut last)).await;
@@ -147,28 +147,28 @@ impl Judge {
         times.kills.push(left);
     }
 
-    /// Time since its start.
+    /// Returns the time since the judge's start.
     pub fn elapsed(&self) -> Duration {
         self.shared.begun.elapsed()
     }
 
-    /// Requests so far.
+    /// Returns the number of requests so far.
     pub fn count(&self) -> usize {
         *self.count.borrow()
     }
 
-    /// Waits until so many requests have come.
+    /// Waits until `count` requests have come.
     pub async fn reaches(&self, count: usize) {
         let mut counts = self.count.clone();
         counts.wait_for(|it| *it >= count).await.expect("a judge");
     }
 
-    /// Any request so far is such a one.
+    /// Returns `true` if any request so far matches.
     pub fn has_seen(&self, such: impl Fn(&Seen) -> bool) -> bool {
         locked(&self.shared.seen).iter().any(such)
     }
 
-    /// Everything seen so far.
+    /// Returns all requests so far.
     pub fn seen(&self) -> Vec<Seen> {
         locked(&self.shared.seen).clone()
     }
@@ -177,12 +177,12 @@ impl Judge {
         locked(&self.shared.times).clone()
     }
 
-    /// Host and port that `Host` has to name.
+    /// Returns the host and port that the header `Host` must have.
     pub fn host(&self) -> String {
         self.addr.to_string()
     }
 
-    /// How often each fault struck.
+    /// Returns how often each fault struck, as text.
     pub fn struck(&self) -> String {
         let struck = locked(&self.shared.weather).struck.clone();
         let each = struck.iter().map(|(fault, n)| format!("{fault:?} {n}"));
@@ -223,7 +223,7 @@ async fn listen(
     }
 }
 
-/// Takes a request, and says nothing until the port is another.
+/// Reads a request and does not answer it until the port has another state.
 async fn mute(mut stream: TcpStream, mut state: watch::Receiver<Port>, shared: Arc<Shared>) {
     let Some(at) = take(&mut stream, &shared).await else {
         return;
@@ -238,12 +238,12 @@ async fn mute(mut stream: TcpStream, mut state: watch::Receiver<Port>, shared: A
     shared.end(at, None);
 }
 
-/// Reads a request and writes it down; its place, or `None` for one that did not come whole.
+/// Reads and records a request. Returns its index, or `None` for an incomplete request.
 async fn take(stream: &mut TcpStream, shared: &Shared) -> Option<usize> {
     let from = stream.peer_addr().ok().map(|from| from.ip());
     let request = wire::read_request(stream).await;
-    // Whatever happened before it came is noted before it: the ends of other connections have been
-    // told to us by now, and those tasks go first.
+    // Let the tasks of other connections run first: if one of them ended before this request came,
+    // its end must be recorded first.
     tokio::task::yield_now().await;
     let at = note(request, from, shared);
     shared.reading.send_modify(|it| *it -= 1);
@@ -272,7 +272,7 @@ fn note(
     whole.then_some(at)
 }
 
-/// The uuids and requestIds that were asked about in one life.
+/// Returns the uuids and requestIds that the client asked about in one life.
 fn asked_in(seen: &[Seen], life: usize) -> BTreeSet<String> {
     let seen = seen.iter().filter(|it| it.life == life);
     let asked = seen.filter_map(|it| match it.purpose() {
@@ -283,19 +283,19 @@ fn asked_in(seen: &[Seen], life: usize) -> BTreeSet<String> {
     asked.collect()
 }
 
-/// The client has closed its side.
+/// Waits until the client has closed its side.
 async fn gone(stream: &mut TcpStream) {
     let mut byte = [0];
     let _ = stream.read(&mut byte).await;
 }
 
 fn reset(stream: TcpStream) {
-    // An error means that it is gone already.
+    // An error means that the connection is already closed.
     let _ = stream.set_zero_linger();
 }
 
 impl Shared {
-    /// From now on the client may know how it ended.
+    /// Records that the client can know from now on how the request ended.
     fn tells(&self, at: usize) {
         let now = self.begun.elapsed();
         if let Some(seen) = locked(&self.seen).get_mut(at) {
@@ -358,7 +358,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
     finish(stream, &shared, at, response, fault).await;
 }
 
-/// The answer of a fault that keeps the request from the CRM.
+/// Returns the answer of a fault that keeps the request from the CRM.
 fn instead(fault: Fault, shared: &Shared) -> Option<Response> {
     let refused = r#"{"data":null,"message":"Xato","error":null,"accept":false,"errors":[]}"#;
     match fault {
@@ -374,7 +374,7 @@ fn instead(fault: Fault, shared: &Shared) -> Option<Response> {
     }
 }
 
-/// Answers, as far as the fault lets it, and writes down what the client got.
+/// Answers as far as the fault allows, and records the answer that the client got.
 async fn finish(
     mut stream: TcpStream,
     shared: &Shared,
@@ -402,7 +402,8 @@ async fn finish(
         }
     };
     let mut rest = Vec::new();
-    // A client that reads all of it closes in order; one that is gone before resets.
+    // A client that reads the whole answer closes its side. A client that is already gone resets
+    // the connection.
     let closed = stream.shutdown().await.is_ok();
     let read = timeout(READ_WITHIN, stream.read_to_end(&mut rest)).await;
     let read = sent && closed && matches!(read, Ok(Ok(0)));
@@ -425,7 +426,7 @@ async fn finish(
     shared.end(at, Some(answer));
 }
 
-/// Changes what the fault changes; the length to tell.
+/// Applies the fault to the answer. Returns the `Content-Length` to send.
 fn damage(response: &mut Response, fault: Option<Fault>) -> usize {
     let length = response.body.len();
     match fault {
@@ -456,7 +457,7 @@ async fn drip(stream: &mut TcpStream, bytes: &[u8], time: Duration) -> bool {
     true
 }
 
-/// How many requests there were for each purpose.
+/// Returns the number of requests for each purpose, as text.
 pub fn purposes(seen: &[Seen]) -> String {
     let count = |purpose| seen.iter().filter(|it| it.purpose() == purpose).count();
     format!(

@@ -1,50 +1,51 @@
-//! What a client may not do, as the document says it; over everything that was seen.
+//! The rules of the document for clients, checked against all recorded requests.
 
 use super::left::{Left, known};
 use super::seen::{Purpose, Seen};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// "Once a minute": a client counts from when it decides to ask, we from when the question is here,
-/// and on a busy machine seconds lie between.
+/// The document says "once a minute". The client counts from its decision to ask, and the judge
+/// from the arrival of the request. On a busy machine, these are seconds apart.
 const MINUTE: Duration = Duration::from_secs(45);
-/// What was under way when a refusal was given is no disobedience: no more than can be beside it,
-/// and none that comes so late that no machine is as busy.
+/// Requests that were under way when another one was refused are allowed: at most this many, and at
+/// most this long after the refusal.
 const UNDER_WAY: (usize, Duration) = (3, Duration::from_secs(30));
-/// So many later answers are written down, and this one still is not: a client has four requests
-/// under way, and takes answers as they come.
+/// An answer that is not stored counts as forgotten when this many later answers are stored. A
+/// client has four requests under way and stores answers as they come.
 const LATER: usize = 8;
-/// An outcome asked for again sooner than this is a busy loop: a client waits a second from the
-/// answer on, and the answer comes after our clock's first look.
+/// Asking for an outcome again sooner than this is a busy loop. A client waits one second after the
+/// answer, and the judge's clock starts before the answer arrives.
 const ASKED_AGAIN: Duration = Duration::from_millis(900);
-/// Fields of a filter that the document publishes (§4.7).
+/// Fields of a filter in the document (§4.7).
 const FILTER: [&str; 4] = ["page", "size", "orders", "registeredTimestampFrom"];
 
-/// What the judge was told of, and what happened elsewhere.
+/// Events that the requests do not show.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
-    /// The client was killed, and this was left.
+    /// The spool after each kill of the client.
     pub kills: Vec<Left>,
-    /// Connections to the host that redirects lead to.
+    /// Number of connections to the host that redirects lead to.
     pub elsewhere: usize,
 }
 
-/// What is allowed here.
+/// The limits of a test.
 #[derive(Clone, Debug)]
 pub struct Law {
-    /// Requests in any span as long as `window`.
+    /// Requests allowed in any span of the length `window`.
     pub requests: usize,
     pub window: Duration,
-    /// What the header `Host` has to say.
+    /// The required value of the header `Host`.
     pub host: String,
-    /// Refused pages of the journal that learning takes (§4.7: `MAX`, an unknown range).
+    /// Refused pages of the journal that are needed to learn its limits (§4.7: `MAX`, an unknown
+    /// range).
     pub refused_pages: usize,
-    /// A uuid may be sent again where a kill, or another token, took its requestId (§3.2, §4.5.4):
-    /// only where nothing else could tell what became of it.
+    /// Whether a uuid can be sent again after a kill or another token made its requestId unusable
+    /// (§3.2, §4.5.4). This is only for tests in which nothing else can show the outcome.
     pub again: bool,
 }
 
-/// Everything that was against the law, in words.
+/// Returns all violations as text.
 pub fn breaches(seen: &[Seen], times: &Times, law: &Law) -> Vec<String> {
     let mut order: Vec<&Seen> = seen.iter().filter(|it| !it.method.is_empty()).collect();
     order.sort_by_key(|it| it.at);
@@ -77,7 +78,7 @@ fn status(seen: &Seen) -> Option<u16> {
     seen.answer.as_ref().map(|answer| answer.status)
 }
 
-/// The most counted requests of one token in any span as long as the window.
+/// Returns the highest number of counted requests of one token in any span of this length.
 pub fn fullest(order: &[&Seen], window: Duration) -> usize {
     let mut arrivals: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
     let counts = |it: &&&Seen| status(it) != Some(401) && it.purpose() != Purpose::Exchange;
@@ -101,7 +102,7 @@ fn windows(order: &[&Seen], law: &Law) -> Vec<String> {
     over.then_some(words).into_iter().collect()
 }
 
-/// Headers, method, path, fields.
+/// Checks headers, method, path, and fields.
 fn form(seen: &Seen, law: &Law) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut must = |holds: bool, words: &str| {
@@ -180,8 +181,8 @@ fn submissions(order: &[&Seen], times: &Times, law: &Law) -> Vec<String> {
     wrong
 }
 
-/// Answers that were not written down when the client was killed, though many later ones were: no
-/// kill kept those from it.
+/// Returns answers that were not stored before a kill although many later ones were. The kill is
+/// not the reason for these.
 fn forgotten(order: &[&Seen], times: &Times) -> Vec<String> {
     let mut lives: BTreeMap<usize, Vec<(&Seen, bool)>> = BTreeMap::new();
     for seen in order.iter().filter(|it| it.life < times.kills.len()) {
@@ -206,16 +207,17 @@ fn forgotten(order: &[&Seen], times: &Times) -> Vec<String> {
     wrong
 }
 
-/// After a 401: `token/info` once a minute, and nothing else.
+/// Checks that a 401 is followed only by `token/info`, at most once a minute.
 fn refused_tokens(order: &[&Seen], times: &Times) -> Vec<String> {
     struct Dead {
         since: Duration,
         last: Duration,
         late: usize,
         life: usize,
-        /// Later lives know it, too.
+        /// Whether later lives know it too.
         written: bool,
-        /// The life whose `token/info` was refused: none of its others was under way beside it.
+        /// The life whose `token/info` was refused. It sends `token/info` one at a time, so none of
+        /// its others was under way then.
         asked: Option<usize>,
     }
     let mut dead: BTreeMap<&str, Dead> = BTreeMap::new();
@@ -266,10 +268,11 @@ fn refused_tokens(order: &[&Seen], times: &Times) -> Vec<String> {
     wrong
 }
 
-/// After a 403: not again within a minute, unless `token/info` was heard meanwhile.
+/// Checks that a request with a 403 is repeated only after a minute or after a successful
+/// `token/info`.
 fn missing_grants(order: &[&Seen]) -> Vec<String> {
     struct Denied {
-        /// The last 403 was asked for.
+        /// When the last request with a 403 was sent.
         last: Duration,
         since: Duration,
         late: usize,
@@ -280,7 +283,7 @@ fn missing_grants(order: &[&Seen]) -> Vec<String> {
     let mut wrong = Vec::new();
     for seen in order {
         let key = (seen.token(), seen.purpose());
-        // One that was under way beside the refusal may be heard after it.
+        // A `token/info` that was under way during the refusal can be answered after it.
         let heard_since = |last: Duration| {
             let mut well = well.iter().filter(|it| it.token() == seen.token());
             well.any(|it| it.at <= seen.at && it.ended.is_some_and(|ended| ended >= last))
@@ -345,7 +348,7 @@ fn polls(order: &[&Seen], times: &Times) -> Vec<String> {
                 ));
             }
         }
-        // one that a kill kept from the spool has to be asked for again
+        // An outcome that a kill kept from the spool must be asked for again.
         let knows = |(life, written): &(usize, bool)| *life == seen.life || *written;
         if over.get(id).is_some_and(knows) {
             wrong.push(format!("{id} asked for again after its outcome"));

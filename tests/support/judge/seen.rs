@@ -1,52 +1,53 @@
-//! What the judge remembers of a request.
+//! A request as the judge recorded it.
 
 use super::fault::Fault;
 use serde_json::Value;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// One request; times are since the judge's start.
+/// One request. Times are measured from the judge's start.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// When it had arrived whole.
+    /// When the whole request had arrived.
     pub at: Duration,
-    /// How often the client had been killed before.
+    /// Number of kills of the client before this request.
     pub life: usize,
-    /// The address that it came from.
+    /// The address of the client.
     pub from: Option<IpAddr>,
     pub method: String,
     pub path: String,
-    /// Names in lower case, in their order.
+    /// Headers in their order, with names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// What was done to it; `None` for nothing.
+    /// The fault of this request, if any.
     pub fault: Option<Fault>,
     pub answer: Option<Answered>,
-    /// From when on the client could know how it ended: before the last byte, or the reset.
+    /// When the client could first know how the request ended: before the last byte, or at the
+    /// reset.
     pub told: Option<Duration>,
-    /// When the exchange was over: its answer written, or one side gone.
+    /// When the exchange was over: the answer was written, or one side was gone.
     pub ended: Option<Duration>,
 }
 
-/// What it was answered.
+/// The answer to a request.
 #[derive(Clone, Debug, Default)]
 pub struct Answered {
     pub status: u16,
     pub body: Vec<u8>,
-    /// All of it left, undamaged, and the client read it to its end.
+    /// Whether the whole answer was sent undamaged and the client read it to its end.
     pub whole: bool,
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     Submit,
     Poll,
     Filter,
     TokenInfo,
-    /// A code or a refresh token for a pair of tokens.
+    /// Exchanges a code or a refresh token for a pair of tokens.
     Exchange,
-    /// Nothing that the document has for us.
+    /// A request that the document does not have for callbridge.
     Other,
 }
 
@@ -73,7 +74,7 @@ impl Seen {
         Purpose::of(&self.method, &self.path)
     }
 
-    /// All values of a header.
+    /// Returns all values of a header.
     pub fn header<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let named = self.headers.iter().filter(move |(key, _)| key == name);
         named.map(|(_, value)| value.as_str())
@@ -87,25 +88,25 @@ impl Seen {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The uuid of a submission.
+    /// Returns the uuid of a submission.
     pub fn uuid(&self) -> Option<String> {
         let submission = self.purpose() == Purpose::Submit;
         let uuid = self.json()["uuid"].as_str().map(str::to_owned);
         uuid.filter(|_| submission)
     }
 
-    /// The id that a poll asks for.
+    /// Returns the requestId that a poll asks for.
     pub fn polled(&self) -> Option<&str> {
         self.path.strip_prefix("/v1/open-api/request/")
     }
 
-    /// The status that reached the client whole.
+    /// Returns the status if the whole answer reached the client.
     pub fn heard(&self) -> Option<u16> {
         let answer = self.answer.as_ref().filter(|answer| answer.whole);
         answer.map(|answer| answer.status)
     }
 
-    /// The requestId that reached the client whole.
+    /// Returns the requestId if the whole answer reached the client and accepted the call.
     pub fn request_id(&self) -> Option<String> {
         let answer = self.answer.as_ref().filter(|it| it.whole)?;
         let body: Value = serde_json::from_slice(&answer.body).ok()?;

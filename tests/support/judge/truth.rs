@@ -1,4 +1,4 @@
-//! Is what was said of each call, and what the journal has of it, what the call really was?
+//! Compares submissions and the journal with the real calls.
 
 use super::seen::Seen;
 use callbridge_testbed::expected::Expected;
@@ -17,7 +17,7 @@ const FIELDS: [&str; 8] = [
     "talkTimeSec",
 ];
 
-/// What differs in an object with the document's fields.
+/// Returns how an object with the document's fields differs from the call.
 fn differences(call: &Expected, said: &Value) -> Vec<String> {
     let mut all = Vec::new();
     for (name, wants) in [
@@ -47,7 +47,8 @@ fn differences(call: &Expected, said: &Value) -> Vec<String> {
     all
 }
 
-/// Every submission that says something else than its call, or more than the document has.
+/// Returns every submission that differs from its call or has fields that the document does not
+/// have.
 pub fn submitted(seen: &[Seen], expected: &[Expected]) -> Vec<String> {
     let known: BTreeMap<&str, &Expected> =
         expected.iter().map(|it| (it.uuid.as_str(), it)).collect();
@@ -66,7 +67,7 @@ pub fn submitted(seen: &[Seen], expected: &[Expected]) -> Vec<String> {
     wrong
 }
 
-/// Everything that is wrong with the journal of the CRM: missing, doubled, invented, changed.
+/// Returns all errors in the CRM's journal: missing, duplicate, invented, or changed calls.
 pub fn journal(rows: &Value, expected: &[Expected]) -> Vec<String> {
     let mut records: BTreeMap<&str, &Value> = BTreeMap::new();
     let mut wrong = Vec::new();

@@ -1,4 +1,4 @@
-//! HTTP as bytes: one request a connection, as it came and as it goes on.
+//! HTTP as bytes, with one request per connection.
 
 use super::seen::Seen;
 use std::net::SocketAddr;
@@ -7,9 +7,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Heads longer than this are nobody's.
+/// A longer head is an error.
 const HEAD_MAX: usize = 64 << 10;
-/// The CRM behind answers within this, or it is as good as gone.
+/// A CRM that does not answer within this time counts as unreachable.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// An answer as it came from the CRM.
@@ -39,7 +39,7 @@ impl Response {
         }
     }
 
-    /// Its bytes; the length told is that of `told` bytes.
+    /// Returns the answer's bytes, with `told` as its `Content-Length`.
     pub fn bytes(&self, told: usize) -> Vec<u8> {
         let location = self.location.as_ref();
         let location = location.map_or(String::new(), |to| format!("Location: {to}\r\n"));
@@ -52,7 +52,8 @@ impl Response {
     }
 }
 
-/// Reads one request. `Err` has what came of one that ended too early; nothing is `None`.
+/// Reads one request. Returns `Err` if it ends too early: with the part that came, or with `None`
+/// if nothing came.
 pub async fn read_request(stream: &mut TcpStream) -> Result<Seen, Option<Seen>> {
     let mut bytes = Vec::new();
     let head_end = loop {
@@ -94,7 +95,7 @@ fn head(bytes: &[u8]) -> (Seen, usize) {
     (seen, length)
 }
 
-/// The same request to the CRM, and its answer; `None` when there is nobody.
+/// Sends the same request to the CRM and returns its answer. Returns `None` if no CRM answers.
 pub async fn pass_on(seen: &Seen, crm: SocketAddr) -> Option<Response> {
     let ours = ["connection", "content-length"];
     let kept = seen.headers.iter();
@@ -104,7 +105,7 @@ pub async fn pass_on(seen: &Seen, crm: SocketAddr) -> Option<Response> {
     exchange(crm, &head, &seen.body).await
 }
 
-/// A request of our own.
+/// Sends a request of the judge.
 pub async fn ask(crm: SocketAddr, method: &str, path: &str, body: &str) -> Option<Response> {
     let head = format!("{method} {path} HTTP/1.1\r\nHost: {crm}\r\n");
     exchange(crm, &head, body.as_bytes()).await
@@ -124,7 +125,8 @@ async fn exchange(crm: SocketAddr, head: &str, body: &[u8]) -> Option<Response> 
     timeout(ANSWER_WITHIN, exchange).await.ok()?
 }
 
-/// An answer whose end is the connection's; `None` for one that is shorter than it says.
+/// Parses an answer that ends with its connection. Returns `None` if it is shorter than its
+/// `Content-Length`.
 fn response(bytes: &[u8]) -> Option<Response> {
     let head_end = memchr::memmem::find(bytes, b"\r\n\r\n")? + 4;
     let status = String::from_utf8_lossy(bytes.get(9..12)?).parse().ok()?;
