@@ -1,4 +1,4 @@
-//! Calls as messages: any telephony publishes them to a RabbitMQ queue (`format=call`).
+//! Tests calls as messages that any phone system publishes to a RabbitMQ queue (`format=call`).
 
 use crate::e2e::security::flood::peak;
 use crate::support::crm::{self, RATE_FLAG};
@@ -17,14 +17,14 @@ const TRUNK: &str = "--trunk=city=,country=UZ";
 const KIND: &str = "application/vnd.callbridge.call+json; version=1";
 const NEWER: &str = "application/vnd.callbridge.call+json; version=2";
 
-/// The URL of a queue, without its format.
+/// Returns the URL of a queue, without its format.
 fn queue_url(node: &Broker, queue: &str, place: &Place) -> String {
     let secret = place.write("secret", broker::SECRET);
     let user = broker::ADMINISTRATOR;
     format!("{}?queue={queue}&secret-file={secret}", node.url(user))
 }
 
-/// A daemon that reads calls from a queue.
+/// Starts a daemon that reads calls from a queue.
 fn daemon(place: &Place, crm: &Server, queue_url: &str) -> Program {
     let arguments = [
         "run".to_owned(),
@@ -38,7 +38,7 @@ fn daemon(place: &Place, crm: &Server, queue_url: &str) -> Program {
     place.start(&arguments, &[])
 }
 
-/// A call of the lead 4001.
+/// Returns a call of the lead 4001.
 fn message(id: &str) -> Value {
     json!({
         "pbx": "tashkent-1", "id": id, "direction": "INBOUND", "trunk": "city",
@@ -48,7 +48,7 @@ fn message(id: &str) -> Value {
     })
 }
 
-/// Calls that begin one second apart.
+/// Returns calls that begin one second apart.
 fn calls(numbers: std::ops::Range<u32>) -> Vec<String> {
     let mut calls = Vec::new();
     for n in numbers {
@@ -63,7 +63,7 @@ fn journaled(calls: u64) -> impl Fn(&Status) -> bool {
     move |status| status.books.journaled >= calls
 }
 
-/// Messages with one wrong value each, and the field that it is in.
+/// Returns messages with one wrong value each, and the field with the wrong value.
 fn wrong_messages() -> Vec<(&'static str, String)> {
     let long = "x".repeat(3_000);
     let values = [
@@ -179,7 +179,7 @@ async fn wrong_messages_become_dead_letters_that_name_the_field() {
     assert_eq!((record.duration_sec, record.talk_time_sec), (5, Some(4)));
 }
 
-/// The example below this heading that contains `holds`.
+/// Returns the example below this heading that contains `holds`.
 fn example<'a>(page: &'a str, heading: &str, holds: &str) -> &'a str {
     let (_, section) = page.split_once(heading).expect("a heading");
     let mut blocks = section.split("```text\n").skip(1);
@@ -205,7 +205,7 @@ async fn curl_of_the_page_publishes_a_call_that_is_journaled() {
     let (user, secret) = (broker::ADMINISTRATOR, broker::SECRET);
     let netrc = format!("machine 127.0.0.1 login {user} password \"{secret}\"\n");
     place.write("rabbit.netrc", netrc);
-    // The plugin listens some time after the broker does.
+    // The plugin begins to listen some time after the broker does.
     let publish = async || {
         let mut shell = tokio::process::Command::new("sh");
         let shell = shell.arg("-c").arg(&script).current_dir(place.at(""));
@@ -304,7 +304,7 @@ async fn message_of_a_newer_version_waits_for_a_newer_callbridge() {
     let why = String::from_utf8_lossy(&why);
     assert!(why.contains("version: it is 2"), "{why}");
     program.terminate().await;
-    // A message that an older callbridge kept, and that this one can read.
+    // A message that an older callbridge kept as unreadable, and that this version can read.
     let settings = callbridge_spool::Settings::default();
     let (spool, guard) = callbridge_spool::open(&place.at("state"), settings).expect("opens");
     let kept = Op::Unreadable(UnreadableBytes {

@@ -1,5 +1,5 @@
-//! What the CRM's journal shows of calls, against what was sent; and a telephony of the CRM's own
-//! that journals them, too.
+//! Compares the CRM's journal with the calls that were sent. In some tests, the CRM's own phone
+//! system journals the calls too.
 
 use crate::e2e::webhooks;
 use crate::support::crm::RATE_FLAG;
@@ -9,7 +9,7 @@ use callbridge_model::status::{FindingKind, SentField};
 use callbridge_sandbox::faults;
 use callbridge_testbed::calls::{Call, recording};
 
-/// What `status` says of this kind.
+/// Returns the messages of this kind in `status`.
 fn said(status: &Status, kind: FindingKind) -> Vec<&str> {
     let problem = status.problems.iter().filter(|it| it.kind == kind);
     problem.map(|it| it.message.as_str()).collect()
@@ -54,7 +54,7 @@ async fn missing_talk_time_in_journal_is_reported_until_field_is_set() {
     program.kill().await;
     let offline = place.lines(&["status", "--json"]).await.remove(0);
     assert_eq!(offline["journalFields"][0]["missing"], 1, "{offline}");
-    // Under the right name the next call shows it.
+    // With the right field name, the next call shows it.
     flags.push("--field=talk=spoken".to_owned());
     let mut program = place.run(&crm.url(), &flags);
     webhooks::send_to(&crm, &program).await;

@@ -1,4 +1,4 @@
-//! Does every recorded call reach the journal as it took place, whichever way it is told?
+//! Tests that every recorded call is journaled correctly, whichever source reports it.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -11,7 +11,7 @@ use callbridge_testbed::pbx::{self, FakePbx};
 use callbridge_testbed::wait::pass;
 use futures_util::future::join_all;
 
-/// One PBX, one callbridge, one CRM.
+/// A PBX, a callbridge, and a CRM.
 struct Scene {
     place: Place,
     crm: Server,
@@ -19,7 +19,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// One for each group of recordings.
+    /// Returns one scene per group of recordings.
     async fn each(recordings: Vec<Recording>) -> Vec<Self> {
         let scenes = recordings::groups(recordings).into_iter();
         join_all(scenes.map(async |group| Self {
@@ -35,7 +35,7 @@ impl Scene {
         self.place.run(&self.crm.url(), &flags)
     }
 
-    /// Waits for the end of all calls, stops the program, and lets the judge count.
+    /// Waits for the end of all calls, stops the program, and checks the journal.
     async fn end(self, mut program: Program, expected: &[Expected]) {
         let finished = u64::try_from(expected.len()).expect("few");
         let status = program.settled(finished).await;
@@ -203,7 +203,7 @@ async fn every_recording_over_ami_md5_login_is_journaled_correctly() {
     .await;
 }
 
-/// What CEL alone can tell of a recording's calls, with leads from a list.
+/// Returns the calls of a recording as CEL reports them, with leads from a list.
 pub fn told_by_cel(recording: &Recording) -> Vec<Expected> {
     let unknown = recording.placed_by_the_pbx();
     let calls = recording.calls.iter().map(|call| {
@@ -271,7 +271,7 @@ async fn every_recording_in_reverse_order_from_wazo_is_journaled() {
     .await;
 }
 
-/// Two queues of a PBX whose leads stand in the CDRs' user field alone.
+/// A CEL queue and a CDR queue of a PBX. Only the user field of the CDRs has the leads.
 struct Queues {
     scene: Scene,
     cel: String,
@@ -283,7 +283,7 @@ impl Queues {
     async fn new(name: &str) -> Self {
         let mut recordings = recordings::all();
         recordings.retain(|it| !it.cel().is_empty() && it.leads_stand_in_cdrs());
-        // Their CDRs name the agent's login, so they cannot bring the lead of a customer's call.
+        // Their CDRs name the agent's login, so they cannot provide the lead of a customer's call.
         recordings.retain(|it| !it.name.starts_with("queue_agent_"));
         assert!(
             recordings.len() > 50,
@@ -323,7 +323,7 @@ impl Queues {
         self.scene.place.run(&self.scene.crm.url(), &self.flags)
     }
 
-    /// Publishes all CEL events, or all CDRs; how many that are.
+    /// Publishes all CEL events or all CDRs. Returns how many.
     async fn publish(&self, queue: &str) -> u64 {
         let bodies = |recording: &Recording| match queue == self.cel {
             true => recording.cel(),

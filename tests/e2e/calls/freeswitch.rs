@@ -1,5 +1,5 @@
-//! Does every call of a FreeSWITCH reach the journal as it took place, over its event socket and
-//! from a queue, whatever is killed?
+//! Tests that every FreeSWITCH call is journaled correctly, over the event socket and from a queue,
+//! even if a process is killed.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -11,20 +11,20 @@ use callbridge_testbed::switch::{self, FakeSwitch};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Neither carrier registers, so what comes in is known by its address.
+/// Neither carrier registers, so its address identifies incoming calls.
 pub const TRUNKS: [&str; 2] = [
     "--trunk=city=gateway/city|address/127.0.0.1:16000,country=UZ,lead=var:lead_id",
     "--trunk=gsm=gateway/gsm|address/127.0.0.1:16001,country=UZ,lead=var:lead_id",
 ];
 
-/// A recording of a live switch.
+/// A recording of a real FreeSWITCH.
 pub struct Recording {
     pub name: String,
     folder: PathBuf,
     pub calls: Vec<Expected>,
 }
 
-/// All of them, in the order in which they took place.
+/// Returns all recordings, in the order of their times.
 pub fn recordings() -> Vec<Recording> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
     let entries = std::fs::read_dir(root).expect("the recordings");
@@ -51,7 +51,7 @@ impl Recording {
         std::fs::read(self.folder.join(file)).expect("a recording")
     }
 
-    /// What the event socket said after the subscription.
+    /// Returns the output of the event socket after the subscription.
     fn said(&self) -> Vec<u8> {
         let recorded = self.read("esl.txt");
         switch::behind_subscription(&recorded).to_vec()
@@ -62,17 +62,17 @@ impl Recording {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// The same as JSON, an event each.
+    /// Returns the output of the event socket as JSON, one event per line.
     pub fn told(&self) -> Vec<String> {
         self.lines("esl.jsonl")
     }
 
-    /// What `mod_json_cdr` wrote, a channel each.
+    /// Returns what `mod_json_cdr` wrote, one record per channel.
     pub fn written(&self) -> Vec<String> {
         self.lines("json_cdr.jsonl")
     }
 
-    /// The bodies that `mod_amqp` published.
+    /// Returns the bodies that `mod_amqp` published.
     pub fn published(&self) -> Vec<String> {
         let body = |line: &String| {
             let message: Value = serde_json::from_str(line).expect("JSON");
@@ -82,14 +82,14 @@ impl Recording {
     }
 }
 
-/// When it was told, in microseconds.
+/// Returns the time of an event, in microseconds.
 pub fn micros(body: &str) -> i64 {
     let event: Value = serde_json::from_str(body).expect("JSON");
     let time = event["Event-Date-Timestamp"].as_str().expect("a time");
     time.parse().expect("microseconds")
 }
 
-/// The event with each time in microseconds moved: those are what is read of it.
+/// Moves every time in microseconds. callbridge reads only these times.
 pub fn moved(body: &str, by: i64) -> String {
     let mut made = String::with_capacity(body.len());
     let mut parts = body.split('"');
@@ -112,7 +112,7 @@ fn count(recordings: &[Recording]) -> u64 {
     u64::try_from(expected(recordings).len()).expect("few")
 }
 
-/// One switch, one callbridge, one CRM.
+/// A FreeSWITCH, a callbridge, and a CRM.
 struct Scene {
     place: Place,
     crm: Server,
@@ -136,7 +136,7 @@ impl Scene {
         self.place.run(&self.crm.url(), &flags)
     }
 
-    /// Says these bytes in pieces that end anywhere.
+    /// Sends these bytes in pieces that end at arbitrary places.
     async fn says(&self, bytes: &[u8]) {
         self.switch.says_in_pieces(bytes, 997).await;
     }
@@ -165,7 +165,7 @@ async fn recordings_over_event_socket_are_journaled_once_despite_kill() {
 
     let mut program = scene.run();
     scene.switch.subscribed(2).await;
-    // What was told before the kill comes once more, and the line is cut in between.
+    // The events before the kill are sent again, and the connection is cut in between.
     for recording in &first[first.len() - 3..] {
         scene.says(&recording.said()).await;
     }
@@ -186,7 +186,7 @@ async fn recordings_over_event_socket_are_journaled_once_despite_kill() {
 #[tokio::test]
 async fn recordings_from_mod_amqp_queue_are_journaled_once_over_kills() {
     let (place, crm, all) = (Place::new(), crm::start().await, recordings());
-    // With the users, rights, exchange and queue of deploy/rabbitmq/definitions.json.
+    // This uses the users, rights, exchange, and queue of deploy/rabbitmq/definitions.json.
     let (broker, queue) = (Broker::shared(), "freeswitch");
     let secret = place.write("secret", broker::SECRET);
     let base = broker.url("callbridge");
@@ -225,7 +225,7 @@ async fn a_switch_that_was_killed_ends_its_calls_and_invents_nothing() {
     program
         .until("what was said", |it| it.sources[0].read >= 4)
         .await;
-    // The next process knows nothing of it, and has been up for a second.
+    // The next process does not know the call and started a second ago.
     scene.switch.answers("uptime ms", "1000\n");
     scene.switch.cuts().await;
     scene.switch.subscribed(2).await;
@@ -236,8 +236,9 @@ async fn a_switch_that_was_killed_ends_its_calls_and_invents_nothing() {
     scene.ends(program, &[wanted]).await;
 }
 
-/// What a recorded queue got before its switch was killed in a call that had been answered for no
-/// time, a sign of its life after each of these seconds, and the beginning of the next process.
+/// Returns the messages of a queue whose FreeSWITCH was killed just after a call was answered. Adds
+/// heartbeats of the killed process (`alive`) and of the next process (`next`), in seconds after
+/// the last message.
 fn killed(alive: &[i64], next: &[i64]) -> (Vec<String>, i64) {
     let folder = "tests/recordings/freeswitch-moments/switch_killed";
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
@@ -247,7 +248,7 @@ fn killed(alive: &[i64], next: &[i64]) -> (Vec<String>, i64) {
         folder,
     };
     let mut told = recording.published();
-    // It is read within an hour of that.
+    // It is read within an hour of these times.
     let by = clock::now().wall.micros() - 600_000_000 - micros(&told[0]);
     told.iter_mut().for_each(|body| *body = moved(body, by));
     let last = told.last().expect("a message").clone();
@@ -283,7 +284,7 @@ async fn killed_switch_call_in_shared_queue_ends_at_last_heartbeat() {
     let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
     let mut program = place.run(&crm.url(), &flags);
     let (told, last) = killed(&[20, 40, 60], &[90, 120]);
-    // Another switch tells of a call of its own between the two.
+    // Between the two, another FreeSWITCH reports its own call.
     let whole = all.iter().find(|it| it.name == "inbound_answered");
     let whole = whole.expect("the recording");
     let other = whole.published();
@@ -301,7 +302,7 @@ async fn killed_switch_call_in_shared_queue_ends_at_last_heartbeat() {
     let call = &letters[0]["call"];
     assert_eq!(letters[0]["reason"], "incomplete");
     assert_eq!(call["answered"], true);
-    // It was answered a moment before the last event; its telephone rang for a second.
+    // The call was answered a moment before the last event, after a second of ringing.
     for (figure, wanted) in [("talkTimeSec", 60), ("durationSec", 61)] {
         let is = call[figure].as_i64().expect("seconds");
         assert!((is - wanted).abs() <= 1, "{figure}: {call}");
@@ -330,7 +331,7 @@ async fn a_wrong_password_is_named_in_the_status_with_its_cure() {
     assert!(!scene.place.logs().contains("ClueCon"));
 }
 
-/// The second leg of the call that went on, as its last event before showed it.
+/// Returns the second leg of the call that continued, in the state of its last event before.
 fn second_leg(events: &str, id: &str) -> String {
     let events = events.lines().rev();
     let mut events = events.map(|it| serde_json::from_str::<Value>(it).expect("JSON"));
@@ -363,7 +364,7 @@ async fn call_active_at_start_is_journaled_with_values_from_switch() {
     for event in read("esl.jsonl").lines() {
         scene.switch.event(event).await;
     }
-    // It had one bridge in all its life, so nothing of it was missed.
+    // The call had only one bridge, so nothing of it was missed.
     let wanted = Expected::of(&serde_json::json!({
         "linkedid": ids[0], "direction": "INBOUND", "answered": true, "leadId": 4001,
         "trunk": "city", "clientPhone": "+998901110001", "employee": "101",

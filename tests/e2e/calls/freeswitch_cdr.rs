@@ -1,4 +1,4 @@
-//! Is each call of a folder of FreeSWITCH's CDR files journaled once, as an estimate?
+//! Tests that each call in a folder of FreeSWITCH CDR files is journaled once, as an estimate.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 pub const TRUNK: &str = "--trunk=city=profile/external,country=UZ,lead=var:lead_id";
-/// One customer call each, with a lead.
+/// Scenarios with one customer call each. Each call has a lead.
 const SCENARIOS: [&str; 5] = [
     "inbound_answered",
     "inbound_no_answer",
@@ -16,7 +16,7 @@ const SCENARIOS: [&str; 5] = [
     "hold",
 ];
 
-/// The records of a scenario, a file's text each; and the uuid's linkedid of its one call.
+/// Returns the text of each record file of a scenario, and the linkedid of its only call.
 pub fn recorded(scenario: &str) -> (Vec<String>, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
     let read = |file: &str| {
@@ -32,7 +32,7 @@ pub fn recorded(scenario: &str) -> (Vec<String>, String) {
     )
 }
 
-/// The files of a scenario, as the switch writes them.
+/// Writes the files of a scenario as FreeSWITCH does.
 fn put(place: &Place, scenario: &str) -> String {
     let (records, linkedid) = recorded(scenario);
     for (n, record) in records.iter().enumerate() {
@@ -77,7 +77,7 @@ async fn a_folder_of_records_is_audited_against_what_the_events_told() {
     std::fs::create_dir(place.at("cdr")).expect("a folder");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
     let mut ids: Vec<String> = SCENARIOS.iter().map(|name| put(&place, name)).collect();
-    // Of the last call the switch wrote records, and nobody heard its events.
+    // FreeSWITCH wrote records of the last call, but no source received its events.
     let missed = ids.pop().expect("five");
     for name in &SCENARIOS[..4] {
         let events = std::fs::read(root.join(name).join("esl.jsonl"));

@@ -1,5 +1,5 @@
-//! Does the id of a PBX keep its calls apart, and does a state keep the id it has? Two daemons on
-//! one source are named.
+//! Tests that PBX ids keep the calls of PBXs apart, that a state keeps its PBX id, and that two
+//! daemons on one source are reported.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -23,7 +23,7 @@ fn uuids(crm: &Server) -> BTreeSet<String> {
     journal.iter().map(|it| it.call.uuid.clone()).collect()
 }
 
-/// A call of some minutes ago.
+/// Returns a call that took place five minutes ago.
 fn call() -> Recording {
     let now = callbridge_model::clock::now().wall.floor_seconds().get();
     recordings::one("inbound_answered").moved_to(now - 300)
@@ -137,7 +137,7 @@ async fn a_second_daemon_on_the_source_is_named_by_both_until_it_ends() {
         assert!(log.contains("another daemon reads this source"), "{log}");
     }
 
-    // The name is taken over: a third is found by the second when the first is gone.
+    // The second daemon takes over the name, so a third daemon finds it after the first has ended.
     first.terminate().await;
     second
         .until("the first's end", |it| it.sources[0].others.is_empty())

@@ -1,11 +1,11 @@
-//! Calls whose messages a broker kept, as they went on while callbridge was away or the broker was:
-//! each is journaled as it was, however late.
+//! Tests calls whose messages a broker kept while callbridge or the broker was away. Each call is
+//! journaled correctly, however late.
 //!
 //! ```text
 //!          live            T          away          back
 //!  ────────────────────────┤░░░░░░░░░░░░░░░░░░░░░░░░├──────────▶  our clock
-//!  every recording is moved so that a quarter of its messages, or two or three, are told before T;
-//!  what happened until the end of it comes late
+//! every recording is moved so that a quarter of its messages, or two or three, are sent before T;
+//! messages of the time between T and the end of "away" arrive late
 //! ```
 
 use crate::e2e::calls::every_recording::told_by_cel;
@@ -26,26 +26,27 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where each moment and length is tried, not one of them, and a quiet switch is watched for ten
-/// minutes, not for a second: `tests/run late`, which takes most of an hour.
+/// If this variable is set, every moment and outage length is tried, and a quiet FreeSWITCH is
+/// watched for ten minutes instead of one second. `tests/run late` does this and takes most of an
+/// hour.
 pub const FULL: &str = "CALLBRIDGE_LATE_FULL";
-/// So long nobody really waits: the clocks are put forward.
+/// Seconds in an hour. The tests set the clocks forward instead of waiting.
 const HOUR: u64 = 3600;
 
-/// The recorded switch's process.
+/// The id of the recorded FreeSWITCH process.
 const CORE: &str = "00bff2bc-2d37-46ec-b361-c093dd40feab";
 
-/// Programs at once: more would have to wait for the machine.
+/// Programs that run at the same time. More would overload the machine.
 const AT_ONCE: usize = 12;
-/// Time for them to start, and longer than most recordings take until their cut.
+/// Time for the programs to start. It is also longer than most recordings take until their cut.
 const LEAD_IN: Duration = Duration::from_secs(45);
-/// The same where there are few of them; what took place before is told at once.
+/// The same time for few programs. Earlier messages are sent at once.
 const LEAD_IN_OF_FEW: Duration = Duration::from_secs(6);
 
-/// A message and when it was told.
+/// A message and its time.
 type Message = (EventTime, String);
 
-/// What is told of some calls, in a format.
+/// The messages of some calls in one format.
 struct Tale {
     format: &'static str,
     messages: Vec<Message>,
@@ -55,7 +56,7 @@ struct Tale {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Away {
     Killed,
-    /// Killed while it takes what is told after T.
+    /// Killed while it reads the messages after T.
     Midway,
     Stopped,
     Broker,
@@ -69,7 +70,7 @@ async fn until(moment: EventTime) {
     pass(moment.since(now())).await;
 }
 
-/// The recordings of a FreeSWITCH, each with its cut at T.
+/// Returns the recordings of a FreeSWITCH, each with its cut at T.
 fn of_freeswitch(quarter: usize, t: EventTime) -> Tale {
     let mut tale = Tale {
         format: "freeswitch",
@@ -77,7 +78,7 @@ fn of_freeswitch(quarter: usize, t: EventTime) -> Tale {
         expected: Vec::new(),
     };
     for (n, recording) in freeswitch::recordings().iter().enumerate() {
-        // Each is moved by itself, so each is of a switch of its own.
+        // Each recording is moved separately, so each gets its own FreeSWITCH.
         let own = |body: String| body.replace(CORE, &format!("{n:08}-core"));
         let told: Vec<String> = recording.published().into_iter().map(own).collect();
         let cut = micros(&told[told.len() * quarter / 4]);
@@ -103,7 +104,7 @@ fn of_freeswitch(quarter: usize, t: EventTime) -> Tale {
     tale
 }
 
-/// Groups of the recordings of an Asterisk that share no id, each with its cut less than a second
+/// Returns groups of Asterisk recordings that share no id, each with its cut less than a second
 /// before T.
 fn of_asterisk(format: &'static str, quarter: usize, t: EventTime) -> Vec<Tale> {
     let mut all = recordings::all();
@@ -115,8 +116,8 @@ fn of_asterisk(format: &'static str, quarter: usize, t: EventTime) -> Vec<Tale> 
             expected: Vec::new(),
         };
         for (n, recording) in group.into_iter().enumerate() {
-            // Each is moved by itself, so each is of an Asterisk of its own: an id with a later
-            // second and a lower counter would prove a restart.
+            // Each recording is moved separately, so each gets its own Asterisk. Otherwise, an id
+            // with a later second and a lower counter would prove a restart.
             let recording = recording.of_system(&format!("pbx{n}"));
             let told = recording.timed(format);
             let cut = told[told.len() * quarter / 4].0;
@@ -133,7 +134,7 @@ fn of_asterisk(format: &'static str, quarter: usize, t: EventTime) -> Vec<Tale> 
     recordings::at_once(all).into_iter().map(told).collect()
 }
 
-/// One tale told to one callbridge, which is away from T on for so many seconds.
+/// A tale and the callbridge that reads it. callbridge is away for `seconds` seconds from T on.
 struct Scene {
     place: Place,
     crm: Server,
@@ -182,13 +183,13 @@ impl Scene {
         }
     }
 
-    /// Starts it, with the time since boot so many seconds ahead.
+    /// Starts the program with its time since boot `ahead` seconds ahead.
     fn run(&self, ahead: u64) -> Program {
         let arguments = self.place.arguments(&self.crm.url(), &self.flags);
         let library = preload(&self.place, "clock.c");
         let clock = self.place.path("clock");
         let variables = [("LD_PRELOAD", library.as_str()), ("TEST_CLOCK", &clock)];
-        // Only root may set that for a process alone.
+        // Only root can set the time since boot for one process.
         if ahead == 0 || !rustix::process::geteuid().is_root() {
             return self.place.start(&arguments, &variables);
         }
@@ -198,12 +199,12 @@ impl Scene {
         self.place.start_under(&wrapper, &arguments, &variables)
     }
 
-    /// Our clock has gone on for an hour.
+    /// Sets the program's wall clock one hour ahead.
     fn an_hour_passes(&self) {
         self.place.write("clock", format!("-{HOUR}"));
     }
 
-    /// Tells the messages as they happen, and what is past at once.
+    /// Sends the messages as they happen. Messages of the past are sent at once.
     async fn tells(&self, broker: &Broker, messages: &[Message]) {
         let mut rest = messages;
         while let Some(&(next, _)) = rest.first() {
@@ -222,7 +223,7 @@ impl Scene {
         }
     }
 
-    /// What is wrong with what became of its calls.
+    /// Plays the scene and returns all errors in its calls.
     async fn plays(self, broker: &Broker, gone: &tokio::sync::Barrier) -> Vec<String> {
         let before = self.tale.messages.iter().take_while(|(at, _)| *at < self.t);
         let (first, second) = self.tale.messages.split_at(before.count());
@@ -244,7 +245,7 @@ impl Scene {
                 Away::Stopped => program.terminate().await,
                 Away::Broker => {
                     gone.wait().await;
-                    // It is stopped, and is there again.
+                    // The broker stops and comes back.
                     gone.wait().await;
                     return Some(program);
                 }
@@ -292,8 +293,8 @@ impl Scene {
     }
 }
 
-/// A CRM for which no hour passes: a call accepted just before a kill is journaled when callbridge
-/// is back.
+/// Starts a CRM that journals without delay. The hour does not pass for it, so a call that was
+/// accepted just before a kill must be in the journal when callbridge is back.
 async fn writing_at_once() -> Server {
     let mut config = crm::settings();
     config.settings.persist_after = Duration::ZERO;
@@ -301,7 +302,8 @@ async fn writing_at_once() -> Server {
     sandbox::start(config).await.expect("a sandbox")
 }
 
-/// What is wrong with all of these at the same time; a broker that goes away is their own.
+/// Plays the scenes at the same time and returns all errors. A broker that goes away is used only
+/// by them.
 async fn play(broker: Arc<Broker>, scenes: Vec<Scene>) -> Vec<String> {
     let first = scenes.first().expect("a scene");
     let (away, t, seconds) = (first.away, first.t, first.seconds);
@@ -327,7 +329,7 @@ async fn play(broker: Arc<Broker>, scenes: Vec<Scene>) -> Vec<String> {
     wrong.concat()
 }
 
-/// A tale of this format, told at most so far by T.
+/// Returns the tales of this format. At most `quarter` quarters of the messages come before T.
 fn tales(format: &'static str, quarter: usize, t: EventTime) -> Vec<Tale> {
     match format {
         "freeswitch" => vec![of_freeswitch(quarter, t)],
@@ -335,8 +337,8 @@ fn tales(format: &'static str, quarter: usize, t: EventTime) -> Vec<Tale> {
     }
 }
 
-/// Every recording, with its cut at each quarter; in the default run those of one group at their
-/// first quarter, with the program killed midway or stopped, an hour late.
+/// Plays every recording with its cut at each quarter. By default, it plays only one group at the
+/// first quarter, an hour late, with the program killed midway or stopped.
 async fn every(format: &'static str) {
     let is_full = std::env::var_os(FULL).is_some();
     let mut wrong = Vec::new();
@@ -393,7 +395,7 @@ async fn late_cel_messages_give_correct_calls() {
     every("asterisk-cel").await;
 }
 
-/// A sign of life of the switch.
+/// Returns a heartbeat of FreeSWITCH.
 fn beat(number: u64) -> String {
     let at = now().micros();
     let uptime = 3_600_000 + at / 1000 % 1_000_000_000;

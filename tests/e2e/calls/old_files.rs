@@ -1,5 +1,5 @@
-//! CEL of Asterisk 11, alone and where the line to its manager was cut: is a call that was answered
-//! ever journaled as missed?
+//! Tests CEL files of Asterisk 11, as the only source and as the catch-up file for a cut AMI
+//! connection. An answered call must never be journaled as missed.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
@@ -10,21 +10,23 @@ use callbridge_testbed::expected::Expected;
 use callbridge_testbed::pbx::{self, FakePbx, Release};
 use futures_util::future::join_all;
 
-/// CEL as a `cel.conf` that names no bridge before Asterisk 12 writes it: nobody knows who talked.
+/// Recordings with a `cel.conf` that names no bridges before Asterisk 12. The CEL does not show who
+/// talked.
 const UNBRIDGED: Calls = (
     "11-shipped-cel-conf",
     ["blind_transfer_refer", "inbound_answered", "pickup"],
 );
-/// As ours has it written.
+/// Recordings with the `cel.conf` of deploy/.
 const BRIDGED: Calls = (
     "11",
     ["inbound_answered", "outbound_answered", "ring_group"],
 );
 
-/// What CEL is written by, and three calls.
+/// A folder of recordings, and three calls in it.
 type Calls = (&'static str, [&'static str; 3]);
 
-/// These recordings, taking place in a moment: what began before anybody listened is no gap.
+/// Returns these recordings, moved to begin in two seconds. A call that begins before callbridge
+/// listens is not a gap.
 fn soon((release, names): Calls) -> [Recording; 3] {
     let now = callbridge_model::clock::now().wall.floor_seconds().get();
     let all = recordings::of_release(release);
@@ -34,14 +36,14 @@ fn soon((release, names): Calls) -> [Recording; 3] {
     })
 }
 
-/// CEL has no variables: leads come from a list.
+/// Returns a trunk whose leads come from a list, because CEL has no variables.
 fn trunk(place: &Place) -> String {
     let leads = place.write("leads.csv", LEADS);
     format!("--trunk=city=SIP/city,country=UZ,strip=9,lead=csv:{leads}")
 }
 
-/// What has to become of these calls where CEL tells of no bridge: the journal has what AMI heard
-/// whole, and the others are letters.
+/// Returns the expected outcomes if CEL names no bridge: calls that AMI reported completely are
+/// journaled, and the others are dead letters.
 fn whole_or_incomplete(calls: &[Recording], letters: &[serde_json::Value]) -> Vec<Expected> {
     let mut all = recordings::expected(calls);
     for call in &mut all {
@@ -52,8 +54,8 @@ fn whole_or_incomplete(calls: &[Recording], letters: &[serde_json::Value]) -> Ve
     all
 }
 
-/// The line is cut in the middle of the first call, the second lies in the gap, the third begins
-/// in it; the PBX's file of CEL fills the gap.
+/// Cuts the connection in the middle of the first call. The second call is in the gap, and the
+/// third begins in it. The PBX's CEL file fills the gap.
 async fn cut((release, names): Calls) -> (Place, Server, [Recording; 3]) {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     pbx.is_of(Release::V11);
@@ -71,10 +73,10 @@ async fn cut((release, names): Calls) -> (Place, Server, [Recording; 3]) {
     let first_half = ends[..ends.len() / 2].concat();
     recordings::have_happened(&first_half).await;
     pbx.say(&first_half).await;
-    // What is written to the file before it is open lies before its end, where reading begins.
+    // A file is read from its end when it is opened, so earlier lines would be skipped.
     let heard = |it: &Status| it.sources[0].last_event_at.is_some() && it.sources[1].state.is_up();
     program.until("the first call's beginning", heard).await;
-    // Nobody is let in again before the file is read: what lies in the gap lies in it for sure.
+    // Logins fail until the file is read, so these calls are certainly in the gap.
     pbx.answers("Login", &[pbx::NOT_YET]);
     pbx.lists_no_channels();
     pbx.cut().await;
@@ -99,7 +101,7 @@ async fn cut((release, names): Calls) -> (Place, Server, [Recording; 3]) {
     (place, crm, calls)
 }
 
-/// Each of the calls in each place.
+/// Returns each of the calls in each position.
 fn rotated((release, names): Calls) -> [Calls; 3] {
     let [a, b, c] = names;
     [[a, b, c], [b, c, a], [c, a, b]].map(|names| (release, names))
@@ -110,7 +112,7 @@ async fn catch_up_cel_without_bridges_makes_no_answered_call_missed() {
     let each = rotated(UNBRIDGED).map(async |calls| {
         let (place, crm, calls) = cut(calls).await;
         let letters = place.letters().await;
-        // Of what lies in the gap AMI heard nothing.
+        // AMI reported nothing about the calls in the gap.
         assert!(!letters.is_empty(), "{letters:?}");
         crm::judge(&crm, &letters, &whole_or_incomplete(&calls, &letters));
     });

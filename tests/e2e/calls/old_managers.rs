@@ -1,4 +1,4 @@
-//! Are calls heard from a manager that treats filters and classes as old releases do?
+//! Tests managers that treat filters and classes as old releases do.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
@@ -13,11 +13,11 @@ const TRUNKS: [&str; 2] = [
     "--trunk=city=SIP/city,country=UZ,strip=9,lead=var:LEAD_ID",
     "--trunk=gsm=SIP/gsm,country=UZ,strip=8,lead=var:LEAD_ID",
 ];
-/// Nothing tells AMI 1.8 of a conference.
+/// AMI 1.8 does not report conferences.
 const INCOMPLETE: [(&str, &str); 1] = [("1.8", "conference")];
 
-/// The recordings of a release, with the telephones of queues told of as its shipped settings have
-/// it, and each call under its own id.
+/// Returns the recordings of a release. Each call has its own id, and queue phones are reported as
+/// with the settings that the release ships.
 fn told(name: &str) -> Vec<Recording> {
     let mut told = recordings::of_release(name);
     assert_eq!(told.len(), 24, "the recordings of {name}");
@@ -30,7 +30,8 @@ fn told(name: &str) -> Vec<Recording> {
                 let caller = call["clientPhone"].as_str().expect("a number");
                 call["linkedid"] = ids[caller].as_str().into();
             }
-            // From Asterisk 12 on nobody leaves the bridge to dial a feature code: that is talk.
+            // From Asterisk 12 on, a channel stays in its bridge when it dials a feature code. That
+            // time counts as talk.
             let by_rule = call.get("talkTimeSecByBridgeRule").cloned();
             if let Some(by_rule) = by_rule.filter(|_| name == "13") {
                 call["talkTimeSec"] = by_rule;
@@ -43,7 +44,7 @@ fn told(name: &str) -> Vec<Recording> {
     told
 }
 
-/// Every recording of a release, told by a manager of it.
+/// Plays every recording of a release through a manager of that release.
 async fn hears(name: &str, release: Release) {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     pbx.is_of(release);
@@ -65,7 +66,7 @@ async fn hears(name: &str, release: Release) {
     crm::judge(&crm, &place.letters().await, &expected);
 }
 
-/// How often these were asked for.
+/// Returns how often this action was requested.
 fn asked(pbx: &FakePbx, action: &str) -> usize {
     let asked = pbx.asked().into_iter();
     asked.filter(|it| it.starts_with(action)).count()
@@ -91,7 +92,7 @@ async fn ami_filter_that_blocks_all_events_is_reported_and_dropped() {
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
     pbx.logged_in(2).await;
-    // Pings are 20 s apart, the first at once: the third is 40 s after the login.
+    // Pings are 20 s apart, the first at once. The third is 40 s after the login.
     assert!(asked(&pbx, "Action: Ping") <= 3, "{:?}", pbx.asked());
     let filters = asked(&pbx, "Action: Filter");
     assert!(filters > 30, "the first login asked for filters");
@@ -103,7 +104,7 @@ async fn ami_filter_that_blocks_all_events_is_reported_and_dropped() {
     };
     let status = program.until("the filter named", named).await;
     assert_eq!(status.verdict, OverallState::Ok, "it is mended by itself");
-    // Without a filter an event of its own comes back, though nobody calls.
+    // Without filters, the manager returns callbridge's own event, even without a call.
     let up = |it: &Status| it.sources[0].state == SourceState::Up && named(it);
     program.until("a line that is up", up).await;
     assert_eq!(asked(&pbx, "Action: Filter"), filters, "and asks for none");

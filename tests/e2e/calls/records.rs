@@ -1,5 +1,6 @@
-//! Are calls journaled that only call detail records tell of: from a queue, from a file, from an
-//! AMI account that hears nothing else; and over a kill between two records of one call?
+//! Tests calls that only call detail records report: from a queue, from a file, and from an AMI
+//! account that receives nothing else. In one test, callbridge is killed between two records of one
+//! call.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
@@ -9,13 +10,13 @@ use callbridge_sandbox::Server;
 use callbridge_testbed::broker::{self, Broker};
 use callbridge_testbed::wait::until;
 
-/// Trunks whose leads stand in the CDRs.
+/// Trunks whose leads are in the CDRs.
 const TRUNKS: [&str; 2] = [
     r"--trunk=city=PJSIP/city,country=UZ,strip=9,lead=userfield:lead=(\d+)",
     r"--trunk=gsm=PJSIP/gsm,country=UZ,strip=9,lead=userfield:lead=(\d+)",
 ];
 
-/// Calls that records tell as they took place, of several records most of them.
+/// Returns calls that CDRs describe correctly. Most of them have several records.
 fn told_by_records() -> Vec<Recording> {
     [
         "inbound_answered",
@@ -33,7 +34,7 @@ fn told_by_records() -> Vec<Recording> {
     .to_vec()
 }
 
-/// A queue of CDRs, and the flags that make it the only source.
+/// Declares a queue of CDRs. Returns the flags that make it the only source.
 async fn queue(place: &Place, name: &str) -> Vec<String> {
     let broker = Broker::shared();
     broker.declare(name).await;
@@ -87,11 +88,11 @@ async fn a_kill_between_two_records_of_one_call_leaves_one_call() {
     let bodies = calls[0].cdrs();
     assert_eq!(bodies.len(), 2);
     flags.retain(|flag| flag != "--cdr-wait=1s");
-    // The wait for more outlasts the kills.
+    // The wait for more records is longer than all kills take.
     let patient = [&flags[..], &["--cdr-wait=10m".to_owned()]].concat();
     for body in bodies.chunks(1) {
         Broker::shared().publish("records-killed", body).await;
-        // What was not acknowledged when the kill came stands in the queue again.
+        // A record that was not acknowledged before the kill is in the queue again.
         while Broker::shared().depth("records-killed").await > 0 {
             let mut program = place.run(&crm.url(), &patient);
             let taken = |it: &Status| it.sources[0].read > 0;

@@ -1,6 +1,6 @@
-//! callbridge killed inside each call of a FreeSWITCH, and there again at once: what the event
-//! socket alone tells is right or said to be incomplete; with the switch's own records beside it,
-//! each call is journaled as it was. So it is where callbridge stands still for some seconds.
+//! callbridge is killed inside each call of a FreeSWITCH and restarted at once. With only the event
+//! socket, each call is correct or reported as incomplete. With FreeSWITCH's own records too, each
+//! call is journaled correctly. The same holds if callbridge is frozen for some seconds.
 
 use crate::e2e::calls::freeswitch::{Recording, TRUNKS, micros, moved, recordings};
 use crate::e2e::calls::late;
@@ -18,20 +18,20 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// From when all listen until the first calls.
+/// Time from the connection of all programs until the first calls.
 const LEAD_IN: Duration = Duration::from_secs(1);
-/// Of a restart; what the switch says meanwhile is not heard.
+/// Length of a restart. Events in this time are not received.
 const RESTART: Duration = Duration::from_millis(100);
-/// So long it stands still: longer than clocks may be apart.
+/// Length of a freeze. It is longer than the allowed difference of clocks.
 const STANDSTILL: Duration = Duration::from_secs(7);
-/// Of the customers' own values, the journal's whole seconds may be so far away.
+/// The journal has whole seconds, so values can differ by this many seconds.
 const ROUNDED: f64 = 1.0;
 
-/// The channels that live, as the switch would list and dump them.
+/// The live channels, as FreeSWITCH would list and dump them.
 #[derive(Default)]
 struct Channels {
     live: BTreeMap<String, Value>,
-    /// The switch's time, in microseconds: that of its last event, also where the test is late.
+    /// FreeSWITCH's time, in microseconds: the time of its last event, even if the test is late.
     at: Value,
 }
 
@@ -80,18 +80,18 @@ impl Channels {
     }
 }
 
-/// What becomes of callbridge before one of the events.
+/// What happens to callbridge before one of the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// It is killed, and there again.
+    /// It is killed and restarted.
     Killed,
-    /// The same, beside the records that the switch writes.
+    /// It is killed and restarted, and FreeSWITCH writes records.
     KilledBesideRecords,
-    /// It is stopped by SIGSTOP, and goes on after some seconds.
+    /// It is stopped by SIGSTOP and continues after some seconds.
     StandsStill,
 }
 
-/// A recording as it happens from a moment on, and a fault within it.
+/// A recording that is played from a given time, with a fault in it.
 struct Scene {
     name: String,
     place: Place,
@@ -106,7 +106,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// What was recorded, and a callbridge that listens.
+    /// Reads the recording and starts a callbridge that listens.
     async fn new(recording: &Recording, quarter: usize, fault: Fault) -> (Self, Program) {
         let (place, switch) = (Place::new(), FakeSwitch::start().await);
         let events = recording.told();
@@ -137,7 +137,7 @@ impl Scene {
         (scene, program)
     }
 
-    /// Moves all that was recorded, by whole seconds.
+    /// Moves the whole recording by whole seconds.
     fn begin(&mut self, at: EventTime) {
         let seconds = (at.micros() - micros(&self.events[0])).div_euclid(1_000_000);
         for text in self.events.iter_mut().chain(&mut self.records) {
@@ -148,7 +148,7 @@ impl Scene {
         }
     }
 
-    /// The record of the channel that has just ended, as the switch writes it.
+    /// Writes the record of a channel that has just ended, as FreeSWITCH does.
     fn writes(&self, event: &str) {
         let event: Value = serde_json::from_str(event).expect("JSON");
         if event["Event-Name"] != "CHANNEL_HANGUP_COMPLETE" {
@@ -163,12 +163,12 @@ impl Scene {
         }
     }
 
-    /// When this event happens, if it is heard.
+    /// Returns the time of this event.
     fn at(&self, event: &str) -> EventTime {
         EventTime::from_micros(micros(event))
     }
 
-    /// Whatever happens from the kill until it is there again.
+    /// Returns `true` for events between the kill and the end of the restart.
     fn is_missed(&self, event: &str) -> bool {
         self.at(event) < self.at(&self.events[self.cut]).plus(RESTART)
     }
@@ -194,13 +194,14 @@ impl Scene {
         channels.show(&self.switch);
         let program = self.place.run(&self.crm.url(), &self.flags);
         self.switch.subscribed(2).await;
-        // A call that was over by then may have lasted until then, for all that is known.
+        // callbridge cannot know when a call ended that was over by then. It can assume that it
+        // lasted until then.
         let away = clock::now().wall.since(self.at(&second[0])).as_secs_f64();
         self.happen(&second[missed..], &mut channels).await;
         self.judged(program, away).await
     }
 
-    /// Nothing of it runs for a while; what the switch says meanwhile is heard late.
+    /// Freezes the program. Events of this time arrive late.
     async fn stands_still(&self, program: &Program, events: &[String], channels: &mut Channels) {
         program.freeze().await;
         let goes_on = clock::now().wall.plus(STANDSTILL);
@@ -212,7 +213,7 @@ impl Scene {
         self.happen(rest, channels).await;
     }
 
-    /// Each at its time.
+    /// Sends each event at its time.
     async fn happen(&self, events: &[String], channels: &mut Channels) {
         for event in events {
             pass(self.at(event).since(clock::now().wall)).await;
@@ -227,7 +228,7 @@ impl Scene {
         self.writes(event);
     }
 
-    /// What is wrong: with a call that is incomplete, what it says of the customer.
+    /// Returns all errors. For an incomplete call, only its customer values are checked.
     async fn judged(self, mut program: Program, away: f64) -> Vec<String> {
         let finished = u64::try_from(self.expected.len()).expect("few");
         program.settled(finished).await;
@@ -256,7 +257,7 @@ impl Scene {
     }
 }
 
-/// What a letter says that cannot be so, whatever was missed.
+/// Returns the error if a dead letter contradicts the call, whatever events were missed.
 fn untrue(wanted: &Expected, call: &Value, away: f64) -> Option<String> {
     let at_most = |key: &str, most: f64| {
         let value = call[key].as_f64();
@@ -272,7 +273,7 @@ fn untrue(wanted: &Expected, call: &Value, away: f64) -> Option<String> {
     (!is_right).then(|| format!("{wanted:?} is incomplete as {call}"))
 }
 
-/// Plays all of them side by side, with the fault at this quarter.
+/// Plays all recordings at the same time, with the fault at this quarter.
 async fn all(quarter: usize, fault: Fault) -> Vec<String> {
     let recordings = recordings();
     let scenes = recordings.iter();
@@ -283,7 +284,7 @@ async fn all(quarter: usize, fault: Fault) -> Vec<String> {
     join_all(scenes).await.concat()
 }
 
-/// At each quarter of the messages; in the default run at the half.
+/// Plays the fault at each quarter of the messages. By default, only at the half.
 async fn every(fault: Fault) {
     let is_full = std::env::var_os(late::FULL).is_some();
     let mut wrong = Vec::new();

@@ -1,5 +1,5 @@
-//! Stalled connections and a callbridge that stands still: events arrive late, with their own
-//! times, and each call is journaled as it took place.
+//! Tests stalled connections and a frozen callbridge. Events arrive late, with their own times, and
+//! each call is journaled correctly.
 
 use crate::e2e::calls::late;
 use crate::support::crm::{self, RATE_FLAG};
@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use rustix::process::Signal;
 use std::time::Duration;
 
-/// One call: 16 s of talk, 17 s long.
+/// A call of 17 s with 16 s of talk.
 const RECORDING: &str = include_str!("../../recordings/field/asterisk-stalled-line/ami.raw");
 const RECORDED_AT: f64 = 1_795_706_937.990_989;
 /// Seconds of the call at which the connection stalls: before the first event, before the answer,
@@ -30,7 +30,7 @@ enum Transport {
     WebSocket,
 }
 
-/// What the call of one PBX goes through.
+/// The conditions of one PBX's call.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     transport: Transport,
@@ -93,7 +93,7 @@ impl PlayingPbx {
         }
     }
 
-    /// The PBX's time at this second of the call, in seconds.
+    /// Returns the PBX's time at this second of the call, in seconds.
     fn time(&self, starts: EventTime, second: f64) -> f64 {
         let start = starts.micros() as f64 / 1e6 + self.case.begins;
         start + second + self.case.clock_ahead
@@ -128,7 +128,7 @@ impl PlayingPbx {
         }
     }
 
-    /// What the ids of its channels begin with.
+    /// Returns the prefix of its channel ids.
     fn ids(&self, starts: EventTime) -> String {
         format!("{}.{}", self.time(starts, 0.0) as i64, self.number)
     }
@@ -150,7 +150,7 @@ impl PlayingPbx {
     }
 }
 
-/// An event as amiws sends it.
+/// Returns an event as amiws sends it.
 fn as_json(lines: impl Iterator<Item = String>) -> Vec<u8> {
     let is_read = |line: &String| {
         let variable = line.strip_prefix("ChanVariable: ");
@@ -165,7 +165,7 @@ fn as_json(lines: impl Iterator<Item = String>) -> Vec<u8> {
     message.to_string().into_bytes()
 }
 
-/// PBXs with a call each, and one callbridge that is connected to all of them.
+/// PBXs with one call each, and a callbridge that is connected to all of them.
 struct Stage {
     place: Place,
     crm: Server,
@@ -186,7 +186,8 @@ impl Stage {
         flags.extend([trunk, RATE_FLAG].map(str::to_owned));
         let program = place.run(&crm.url(), &flags);
         join_all(pbxes.iter().map(|pbx| pbx.pbx.logged_in(1))).await;
-        // The start of a call in the middle of a second, as recorded: no rounding is near.
+        // The call starts in the middle of a second, as recorded, so rounding cannot change a
+        // value.
         let now = clock::now().wall.plus(LEAD_IN).floor_seconds().get();
         Self {
             place,
@@ -201,7 +202,7 @@ impl Stage {
         join_all(self.pbxes.iter().map(|pbx| pbx.play(self.starts))).await;
     }
 
-    /// Every call is journaled as it took place, and nothing else.
+    /// Checks that every call is journaled correctly, and nothing else.
     async fn judge(mut self) {
         let expected: Vec<Expected> = self
             .pbxes
@@ -265,7 +266,7 @@ async fn stalled_connections_change_no_value_of_a_call() {
 #[tokio::test]
 async fn callbridge_that_stood_still_changes_no_value_of_a_call() {
     let standstill = if is_full() { 45.0 } else { 20.0 };
-    // It stands still from second 18 on.
+    // callbridge is frozen from second 18 on.
     let begins = PLACES.map(|place| 18.0 - place);
     let cases: Vec<Case> = [Transport::Ami, Transport::WebSocket]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Is every call of a CDR folder in the books whatever way its files are written?
+//! Tests that every call of a CDR folder is counted, however its files are written.
 
 use crate::e2e::calls::freeswitch_cdr::{TRUNK, recorded};
 use crate::support::crm::{self, RATE_FLAG};

@@ -1,4 +1,4 @@
-//! Is each call of a PBX's file explained, and each that is missing named with its cause?
+//! Tests that `audit` explains each call in a PBX's file and names the cause of each missing one.
 
 use crate::e2e::operations::monitoring::metrics;
 use crate::support::crm;
@@ -7,18 +7,18 @@ use crate::support::recordings::{self, Recording};
 use rusqlite::Connection;
 use serde_json::Value;
 
-/// Rows taken out of the state by hand.
+/// Number of rows that the test deletes from the state.
 const TAKEN_OUT: usize = 10;
-/// Of so many calls every fifth came over a trunk that no flag names.
+/// Number of calls. Every fifth came over a trunk that no flag names.
 const CALLS: usize = 25;
 
-/// A trunk with its leads in a list, for CEL tells no variables.
+/// Returns a trunk with its leads in a list, because CEL has no variables.
 pub fn trunk(place: &Place, name: &str) -> String {
     let leads = place.path("leads.csv");
     format!("--trunk={name}=PJSIP/{name},country=UZ,strip=9,lead=var:LEAD_ID;csv:{leads}")
 }
 
-/// Calls in a row, every fifth over a trunk called `second`.
+/// Returns calls in a row. Every fifth is over a trunk called `second`.
 fn day() -> Vec<Recording> {
     let mut day = recordings::in_a_row(CALLS);
     for recording in day.iter_mut().step_by(5) {
@@ -30,14 +30,14 @@ fn day() -> Vec<Recording> {
 
 fn audit(place: &Place, more: &[&str]) -> Vec<String> {
     let cel = format!("--cel={}", place.path("cel.csv"));
-    // The state knows how its PBX is called.
+    // No PBX id is given, because the state has it.
     let flags = ["audit", &cel, "--json"];
     let all = flags.iter().chain(more);
     let all = all.map(|flag| (*flag).to_owned());
     all.chain([trunk(place, "city")]).collect()
 }
 
-/// The report, and how the command ended.
+/// Runs `audit`. Returns its report and its exit code.
 pub async fn report(place: &Place, more: &[&str]) -> (Value, Option<i32>) {
     let arguments = audit(place, more);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -64,7 +64,7 @@ pub async fn report(place: &Place, more: &[&str]) -> (Value, Option<i32>) {
     (report, output.status.code())
 }
 
-/// How many are unexplained by this cause.
+/// Returns the number of calls that are unexplained for this cause.
 pub fn caused(report: &Value, begins: &str) -> usize {
     let all = report["unexplained"].as_array().expect("a list").iter();
     let causes = all.map(|call| call["cause"].as_str().expect("a cause"));
@@ -76,7 +76,7 @@ async fn stopped(program: Program, place: &Place) -> Connection {
     Connection::open(place.at("state").join("spool.db")).expect("the state")
 }
 
-/// What CEL wrote of it until the PBX was killed: nobody has hung up.
+/// Returns the CEL rows of a call until the PBX was killed, without any hangup.
 fn cut(recording: &Recording) -> Vec<u8> {
     let rows = recording.cel_lines();
     let rows = rows.split_inclusive(|byte| *byte == b'\n');
@@ -96,7 +96,7 @@ async fn call_without_end_is_under_way_until_max_call_or_pbx_restart() {
         place.append("calls.ami", &recording.ami);
         place.append("cel.csv", &recording.cel_lines());
     }
-    // It ends nowhere, and is the last: inbound_answered, as the first one of the day.
+    // The last call has no end. It is an inbound_answered, like the first one of the day.
     place.append("cel.csv", &cut(&unheard[0]));
     place.write("leads.csv", recordings::LEADS);
     let (source, city) = (place.file("calls.ami", "ami"), trunk(&place, "city"));
@@ -108,7 +108,7 @@ async fn call_without_end_is_under_way_until_max_call_or_pbx_restart() {
         (&6.into(), &1.into(), Some(0)),
         "{whole}"
     );
-    // After the longest call that there can be it is over, and so it is once another process of the
+    // After the longest possible call, it counts as over. It also does once another process of the
     // PBX counts its channels from the beginning.
     let (long, ended) = report(&place, &["--max-call=1m"]).await;
     assert_eq!(
@@ -170,7 +170,7 @@ async fn audit_take_in_repairs_deleted_calls_and_missing_trunk() {
     assert_eq!(caused(&holes, "it was taken in"), TAKEN_OUT);
     assert_eq!(caused(&holes, "no trunk matched: PJSIP/second"), CALLS / 5);
 
-    // With the trunk that was missing, while the daemon runs.
+    // Run again with the trunk that was missing, while the daemon runs.
     let flags = [
         &source,
         &city,
@@ -221,7 +221,7 @@ async fn values_that_differ_from_the_file_are_named_and_counted() {
     assert_eq!((&equal["journaled"], ended), (&6.into(), Some(0)));
 
     let state = stopped(program, &place).await;
-    // One value of each of the first five calls becomes wrong.
+    // Change one value in each of the first five calls.
     for (id, change) in [
         (
             1,

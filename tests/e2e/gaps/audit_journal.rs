@@ -1,4 +1,4 @@
-//! Does the audit find what the CRM's journal does not have, and only that?
+//! Tests that `audit` finds exactly the calls that the CRM's journal does not have.
 
 use crate::e2e::gaps::audit::{caused, report, trunk};
 use crate::support::crm::{self, RATE_FLAG};
@@ -12,10 +12,10 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Calls are journaled too lately to be looked for, for some minutes: they are made older.
+/// Makes calls older, because `audit` does not look for calls that were journaled minutes ago.
 const OLDER: &str = "UPDATE calls SET since = since - 600000000";
 
-/// A day whose calls the CRM has confirmed some time ago; the daemon is stopped.
+/// A day whose calls the CRM confirmed some time ago. The daemon is stopped.
 struct Day {
     place: Place,
     crm: Server,
@@ -41,7 +41,7 @@ impl Day {
         day
     }
 
-    /// The daemon, which answers.
+    /// Starts the daemon and waits until it answers.
     async fn run(&self, more: &[&str]) -> Program {
         let flags = self.flags.iter().map(String::as_str);
         let flags: Vec<&str> = flags.chain(more.iter().copied()).collect();
@@ -54,7 +54,7 @@ impl Day {
         Connection::open(self.place.at("state").join("spool.db")).expect("the state")
     }
 
-    /// Pages that the CRM was asked for.
+    /// Returns the number of pages that the CRM was asked for.
     fn pages(&self) -> u64 {
         self.crm.admin(|core, _| {
             let counts = core.counts().iter();
@@ -63,7 +63,7 @@ impl Day {
         })
     }
 
-    /// What a person deletes in the CRM, by its place there.
+    /// Deletes the `nth` record in the CRM, as a person could.
     fn delete(&self, nth: usize) {
         let uuid = self.crm.journal()[nth].call.uuid.clone();
         self.crm.admin(|core, now| core.delete_record(now, &uuid));
@@ -72,7 +72,7 @@ impl Day {
 
 const LOST: &str = "journaled here at ";
 
-/// What a person corrects in the CRM.
+/// Changes the duration of the `nth` record in the CRM, as a person could.
 fn other_duration(day: &Day, nth: usize) {
     let mut other = day.crm.journal()[nth].clone();
     other.call.duration_sec += 100;
@@ -135,7 +135,7 @@ async fn audit_take_in_resends_records_deleted_in_crm_once() {
         (&json!(12), Some(0)),
         "{healed}"
     );
-    // What was sent just now the CRM may not show yet.
+    // The CRM might not show records yet that were sent just now.
     let reading = &healed["journal"];
     assert_eq!(
         (&reading["asked"], &reading["tooNew"]),
@@ -160,7 +160,7 @@ async fn audit_of_250_calls_with_purged_one_takes_three_requests() {
         window: Duration::from_secs(2),
     };
     let day = Day::of(250, config, "--rate=1000/2s").await;
-    // Of the first all that is kept is what became of it.
+    // Keep only the outcome of the first call.
     let purged = "INSERT INTO purged_calls (pbx, id, uuid, state, started)
         SELECT 'pbx1', linkedid, uuid, state, started
         FROM calls ORDER BY id LIMIT 1";
@@ -184,7 +184,7 @@ async fn audit_of_250_calls_with_purged_one_takes_three_requests() {
     );
     assert_eq!(whole["journal"]["requests"], 3);
     assert_eq!(day.pages() - before, 3);
-    // That one, and another.
+    // Delete this record and another one.
     let journal = day.crm.journal();
     let is_purged = |nth: &usize| journal[*nth].call.uuid.replace('-', "") == uuid;
     let nth = (0..250).find(is_purged).expect("it stands there");
@@ -205,7 +205,7 @@ async fn audit_of_250_calls_with_purged_one_takes_three_requests() {
     assert!(fullest <= 1000, "{fullest}");
 }
 
-/// Why the journal was not read; nothing is missing by that.
+/// Runs `audit` when it cannot read the journal. Returns the reason. No call is reported missing.
 async fn unread(day: &Day, more: &[&str]) -> String {
     let before = day.pages();
     let (told, ended) = report(&day.place, more).await;
@@ -223,7 +223,7 @@ async fn unread(day: &Day, more: &[&str]) -> String {
 #[tokio::test]
 async fn audit_without_journal_access_gives_reason_and_uses_state() {
     let day = Day::of(5, crm::settings(), RATE_FLAG).await;
-    // None of them is missing for want of an answer.
+    // No call is reported missing because the CRM did not answer.
     (0..5).for_each(|_| day.delete(0));
     let alone = unread(&day, &[]).await;
     assert!(alone.starts_with("no daemon runs here"), "{alone}");
@@ -253,7 +253,7 @@ async fn audit_without_journal_access_gives_reason_and_uses_state() {
         text.contains("\nThe CRM's journal was not read: the CRM does not let"),
         "{text}"
     );
-    // A page that no client can make sense of is no proof of anything.
+    // A page that cannot be read proves nothing.
     day.crm.admin(|core, _| {
         let odd = Rule::always(Endpoint::Filter, Action::Status(400));
         core.set_faults(vec![odd]);

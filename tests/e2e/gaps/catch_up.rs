@@ -1,4 +1,4 @@
-//! Does every call reach the journal once and right, when the line to the PBX is really cut?
+//! Tests that every call is journaled once and correctly if the connection to the PBX is cut.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -7,13 +7,14 @@ use callbridge_model::Status;
 use callbridge_sandbox::Server;
 use callbridge_testbed::pbx::{self, FakePbx};
 
-/// A recording that takes place in a moment: what began before anybody listened is no gap.
+/// Returns a recording that begins in two seconds. A call that begins before callbridge listens is
+/// not a gap.
 fn soon(name: &str) -> Recording {
     let now = callbridge_model::clock::now().wall.floor_seconds().get();
     recordings::one(name).moved_to(now + 2)
 }
 
-/// The recordings' leads come from a list, for CEL has no variables.
+/// Returns a trunk whose leads come from a list, because CEL has no variables.
 fn trunk(place: &Place) -> String {
     let leads = place.write("leads.csv", LEADS);
     format!("--trunk=city=PJSIP/city,country=UZ,strip=9,lead=csv:{leads}")
@@ -23,7 +24,7 @@ fn catch_up(place: &Place) -> String {
     format!("--catch-up=file://{}?format=cel-csv", place.path("cel.csv"))
 }
 
-/// Flags for a manager as the source, with an empty CEL file to catch up from.
+/// Returns the flags for a manager as the source, with an empty CEL file to catch up from.
 fn flags(place: &Place, pbx: &FakePbx) -> [String; 4] {
     place.write("cel.csv", "");
     [
@@ -36,7 +37,7 @@ fn flags(place: &Place, pbx: &FakePbx) -> [String; 4] {
 
 async fn heard(program: &mut Program, messages: u64) {
     let all = |it: &Status| {
-        // What is written to a file before it is open lies before its end, where reading begins.
+        // A file is read from its end when it is opened, so earlier lines would be skipped.
         let open = it.sources.iter().all(|of| of.state.is_up());
         open && it.sources[0].read + it.sources[0].skipped >= messages
     };
@@ -147,7 +148,7 @@ async fn call_gone_after_gap_without_file_is_incomplete_and_retryable() {
     pbx.logged_in(1).await;
     let call = soon("inbound_answered");
     let events = call.channel_events();
-    // All but the last two: the hang-ups are missed.
+    // Send all but the second half, so the hangups are missed.
     pbx.say(&events[..events.len() / 2].concat()).await;
     heard(&mut program, u64::try_from(events.len() / 2).expect("few")).await;
     pbx.lists_no_channels();
@@ -172,7 +173,7 @@ async fn call_gone_after_gap_without_file_is_incomplete_and_retryable() {
     assert!(asked.contains("Action: CoreShowChannels"), "{asked}");
 }
 
-/// The lead stands in a channel variable, which no line of CDRs has.
+/// The lead is in a channel variable, which CDRs do not have.
 #[tokio::test]
 async fn dead_letter_completed_by_cdrs_keeps_lead_from_events() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
@@ -231,7 +232,7 @@ async fn websocket_gap_is_filled_from_file_without_sending_actions() {
         pbx.say(frame).await;
     }
     heard(&mut program, u64::try_from(frames.len() / 3).expect("few")).await;
-    // Nothing more arrives until the end of the call.
+    // No further event arrives until the end of the call.
     recordings::have_happened(&call.ami).await;
     pbx.cut().await;
     place.append("cel.csv", &call.cel_lines());

@@ -1,4 +1,4 @@
-//! Is a line that hears nothing seen, though it is let in?
+//! Tests that a connection that receives no events is reported, even though its login succeeded.
 
 use crate::e2e::operations::monitoring::metrics;
 use crate::support::crm::{self, RATE_FLAG};
@@ -36,7 +36,7 @@ impl Stage {
         }
     }
 
-    /// The events of a recording, without lines that hold this.
+    /// Sends the events of a recording, without lines that contain any of these texts.
     async fn say(&self, name: &str, without: &[&str]) {
         let events = recordings::one(name).events().collect::<Vec<_>>().concat();
         let events = String::from_utf8(events).expect("text");
@@ -45,7 +45,7 @@ impl Stage {
         self.pbx.say(kept.collect::<String>().as_bytes()).await;
     }
 
-    /// Lines of the log with these words.
+    /// Returns the number of log lines with these words.
     fn logged(&self, words: &str) -> usize {
         let log = self.place.logs();
         log.lines().filter(|line| line.contains(words)).count()
@@ -99,11 +99,11 @@ async fn missing_ami_rights_are_logged_once_and_shown_in_status() {
     let mut stage = Stage::start(pbx).await;
     let kind = |it: &Status| missing_rights(it) == [RightKind::System];
     let status = stage.program.until("nothing heard", kind).await;
-    // As `check` says it: calls may be heard all the same.
+    // `check` says the same: calls may be received all the same.
     assert_eq!((status.verdict, kinds(&status)), (OverallState::Ok, vec![]));
     let said = &status.sources[0].missing_rights[0].message;
     assert!(said.contains("read = call,cdr,system"), "{said}");
-    // The next login is refused the list.
+    // At the next login, the channel list is refused.
     let denied = "Response: Error\nActionID: {id}\nMessage: Permission denied\n\n";
     stage.pbx.answers("CoreShowChannels", &[denied]);
     stage.pbx.cut().await;
@@ -149,7 +149,7 @@ async fn missing_event_time_and_lead_variable_are_reported() {
     );
     assert_eq!(stage.logged("channelvars"), 1);
     assert_eq!(stage.logged("timestampevents"), 1);
-    // `manager reload` mends the one while the line is up.
+    // `manager reload` fixes one problem while the connection is up.
     stage.say("inbound_answered", &["Timestamp:"]).await;
     let mended = |it: &Status| missing_rights(it) == [RightKind::Times];
     stage.program.until("the variable is shown", mended).await;

@@ -1,4 +1,5 @@
-//! Is the time without a connection filled or shown, and each missing call found?
+//! Tests that the time without a connection is filled or shown, and that each missing call is
+//! found.
 
 mod audit;
 mod audit_journal;

@@ -1,4 +1,4 @@
-//! Is a trunk that no flag names, or that is misspelt, seen before somebody misses the calls?
+//! Tests that a misspelled trunk, or one that no flag names, is reported early.
 
 use crate::e2e::operations::monitoring::metrics;
 use crate::support::crm::{self, RATE_FLAG};

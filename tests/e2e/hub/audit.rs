@@ -1,4 +1,4 @@
-//! Is each call of a PBX's file explained at its collector, and at the hub?
+//! Tests that each call in a PBX's file is explained at its collector and at the hub.
 
 use super::stage::{add_branch, free_address, start_hub};
 use crate::e2e::calls::freeswitch_cdr::{TRUNK, recorded};

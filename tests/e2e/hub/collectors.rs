@@ -35,7 +35,7 @@ async fn two_collectors_forward_and_the_hub_journals() {
         })
         .await;
     assert_eq!(hub.crm.journal().len(), 21, "each call once");
-    // The last call is of another branch for one of the two.
+    // For one of the two collectors, the last call belongs to another branch.
     let (own, collector) = &mut collectors[1];
     let status = collector
         .until("the foreign call is a dead letter", |status| {

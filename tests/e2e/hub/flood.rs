@@ -1,5 +1,5 @@
-//! A branch that floods its hub, strangers without a token, and clients that are slow: do other
-//! branches wait?
+//! Tests that other branches do not wait if a branch floods its hub, clients have no token, or
+//! clients are slow.
 
 use super::stage::{Hub, messages};
 use crate::e2e::security::flood::peak;
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Requests of 500 calls: a million calls.
+/// Requests of the flood. Each has 500 calls, so the flood has a million calls.
 const REQUESTS: usize = 2_000;
-/// Connections of the flood at once.
+/// Simultaneous connections of the flood.
 const LINES: usize = 40;
 const MEMORY_MAX: u64 = 128 << 20;
 /// Requests of the flood that are stored while another branch waits for one: a fraction of the

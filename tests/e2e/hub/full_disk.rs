@@ -1,4 +1,4 @@
-//! A hub whose disk is full: it takes nothing, says so, and loses nothing.
+//! Tests a hub whose disk is full. It accepts nothing, reports the problem, and loses no call.
 
 use super::stage::{add_branch, free_address, messages, post, start_collector, start_hub};
 use crate::kill::mounts::{SmallDisk, inside};

@@ -1,4 +1,4 @@
-//! A hub whose state is new, or older than its collectors know.
+//! Tests a hub whose state is new, or older than its collectors know.
 
 use super::stage::{Hub, messages, serves, start_collector, start_hub};
 use crate::support::program::{Place, Program};

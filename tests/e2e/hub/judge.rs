@@ -123,7 +123,7 @@ impl Company {
         self.kills += 1;
     }
 
-    /// One call of each collector, until so many were written.
+    /// Ends one call of each collector at a time, until each has written `until` calls.
     fn calls_end(&mut self, until: u32) {
         for collector in &mut self.collectors {
             while collector.written < until {
@@ -179,7 +179,7 @@ impl Company {
     async fn restore_state(&mut self) {
         self.kill_hub().await;
         for file in ["spool.db-wal", "spool.db-shm"] {
-            // The log of the state that is replaced.
+            // The log files belong to the state that is replaced.
             let _ = std::fs::remove_file(self.place.at(&format!("state/{file}")));
         }
         let restored = std::fs::copy(self.place.at("copy.db"), self.place.at("state/spool.db"));

@@ -1,5 +1,5 @@
-//! A TCP proxy between collectors and their hub that loses answers: the hub has committed, and the
-//! collector does not learn of it.
+//! A TCP proxy between collectors and their hub that loses answers. The hub has committed, but the
+//! collector does not get the answer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct LossyProxy {
 }
 
 impl LossyProxy {
-    /// Listens on loopback, and forwards to this hub.
+    /// Starts a proxy on loopback that forwards to this hub.
     pub async fn start(hub: SocketAddr) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await;
         let listener = listener.expect("a port");
@@ -37,7 +37,7 @@ impl LossyProxy {
         Self { address, lost }
     }
 
-    /// Answers that were lost so far.
+    /// Returns the number of answers that were lost so far.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -48,7 +48,7 @@ async fn forward(mut client: TcpStream, hub: SocketAddr, loses: bool, lost: &Ato
         return;
     };
     if !loses {
-        // A connection that breaks off is what these tests are about.
+        // Broken connections are expected in these tests.
         let _ = copy_bidirectional(&mut client, &mut hub).await;
         return;
     }

@@ -1,4 +1,5 @@
-//! Does a hub take each call of its branches once, and does a collector keep calls until then?
+//! Tests that a hub stores each call of its branches once, and that a collector keeps calls until
+//! then.
 
 mod audit;
 mod collectors;

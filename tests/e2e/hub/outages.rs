@@ -1,5 +1,5 @@
-//! PostgreSQL is killed, stopped, frozen, full, or takes no connection: the hub sends nothing
-//! meanwhile, and its collectors keep their calls.
+//! PostgreSQL is killed, stopped, frozen, full, or accepts no connection. Meanwhile the hub sends
+//! nothing, and its collectors keep their calls.
 
 use super::pair::{BRANCH, Condition, PATIENCE, Pair, source_address};
 use super::stage::{messages, start_collector};
@@ -11,12 +11,12 @@ use callbridge_testbed::postgres::{Durability, Postgres, ROLE};
 use callbridge_testbed::wait::{pass, until_within};
 use std::time::Duration;
 
-/// Longer than a request may wait for its first byte, after its slot was stored.
+/// A request can wait less than this between the storage of its slot and its first byte.
 const UNDER_WAY: Duration = Duration::from_secs(6);
-/// Time without the database in which nothing must be sent.
+/// Length of the outage in which nothing must be sent.
 const OUTAGE: Duration = Duration::from_secs(15);
 
-/// A hub with a collector, over a database that goes away.
+/// A hub with a collector. Its database goes away.
 struct Scene {
     pair: Pair,
     own: Place,
@@ -59,9 +59,9 @@ impl Scene {
         .await;
     }
 
-    /// The database is away from `begin` to `end`.
+    /// Takes the database away between `begin` and `end`, and checks that nothing is sent.
     async fn survives(mut self, begin: impl FnOnce(), end: impl FnOnce()) {
-        // Calls that the hub has stored and not sent yet.
+        // The hub has stored these calls but not sent them.
         self.pair.judge.port(Port::Closed);
         self.calls_end(2);
         self.forwarded(7).await;
@@ -92,7 +92,7 @@ impl Scene {
         self.ends().await;
     }
 
-    /// Each call was logged once.
+    /// Checks that each call was journaled once.
     async fn ends(self) {
         let findings = self.pair.judged(self.calls);
         // The window of this test is shorter than the CRM's.
@@ -150,7 +150,7 @@ async fn database_without_connections_costs_no_call() {
         .await;
 }
 
-/// Sets how many sessions callbridge can have. -1: as many as the server has.
+/// Sets how many sessions callbridge can have. -1 means as many as the server has.
 fn limit_connections(server: &Postgres, connections: i32) {
     server.sql(&format!("ALTER ROLE {ROLE} CONNECTION LIMIT {connections}"));
 }

@@ -42,14 +42,14 @@ pub const FULL_RATE: Rate = Rate {
     requests: 60,
     window: WINDOW,
 };
-/// The end of the silence of a takeover, and of the work after it, comes within this time.
+/// The silence of a takeover, and the work after it, end within this time.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 /// A hub that does not answer within this time is asked later.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
-/// Between two hubs that the script asks.
+/// Pause between two requests of the script.
 const ASK_EVERY: Duration = Duration::from_millis(300);
 
-/// What a process does.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     Runs,
@@ -62,12 +62,12 @@ pub struct Hub {
     name: &'static str,
     pub place: Place,
     pub collect: SocketAddr,
-    /// Its requests to the CRM come from this address.
+    /// The source address of its requests to the CRM.
     address: IpAddr,
     crm: String,
     rate: Rate,
     program: Mutex<Option<Program>>,
-    /// Its process id. 0 before the first start.
+    /// Process id of its program. 0 before the first start.
     id: AtomicU32,
 }
 
@@ -85,7 +85,7 @@ impl Hub {
         }
     }
 
-    /// Starts it. `library` is the one of [`source_address`].
+    /// Starts the hub. `library` is the one of [`source_address`].
     pub fn start(&self, library: &str, variables: &[(&str, &str)]) {
         let port = self.crm.rsplit_once(':').expect("a port").1;
         let address = self.address.to_string();
@@ -119,13 +119,13 @@ impl Hub {
         let id = self.id.load(Ordering::Relaxed);
         match state_of(Path::new(&format!("/proc/{id}/stat"))) {
             Some('T' | 't') => Condition::Stopped,
-            // A process that was not waited for is a zombie.
+            // An ended process that has not been waited for is a zombie.
             None | Some('Z' | 'X') => Condition::Ended,
             Some(_) => Condition::Runs,
         }
     }
 
-    /// Its status. `None` if it does not answer.
+    /// Returns its status. `None` if it does not answer.
     pub async fn status(&self) -> Option<Status> {
         if self.condition() != Condition::Runs {
             return None;
@@ -133,7 +133,7 @@ impl Hub {
         timeout(ANSWERS_WITHIN, self.place.status()).await.ok()?
     }
 
-    /// Its role. `None` if it does not answer, or if no process leads.
+    /// Returns its role. `None` if it does not answer, or if no process leads.
     pub async fn role(&self) -> Option<Role> {
         let leadership = self.status().await?.leadership?;
         leadership.leader?;
@@ -156,12 +156,12 @@ impl Hub {
         post(self.collect, "/v1/calls", token, body).await
     }
 
-    /// It has begun to serve. It is not asked.
+    /// Returns `true` if its log shows that it has begun to serve.
     pub fn has_served(&self) -> bool {
         self.place.logs().contains("takes calls of branches")
     }
 
-    /// It found that another process led before it.
+    /// Returns `true` if its log shows that another process led before it.
     pub fn has_taken_over(&self) -> bool {
         self.place.logs().contains("predecessor=\"Other(")
     }
@@ -180,13 +180,13 @@ impl Hub {
         self.program().as_ref().expect("it runs").signal(signal);
     }
 
-    /// `kill -9`, also of one that has ended.
+    /// Kills it with SIGKILL, even if it has ended.
     pub async fn kill(&self) {
         let program = self.program().take();
         program.expect("it was started").kill().await;
     }
 
-    /// SIGTERM, if it runs.
+    /// Sends SIGTERM if it runs, and waits for its end.
     pub async fn terminate(&self) {
         if self.condition() == Condition::Runs {
             let program = self.program().take();
@@ -195,18 +195,18 @@ impl Hub {
     }
 }
 
-/// The letter by which the kernel shows what a process or thread does.
+/// Returns the kernel's letter for the state of a process or thread.
 fn state_of(stat: &Path) -> Option<char> {
     let stat = std::fs::read_to_string(stat).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// The library that gives a hub its own address towards the CRM.
+/// Compiles the library that gives a hub its own source address for requests to the CRM.
 pub fn source_address(place: &Place) -> String {
     preload(place, "source_address.c")
 }
 
-/// The hubs, which are not started yet, and what is around them.
+/// Two hubs, which are not started yet, with their CRM and judge.
 pub struct Pair {
     pub crm: Server,
     pub judge: Judge,
@@ -215,7 +215,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Makes the tables and the branch. The hubs connect to these places.
+    /// Creates the tables and the branch. Each hub connects to one of these URLs.
     pub async fn new(urls: [&str; 2], rate: Rate) -> Self {
         let mut settings = crm::settings();
         settings.settings.rate = rate;
@@ -235,7 +235,7 @@ impl Pair {
         }
     }
 
-    /// Starts both hubs. The first leads.
+    /// Starts both hubs. The first one leads.
     pub async fn start(&self, library: &str) {
         let [first, second] = &self.hubs;
         first.start(library, &[]);
@@ -244,13 +244,13 @@ impl Pair {
         second.until_role(Role::Standby).await;
     }
 
-    /// Posts these calls until a hub has taken them.
+    /// Posts these calls until a hub has stored them.
     pub async fn post(&self, numbers: Range<u32>) {
         let calls = numbers.len();
         self.post_body(&messages(BRANCH, numbers), calls).await;
     }
 
-    /// Posts so many calls that end now. They are sent at once, as far as slots are free.
+    /// Posts this many calls that end now. They are sent at once if slots are free.
     pub async fn post_live(&self, calls: u32) {
         let now = clock::now().wall.floor_seconds().get();
         let mut body = String::new();
@@ -279,21 +279,21 @@ impl Pair {
         }
     }
 
-    /// Starts the first hub alone.
+    /// Starts only the first hub.
     pub async fn start_one(&self, library: &str) {
         let hub = &self.hubs[0];
         hub.start(library, &[]);
         until("it serves", async || hub.has_served()).await;
     }
 
-    /// Ends the hubs that run.
+    /// Stops the running hubs.
     pub async fn terminate(&self) {
         for hub in &self.hubs {
             hub.terminate().await;
         }
     }
 
-    /// Waits until the CRM has so many records.
+    /// Waits until the CRM has `calls` records.
     pub async fn journaled(&self, calls: usize) {
         let all = async {
             while self.crm.journal().len() < calls {
@@ -304,17 +304,17 @@ impl Pair {
         assert!(in_time.is_ok(), "calls are missing\n{}", self.logs());
     }
 
-    /// What the hubs have logged.
+    /// Returns the logs of the hubs.
     pub fn logs(&self) -> String {
         let logs = self.hubs.iter().map(|hub| hub.place.logs());
         logs.collect::<Vec<String>>().join("\n")
     }
 
-    /// The status of a hub, and the requests whose slots it must show as taken.
+    /// Returns the status of a hub, and the number of requests whose slots it must show as used.
     pub async fn slots_of(&self, hub: usize) -> (usize, Status) {
         let begun = Instant::now();
         loop {
-            // Slots become free while the status is read.
+            // Slots can become free while the status is read.
             let recent = self.requests_within(WINDOW - 2 * ANSWERS_WITHIN);
             if let Some(status) = self.hubs[hub].status().await {
                 return (recent, status);
@@ -329,7 +329,7 @@ impl Pair {
         seen.iter().filter(|seen| seen.at >= since).count()
     }
 
-    /// Judges what the CRM was sent.
+    /// Checks the requests and the CRM's records.
     pub fn judged(&self, calls: u32) -> Findings {
         let seen = self.judge.seen();
         let mut records: BTreeMap<String, usize> = BTreeMap::new();
@@ -360,25 +360,25 @@ impl Pair {
     }
 }
 
-/// What the judge found.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Findings {
     pub lost: usize,
     pub doubled: usize,
     pub invented: usize,
-    /// Most requests in any 60 s.
+    /// The highest number of requests in any 60 s.
     pub fullest: usize,
     /// Shortest time between a request of one hub and a later one of the other. `None` if only one
     /// hub sent requests.
     pub pause: Option<Duration>,
-    /// Hubs that sent requests.
+    /// Number of hubs that sent requests.
     pub senders: usize,
-    /// What the CRM found.
+    /// Violations that the CRM found.
     pub violations: BTreeSet<ViolationKind>,
 }
 
 impl Findings {
-    /// What must hold in every test, and is broken.
+    /// Returns the rules of every test that are broken.
     pub fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for (what, count) in [
@@ -405,19 +405,19 @@ impl Findings {
         assert!(!self.has_two_senders(), "{self:?}");
     }
 
-    /// The hubs sent requests within one window.
+    /// Returns `true` if both hubs sent requests within one window.
     pub fn has_two_senders(&self) -> bool {
         self.pause.is_some_and(|pause| pause < WINDOW)
     }
 }
 
-/// The uuid of the script's n-th call.
+/// Returns the uuid of the script's n-th call.
 pub fn uuid_of(n: u32) -> String {
     let id = Linkedid::new(format!("call.{n}")).expect("an id");
     uuid(BRANCH, &id).to_string()
 }
 
-/// Returns `true` if a hub answered that it has stored so many calls.
+/// Returns `true` if a hub answered that it has stored this many calls.
 fn has_taken(answer: Option<&Answer>, calls: usize) -> bool {
     let Some((200, answer)) = answer else {
         return false;
@@ -443,7 +443,7 @@ fn shortest_pause(seen: &[Seen]) -> Option<Duration> {
     pairs.map(|pair| pair[1].at - pair[0].at).min()
 }
 
-/// Calls that were sent so far, each time counted.
+/// Returns the number of submissions so far, including repeated ones.
 pub fn submissions(judge: &Judge) -> usize {
     let seen = judge.seen();
     let sent = seen.iter().filter(|seen| seen.purpose() == Purpose::Submit);

@@ -1,4 +1,4 @@
-//! Lost commits, a leader that is cut off or frozen, and a database that is restored.
+//! Tests lost commits, a leader that is cut off or frozen, and a database that is restored.
 
 use super::pair::{
     BRANCH, FULL_RATE, Hub, PATIENCE, Pair, TAKEOVER, WINDOW, source_address, submissions,
@@ -20,9 +20,9 @@ use futures_util::future::join_all;
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// Longer than a request may wait for its first byte.
+/// A request can wait less than this for its first byte.
 const FROZEN: Duration = Duration::from_secs(6);
-/// Slots that a new state begins with.
+/// Slots that a new state uses at its start.
 const SLOTS_OF_NEW_STATE: usize = 3;
 
 /// Promise: A leader that is cut off from the database sends nothing, and is replaced within 15 s.
@@ -53,7 +53,7 @@ async fn leader_cut_off_from_database_is_replaced() {
     pair.terminate().await;
 }
 
-/// Fails if the stored counts are not those of the calls, or if a call is there twice.
+/// Fails if the stored counts differ from the calls, or if a call is stored twice.
 async fn assert_books(hub: &Hub, calls: u64) {
     until_within(PATIENCE, "all calls journaled", async || {
         let status = hub.status().await;
@@ -70,7 +70,7 @@ async fn assert_books(hub: &Hub, calls: u64) {
     guard.close();
 }
 
-/// The n-th commit is lost in this way. Returns `false` if all calls were logged before.
+/// Loses the n-th commit in this way. Returns `false` if all calls were journaled before it.
 async fn lose_commit(library: &str, number: u32, loss: Loss) -> bool {
     let server = Postgres::shared();
     let schema = Postgres::new_schema();
@@ -104,7 +104,7 @@ async fn lose_commit(library: &str, number: u32, loss: Loss) -> bool {
     is_met
 }
 
-/// Loses these commits, and with `tests/run hub --points` one after the other.
+/// Loses these commits in separate runs. With `tests/run hub --points`, loses every commit.
 async fn lose_commits(library: &str, loss: Loss, chosen: &[u32]) {
     let mut points = 0;
     if tries_all() {
@@ -142,7 +142,7 @@ async fn request_of_frozen_hub_is_not_sent_and_slot_kept() {
     let schema = Postgres::new_schema();
     let proxy = CommitProxy::start(server.port()).await;
     let through = server.url_at(proxy.port(), &schema);
-    // Slots are kept until after the test.
+    // Slots stay in use until after the test.
     let rate = Rate {
         requests: 240,
         window: 60 * WINDOW,
@@ -187,7 +187,7 @@ async fn request_of_frozen_hub_is_not_sent_and_slot_kept() {
     pair.terminate().await;
 }
 
-/// A hub over a database that is lost, and its collector.
+/// A hub whose database is lost, and its collector.
 struct Scene {
     library: String,
     place: Place,
@@ -198,7 +198,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// The collector has forwarded three calls, and they are journaled.
+    /// Starts the scene. The collector has forwarded three calls, and they are journaled.
     async fn start() -> Self {
         let place = Place::new();
         let library = source_address(&place);
@@ -220,7 +220,7 @@ impl Scene {
         }
     }
 
-    /// All calls are journaled, once. The hub has noticed what it lost.
+    /// Checks that all calls are journaled once, and that the hub noticed the lost commits.
     async fn ends(mut self, calls: u32) {
         let hub = &self.pair.hubs[0];
         assert_books(hub, calls.into()).await;

@@ -1,4 +1,4 @@
-//! What a hub answers to requests, right and wrong.
+//! Tests the hub's answers to valid and invalid requests.
 
 use super::stage::{Hub, message, messages, post, post_as};
 use crate::e2e::operations::monitoring;

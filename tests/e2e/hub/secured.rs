@@ -1,4 +1,4 @@
-//! A hub that serves TLS itself, and what `check` says of the way to it.
+//! Tests a hub that serves TLS itself, and what `check` reports about the connection to it.
 
 use super::stage::{add_branch, free_address, messages, serves};
 use crate::support::crm::{self, RATE_FLAG};
@@ -25,13 +25,13 @@ fn start_secured(place: &Place, crm: &str, address: SocketAddr, authority: &Auth
     place.start(&arguments, &[])
 }
 
-/// Puts the certificate of the authority where the flags name it.
+/// Copies the authority's certificate to the path in the flags.
 fn trust(place: &Place, authority: &Authority) {
     let pem = std::fs::read(authority.ca_file()).expect("readable");
     place.write("ca.pem", pem);
 }
 
-/// The flags of a collector, without its command.
+/// Returns the flags of a collector, without its command.
 fn flags(place: &Place, hub: SocketAddr, pbx: &str) -> Vec<String> {
     vec![
         format!("--pbx-id={pbx}"),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A free port on loopback for a hub that is started again.
+/// Returns a free port on loopback, for a hub that is restarted.
 pub fn free_address() -> SocketAddr {
     let port = port::free_port();
     SocketAddr::from(([127, 0, 0, 1], port))
@@ -29,7 +29,7 @@ pub fn start_hub(place: &Place, crm: &str, address: SocketAddr) -> Program {
     place.start(&arguments, &[])
 }
 
-/// A hub that serves, and its CRM.
+/// A running hub and its CRM.
 pub struct Hub {
     pub place: Place,
     pub crm: Server,
@@ -38,12 +38,12 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Starts it, and waits until it serves.
+    /// Starts the hub and waits until it serves.
     pub async fn start() -> Self {
         Self::start_in(Place::new()).await
     }
 
-    /// The same with this folder.
+    /// Starts the hub in this folder and waits until it serves.
     pub async fn start_in(place: Place) -> Self {
         let (crm, address) = (crm::start().await, free_address());
         let mut program = start_hub(&place, &crm.url(), address);
@@ -95,7 +95,7 @@ pub fn start_collector(place: &Place, hub: SocketAddr, token: &str) -> Program {
     place.start(&arguments, &[])
 }
 
-/// A call message. Calls of one PBX begin one second apart.
+/// Returns a call message. Calls of one PBX begin one second apart.
 pub fn message(pbx: &str, n: u32) -> Value {
     json!({
         "pbx": pbx, "id": format!("call.{n}"), "direction": "INBOUND",
@@ -104,7 +104,7 @@ pub fn message(pbx: &str, n: u32) -> Value {
     })
 }
 
-/// These calls, one per line.
+/// Returns these calls, one per line.
 pub fn messages(pbx: &str, numbers: std::ops::Range<u32>) -> String {
     let lines = numbers.map(|n| format!("{}\n", message(pbx, n)));
     lines.collect()
@@ -150,7 +150,7 @@ fn request(
     content_type: &str,
     body: String,
 ) -> reqwest::RequestBuilder {
-    // Set already if another test was first.
+    // An error means that another test has already set it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder()
         .tls_certs_only([])
@@ -165,7 +165,7 @@ fn request(
 
 async fn answer(response: reqwest::Response) -> Answer {
     let status = response.status().as_u16();
-    // A hub can be killed within its answer.
+    // The hub can be killed while it answers.
     let text = response.text().await.unwrap_or_default();
     (status, serde_json::from_str(&text).unwrap_or(Value::Null))
 }

@@ -1,4 +1,4 @@
-//! Two hubs over one PostgreSQL: one leads, and the other waits and says so.
+//! Tests two hubs with one PostgreSQL. One leads, and the other waits and reports that.
 
 use super::stage::{add_branch, free_address, messages, post};
 use crate::support::crm::{self, RATE_FLAG};
@@ -61,7 +61,7 @@ impl Hub {
         }
     }
 
-    /// Waits until it has this role.
+    /// Waits until it has this role. Returns its leadership status.
     async fn until_role(&mut self, role: Role) -> LeadershipStatus {
         let what = format!("the role {}", role.word());
         let status = self.program.until(&what, |status| {
@@ -73,9 +73,9 @@ impl Hub {
     }
 }
 
-/// The status and the text of a page.
+/// Returns the status and the text of a page.
 async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
-    // Set already if another test was first.
+    // An error means that another test has already set it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder()
         .tls_certs_only([])
@@ -89,7 +89,7 @@ async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     Some((status, response.text().await.ok()?))
 }
 
-/// A leader and its standby.
+/// Starts a leader and its standby.
 async fn pair(crm: &Server, url: &str) -> [Hub; 2] {
     let mut first = Hub::start(url, "hub1", &crm.url(), None);
     first.until_role(Role::Leader).await;
@@ -146,7 +146,7 @@ async fn commands_that_write_fail_on_standby_with_leaders_name() {
         assert_eq!(status["leadership"]["leader"]["name"], "hub1");
         assert_eq!(status["leadership"]["standbys"][0]["name"], "hub2");
     }
-    // A machine without a daemon.
+    // This machine has no daemon.
     let other = Place::in_database(&first.place.state());
     let status = other.lines(&["status", "--json"]).await.remove(0);
     assert_eq!(status["leadership"]["role"], "command");
@@ -189,7 +189,7 @@ async fn standby_takes_over_from_killed_leader_with_all_calls() {
     let status = second.program.status().await.expect("a status");
     assert_eq!(status.books.finished, 30);
     assert_eq!(status.pause.expect("a silence").reason, "takeover");
-    // The killed one comes back as a standby.
+    // The killed hub returns as a standby.
     let mut first = Hub::start(&url, "hub1", &crm.url(), None);
     let shown = first.until_role(Role::Standby).await;
     assert_eq!(shown.leader.expect("a leader").name, "hub2");
@@ -234,7 +234,7 @@ async fn older_program_stays_standby_beside_newer_schema() {
     let crm = crm::start().await;
     let url = new_database();
     let [first, mut second] = pair(&crm, &url).await;
-    // The leader is updated: it migrates the tables. This is what the other one sees of it.
+    // An update of the leader migrates the tables. The other hub sees only the new version number.
     first.program.terminate().await;
     second.until_role(Role::Leader).await;
     let schema = url.rsplit_once("schema=").expect("a schema").1;
@@ -255,7 +255,7 @@ async fn older_program_stays_standby_beside_newer_schema() {
     assert!(problem.contains("newer"), "{problem}");
     let ready = get(older.metrics, "/readyz").await.expect("an answer");
     assert_eq!(ready.0, 503);
-    // It leads once it fits again.
+    // It leads when the version fits again.
     let back = format!("UPDATE {schema}.callbridge_schema SET version = version - 1");
     Postgres::shared().sql(&back);
     older.until_role(Role::Leader).await;
@@ -336,7 +336,7 @@ async fn second_callbridge_of_a_machine_names_the_folder() {
     assert!(text.contains("RUNTIME_DIRECTORY"), "{text}");
 }
 
-/// Sums over both hubs are right then.
+/// The sums over both hubs are correct if the standby counts no calls.
 #[tokio::test]
 async fn metrics_of_standby_count_no_calls() {
     let crm = crm::start().await;

@@ -1,5 +1,5 @@
-//! A takeover while the CRM's window is full, with wrong clocks too; and two controls, in which a
-//! rule is broken from outside and the judge must find it.
+//! Tests a takeover while the CRM's window is full, also with wrong clocks. Two controls break a
+//! rule from outside, and the judge must find it.
 
 use super::pair::{FULL_RATE, LIMIT, PATIENCE, Pair, TAKEOVER, source_address, submissions};
 use crate::support::crm;
@@ -11,9 +11,9 @@ use rustix::process::Signal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// More calls than a window holds.
+/// More calls than fit in a window.
 const CALLS: u32 = 80;
-/// The leader is killed after so many of them.
+/// The leader is killed after this many of them.
 const SENT: usize = 45;
 
 /// Sends calls until the window is nearly full.
@@ -24,7 +24,7 @@ async fn fill_window(pair: &Pair) {
     .await;
 }
 
-/// The other hub takes over from the killed one, and sends the rest.
+/// Kills the first hub. The second one takes over and sends the remaining calls.
 async fn take_over(pair: &Pair, calls: u32) {
     let [first, second] = &pair.hubs;
     first.kill().await;
@@ -52,8 +52,8 @@ async fn takeover_in_full_window_does_not_exceed_it() {
     pair.terminate().await;
 }
 
-/// The leader's clock is an hour behind, and those of the other hub and of the database are an hour
-/// ahead.
+/// The leader's clock is an hour behind. The clocks of the other hub and of the database are an
+/// hour ahead.
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_clocks_of_hubs_and_database_do_not_fill_window() {
     let place = Place::new();
@@ -73,7 +73,7 @@ async fn wrong_clocks_of_hubs_and_database_do_not_fill_window() {
     first.until_role(Role::Leader).await;
     second.start(&libraries, &[("TEST_CLOCK", &second.place.path("clock"))]);
     second.until_role(Role::Standby).await;
-    // These are of another day, and are sent evenly.
+    // These calls are from another day, so they are sent evenly.
     let calls = 60;
     pair.post(0..calls).await;
     fill_window(&pair).await;
@@ -81,8 +81,8 @@ async fn wrong_clocks_of_hubs_and_database_do_not_fill_window() {
     pair.terminate().await;
 }
 
-/// Without the leader's row, the other hub takes the state for its own. The judge must find that
-/// it does not keep silent.
+/// Without the leader's row, the other hub takes the state for its own. The judge must find that it
+/// sends too early.
 #[tokio::test(flavor = "multi_thread")]
 async fn judge_finds_61_requests_if_takeover_is_not_known() {
     let place = Place::new();
@@ -110,7 +110,7 @@ async fn judge_finds_61_requests_if_takeover_is_not_known() {
     assert!(findings.has_two_senders(), "{findings:?}");
 }
 
-/// If the database gives the lock to both, the judge must find two senders.
+/// If the database gives the lock to both hubs, the judge must find two senders.
 #[tokio::test(flavor = "multi_thread")]
 async fn judge_finds_two_senders_if_lock_excludes_no_hub() {
     let place = Place::new();
