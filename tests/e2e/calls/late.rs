@@ -4,8 +4,8 @@
 //! ```text
 //!          live            T          away          back
 //!  ────────────────────────┤░░░░░░░░░░░░░░░░░░░░░░░░├──────────▶  our clock
-//! every recording is moved so that a quarter of its messages, or two or three, are sent before T;
-//! messages of the time between T and the end of "away" arrive late
+//!  every recording is moved so that a quarter of its messages, or two or three, are sent before T;
+//!  messages of the time between T and "back" arrive late
 //! ```
 
 use crate::e2e::calls::every_recording::told_by_cel;
