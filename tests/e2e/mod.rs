@@ -1,7 +1,7 @@
-//! The whole program: recorded calls in, records in the CRM out. The CRM is the sandbox, which
-//! follows the CRM's document.
+//! Tests the whole program, from recorded calls to records in the CRM. The CRM is the sandbox,
+//! which follows the CRM's document.
 //!
-//! Each module asks whether one promise is kept.
+//! Each module tests one promise.
 
 mod calls;
 mod gaps;

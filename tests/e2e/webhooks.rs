@@ -1,5 +1,5 @@
-//! Events of the CRM reach the real program over HTTPS of its own, from a CRM that sends them as
-//! its document says, and from others who would like to be it.
+//! Tests events that reach the real program over its own HTTPS: from a CRM that follows its
+//! document, and from forgers.
 
 use crate::e2e::operations::monitoring;
 use crate::support::crm::{self, RATE_FLAG};
@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// What is wrong with a delivery, and how it may end: none of them may be 200.
+/// The name of a forgery, its expected status, and the change of the delivery. No forgery may be
+/// answered with 200.
 type Forgery = (&'static str, u16, fn(&mut Delivery));
 
 const REFUSED: [Forgery; 11] = [
@@ -48,7 +49,7 @@ const REFUSED: [Forgery; 11] = [
     }),
 ];
 
-/// A delivery as the CRM makes it (§6.3, §6.4), until something is done to it.
+/// A delivery as the CRM makes it (§6.3, §6.4), until a test changes it.
 #[derive(Clone)]
 struct Delivery {
     headers: Vec<(&'static str, String)>,
@@ -57,7 +58,7 @@ struct Delivery {
 }
 
 impl Delivery {
-    /// Of a journaled call.
+    /// Returns a delivery about a journaled call.
     fn new(secret: &str, now: i64, company: i64, call_id: &str) -> Self {
         let event = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, call_id.as_bytes());
         let body = json!({
@@ -102,7 +103,7 @@ impl Delivery {
         self.set("x-webhook-signature", signature);
     }
 
-    /// Signed rightly, so many seconds from now.
+    /// Signs the delivery correctly with a timestamp that is `off` seconds away.
     fn signed_at(&mut self, off: i64) {
         let now: i64 = self.header("x-webhook-timestamp").parse().expect("seconds");
         self.set("x-webhook-timestamp", (now + off).to_string());
@@ -128,7 +129,8 @@ impl Delivery {
             }
             request.body(self.body.clone()).send().await
         };
-        // What is refused before it is read may end without its answer: then it comes again.
+        // A request that is refused before it is read can end without an answer. Then it is sent
+        // again.
         let answered = async {
             loop {
                 if let Ok(answer) = asking().await {
@@ -140,7 +142,7 @@ impl Delivery {
     }
 }
 
-/// What the sandbox answers to a person in the CRM.
+/// Sends an admin request to the sandbox and returns its answer.
 pub async fn admin(crm: &Server, act: &str, body: &Value) -> Value {
     ask(
         crm,
@@ -170,7 +172,7 @@ async fn ask(crm: &Server, method: &str, path: &str, body: &str) -> Value {
     serde_json::from_str(body).expect("JSON")
 }
 
-/// Where the program takes events.
+/// Returns the port on which the program receives events.
 async fn port(program: &Program) -> u16 {
     let find = || {
         let log = program.log();
@@ -188,12 +190,12 @@ async fn port(program: &Program) -> u16 {
     find().expect("a port")
 }
 
-/// A CRM whose events go to nobody yet, and the flags of whoever is to take them.
+/// Starts a CRM that sends no events yet. Returns the flags of the program that will receive them.
 pub async fn crm_with_events(
     place: &Place,
     change: impl FnOnce(&mut sandbox::Config),
 ) -> (Server, Vec<String>, Authority) {
-    // Whoever comes second finds it installed, which is as good.
+    // An error means that another test has already installed it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let authority = Authority::new();
     let identity = authority.identity(Flaw::None);
@@ -220,13 +222,13 @@ pub async fn crm_with_events(
     (crm, flags, authority)
 }
 
-/// From now on the CRM sends its events to this program.
+/// Makes the CRM send its events to this program from now on.
 pub async fn send_to(crm: &Server, program: &Program) {
     let target = format!("https://localhost:{}/webhooks", port(program).await);
     admin(crm, "webhook", &json!({"targetUrl": target})).await;
 }
 
-/// A CRM that sends its events to a program on this machine; `change` is made to its settings.
+/// Starts a CRM that sends its events to a program on this machine. `change` changes its settings.
 pub async fn start(
     place: &Place,
     flags: &[&str],
@@ -248,7 +250,7 @@ pub async fn start(
     (crm, program, authority)
 }
 
-/// Requests that the program has made so far.
+/// Returns the number of requests that the program has made.
 async fn requests(program: &Program) -> f64 {
     let metrics = monitoring::metrics(program).await;
     let counts = metrics
@@ -266,7 +268,7 @@ async fn webhooks_confirm_300_calls_at_about_one_request_each() {
     let calls: Vec<Call> = (0..300).map(|n| Call::new(n, 4001)).collect();
     place.append("recorded", b"");
     let (crm, mut program, _authority) = start(&place, &[RATE_FLAG], |config| {
-        // As the service may: some twice, in any order, with fields that nobody knows.
+        // As the CRM can send them: some twice, in any order, and with unknown fields.
         let shapes = "shape webhook-twice 10%; shape webhook-shuffled yes; \
                       shape webhook-extra yes; shape webhook-call-id plain";
         (_, config.settings.shapes) = faults::parse(shapes).expect("shapes");
@@ -279,8 +281,8 @@ async fn webhooks_confirm_300_calls_at_about_one_request_each() {
     let per_request = 300.0 / requests(&program).await;
     assert!(per_request >= 0.99, "{per_request} calls a request");
     let webhooks = status.webhooks.expect("a receiver");
-    // Those whose events come after 2 s are asked for, many at once, as the requests above show:
-    // how many these are, is a matter of speed.
+    // Calls whose events come after 2 s are polled, many at once, as the requests above show. Their
+    // number depends on the speed of the machine.
     let confirmed = webhooks.events.get("confirmed").copied();
     assert!(confirmed >= Some(270), "{webhooks:?}");
     assert!(webhooks.last_event_at.is_some() && webhooks.tls);
@@ -299,7 +301,7 @@ async fn forged_webhooks_confirm_no_call_and_true_event_counts_once() {
         recording(std::slice::from_ref(&call)).as_bytes(),
     );
     let (crm, mut program, authority) = start(&place, &[RATE_FLAG], |config| {
-        // It never comes to be sent, so only an event could journal it.
+        // The call cannot be sent, so only an event could journal it.
         let (rules, _) = faults::parse("call-history status 503").expect("a rule");
         config.rules = rules;
     })
@@ -401,7 +403,7 @@ async fn a_kill_between_events_loses_none_and_doubles_none() {
     program.terminate().await;
 }
 
-/// Lets the sandbox attempt the events that wait for their next attempt.
+/// Makes the sandbox send the waiting events now.
 fn attempt_now(core: &mut sandbox::Sandbox, now: EventTime) {
     for row in core.webhooks.rows.values_mut() {
         row.due = now;

@@ -1,4 +1,4 @@
-//! Do unknown customers' calls find the leads that are made for them afterwards?
+//! Tests that calls of unknown customers find leads that are created after the calls.
 
 use crate::e2e::webhooks;
 use crate::support::crm::{self, Expected, RATE_FLAG};
@@ -9,7 +9,7 @@ use callbridge_sandbox::Server;
 use callbridge_sandbox::token::{Grant, IdSet};
 use serde_json::{Value, json};
 
-/// Calls from …0001, …0002, …0003, …0004, …0005 and from somebody who hides.
+/// Calls from …0001, …0002, …0003, …0004, …0005, and from a hidden number.
 const CALLS: [&str; 6] = [
     "inbound_answered",
     "inbound_no_answer",
@@ -25,7 +25,7 @@ const TRUNKS: [&str; 3] = [
     RATE_FLAG,
 ];
 
-/// A CRM without leads, whose token may read them.
+/// Starts a CRM without leads. Its token can read leads.
 async fn without_leads() -> Server {
     let mut config = crm::settings();
     config.settings.company.leads = IdSet::default();
@@ -34,7 +34,7 @@ async fn without_leads() -> Server {
     sandbox::start(config).await.expect("a sandbox")
 }
 
-/// What an administrator of the CRM does to leads.
+/// Changes leads in the CRM, as an administrator could.
 async fn administer(crm: &Server, act: &str, body: Value) {
     webhooks::admin(crm, act, &body).await;
 }
@@ -66,7 +66,7 @@ fn expected(calls: &[Recording], leads: [Option<i64>; 6], reasons: [&str; 6]) ->
     expected
 }
 
-/// One customer's lead, two for one phone, one merged, one deleted.
+/// Creates one lead for a customer, two for one phone, one merged lead, and one deleted lead.
 async fn make_leads(crm: &Server) {
     for (id, phones) in [
         (4001, &[7, 1][..]),
@@ -84,7 +84,8 @@ async fn make_leads(crm: &Server) {
     administer(crm, "lead/merge", json!({"into": 4003, "from": [4013]})).await;
 }
 
-/// Nothing tells of a merge where there are no webhooks: leads that claim a number are asked for.
+/// Without webhooks, no event reports a merge. callbridge asks again for the leads that have the
+/// number.
 #[tokio::test]
 async fn ambiguous_number_is_resolved_by_lead_merge_without_webhooks() {
     let (place, crm) = (Place::new(), without_leads().await);

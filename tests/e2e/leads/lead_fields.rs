@@ -1,5 +1,5 @@
-//! Leads beside the calls: what becomes of calls whose lead or employee the CRM does not know, and
-//! what leads show of their calls.
+//! Tests calls whose lead or employee the CRM does not know, and the fields that leads show of
+//! their calls.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -15,10 +15,10 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Of the application, where webhooks are proved.
+/// The application's secret, which signs webhooks.
 const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-/// A CRM whose token may do all that leads need.
+/// Starts a CRM whose token can do everything that leads need.
 async fn crm_with(leads: &str, employees: &str, more: &[&str]) -> Server {
     let mut config = crm::settings();
     let grants = [
@@ -36,7 +36,7 @@ async fn crm_with(leads: &str, employees: &str, more: &[&str]) -> Server {
 const READ: &str = "PERMISSION_OPEN_API_LEAD:READ";
 const SAVE: &str = "PERMISSION_OPEN_API_LEAD:SAVE";
 
-/// The value of a lead's field; null where it has none.
+/// Returns the value of a lead's field, or null if it has none.
 pub fn field(crm: &Server, id: i64, field: &str) -> Value {
     let all = crm.admin(|core, _| lead::all(core));
     let leads = all.as_array().expect("leads");
@@ -66,7 +66,7 @@ fn no_breach(crm: &Server) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A call of lead 4001 that began so many seconds after the recorded one.
+/// Returns a call of lead 4001 that began `seconds` seconds after the recorded one, a day earlier.
 fn later(seconds: i64) -> Recording {
     let call = recordings::one("inbound_answered");
     let began = call.calls[0]["startedAt"].as_i64().expect("an epoch");
@@ -115,7 +115,7 @@ async fn lead_field_shows_newest_of_unordered_calls_after_restart() {
     place.append("recorded", &last.ami);
     program.settled(4).await;
     shows(&began(&last)).await;
-    // a field of contacts is left out, and said
+    // A field of contacts is left out and reported.
     let status = program.status().await.expect("a status");
     let fields = status.lead_fields.expect("fields").fields;
     let wrong: Vec<_> = fields.iter().filter(|field| !field.ok).collect();
@@ -159,7 +159,7 @@ async fn lead_field_values_match_types_and_callback_clears_missed() {
     let back = call("outbound_answered", 600);
     place.append("recorded", &back.ami);
     program.settled(3).await;
-    // What was dialed in the last call in stands there still.
+    // The number that was dialed in the last inbound call is still there.
     let talked = json!(["OUTBOUND", did, "101", 0, null, day(&back), "city", 501]);
     shows(&talked).await;
     let status = program.status().await.expect("a status");
@@ -188,7 +188,7 @@ async fn refused_lead_field_value_is_named_until_field_accepts_one() {
     let fields = status.lead_fields.expect("fields").fields;
     let ok: Vec<_> = fields.iter().map(|field| (field.id, field.ok)).collect();
     assert_eq!(ok, [(15, false), (11, true)]);
-    // the other one is written all the same
+    // The other field is written all the same.
     until("the direction", async || {
         field(&crm, 4_001, "11") == json!("INBOUND")
     })
@@ -280,7 +280,7 @@ async fn an_unknown_employee_is_dropped_and_the_call_journaled() {
         .map(|record| record.call.employee_id)
         .collect();
     assert_eq!(employees, [None, None]);
-    // Neither is a letter, so it is `status` that names the employee from then on.
+    // Neither call is a dead letter, so only `status` names the employee from now on.
     let words = "the CRM does not know employee 501 (extension 101), ";
     let named = |it: &Status| {
         it.problems
@@ -311,7 +311,7 @@ async fn without_the_grant_nothing_is_looked_up_or_shown() {
     no_breach(&crm);
 }
 
-/// Sends an event as the CRM does; the status of the answer.
+/// Sends an event as the CRM does. Returns the status of the answer.
 async fn deliver(addr: SocketAddr, event: &Value) -> String {
     let body = event.to_string();
     let now = callbridge_model::clock::now()
@@ -373,7 +373,7 @@ async fn failed_and_new_calls_of_merged_lead_go_to_surviving_lead() {
             it.books.journaled == 1 && it.books.dead == 0
         })
         .await;
-    // and the next one goes there straight: no FAILED is met
+    // The next call goes directly to that lead, without a FAILED status.
     place.append("recorded", &later(100).ami);
     let status = program.until("both", |it| it.books.journaled == 2).await;
     assert!(status.books.balance());

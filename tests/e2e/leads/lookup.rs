@@ -1,5 +1,4 @@
-//! Who calls, asked of the real program while it rings: the lead that is shown is the lead to which
-//! the call is journaled.
+//! Tests that the lead shown while the phone rings is the lead to which the call is journaled.
 
 use crate::e2e::operations::monitoring;
 use crate::e2e::webhooks;
@@ -18,7 +17,7 @@ use std::time::Duration;
 
 const TRUNK: &str = "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=directory";
 
-/// Where `--lookup` with port 0 came to listen.
+/// Returns the address on which `--lookup` with port 0 listens.
 async fn address(program: &Program) -> SocketAddr {
     let find = || {
         let log = program.log();
@@ -33,7 +32,8 @@ async fn address(program: &Program) -> SocketAddr {
     find().expect("an address")
 }
 
-/// What is answered in time: on a busy machine some answers are a `no` for coming late.
+/// Asks until an answer is not late. On a busy machine, some answers are a `no` because they are
+/// late.
 async fn ask(at: SocketAddr, query: &str) -> Value {
     for _ in 0..100 {
         let (status, body) = monitoring::get(at, &format!("/caller?{query}")).await;
@@ -46,7 +46,7 @@ async fn ask(at: SocketAddr, query: &str) -> Value {
     panic!("{query}: a hundred answers came late");
 }
 
-/// Asks until the answer is this, whatever the machine has to do beside it.
+/// Asks until the answer has these values, however busy the machine is.
 async fn becomes(at: SocketAddr, query: &str, wanted: &Value) {
     let last = std::sync::Mutex::new(Value::Null);
     let asking = until("an answer", async || {
@@ -130,20 +130,21 @@ async fn lead_shown_while_ringing_is_lead_of_journaled_call() {
     program.terminate().await;
 }
 
-/// What happens to the leads of a caller while it rings.
+/// A change of a caller's leads during the ringing.
 #[derive(Clone, Copy, Debug)]
 enum Meanwhile {
     Nothing,
     Renamed,
-    /// Into a lead that had another number until then.
+    /// The lead is merged into a lead that had another number until then.
     Merged,
-    /// Into another, and that one into a third.
+    /// The lead is merged into a second one, and that one into a third.
     MergedTwice,
     Deleted,
     Made,
 }
 
-/// Calls with so many leads of their number when they begin, and what happens to these.
+/// Number of calls, number of leads for each caller when the call begins, and the change of these
+/// leads.
 const RINGS: [(usize, i64, Meanwhile); 10] = [
     (7, 1, Meanwhile::Nothing),
     (3, 1, Meanwhile::Renamed),
@@ -157,12 +158,12 @@ const RINGS: [(usize, i64, Meanwhile); 10] = [
     (1, 0, Meanwhile::Made),
 ];
 
-/// The n-th caller's leads: theirs, a second one, and two of other numbers.
+/// Returns the n-th caller's leads: the first one, a second one, and two of other numbers.
 fn leads_of(n: u32) -> [i64; 4] {
     [5_000, 5_100, 5_200, 5_300].map(|from| from + i64::from(n))
 }
 
-/// Does it, and says which lead is the caller's then; `None` for no lead, or for two.
+/// Makes the change. Returns the caller's lead afterwards, or `None` for no lead or for two.
 async fn happens(crm: &Server, call: &Call, leads: i64, what: Meanwhile) -> Option<i64> {
     let [own, second, third, fourth] = leads_of(call.n);
     let mut kept = Some(own).filter(|_| leads == 1);

@@ -1,4 +1,4 @@
-//! Is a customer who called in vain listed until somebody talks with them?
+//! Tests that a customer who was missed is listed until an employee talks with them.
 
 use crate::e2e::operations::monitoring::metrics;
 use crate::support::crm;
@@ -12,7 +12,7 @@ const TRUNK: &str =
     "--trunk=city=PJSIP/city,country=UZ,strip=9,unanswered=no,lead=var:LEAD_ID;csv:leads.csv";
 const PHONE: &str = "+998901110002";
 
-/// A recorded call that begins then, of that customer.
+/// Returns a recorded call of that customer that begins at this time.
 fn call(name: &str, begins: i64) -> Vec<u8> {
     let recorded = String::from_utf8(recordings::one(name).ami).expect("text");
     let moved = moved_to(&recorded, begins);

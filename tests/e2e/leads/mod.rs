@@ -1,4 +1,4 @@
-//! Do calls find their lead and employee?
+//! Tests that calls find their lead and employee.
 
 mod directory;
 pub mod lead_fields;

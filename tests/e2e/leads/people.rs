@@ -1,4 +1,4 @@
-//! Do calls find their lead and their employee, also when the lists change while it runs?
+//! Tests that calls find their lead and employee, even if the lists change while the program runs.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
@@ -6,7 +6,7 @@ use crate::support::recordings::{self, LEADS, Recording, TRUNKS};
 use callbridge_model::status::FindingKind;
 use callbridge_sandbox::Server;
 
-/// A place with these leads in a list, and the flags to read it.
+/// Returns a place with a list of these leads, and the flags to read it.
 fn with_leads(leads: &str) -> (Place, Vec<String>) {
     let place = Place::new();
     let list = place.write("leads.csv", leads);
@@ -29,7 +29,7 @@ async fn judge(crm: &Server, place: &Place, calls: &[Recording]) {
 async fn waiting_calls_leave_when_the_list_learns_their_number() {
     let (place, flags) = with_leads("phone,leadId\n998901110002,4002\n");
     let crm = crm::start().await;
-    // Of 998901110001 and of 998901110003.
+    // One call is from 998901110001, and one is from 998901110003.
     let calls = ["inbound_answered", "forwarded_to_mobile"].map(recordings::one);
     calls
         .iter()
@@ -84,7 +84,7 @@ async fn waiting_calls_leave_when_the_list_learns_their_number() {
     judge(&crm, &place, &calls).await;
 }
 
-/// What of this kind waits for a person.
+/// Returns the message of the problem of this kind, if any.
 fn problem(status: &callbridge_model::Status, kind: FindingKind) -> Option<String> {
     let found = status.problems.iter().find(|problem| problem.kind == kind);
     found.map(|problem| problem.message.clone())
@@ -119,7 +119,7 @@ async fn bad_lead_list_row_is_named_and_other_rows_stay_in_force() {
 
     place.append("recorded", &call.ami);
     program.settled(1).await;
-    // A file that gives nothing leaves the good rows where they are, and is named.
+    // If a file cannot be read, its last good rows stay in force, and the file is reported.
     std::fs::remove_file(place.path("leads.csv")).expect("removed");
     let gone = |it: &callbridge_model::Status| {
         problem(it, FindingKind::Lists).is_some_and(|what| what.contains("stays in force (1 row)"))
@@ -170,7 +170,7 @@ async fn employees_come_from_file_and_unknown_extension_sends_none() {
     let crm = crm::start().await;
     let file = place.write("employees.csv", "extension,employeeId\n101,501\n");
     flags.push(format!("--employees={file}"));
-    // Answered by 101; transferred by 101 to 102.
+    // The first call is answered by 101. The second one is transferred by 101 to 102.
     let calls = ["inbound_answered", "blind_transfer"].map(recordings::one);
     calls
         .iter()

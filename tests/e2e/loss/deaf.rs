@@ -1,4 +1,4 @@
-//! A log that nobody reads: neither the end of the daemon nor a reason to wait.
+//! Tests a log that no process reads. It must not end the daemon or make it wait.
 
 use crate::e2e::operations::monitoring::{get, listens_at};
 use crate::support::crm::{self, RATE_FLAG};
@@ -11,15 +11,15 @@ use std::io::{self, BufRead as _, BufReader, PipeReader, Read as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What the log says of lines that stderr did not take.
+/// The log message about lines that stderr did not accept.
 const LOST: &str = "lines of the log are lost";
-/// Calls at once: of each a line is said, of as many a second as lines of a kind may be.
+/// Calls at the same time. Each makes one log line, and this many lines of one kind are allowed per
+/// second.
 const CALLS: usize = 20;
-/// Between them.
+/// Pause between two groups of calls.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A daemon whose stderr is a pipe with us at its other end; what it has said was read up to its
-/// address.
+/// A daemon whose stderr is a pipe. The test has read the pipe up to the daemon's address.
 struct Deaf {
     place: Place,
     crm: Server,
@@ -65,7 +65,7 @@ impl Deaf {
         }
     }
 
-    /// Lines that nobody will read, as a scrape tells.
+    /// Returns the number of lost lines, as the metrics show it.
     async fn lost(&self) -> u64 {
         let (_, metrics) = get(self.address, "/metrics").await;
         let name = "callbridge_log_lines_lost_total ";
@@ -73,7 +73,7 @@ impl Deaf {
         line.expect("the metric").parse().expect("a number")
     }
 
-    /// A call comes, and reaches the journal.
+    /// Adds a call and waits until it is journaled.
     async fn journals(&mut self, call: &Recording) {
         self.place.append("calls.ami", &call.ami);
         let one_more = self.crm.admin(|core, _| core.records().len()) as u64 + 1;
@@ -81,7 +81,7 @@ impl Deaf {
         self.program.until("the call is journaled", journaled).await;
     }
 
-    /// Calls without a lead come, of each of which the log tells, until their lines are lost.
+    /// Adds calls without a lead, each with a log line, until log lines are lost.
     async fn talks_until_lines_are_lost(&mut self) {
         let call = recordings::one("unknown_customer");
         let begin = callbridge_model::clock::now().wall.floor_seconds().get() - 80_000;
@@ -126,7 +126,7 @@ async fn stalled_log_reader_delays_no_call_and_gets_loss_message() {
         while !lines.contains(LOST) {
             assert_ne!(log.read_line(&mut lines).expect("text"), 0, "{lines}");
         }
-        // From here on it is heard again: the end is told in order.
+        // From here on, the log is read again, and the end of the daemon is logged normally.
         (log, lines)
     });
     let (mut log, mut lines) = soon("what was missed", reading).await.expect("read");

@@ -1,4 +1,5 @@
-//! A process that is frozen between the commit of a request's slot and the request's first byte.
+//! Tests a process that is frozen between the commit of a request's slot and the request's first
+//! byte.
 
 use crate::support::crm;
 use crate::support::program::{Place, preload};
@@ -14,12 +15,12 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Longer than a request may wait for its first byte.
+/// A request can wait less than this for its first byte.
 const FROZEN: Duration = Duration::from_secs(6);
-/// Slots that a new state begins with.
+/// Slots that a new state uses at its start.
 const SLOTS_OF_NEW_STATE: usize = 3;
 
-/// Forwards connections to the CRM until it is closed. Further ones are refused then.
+/// Forwards connections to the CRM until it is closed. Then it refuses connections.
 struct Way(JoinHandle<()>);
 
 impl Way {
@@ -43,7 +44,7 @@ impl Way {
     }
 }
 
-/// Requests to this endpoint, or all of them.
+/// Returns the number of requests to this endpoint, or to all endpoints.
 fn requests(crm: &Server, of: Option<Endpoint>) -> usize {
     let count = crm.admin(|core, _| {
         let counts = core.counts().iter();

@@ -1,4 +1,4 @@
-//! Is every call journaled once when callbridge is killed again and again while it works?
+//! Tests that every call is journaled once if callbridge is killed repeatedly while it works.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -11,25 +11,25 @@ use std::time::Duration;
 
 /// Calls of a run.
 const CALLS: usize = 200;
-/// Kills of a run; before each, a part of the calls is told.
+/// Kills per run. Before each kill, a part of the calls is reported.
 const KILLS: usize = 10;
 
-/// Where in its work the program is killed.
+/// The moment of a kill.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
-    /// As soon as anybody answers on its socket.
+    /// When its socket answers.
     Start,
-    /// While it takes calls in: so many of all are finished.
+    /// When this many of all calls are finished.
     Intake(u64),
-    /// The CRM has accepted so many calls of this run, and another that it has not answered.
+    /// When the CRM has accepted this many calls of this run and has not answered another one.
     NoAnswer(u64),
-    /// The CRM answers the n-th submission of this run right now.
+    /// When the CRM answers the n-th submission of this run.
     BeforeCommit(u64),
-    /// So many of this run are confirmed.
+    /// When this many calls of this run are confirmed.
     Confirmed(usize),
 }
 
-/// Spread over the run: calls told so far are a tenth more before each.
+/// The moments of one run. Before each, another tenth of the calls is reported.
 const MOMENTS: [Moment; KILLS] = [
     Moment::Intake(2),
     Moment::BeforeCommit(9),
@@ -47,7 +47,7 @@ fn accepted(crm: &Server) -> u64 {
     crm.admin(|core, _| core.journal.accepted())
 }
 
-/// Waits without a pause between two looks, so that the kill comes at this very moment.
+/// Checks the condition without a pause, so the kill comes exactly at the moment.
 async fn at_once(what: &str, mut holds: impl FnMut() -> bool) {
     let looking = async {
         while !holds() {
@@ -57,7 +57,7 @@ async fn at_once(what: &str, mut holds: impl FnMut() -> bool) {
     soon(what, looking).await;
 }
 
-/// Waits for the moment, and kills.
+/// Waits for the moment and kills the program.
 async fn kill_at(moment: Moment, mut program: Program, crm: &Server) {
     let (what, before) = (format!("{moment:?}"), accepted(crm));
     let confirmed = crm.journal().len();
@@ -90,8 +90,8 @@ async fn kill_at(moment: Moment, mut program: Program, crm: &Server) {
     crm.admin(|core, _| core.set_faults(Vec::new()));
 }
 
-/// All calls once, and each sent once: what a kill fell upon is looked for in the journal before
-/// it is sent again.
+/// Checks that all calls are journaled and sent once. If a kill struck a request, callbridge must
+/// look for the call in the journal before it sends it again.
 fn judge(place: &Place, crm: &Server, expected: &[Expected]) {
     let mut wrong = crm::compare(crm, &[], expected);
     wrong.extend(crm::conduct(crm, |_| false));
@@ -112,7 +112,7 @@ async fn calls_from_file_survive_ten_kills_and_are_journaled_once() {
     let (place, crm, calls) = (Place::on_disk(), crm::start().await, in_a_row(CALLS));
     let text = calls.iter().map(|call| call.ami.as_slice());
     let text = text.collect::<Vec<_>>().concat();
-    // Parts end anywhere: in the middle of a call, of an event, of a line.
+    // A part can end in the middle of a call, an event, or a line.
     let mut parts = text.chunks(text.len().div_ceil(KILLS));
     let source = place.file("recorded", "ami");
     let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG];

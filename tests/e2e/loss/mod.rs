@@ -1,4 +1,4 @@
-//! Does callbridge lose a call, or log one twice, when it, the CRM, or its disk fails?
+//! Tests that callbridge loses no call, and logs none twice, if it, the CRM, or its disk fails.
 
 mod deaf;
 mod frozen;

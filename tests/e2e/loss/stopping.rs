@@ -1,4 +1,4 @@
-//! Does it end when it is told to, whatever hangs, and is every call accounted for then?
+//! Tests that callbridge stops in time, whatever hangs, and that every call is accounted for.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program, preload};
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UdpSocket, UnixDatagram};
 
-/// Three calls that wait in a file.
+/// Writes three calls to a file.
 fn calls(place: &Place) -> [recordings::Recording; 3] {
     let calls = ["inbound_answered", "outbound_answered", "blind_transfer"];
     let calls = calls.map(recordings::one);
@@ -26,7 +26,7 @@ fn calls(place: &Place) -> [recordings::Recording; 3] {
     calls
 }
 
-/// Starts, and waits until the CRM has a submission that it does not answer.
+/// Starts callbridge and waits until the CRM has a submission that it does not answer.
 async fn with_a_request_under_way(place: &Place, crm: &Server, fault: Action) -> Program {
     let rule = Rule::always(Endpoint::CallHistory, fault);
     crm.admin(|core, _| core.set_faults(vec![rule]));
@@ -39,7 +39,7 @@ async fn with_a_request_under_way(place: &Place, crm: &Server, fault: Action) ->
     program
 }
 
-/// The books balance after the end, and the next run brings every call home.
+/// Checks that the books balance after the end, and that the next run journals every call.
 async fn accounted_for(place: &Place, crm: &Server, calls: &[recordings::Recording]) {
     let status = place.lines(&["status", "--json"]).await.remove(0);
     let status: Status = serde_json::from_value(status).expect("a status");
@@ -110,20 +110,20 @@ async fn it_stops_in_time_while_a_source_floods_and_a_broker_hangs() {
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
     let up = |it: &Status| {
-        // Nothing was said on either of them.
+        // No event was sent on either connection.
         it.sources
             .iter()
             .all(|source| source.state == SourceState::Connected)
     };
     program.until("both lines up", up).await;
     proxy.freeze();
-    // half a request, whose other half never comes
+    // Send half a request. The other half never comes.
     let metrics = crate::e2e::operations::monitoring::address(&program).await;
     let mut half = TcpStream::connect(metrics).await.expect("a line");
     half.write_all(b"GET /metrics HTTP/1.1\r\nHost: x")
         .await
         .expect("written");
-    // a task of its own, for saying something on a line that is closed ends it
+    // In a separate task, because writing to a closed connection ends it.
     let call = recordings::one("inbound_answered").ami;
     let flood = tokio::spawn(async move {
         loop {
@@ -139,7 +139,8 @@ async fn it_stops_in_time_while_a_source_floods_and_a_broker_hangs() {
     assert!(status.books.balance(), "{:?}", status.books);
 }
 
-/// `not run` where the machine does not let us: the test needs a name server of its own.
+/// Returns `None` if the machine does not allow a separate name server. The test then reports `not
+/// run`.
 async fn silent_name_server() -> Option<UdpSocket> {
     let socket = UdpSocket::bind("127.0.0.77:53").await.ok()?;
     let try_it = Command::new("unshare").args(["-m", "true"]).status();
@@ -149,7 +150,7 @@ async fn silent_name_server() -> Option<UdpSocket> {
 #[tokio::test]
 async fn sigterm_during_unanswered_dns_lookup_stops_in_time() {
     let Some(dns) = silent_name_server().await else {
-        // Past the harness, which keeps what a good test prints to itself.
+        // Written to stderr directly, because the test harness hides the output of passing tests.
         let line = "\nnot run: a DNS that does not answer (needs root and unshare)\n";
         let mut out = std::io::stderr();
         return std::io::Write::write_all(&mut out, line.as_bytes()).expect("stderr");
@@ -170,7 +171,7 @@ async fn sigterm_during_unanswered_dns_lookup_stops_in_time() {
     soon("a question", dns.recv(&mut question))
         .await
         .expect("a question");
-    // the first request may be another than the call's, whose end may come after the pause
+    // The first request can be another one than the call's, which can end after the pause began.
     let outage = |it: &Status| {
         let paused = it.pause.as_ref();
         paused.is_some_and(|pause| pause.reason == "unreachable") && it.books.ready == 1
@@ -204,7 +205,7 @@ async fn hanging_disk_stops_watchdog_pings_but_not_shutdown() {
     program.settled(1).await;
     place.write("hangs", "");
     place.append("recorded", &recordings::one("outbound_answered").ami);
-    // the feeding ends: for ten times its interval nothing is heard
+    // The watchdog is no longer fed: nothing is received for ten times its interval.
     let silence = async {
         let (mut bytes, quiet) = ([0; 4096], Duration::from_secs(1));
         while let Ok(heard) = tokio::time::timeout(quiet, socket.recv(&mut bytes)).await {
@@ -236,13 +237,13 @@ async fn a_command_that_only_reads_is_ended_by_the_signal_itself() {
     let kind = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).expect("a fifo");
     let program = place.start(&["explain", "--format=ami", &place.path("fifo")], &[]);
-    // opens once the program reads, which then waits for words
+    // This opens when the program reads. Then the program waits for input.
     let open = tokio::fs::OpenOptions::new();
     let writer = soon("a reader", async {
         open.clone().write(true).open(&fifo).await
     })
     .await;
-    // not SIGINT, which a shell lets its background jobs ignore
+    // SIGTERM and not SIGINT, because a shell lets its background jobs ignore SIGINT.
     program.signal(Signal::TERM);
     let ended = program.ended().await;
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What becomes of calls when callbridge, the CRM or the token goes away in the middle of them?
+//! Tests calls during which callbridge, the CRM, or the token fails.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, TOKEN};
@@ -12,7 +12,7 @@ use callbridge_testbed::pbx::{self, FakePbx};
 use callbridge_testbed::wait::until;
 use std::time::Duration;
 
-/// Seconds since the epoch, some minutes ago.
+/// Returns the time five minutes ago, in seconds since the epoch.
 fn lately() -> i64 {
     callbridge_model::clock::now().wall.floor_seconds().get() - 300
 }
@@ -21,7 +21,7 @@ fn paused_by(reason: &str) -> impl Fn(&Status) -> bool {
     move |status| (status.pause.as_ref()).is_some_and(|pause| pause.reason == reason)
 }
 
-/// A recorded call that is cut in its middle, and a call between colleagues that begins then. A
+/// Returns a recorded call that is cut in its middle, and an internal call that begins then. A
 /// source reports in order: once the second call is finished, everything before it is stored.
 fn cut_call() -> (Recording, Recording) {
     let call = recordings::one("attended_transfer").moved_to(lately());
@@ -97,7 +97,7 @@ async fn call_cut_by_kill_after_acknowledged_events_is_whole() {
 
     broker.publish(queue, before).await;
     broker.publish(queue, &internal.cel()).await;
-    // An acknowledgement that a kill overtakes brings its message back: kill until none did.
+    // If a kill comes before an acknowledgement, the message comes again. Kill until none does.
     loop {
         let mut program = place.run(&crm.url(), &flags);
         let consumed = program.until("all messages taken", |it| it.books.internal == 1);
@@ -152,7 +152,7 @@ async fn sigterm_does_not_wait_for_silent_crm_or_pbx() {
     let call = recordings::one("inbound_answered");
     place.append("recorded", &call.ami);
     let secret = place.write("secret", pbx::SECRET);
-    // Listens, and says nothing.
+    // This listens and never answers.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await;
     let silent = silent.expect("a port");
     let addr = silent.local_addr().expect("bound");
@@ -182,7 +182,7 @@ async fn sigterm_does_not_wait_for_silent_crm_or_pbx() {
     crm::judge(&crm, &place.letters().await, &recordings::expected(&[call]));
 }
 
-/// Writes accepted so far.
+/// Returns the number of writes that the CRM has accepted so far.
 fn accepted(crm: &Server) -> u64 {
     crm.admin(|core, _| core.journal.accepted())
 }

@@ -1,5 +1,5 @@
-//! Does each query of the dashboard, and each alert, say what `/metrics` says? A real Prometheus
-//! scrapes a running program and is asked them.
+//! Tests that each query of the dashboard, and each alert, agrees with `/metrics`. A real
+//! Prometheus scrapes a running program and evaluates them.
 
 use crate::e2e::operations::monitoring::{address, get};
 use crate::support::crm::{self, RATE_FLAG};
@@ -11,16 +11,16 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Alerts that the calls of this test are a reason for, once they have lasted.
+/// Alerts that must be pending because of the calls of this test.
 const REASONED: [&str; 3] = [
     "CallbridgeDeadLetters",
     "CallbridgeCallsWithoutLead",
     "CallbridgeNoTrunk",
 ];
-/// Over few samples Prometheus takes a growth for this many times what it was, at most: it
-/// extrapolates by an interval at each end.
+/// With few samples, Prometheus overestimates a growth up to this factor, because it extrapolates
+/// by an interval at each end.
 const EXTRAPOLATED_MAX: f64 = 3.0;
-/// Samples of each series that are waited for.
+/// Samples of each series that the test waits for.
 const SAMPLES: usize = 3;
 
 const TRUNK: &str = "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
@@ -32,18 +32,18 @@ struct Query {
     expression: String,
 }
 
-/// What a query must be worth.
+/// The value that a query must have.
 enum Worth {
-    /// Exactly this.
+    /// Exactly these series.
     Is(Series),
-    /// As much growth of a counter in its window, by these labels and times this.
+    /// The growth of a counter in its window, by these labels and multiplied by `per`.
     Growth {
         counter: &'static str,
         only: Option<(&'static str, &'static str)>,
         by: &'static [&'static str],
         per: f64,
     },
-    /// This share of the observations of a histogram lies below.
+    /// The quantile of a histogram at this share.
     Quantile(&'static str, f64),
 }
 
@@ -70,7 +70,7 @@ fn queries() -> Vec<Query> {
     all
 }
 
-/// What `/metrics` said: each name with its series.
+/// The metrics of one scrape: the series of each name.
 struct Scrape(BTreeMap<String, Series>);
 
 impl Scrape {
@@ -96,7 +96,7 @@ impl Scrape {
         self.0.get(name).cloned().unwrap_or_default()
     }
 
-    /// The sum of the series whose label is one of these.
+    /// Returns the sum of the series whose label has one of these values.
     fn sum(&self, name: &str, label: &str, words: &[&str]) -> f64 {
         let all = self.of(name);
         let own = all
@@ -105,7 +105,7 @@ impl Scrape {
         own.map(|(_, value)| value).sum()
     }
 
-    /// What a panel must show at this second.
+    /// Returns the value that a panel must show at this second.
     fn worth(&self, query: &Query, at: i64) -> Option<Worth> {
         let all = |name: &str| self.of(name).into_values();
         let one = |value: f64| Worth::Is(Series::from([(Labels::new(), value)]));
@@ -188,8 +188,8 @@ impl Scrape {
     }
 }
 
-/// How much a counter grew between Prometheus's first sample and this scrape, by these labels;
-/// `None` while a series has too few samples.
+/// Returns the growth of a counter between Prometheus's first sample and this scrape, by these
+/// labels. Returns `None` while a series has too few samples.
 async fn growth(
     prometheus: &Prometheus,
     scrape: &Scrape,
@@ -216,8 +216,8 @@ async fn growth(
     Some(grown)
 }
 
-/// The bounds between which a quantile of these cumulated buckets lies, whatever each was
-/// extrapolated to; `None` without an observation.
+/// Returns the bounds of a quantile of these cumulative buckets, whatever each was extrapolated to.
+/// Returns `None` without an observation.
 fn quantile(grown: &Series, share: f64) -> Option<(f64, f64)> {
     let le = |labels: &Labels| labels["le"].parse::<f64>().expect("a bound");
     let mut buckets: Vec<(f64, f64)> = grown.iter().map(|(it, n)| (le(it), *n)).collect();
@@ -225,7 +225,7 @@ fn quantile(grown: &Series, share: f64) -> Option<(f64, f64)> {
     let all = buckets.last().map(|last| last.1).filter(|all| *all > 0.0)?;
     let place = |rank: f64| {
         let found = buckets.iter().position(|(_, n)| *n >= rank);
-        // beyond the last bound Prometheus tells the last bound
+        // Beyond the last bound, Prometheus returns the last bound.
         found.unwrap_or(buckets.len() - 1).min(buckets.len() - 2)
     };
     let low = place(share * all / EXTRAPOLATED_MAX);
@@ -234,7 +234,7 @@ fn quantile(grown: &Series, share: f64) -> Option<(f64, f64)> {
     Some((begin, buckets[high].0))
 }
 
-/// What is wrong with a query, if anything.
+/// Returns the error of a query, if any.
 async fn fault(prometheus: &Prometheus, scrape: &Scrape, query: &Query, at: i64) -> Option<String> {
     let name = format!("{} ({})", query.title, query.legend);
     let worth = scrape.worth(query, at);
@@ -256,7 +256,7 @@ async fn fault(prometheus: &Prometheus, scrape: &Scrape, query: &Query, at: i64)
             let shown = shown.get(&Labels::new()).copied();
             match grown.map(|grown| quantile(&grown, *share)) {
                 Some(Some((low, high))) => shown.is_some_and(|it| low <= it && it <= high),
-                // of nothing there is no median
+                // Without observations there is no median.
                 Some(None) => shown.is_none_or(f64::is_nan),
                 None => false,
             }
@@ -265,7 +265,7 @@ async fn fault(prometheus: &Prometheus, scrape: &Scrape, query: &Query, at: i64)
     (!holds).then(|| format!("{name}: {shown:?}"))
 }
 
-/// Is what is shown this growth, each series of it?
+/// Returns `true` if each shown series is within this growth.
 fn is_growth(grown: &Series, shown: &Series, per: f64) -> bool {
     let rounded = 1e-9;
     let within = |(labels, grown): (&Labels, &f64)| {
@@ -276,8 +276,8 @@ fn is_growth(grown: &Series, shown: &Series, per: f64) -> bool {
     grown.len() == shown.len() && grown.iter().all(within)
 }
 
-/// Journaled, without a lead, with a lead that the CRM does not have, and over a trunk that no
-/// flag names.
+/// Returns four calls: one to be journaled, one without a lead, one with a lead that the CRM does
+/// not have, and one over a trunk that no flag names.
 fn told(from: u32) -> Vec<u8> {
     let calls = [
         Call::new(from, 4001),
@@ -350,7 +350,8 @@ async fn each_query_of_the_dashboard_shows_what_metrics_say() {
     program.terminate().await;
 }
 
-/// Every rule is evaluated without an error, and has a reason now exactly where there is one.
+/// Checks that every rule is evaluated without an error, and that exactly the expected alerts are
+/// active.
 async fn alerts_have_their_reasons(prometheus: &Prometheus) {
     let mut rules = Vec::new();
     until("each rule evaluated", async || {

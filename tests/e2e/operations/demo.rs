@@ -1,4 +1,5 @@
-//! Does the demo end by itself, balanced, and as plain as it is asked to be?
+//! Tests that the demo ends automatically with balanced books, and prints without colors on
+//! request.
 
 use crate::support::program::Place;
 use callbridge_testbed::wait::soon;
@@ -9,7 +10,7 @@ use std::io::Read as _;
 use std::process::Stdio;
 use tokio::process::Command;
 
-/// What the demo writes on a terminal of its own.
+/// Returns the output of the demo on its own terminal.
 async fn on_a_terminal(variables: &[(&str, &str)]) -> String {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&ours).expect("granted");
@@ -32,7 +33,7 @@ async fn on_a_terminal(variables: &[(&str, &str)]) -> String {
     let mut ours = File::from(ours);
     let reading = tokio::task::spawn_blocking(move || {
         let mut all = Vec::new();
-        // Linux ends a terminal whose other side is closed with an error.
+        // On Linux, reading ends with an error when the other side of the terminal is closed.
         let _ = ours.read_to_end(&mut all);
         String::from_utf8_lossy(&all).into_owned()
     });

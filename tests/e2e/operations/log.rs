@@ -1,4 +1,4 @@
-//! Does the log say what an administrator needs, once, and nothing that is empty?
+//! Tests that the log has what an administrator needs, once, and no empty fields.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -16,7 +16,7 @@ fn recorded(name: &str) -> Vec<u8> {
     std::fs::read(path).expect("readable")
 }
 
-/// A field that says nothing.
+/// Returns `true` if the field has no value.
 fn is_empty_field(word: &str) -> bool {
     word.ends_with('=') || word.ends_with("=\"\"")
 }
@@ -28,7 +28,7 @@ async fn the_log_begins_with_what_runs_and_has_no_empty_field() {
     let call = recordings::one("inbound_answered").moved_to(now - 300);
     place.write("calls.ami", call.ami);
     let source = place.file("calls.ami", "ami");
-    // Without a lead it is a dead letter, which has the most to say.
+    // Without a lead it is a dead letter, which has the longest log line.
     let trunk = "--trunk=city=PJSIP/city,country=UZ";
     let mut program = place.run(&crm.url(), &[&source, trunk, RATE_FLAG]);
     program
@@ -67,7 +67,7 @@ async fn a_reconnect_is_one_line_that_names_the_gap_and_the_reason() {
     pbx.cut().await;
     pbx.logged_in(2).await;
     program.until("the gap", |it| it.sources[0].gaps == 1).await;
-    // What comes after the line is in the log: the line is, too.
+    // Later lines are in the log, so this line is too.
     pbx.say(&events).await;
     program.terminate().await;
     let log = place.logs();
@@ -97,7 +97,7 @@ async fn a_reconnect_is_one_line_that_names_the_gap_and_the_reason() {
 #[tokio::test]
 async fn log_flood_of_one_kind_is_limited_and_rest_is_counted() {
     const CALLS: u32 = 300;
-    /// What is said of each of these calls.
+    /// The log message for each of these calls.
     const KIND: &str = "a finished call waits for its lead";
     let (place, crm) = (Place::new(), crm::start().await);
     let calls: Vec<Call> = (0..CALLS).map(Call::without_lead).collect();
@@ -124,11 +124,11 @@ async fn log_flood_of_one_kind_is_limited_and_rest_is_counted() {
         }
     }
     assert_eq!(said + left_out, CALLS, "{log}");
-    // A second of the clock meets two of the limit's.
+    // A second of the clock can overlap two seconds of the limit.
     assert!(seconds.values().all(|many| *many <= 20), "{seconds:?}");
 }
 
-/// Waits until the source is said to be of another format, in `status` and in the log.
+/// Waits until `status` and the log report that the source has another format.
 async fn named(program: &mut Program, place: &Place, looks: &str) {
     let says = |it: &Status| (it.sources[0].reason.as_ref()).is_some_and(|why| why.contains(looks));
     program.until("the format is named", says).await;

@@ -1,4 +1,4 @@
-//! What do administrators, supervisors, and monitoring see?
+//! Tests the views of administrators, supervisors, and monitoring systems.
 
 mod dashboard;
 mod demo;

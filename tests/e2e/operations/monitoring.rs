@@ -1,4 +1,4 @@
-//! What monitors, scripts and systemd see.
+//! Tests the interfaces for monitoring systems, scripts, and systemd.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixDatagram};
 
-/// Every metric that dashboards and alert rules rely on.
+/// Metrics that dashboards and alert rules use.
 const METRICS: [&str; 14] = [
     "callbridge_calls{book=\"journaled\"} 1",
     "callbridge_requests_total{endpoint=",
@@ -29,35 +29,35 @@ const METRICS: [&str; 14] = [
     "callbridge_paused{reason=\"unreachable\"} 0",
 ];
 
-/// What a scrape gets.
+/// Returns the text of `/metrics`.
 pub async fn metrics(program: &Program) -> String {
     let (status, metrics) = get(address(program).await, "/metrics").await;
     assert_eq!(status, 200);
     metrics
 }
 
-/// Where `--listen` with port 0 came to listen.
+/// Returns the address on which `--listen` with port 0 listens.
 pub async fn address(program: &Program) -> SocketAddr {
     let find = || program.log().lines().find_map(listens_at);
     until("its address in the log", async || find().is_some()).await;
     find().expect("an address")
 }
 
-/// The address in the line that names it.
+/// Returns the address in the log line that names it.
 pub fn listens_at(line: &str) -> Option<SocketAddr> {
-    // Of a line in JSON the address comes first.
+    // In a JSON line, the address comes before the message.
     let it = line.contains("health and metrics").then_some(line)?;
     let (_, after) = it.split_once("127.0.0.1:")?;
     let port = after.split(|c: char| !c.is_ascii_digit()).next()?;
     Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
 }
 
-/// A page of it.
+/// Returns the status and the body of a page.
 pub async fn page(program: &Program, path: &str) -> (u16, String) {
     get(address(program).await, path).await
 }
 
-/// Status line and body.
+/// Returns the status and the body of an answer.
 pub async fn get(addr: SocketAddr, path: &str) -> (u16, String) {
     let asking = async {
         let mut stream = TcpStream::connect(addr).await?;
@@ -103,7 +103,8 @@ async fn health_readiness_and_every_promised_metric_are_served() {
     let expiry = format!("callbridge_token_expiry_timestamp_seconds {expires_at}\n");
     assert!(metrics.contains(&expiry), "{metrics}");
     prometheus_takes(&metrics);
-    // Counters of nothing would be read as counters that begin anew.
+    // Counters that could not be read must be left out. Zeros would look like counters that begin
+    // again.
     let path = place.at("state").join(callbridge_spool::folder::FILE);
     let database = rusqlite::Connection::open(&path).expect("the state");
     let renames = |from: &str, to: &str| {
@@ -119,7 +120,7 @@ async fn health_readiness_and_every_promised_metric_are_served() {
     program.terminate().await;
 }
 
-/// `promtool check metrics` finds nothing to complain of.
+/// Checks that `promtool check metrics` reports no problem.
 fn prometheus_takes(metrics: &str) {
     use std::io::Write as _;
     use std::process::{Command, Stdio};
@@ -323,7 +324,7 @@ async fn a_state_of_a_later_release_is_refused_with_78_and_kept() {
     assert_eq!(calls.expect("a count"), 1);
 }
 
-/// Starts with a socket of systemd's, and a watchdog of so many microseconds.
+/// Starts with a systemd socket, and a watchdog interval in microseconds.
 fn under_systemd(place: &Place, crm: &str, watchdog: &str) -> (UnixDatagram, Program) {
     let path = place.path("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");
@@ -344,7 +345,7 @@ fn under_systemd(place: &Place, crm: &str, watchdog: &str) -> (UnixDatagram, Pro
     (socket, place.start(&arguments, &variables))
 }
 
-/// The next message to systemd with a line that begins so.
+/// Returns the next message to systemd that has a line with this prefix.
 async fn hear(socket: &UnixDatagram, wanted: &str) -> String {
     let listening = async {
         let mut buffer = [0; 4096];

@@ -1,5 +1,5 @@
-//! Is a command told once when a problem begins and once when it ends, over restarts? Do the
-//! examples of deploy/notify tell a chat and a mailbox?
+//! Tests that the command is run once when a problem begins and once when it ends, also over
+//! restarts. Tests that the examples of deploy/notify send to a chat and a mailbox.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
@@ -63,7 +63,7 @@ async fn notify_command_runs_once_per_problem_start_and_end() {
     );
     program.terminate().await;
 
-    // The same problem, and then none any more.
+    // First the same problem, and then none.
     let mut program = place.run(&crm.url(), &flags);
     let waiting = |it: &Status| it.books.waiting == 1;
     program.until("the call that waits", waiting).await;
@@ -102,7 +102,7 @@ async fn chat_gets_problem_and_missed_customer_and_args_hide_token() {
     let source = place.file("calls.ami", "ami");
     let flags = [&source, TRUNK, RATE_FLAG, &command, "--notify-missed=30m"];
     let program = place.run(&crm.url(), &flags);
-    // The call waits for a lead, its customer for a call back: one message, or two.
+    // The call waits for a lead, and its customer for a callback. This makes one message or two.
     let (mut told, mut seen) = (String::new(), Vec::new());
     while !(told.contains("1 call waits for a lead") && told.contains("for a call back")) {
         seen.push(double.next().await);
@@ -149,7 +149,7 @@ async fn a_mail_holds_all_that_is_told_at_one_moment() {
     let body =
         "\n\nsource hq/ami is down: «отказ»\n  fix: callbridge check\n\nOver: 2 dead letters\n";
     assert!(mail.contains(body), "{mail}");
-    // What is missing is said by the script's last line.
+    // The last line of the script's output names the missing file.
     let nowhere = format!("{} /no/such/file", script("mail"));
     let failed = notify::run(&nowhere, &told, WITHIN).await;
     let words = failed.expect_err("failed").to_string();
@@ -169,7 +169,7 @@ fn problem(message: String) -> Notification {
 #[tokio::test]
 async fn chat_text_is_cut_by_utf16_units() {
     for (what, kept) in [
-        // "❗ " takes two of 4,000 units.
+        // The prefix "❗ " takes two of 4,000 UTF-16 units.
         ("я".repeat(5_000), "я".repeat(3_998)),
         ("😀".repeat(3_000), "😀".repeat(1_999)),
         (

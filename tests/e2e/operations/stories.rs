@@ -1,4 +1,4 @@
-//! Does `explain --call` tell of a call that is kept, whoever answers?
+//! Tests that `explain --call` describes a kept call, with and without a daemon.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 const CALL: &str = "1795163537.6";
 
-/// The story as it is told of the recording itself.
+/// Returns the story that `explain` makes from the recording itself.
 async fn of_the_recording(place: &Place) -> Value {
     let recorded = place.path("recorded");
     let format = "--format=ami";
@@ -45,7 +45,7 @@ async fn a_kept_call_is_told_and_drawn_with_a_daemon_and_without_one() {
     assert_eq!(none.status.code(), Some(65));
 }
 
-/// The call as the daemon or the spool tells it; it is drawn, too.
+/// Returns the story of the call from the daemon or the spool. Also draws its picture.
 async fn kept(place: &Place, id: &str) -> Value {
     let picture = format!("--picture={}", place.path("call.svg"));
     let mut told = place

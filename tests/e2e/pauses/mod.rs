@@ -1,4 +1,5 @@
-//! Does callbridge say why it does not send, keep each call, and continue automatically?
+//! Tests that callbridge reports why it does not send, keeps each call, and continues
+//! automatically.
 
 mod reasons;
 mod rights;

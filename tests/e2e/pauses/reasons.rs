@@ -1,5 +1,5 @@
-//! What holds everything up: is each told with its fix, is every call kept, and does it go on by
-//! itself once that is mended?
+//! Tests that each pause is reported with its fix, that every call is kept, and that sending
+//! continues automatically once the problem is fixed.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program, TOKEN, preload};
@@ -12,7 +12,7 @@ use callbridge_testbed::wait::until;
 use std::fs;
 use std::os::unix::fs::symlink;
 
-/// A program with calls to send, the CRM it sends to, and what it was told.
+/// A program with calls to send, and its CRM.
 struct Stage {
     place: Place,
     crm: Server,
@@ -30,7 +30,7 @@ const NAMES: [&str; 7] = [
     "blonde_transfer",
 ];
 
-/// Everything but the program.
+/// Creates a place with this many recorded calls.
 fn set(calls: usize) -> (Place, Vec<Recording>) {
     let place = Place::new();
     let calls: Vec<Recording> = NAMES[..calls]
@@ -62,7 +62,7 @@ fn run_with(place: &Place, crm: &Server, variables: &[(&str, String)]) -> Progra
 }
 
 impl Stage {
-    /// With a sandbox that has these faults.
+    /// Starts the program with a sandbox that has these faults.
     async fn new(calls: usize, faults: Vec<Rule>) -> Self {
         let (place, calls) = set(calls);
         let crm = crm::start().await;
@@ -76,7 +76,8 @@ impl Stage {
         }
     }
 
-    /// The pause is told wherever an operator looks, each time with its fix, and nothing is lost.
+    /// Checks that `status`, the log, and the metrics show the pause with its fix, and that no call
+    /// is lost.
     async fn is_paused(&mut self, reason: &str, fix: &str) -> Status {
         let calls = self.calls.len() as u64;
         let wanted = |it: &Status| {
@@ -108,7 +109,8 @@ impl Stage {
         status
     }
 
-    /// By itself, once what was wrong is right: every call reaches the journal.
+    /// Checks that it continues automatically once the problem is fixed, and that every call is
+    /// journaled.
     async fn goes_on(mut self, allowed: impl Fn(ViolationKind) -> bool) {
         let calls = self.calls.len() as u64;
         let status = self.program.settled(calls).await;
@@ -126,7 +128,7 @@ impl Stage {
     }
 }
 
-/// Faults that answer each request with this status.
+/// Returns faults that answer each request with this status.
 fn every_endpoint(status: u16) -> Vec<Rule> {
     let endpoints = [
         Endpoint::CallHistory,
@@ -148,7 +150,7 @@ async fn wrong_address(fault: Action) {
     let status = stage
         .is_paused("wrong_address", "is not at --crm-url")
         .await;
-    // one may be a trial's
+    // One of the calls can be under way as a probe.
     let books = status.books;
     assert_eq!((books.ready + books.sending, books.dead), (3, 0));
     stage.mend();
@@ -187,7 +189,7 @@ async fn five_equal_refusals_pause_and_are_sent_after_a_restart() {
     let mut stage = Stage::new(7, vec![rule]).await;
     let fix = "dead list --reason rejected";
     let status = stage.is_paused("calls_refused", fix).await;
-    // calls that were under way when the fifth refusal came are refused as well
+    // Calls that were under way at the fifth refusal are refused as well.
     let books = status.books;
     assert!((5..=7).contains(&books.dead), "{books:?}");
     assert_eq!(books.ready + books.sending + books.dead, 7, "{books:?}");
@@ -199,7 +201,7 @@ async fn five_equal_refusals_pause_and_are_sent_after_a_restart() {
     stage.program.terminate().await;
     let letters = stage.place.letters().await;
     let mut wrong = crm::compare(&stage.crm, &letters, &recordings::expected(&stage.calls));
-    // the restart has ordered the same body again
+    // The restart makes callbridge send the same body again.
     wrong.extend(crm::conduct(&stage.crm, |kind| {
         kind == ViolationKind::RepeatAfter400
     }));
@@ -220,7 +222,7 @@ async fn an_outage_of_submissions_alone_is_no_call_s_own_fault() {
     let rule = Rule::always(Endpoint::CallHistory, Action::Gateway(503));
     let mut stage = Stage::new(7, vec![rule]).await;
     stage.is_paused("failing", "(503").await;
-    // five failures open the breaker
+    // Five failures open the breaker.
     let failures = async || {
         let key = (Endpoint::CallHistory, 503);
         let count = stage.crm.admin(|core, _| core.counts().get(&key).copied());
@@ -230,7 +232,7 @@ async fn an_outage_of_submissions_alone_is_no_call_s_own_fault() {
     let status = stage.is_paused("failing", "(503").await;
     assert_eq!(status.books.dead, 0);
     stage.mend();
-    // those that failed wait for their turn a little longer than the others
+    // The failed calls wait a little longer than the others.
     let passed = |it: &Status| it.books.journaled >= 4 && it.pause.is_none();
     let status = stage.program.until("calls that pass", passed).await;
     assert!(
@@ -298,7 +300,7 @@ async fn start_without_token_pauses_and_shows_token_file_error() {
             (status.token.state.as_str(), status.books.ready),
             ("missing", 2)
         );
-        // as an editor under Windows writes it
+        // The file as an editor on Windows writes it.
         stage.place.write("token", format!("\u{feff}{TOKEN}\r\n"));
         stage.goes_on(nothing_allowed).await;
     }
@@ -353,7 +355,7 @@ async fn second_refused_token_does_not_end_pause() {
 async fn a_token_behind_links_is_new_once_they_are_switched() {
     let (place, calls) = set(1);
     let crm = crm::start().await;
-    // as Kubernetes lays a secret out: token -> ..data/token, ..data -> ..1
+    // The layout of a Kubernetes secret: token -> ..data/token, ..data -> ..1
     let volume = place.at("volume");
     for (version, token) in [("..1", TOKEN), ("..2", "svc_pat_of_the_second")] {
         fs::create_dir_all(volume.join(version)).expect("a folder");
@@ -389,7 +391,7 @@ async fn a_token_behind_links_is_new_once_they_are_switched() {
 async fn unreadable_token_file_keeps_previous_token_in_use() {
     let mut stage = Stage::new(1, Vec::new()).await;
     stage.program.settled(1).await;
-    // root may read everything but a folder
+    // Root can read every file but not a folder.
     fs::remove_file(stage.place.at("token")).expect("removed");
     fs::create_dir(stage.place.at("token")).expect("a folder");
     let log = || {

@@ -1,4 +1,4 @@
-//! What the token may do changes while callbridge runs, and what it may not do is done another way.
+//! Tests that callbridge uses a fallback when the token loses a right while it runs.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -47,7 +47,7 @@ async fn grant_added_while_running_takes_effect_after_crm_answer() {
     program.until("the right is missing", off).await;
     assert_eq!(field(&crm, "11"), Value::Null);
     grant(&crm, &[CALLS[0], CALLS[1], LEAD_SAVE]);
-    // the fields cannot be read (403), and the values are taken all the same
+    // The fields cannot be read (403), but values are still written.
     let set = place.command(&["lead", "set", "4001", "12=x"]).await;
     assert!(set.status.success(), "{set:?}");
     until("the lead shows its call", async || {
@@ -63,7 +63,7 @@ async fn grant_added_while_running_takes_effect_after_crm_answer() {
     program.terminate().await;
 }
 
-/// Asking what became of a request is refused, as for want of a right.
+/// Makes the sandbox refuse polls as if the right were missing.
 fn no_polls(crm: &Server) {
     let rule = Rule::always(Endpoint::Request, Action::Status(403));
     crm.admin(|core, _| core.set_faults(vec![rule]));
@@ -194,7 +194,7 @@ async fn gateway_404_is_not_shown_as_missing_lead_in_dead_letter() {
     program.terminate().await;
 }
 
-/// A call through a proxy whose first answers are pages of its own with this status.
+/// Sends a call through a proxy that first answers with its own pages of this status.
 async fn through_a_proxy(status: u16) {
     let (place, crm) = (Place::new(), crm::start().await);
     let page = Action::Gateway(status);
@@ -235,7 +235,7 @@ async fn proxy_error_pages_affect_no_call_grant_or_token() {
 async fn what_the_crm_s_parser_says_of_a_body_stands_in_the_letter() {
     let (place, crm) = (Place::new(), crm::start().await);
     place.append("recorded", &recordings::one("inbound_answered").ami);
-    // a number's field is given a telephone number, which is a text
+    // A number field gets a phone number, which is a text.
     let fields = ["--field=talk=spoken", "--field=phone=talkTimeSec"];
     let mut program = start(&place, &crm, &fields);
     program.until("a letter", |it| it.books.dead == 1).await;

@@ -1,5 +1,5 @@
-//! A server or a proxy that repeats the secrets of each request in its answer: no output shows
-//! them.
+//! Tests a server or a proxy that repeats the secrets of each request in its answer. No output
+//! shows them.
 
 use crate::e2e::security::secrets::forms;
 use crate::support::connecting::{Connecting, http};
@@ -57,7 +57,8 @@ impl EchoForm {
     }
 }
 
-/// Makes the status and the body of an answer from the path and the repeated text.
+/// Returns the status and the body of an answer to a request with this path. The answer contains
+/// the repeated text.
 type Answer = fn(&str, &str) -> (u16, Value);
 
 /// Starts a server that repeats the token or the body of each request, in each form in turn.
@@ -78,7 +79,7 @@ async fn start_server(answer: Answer) -> String {
     format!("http://{address}")
 }
 
-/// Reads a request, and returns its path, and its token or its body.
+/// Reads a request. Returns its path, and its token or its body.
 async fn read_request(stream: &TcpStream) -> Option<(String, String)> {
     let mut bytes = Vec::new();
     loop {
@@ -121,7 +122,8 @@ async fn write_answer(mut stream: TcpStream, status: u16, body: &str) {
     let _ = stream.read(&mut [0]).await;
 }
 
-/// Asserts that a text shows none of the secrets in any form, and that it shows where one was.
+/// Checks that a text shows none of the secrets in any form, and that it marks where one was
+/// removed.
 fn assert_redacted(place: &str, text: &str, secrets: &[&str]) {
     for form in secrets.iter().flat_map(|secret| forms(secret)) {
         assert!(!text.contains(&form), "`{form}` is in {place}: {text}");
@@ -185,7 +187,7 @@ fn refuse_calls(path: &str, echo: &str) -> (u16, Value) {
     )
 }
 
-/// Runs callbridge with this many calls, beside a server that answers like this.
+/// Runs callbridge with this many calls and a server that gives these answers.
 async fn run_with_calls(place: &Place, count: u32, answer: Answer) -> Program {
     let url = start_server(answer).await;
     let calls: Vec<Call> = (1..=count).map(|n| Call::new(n, 4001)).collect();

@@ -1,4 +1,4 @@
-//! Does everything else go on while strangers take what they can of the listeners?
+//! Tests that everything else continues while clients without rights flood the listeners.
 
 use crate::e2e::operations::monitoring;
 use crate::support::crm::{self, RATE_FLAG};
@@ -17,25 +17,25 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// Of the application.
+/// The application's secret.
 const SECRET: &str = "4f1a0c9d2b7e6058a3c1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f6071829";
-/// A connection from there.
+/// The address of connections from another host.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// As many come in a tenth of a second of a flood of 2,500 a second.
+/// Connections that arrive in a tenth of a second of a flood of 2,500 per second.
 const ARRIVALS: usize = 250;
 
-/// Descriptors that the program has open.
+/// Returns the number of file descriptors that the program has open.
 fn descriptors(program: &Program) -> usize {
     let all = std::fs::read_dir(format!("/proc/{}/fd", program.id()));
     all.expect("a process").count()
 }
 
-/// The most memory that the program has held, in bytes.
+/// Returns the highest memory use of the program, in bytes.
 pub fn peak(program: &Program) -> u64 {
     figure(program, "VmHWM:")
 }
 
-/// A figure of the system's about the program's memory, in bytes.
+/// Returns a value of the program's `/proc/PID/status`, in bytes.
 pub fn figure(program: &Program, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", program.id()));
     let status = status.expect("a process");
@@ -64,7 +64,7 @@ async fn three_hundred_half_requests_block_nothing_and_time_out() {
     let mut half = Vec::new();
     for _ in 0..300 {
         let mut line = connect(Ipv4Addr::LOCALHOST, addr).await;
-        // It may be cut at any time.
+        // The connection can be cut at any time.
         let _ = line.write_all(b"GET /metrics HTTP/1.1\r\nX-Half: ").await;
         half.push(line);
     }
@@ -78,7 +78,7 @@ async fn three_hundred_half_requests_block_nothing_and_time_out() {
     assert!(program.status().await.is_some(), "commands are answered");
     let ends = half.iter_mut().map(async |line| {
         let mut rest = Vec::new();
-        // A reset is an end as well.
+        // A reset ends the connection too.
         let _ = line.read_to_end(&mut rest).await;
         assert_eq!(rest, b"", "half a request has no answer");
     });
@@ -87,8 +87,8 @@ async fn three_hundred_half_requests_block_nothing_and_time_out() {
     program.terminate().await;
 }
 
-/// A program that takes events over plain HTTP, with as many descriptors as a shell gives; and
-/// where it takes them.
+/// Starts a program that receives events over plain HTTP, with as many file descriptors as a shell
+/// allows. Also returns its address.
 async fn receiving(place: &Place, crm: &str) -> (Program, SocketAddr) {
     place.append("recorded", b"");
     let secret = place.write("webhook-secret", SECRET);
@@ -117,7 +117,7 @@ async fn receiving(place: &Place, crm: &str) -> (Program, SocketAddr) {
     (program, addr)
 }
 
-/// The n-th event, signed by this secret, with so many bytes of nothing in it.
+/// Returns the n-th event, signed with this secret, with `padding` bytes of padding.
 fn event(n: usize, secret: &str, padding: usize) -> Vec<u8> {
     let id = uuid::Uuid::from_u128(n as u128 + 1).to_string();
     let at = callbridge_model::clock::now().wall.floor_seconds().get();
@@ -136,12 +136,12 @@ fn event(n: usize, secret: &str, padding: usize) -> Vec<u8> {
     [head.as_bytes(), body.as_bytes()].concat()
 }
 
-/// The rest of a request, and the status of its answer, where there is one.
+/// Sends the rest of a request. Returns the status of the answer, if there is one.
 async fn exchange(line: &mut TcpStream, request: &[u8]) -> Option<u16> {
     let exchanging = async {
         line.write_all(request).await.ok()?;
         let mut answer = Vec::new();
-        // What came before a reset counts.
+        // An answer before a reset counts.
         let _ = line.read_to_end(&mut answer).await;
         let answer = String::from_utf8_lossy(&answer);
         answer.split(' ').nth(1)?.parse().ok()
@@ -149,7 +149,7 @@ async fn exchange(line: &mut TcpStream, request: &[u8]) -> Option<u16> {
     soon("an answer", exchanging).await
 }
 
-/// Bare connections, one after the other, for as long as it lives; so many of them so far.
+/// Opens connections one after the other until it is dropped. Counts them.
 struct Flood {
     arrived: Arc<AtomicUsize>,
     over: Arc<AtomicBool>,
@@ -167,7 +167,7 @@ impl Flood {
             while !over.load(Ordering::Relaxed) {
                 held.push_back(connect(from, addr).await);
                 arrived.fetch_add(1, Ordering::Relaxed);
-                // More than there are places: the receiver has to cut, whoever leaves.
+                // Hold more than the receiver has places, so it has to cut some.
                 if held.len() > 400 {
                     held.pop_front();
                 }
@@ -227,7 +227,8 @@ async fn bodies_that_nobody_signed_hold_little_memory_and_no_event_up() {
     let ends = join_all(held.iter_mut().map(|line| exchange(line, last))).await;
     let may_come_again = |status: &Option<u16>| matches!(status, Some(401 | 408 | 503) | None);
     assert!(ends.iter().all(may_come_again), "{ends:?}");
-    // 64 MB are promised. The bodies are as much together, and their share is not half of it.
+    // The promise is 64 MB. All bodies together are that large, and they can use less than half of
+    // it.
     let grown = peak(&program) - before;
     assert!(grown < 32 << 20, "{grown} bytes");
     program.terminate().await;

@@ -1,4 +1,4 @@
-//! Do secrets stay secret, and do strangers get nothing?
+//! Tests that secrets stay secret, and that clients without rights get nothing.
 
 mod echoed_secrets;
 pub mod flood;

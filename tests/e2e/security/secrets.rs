@@ -1,4 +1,4 @@
-//! Is a secret ever to be seen where people or programs look?
+//! Tests that no secret appears in any output, file, or process list.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program, TOKEN};
@@ -21,8 +21,8 @@ const ALL: [&str; 5] = [
 /// A token that the CRM refuses.
 const OLD_TOKEN: &str = "svc_pat_revoked_long_ago";
 
-/// Each secret in every form in which programs are wont to write bytes: as it is, as a URL has
-/// it, in base64 wherever it begins there, in hexadecimal, and as a list of numbers.
+/// Returns a secret in every form in which programs usually write bytes: plain, in a URL, in base64
+/// at each offset, in hexadecimal, and as a list of numbers.
 pub fn forms(secret: &str) -> Vec<String> {
     let bytes = secret.as_bytes();
     let join = |each: &dyn Fn(u8) -> String, between: &str| -> String {
@@ -47,7 +47,7 @@ pub fn forms(secret: &str) -> Vec<String> {
     forms
 }
 
-/// The characters that stand for these bytes alone where so many others stand before them.
+/// Returns the base64 characters that depend only on these bytes if `skipped` bytes precede them.
 fn base64(bytes: &[u8], skipped: usize, last_two: &str) -> String {
     let letters = ('A'..='Z')
         .chain('a'..='z')
@@ -70,7 +70,7 @@ fn assert_silent(where_: &str, text: &[u8]) {
     }
 }
 
-/// Every file that the program has made.
+/// Checks every file that the program has made.
 fn assert_silent_state(place: &Place) {
     let mut seen = 0;
     for entry in fs::read_dir(place.at("state")).expect("the state") {
@@ -101,8 +101,8 @@ fn the_search_finds_a_secret_in_every_form() {
     }
 }
 
-/// Two sources with their secrets, the same two with a wrong one, a broker for letters, and a log
-/// of everything.
+/// Returns flags with two sources, the same two with a wrong secret, a broker for dead letters, and
+/// the most detailed log.
 fn flags(place: &Place, pbx: &FakePbx, broker: &Broker) -> Vec<String> {
     let ami = place.write("ami-secret", pbx::SECRET);
     let amqp = place.write("amqp-secret", broker::SECRET);
@@ -128,7 +128,7 @@ fn flags(place: &Place, pbx: &FakePbx, broker: &Broker) -> Vec<String> {
     own.into_iter().chain(usual.map(str::to_owned)).collect()
 }
 
-/// Pages, and what the commands say that ask the daemon.
+/// Checks the pages, and the output of commands that ask the daemon.
 async fn assert_silent_answers(place: &Place, program: &Program) {
     for page in ["/healthz", "/readyz", "/nothing"] {
         let (_, words) = crate::e2e::operations::monitoring::page(program, page).await;
@@ -145,7 +145,7 @@ async fn assert_silent_answers(place: &Place, program: &Program) {
     }
 }
 
-/// What `check` says of the same flags.
+/// Checks the output of `check` with the same flags.
 async fn assert_silent_check(place: &Place, crm: &str, flags: &[String]) {
     let mut checked = place.arguments(crm, flags);
     checked[0] = "check".to_owned();
@@ -156,7 +156,7 @@ async fn assert_silent_check(place: &Place, crm: &str, flags: &[String]) {
     assert_silent("check", &[said.stdout, said.stderr].concat());
 }
 
-/// Nobody can have a dump of it, nor look into it but root.
+/// Checks that the program makes no core dump and that only root can read its memory.
 fn assert_no_dumps(pid: u32) {
     let of = |file: &str| format!("/proc/{pid}/{file}");
     let limits = fs::read_to_string(of("limits")).expect("readable");
@@ -214,7 +214,7 @@ async fn secrets_stay_out_of_logs_status_metrics_state_and_cmdline() {
     assert_silent("the command line", &command);
     assert_no_dumps(program.id());
     assert_silent_answers(&place, &program).await;
-    // a token that is refused, and the one that was before
+    // Use a token that is refused, and the previous one.
     crm.admin(|core, _| core.revoke_all());
     place.write("token", OLD_TOKEN);
     let refused = |it: &callbridge_model::Status| it.token.state == "refused";
@@ -222,7 +222,7 @@ async fn secrets_stay_out_of_logs_status_metrics_state_and_cmdline() {
     program.kill().await;
     assert_silent_state(&place);
     let log = place.logs();
-    // nobody of us tells more, and others may not
+    // callbridge logs nothing below DEBUG, and dependencies log nothing at that level.
     assert!(
         log.contains("\"level\":\"DEBUG\""),
         "the log is at its most"
@@ -242,7 +242,7 @@ async fn state_files_are_mode_0600_under_umask_0() {
     let (place, crm) = (Place::new(), crm::start().await);
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let source = place.file("recorded", "ami");
-    // a folder that others may enter, for it holds a file of theirs
+    // A folder that other users can enter, because it holds another file.
     fs::create_dir(place.at("state")).expect("a folder");
     fs::write(place.at("state").join("theirs"), "").expect("written");
     let mode = |path: &std::path::Path| {
@@ -309,7 +309,7 @@ fn a_configuration_in_debug_or_in_a_panic_holds_no_secret() {
         "{shown}"
     );
     assert_silent("the configuration", shown.as_bytes());
-    // a panic says what Debug says, and no more
+    // A panic prints the Debug form and nothing more.
     let panicked = std::panic::catch_unwind(|| panic!("{command:?}")).expect_err("a panic");
     let words = panicked.downcast_ref::<String>().expect("words");
     assert_silent("a panic", words.as_bytes());

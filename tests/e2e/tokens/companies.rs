@@ -1,5 +1,5 @@
-//! Whose a connection is, and that nothing of it lives on: asked for before the first binding,
-//! revoked with every token, and kept alive while the company is blocked.
+//! Tests which company a connection belongs to, and that no token outlives it: asked before the
+//! first binding, revoked with every token, and kept while the company is blocked.
 
 use crate::e2e::tokens::consent::Stage;
 use crate::support::recordings;
@@ -17,7 +17,7 @@ fn tokens(stage: &Stage) -> Vec<String> {
     names.into_iter().filter_map(text).collect()
 }
 
-/// Tokens of these that the CRM still takes.
+/// Returns the tokens in this list that the CRM still accepts.
 fn living(stage: &Stage, tokens: &[String]) -> Vec<String> {
     let works = |token: &&String| {
         stage.crm.admin(|core, now| {
@@ -94,7 +94,7 @@ async fn first_company_must_be_confirmed_and_refusal_stores_nothing() {
             assert_eq!(living(&stage, &new), [""; 0]);
         }
     }
-    // it is bound now, and nobody is asked again
+    // The state is bound now, so `connect` does not ask again.
     let connecting = stage.connect_in_terminal(&[]).await;
     connecting.answer("decision=approve").await;
     let said = connecting.end().await;

@@ -1,5 +1,5 @@
-//! An application that a company connects: the real program, the sandbox's consent page, and a
-//! browser of the tests between them.
+//! Tests an application that a company connects, with the real program, the sandbox's consent page,
+//! and the tests' browser.
 
 use crate::support::connecting::{Connecting, http};
 use crate::support::crm::{self, RATE};
@@ -19,12 +19,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// The application, and its secret.
+/// The client id of the application, and its secret.
 const CLIENT: &str = "svc_app_of_the_tests";
 const SECRET: &str = "svc_sec_of_the_tests";
-/// Of the application, in the sandbox.
+/// The application's id in the sandbox.
 const APPLICATION: i64 = 2;
-/// What it may ask for at most.
+/// The grants that it can request at most.
 const ALLOWED: [&str; 4] = [
     "PERMISSION_OPEN_API_CALL:SAVE",
     "PERMISSION_OPEN_API_CALL:READ",
@@ -37,27 +37,27 @@ pub struct Stage {
     pub place: Place,
     pub crm: Server,
     redirect: String,
-    /// `--rate`
+    /// The value of `--rate`.
     rate: String,
 }
 
-/// An address on a free port of this machine.
+/// Returns a redirect address on a free port of this machine.
 fn free_redirect() -> String {
     format!("http://{}/back", free_addr())
 }
 
 impl Stage {
-    /// With access tokens of this life.
+    /// Creates a stage whose access tokens live this long.
     pub async fn new(life: Duration) -> Self {
         Self::with(Place::new(), life, &free_redirect(), RATE).await
     }
 
-    /// The same with this place.
+    /// Creates a stage in this place.
     pub async fn in_place(place: Place, life: Duration) -> Self {
         Self::with(place, life, &free_redirect(), RATE).await
     }
 
-    /// With the document's own rate.
+    /// Creates a stage with the rate in the document.
     pub async fn at_full_rate(life: Duration) -> Self {
         let rate = Rate {
             window: Duration::from_secs(60),
@@ -66,12 +66,12 @@ impl Stage {
         Self::with(Place::new(), life, &free_redirect(), rate).await
     }
 
-    /// The same, coming back to this address.
+    /// Creates a stage with this redirect address and rate.
     async fn with(place: Place, life: Duration, redirect: &str, rate: Rate) -> Self {
         let mut config = crm::settings();
         config.settings.rate = rate;
-        // Tokens are given out and revoked at a host of their own (§5.6.9): what is asked at the
-        // other one is missing there, and a breach.
+        // Tokens are issued and revoked at a separate host (§5.6.9). Such a request to the other
+        // host gets a 404 and is a violation.
         config.auth_listen = Some(config.listen);
         config.settings.access_life = life;
         let grants = ALLOWED.map(|grant| Grant::parse(grant).expect("a grant"));
@@ -92,7 +92,7 @@ impl Stage {
         }
     }
 
-    /// The flags of `connect`.
+    /// Returns the flags of `connect`.
     fn connect_flags(&self) -> [String; 7] {
         [
             format!("--crm-url={}", self.crm.url()),
@@ -105,14 +105,14 @@ impl Stage {
         ]
     }
 
-    /// Starts `connect`, and tells the address that it shows.
+    /// Starts `connect` and waits for the address that it shows.
     pub async fn connect(&self, more: &[&str]) -> Connecting {
         let mut command = Command::new(env!("CARGO_BIN_EXE_callbridge"));
         let command = command.env_clear().arg("connect");
         Connecting::start(command.args(self.connect_flags()).args(more)).await
     }
 
-    /// The same in a terminal of its own, where everything it says is one text.
+    /// Starts `connect` in its own terminal, where its output is one text.
     pub async fn connect_in_terminal(&self, more: &[&str]) -> Connecting {
         let more = more.iter().map(|it| (*it).to_owned());
         let words = self.connect_flags().into_iter().chain(more);
@@ -124,7 +124,7 @@ impl Stage {
         Connecting::start(command.args(["-qefc", &typed, "/dev/null"])).await
     }
 
-    /// Connects as a company that approves all.
+    /// Connects as a company that approves everything.
     pub async fn connected(&self) {
         let connecting = self.connect(&[]).await;
         connecting.answer("decision=approve").await;
@@ -132,7 +132,7 @@ impl Stage {
         assert_eq!(said.code, Some(0), "{said:?}");
     }
 
-    /// The flags of `run` for a connection: no token file.
+    /// Returns the flags of `run` for a connection, without a token file.
     pub fn flags(&self, more: &[&str]) -> Vec<String> {
         let source = self.place.file("recorded", "ami");
         let flags = [source.as_str(), TRUNKS[0], TRUNKS[1]];
@@ -144,7 +144,7 @@ impl Stage {
             .collect()
     }
 
-    /// Tells the CRM's company to end every refresh token.
+    /// Makes the CRM's company revoke every refresh token.
     pub fn revoke(&self) {
         let company = crm::settings().settings.company.id;
         let revoke = |core: &mut sandbox::Sandbox, _: EventTime| {
@@ -153,7 +153,7 @@ impl Stage {
         self.crm.admin(revoke);
     }
 
-    /// An admin path of the sandbox.
+    /// Sends a request to an admin path of the sandbox.
     async fn administer(&self, act: &str, body: &Value) -> Value {
         let url = format!("{}/sandbox/admin/{act}", self.crm.url());
         let page = http("POST", &url, "application/json", &body.to_string()).await;
@@ -161,25 +161,25 @@ impl Stage {
         serde_json::from_str(&page.body).expect("JSON")
     }
 
-    /// The stored connection.
+    /// Returns the stored connection.
     pub fn stored(&self) -> Option<Value> {
         stored_in(&self.place.connections())
     }
 
-    /// Nothing was done against the document.
+    /// Checks that no request violated the document.
     pub fn judge(&self) {
         let wrong = crm::conduct(&self.crm, |_| false);
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }
 
-/// The connection of a state.
+/// Returns the connection in a state.
 fn stored_in(state: &ConnectionStore) -> Option<Value> {
     let content = state.read().expect("readable")?.content;
     Some(serde_json::from_str(content.expose_secret()).expect("JSON"))
 }
 
-/// One call in the recording of a place.
+/// Adds one call to the recording of a place.
 fn one_call(stage: &Stage) {
     let call = recordings::one("inbound_answered");
     stage.place.append("recorded", &call.ami);
@@ -275,7 +275,7 @@ async fn a_forged_redirect_is_refused_and_the_true_one_is_still_taken() {
             .contains("refused: a redirect that does not answer"),
         "{said:?}"
     );
-    // one exchange, with the true code
+    // There was one exchange, with the right code.
     stage.judge();
 }
 
@@ -296,7 +296,7 @@ async fn each_connect_has_a_state_of_its_own_that_nobody_can_guess() {
             state.len() >= 22 && letters.len() >= 8,
             "{state}: 128 bits at least"
         );
-        // The redirect brings it back unchanged, and another one's is refused.
+        // The redirect returns the state unchanged, and the state of another attempt is refused.
         let others = states.iter().next().cloned();
         if let Some(other) = others {
             let stale = format!("{}?code=svc_ac_1&state={other}", stage.redirect);
@@ -382,7 +382,7 @@ async fn another_companys_consent_is_taken_back() {
     one_call(&stage);
     let mut program = stage.place.start(&stage.flags(&[]), &[]);
     program.settled(1).await;
-    // the same while the daemon runs: it asks
+    // The same while the daemon runs, which asks for the company.
     let connecting = stage.connect(&[]).await;
     connecting.answer("decision=approve&company=99").await;
     let said = connecting.end().await;

@@ -1,5 +1,5 @@
-//! Tokens that live for seconds: does every call reach the journal once while they are refreshed
-//! and callbridge is killed, and does a connection that ended go on where it stopped?
+//! Tests tokens that live for seconds. Every call is journaled once while tokens are refreshed and
+//! callbridge is killed. A new consent continues a connection that ended.
 
 use crate::e2e::tokens::consent::Stage;
 use crate::support::crm;
@@ -11,16 +11,16 @@ use callbridge_testbed::expected::Expected;
 use callbridge_testbed::wait::until;
 use std::time::Duration;
 
-/// How much of it.
+/// The size of a run.
 struct Size {
-    /// Of an access token.
+    /// The life of an access token.
     life: Duration,
-    /// Before the connection ends; a tenth more after it.
+    /// Calls before the connection ends. A tenth of them follows after it.
     calls: usize,
     kills: usize,
 }
 
-/// Calls one after the other, of different kinds.
+/// Returns calls of different kinds, one after the other.
 fn calls(count: usize) -> Vec<Recording> {
     let kinds = ["inbound_answered", "outbound_answered", "inbound_no_answer"];
     let kinds = kinds.map(recordings::one);
@@ -32,7 +32,7 @@ fn calls(count: usize) -> Vec<Recording> {
         .collect()
 }
 
-/// Waits until so many calls are in the journal, a few at a time: each step has its own deadline.
+/// Waits until `count` calls are in the journal, a few at a time. Each step has its own deadline.
 async fn journaled(crm: &Server, count: usize) {
     loop {
         let before = crm.journal().len();
@@ -45,8 +45,8 @@ async fn journaled(crm: &Server, count: usize) {
     }
 }
 
-/// Kills it while no refresh is under way: a pair whose answer a kill keeps from us is lost, and
-/// only another consent mends that.
+/// Kills the program while no refresh is under way. If a kill loses the answer to a refresh, the
+/// pair of tokens is lost, and only another consent helps.
 async fn kill(stage: &Stage, program: Program) {
     let quiet = async || {
         let stored = stage.stored().expect("stored");
@@ -56,12 +56,12 @@ async fn kill(stage: &Stage, program: Program) {
     program.kill().await;
 }
 
-/// Pairs that were given.
+/// Returns the number of pairs of tokens that the CRM issued.
 pub fn pairs(crm: &Server) -> u64 {
     answers(crm, 200)
 }
 
-/// Answers of the token endpoint with this status.
+/// Returns the number of answers of the token endpoint with this status.
 fn answers(crm: &Server, status: u16) -> u64 {
     crm.admin(|core, _| {
         let token = |key: &(Endpoint, u16)| *key == (Endpoint::OauthToken, status);
@@ -133,7 +133,7 @@ async fn calls_are_journaled_across_refreshes_kills_and_new_consent() {
     journey(&stage, &size).await;
 }
 
-/// The same at the document's own rate with 200 calls: some minutes. `tests/run consent`.
+/// Runs with 200 calls at the rate in the document. It takes some minutes: `tests/run consent`.
 #[tokio::test]
 async fn opt_in_run_with_20s_tokens_journals_every_call() {
     if std::env::var_os("CALLBRIDGE_CONSENT_FULL").is_none() {
@@ -149,8 +149,8 @@ async fn opt_in_run_with_20s_tokens_journals_every_call() {
     journey(&stage, &size).await;
 }
 
-/// The token endpoint fails in every way that says nothing of the refresh token, longer than an
-/// access token lives: calls wait, and go out by themselves, without a new consent.
+/// The token endpoint fails in every way that does not make the refresh token invalid, for longer
+/// than an access token lives. Calls wait and are sent automatically, without a new consent.
 #[tokio::test]
 async fn failing_token_endpoint_past_expiry_keeps_connection() {
     let stage = Stage::new(Duration::from_secs(3)).await;
@@ -184,7 +184,7 @@ async fn failing_token_endpoint_past_expiry_keeps_connection() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A code is exchanged again where no answer speaks of it.
+/// A code is exchanged again if no answer refers to it.
 #[tokio::test]
 async fn a_code_is_exchanged_though_a_gateway_answers_first() {
     let stage = Stage::new(Duration::from_secs(3600)).await;

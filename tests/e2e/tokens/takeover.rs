@@ -1,4 +1,4 @@
-//! A refresh of the token that is under way while another hub takes over.
+//! Tests a token refresh that is under way while another hub takes over.
 
 use super::consent::Stage;
 use super::refreshed::pairs;
@@ -11,9 +11,9 @@ use callbridge_testbed::wait::until;
 use rustix::process::Signal;
 use std::time::Duration;
 
-/// The life of an access token. It is refreshed some seconds before its end.
+/// The life of an access token, which is refreshed some seconds before its end.
 const LIFE: Duration = Duration::from_secs(20);
-/// The answer to a refresh comes when another hub leads.
+/// The delay of the answer to a refresh. It comes when another hub leads.
 const LATE: Duration = Duration::from_secs(14);
 
 fn has_role(status: &Status, role: Role) -> bool {
@@ -53,7 +53,7 @@ async fn takeover_during_refresh_needs_no_consent() {
         .until("it leads", |status| has_role(status, Role::Leader))
         .await;
     first.signal(Signal::CONT);
-    // The first one does not lead, and stores the pair that it receives.
+    // The first hub no longer leads, but stores the pair that it receives.
     until("the new pair", async || {
         let stored = stage.stored().expect("stored");
         stored["refreshBeganAt"].is_null()
@@ -62,7 +62,7 @@ async fn takeover_during_refresh_needs_no_consent() {
     first
         .until("it waits", |status| has_role(status, Role::Standby))
         .await;
-    // The second one refreshes with the new pair, which it could not with the old one.
+    // The second hub refreshes with the new pair. With the old one, it could not.
     until("a refresh by the second hub", async || {
         pairs(&stage.crm) >= 3
     })
