@@ -222,7 +222,7 @@ async fn secrets_stay_out_of_logs_status_metrics_state_and_cmdline() {
     program.kill().await;
     assert_silent_state(&place);
     let log = place.logs();
-    // callbridge logs nothing below DEBUG, and dependencies log nothing at that level.
+    // Only callbridge's own code can log at TRACE, and its most detailed level is DEBUG.
     assert!(
         log.contains("\"level\":\"DEBUG\""),
         "the log is at its most"
