@@ -1,4 +1,4 @@
-//! The command line: all faults at once, codes, environment, `@FILE`, help.
+//! Tests the command line: all errors at once, exit codes, environment, `@FILE`, and help.
 
 use callbridge::Failure;
 use callbridge_model::Environment;
@@ -15,7 +15,7 @@ fn callbridge(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
         .expect("the program runs")
 }
 
-/// Reads a command line as the program does, in this process.
+/// Parses a command line as the program does, in this process.
 fn read(arguments: &[&str], variables: &[(&str, &str)]) -> Result<callbridge::Command, Failure> {
     let mut words = vec![OsString::from("callbridge")];
     words.extend(arguments.iter().map(OsString::from));
@@ -23,7 +23,7 @@ fn read(arguments: &[&str], variables: &[(&str, &str)]) -> Result<callbridge::Co
     callbridge::read(words, &environment)
 }
 
-/// The error of a command line that is refused with this code, before anything is opened.
+/// Returns the message of a command line that is refused with this code before anything is opened.
 fn refused(arguments: &[&str], variables: &[(&str, &str)], code: u8) -> String {
     match read(arguments, variables) {
         Ok(command) => panic!("not refused: {command:?}"),
@@ -34,7 +34,7 @@ fn refused(arguments: &[&str], variables: &[(&str, &str)], code: u8) -> String {
     }
 }
 
-/// The text of a command that only prints.
+/// Returns the output of a command that only prints.
 fn text(arguments: &[&str]) -> String {
     match read(arguments, &[]) {
         Ok(callbridge::Command::Print(text)) => String::from_utf8(text).expect("UTF-8"),
@@ -42,7 +42,7 @@ fn text(arguments: &[&str]) -> String {
     }
 }
 
-/// The error of a command that fails with this code after its flags were accepted.
+/// Returns the message of a command that fails with this code after its flags were accepted.
 fn fails(arguments: &[&str], variables: &[(&str, &str)], code: i32) -> String {
     let output = callbridge(arguments, variables);
     let words = String::from_utf8(output.stderr).expect("UTF-8");
@@ -57,7 +57,7 @@ fn fails(arguments: &[&str], variables: &[(&str, &str)], code: i32) -> String {
 
 const HOME: (&str, &str) = ("HOME", "/home/callbridge");
 
-/// Flags of `run` without a fault, and a state folder that cannot be made: they end with 73.
+/// Correct flags of `run`, except for a state folder that cannot be created. They exit with 73.
 const GOOD: [&str; 9] = [
     "run",
     "--source=file:///nowhere/ami.raw?format=ami&from=start",
@@ -399,7 +399,7 @@ fn pbx_id_is_not_needed_if_each_source_names_its_pbx() {
     arguments[1] = "--source=amqp://guest@127.0.0.1/v?queue=q&format=call";
     let secret = ("CALLBRIDGE_AMQP_SECRET", "hidden");
     assert!(!fails(&arguments, &[HOME, secret], 73).contains("--pbx-id"));
-    // A recording is judged without an id.
+    // A recording is evaluated without a PBX id.
     let arguments = [
         "explain",
         "--format=ami",

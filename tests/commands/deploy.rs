@@ -1,5 +1,5 @@
-//! What administrators install: the unit, the broker's definitions and the alert rules hold what
-//! their pages promise. Needs systemd-analyze and promtool; says so where they are missing.
+//! Tests that the systemd unit, the broker's definitions, and the alert rules match their
+//! documentation. Needs systemd-analyze and promtool, and reports if one is missing.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -45,12 +45,13 @@ fn text(file: &str) -> String {
     fs::read_to_string(deploy(file)).expect("a file of deploy/")
 }
 
-/// Runs a program of the system's; `None`, and a line that names it, where it is not installed.
+/// Runs a program of the system. Returns `None`, and prints a line, if it is not installed.
 fn run(program: &str, arguments: &[&str], test: &str) -> Option<Output> {
     match Command::new(program).args(arguments).output() {
         Ok(output) => Some(output),
         Err(_) => {
-            // Past the harness, which swallows what a passing test prints.
+            // Written to stderr directly, because the test harness hides the output of passing
+            // tests.
             let line = format!("\nnot run: {test} ({program} is not installed)\n");
             let _ = std::io::stderr().write_all(line.as_bytes());
             None
@@ -58,7 +59,7 @@ fn run(program: &str, arguments: &[&str], test: &str) -> Option<Output> {
     }
 }
 
-/// A copy of the unit that starts the program just built; the folder lives as long as it.
+/// Returns a copy of the unit that starts the built program, in a folder that is deleted with it.
 fn unit() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("callbridge@.service");
@@ -223,7 +224,8 @@ fn the_audit_has_the_sandbox_of_the_main_unit_no_net_and_an_end() {
         text("debian/callbridge@.service"),
         text("debian/callbridge-audit@.service"),
     );
-    // What differs on purpose: one reads the PBX's file by a group, and speaks by a socket alone.
+    // These settings differ on purpose: one unit reads the PBX's file through a group, and the
+    // other uses only a socket.
     let own = [
         "PrivateUsers=",
         "RestrictAddressFamilies=",
@@ -257,7 +259,7 @@ fn prerm_script_changes_state_folders_only_as_owner() {
     assert!(as_root.is_empty(), "{as_root:?}");
 }
 
-/// The entries of one list of the definitions, by the value of `key`.
+/// Returns the values of `key` in one list of the definitions.
 fn names(definitions: &Value, list: &str, key: &str) -> BTreeSet<String> {
     definitions[list]
         .as_array()
@@ -307,7 +309,7 @@ fn rabbitmq_users_have_no_password_or_extra_configure_right() {
     assert!(!users.is_empty() && users.iter().all(|user| user["password_hash"] == ""));
     let permissions = definitions["permissions"].as_array().expect("permissions");
     for given in permissions {
-        // mod_amqp declares its exchange at each start, whether it is there or not.
+        // mod_amqp declares its exchange at each start, even if the exchange exists.
         let own = match given["user"] == "freeswitch" {
             true => "^TAP\\.Events$",
             false => "^$",
@@ -320,7 +322,7 @@ fn rabbitmq_users_have_no_password_or_extra_configure_right() {
     );
 }
 
-/// Every name in `text` that begins like a metric of ours.
+/// Returns every name in `text` that starts with `callbridge_`.
 fn metric_names(text: &str) -> BTreeSet<&str> {
     text.match_indices("callbridge_")
         .map(|(at, _)| {
@@ -377,8 +379,8 @@ fn each_alert_fires_when_it_should_and_keeps_still_otherwise() {
     }
 }
 
-/// Each alert of a file has a case in which it fires, and one in which it does not. promtool runs
-/// the cases.
+/// Checks that each alert of a file has a case in which it fires and one in which it does not.
+/// promtool runs the cases.
 fn test_alerts(name: &str) {
     let test = "each_alert_fires_when_it_should_and_keeps_still_otherwise";
     let cases_file = format!("{name}.rules.test.yml");
@@ -388,7 +390,7 @@ fn test_alerts(name: &str) {
         .filter_map(|line| line.trim().strip_prefix("- alert: "));
     for alert in alerts {
         let name = format!("alertname: {alert}");
-        // A longer name can begin with this one.
+        // A longer name can start with this one.
         let named = cases
             .split(&name)
             .skip(1)
@@ -421,15 +423,16 @@ fn manager_conf_reads_timed_call_events_with_minimal_rights() {
     };
     assert_eq!(setting("timestampevents"), Some("yes"));
     assert_eq!(setting("read"), Some("call,cdr,system,agent,user"));
-    // `system`, `config` and `command` read the secrets of the PBX.
+    // With `system`, `config`, or `command`, the account could read the secrets of the PBX.
     assert_eq!(setting("write"), Some("reporting,user"));
-    // There is one such line for all accounts: a second one would take others' variables away.
+    // All accounts share this setting. A second line would remove the variables of other accounts.
     assert_eq!(setting("channelvars"), None);
     assert!(manager.contains(";channelvars = LEAD_ID\n"));
     assert!(manager.contains("install -m 640 -o root -g asterisk "));
     assert_eq!(setting("secret"), Some("CHANGE-ME"));
-    // The account's own filter lets through what is decoded, and the event by which `check` hears.
-    // A line for each event: some releases read `(A|B)` as text, and would let nothing through.
+    // The account's filter passes the events that callbridge decodes, and the event that `check`
+    // uses. There is one line per event, because some releases read `(A|B)` as text and would pass
+    // nothing.
     let filters = manager
         .lines()
         .filter_map(|it| it.strip_prefix("eventfilter = ^Event: "));
@@ -450,10 +453,10 @@ fn the_cel_settings_are_such_as_every_release_takes() {
         .filter_map(|line| line.split_once('='))
         .map(|(key, value)| (key.trim(), value.trim()))
         .collect();
-    // A name that Asterisk 12 or later does not know turns all of CEL off.
+    // Any name that Asterisk 12 or later does not know turns off all of CEL.
     assert!(settings.contains(&("events", "ALL")), "{settings:?}");
     assert!(settings.contains(&("enable", "yes")), "{settings:?}");
-    // Whole seconds are not enough.
+    // The default has microseconds. Whole seconds are not enough.
     assert!(settings.iter().all(|(key, _)| *key != "dateformat"));
 }
 
@@ -486,7 +489,7 @@ fn freeswitch_files_have_required_events_and_subscription() {
         page.contains(&format!("\n{subscription}\n")),
         "{subscription}"
     );
-    // Comments as a parser of XML has them.
+    // Comments must be valid for an XML parser.
     for file in ["amqp", "event_socket", "acl"] {
         let conf = text(&format!("freeswitch/{file}.conf.xml"));
         let balanced = conf.matches("<!--").count() == conf.matches("-->").count();

@@ -1,18 +1,18 @@
-//! Commands, run as an administrator runs them.
+//! Tests commands as an administrator runs them.
 //!
-//! | module | its question |
+//! | module | tests |
 //! |---|---|
-//! | `cli` | are all faults named at once, and codes, environment and help right? |
-//! | `check` | does every check fail where it should, and say what to do? |
-//! | `letters` | do dead letters come to be, and leave as the commands say? |
-//! | `demo_stay` | does `demo --stay` end when it is told to? |
-//! | `init` | does the first set-up find out, ask and write what it should? |
-//! | `state_move` | does a state come back whole from its one file? |
-//! | `status` | does it tell supervisors and those who watch? |
-//! | `page` | who sees the administrator's page, and what can be done there? |
-//! | `owner` | is root safe in another user's folder? |
-//! | `deploy_files` | is every deployed file well-formed? |
-//! | `deploy`, `pages` | does what is installed, or copied from a page, do what it says? |
+//! | `cli` | all errors are named at once, and exit codes, environment, and help are right |
+//! | `check` | every check fails when it should, and shows a fix |
+//! | `dead_letters` | dead letters occur, and end as the commands promise |
+//! | `demo_stay` | `demo --stay` ends on request |
+//! | `init` | the first setup finds out, asks, and writes the right things |
+//! | `state_move` | a state is restored completely from its one file |
+//! | `status` | status for supervisors and for operators on SSH |
+//! | `page` | who can see the administrator's page, and what they can do there |
+//! | `owner` | root is safe in another user's folder |
+//! | `deploy_files` | every deployed file is well-formed |
+//! | `deploy`, `pages` | installed files and commands in the documentation work |
 
 mod check;
 mod cli;

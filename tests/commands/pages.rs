@@ -1,5 +1,5 @@
-//! Every line that an administrator may copy from a page is run: what explains a recording is
-//! carried out, of all else the flags are checked as the program checks them.
+//! Tests every command line in the documentation. Commands that explain a recording are run. Of all
+//! others, the flags are checked as the program checks them.
 
 use callbridge::{Command, read};
 use callbridge_model::Environment;
@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The pages, and how many lines of ours each has at least.
+/// The pages, and the least number of callbridge's command lines in each.
 const PAGES: [(&str, usize); 31] = [
     ("README.md", 6),
     ("ARCHITECTURE.md", 0),
@@ -44,7 +44,7 @@ const PAGES: [(&str, usize); 31] = [
     ("deploy/wazo/README.md", 4),
 ];
 
-/// Where pages put flags, secrets and lists.
+/// The folder where pages put flags, secrets, and lists.
 const FOLDER: &str = "/etc/callbridge/";
 
 /// A fenced block: its language and its text.
@@ -77,7 +77,7 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// The command lines of ours in a page, each as its words.
+/// Returns the callbridge command lines of a page, each as its words.
 fn commands(page: &str) -> Vec<Vec<String>> {
     let shell = blocks(page)
         .into_iter()
@@ -94,7 +94,8 @@ fn own_lines(text: &str) -> Vec<String> {
     own.map(str::to_owned).collect()
 }
 
-/// As a shell splits them: single quotes hold, a `#` after a space begins a comment.
+/// Splits a line as a shell does: single quotes group words, and a `#` after a space begins a
+/// comment.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
     for c in line.chars() {
@@ -116,7 +117,7 @@ fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// A folder with all that a page's lines name: its flags files, secrets and lists.
+/// Creates a folder with everything that a page's lines name: flags files, secrets, and lists.
 fn folder(page: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| {
@@ -136,7 +137,7 @@ fn folder(page: &str) -> tempfile::TempDir {
     ] {
         write(name, text);
     }
-    // The pages of `docs` name those that the README begins with.
+    // The pages of `docs` refer to the flags files of the README.
     let readme = fs::read_to_string(root("README.md")).expect("a page");
     for (name, text) in flags_files(&readme).into_iter().chain(flags_files(page)) {
         write(&name, &replaced(&text, folder.path()));
@@ -144,7 +145,7 @@ fn folder(page: &str) -> tempfile::TempDir {
     folder
 }
 
-/// The blocks that begin with `# /etc/callbridge/NAME.flags`.
+/// Returns the blocks that begin with `# /etc/callbridge/NAME.flags`.
 fn flags_files(page: &str) -> BTreeMap<String, String> {
     let named = blocks(page).into_iter().filter_map(|block| {
         let first = block.text.lines().next()?.strip_prefix("# ")?;
@@ -154,7 +155,7 @@ fn flags_files(page: &str) -> BTreeMap<String, String> {
     named.collect()
 }
 
-/// The same text with the folder of a test in the place of the system's.
+/// Replaces the system's folders by a test's folder.
 fn replaced(text: &str, folder: &Path) -> String {
     let here = format!("{}/", folder.display());
     let state = folder.join("state").display().to_string();
@@ -174,7 +175,7 @@ fn replaced(text: &str, folder: &Path) -> String {
         )
 }
 
-/// Reads a line as the program would, and carries out what explains a recording.
+/// Parses a line as the program would, and runs it if it explains a recording.
 fn run(line: &[String], folder: &Path) {
     let shown = line.join(" ");
     let arguments = line
@@ -233,7 +234,7 @@ fn links_between_pages_lead_somewhere() {
     for (page, _) in PAGES {
         let text = fs::read_to_string(root(page)).expect("a page");
         let folder = root(page).parent().expect("a folder").to_owned();
-        // Asterisk's own `[general](+)` is no link.
+        // Asterisk's `[general](+)` is not a link.
         let prose: String = text.split("```").step_by(2).collect();
         for part in prose.split("](").skip(1) {
             let target = part.split(')').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The program under test as a process of its own, with a CRM in this one to send to.
+//! Runs the program under test as a process, and a CRM in this process.
 
 use crate::support::program;
 use callbridge_sandbox as sandbox;
@@ -13,16 +13,16 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-/// Nothing in these tests takes this long unless it never comes.
+/// A wait that takes this long has failed.
 pub const DEADLINE: Duration = Duration::from_secs(180);
 /// The token of the sandbox.
 pub const TOKEN: &str = "svc_pat_sandbox";
-/// The id of every PBX here.
+/// The id of every PBX in these tests.
 pub const PBX: &str = "test";
 /// The trunk of every recording.
 pub const TRUNK: &str = "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
 
-/// Waits for `future`, and fails with `what` when it does not come.
+/// Waits for `future`. Fails with `what` if it is not ready in time.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match timeout(DEADLINE, future).await {
         Ok(value) => value,
@@ -30,7 +30,7 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Looks again and again until there is what was waited for.
+/// Repeats a check until it returns a value.
 pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     let looking = async {
@@ -44,20 +44,20 @@ pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T
     soon(what, looking).await
 }
 
-/// A CRM on a free port of this process: records stand in its journal at once.
+/// Starts a CRM on a free port in this process. It journals calls at once.
 pub async fn crm(change: impl FnOnce(&mut Config)) -> Server {
-    // Whoever comes second finds it installed, which is as good.
+    // An error means that another test has already installed it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut config = Config::default();
     config.settings.persist_after = Duration::ZERO;
     config.settings.persist_jitter = Duration::ZERO;
-    // Pace is not what most tests are about; those that are set their own.
+    // Most tests do not depend on the rate. The others set their own.
     config.settings.rate.requests = 100_000;
     change(&mut config);
     sandbox::start(config).await.expect("a sandbox")
 }
 
-/// Lets the sandbox's token read leads, too.
+/// Lets the sandbox's token also read leads.
 pub fn grant_leads(crm: &Server) {
     let words = [
         "PERMISSION_OPEN_API_CALL:SAVE",
@@ -70,40 +70,38 @@ pub fn grant_leads(crm: &Server) {
 /// A command that has ended.
 #[derive(Debug)]
 pub struct Said {
-    /// Its exit code; -1 for a signal.
+    /// The exit code, or -1 after a signal.
     pub code: i32,
-    /// What it printed.
     pub out: String,
-    /// What it said on stderr.
     pub err: String,
 }
 
 impl Said {
-    /// Its output, where it ended well.
+    /// Returns its output. Fails if its exit code is not 0.
     pub fn well(self) -> String {
         assert_eq!(self.code, 0, "{self:?}");
         self.out
     }
 
-    /// Its output as JSON lines, where it ended well.
+    /// Returns its output as JSON lines. Fails if its exit code is not 0.
     pub fn lines(self) -> Vec<Value> {
         json_lines(&self.well())
     }
 }
 
-/// A JSON value a line.
+/// Parses one JSON value per line.
 pub fn json_lines(text: &str) -> Vec<Value> {
     let read = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
     text.lines().map(read).collect()
 }
 
-/// A folder of one test's own: the state, the token, recordings.
+/// The folder of one test, with the state, the token, and recordings.
 pub struct Place {
     folder: tempfile::TempDir,
 }
 
 impl Place {
-    /// With the sandbox's token in its file.
+    /// Creates a folder with the sandbox's token in a file.
     pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let place = Self { folder };
@@ -111,19 +109,20 @@ impl Place {
         place
     }
 
-    /// A file in it.
+    /// Returns the path of a file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Writes a file and tells where.
+    /// Writes a file and returns its path.
     pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, text).expect("written");
         path
     }
 
-    /// The flags that every `run` and `check` here shares: sources and the rest are added.
+    /// Returns the flags that all `run` and `check` commands share. Sources and other flags are
+    /// added.
     pub fn flags(&self, crm: &str) -> Vec<String> {
         let file = |name: &str| self.path(name).display().to_string();
         vec![
@@ -136,14 +135,14 @@ impl Place {
         ]
     }
 
-    /// The same with the recording in `name` as its source.
+    /// Returns the shared flags with the recording in `name` as the source.
     pub fn flags_of_file(&self, crm: &str, name: &str) -> Vec<String> {
         let mut flags = self.flags(crm);
         flags.push(self.source(name));
         flags
     }
 
-    /// The flag for the recording in `name`, read from its start.
+    /// Returns the flag for the recording in `name`, read from its start.
     pub fn source(&self, name: &str) -> String {
         let path = self.path(name);
         format!("--source=file://{}?format=ami&from=start", path.display())
@@ -163,7 +162,7 @@ impl Place {
         command
     }
 
-    /// Runs a command to its end.
+    /// Runs a command until it ends.
     pub async fn say<S: AsRef<str>>(&self, arguments: &[S]) -> Said {
         let shown: Vec<&str> = arguments.iter().map(AsRef::as_ref).collect();
         let running = self.command(arguments).output();
@@ -176,7 +175,7 @@ impl Place {
         }
     }
 
-    /// Runs `verb …words… --state STATE` to its end.
+    /// Runs `verb …words… --state STATE` until it ends.
     pub async fn ask(&self, words: &str) -> Said {
         let state = format!("--state={}", self.path("state").display());
         let mut arguments: Vec<&str> = words.split_whitespace().collect();
@@ -184,7 +183,7 @@ impl Place {
         self.say(&arguments).await
     }
 
-    /// `dead list --json` with more words, and the same with `--waiting`.
+    /// Returns the output of `dead list --json`, with `more` flags, without and with `--waiting`.
     pub async fn letters(&self, more: &str) -> Vec<Value> {
         let mut letters = self.ask(&format!("dead list --json {more}")).await.lines();
         let waiting = format!("dead list --waiting --json {more}");
@@ -207,20 +206,20 @@ impl Place {
         }
     }
 
-    /// A number of the status, as `/books/dead`.
+    /// Returns a number of the status, such as `/books/dead`.
     pub async fn number(&self, pointer: &str) -> Option<u64> {
         self.status().await?.pointer(pointer)?.as_u64()
     }
 
-    /// Waits until a number of the status is this.
+    /// Waits until a number of the status has this value.
     pub async fn reaches(&self, pointer: &str, wanted: u64) {
         let what = format!("{pointer} of {wanted} in {}", self.path("state").display());
         let look = async || (self.number(pointer).await == Some(wanted)).then_some(());
         until(&what, look).await;
     }
 
-    /// Starts a command that stays. Its words on stderr go to the file `NAME.log`, its output to
-    /// `NAME.out`.
+    /// Starts a command that keeps running. Its stderr goes to the file `NAME.log`, and its stdout
+    /// to `NAME.out`.
     pub fn start_as<S: AsRef<str>>(&self, name: &str, arguments: &[S]) -> Running {
         let [log, out] = ["log", "out"].map(|end| self.path(&format!("{name}.{end}")));
         let file = |path: &Path| {
@@ -259,7 +258,7 @@ impl Place {
         daemon
     }
 
-    /// `run --until-idle` with these flags, to its good end.
+    /// Runs `run --until-idle` with these flags, and fails if its exit code is not 0.
     pub async fn run_until_idle(&self, flags: &[String]) -> Said {
         let mut arguments = vec!["run".to_owned(), "--until-idle".to_owned()];
         arguments.extend_from_slice(flags);
@@ -269,7 +268,7 @@ impl Place {
     }
 }
 
-/// A command at work; ended with the test.
+/// A running command, which ends with the test.
 pub struct Running {
     child: Child,
     log: PathBuf,
@@ -283,17 +282,17 @@ impl Running {
         }
     }
 
-    /// Everything it said on stderr so far.
+    /// Returns its stderr so far.
     pub fn log(&self) -> String {
         read(&self.log)
     }
 
-    /// Everything it printed so far.
+    /// Returns its stdout so far.
     pub fn out(&self) -> String {
         read(&self.out)
     }
 
-    /// The most memory that it has ever held, in KiB.
+    /// Returns its highest memory use, in KiB.
     pub fn peak_kib(&self) -> u64 {
         let id = self.child.id().expect("it runs");
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("its status");
@@ -302,7 +301,7 @@ impl Running {
         kib.and_then(|it| it.parse().ok()).expect("a number")
     }
 
-    /// Sends a signal and waits for its end: the exit code.
+    /// Sends a signal and waits until it ends. Returns its exit code.
     pub async fn end(mut self, signal: Signal) -> i32 {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         let pid = id.and_then(Pid::from_raw).expect("it runs");
@@ -311,7 +310,7 @@ impl Running {
         status.expect("a status").code().unwrap_or(-1)
     }
 
-    /// Stops it as an administrator would, and it must end well.
+    /// Stops it as an administrator would, and fails if its exit code is not 0.
     pub async fn stop(self) {
         let log = self.log.clone();
         let code = self.end(Signal::TERM).await;

@@ -1,5 +1,5 @@
-//! `state export`, `state import`, and `state move`: a state moves with its calls, and nothing is
-//! written over.
+//! Tests `state export`, `state import`, and `state move`. A state moves with its calls, and
+//! nothing is overwritten.
 
 use crate::commands::check::findings::with;
 use crate::commands::sidecar::{Place, Said, crm, json_lines, until};
@@ -19,7 +19,7 @@ fn tar(place: &Place, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// A finished call, told by the manager.
+/// A finished call, as the manager reported it.
 const CALLS: &str = include_str!("../recordings/deployed_inbound/ami.raw");
 
 /// Promise: An exported state continues on another machine with all its calls.
@@ -52,9 +52,9 @@ async fn state_exported_from_running_daemon_imports_with_its_calls() {
         entries.lines().all(|line| line.starts_with("-rw------- ")),
         "{entries}"
     );
-    // A file that is there is not written over.
+    // An existing file is not overwritten.
     assert_eq!(place.ask(&format!("state export {file}")).await.code, 73);
-    // A folder in use is not imported into, nor is one that holds something.
+    // A folder that is in use or not empty is not imported into.
     assert_eq!(place.ask(&format!("state import {file}")).await.code, 75);
     daemon.stop().await;
     let said = place.ask(&format!("state import {file}")).await;
@@ -115,14 +115,14 @@ async fn what_is_no_exported_state_is_refused_and_a_missing_one_is_66() {
     assert!(!target.exists());
 }
 
-/// Runs `state move` from one place to another.
+/// Moves a state to another place.
 async fn state_move(place: &Place, from: &str, to: &str) -> Said {
     place
         .say(&["state", "move", "--state", from, "--to", to])
         .await
 }
 
-/// The books of the state at this place. `None` if it cannot be read now.
+/// Returns the books of the state at this place. `None` if it cannot be read now.
 async fn books(place: &Place, state: &str) -> Option<Value> {
     let said = place.say(&["status", "--json", "--state", state]).await;
     (said.code == 0).then(|| json_lines(&said.out).remove(0)["books"].clone())
@@ -184,7 +184,7 @@ async fn move_killed_at_a_statement_is_finished_by_the_same_command() {
     let mut to = Postgres::shared().url(&Postgres::new_schema());
     let before = books(&place, &from).await.expect("readable");
     let mut was_killed = true;
-    // The origin and the target change places when a move has passed.
+    // After a move has succeeded, its origin and target are swapped.
     for way in 0..2 {
         let mut number = 1;
         while was_killed {

@@ -1,4 +1,4 @@
-//! `status` for those who stay on SSH, and for supervisors.
+//! Tests `status` for operators on SSH and for supervisors.
 
 use crate::commands::sidecar::{Place, crm};
 use crate::commands::terminal::{CTRL_C, Terminal};
@@ -17,7 +17,7 @@ async fn status_healthy_is_silent_with_daemon_and_exits_69_without() {
     let said = place.ask("status --healthy").await;
     assert_eq!(said.code, 0, "{said:?}");
     assert_eq!((said.out.as_str(), said.err.as_str()), ("", ""));
-    // A state without its daemon is no health, though `status` can read it.
+    // A state without a daemon is not healthy, though `status` can read it.
     assert_eq!(daemon.end(Signal::KILL).await, -1);
     assert_eq!(place.ask("status").await.code, 0);
     assert_eq!(place.ask("status --healthy").await.code, 69);
@@ -33,7 +33,7 @@ async fn status_watch_redraws_in_place_and_follows_daemon_restart() {
     for (key, code) in [("q", 0), (CTRL_C, 0)] {
         let mut terminal = Terminal::start(&place, &["status", "--watch", &state]);
         terminal.shows("\x1b[?1049h").await;
-        // Drawn twice, from the upper left each time.
+        // The screen is drawn twice, each time from the upper left corner.
         terminal.shows("\x1b[H").await;
         terminal.shows("\x1b[H").await;
         terminal.types(key).await;

@@ -1,4 +1,4 @@
-//! A command in a terminal of its own: what it shows is one text, keys are typed into it.
+//! A command in its own terminal. Its output is one text, and keys are typed into it.
 
 use crate::commands::sidecar::{Place, soon};
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 /// Ctrl-C, as the keyboard sends it.
 pub const CTRL_C: &str = "\x03";
 
-/// A command at work in a terminal.
+/// A command that runs in a terminal.
 pub struct Terminal {
     child: Child,
     keys: ChildStdin,
@@ -17,12 +17,12 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the program with these arguments (`script` gives it the terminal).
+    /// Starts the program with these arguments. `script` provides the terminal.
     pub fn start<S: AsRef<str>>(place: &Place, arguments: &[S]) -> Self {
         Self::of_kind("xterm", place, arguments)
     }
 
-    /// The same in a terminal of this kind.
+    /// Starts the program in a terminal of this kind.
     pub fn of_kind<S: AsRef<str>>(kind: &str, place: &Place, arguments: &[S]) -> Self {
         let words = arguments.iter().map(|word| format!(" '{}'", word.as_ref()));
         let typed = format!(
@@ -52,7 +52,8 @@ impl Terminal {
         }
     }
 
-    /// Waits until it has shown this since the last time, and returns all up to it.
+    /// Waits until it has shown `text` since the last call. Returns the output up to and including
+    /// it.
     pub async fn shows(&mut self, text: &str) -> String {
         let what = format!("{text:?} on the terminal");
         let reading = async {
@@ -83,7 +84,7 @@ impl Terminal {
         self.types("\n").await;
     }
 
-    /// Its exit code, and all that it showed since the last time.
+    /// Waits until it ends. Returns its exit code and the output since the last call.
     pub async fn ends(mut self) -> (i32, String) {
         let mut rest = Vec::new();
         let reading = self.shows.read_to_end(&mut rest);

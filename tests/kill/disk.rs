@@ -1,4 +1,4 @@
-//! A disk that is really full, while calls come.
+//! Tests a disk that is really full while calls arrive.
 
 use crate::kill::mounts::{SmallDisk, inside};
 use crate::support::crm::{self, RATE_FLAG};
@@ -11,15 +11,15 @@ use callbridge_testbed::broker::{self, Broker};
 use callbridge_testbed::pbx::FakePbx;
 use callbridge_testbed::wait::until;
 
-/// More than may wait in a PBX of the tests to be written to its line.
+/// More messages than the tests' PBX can hold before it writes them to its connection.
 const SAYINGS: usize = 1_030;
 
 fn is_full(status: &Status) -> bool {
     status.pause.as_ref().is_some_and(|it| it.reason == "disk")
 }
 
-/// The command tells people what is wrong, and what to do. On the way to a full disk a large
-/// commit fails, and a small one after it may still fit.
+/// Waits until `status` shows the problem and its fix. When the disk is nearly full, a large commit
+/// fails, and a small one after it can still fit.
 async fn told(place: &Place) {
     until("a status that tells of the disk", async || {
         let said = place.command(&["status"]).await;
@@ -30,7 +30,7 @@ async fn told(place: &Place) {
     .await;
 }
 
-/// All once, no kill that would excuse anything.
+/// Checks that all calls are journaled once. There was no kill that could excuse an error.
 async fn judge(place: &Place, crm: &Server, calls: &[Recording]) {
     let said = place.logs();
     let paused = said.matches("intake is held").count();
@@ -87,9 +87,9 @@ async fn fills_under_load() {
     judge(&place, &crm, &calls).await;
 }
 
-/// A PBX on a line, its first call journaled, and a disk that can be filled.
+/// A PBX with a connection, its first call journaled, and a disk that can be filled.
 struct Line {
-    /// Before the place: it is unmounted first.
+    /// Before the place, so it is unmounted first.
     disk: SmallDisk,
     place: Place,
     crm: Server,
@@ -125,7 +125,7 @@ impl Line {
         }
     }
 
-    /// With room again: every call is journaled, once.
+    /// Checks that every call is journaled once when there is room again.
     async fn ends_well(mut self) -> Status {
         let calls = self.calls.len() as u64;
         let status = self.program.settled(calls).await;
@@ -172,13 +172,14 @@ async fn beyond_the_ring() {
     line.disk.fill_but(0);
     line.say(&line.calls[1]).await;
     line.program.until("a full disk", is_full).await;
-    // 48 MiB: more than the ring's 28 and whatever the sockets between hold.
+    // 48 MiB, more than the ring's 28 MiB and the sockets' buffers can hold.
     let noise = format!("Event: Noise\r\nWords: {}\r\n\r\n", "x".repeat(990));
     let noise = noise.repeat(1_024);
     for _ in 0..48 {
         line.pbx.say(noise.as_bytes()).await;
     }
-    // As many more as may wait to be written: when the last is given, the noise was read.
+    // This many more messages can wait to be written. When the last one is accepted, the noise was
+    // read.
     for _ in 0..SAYINGS {
         line.pbx.say(b"Event: Last\r\n\r\n").await;
     }

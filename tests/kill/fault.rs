@@ -1,5 +1,5 @@
-//! What is done to the program's writes, by a small library loaded before the C library
-//! (`fault.c`). The program itself knows nothing of it.
+//! Faults in the program's writes, made by a small library that is loaded before the C library
+//! (`fault.c`). The program does not know about it.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -7,25 +7,25 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Numbers of the plan, as `fault.c` lists them.
+/// Number of words in the plan, as `fault.c` lists them.
 const WORDS: usize = 6;
 
-/// What is to happen at the n-th operation.
+/// The fault at the n-th operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing: operations are counted alone.
+    /// No fault. Operations are only counted.
     Nothing,
-    /// SIGKILL where a sync was asked for: what was written may be found, and nobody was told.
+    /// SIGKILL before a sync. The data can be on the disk, but the program did not report it.
     KillBeforeSync,
-    /// SIGKILL after the sync: it is on the disk, and nobody was told.
+    /// SIGKILL after a sync. The data is on the disk, but the program did not report it.
     KillAfterSync,
-    /// SIGKILL with half of a write done.
+    /// SIGKILL after half of a write.
     KillInWrite,
-    /// A write is done by half and says EIO.
+    /// Half of a write is done, and it returns EIO.
     FailWrite,
-    /// A sync says EIO.
+    /// A sync returns EIO.
     FailSync,
-    /// A write is done by half and says ENOSPC; a file does not grow.
+    /// Half of a write is done, and it returns ENOSPC. A file cannot grow.
     NoRoom,
 }
 
@@ -42,7 +42,7 @@ impl Action {
         }
     }
 
-    /// The program ends by it.
+    /// Returns `true` if the fault kills the program.
     pub const fn kills(self) -> bool {
         matches!(
             self,
@@ -50,7 +50,7 @@ impl Action {
         )
     }
 
-    /// It is counted by syncs; else by writes.
+    /// Returns `true` if the fault is counted by syncs, and `false` if by writes.
     pub const fn is_of_syncs(self) -> bool {
         matches!(
             self,
@@ -59,25 +59,25 @@ impl Action {
     }
 }
 
-/// An action and its moment.
+/// An action, and when it takes place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What happens.
     pub action: Action,
-    /// At which write or sync, from 1.
+    /// The number of the write or sync, from 1.
     pub nth: u64,
-    /// From then on, until it is lifted.
+    /// Whether the fault lasts from then on, until it is lifted.
     pub on: bool,
 }
 
-/// A plan that the test and the program share; counts go on over restarts under the same plan.
+/// A plan that the test and the program share. The counts continue over restarts with the same
+/// plan.
 pub struct Plan {
     path: PathBuf,
     file: File,
 }
 
 impl Plan {
-    /// A new one at `path`.
+    /// Creates a plan at `path`.
     pub fn at(path: &Path, fault: Fault) -> Self {
         let mut how = OpenOptions::new();
         how.read(true).write(true).create(true).truncate(true);
@@ -96,28 +96,28 @@ impl Plan {
         u64::from_ne_bytes(words[at])
     }
 
-    /// Writes so far.
+    /// Returns the number of writes so far.
     pub fn writes(&self) -> u64 {
         self.word(0)
     }
 
-    /// Syncs so far.
+    /// Returns the number of syncs so far.
     pub fn syncs(&self) -> u64 {
         self.word(1)
     }
 
-    /// How often the fault took place.
+    /// Returns how often the fault took place.
     pub fn done(&self) -> u64 {
         self.word(5)
     }
 
-    /// From here on all is well.
+    /// Ends the fault.
     pub fn lift(&self) {
         let nothing = Action::Nothing.number().to_ne_bytes();
         self.file.write_all_at(&nothing, 16).expect("written");
     }
 
-    /// What the program's environment has to hold so that files below `folder` are concerned.
+    /// Returns the environment variables that apply the plan to the program's files below `folder`.
     pub fn variables(&self, folder: &Path) -> Vec<(&'static str, String)> {
         let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
         vec![
@@ -128,13 +128,14 @@ impl Plan {
     }
 }
 
-/// `fault.c`, compiled once.
+/// Returns the compiled `fault.c`. It is compiled once.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kill/fault.c");
-        // Several test processes may come here at once: made aside, then put in its place.
+        // Several test processes can compile it at the same time, so each renames its own file into
+        // place.
         let made = folder.join(format!("fault-{}.so", std::process::id()));
         let compiled = Command::new("cc")
             .args([

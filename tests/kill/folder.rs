@@ -1,4 +1,4 @@
-//! A state folder that somebody has laid hands on.
+//! Tests a state folder that another program has damaged.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
@@ -7,7 +7,7 @@ use callbridge_spool::folder::FILE;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-/// What was done to the file, by its length.
+/// Damages a file, whose length is given.
 type Harm = fn(&Path, u64);
 
 fn overwrite(file: &Path, at: u64) {

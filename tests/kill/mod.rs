@@ -1,5 +1,5 @@
-//! The promise under hardship: the real program killed at each commit, on a disk that fails, is
-//! full or goes away; and the spool alone killed while it writes.
+//! Tests the real program, killed at each commit and with a disk that fails, is full, or
+//! disappears. Also tests only the spool, killed while it writes.
 
 mod disk;
 mod fault;

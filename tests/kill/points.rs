@@ -1,6 +1,7 @@
-//! The program is killed, or its disk fails, at the n-th operation: n grows until a run is spared.
+//! Kills the program, or makes its disk fail, at the n-th operation. n grows until a run has no
+//! fault.
 //!
-//! By default a part of the points is tried; `CALLBRIDGE_KILL_POINTS=all` tries each.
+//! By default, only some of the points are tried. `CALLBRIDGE_KILL_POINTS=all` tries each.
 
 use crate::kill::fault::{Action, Fault};
 use crate::kill::scenario;
@@ -9,10 +10,10 @@ use tokio::task::JoinSet;
 
 /// Points of each kind that are tried by default.
 const POINTS: u64 = 8;
-/// Scenarios at work at once: they mostly wait.
+/// Scenarios at the same time. They mostly wait.
 const AT_ONCE: usize = 6;
 
-/// Points to try of each kind; `None` for all.
+/// Returns how many points of each kind to try, or `None` for all.
 fn wanted() -> Option<u64> {
     match std::env::var("CALLBRIDGE_KILL_POINTS") {
         Ok(all) if all == "all" => None,
@@ -24,7 +25,7 @@ fn wanted() -> Option<u64> {
     }
 }
 
-/// Runs the scenario with what `faults` says of each n, until a run is spared.
+/// Runs the scenario with the faults for each n, until a run has no fault.
 async fn at_every(action: Action, on: bool, faults: impl Fn(u64) -> Vec<Fault>) {
     let (writes, syncs) = scenario::counted().await;
     let many = if action.is_of_syncs() { syncs } else { writes };
@@ -53,7 +54,7 @@ async fn at_every(action: Action, on: bool, faults: impl Fn(u64) -> Vec<Fault>) 
         "writes"
     };
     let how = if on { "from then on" } else { "once" };
-    // Past the harness, which keeps what a good test prints to itself.
+    // Written to stderr directly, because the test harness hides the output of passing tests.
     let line = format!(
         "{action:?} {how}: {tried} points of about {many} {kind}, {second} more in the recovery\n"
     );
@@ -69,7 +70,7 @@ async fn killed_at_every(action: Action) {
             nth,
             on: false,
         };
-        // The second kill comes early in the recovery, elsewhere each time.
+        // The second kill comes early in the recovery, at a different point each time.
         let unit = if action.is_of_syncs() { 1 } else { 6 };
         vec![once(n), once(1 + n * 7 % 13 * unit)]
     };

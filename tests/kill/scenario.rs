@@ -1,4 +1,4 @@
-//! Ten calls from a file into a CRM that judges, with a supervisor that starts the program again.
+//! Sends ten calls from a file to a CRM that checks them. A supervisor restarts the program.
 
 use crate::kill::fault::{Action, Fault, Plan};
 use crate::support::crm::{self, RATE_FLAG};
@@ -19,15 +19,15 @@ use tokio::time::{Instant, sleep};
 pub const CALLS: usize = 10;
 /// Time between two calls.
 const CALL_EVERY: Duration = Duration::from_millis(25);
-/// `run` ends with it where it cannot write at its start.
+/// The exit code of `run` if it cannot write at its start.
 const NOT_WRITABLE: i32 = 73;
 
-/// How a run went on.
+/// The result of a run.
 #[derive(Debug)]
 enum Seen {
     /// All calls are journaled.
     Settled,
-    /// `status` says that the disk fails, and what to do.
+    /// `status` shows that the disk fails, and the fix.
     Paused,
     Ended(ExitStatus),
 }
@@ -37,7 +37,7 @@ pub struct Scenario {
     place: Place,
     crm: Server,
     calls: Vec<Recording>,
-    /// How many of them the file holds so far.
+    /// Number of calls that the file has so far.
     told: usize,
 }
 
@@ -100,8 +100,8 @@ impl Scenario {
         }
     }
 
-    /// One run under a fault, its stop included; true where it took place, and whether the run
-    /// came to its good end.
+    /// Runs once with a fault, including the stop. Returns whether the fault took place, and
+    /// whether the run ended well.
     async fn under(&mut self, fault: Fault) -> (bool, bool) {
         let plan = Plan::at(&self.place.at("plan"), fault);
         let mut program = self.start(Some(&plan));
@@ -129,7 +129,7 @@ impl Scenario {
         (met, ended.success())
     }
 
-    /// Runs unharmed until all is settled, and judges.
+    /// Runs without a fault until all calls are journaled, and checks the result.
     async fn finish(mut self) {
         let mut program = self.start(None);
         let seen = self.watch(&mut program, false).await;
@@ -138,8 +138,9 @@ impl Scenario {
         self.judge().await;
     }
 
-    /// All calls once with the right fields, a sound file, books that balance, a client that
-    /// behaved: not even what a crash excuses (§4.5.4) is allowed.
+    /// Checks that all calls are journaled once with the right fields, the file is undamaged, the
+    /// books balance, and the client followed the document. Not even the exceptions for a crash
+    /// (§4.5.4) are allowed.
     async fn judge(&self) {
         let expected = recordings::expected(&self.calls);
         let mut wrong = crm::compare(&self.crm, &[], &expected);
@@ -175,7 +176,7 @@ fn is_settled(status: &Status) -> bool {
     status.books.finished >= CALLS as u64 && status.books.settled()
 }
 
-/// The status says that the disk is the reason, and what to do.
+/// Returns `true` if the status gives the disk as the reason, with a fix.
 fn says_so(status: &Status) -> bool {
     let told = |pause: &callbridge_model::status::Pause| {
         pause.reason == "disk" && pause.fix.contains("disk")
@@ -183,8 +184,8 @@ fn says_so(status: &Status) -> bool {
     status.pause.as_ref().is_some_and(told)
 }
 
-/// The scenario with one fault after the other, each in a run of its own, then one unharmed; how
-/// many of the faults took place.
+/// Runs the scenario with one fault per run, and then once without a fault. Returns how many of the
+/// faults took place.
 pub async fn run(faults: &[Fault]) -> usize {
     let mut scenario = Scenario::new().await;
     let mut met = 0;
@@ -199,7 +200,7 @@ pub async fn run(faults: &[Fault]) -> usize {
     met
 }
 
-/// Writes and syncs of a run in which nothing fails, from its start to its stop.
+/// Returns the number of writes and syncs of a run without a fault, from its start to its stop.
 pub async fn counted() -> (u64, u64) {
     let mut scenario = Scenario::new().await;
     let fault = Fault {

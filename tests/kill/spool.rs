@@ -1,7 +1,7 @@
-//! What was answered is there after kill -9, and nothing is there by half; and a disk that
-//! refuses a write refuses a whole request.
+//! Tests that an acknowledged write is there after kill -9, that no write is partial, and that a
+//! disk that refuses a write refuses the whole request.
 //!
-//! Each test starts this binary anew as its child, told by [`CHILD`] what to do and where.
+//! Each test starts this binary again as its child. [`CHILD`] tells it what to do and where.
 
 use callbridge_call::FinishedCall;
 use callbridge_model::{CallUuid, Judged};
@@ -14,18 +14,18 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The child's folder, and the number of its first call.
+/// The variable with the child's first call number and its folder.
 const CHILD: &str = "CALLBRIDGE_TEST_SPOOL_CHILD";
-/// Threads that write at once, so that groups hold several requests.
+/// Threads that write at the same time, so groups hold several requests.
 const WRITERS: u32 = 4;
-/// Calls of one round are numbered from its own thousands.
+/// Each round numbers its calls from a multiple of this.
 const ROUND: u32 = 100_000;
 
 fn uuid_of(n: u32) -> CallUuid {
     CallUuid(uuid::Uuid::from_u128(u128::from(n)))
 }
 
-/// The n-th call, some kilobytes of it.
+/// Returns the n-th call, which has some kilobytes.
 fn call(n: u32) -> Finished {
     let linkedid = format!("1795151317.{n}");
     let second = i64::from(n) + 1_795_151_317;
@@ -58,7 +58,7 @@ fn call(n: u32) -> Finished {
     Finished::new(judged, call)
 }
 
-/// One request: a call, its open state and a count, all or nothing.
+/// Returns one request: a call, its open state, and a count. It is stored completely or not at all.
 fn request(n: u32) -> Vec<Op> {
     let open = Op::Open {
         pbx: "pbx1".into(),
@@ -72,7 +72,7 @@ fn request(n: u32) -> Vec<Op> {
     vec![open, Op::Finish(Box::new(call(n))), count]
 }
 
-/// This binary again, to run `test` alone.
+/// Starts this binary again, to run only `test`.
 fn child(test: &str, dir: &Path, first: u32) -> Child {
     Command::new(std::env::current_exe().expect("this binary"))
         .args([test, "--exact", "--nocapture", "--test-threads=1"])
@@ -82,16 +82,16 @@ fn child(test: &str, dir: &Path, first: u32) -> Child {
         .expect("a child")
 }
 
-/// What the parent told, in the child; `None` in the parent.
+/// Returns the child's first call number and folder. Returns `None` in the parent.
 fn told() -> Option<(u32, String)> {
     let told = std::env::var(CHILD).ok()?;
     let (first, dir) = told.split_once(':').expect("first:dir");
     Some((first.parse().expect("a number"), dir.to_owned()))
 }
 
-/// Writes until it is killed, saying each call's number after its answer.
+/// Writes calls until it is killed. Prints the number of each call after it is acknowledged.
 fn write_for_ever(first: u32, dir: &str) {
-    // A process that is being started beside this one holds a copy of the test's lock until it is.
+    // Another process that is just being started can hold a copy of this test's lock for a moment.
     let deadline = Instant::now() + Duration::from_secs(60);
     let (handle, _guard) = loop {
         match open(Path::new(dir), Settings::default()) {
@@ -105,7 +105,7 @@ fn write_for_ever(first: u32, dir: &str) {
             scope.spawn(move || {
                 for n in (first + writer..first + ROUND).step_by(WRITERS as usize) {
                     handle.write(request(n)).wait().expect("stored");
-                    // One write a line, so that lines of two threads do not mix.
+                    // One write per line, so lines of two threads do not mix.
                     let line = format!("answered {n}\n");
                     std::io::stdout()
                         .write_all(line.as_bytes())
@@ -116,13 +116,13 @@ fn write_for_ever(first: u32, dir: &str) {
     });
 }
 
-/// Reads `answers` answers, kills, and reads what the pipe still holds.
+/// Reads `answers` answers, kills the child, and reads the rest of the pipe.
 fn kill_after(child: &mut Child, answers: usize) -> BTreeSet<u32> {
     let mut answered = BTreeSet::new();
     let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     for line in lines {
         let line = line.expect("text");
-        // The line may follow the harness's own words.
+        // The line can follow output of the test harness.
         if let Some((_, n)) = line.split_once("answered ") {
             answered.insert(n.parse().expect("a number"));
             if answered.len() == answers {
@@ -153,7 +153,8 @@ fn acknowledged_writes_survive_sigkill_and_none_is_partial() {
     }
 }
 
-/// Opens what the child left: everything answered, each request whole, books that balance.
+/// Checks the child's spool: all acknowledged calls are there, each request is complete, and the
+/// books balance.
 fn check(dir: &Path, answered: &BTreeSet<u32>, expected: &Integrity) {
     let (handle, guard) = open(dir, Settings::default()).expect("opens after the kill");
     let restored = handle.read(|store| Ok(store.restored())).wait();
@@ -203,7 +204,7 @@ fn check(dir: &Path, answered: &BTreeSet<u32>, expected: &Integrity) {
     guard.close();
 }
 
-/// A limit on the size of files stands for a full disk: past it a write is refused.
+/// Limits the size of files. A write beyond the limit fails, as on a full disk.
 fn limit_files(bytes: Option<u64>) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Fsize);
@@ -217,7 +218,7 @@ fn write_into_a_limit(dir: &str) {
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        // With a handler in place the signal ends nobody, and the write fails instead.
+        // With a handler, the signal does not end the process, and the write fails instead.
         let kind = tokio::signal::unix::SignalKind::from_raw(25);
         let _over_limit = tokio::signal::unix::signal(kind).expect("a handler");
         let (handle, _guard) = open(Path::new(dir), Settings::default()).expect("opens");

@@ -1,5 +1,5 @@
-//! A manager account that lets us in: what it may do and hear, and whether the trunks are meant by
-//! the endpoints that the PBX has.
+//! Tests a manager account whose login succeeds: its rights, the events it receives, and whether
+//! the trunks match the PBX's endpoints.
 
 use super::findings::{Checked, check, with};
 use crate::commands::sidecar::{Place, crm};
@@ -7,14 +7,14 @@ use callbridge_sandbox::Server;
 use callbridge_testbed::pbx::{FakePbx, Release};
 use std::collections::BTreeSet;
 
-/// What the account of deploy/ may do, as Asterisk 22 names it.
+/// The commands that the account of deploy/ can use, as Asterisk 22 names them.
 const RECOMMENDED: &str = "Response: Success\nActionID: {id}\n\
     CoreSettings: Show PBX core settings (version etc).  (Priv: system,reporting,all)\n\
     CoreShowChannels: List currently active channels.  (Priv: system,reporting,all)\n\
     DeviceStateList: List the current known device states.  (Priv: call,reporting,all)\n\
     Ping: Keepalive command.  (Priv: <none>)\n\
     UserEvent: Send an arbitrary event.  (Priv: user,all)\n\n";
-/// What one with `write = system` may, as earlier pages had it.
+/// The commands of an account with `write = system`, which earlier documentation recommended.
 const WITH_SYSTEM: &str = "Response: Success\nActionID: {id}\n\
     CoreShowChannels: List currently active channels.  (Priv: system,reporting,all)\n\
     Filter: Dynamically add filters for the current manager session.  (Priv: system,all)\n\
@@ -32,7 +32,8 @@ const DEVICES: &str = "Response: Success\nActionID: {id}\nEventList: start\n\n\
     Event: DeviceStateListComplete\nActionID: {id}\n\n";
 const DENIED: &str = "Response: Error\nActionID: {id}\nMessage: Permission denied\n\n";
 
-/// A list of these channels; what each shows stands behind its id.
+/// Returns a list of these channels. The fields of each follow its id, and `behind` follows the
+/// list.
 fn channels(of: &[(&str, &str)], behind: &str) -> String {
     let mut answer = "Response: Success\nActionID: {id}\nEventList: start\n\n".to_owned();
     for (id, shows) in of {
@@ -62,7 +63,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// A PBX on which no call is up, with an account that may ask for its endpoints.
+    /// A PBX without calls, and an account that can list its endpoints.
     async fn new() -> Self {
         let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, FakePbx::ami().await);
         pbx.answers("ListCommands", &[WITH_SYSTEM]);
@@ -87,7 +88,7 @@ impl Stage {
         check(&self.place, &self.flags).await
     }
 
-    /// The same with this trunk alone.
+    /// Runs `check` with only this trunk.
     async fn check_trunk(&self, trunk: &str) -> Checked {
         let trunk = format!("city={trunk},country=UZ,lead=var:LEAD_ID");
         check(&self.place, &with(self.flags.clone(), "--trunk", &trunk)).await
@@ -168,7 +169,7 @@ async fn an_account_that_hears_calls_alone_is_no_fault() {
     let stage = Stage::new().await;
     stage.pbx.hides_boot();
     stage.pbx.answers("ListCommands", &[RECOMMENDED]);
-    // `read = call,cdr`: the event is sent, and not heard.
+    // With `read = call,cdr`, the event is sent and not received.
     let sent = "Response: Success\nActionID: {id}\nMessage: Event Sent\n\n";
     stage.pbx.answers("UserEvent", &[sent]);
     stage.pbx.answers("DeviceStateList", &[DEVICES]);
@@ -178,7 +179,7 @@ async fn an_account_that_hears_calls_alone_is_no_fault() {
     let words = |key: &str| events[key].as_str().unwrap_or_default().to_owned();
     assert!(words("message").contains("cannot be proved"), "{events}");
     assert!(words("fix").contains("read = call,cdr,system,agent,user"));
-    // With a call in it is heard, though the PBX's start and stop are not.
+    // With a call, an event arrives, but the events of the PBX's start and stop do not.
     let hangup = "Event: Hangup\nPrivilege: call,all\nChannel: PJSIP/101-00000001\n\
                   Timestamp: 1795226443.028147\nUniqueid: 17.1\nChanVariable: LEAD_ID=\n\n";
     let live = channels(&[("17.1", "ChanVariable: LEAD_ID=")], hangup);
@@ -226,7 +227,7 @@ async fn account_without_events_of_new_channel_is_77() {
     let shown = "ChanVariable: LEAD_ID=";
     let before = channels(&[("17.1", shown)], "");
     let after = channels(&[("17.1", shown), ("17.2", shown)], "");
-    // Twice, for a check runs twice here.
+    // The answers are given twice, because `check` runs twice here.
     stage
         .pbx
         .answers("CoreShowChannels", &[&before, &after, &before, &after]);
@@ -309,7 +310,7 @@ async fn trunk_without_matching_endpoint_is_78_with_suggestion() {
         "it has PJSIP/city, PJSIP/gsm",
         "core show channels",
     );
-    // Not every technology's devices are listed.
+    // The PBX does not list the devices of every technology.
     for unlisted in ["Dongle/MTS", "DAHDI/i1", "PJSIP/*-out"] {
         let checked = stage.check_trunk(unlisted).await;
         match unlisted {
@@ -329,7 +330,7 @@ async fn phone_given_as_trunk_is_78() {
         "PJSIP/101 is named like a phone",
         "give --trunk the line",
     );
-    // A gateway registers at the PBX as a phone does, and a line can be named by its number.
+    // A gateway registers at the PBX as a phone does, and its number can name a line.
     let rows = "Response: Success\nActionID: {id}\nEventList: start\n\n\
         Event: EndpointList\nActionID: {id}\nObjectName: goip1\nAuths: goip1\nOutboundAuths: \n\
         Contacts: goip1/sip:goip1@10.0.0.9:5060\n\n\
@@ -390,7 +391,7 @@ async fn forbidden_endpoint_list_falls_back_to_devices_or_unknown() {
     assert!(what(&checked, "endpoints of ami://").contains("not known"));
 }
 
-/// What Asterisk 11 names to an account as that of deploy/.
+/// The commands that Asterisk 11 names for an account like that of deploy/.
 const OLD: &str = "Response: Success\nActionID: {id}\n\
     CoreSettings: Show PBX core settings (version etc).  (Priv: system,reporting,all)\n\
     CoreShowChannels: List currently active channels.  (Priv: system,reporting,all)\n\

@@ -1,4 +1,4 @@
-//! Queues, virtual hosts and rights of a real RabbitMQ node.
+//! Tests `check` with queues, virtual hosts, and permissions of a real RabbitMQ node.
 
 use super::findings::check;
 use crate::commands::sidecar::{Place, crm};
@@ -102,13 +102,13 @@ async fn a_missing_virtual_host_is_77_with_the_commands_that_make_it() {
 async fn a_right_that_the_user_lacks_is_77() {
     let broker = Broker::shared();
     broker.declare("check_other").await;
-    // The definitions let callbridge read the CEL and CDR queues alone.
+    // With these definitions, callbridge can read only the CEL and CDR queues.
     let url = broker.url("callbridge");
     let (place, _crm, flags) = stage(&source(&url, "check_other")).await;
     let checked = check(&place, &flags).await;
     let fix = "rabbitmqctl list_user_permissions callbridge";
     checked.fails(77, "source amqp://", "check_other", fix);
-    // This one may read and not write.
+    // This user can read and not write.
     let url = broker.url(callbridge_testbed::broker::READER);
     let (place, _crm, flags) = stage(&format!("--dead-letter-queue={url}?queue=check_other")).await;
     check(&place, &flags)

@@ -1,4 +1,4 @@
-//! The PostgreSQL server of a state, as `check` reports it.
+//! Tests what `check` reports about the PostgreSQL server of a state.
 
 use super::findings::{check, check_in_both_forms, with};
 use crate::commands::sidecar::{Place, crm};
@@ -9,7 +9,7 @@ use callbridge_testbed::pooler::Pooler;
 use callbridge_testbed::port::free_port;
 use callbridge_testbed::postgres::{Durability, Postgres};
 
-/// A place with a source, and the flags for the state at this URL.
+/// Returns a place with a source, its CRM, and the flags for the state at this URL.
 async fn stage(url: &str) -> (Place, Server, Vec<String>) {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     place.write("calls.ami", Call::new(1, 4001).ami());
@@ -86,6 +86,6 @@ async fn clock_of_the_server_is_compared_with_this_machines() {
     let shown = rest.and_then(|rest| rest.split_once(" s ahead of"));
     let (seconds, _) = shown.unwrap_or_else(|| panic!("{line}"));
     let seconds: i64 = seconds.parse().expect("a number");
-    // A machine under load measures the clocks at different moments.
+    // On a busy machine, the clocks are read at different moments.
     assert!((3_540..=3_660).contains(&seconds), "{line}");
 }

@@ -1,10 +1,10 @@
-//! What `check` found, as JSON lines and as text.
+//! The findings of `check`, as JSON lines and as text.
 
 use crate::commands::sidecar::{Place, json_lines};
 use callbridge_page::backend::CheckFinding;
 use serde_json::Value;
 
-/// What stands in the line of a PBX's version.
+/// The keys of the finding about a PBX's version.
 const VERSION_KEYS: [&str; 7] = [
     "fix", "message", "name", "ok", "settings", "tells", "version",
 ];
@@ -12,7 +12,7 @@ const VERSION_KEYS: [&str; 7] = [
 /// One run of `check`.
 #[derive(Debug)]
 pub struct Checked {
-    /// Its exit code.
+    /// The exit code.
     pub code: i32,
     findings: Vec<Value>,
     err: String,
@@ -27,7 +27,7 @@ pub async fn check(place: &Place, flags: &[String]) -> Checked {
     for finding in &findings {
         let keys: Vec<&String> = finding.as_object().expect("an object").keys().collect();
         let name = finding["name"].as_str().expect("a name");
-        // The page tells of each in the administrator's language.
+        // The administrator's page has a text for each finding in each language.
         let read: CheckFinding = serde_json::from_value(finding.clone()).expect("a finding");
         assert!(read.kind().is_some(), "the page has no text of {name}");
         if name.starts_with("version of ") {
@@ -75,27 +75,27 @@ impl Checked {
             .collect()
     }
 
-    /// Nothing is wrong.
+    /// Checks that there is no problem.
     pub fn is_clean(&self) {
         assert_eq!((self.code, self.of(false).len()), (0, 0), "{self:#?}");
         assert_eq!(self.err, "");
     }
 
-    /// The flags were refused with these words, and nothing was looked at.
+    /// Checks that the flags were refused with this message before any check ran.
     pub fn is_refused(&self, words: &str) {
         assert_eq!((self.code, self.findings.len()), (64, 0), "{self:#?}");
         assert!(self.err.contains(words), "{}", self.err);
     }
 
-    /// The check whose name begins so went well.
+    /// Returns the successful finding whose name starts with `name`.
     pub fn well(&self, name: &str) -> &Value {
         let of_name = self.of(true);
         let found = of_name.iter().find(|finding| begins(finding, name));
         found.unwrap_or_else(|| panic!("no good {name} in {self:#?}"))
     }
 
-    /// The only fault is of the check whose name begins so; its text has `message`,
-    /// its fix has `fix`, and the command ended with this code.
+    /// Checks that there is exactly one problem: its name starts with `name`, its text contains
+    /// `message`, its fix contains `fix`, and the exit code is `code`.
     pub fn fails(&self, code: i32, name: &str, message: &str, fix: &str) {
         let faults = self.of(false);
         assert_eq!(faults.len(), 1, "{self:#?}");
@@ -113,7 +113,7 @@ impl Checked {
         assert!(self.err.contains(&count), "{}", self.err);
     }
 
-    /// The faults' names, where several belong together.
+    /// Returns the names of all failed checks.
     pub fn faults(&self) -> Vec<String> {
         let name = |finding: &&Value| finding["name"].as_str().unwrap_or_default().to_owned();
         self.of(false).iter().map(name).collect()
@@ -126,7 +126,7 @@ fn begins(finding: &Value, name: &str) -> bool {
         .is_some_and(|own| own.starts_with(name))
 }
 
-/// Another value for a flag.
+/// Replaces the value of a flag.
 pub fn with(mut flags: Vec<String>, flag: &str, value: &str) -> Vec<String> {
     flags.retain(|own| !own.starts_with(&format!("{flag}=")));
     flags.push(format!("{flag}={value}"));

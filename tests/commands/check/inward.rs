@@ -147,7 +147,7 @@ async fn the_worst_fault_of_several_gives_the_code() {
 #[tokio::test]
 async fn a_file_of_another_format_than_said_is_65_and_named() {
     let (place, _crm, flags) = stage().await;
-    // A list gives leads whatever the file's format.
+    // A list provides leads for a source of any format.
     let leads = place.write("leads.csv", "phone,leadId\n+998901110001,4001\n");
     let trunk = format!("city=PJSIP/city,country=UZ,lead=csv:{}", leads.display());
     let flags = with(flags, "--trunk", &trunk);

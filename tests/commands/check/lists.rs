@@ -4,7 +4,7 @@ use super::findings::{Checked, check, check_in_both_forms, with};
 use super::inward::stage;
 use crate::commands::sidecar::Place;
 
-/// Flags whose trunk finds leads in this list.
+/// Returns flags whose trunk finds leads in this list.
 fn listed(flags: Vec<String>, place: &Place) -> Vec<String> {
     let leads = place.path("leads.csv").display().to_string();
     let trunk = format!("city=PJSIP/city,country=UZ,lead=csv:{leads}");

@@ -1,13 +1,13 @@
-//! `check`: every check fails where it should, names what is wrong and what to do, and ends with
-//! the code of the worst fault; a clean setup ends with 0.
+//! Tests `check`. Every check fails when it should, names the problem and its fix, and the exit
+//! code is that of the worst problem. A correct setup exits with 0.
 //!
-//! | module | its question |
+//! | module | tests |
 //! |---|---|
 //! | `service` | address, token, grant, company, budget |
 //! | `inward` | sources, trunks |
 //! | `lists` | lists of leads and employees |
 //! | `account` | what a manager account may do and hear, and the PBX's endpoints |
-//! | `switch` | a FreeSWITCH: its login, its gateways against the trunks |
+//! | `switch` | a FreeSWITCH: its login, and its gateways compared with the trunks |
 //! | `broker_parts` | queues, virtual hosts and rights of a real RabbitMQ node |
 //! | `database` | the PostgreSQL server of a state |
 //! | `place` | state folder, binding, clock, listener |

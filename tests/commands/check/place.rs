@@ -1,4 +1,4 @@
-//! The state folder, what it is bound to, and the listener.
+//! Tests the state folder, its binding, and the listener.
 
 use super::findings::{check, with};
 use crate::commands::sidecar::{Place, crm};
@@ -17,7 +17,7 @@ async fn stage() -> (Place, Server, Vec<String>) {
     (place, crm, flags)
 }
 
-/// A state that has been opened once.
+/// Creates a state by opening it once.
 pub async fn begun(place: &Place) {
     let opened = spool::open(&place.path("state"), spool::Settings::default());
     let (handle, guard) = opened.expect("the state");
@@ -27,7 +27,7 @@ pub async fn begun(place: &Place) {
         .expect("closed");
 }
 
-/// Everything below a folder, by name.
+/// Returns the paths of everything in a folder and its subfolders.
 fn below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let mut all = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -70,7 +70,7 @@ async fn check_leaves_nothing_where_no_state_exists() {
 async fn unwritable_state_is_73_and_sends_no_crm_request() {
     let (place, crm, flags) = stage().await;
     place.write("in-the-way", "");
-    // Of these two not even root can make a folder.
+    // Not even root can create a folder in these two.
     for folder in [
         place.path("in-the-way").display().to_string(),
         "/proc/callbridge".into(),
@@ -249,7 +249,7 @@ async fn responsible_employees_without_extension_are_named_by_trunk() {
         "no state yet"
     );
 
-    // Leads of 501 to 505: one, two, and so on.
+    // Employees 501 to 505 have one to five leads.
     let opened = spool::open(&place.path("state"), spool::Settings::default());
     let (handle, guard) = opened.expect("the state");
     let leads = (501_i64..=505).flat_map(|id| (501..=id).map(move |n| (id * 10 + n - 500, id)));

@@ -1,4 +1,5 @@
-//! The CRM: its address, the token, the grant, the company, and what the question costs.
+//! Tests what `check` reports about the CRM: its address, the token, the grants, the company, and
+//! the slots that `check` uses.
 
 use super::findings::{check, check_in_both_forms, with};
 use crate::commands::sidecar::{Place, TOKEN, crm, grant_leads};
@@ -20,7 +21,7 @@ async fn stage() -> (Place, Server, Vec<String>) {
     (place, crm, flags)
 }
 
-/// Requests for the token's record that were answered with this status.
+/// Returns how many `token/info` requests were answered with this status.
 fn asked(crm: &Server, status: u16) -> u64 {
     crm.admin(|core, _| core.counts().get(&(Endpoint::TokenInfo, status)).copied())
         .unwrap_or(0)
@@ -108,7 +109,7 @@ async fn refusal_of_a_proxy_is_not_blamed_on_the_crm() {
     }
 }
 
-/// Answers every request with this status and a page, as a proxy does.
+/// Starts a server that answers every request with this status and a page, as a proxy does.
 async fn web_server(status: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("bound").port();
@@ -212,7 +213,7 @@ async fn the_checks_own_request_takes_a_slot_that_run_knows_of() {
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
     let flags = with(flags, "--rate", "2/600s");
     super::place::begun(&place).await;
-    // The text's check and the JSON's take both slots there are.
+    // The check as text and the check as JSON use both slots.
     check_in_both_forms(&place, &flags).await.is_clean();
     let third = check(&place, &flags).await;
     third.fails(
@@ -238,7 +239,7 @@ async fn check_then_run_never_exceeds_the_budget() {
         window: Duration::from_secs(6),
     };
     let crm = crm(|config| config.settings.rate = rate).await;
-    // `run` cannot know what was refused to `check` a moment before, so nothing is refused.
+    // `run` cannot know which requests of `check` were just refused, so nothing is refused here.
     let mut grants = Vec::new();
     for right in ["CALL:SAVE", "CALL:READ", "LEAD:READ", "LEAD:SAVE"] {
         let grant = Grant::parse(&format!("PERMISSION_OPEN_API_{right}"));
@@ -269,7 +270,7 @@ async fn check_then_run_never_exceeds_the_budget() {
 #[tokio::test]
 async fn new_state_begins_with_three_slots_taken() {
     let (place, crm, flags) = stage().await;
-    // Nothing is sent in this test: a new window begins after ten minutes.
+    // No call is sent in this test, because a new window begins only after ten minutes.
     let flags = with(flags, "--rate", "3/600s");
     let daemon = place.run(&flags).await;
     place.reaches("/books/ready", 1).await;
@@ -277,7 +278,7 @@ async fn new_state_begins_with_three_slots_taken() {
     daemon.stop().await;
     let requests = crm.admin(|core, _| core.counts().values().sum::<u64>());
     assert_eq!(requests, 0);
-    // `check` stores its slots in this state, and knows those that are taken.
+    // `check` stores its slots in this state, and knows the slots that are in use.
     check(&place, &flags).await.fails(
         69,
         "crm",
@@ -384,7 +385,7 @@ async fn what_stands_between_is_named() {
     checked.fails(78, "crm", "/nowhere/ca.pem", "give --crm-ca-file");
 }
 
-/// Greets with a certificate and says nothing more.
+/// Starts a listener that completes a TLS handshake with this certificate and sends nothing more.
 pub async fn tls_listener(authority: &Authority, flaw: Flaw) -> u16 {
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -400,7 +401,7 @@ pub async fn tls_listener(authority: &Authority, flaw: Flaw) -> u16 {
     let port = listener.local_addr().expect("bound").port();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            // Refused by the client: that is what it is there for.
+            // The client is expected to refuse the certificate.
             let _ = acceptor.accept(stream).await;
         }
     });

@@ -1,4 +1,4 @@
-//! A FreeSWITCH: whether it lets us in, and whether its gateways are those of the trunks.
+//! Tests `check` with a FreeSWITCH: its login, and whether the trunks match its gateways.
 
 use super::findings::{Checked, check, with};
 use crate::commands::sidecar::{Place, crm};
@@ -41,7 +41,7 @@ impl Stage {
         }
     }
 
-    /// With this trunk alone.
+    /// Runs `check` with only this trunk.
     async fn check(&self, endpoint: &str) -> Checked {
         let trunk = format!("city={endpoint},country=UZ,lead=var:lead_id");
         check(&self.place, &with(self.flags.clone(), "--trunk", &trunk)).await

@@ -1,4 +1,5 @@
-//! A RabbitMQ alarm while dead letters are due: `status` names it, and the stop is not delayed.
+//! Tests a RabbitMQ alarm while dead letters are due. `status` reports it, and the daemon stops
+//! without delay.
 
 use crate::commands::sidecar::{Place, crm, until};
 use callbridge_testbed::broker::Broker;

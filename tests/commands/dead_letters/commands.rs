@@ -1,11 +1,12 @@
-//! `dead list`, `show`, `retry`, `discard`, `export`: the same with a daemon and without.
+//! Tests `dead list`, `show`, `retry`, `discard`, and `export`, each with a daemon and without one.
 
 use crate::commands::sidecar::{PBX, Place, crm, json_lines};
 use callbridge_sandbox::Server;
 use callbridge_testbed::calls::{Call, recording};
 use serde_json::{Value, json};
 
-/// Two calls failed for their lead, one is waiting without any, one is journaled.
+/// Sets up two calls that failed because of their lead, one that waits for a lead, and one that is
+/// journaled.
 async fn stage() -> (Place, Server, [Call; 4]) {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     let calls = [
@@ -25,7 +26,7 @@ fn text<'a>(letter: &'a Value, field: &str) -> &'a str {
     letter[field].as_str().unwrap_or_default()
 }
 
-/// The id of a call's letter.
+/// Returns the id of a call's dead letter.
 async fn id_of(place: &Place, call: &Call) -> u64 {
     let letters = place.letters("").await;
     let of_call = letters
@@ -34,7 +35,7 @@ async fn id_of(place: &Place, call: &Call) -> u64 {
     of_call.expect("a letter")["id"].as_u64().expect("a number")
 }
 
-/// `ID result` of each line that `retry` or `discard --json` said.
+/// Returns the id and the result in each line of `retry --json` or `discard --json`.
 fn results(lines: &[Value]) -> Vec<(u64, String)> {
     let result = |line: &Value| {
         (

@@ -1,10 +1,10 @@
-//! `lead give`, `lead take`, `lead given`, and who did what with letters.
+//! Tests `lead give`, `lead take`, `lead given`, and the record of who changed a dead letter.
 
 use crate::commands::sidecar::{Place, crm, until};
 use callbridge_testbed::calls::{Call, recording};
 use serde_json::{Value, json};
 
-/// The name of the user that runs the tests, as the daemon tells it.
+/// Returns the name of the user that runs the tests, as the daemon reports it.
 fn own_name() -> String {
     let uid = rustix::process::geteuid().as_raw().to_string();
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -40,7 +40,7 @@ async fn assigned_lead_releases_waiting_calls_now_or_at_next_start() {
     assert!(why.contains(&format!("given by {}", own_name())), "{why}");
     daemon.stop().await;
 
-    // Without a daemon it is kept, and counts from the next start on.
+    // Without a daemon, the assigned lead is stored and used from the next start on.
     let (first, second) = (calls[0].phone(), calls[1].phone());
     place.ask(&format!("lead give {second} 4002")).await.well();
     let listed = place.ask("lead given --json").await.lines();

@@ -1,4 +1,4 @@
-//! `calls` and `explain --call PHONE`: what is kept, and what comes.
+//! Tests `calls` and `explain --call PHONE`, for stored calls and for new ones.
 
 use crate::commands::sidecar::{Place, Running, crm, json_lines, until};
 use callbridge_testbed::calls::Call;

@@ -1,15 +1,15 @@
-//! Dead letters, end to end: the program as a process, a CRM on loopback, a real RabbitMQ node.
+//! Tests dead letters with the program as a process, a CRM on loopback, and a real RabbitMQ node.
 //!
-//! | module | its question |
+//! | module | tests |
 //! |---|---|
-//! | `alarm` | does `status` name an alarm of the broker, and is each letter published once? |
-//! | `ninety_calls` | do calls with an unknown lead die, reach RabbitMQ, and leave after a retry? |
-//! | `commands` | does each `dead` command do what it says, with and without a daemon? |
-//! | `given` | does a lead that a person gives let calls go, and is it told who did what? |
-//! | `listed` | does `calls` list what is kept, and follow what comes? |
-//! | `watch` | does `dead watch` tell of letters as they come to be? |
-//! | `reasons` | does each reason come to be, with its hint and its fix? |
-//! | `unread` | is what cannot be read kept, and the line not lost? |
+//! | `alarm` | `status` names an alarm of the broker, and each dead letter is published once |
+//! | `ninety_calls` | calls with an unknown lead become dead letters in RabbitMQ, until a retry |
+//! | `commands` | each `dead` command, with a daemon and without one |
+//! | `given` | assigned leads send waiting calls, and it is recorded who did it |
+//! | `listed` | `calls` lists stored calls and follows new ones |
+//! | `watch` | `dead watch` shows new dead letters |
+//! | `reasons` | each reason occurs, with its hint and its fix |
+//! | `unread` | unreadable messages are kept, and the source continues |
 
 mod alarm;
 mod commands;

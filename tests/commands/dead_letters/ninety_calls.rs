@@ -1,5 +1,6 @@
-//! 90 calls of which every third has a lead that the CRM does not know: the rest is journaled,
-//! the 30 are dead letters, and after a retry with another lead they are journaled, too.
+//! Tests 90 calls. The CRM does not know the lead of every third one. The other calls are
+//! journaled, and these 30 become dead letters. After a retry with another lead, they are journaled
+//! too.
 
 use crate::commands::sidecar::{PBX, Place, crm, until};
 use callbridge_sandbox::Server;
@@ -28,7 +29,7 @@ fn uuids<'a>(calls: impl IntoIterator<Item = &'a Call>) -> BTreeSet<String> {
     calls.into_iter().map(|call| call.uuid(PBX)).collect()
 }
 
-/// 60 requests in 6 s: the service's rate, ten times as fast.
+/// Starts a CRM with 60 requests in 6 s: its rate, ten times as fast.
 async fn strict_crm() -> Server {
     crm(|config| {
         config.settings.rate = Rate {
@@ -46,7 +47,8 @@ fn flags(place: &Place, crm: &Server) -> Vec<String> {
     flags
 }
 
-/// Every call once under its own uuid, those retried with their new lead; the limit was kept.
+/// Checks that every call is journaled once under its uuid, that retried calls have their new lead,
+/// and that the limit was kept.
 fn all_is_journaled(crm: &Server, calls: &[Call]) {
     let journal = crm.journal();
     let sent: BTreeSet<String> = journal
@@ -103,7 +105,8 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The same letters as the program lists, each with what its readers choose by.
+/// Checks that the notices match the listed dead letters and have the headers that readers select
+/// by.
 fn notices_are_of(letters: &[Value], notices: &[Taken]) {
     let bodies = notices.iter().map(|notice| {
         let properties = &notice.properties;
@@ -122,7 +125,7 @@ fn notices_are_of(letters: &[Value], notices: &[Taken]) {
         assert_eq!(id, Some(format!("{}:1", body["id"])), "ID:ATTEMPT");
         (text(&body["uuid"]), body)
     });
-    // One may come twice after an outage, under the same message id.
+    // After an outage, a notice can come twice with the same message id.
     let bodies: BTreeMap<String, Value> = bodies.collect();
     let letters = letters
         .iter()
@@ -130,7 +133,7 @@ fn notices_are_of(letters: &[Value], notices: &[Taken]) {
     assert_eq!(bodies, letters.collect());
 }
 
-/// Each letter was told to be retried, and then to stand in the journal.
+/// Checks that each dead letter was reported as retried and then as journaled.
 fn are_closed(letters: &[Value], notices: &[Taken]) {
     let mut closed: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for notice in notices {
@@ -143,7 +146,7 @@ fn are_closed(letters: &[Value], notices: &[Taken]) {
         assert_eq!(message_id.map(|it| it.as_str()), Some(wants.as_str()));
         assert_eq!(body["call"]["leadId"], 4001, "as it is sent now");
         let told = closed.entry(id).or_default();
-        // One may come twice where its confirmation was late, under the same message id.
+        // If its confirmation was late, a notice can come twice with the same message id.
         if told.last() != Some(&state) {
             told.push(state);
         }

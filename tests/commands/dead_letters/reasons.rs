@@ -1,4 +1,4 @@
-//! Each reason comes to be, says its fix, and leaves or stays as its fix promises.
+//! Tests that each reason occurs, shows its fix, and ends as its fix promises.
 
 use super::seed;
 use crate::commands::sidecar::{PBX, Place, Running, crm};
@@ -9,7 +9,7 @@ use callbridge_testbed::calls::{Call, now, recording};
 use callbridge_testbed::pbx::FakePbx;
 use serde_json::{Value, json};
 
-/// The one letter there is, of this reason.
+/// Returns the only dead letter, which must have this reason.
 async fn only_letter(place: &Place, reason: Reason) -> Value {
     let mut letters = place.letters("").await;
     assert_eq!(letters.len(), 1, "{letters:?}");
@@ -23,7 +23,7 @@ async fn only_letter(place: &Place, reason: Reason) -> Value {
     letter
 }
 
-/// Runs these calls to their end.
+/// Runs until these calls are finished.
 async fn run_calls(place: &Place, crm: &Server, calls: &[Call], more: &[String]) {
     place.write("calls.ami", recording(calls));
     let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
@@ -31,7 +31,7 @@ async fn run_calls(place: &Place, crm: &Server, calls: &[Call], more: &[String])
     place.run_until_idle(&flags).await;
 }
 
-/// A running callbridge that ended an inbound call after `--max-call`, and what it runs beside.
+/// A running callbridge that ended an inbound call after `--max-call`, with its PBX and its CRM.
 struct CutCall {
     place: Place,
     crm: Server,
@@ -312,7 +312,7 @@ async fn unknown_direction_is_shown_and_sent_only_once_it_is_given() {
         _pbx,
     } = cut_call_before("Hangup").await;
     daemon.stop().await;
-    // The record of a FreeSWITCH leg whose first channel was not received.
+    // This is the record of a FreeSWITCH leg whose first channel was not received.
     let file = place.path("state").join("spool.db");
     let state = rusqlite::Connection::open(file).expect("a state");
     let change = "UPDATE calls SET record = json_set(record, '$.direction', 'UNKNOWN')";
@@ -404,7 +404,7 @@ async fn no_employee_waits_where_one_is_required() {
     let letter = only_letter(&place, Reason::NoEmployee).await;
     assert!(message(&letter).contains("101"), "{letter}");
     assert_eq!(place.number("/books/waiting").await, Some(1));
-    // The next start brings a list that knows the extension.
+    // The next start has a list with the extension.
     let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
     flags.extend([required, "--employees=101:501".to_owned()]);
     let daemon = place.run(&flags).await;

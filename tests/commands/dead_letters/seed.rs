@@ -1,5 +1,5 @@
-//! Letters that no source brings about in a test's time, put into the state as intake and sender
-//! would.
+//! Dead letters that no source can cause in the time of a test. They are written to the state as
+//! intake and sender would write them.
 
 use crate::commands::sidecar::{PBX, Place};
 use callbridge_call::{EpochSeconds, Linkedid};
@@ -10,7 +10,7 @@ use callbridge_spool::{Finished, Handle, Op, Row, RowId, Step, tables};
 use callbridge_testbed::calls::Call;
 use std::time::Duration;
 
-/// Works on the state while no daemon has it.
+/// Changes the state while no daemon uses it.
 async fn with_state<T>(place: &Place, work: impl AsyncFnOnce(&Handle) -> T) -> T {
     let opened = spool::open(&place.path("state"), spool::Settings::default());
     let (handle, guard) = opened.expect("the state");
@@ -29,7 +29,7 @@ async fn row(spool: &Handle, id: String) -> Row {
     found.expect("read").expect("a call")
 }
 
-/// A finished call as another one, begun so much later.
+/// Returns a finished call like this one that began `by` later.
 fn later(row: &Row, by: Duration) -> Finished {
     let (mut record, mut call) = (row.record.clone(), row.call.clone());
     call.started = call.started.plus(by);
@@ -48,7 +48,7 @@ fn later(row: &Row, by: Duration) -> Finished {
     Finished::new(judged, call)
 }
 
-/// Another call comes with the id of this one.
+/// Adds another call with the id of this one.
 pub async fn twin(place: &Place, call: &Call) {
     let id = call.uuid(PBX);
     let add = async |spool: &Handle| {
@@ -59,7 +59,7 @@ pub async fn twin(place: &Place, call: &Call) {
     with_state(place, add).await;
 }
 
-/// A call is open that this version cannot read.
+/// Adds an open call that this version cannot read.
 pub async fn open_call(place: &Place, snapshot: &[u8]) {
     let add = async |spool: &Handle| {
         let open = Op::Open {
@@ -72,7 +72,7 @@ pub async fn open_call(place: &Place, snapshot: &[u8]) {
     with_state(place, add).await;
 }
 
-/// A call like this one on which the service fails again and again.
+/// Adds a call like this one that failed repeatedly with a server error.
 pub async fn server_error(place: &Place, call: &Call) -> RowId {
     let id = call.uuid(PBX);
     let add = async |spool: &Handle| {
@@ -102,7 +102,7 @@ pub async fn server_error(place: &Place, call: &Call) -> RowId {
     with_state(place, add).await
 }
 
-/// The CRM's journal has this call, but its requestId was lost each time.
+/// Marks a call as journaled by the CRM, with its requestId lost each time.
 pub async fn unconfirmed(place: &Place, call: &Call) {
     let id = call.uuid(PBX);
     with_state(place, async |spool| lose_request_ids(spool, id).await).await;

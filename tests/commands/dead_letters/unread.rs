@@ -1,4 +1,4 @@
-//! What a source says and nobody can read: counted, kept, and never the end of the line.
+//! Tests messages that cannot be read. They are counted and kept, and the source continues.
 
 use super::seed;
 use crate::commands::sidecar::{PBX, Place, Running, crm, until};
@@ -26,7 +26,7 @@ async fn unreadable(place: &Place, count: u64) -> Vec<Value> {
     letters
 }
 
-/// How often the log says these words.
+/// Returns how often the log contains these words.
 fn times(daemon: &Running, words: &str) -> usize {
     daemon.log().matches(words).count()
 }
@@ -82,7 +82,7 @@ async fn unreadable_file_lines_are_kept_and_calls_are_journaled() {
     assert_eq!(place.letters("").await, [] as [Value; 0]);
 }
 
-/// As after a rollback: what a later version has kept of a call.
+/// The open call of a later version, as after a rollback.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_call_that_cannot_be_restored_is_a_letter_once() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
@@ -138,7 +138,7 @@ async fn a_wrong_secret_is_said_once_tried_again_and_shown() {
     assert!(why.contains("secret"), "{why}");
     let text = place.ask("status").await.well();
     assert!(text.contains("down") && text.contains(&why), "{text}");
-    // Twice more it is refused, and nothing is added to the log.
+    // It is refused twice more, and nothing is added to the log.
     let logins = || {
         pbx.asked()
             .iter()
@@ -206,7 +206,7 @@ async fn unreadable_messages_are_kept_and_dead_lettered_by_broker() {
     let refused = async || (broker.depth("cel_refused").await == 3).then_some(());
     until("three refused messages", refused).await;
     assert_eq!(broker.depth("cel_unread").await, 0);
-    // The line goes on: what comes after is read.
+    // The source continues with the next messages.
     broker.publish("cel_unread", &[&b"neither"[..]]).await;
     unreadable(&place, 4).await;
     daemon.stop().await;

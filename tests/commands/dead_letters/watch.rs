@@ -1,4 +1,4 @@
-//! `dead watch`: letters as they come to be.
+//! Tests that `dead watch` shows new dead letters.
 
 use crate::commands::sidecar::{PBX, Place, Running, crm, json_lines, until};
 use callbridge_testbed::calls::Call;
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use std::io::Write;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-/// Appends to the recording that a daemon follows.
+/// Appends a call to the recording that a daemon follows.
 fn append(place: &Place, call: &Call) {
     let mut options = std::fs::OpenOptions::new();
     let mut file = options

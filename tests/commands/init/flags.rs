@@ -1,4 +1,5 @@
-//! Every answer is a flag: what is written, and what takes it.
+//! Tests `init` with all answers as flags: which files it writes, and that other commands accept
+//! them.
 
 use super::stage::Stage;
 use crate::commands::sidecar::grant_leads;
@@ -32,7 +33,7 @@ async fn init_detects_trunks_and_check_and_run_accept_its_files() {
     ] {
         assert!(flags.contains(line), "{line}: {flags}");
     }
-    // It would answer with the passwords of the registrations.
+    // The answers to these actions would contain the passwords of the registrations.
     let asked = stage.pbx.asked().join("\n");
     assert!(!asked.contains("RegistrationsOutbound") && !asked.contains("GetConfig"));
     let all = format!("{}{}{flags}", said.out, said.err);
@@ -57,7 +58,7 @@ async fn init_detects_trunks_and_check_and_run_accept_its_files() {
         );
     }
     let at = format!("@{}", stage.etc("office.flags").display());
-    // Secrets come from the stored credentials alone.
+    // Secrets come only from the stored credentials.
     stage.place.write("token", "no token any more");
     let checked = stage.place.say(&["check", &at]).await;
     assert_eq!(checked.code, 0, "{checked:?}");
@@ -77,7 +78,7 @@ async fn what_is_there_is_written_over_only_with_yes_and_shown_before() {
     grant_leads(&stage.crm);
     stage.init(&[]).await.well();
     let before = stage.read("office.flags");
-    // The same once more changes nothing, and asks nobody.
+    // A second run changes nothing and asks no server.
     stage.init(&[]).await.well();
     let said = stage.init(&["--lead=directory", "--lead-directory"]).await;
     assert_eq!(said.code, 73, "{said:?}");

@@ -1,10 +1,11 @@
-//! `init`: asks, finds out, writes a service's flags and secrets at the end, and nothing before.
+//! Tests `init`. It asks questions, finds out settings, and writes flags and secrets only at the
+//! end.
 //!
-//! | module | its question |
+//! | module | tests |
 //! |---|---|
-//! | `flags` | with flags alone: is what is written right, and taken by `check` and `run`? |
-//! | `refused` | is nothing written where something is wrong, and is the fix said? |
-//! | `switch` | the same of a FreeSWITCH: gateways, telephones, its password |
+//! | `flags` | with only flags: the files are correct, and `check` and `run` accept them |
+//! | `refused` | nothing is written if there is an error, and its fix is shown |
+//! | `switch` | the same for a FreeSWITCH: gateways, phones, and its password |
 //! | `typed` | on a terminal: seven questions, Ctrl-C, a second try |
 
 mod flags;

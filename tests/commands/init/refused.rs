@@ -1,4 +1,4 @@
-//! Something is wrong: it is said what, where and what to do, and nothing is written.
+//! Tests that an error names its cause and its fix, and that nothing is written.
 
 use super::stage::Stage;
 use callbridge_testbed::port::free_port;

@@ -1,4 +1,4 @@
-//! A PBX with a trunk called `x7` and a telephone called `trunk-9`, and a CRM.
+//! A PBX with a trunk called `x7` and a phone called `trunk-9`, and a CRM.
 
 use crate::commands::sidecar::{Place, Said, crm};
 use callbridge_sandbox::Server;
@@ -51,7 +51,7 @@ impl Stage {
         Self { place, crm, pbx }
     }
 
-    /// All answers as flags.
+    /// Returns all answers as flags.
     pub fn flags(&self) -> Vec<String> {
         vec![
             "init".to_owned(),
@@ -66,7 +66,7 @@ impl Stage {
         ]
     }
 
-    /// A file of those that are written.
+    /// Returns the path of a written file.
     pub fn etc(&self, name: &str) -> PathBuf {
         self.place.path("etc/callbridge").join(name)
     }
@@ -77,7 +77,7 @@ impl Stage {
         self.place.say(&all).await
     }
 
-    /// Not even a folder came to be.
+    /// Checks that nothing was written, not even a folder.
     pub fn is_untouched(&self) {
         assert!(!self.place.path("etc").exists(), "something was written");
     }

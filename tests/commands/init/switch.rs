@@ -1,4 +1,5 @@
-//! A FreeSWITCH: is it asked for its gateways and telephones, and taken by `check` afterwards?
+//! Tests `init` with a FreeSWITCH: it lists its gateways and phones, and `check` accepts the
+//! result.
 
 use crate::commands::sidecar::{Place, Said, TOKEN, crm};
 use crate::commands::terminal::Terminal;

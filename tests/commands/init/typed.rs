@@ -1,4 +1,4 @@
-//! A person at a terminal.
+//! Tests `init` with answers that are typed on a terminal.
 
 use super::stage::Stage;
 use crate::commands::sidecar::{TOKEN, grant_leads};
@@ -6,14 +6,14 @@ use crate::commands::terminal::{CTRL_C, Terminal};
 use callbridge_testbed::messengers::Messenger;
 
 impl Stage {
-    /// With no answer but the folders.
+    /// Starts `init` without any answer except the folders.
     fn starts(&self) -> Terminal {
         let etc = format!("--etc={}", self.etc("").display());
         let state = format!("--state={}", self.place.path("state").display());
         Terminal::start(&self.place, &["init", "--name=office", &etc, &state])
     }
 
-    /// The first three answers.
+    /// Types the first three answers.
     async fn of_pbx(&self, terminal: &mut Terminal, secret: &str) {
         terminal.shows("manager (AMI)").await;
         terminal.types(&format!("{}\n", self.pbx.addr())).await;
@@ -158,7 +158,7 @@ async fn ctrl_c_at_any_question_writes_nothing_and_is_130() {
     terminal.shows("CRM's API").await;
     terminal.types(CTRL_C).await;
     assert_eq!(terminal.ends().await.0, 130);
-    // The end of what is typed (Ctrl-D) is the same.
+    // Ctrl-D has the same effect.
     let mut terminal = stage.starts();
     terminal.shows("manager (AMI)").await;
     terminal.types("\x04").await;

@@ -1,11 +1,11 @@
 //! Root and the state folder of another user: root gets an error, and nothing in the folder is
 //! opened. These tests need root. Without root, each says that it did not run.
 //!
-//! | module | its question |
+//! | module | tests |
 //! |---|---|
-//! | `planted` | do links, FIFOs, and sockets in that folder lead root anywhere? |
-//! | `refused` | which command does the error name, and does it work? |
-//! | `shared` | folders that others may write, secrets that all can read |
+//! | `planted` | links, FIFOs, and sockets in that folder do not mislead root |
+//! | `refused` | the command that the error names works |
+//! | `shared` | folders that other users can write, and secrets that all users can read |
 
 mod planted;
 mod refused;

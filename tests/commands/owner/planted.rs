@@ -1,4 +1,4 @@
-//! Links, FIFOs, and sockets that the folder's owner has planted.
+//! Tests links, FIFOs, and sockets that the folder's owner has planted.
 
 use super::stage::{GID, SUDO, Stage, UID, is_root, own, own_file, set_mode};
 use callbridge_spool::{ConnectionChange, ConnectionStore};
@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// Every name that a command opens, makes, moves, or removes.
+/// Every name that a command opens, creates, moves, or removes.
 const NAMES: [&str; 8] = [
     "spool.db",
     "spool.db-wal",
@@ -21,7 +21,7 @@ const NAMES: [&str; 8] = [
     ".control",
 ];
 
-/// Something that is planted under each of these names.
+/// An object that is planted under each of these names.
 #[derive(Clone, Copy, Debug)]
 enum Plant {
     Link,
@@ -42,7 +42,7 @@ const PLANTS: [Plant; 5] = [
 /// Owner, mode, size, and the times of the last changes, by path.
 type Snapshot = BTreeMap<PathBuf, (u32, u32, u32, u64, [i64; 4])>;
 
-/// The metadata of this folder and of everything in it.
+/// Returns the metadata of this folder and of everything in it.
 fn snapshot(folder: &Path) -> Snapshot {
     let mut all = Snapshot::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -64,7 +64,7 @@ fn snapshot(folder: &Path) -> Snapshot {
     all
 }
 
-/// Root's folder with files that an attacker would like to read, write, empty, or get.
+/// Root's folder with files that an attacker wants to read, write, empty, or own.
 struct Roots(PathBuf);
 
 impl Roots {
@@ -90,7 +90,7 @@ impl Roots {
     }
 }
 
-/// A state that the user has begun, with a connection.
+/// Creates a state that belongs to the user and has a connection.
 async fn good_folder(stage: &Stage) -> PathBuf {
     let begun = stage.place.path("begun");
     let mut run = vec!["run".to_owned(), "--until-idle".to_owned()];
@@ -120,7 +120,7 @@ fn words(text: &str, state: &Path) -> Vec<String> {
     words.chain([state]).collect()
 }
 
-/// One command of each kind that uses a state.
+/// Returns one command of each kind that uses a state.
 fn commands(stage: &Stage, state: &Path) -> Vec<Vec<String>> {
     let mut all = vec![stage.connect(state)];
     for verb in ["check", "run", "run --until-idle"] {
@@ -193,7 +193,7 @@ async fn planted_sockets_are_never_connected_to_by_root() {
     let stage = Stage::new().await;
     let good = good_folder(&stage).await;
     let folder = copy_of(&good, &stage, "sockets");
-    // It never answers: a command that connects would wait.
+    // A socket that does not answer: a command that connects would wait.
     let socket = UnixListener::bind(folder.join("control.sock")).expect("listens");
     socket.set_nonblocking(true).expect("set");
     own(&folder.join("control.sock"));
@@ -224,7 +224,7 @@ async fn plants_in_place_of_the_folder_are_not_followed() {
     for plant in PLANTS {
         roots.plant(plant, &state);
         if matches!(plant, Plant::HardLink) {
-            // This name is root's file, so each command says that it is no folder.
+            // This name is a file of root, so each command reports that it is not a folder.
             let before = snapshot(&roots.0);
             let said = stage.place.say(&words("status", &state)).await;
             assert_ne!(said.code, 0, "{said:?}");
@@ -244,9 +244,9 @@ async fn paths_through_another_users_place_are_refused() {
     let roots = Roots::new(stage.place.path("roots"));
     let home = stage.folder("home");
     let watched: [&Path; 2] = [&home, &roots.0];
-    // The state does not exist, and would be made in the other user's folder.
+    // The state does not exist, and would be created in the other user's folder.
     all_are_refused(&stage, &home.join("deep/state"), &watched, "a new state").await;
-    // The folder is root's, and only another user's link leads there.
+    // The folder is root's, and only another user's link points to it.
     roots.plant(Plant::FolderLink, &home.join("link"));
     for state in ["link", "link/deep"] {
         all_are_refused(&stage, &home.join(state), &watched, state).await;

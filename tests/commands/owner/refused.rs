@@ -1,4 +1,4 @@
-//! The error for root: the command that it names works, and root's own state is not affected.
+//! Tests the error for root: the command that it names works, and root's own state is not affected.
 
 use super::stage::{SUDO, Stage, UID, as_the_user, is_root, is_the_users, own, set_mode};
 use crate::commands::sidecar::json_lines;

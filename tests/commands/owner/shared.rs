@@ -1,11 +1,11 @@
-//! Folders that others than their owner may write, and secrets that everybody can read.
+//! Tests folders that users other than their owner can write, and secrets that all users can read.
 
 use super::stage::{Stage, set_mode};
 use crate::commands::sidecar::json_lines;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt as _;
 
-/// A stage whose folder is whoever's runs the test.
+/// Returns a stage whose folder belongs to the user that runs the test.
 async fn begun() -> (Stage, std::path::PathBuf) {
     let stage = Stage::new().await;
     let state = stage.place.path("state");

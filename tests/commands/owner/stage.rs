@@ -12,16 +12,16 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-/// The other user and group, which have no name.
+/// The ids of the other user and group, which have no name.
 pub const UID: u32 = 61_234;
 pub const GID: u32 = 61_235;
 /// The beginning of the command that the error for root names.
 pub const SUDO: &str = "sudo -u '#61234'";
-/// The application whose connection stands in the folder, and its secret.
+/// The application of the stored connection, and its secret.
 const CLIENT: &str = "svc_app_1";
 const SECRET: &str = "svc_sec_1";
 
-/// Whether a test that needs root can be run; where not, the run lists it.
+/// Returns `true` if a test that needs root can run. Otherwise, prints that it did not run.
 pub fn is_root(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -30,7 +30,7 @@ pub fn is_root(test: &str) -> bool {
     root
 }
 
-/// Says so past the harness, which keeps what a good test prints to itself.
+/// Prints this to stderr directly, because the test harness hides the output of passing tests.
 fn not_run(test: &str, why: &str) {
     let line = format!("\nnot run: {test} ({why})\n");
     let said = std::io::stderr().write_all(line.as_bytes());
@@ -44,7 +44,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// With a call to be read, and the secrets as files that only root can read.
+    /// Creates a stage with a call, and with secrets in files that only root can read.
     pub async fn new() -> Self {
         let crm = crm(|config| {
             let application = Application {
@@ -67,7 +67,7 @@ impl Stage {
         stage
     }
 
-    /// An empty folder of the other user.
+    /// Creates an empty folder of the other user.
     pub fn folder(&self, name: &str) -> PathBuf {
         let path = self.place.path(name);
         std::fs::create_dir_all(&path).expect("made");
@@ -76,7 +76,7 @@ impl Stage {
         path
     }
 
-    /// The flags of `run` for this folder, without a token.
+    /// Returns the flags of `run` for this folder, without a token.
     pub fn flags(&self, state: &Path) -> Vec<String> {
         vec![
             format!("--crm-url={}", self.crm.url()),
@@ -89,7 +89,7 @@ impl Stage {
         ]
     }
 
-    /// The same with the token that only root can read.
+    /// Returns the flags of `run` for this folder, with the token that only root can read.
     pub fn token_flags(&self, state: &Path) -> Vec<String> {
         let mut flags = self.flags(state);
         let token = self.place.path("token");
@@ -97,7 +97,7 @@ impl Stage {
         flags
     }
 
-    /// The flags of a `connect` that waits for nobody.
+    /// Returns the arguments of a `connect` that does not wait for a person.
     pub fn connect(&self, state: &Path) -> Vec<String> {
         let secret = self.place.path("client.secret");
         vec![
@@ -112,7 +112,7 @@ impl Stage {
         ]
     }
 
-    /// A connection of the application, as it is stored.
+    /// Returns a stored connection of the application.
     pub fn connection(&self) -> StoredConnection {
         let golden = include_str!("../../golden/connection.json");
         let mut stored: serde_json::Value = serde_json::from_str(golden).expect("JSON");
@@ -126,12 +126,12 @@ impl Stage {
     }
 }
 
-/// Gives a path to the other user. A link itself is given, not its target.
+/// Makes the other user the owner of a path. Changes a link and not its target.
 pub fn own(path: &Path) {
     lchown(path, Some(UID), Some(GID)).expect("given");
 }
 
-/// Gives a file to the other user. Links are followed.
+/// Makes the other user the owner of a file. Follows links.
 pub fn own_file(path: &Path) {
     chown(path, Some(UID), Some(GID)).expect("given");
 }
@@ -145,7 +145,8 @@ pub fn set_mode(path: &Path, mode: u32) {
 pub async fn as_the_user(place: &Place, arguments: &[String]) -> Output {
     let program = place.path("callbridge");
     if !program.exists() {
-        // By a process of its own: what another test starts meanwhile would hold it open, too.
+        // Another process copies it. If this process had it open, programs that other tests start
+        // at the same time would keep it open too.
         let mut cp = std::process::Command::new("cp");
         cp.arg(env!("CARGO_BIN_EXE_callbridge")).arg(&program);
         assert!(cp.status().expect("cp").success());

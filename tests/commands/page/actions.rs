@@ -1,5 +1,5 @@
-//! What is done on the page, and does it come true? Letters are retried, numbers are given their
-//! leads, customers who wait are seen and go.
+//! Tests actions on the page: dead letters are retried, numbers are assigned leads, and waiting
+//! customers are shown until they are called back.
 
 use super::browser::Browser;
 use crate::commands::sidecar::{Place, Running, crm, until};
@@ -71,7 +71,7 @@ async fn assigned_lead_sends_waiting_calls_and_can_be_unassigned() {
         n: 7,
         ..Call::without_lead(n)
     };
-    // Sixty calls of one customer, with ids of their own.
+    // Sixty calls of one customer, each with its own id.
     let calls: Vec<Call> = (1..=60).map(|n| Call { n, ..one(n) }).collect();
     let (crm, running, browser) = stage(&place, &calls).await;
     place.reaches("/books/waiting", 60).await;

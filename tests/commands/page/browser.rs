@@ -1,10 +1,10 @@
-//! A browser without scripts: it keeps a cookie, follows forms, and says where it comes from.
+//! A browser without scripts. It keeps a cookie, submits forms, and sends its origin.
 
 use crate::commands::sidecar::{Place, soon};
 use regex::Regex;
 use reqwest::{Client, Method, RequestBuilder, StatusCode, redirect};
 
-/// What came back.
+/// An answer.
 #[derive(Debug)]
 pub struct Shown {
     pub status: StatusCode,
@@ -13,17 +13,18 @@ pub struct Shown {
     pub text: String,
 }
 
-/// Somebody at the page.
+/// A user of the page.
 pub struct Browser {
     client: Client,
-    /// `http://127.0.0.1:9470`
+    /// The origin of the page, such as `http://127.0.0.1:9470`.
     pub origin: String,
-    /// `name=value` of the session.
+    /// The session cookie, as `name=value`.
     pub cookie: Option<String>,
 }
 
 impl Browser {
-    /// Outside, at the page that the daemon of this place shows; and its link.
+    /// Opens the page of this place's daemon without a login. Also returns the path of the login
+    /// link.
     pub async fn outside(place: &Place) -> (Self, String) {
         let said = place.ask("page").await.well();
         let url = said.trim().strip_prefix("open: ").expect("a link");
@@ -39,7 +40,7 @@ impl Browser {
         (browser, path.to_owned())
     }
 
-    /// Inside, as the user who runs the tests.
+    /// Opens the page as the user who runs the tests.
     pub async fn inside(place: &Place) -> Self {
         let (mut browser, path) = Self::outside(place).await;
         let shown = browser.post(&path, &[]).await;
@@ -48,7 +49,7 @@ impl Browser {
         browser
     }
 
-    /// A request with the cookie, and nothing else that a browser would say.
+    /// Returns a request with the cookie and no other header of a browser.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self
             .client
@@ -82,20 +83,20 @@ impl Browser {
         self.send(self.request(Method::GET, path)).await
     }
 
-    /// A page that must be there.
+    /// Returns the text of a page, which must exist.
     pub async fn page(&self, path: &str) -> String {
         let shown = self.get(path).await;
         assert_eq!(shown.status, StatusCode::OK, "{path}: {}", shown.text);
         shown.text
     }
 
-    /// As a form of the page itself sends it.
+    /// Submits a form as the page itself would.
     pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Shown {
         let request = self.form(path, fields).header("Origin", &self.origin);
         self.send(request).await
     }
 
-    /// A form that says nothing of where it comes from.
+    /// Returns a form request without an `Origin` header.
     pub fn form(&self, path: &str, fields: &[(&str, &str)]) -> RequestBuilder {
         let body: Vec<String> = fields
             .iter()
@@ -106,7 +107,7 @@ impl Browser {
             .body(body.join("&"))
     }
 
-    /// The token that the forms of this page carry.
+    /// Returns the token in the forms of this page.
     pub async fn token(&self, path: &str) -> String {
         let text = self.page(path).await;
         let field = Regex::new(r#"name="token"\s+value="([^"]+)""#).expect("a pattern");

@@ -1,4 +1,4 @@
-//! Who comes in at the page of a running daemon, and who does not?
+//! Tests access to the page of a running daemon.
 
 use super::browser::Browser;
 use crate::commands::sidecar::{Place, Running, crm, until};
@@ -11,7 +11,7 @@ async fn daemon(place: &Place, more: &[&str]) -> (Server, Running) {
     let crm = crm(|_| {}).await;
     place.write("calls.ami", "");
     let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
-    // one that is free still after a kill
+    // An address that is still free after a kill.
     flags.push(format!("--page={}", free_addr()));
     flags.extend(more.iter().map(ToString::to_string));
     let running = place.run(&flags).await;
@@ -122,7 +122,7 @@ async fn login_works_after_wrong_passwords_and_session_survives_kill() {
     assert!(calls.contains("bek"), "who is logged in");
     browser.page("/letters").await;
 
-    // he looks, and changes nothing
+    // This user can view the page and not change anything.
     let (outside, _) = Browser::outside(&place).await;
     for n in 0..5 {
         let shown = login(&outside, "anna", "a wrong password").await;
@@ -160,7 +160,7 @@ async fn wrong_password_flood_needs_under_40_mib_and_admin_logs_in() {
     };
     let names: Vec<String> = (0..64).map(|n| format!("nobody{n}")).collect();
     let wrong = names.iter().map(|name| login(name, "a wrong password"));
-    // A login that is refused because of the flood is tried again, as a person would.
+    // If the flood makes a login fail, it is tried again, as a person would.
     let right = async {
         loop {
             let status = login("anna", PASSWORD).await;
@@ -174,7 +174,7 @@ async fn wrong_password_flood_needs_under_40_mib_and_admin_logs_in() {
     let expected = [StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS];
     assert!(wrong.iter().all(|it| expected.contains(it)), "{wrong:?}");
     assert_eq!(right, StatusCode::SEE_OTHER, "the administrator gets in");
-    // One hash takes 19 MiB.
+    // One password hash takes 19 MiB.
     let more = running.peak_kib() - before;
     assert!(
         more < 40 * 1024,
@@ -229,10 +229,10 @@ async fn person_removed_from_the_file_loses_the_session() {
     running.stop().await;
 }
 
-/// Everybody's.
+/// The password of every user.
 pub const PASSWORD: &str = "correct horse battery";
 
-/// The line of the password file that `page password` prints.
+/// Returns the line of the password file that `page password` prints.
 pub fn line_of(name: &str, role: &str) -> String {
     use std::io::Write as _;
     let mut child = Command::new(env!("CARGO_BIN_EXE_callbridge"))

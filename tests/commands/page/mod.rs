@@ -1,12 +1,12 @@
-//! The administrator's page, as `run` shows it.
+//! Tests the administrator's page, as `run` shows it.
 //!
-//! | module | its question |
+//! | module | tests |
 //! |---|---|
-//! | `actions` | does what is done there come true? |
-//! | `browser` | (somebody at the page) |
-//! | `password` | does `page password` print a line that the page understands? |
-//! | `door` | who comes in, and who does not? |
-//! | `views` | do views show what the calls say, in the language of whoever looks? |
+//! | `actions` | actions on the page have their effect |
+//! | `browser` | (a user of the page) |
+//! | `password` | `page password` prints a line that the page accepts |
+//! | `door` | who has access to the page |
+//! | `views` | views show the calls, in the language of the user |
 
 mod actions;
 mod browser;

@@ -1,4 +1,5 @@
-//! Does `page password` print a line that the page understands, and nothing of the password?
+//! Tests that `page password` prints a line that the page accepts, and that does not show the
+//! password.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -14,7 +15,7 @@ fn password(arguments: &[&str], typed: &str) -> Output {
         .spawn()
         .expect("it starts");
     let mut stdin = child.stdin.take().expect("a pipe");
-    // What refuses its arguments does not read.
+    // A command that refuses its arguments does not read its input.
     let _ = stdin.write_all(typed.as_bytes());
     drop(stdin);
     child.wait_with_output().expect("it ends")

@@ -1,4 +1,4 @@
-//! Does the page of a running daemon show what the calls say, in the language of whoever looks?
+//! Tests that the page of a running daemon shows the calls, in the language of the user.
 
 use super::browser::Browser;
 use super::door::{PASSWORD, line_of};
@@ -10,7 +10,7 @@ use std::io::Write as _;
 
 const MISSED: &str = include_str!("../../recordings/inbound_no_answer/ami.raw");
 const CALLED_BACK: &str = include_str!("../../recordings/outbound_answered/ami.raw");
-/// Who called in the one recording, and is called in the other.
+/// The caller in one recording, and the called number in the other.
 const CUSTOMERS: [&str; 2] = ["+998901110002", "+998901110001"];
 
 async fn daemon(place: &Place, calls: &str, more: &[&str]) -> (Server, Running) {
@@ -156,7 +156,7 @@ async fn problems_and_fixes_are_shown_in_browser_language() {
             ("/", "detail.dead_letters"),
             ("/letters?reason=failed", "why.failed"),
         ] {
-            // What was found is said in the words that it came with.
+            // In English, findings are shown with their own messages.
             if language == "en" && (key.starts_with("detail.") || key.starts_with("why.")) {
                 continue;
             }
@@ -165,7 +165,7 @@ async fn problems_and_fixes_are_shown_in_browser_language() {
                 .send(request.header("Accept-Language", language))
                 .await;
             let words = texts[key].as_str().expect("a text").replace('\'', "&#39;");
-            // As far as it has no value in it.
+            // Compare only the text before its first placeholder.
             let words = words.split('{').next().unwrap_or_default();
             assert!(
                 shown.text.contains(words),
@@ -177,7 +177,7 @@ async fn problems_and_fixes_are_shown_in_browser_language() {
     running.stop().await;
 }
 
-/// What stands between these marks.
+/// Returns the text between these marks.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     let rest = text.split_once(from).map(|(_, rest)| rest);
     let found = rest.and_then(|rest| rest.split_once(to));
@@ -189,7 +189,7 @@ async fn dead_letter_count_is_equal_on_page_and_in_status() {
     let place = Place::new();
     let old = 3 * 86_400;
     let calls = (1..=4).map(|n| match n {
-        // three days ago, and of a lead that the CRM does not know
+        // A call three days ago, with a lead that the CRM does not know.
         1 => Call {
             begins: now() - old,
             ..Call::new(n, 9_001)
