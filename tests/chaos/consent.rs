@@ -1,5 +1,5 @@
-//! A connection by consent whose token endpoint fails over the end of an access token: nothing that
-//! it does then says anything of the refresh token, so calls wait, and nobody has to consent anew.
+//! Tests a connection by consent whose token endpoint fails when an access token expires. The
+//! failures do not make the refresh token invalid, so calls wait, and no new consent is needed.
 
 use crate::chaos::stage::{Scene, scale};
 use crate::support::connecting::Connecting;
@@ -14,7 +14,7 @@ use tokio::process::Command;
 const CLIENT: &str = "svc_app_of_the_tests";
 const SECRET: &str = "svc_sec_of_the_tests";
 
-/// Sets a scene with an application, which the company connects.
+/// Sets up a scene with an application that the company connects.
 async fn connected(name: &'static str) -> Scene {
     let folder = tempfile::tempdir().expect("a folder");
     let secret = folder.path().join("client.secret");
@@ -47,15 +47,16 @@ fn pairs(scene: &Scene) -> usize {
     scene.judge.seen().iter().filter(given).count()
 }
 
-/// The token endpoint does these, and callbridge is killed meanwhile; longer than two tokens live.
+/// Makes the token endpoint fail like this for longer than two tokens live. Kills callbridge
+/// meanwhile.
 async fn in_trouble(scene: &Scene, kinds: &[Fault], kills: usize) {
     let parts = kills + 3;
     scene.tell_part(0, parts);
     let mut program = scene.run();
     until("a refreshed pair", async || pairs(scene) > 1).await;
     scene.judge.token_trouble(kinds);
-    // Refreshes come one after the other: with the first that is struck, none is under way that
-    // was passed on, whose pair a kill would take.
+    // Refreshes come one after the other. Once one has failed, no refresh is under way that reached
+    // the CRM, and whose pair of tokens a kill would lose.
     let struck = |it: &Seen| it.purpose() == Purpose::Exchange && it.fault.is_some();
     until("a refresh that fails", async || {
         scene.judge.has_seen(struck)

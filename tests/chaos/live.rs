@@ -1,4 +1,4 @@
-//! Calls that end while older ones wait.
+//! Tests calls that end while older ones wait.
 
 use crate::chaos::stage::Scene;
 use crate::support::judge::seen::Seen;
@@ -6,7 +6,7 @@ use crate::support::recordings::{self, Recording};
 use callbridge_model::Status;
 use callbridge_testbed::pbx::{self, FakePbx};
 
-/// A customer's call that has just taken place.
+/// Returns a customer's call that has just taken place.
 fn just_now() -> Recording {
     let now = callbridge_model::clock::now().wall.floor_seconds().get();
     recordings::one("inbound_answered").moved_to(now - 3)
@@ -44,7 +44,7 @@ async fn a_live_call_over_ami_goes_before_the_backlog_that_drains() {
     let order: Vec<String> = scene.judge.seen().iter().filter_map(Seen::uuid).collect();
     let place = order.iter().position(|it| *it == uuid).expect("submitted");
     let after = order.len() - 1 - place;
-    // Four others may have been under way when it ended.
+    // Four others can have been under way when it ended.
     let after_it = usize::try_from(waiting).expect("few").saturating_sub(8);
     assert!(
         after >= after_it,

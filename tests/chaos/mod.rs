@@ -1,8 +1,8 @@
-//! Real processes, killed and cut off, and a judge outside of them: is every call journaled once,
-//! and is no rule of the document broken, whatever happens?
+//! Tests real processes that are killed and cut off, with a judge outside of them. Whatever
+//! happens, every call must be journaled once, and no rule of the document may be broken.
 //!
-//! A short version of each scenario runs with every test run; `tests/run chaos` runs them as
-//! long as the promise says: 300 calls, `kill -9` every 2 to 4 s, 60 requests in 6 s.
+//! A short version of each scenario runs with every test run. `tests/run chaos` runs them at the
+//! promised length: 300 calls, `kill -9` every 2 to 4 s, 60 requests in 6 s.
 
 mod consent;
 mod live;

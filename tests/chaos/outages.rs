@@ -1,10 +1,10 @@
-//! The CRM is gone, is silent, or sends us elsewhere.
+//! Tests a CRM that is unreachable, does not answer, or redirects.
 
 use crate::chaos::stage::Scene;
 use crate::support::judge::Port;
 use crate::support::judge::fault::Fault;
 
-/// The CRM ends, and comes back at another address behind the judge's.
+/// The CRM ends, and returns at another address behind the judge.
 async fn gone(scene: &Scene, kills: usize) {
     let story = async {
         scene.under_way().await;

@@ -1,4 +1,4 @@
-//! Does the judge see each breach? One made by hand for each.
+//! Tests that the judge finds each violation. There is a handmade example of each.
 
 use crate::support::judge::left::{Left, Stored};
 use crate::support::judge::rules::{Law, Times, breaches};
@@ -25,7 +25,7 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A request of the token `t` at a moment, answered 10 ms later.
+/// Returns a request with the token `t` at this time, answered 10 ms later.
 fn request(at: u64, method: &str, path: &str, status: u16, answer: &Value) -> Seen {
     let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     Seen {
@@ -70,7 +70,7 @@ fn info(at: u64, status: u16) -> Seen {
     request(at, "GET", "token/info", status, &Value::Null)
 }
 
-/// Exactly one breach, and one with these words.
+/// Checks that there is exactly one violation, whose text contains `words`.
 fn found(words: &str, seen: &[Seen], times: &Times) {
     let all = breaches(seen, times, &law());
     assert!(all.len() == 1 && all[0].contains(words), "{words}: {all:?}");
@@ -106,7 +106,7 @@ fn over_60_requests_in_window_and_429_are_breaches() {
     found("429", &limited, &Times::default());
 }
 
-/// The call's row, as a kill left it.
+/// Returns the spool after a kill, with the call in this state.
 fn stored(state: &str, request_id: Option<&str>) -> Left {
     let call = Stored {
         state: state.to_owned(),
@@ -118,7 +118,7 @@ fn stored(state: &str, request_id: Option<&str>) -> Left {
     }
 }
 
-/// One kill, and what it left.
+/// Returns one kill that left this spool.
 fn killed(left: Left) -> Times {
     Times {
         kills: vec![left],
@@ -142,7 +142,7 @@ fn repeat_after_lost_200_is_allowed_only_without_journal() {
         again: true,
         ..law()
     };
-    // however long after the answer it came: the spool says whether it was written down
+    // The time since the answer does not matter: the spool shows whether it was stored.
     let lost = killed(stored("sending", None));
     found("sent again after a 200", &seen, &lost);
     assert_eq!(breaches(&seen, &lost, &blind), [""; 0]);
@@ -291,7 +291,7 @@ fn a_missing_grant_is_not_tried_again_within_a_minute() {
         &[denied(0), info(10_000, 200), denied(40_000)],
         &Times::default(),
     );
-    // as many as can be under way beside it may come late, and no more
+    // As many requests can come late as can be under way during the refusal, and no more.
     let late = [denied(0), denied(20), denied(900), denied(5_000)];
     fine(&late, &Times::default());
     let more = [&late[..], &[denied(9_000)]].concat();

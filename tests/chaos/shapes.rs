@@ -1,8 +1,8 @@
-//! What the document leaves open, in shapes that are not the usual ones.
+//! Tests unusual answers that the document allows.
 
 use crate::chaos::stage::Scene;
 
-/// Records of other telephony in the journal, more than a page.
+/// More than a page of records of other phone systems in the journal.
 const OTHERS: &str = "{\"count\": 130}";
 
 async fn prepare(name: &'static str, shape: &str, refused_pages: usize) -> Scene {
@@ -45,7 +45,7 @@ async fn rows_under_other_key_and_unknown_pending_status_are_read() {
 #[tokio::test]
 async fn calls_are_polled_if_the_journal_refuses_the_range() {
     let mut scene = prepare("range refused", "shape range refused", 2).await;
-    // No page is read for an hour then. A call whose requestId a kill took is sent again.
+    // No page is read for an hour then, so a call whose requestId was lost in a kill is sent again.
     scene.law.again = true;
     play(scene).await;
 }
@@ -59,7 +59,7 @@ async fn a_journal_that_ignores_a_range_is_read_all_the_same() {
 async fn journal_with_range_by_call_start_is_read() {
     let mut scene = prepare("range of beginnings", "shape registered started", 0).await;
     // Such a page does not show calls that began long before they were sent. A call whose requestId
-    // a kill took is sent again.
+    // was lost in a kill is sent again.
     scene.law.again = true;
     play(scene).await;
 }

@@ -1,4 +1,4 @@
-//! One scenario: callbridge, the judge, the CRM behind it, and the calls to be journaled.
+//! A scenario: callbridge, the judge, the CRM behind it, and the calls to be journaled.
 
 use crate::support::crm_process::Crm;
 use crate::support::judge::fault::{Dice, WEATHER};
@@ -15,21 +15,21 @@ use serde_json::Value;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How much of it.
+/// The size of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     pub calls: usize,
-    /// Seconds that a window of 60 requests lasts.
+    /// Length of the window of 60 requests, in seconds.
     pub window: u64,
-    /// Kills of a scenario that kills.
+    /// Number of kills in a scenario with kills.
     pub kills: usize,
-    /// Milliseconds between two kills.
+    /// Range of the time between two kills, in milliseconds.
     pub apart: (u64, u64),
-    /// Of a hundred requests so many meet a fault.
+    /// Percentage of requests that get a fault.
     pub percent: u64,
-    /// Seconds that something is out of order.
+    /// Length of an outage or another problem, in seconds.
     pub trouble: u64,
-    /// Seconds that an access token lives.
+    /// Life of an access token, in seconds.
     pub life: u64,
 }
 
@@ -42,7 +42,7 @@ const SHORT: Scale = Scale {
     trouble: 3,
     life: 4,
 };
-/// As `tests/run soak` has it.
+/// The scale of `tests/run chaos`.
 const LONG: Scale = Scale {
     calls: 300,
     window: 6,
@@ -53,7 +53,7 @@ const LONG: Scale = Scale {
     life: 20,
 };
 
-/// The scale of this run.
+/// Returns the scale of this run.
 pub fn scale() -> Scale {
     match std::env::var("CALLBRIDGE_CHAOS").as_deref() {
         Ok("long") => LONG,
@@ -61,7 +61,7 @@ pub fn scale() -> Scale {
     }
 }
 
-/// See the module.
+/// A running scenario.
 pub struct Scene {
     name: &'static str,
     pub place: Place,
@@ -69,9 +69,9 @@ pub struct Scene {
     pub judge: Judge,
     pub scale: Scale,
     pub law: Law,
-    /// Violations that the CRM counts, and that the scenario asks for.
+    /// Violations that the CRM counts and that the scenario causes on purpose.
     pub allowed: &'static [&'static str],
-    /// Its token is a connection's, and stands in no file.
+    /// Whether its token comes from a connection and is in no file.
     pub by_consent: bool,
     calls: Vec<Recording>,
     flags: Vec<String>,
@@ -80,7 +80,7 @@ pub struct Scene {
     pauses: Mutex<Vec<(String, String)>>,
 }
 
-/// Of a scenario's dice: another for each, and for each `CALLBRIDGE_CHAOS_SEED`.
+/// Returns the seed of a scenario. It differs for each scenario and each `CALLBRIDGE_CHAOS_SEED`.
 fn seed(name: &str) -> u64 {
     let given = std::env::var("CALLBRIDGE_CHAOS_SEED").ok();
     let given: u64 = given.and_then(|text| text.parse().ok()).unwrap_or(1);
@@ -89,7 +89,7 @@ fn seed(name: &str) -> u64 {
 }
 
 impl Scene {
-    /// Sets one up; `crm` are flags of the CRM beside its rate.
+    /// Sets up a scenario. `crm` are additional flags of the CRM.
     pub async fn set(name: &'static str, crm: &[&str]) -> Self {
         let scale = scale();
         let rate = format!("--rate=60/{}s", scale.window);
@@ -133,7 +133,7 @@ impl Scene {
         }
     }
 
-    /// Between these two, as the dice fall.
+    /// Returns a random number in this range.
     pub fn between(&self, (least, most): (u64, u64)) -> u64 {
         let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
         least + dice.below(most - least + 1)
@@ -143,18 +143,18 @@ impl Scene {
         self.judge.weather(self.scale.percent, &WEATHER);
     }
 
-    /// Waits until the work is well under way.
+    /// Waits until a third of the work is under way.
     pub async fn under_way(&self) {
         self.judge.reaches(self.scale.calls / 3).await;
     }
 
-    /// As long as trouble lasts here.
+    /// Waits for the length of a problem.
     pub async fn trouble(&self) {
         pass(Duration::from_secs(self.scale.trouble)).await;
     }
 
-    /// As long as it takes until it is shown as this pause; amid kills nothing need be shown, and
-    /// it lasts as long as trouble does.
+    /// Waits until the problem is shown as this pause. With kills, the pause need not be shown, so
+    /// it waits for the length of a problem.
     pub async fn trouble_shown(&self, kills: usize, reason: &str) {
         if kills > 0 {
             return self.trouble().await;
@@ -174,8 +174,8 @@ impl Scene {
         self.place.start(&flags, &[])
     }
 
-    /// Tells the calls part by part, kills the program after each part but the last, and waits
-    /// until all are confirmed.
+    /// Reports the calls in parts, and kills the program after each part but the last. Waits until
+    /// all calls are confirmed.
     pub async fn work(&self, kills: usize) {
         let told: Vec<&[u8]> = self.calls.iter().map(|call| call.ami.as_slice()).collect();
         let text = told.concat();
@@ -192,19 +192,19 @@ impl Scene {
         program.terminate().await;
     }
 
-    /// `kill -9`, and what it left is looked at.
+    /// Kills the program with SIGKILL and reads the spool that it left.
     pub async fn kill(&self, program: Program) {
         program.kill().await;
         let left = stored::left(&self.place.at("state"));
         self.judge.killed(left).await;
     }
 
-    /// One flag more for callbridge.
+    /// Adds a flag for callbridge.
     pub fn flag(&mut self, flag: &str) {
         self.flags.push(flag.to_owned());
     }
 
-    /// So many requests in two seconds, for callbridge as for the CRM.
+    /// Limits callbridge and the CRM to this many requests in two seconds.
     pub fn slower(&mut self, requests: usize) {
         self.flags.retain(|flag| !flag.starts_with("--rate"));
         self.flag(&format!("--rate={requests}/2s"));
@@ -212,29 +212,29 @@ impl Scene {
         self.law.window = Duration::from_secs(2);
     }
 
-    /// One call more, told another way.
+    /// Adds a call that is not reported from the file.
     pub fn also(&mut self, call: Recording) {
         self.calls.push(call);
     }
 
-    /// Tells all calls at once.
+    /// Reports all calls at once.
     pub fn tell_all(&self) {
         self.tell_part(0, 1);
     }
 
-    /// Tells one of so many parts of the calls.
+    /// Reports one of `of` parts of the calls.
     pub fn tell_part(&self, part: usize, of: usize) {
         let mut parts = self.calls.chunks(self.calls.len().div_ceil(of));
         let calls = parts.nth(part).unwrap_or_default();
         calls.iter().for_each(|call| self.tell(&call.ami));
     }
 
-    /// Adds to what the PBX has told.
+    /// Appends to the PBX's output.
     pub fn tell(&self, part: &[u8]) {
         self.place.append("recorded", part);
     }
 
-    /// Waits until so many calls are confirmed, and notes every pause on the way.
+    /// Waits until this many calls are confirmed, and records every pause.
     pub async fn journaled(&self, program: &mut Program, calls: usize) {
         let calls = u64::try_from(calls).expect("few");
         let finished = |it: &Status| it.books.finished == calls;
@@ -247,7 +247,7 @@ impl Scene {
         println!("{name}: {drained:.0?} from the last call to the last record");
     }
 
-    /// Waits until its status is as wanted, and notes every pause on the way.
+    /// Waits until its status meets a condition, and records every pause.
     pub async fn wait_for(
         &self,
         program: &mut Program,
@@ -274,7 +274,8 @@ impl Scene {
         .await;
     }
 
-    /// What takes longer never comes; the limit of a test that waits with its log at hand.
+    /// A wait longer than this has failed. This limit is for a test that waits with its log at
+    /// hand.
     fn patience(&self) -> Duration {
         Duration::from_secs(40 * self.scale.window + 600)
     }
@@ -290,7 +291,7 @@ impl Scene {
         }
     }
 
-    /// The fix that `status` showed for a pause.
+    /// Returns the fix that `status` showed for a pause.
     pub fn fix(&self, reason: &str) -> String {
         let pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
         let shown = pauses.iter().find(|(shown, _)| shown == reason);
@@ -304,7 +305,7 @@ impl Scene {
         recordings::expected(&self.calls)
     }
 
-    /// Everything that is wrong in the end fails the test.
+    /// Fails if anything is wrong at the end.
     pub async fn judged(&self) {
         let (seen, times) = (self.judge.seen(), self.judge.times());
         let expected = self.expected();
@@ -329,11 +330,11 @@ impl Scene {
         assert!(wrong.is_empty(), "{}: {}", self.name, wrong.join("\n"));
     }
 
-    /// What the CRM itself says of the client.
+    /// Returns the violations that the CRM found.
     async fn complaints(&self) -> Vec<String> {
         let breaches = self.crm.look("breaches").await;
-        // it does not know which answers were lost on the way, or with a kill, nor what was under
-        // way beside them; the judge does
+        // The CRM does not know which answers were lost on the way or in a kill, or which requests
+        // were under way at that time. The judge does.
         let judged = [200, 400, 401, 403].map(|it| format!("repeat_after{it}"));
         let allowed = |breach: &&Value| {
             let kind = breach["kind"].as_str().unwrap_or_default();
@@ -353,7 +354,7 @@ impl Scene {
     }
 }
 
-/// Writes every request into a file, a line each; its path.
+/// Writes every request to a file, one per line. Returns its path.
 fn trace(name: &str, seen: &[Seen]) -> String {
     let line = |it: &Seen| {
         let answer = it.answer.as_ref();

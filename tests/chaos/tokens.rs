@@ -1,14 +1,14 @@
-//! The token is replaced, is another company's for a while, or may not do what it could before.
+//! Tests a token that is replaced, belongs to another company for a while, or loses rights.
 
 use crate::chaos::stage::Scene;
 use crate::support::judge::seen::{Purpose, Seen};
 use crate::support::program::TOKEN;
 use callbridge_testbed::wait::until;
 
-/// A token that is not the first one.
+/// The second token.
 const OTHER: &str = "svc_pat_after_it";
 
-/// The PAT is replaced in the CRM, and a while later in the file.
+/// Replaces the token in the CRM, and a while later in the file.
 async fn replaced(scene: &Scene, kills: usize) {
     let story = async {
         scene.under_way().await;
@@ -39,7 +39,7 @@ async fn a_pat_replaced_while_it_runs_is_taken_up_from_its_file() {
     scene.judged().await;
 }
 
-/// The token may not submit for a while.
+/// The token cannot submit for a while.
 async fn forbidden(scene: &Scene, kills: usize) {
     let story = async {
         scene.under_way().await;
@@ -67,8 +67,8 @@ async fn temporary_grant_loss_under_faults_and_kills_keeps_calls() {
     scene.judged().await;
 }
 
-/// The file holds another company's token for a while, which is used for nothing but to ask whose
-/// it is.
+/// The file contains another company's token for a while. callbridge uses it only to ask for its
+/// company.
 async fn of_another_company(scene: &Scene, kills: usize) {
     scene.crm.issue(OTHER, 2).await;
     let story = async {
@@ -112,7 +112,8 @@ async fn other_company_token_under_faults_and_kills_is_never_used() {
 async fn calls_without_journal_read_grant_are_all_confirmed() {
     let grants = "--grants=PERMISSION_OPEN_API_CALL:SAVE";
     let mut scene = Scene::set("filter not granted", &[grants]).await;
-    // where the journal cannot be read, sending again is the one way to know
+    // If the journal cannot be read, callbridge can only learn the outcome by sending the call
+    // again.
     scene.law.again = true;
     scene.allowed = &["repeat_after200"];
     scene.bad_weather();

@@ -1,5 +1,5 @@
-//! Bad weather and kills: the service and the way to it fail at any moment, and callbridge ends at
-//! any moment.
+//! Tests faults and kills: the CRM and the connection to it fail at any time, and callbridge is
+//! killed at any time.
 
 use crate::chaos::stage::Scene;
 

@@ -1,5 +1,5 @@
-//! The table of the document's rules (`rules.tsv`) beside the tests that show them on the sandbox,
-//! and that of the client's duties (`duties.tsv`) beside those that show them on ours.
+//! Compares the table of the document's rules (`rules.tsv`) with the tests that show them on the
+//! sandbox, and the table of the client's duties (`duties.tsv`) with the tests of callbridge.
 //!
 //! ```text
 //! section TAB place TAB the rule, shortened TAB how
@@ -10,9 +10,9 @@
 //!   deliveries: TEST   a test of tests/service/deliveries/mod.rs
 //!   FILE: TEST         a test of crates/sandbox/src/tests/FILE.rs
 //! ```
-//! `place` is a numbered rule (`3`), a row of a table (`row 3`), an item of a list or a paragraph;
-//! a letter behind it parts one that says several things. No numbered rule and no row is missing,
-//! and each test that is named exists. A duty names its tests as `PATH: TEST`.
+//! `place` is a numbered rule (`3`), a row of a table (`row 3`), an item of a list, or a paragraph.
+//! If one place has several rules, a letter after it distinguishes them. Every numbered rule and
+//! every row is in the table, and each named test exists. A duty names its tests as `PATH: TEST`.
 
 mod table;
 
@@ -39,7 +39,7 @@ fn duties() -> Vec<Row> {
     rows
 }
 
-/// What is wrong with a test that a duty names.
+/// Returns the error of a test that a duty names, if any.
 fn fault_of_duty(path: &str, test: &str) -> Option<String> {
     let Ok(text) = fs::read_to_string(root().join(path)) else {
         return Some(format!("there is no {path}"));
@@ -66,7 +66,7 @@ impl SandboxTests {
         Self { tables }
     }
 
-    /// Returns what is wrong with one of the tests that a rule names.
+    /// Returns the error of a test that a rule names, if any.
     fn fault(&self, file: &str, test: &str) -> Option<String> {
         match file {
             "row" if self.tables.contains(&format!("\"{test}\"")) => {
@@ -80,11 +80,11 @@ impl SandboxTests {
     }
 }
 
-/// The test that goes through the tables of the rules.
+/// The test that checks the tables of the rules.
 const RULES_TEST: &str = "every_rule_of_the_document_is_answered_as_it_says";
 
-/// Returns what is wrong with a test of a file below a folder of tests. A file that no `mod` names
-/// is not compiled.
+/// Returns the error of a test in a file below a folder of tests, if any. A file that no `mod`
+/// names is not compiled.
 fn fault_in(folder: &str, file: &str, test: &str) -> Option<String> {
     let module = file.trim_end_matches("/mod.rs").trim_end_matches(".rs");
     let (parent, name) = match module.rsplit_once('/') {

@@ -1,4 +1,4 @@
-//! The table as rows, and how many places each section of the document has.
+//! Parses the table of rules, and lists the places in each section of the document.
 
 use std::collections::BTreeSet;
 
@@ -10,21 +10,21 @@ pub struct Row {
     pub how: How,
 }
 
-/// How a rule is kept.
+/// How a rule is shown.
 #[derive(Debug)]
 pub enum How {
-    /// By these tests: file and name.
+    /// By these tests, as file and name.
     Shown(Vec<(String, String)>),
-    /// The document says that it does not show it.
+    /// The document says that this is not shown.
     NotShown,
-    /// It cannot concern a sandbox; why.
+    /// It cannot apply to a sandbox, for this reason.
     Explained(String),
-    /// It binds the client: `duties.tsv` has it.
+    /// It binds the client, so it is in `duties.tsv`.
     Duty,
 }
 
 impl Row {
-    /// The section, and the place without its letter.
+    /// Returns the section, and the place without its letter.
     pub fn whole(&self) -> (&str, &str) {
         let place = self
             .place
@@ -33,7 +33,7 @@ impl Row {
     }
 }
 
-/// The rows of the table, and what is wrong with it.
+/// Parses the table. Returns its rows and its errors.
 pub fn parse(text: &str) -> (Vec<Row>, Vec<String>) {
     let (mut rows, mut faults) = (Vec::new(), Vec::new());
     for (number, line) in text.lines().enumerate() {
@@ -76,8 +76,8 @@ fn named(how: &str) -> Option<Vec<(String, String)>> {
         .collect()
 }
 
-/// The names of a file's tests: `fn`s that bear the attribute, alone or with others between. Those
-/// inside `proptest!` are among them.
+/// Returns the names of a file's tests: functions with the attribute, also inside `proptest!`.
+/// Other attributes can be in between.
 pub fn tests_of(text: &str) -> BTreeSet<&str> {
     let (mut found, mut is_test) = (BTreeSet::new(), false);
     for line in text.lines().map(str::trim) {
@@ -95,7 +95,7 @@ pub fn tests_of(text: &str) -> BTreeSet<&str> {
     found
 }
 
-/// Numbered rules, rows of tables and items of lists that the document has in each section.
+/// Number of numbered rules, rows of tables, and items of lists in each section of the document.
 const SECTIONS: [(&str, usize, usize, usize); 41] = [
     ("What the service does", 5, 0, 0),
     ("§2.1", 0, 6, 0),
@@ -140,7 +140,7 @@ const SECTIONS: [(&str, usize, usize, usize); 41] = [
     ("Versioning", 5, 0, 0),
 ];
 
-/// Every place of the document that must stand in the table.
+/// Returns every place of the document that must be in the table.
 pub fn places() -> impl Iterator<Item = (&'static str, String)> {
     SECTIONS.iter().flat_map(|&(section, rules, rows, items)| {
         let rules = (1..=rules).map(|number| number.to_string());

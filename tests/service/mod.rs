@@ -1,13 +1,13 @@
-//! What speaks over sockets, without the program: the CRM of the document and those who talk to it,
-//! and the broker's queues.
+//! Tests everything that uses sockets, without the program: the sandbox and its clients, and the
+//! broker's queues.
 //!
-//! | module | its question |
+//! | module | tests |
 //! |---|---|
-//! | `sandbox` | does the CRM answer as a client meets it? |
-//! | `deliveries` | does it deliver webhooks as the document says? |
-//! | `sender` | do the client and the sender's loop hold over real sockets? |
-//! | `webhook` | does the receiver take what the service sends, and nothing of others? |
-//! | `broker` | do the queues of a real RabbitMQ hold what they promise? |
+//! | `sandbox` | the CRM's answers to a client |
+//! | `deliveries` | webhooks that the sandbox sends as the document specifies |
+//! | `sender` | the client and the sender's loop over real sockets |
+//! | `webhook` | the receiver accepts only the CRM's webhooks |
+//! | `broker` | the queues of a real RabbitMQ node |
 
 mod broker;
 mod deliveries;

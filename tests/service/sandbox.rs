@@ -1,4 +1,4 @@
-//! The sandbox over a real socket, as a client meets it.
+//! Tests the sandbox over a real socket, as a client uses it.
 
 use callbridge_model::{Code, ExitCode as _};
 use callbridge_sandbox::oauth::Application;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const TOKEN: &str = "svc_pat_sandbox";
 
 fn client() -> reqwest::Client {
-    // Whoever comes second finds it installed, which is as good.
+    // An error means that another test has already installed it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
@@ -226,7 +226,7 @@ async fn wrong_requests_are_answered_in_the_envelope_over_http_too() {
     server.stop().await.expect("stops");
 }
 
-/// §7.7: whatever the answer, a client has to know by itself how long to wait.
+/// §7.7: no answer tells a client how long to wait.
 #[tokio::test]
 async fn no_answer_of_any_status_has_a_header_about_limits_or_retries() {
     let server = server(|config| config.settings.rate.requests = 12).await;
@@ -365,7 +365,7 @@ async fn a_restart_keeps_journal_breaches_window_and_administration() {
     first.stop().await.expect("stops");
     assert_eq!((journal.len(), breaches.len()), (2, 1));
 
-    // What was being written when the machine stopped.
+    // A file that was partly written when the machine stopped.
     let half = folder.path().join("sandbox.json.new");
     std::fs::write(&half, "{\"companies\":").expect("written");
     let second = server(change).await;
@@ -433,7 +433,7 @@ async fn post_form(url: String, body: String) -> reqwest::Response {
     request.send().await.expect("an answer")
 }
 
-/// Looks at the authorization page, approves, and gives the code that the browser brings back.
+/// Opens the authorization page, approves, and returns the code from the redirect.
 async fn approved(server: &Server) -> String {
     let consent = format!(
         "{}/consent?response_type=code&client_id=svc_app_1&redirect_uri={BACK}\

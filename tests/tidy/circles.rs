@@ -1,12 +1,12 @@
-//! No file of a crate uses another that uses it, by however many files between: what both need
-//! stands in one of them, or in a third. A module and the files inside it may.
+//! Checks that no file of a crate uses another file that uses it, directly or through other files.
+//! Shared code belongs in one of them or in a third. A module and the files inside it are exempt.
 
 use super::rust_files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// The modules of a crate and their code, by their paths (`page::shell`, the root is empty).
+/// The modules of a crate and their code, by path (`page::shell`, empty for the root).
 pub(crate) type Modules = BTreeMap<String, String>;
 
 pub(crate) fn modules(src: &Path) -> Modules {
@@ -33,7 +33,7 @@ pub(crate) fn modules(src: &Path) -> Modules {
     found
 }
 
-/// The paths of a `use`: those of `a::{b, c::{d, e}}` are three.
+/// Returns the paths of a `use`. `a::{b, c::{d, e}}` has three.
 fn paths(tree: &str) -> Vec<String> {
     let Some((stem, rest)) = tree.split_once('{') else {
         let path = tree.split(" as ").next().unwrap_or_default();
@@ -58,7 +58,7 @@ fn paths(tree: &str) -> Vec<String> {
     all
 }
 
-/// Everything that a module's code names by a path.
+/// Returns every path in a module's code.
 fn named(code: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut rest = String::new();
@@ -77,7 +77,7 @@ fn named(code: &str) -> Vec<String> {
     all
 }
 
-/// The module that a path of `of` leads into, if it is one of ours.
+/// Returns the module of this crate to which a path in `of` leads, if any.
 fn target(all: &Modules, given: &BTreeMap<String, String>, of: &str, path: &str) -> Option<String> {
     let inside = |root: &str, rest: &str| match root {
         "" => rest.to_owned(),
@@ -101,9 +101,9 @@ fn target(all: &Modules, given: &BTreeMap<String, String>, of: &str, path: &str)
     (full != of).then_some(full)
 }
 
-/// The modules that each module of a crate uses.
+/// Returns the modules that each module of a crate uses.
 pub(crate) fn uses(all: &Modules) -> BTreeMap<&str, BTreeSet<String>> {
-    // What the root gives on under its own name: `pub use page::Page`.
+    // Names that the root re-exports, as in `pub use page::Page`.
     let root = all.get("").map_or("", String::as_str);
     let given: BTreeMap<String, String> = named(root)
         .into_iter()
@@ -120,14 +120,14 @@ pub(crate) fn uses(all: &Modules) -> BTreeMap<&str, BTreeSet<String>> {
     for (of, code) in all.iter().filter(|(of, _)| !of.is_empty()) {
         let used = named(code).into_iter();
         let used = used.filter_map(|path| target(all, &given, of, &path));
-        // A module is known to what stands inside it.
+        // A module is visible to the modules inside it.
         let used = used.filter(|used| !of.starts_with(&format!("{used}::")));
         uses.insert(of, used.collect());
     }
     uses
 }
 
-/// The modules of a crate that lie in a circle.
+/// Returns the modules of a crate that are in a cycle.
 fn in_circles(all: &Modules) -> BTreeSet<String> {
     let uses = uses(all);
     let reached = |from: &str| {
@@ -179,7 +179,7 @@ fn a_circle_is_found_through_braces_and_what_the_root_gives_on() {
     let (a, below) = (("a", "use crate::b::{self, c::{X, Y}};"), ("b::c", ""));
     assert_eq!(of([root, a, ("b", "use super::Given;"), below]), ["a", "b"]);
     assert!(of([root, a, ("b", ""), below]).is_empty());
-    // A module and what stands inside it know each other.
+    // A module and the modules inside it can use each other.
     let inside = ("b::c", "use super::Z;");
     assert!(of([root, ("a", ""), ("b", "mod c;\nuse c::X;"), inside]).is_empty());
 }

@@ -1,6 +1,6 @@
-//! The direction of the flow: a crate uses those before it alone, and so does a module of the root
-//! and of `bridges/call`.
-//! A change that reaches upstream is found here, or does not compile.
+//! Checks the direction of dependencies: a crate uses only the crates before it. The same holds for
+//! the modules of the root and of `bridges/call`. A wrong dependency fails here, or does not
+//! compile.
 
 use super::circles::{self, Modules};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The crates, each using those before it alone.
+/// The crates. Each uses only those before it.
 const CRATES: [&str; 26] = [
     "callbridge-call",
     "callbridge-asterisk",
@@ -39,7 +39,7 @@ const CRATES: [&str; 26] = [
     "callbridge",
 ];
 
-/// The modules of the root, each using those before it alone.
+/// The modules of the root. Each uses only those before it.
 const MODULES: [&str; 9] = [
     "build_time",
     "values",
@@ -52,7 +52,7 @@ const MODULES: [&str; 9] = [
     "start",
 ];
 
-/// The modules of `bridges/call`, each using those before it alone.
+/// The modules of `bridges/call`. Each uses only those before it.
 const CALL_MODULES: [&str; 23] = [
     "units",
     "age",
@@ -83,7 +83,8 @@ fn place(all: &[&str], name: &str) -> Option<usize> {
     all.iter().position(|known| *known == name)
 }
 
-/// What `name` uses and may not, a line each; what stands in no order is a fault, too.
+/// Returns the wrong dependencies of `name`, one line each. A name that is missing in the order is
+/// an error too.
 fn faults<'a>(all: &[&str], name: &str, used: impl Iterator<Item = &'a str>) -> Vec<String> {
     let Some(own) = place(all, name) else {
         return vec![format!("{name} stands in no order: give it a place")];
@@ -95,7 +96,7 @@ fn faults<'a>(all: &[&str], name: &str, used: impl Iterator<Item = &'a str>) -> 
         .collect()
 }
 
-/// The packages of the workspace, as cargo describes them.
+/// Returns the packages of the workspace, as cargo describes them.
 fn packages() -> Vec<Value> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -113,7 +114,8 @@ fn packages() -> Vec<Value> {
     told["packages"].as_array().expect("packages").clone()
 }
 
-/// Each crate and those of ours that it uses; what tests alone use is in no program.
+/// Returns each crate and the callbridge crates that it uses. Dependencies of tests are not part of
+/// the program.
 fn crates() -> Vec<(String, Vec<String>)> {
     let uses = |package: &Value| {
         let used = package["dependencies"].as_array().expect("dependencies");
@@ -133,7 +135,7 @@ fn crates() -> Vec<(String, Vec<String>)> {
 fn no_crate_of_this_project_has_features() {
     for package in packages() {
         let features = package["features"].as_object().expect("features");
-        // The program that tests start is then the one that users build.
+        // So the program in the tests is the one that users build.
         assert!(features.is_empty(), "{} has {features:?}", package["name"]);
     }
 }
@@ -149,7 +151,8 @@ fn no_crate_uses_one_that_comes_after_it() {
     assert!(all.is_empty(), "\n{}\n", all.join("\n"));
 }
 
-/// The rows of ARCHITECTURE.md's table of crates: a crate and what it says that it uses.
+/// Returns the rows of the table of crates in ARCHITECTURE.md: each crate and the crates that it
+/// uses.
 fn told(page: &str) -> BTreeMap<&str, &str> {
     let rows = page.lines().filter_map(|line| {
         let mut cells = line.strip_prefix("| `")?.split(" | ");
@@ -168,7 +171,7 @@ fn the_table_of_the_crates_says_what_each_uses() {
     let table = told(table.split("\n## ").next().unwrap_or(table));
     let mut wrong = Vec::new();
     for (name, used) in crates() {
-        // The program uses all of them.
+        // The program uses all crates, so its row is not compared.
         let Some(name) = name.strip_prefix("callbridge-") else {
             continue;
         };
@@ -194,7 +197,8 @@ fn the_table_of_the_crates_says_what_each_uses() {
     );
 }
 
-/// Where a module uses one that comes after it in `order`; `outside` stand above all.
+/// Returns the places where a module uses one that comes after it in `order`. The modules in
+/// `outside` can use all.
 fn upstream(modules: &Modules, order: &[&str], outside: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
     for (of, used) in circles::uses(modules) {

@@ -1,5 +1,5 @@
-//! What keeps the tree readable, as a test: the length of files and lines, words that do not belong
-//! into finished code or into what the program says, the direction between crates, and promises.
+//! Checks that the code is readable: the length of files and lines, words that do not belong in
+//! finished code or in messages, dependencies between crates, and promises.
 
 mod circles;
 mod direction;
@@ -12,11 +12,10 @@ use std::path::{Path, PathBuf};
 const FILE_LINES_MAX: usize = 600;
 const MAIN_LINES_MAX: usize = 120;
 const COLUMNS_MAX: usize = 100;
-/// `subject_condition_expectation`. Longer names are not read.
+/// Names have the form `subject_condition_expectation`. Longer names are hard to read.
 const NAME_MAX: usize = 60;
 
-/// Turns of phrase that a reader of the program's texts does not understand, or not at once; each
-/// with what is said in its place.
+/// Phrases that readers of messages do not understand at once, each with its replacement.
 const RIDDLES: [(&str, &str); 15] = [
     ("all is well", "no problem found"),
     ("are told", "reported"),
@@ -35,7 +34,8 @@ const RIDDLES: [(&str, &str); 15] = [
     ("without a word", "silently"),
 ];
 
-/// What the program says in riddles, a line each: in its own code, comments and tests left out.
+/// Returns the phrases of [`RIDDLES`] in the program's own code, one per line. Comments and tests
+/// are left out.
 fn riddles(name: &str, text: &str) -> Vec<String> {
     let is_program = name.starts_with("src/") || name.contains("/src/");
     let for_tests = ["tests", "/testbed/", "/golden/"];
@@ -54,7 +54,7 @@ fn riddles(name: &str, text: &str) -> Vec<String> {
     .collect()
 }
 
-/// Every file below `folder` whose name ends in `.rs`, build folders left out.
+/// Finds every `.rs` file below `folder`, except in build folders.
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a readable folder") {
         let path = entry.expect("a readable entry").path();
@@ -70,7 +70,7 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The name of the function that begins on this line.
+/// Returns the name of the function that begins on this line.
 fn function(line: &str) -> Option<&str> {
     let (before, rest) = line.split_once("fn ")?;
     let is_item = before
@@ -79,7 +79,7 @@ fn function(line: &str) -> Option<&str> {
     is_item.then(|| rest.split(['(', '<']).next().unwrap_or(rest))
 }
 
-/// Every fault of one file, a line each.
+/// Returns every error of a file, one per line.
 fn faults(name: &str, text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let mut faults = Vec::new();
@@ -94,7 +94,7 @@ fn faults(name: &str, text: &str) -> Vec<String> {
             lines.len()
         ));
     }
-    // Put together here so that this file does not find itself.
+    // These are put together here, so this file does not contain them.
     let banned = [
         ["to", "do!("].concat(),
         ["unimple", "mented!("].concat(),
@@ -174,7 +174,7 @@ fn a_riddle_is_found_in_what_the_program_says_alone() {
     assert_eq!(riddles("tests/a.rs", text), [""; 0]);
 }
 
-/// A filter that matches no test is silently empty.
+/// A filter that matches no test gives no error.
 #[test]
 fn tests_named_in_the_runners_filters_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

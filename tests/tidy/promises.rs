@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 const PAGE: &str = "tests/PROMISES.md";
-/// Two screens.
+/// The page must fit on two screens.
 const LINES_MAX: usize = 100;
 const HEAD: &str = "# Promises and their tests
 

@@ -1,11 +1,11 @@
-//! Can a release be built without its check of advisories?
+//! Tests that a release cannot be built without its check of advisories.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// A folder of programs that come first in PATH: `cargo` with these results, and `cargo-deny` if
-/// `deny` is set. `cargo build` leaves a file `built` there.
+/// Creates programs that come first in PATH: `cargo` with these exit codes, and `cargo-deny` if
+/// `deny` is set. `cargo build` creates a file `built` there.
 fn programs(folder: &Path, deny: bool, fetch: u8, check: u8) {
     let cargo = format!(
         "case \"$*\" in *'fetch db'*) exit {fetch} ;; *'check advisories'*) exit {check} ;;\n\
@@ -24,7 +24,7 @@ fn write(folder: &Path, name: &str, text: &str) {
     std::fs::set_permissions(&path, executable).expect("executable");
 }
 
-/// Runs `deploy/build`, and returns its code and whether it reached the build.
+/// Runs `deploy/build`. Returns its exit code and whether it reached the build.
 fn build(deny: bool, fetch: u8, check: u8) -> (Option<i32>, bool) {
     let folder = tempfile::tempdir().expect("a folder");
     programs(folder.path(), deny, fetch, check);

@@ -1,4 +1,5 @@
-//! A RabbitMQ alarm blocks connections that publish. No dead letter is lost or delivered twice.
+//! Tests a RabbitMQ alarm that blocks connections that publish. No dead letter is lost or delivered
+//! twice.
 
 use super::notices::{State, first_ids, ids, publish, queue};
 use super::stage::{holds, soon};

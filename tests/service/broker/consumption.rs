@@ -1,4 +1,4 @@
-//! What is consumed, acknowledged, refused and given back.
+//! Tests which messages are consumed, acknowledged, refused, and requeued.
 
 use super::stage::{Stage, holds, settings, soon};
 use callbridge_source::{FrameVerdict, Item, Outage, Settings};
@@ -23,7 +23,7 @@ async fn messages_are_acknowledged_after_commit_and_not_before() {
     stage.up().await;
     assert_eq!(stage.texts(20).await, bodies(0..20));
     stage.verdicts.give(FrameVerdict::Committed { through: 12 });
-    // Only a lost line shows what the broker believes.
+    // Only a lost connection shows which messages the broker considers acknowledged.
     stage.tell_to_stop();
     stage.verdicts.give(FrameVerdict::Committed { through: 15 });
     stage.ended().await;
@@ -61,7 +61,7 @@ async fn what_a_crash_left_unacknowledged_comes_again() {
     holds(broker, "crash", 5).await;
     let mut again = Stage::consume(broker, "crash", settings());
     loop {
-        // The broker may take a moment to notice that the first consumer has died.
+        // The broker can take a moment to notice that the first consumer has ended.
         match again.next().await {
             Item::Up => break,
             Item::Down(Outage { why, .. }) => assert!(why.contains("another consumer"), "{why}"),
@@ -128,7 +128,7 @@ async fn declare_yes_makes_a_durable_queue_bound_to_the_exchange() {
     }
     broker.publish("declared", &["last"]).await;
     assert_eq!(stage.texts(2).await, ["CEL", "last"]);
-    // The same URL again finds what it needs.
+    // The same URL again works with what already exists.
     stage.crash().await;
     let missing = format!("{base}?queue=declared2&format=wazo&exchange=none&declare=yes");
     let why = Stage::start(&missing, settings()).down().await;
@@ -138,7 +138,7 @@ async fn declare_yes_makes_a_durable_queue_bound_to_the_exchange() {
     );
 }
 
-/// `wazo-headers`, as Wazo makes it, and a user's event on it.
+/// `wazo-headers` as Wazo creates it, and a user's event on it.
 #[tokio::test]
 async fn several_wazo_header_bindings_deliver_each_event_once() {
     let broker = Broker::shared();
@@ -253,7 +253,7 @@ async fn pause_requeues_uncommitted_messages_until_resume() {
     stage.verdicts.pause(true);
     assert!(stage.down().await.starts_with("paused"));
     holds(broker, "pause", 4).await;
-    // A verdict on what has been given back changes nothing.
+    // A verdict on requeued messages has no effect.
     stage.verdicts.give(FrameVerdict::Committed { through: 4 });
     stage.verdicts.pause(false);
     stage.up().await;
@@ -297,7 +297,7 @@ async fn wrong_secret_vhost_or_missing_right_is_named() {
         .down()
         .await;
     assert!(why.contains("rabbitmqctl add_vhost none"), "{why}");
-    // `asterisk` may publish and nothing else.
+    // `asterisk` can only publish.
     let why = Stage::start(&with(&broker.url("asterisk"), ""), settings())
         .down()
         .await;

@@ -1,4 +1,4 @@
-//! The broker's queues against a real RabbitMQ of the tests' own.
+//! Tests queues with a real RabbitMQ node of the tests.
 
 mod alarm;
 mod consumption;

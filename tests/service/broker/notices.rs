@@ -1,4 +1,4 @@
-//! Dead letters into a queue: none missing, whatever the broker does meanwhile.
+//! Tests that dead letters reach a queue, whatever the broker does meanwhile.
 
 use super::stage::{holds, soon};
 use callbridge_broker::notices::Queue;
@@ -33,7 +33,7 @@ impl State {
         }
     }
 
-    /// Unreadable messages: the plainest letters.
+    /// Adds unreadable messages, which are the simplest dead letters.
     pub async fn letters(&self, range: std::ops::Range<u32>) {
         let letter = |n: u32| {
             Op::Unreadable(UnreadableBytes {
@@ -61,7 +61,7 @@ impl State {
         notices.expect("readable").len()
     }
 
-    /// Waits until so many notices are in the outbox.
+    /// Waits until `wanted` notices are in the outbox.
     pub async fn waits(&self, wanted: usize) {
         let mut looks = tokio::time::interval(Duration::from_millis(20));
         let looking = async {
@@ -93,7 +93,7 @@ pub fn queue(broker: &Broker, name: &str) -> Queue {
     queue
 }
 
-/// Publishes until told to stop.
+/// Publishes until it is stopped.
 pub fn publish(state: &State, queue: Queue) -> (oneshot::Sender<()>, JoinHandle<()>) {
     let (stop, stopped) = oneshot::channel::<()>();
     let spool = state.handle.clone();
@@ -127,7 +127,7 @@ async fn published_dead_letter_is_persistent_and_carries_reason() {
     state.letters(0..1).await;
     let (_stop, _task) = publish(&state, queue(broker, "dead"));
     state.waits(0).await;
-    // One that comes later needs nothing but its commit.
+    // A later notice is published after its commit, without any other trigger.
     state.letters(1..2).await;
     holds(broker, "dead", 2).await;
     let taken = broker.take("dead").await;
@@ -165,7 +165,7 @@ async fn a_queue_that_is_missing_is_no_success() {
     let refused = refused.expect("a problem");
     assert_eq!(refused.reason, "NO_ROUTE");
     assert!(refused.message.contains(&command), "{refused:?}");
-    // Told to stop it tries once more, and still keeps what nobody took.
+    // On stop, it tries one last time, and keeps what was not accepted.
     stop.send(()).expect("it runs");
     soon("the end", task).await.expect("no panic");
     assert_eq!(state.waiting().await, 3);
@@ -214,7 +214,8 @@ async fn what_is_left_at_the_end_is_published_before_it() {
     let broker = Broker::shared();
     broker.declare("dead_end").await;
     let state = State::new();
-    // One more than go out at a time: the end has seconds, however slow the machine is.
+    // One more than are published at a time. The stop has seconds for this, however slow the
+    // machine is.
     state.letters(0..101).await;
     let (stop, task) = publish(&state, queue(broker, "dead_end"));
     stop.send(()).expect("it runs");
@@ -231,7 +232,7 @@ async fn broker_killed_during_publishing_loses_no_dead_letter() {
     let (_stop, _task) = publish(&state, queue(&broker, "dead_outage"));
     state.letters(0..10).await;
     state.waits(0).await;
-    // What was confirmed is on the broker's disk, the rest in our outbox.
+    // Confirmed notices are on the broker's disk, and the others are in the outbox.
     state.letters(10..510).await;
     let broker = tokio::task::spawn_blocking(|| {
         broker.kill();

@@ -1,4 +1,4 @@
-//! Runs an AMQP source and takes what it tells.
+//! Runs an AMQP source and reads its output.
 
 use callbridge_source::{
     Bounds, EventTime, Frame, Intake, Item, Limits, Outage, Secret, Settings, Source, SourceId,
@@ -10,10 +10,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// Nothing in these tests takes this long unless it never comes.
+/// A wait that takes this long has failed.
 pub const DEADLINE: Duration = Duration::from_secs(180);
 
-/// Waits for `future`, and fails with `what` when it does not come.
+/// Waits for `future`. Fails with `what` if it is not ready in time.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match timeout(DEADLINE, future).await {
         Ok(value) => value,
@@ -21,7 +21,7 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Waits until a queue holds so many messages.
+/// Waits until a queue holds `wanted` messages.
 pub async fn holds(broker: &Broker, queue: &str, wanted: u32) {
     let mut looks = interval(Duration::from_millis(20));
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -33,7 +33,7 @@ pub async fn holds(broker: &Broker, queue: &str, wanted: u32) {
     soon(&format!("{wanted} messages in {queue}"), looking).await;
 }
 
-/// Short waits between tries; the rest as promised.
+/// Returns settings with short waits between attempts, and defaults for the rest.
 pub fn settings() -> Settings {
     Settings {
         backoff: Bounds {
@@ -51,7 +51,7 @@ pub struct Stage {
     pub verdicts: Verdicts,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
-    /// What came last, for a test that waits in vain for more.
+    /// The last item, for a test that expects no more.
     last: Option<Item>,
 }
 
@@ -115,7 +115,7 @@ impl Stage {
         texts
     }
 
-    /// Why it is down.
+    /// Returns the reason of an outage.
     pub async fn down(&mut self) -> String {
         match self.next().await {
             Item::Down(Outage { why, .. }) => why,
@@ -123,19 +123,19 @@ impl Stage {
         }
     }
 
-    /// Tells the source to stop.
+    /// Asks the source to stop.
     pub fn tell_to_stop(&mut self) {
         self.stop = None;
     }
 
-    /// Waits for its end.
+    /// Waits until it has ended.
     pub async fn ended(self) {
         soon("the end of the source", self.task)
             .await
             .expect("no panic");
     }
 
-    /// Ends it as a crash would: no farewell, the socket closes.
+    /// Ends it as a crash would: the socket closes without a goodbye.
     pub async fn crash(self) {
         self.task.abort();
         let _ = self.task.await;

@@ -1,4 +1,4 @@
-//! amqps against a real broker, and the certificates that must be refused.
+//! Tests amqps with a real broker, and certificates that must be refused.
 
 use super::stage::{Stage, settings};
 use callbridge_testbed::authority::{Authority, Flaw};

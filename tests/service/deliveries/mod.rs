@@ -1,4 +1,4 @@
-//! Webhooks of the sandbox over real sockets, to a receiver that is not callbridge's.
+//! Tests webhooks that the sandbox sends over real sockets to a separate receiver.
 
 mod receiver;
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 const TOKEN: &str = "svc_pat_sandbox";
 
 fn client() -> reqwest::Client {
-    // Whoever comes second finds it installed, which is as good.
+    // An error means that another test has already installed it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
@@ -22,7 +22,7 @@ fn client() -> reqwest::Client {
         .expect("a client")
 }
 
-/// A sandbox that may deliver to loopback and trusts the authority.
+/// Starts a sandbox that can deliver to loopback and trusts the authority.
 async fn sandbox(authority: &Authority, change: impl FnOnce(&mut Config)) -> Server {
     let mut config = config(authority);
     change(&mut config);
@@ -52,7 +52,7 @@ async fn admin(server: &Server, act: &str, body: &Value) -> Value {
     answer
 }
 
-/// Subscribes application 1 to everything; gives its key.
+/// Subscribes application 1 to all events. Returns its webhook secret.
 async fn subscribe(server: &Server, url: &str) -> String {
     let config = json!({ "targetUrl": url, "events": ["LEAD", "CALL"] });
     let answer = admin(server, "webhook", &config).await;
@@ -70,7 +70,7 @@ async fn webhooks(server: &Server) -> Value {
     answer.expect("an answer").json().await.expect("JSON")
 }
 
-/// Looks until it is so, with a deadline.
+/// Waits until a condition holds, with a deadline.
 async fn until(server: &Server, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(180);
     let mut look = tokio::time::interval(Duration::from_millis(50));
@@ -84,7 +84,7 @@ async fn until(server: &Server, what: &str, is_so: impl Fn(&Value) -> bool) -> V
     }
 }
 
-/// A lead is created: one event.
+/// Creates a lead, which causes one event.
 async fn create(server: &Server) {
     admin(server, "lead", &json!({ "name": "Ali" })).await;
 }
@@ -193,7 +193,7 @@ async fn hanging_receiver_is_timeout_and_absent_receiver_is_error() {
         seen["attempts"][0]["durationMs"].as_u64() >= Some(9_900),
         "{seen}"
     );
-    // Nobody listens on port 1.
+    // No process listens on port 1.
     subscribe_again(&server, "https://localhost:1/webhooks").await;
     create(&server).await;
     let seen = until(&server, "refused", |seen| {

@@ -1,4 +1,4 @@
-//! An HTTPS endpoint that writes down what it is sent and answers as it is told.
+//! An HTTPS endpoint that records its deliveries and gives the answers that a test sets.
 
 use callbridge_testbed::authority::{Authority, Flaw};
 use rustls::pki_types::pem::PemObject;
@@ -11,20 +11,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
-/// What it does with a delivery.
+/// An answer to a delivery.
 #[derive(Clone, Copy, Debug)]
 pub enum Answer {
-    /// This status.
+    /// An answer with this status.
     Status(u16),
-    /// 302 to another path of its own.
+    /// 302 to another path of the same host.
     Redirect,
-    /// Closes without a byte.
+    /// Closes the connection without an answer.
     Cut,
-    /// Takes the request and never answers.
+    /// Reads the request and never answers.
     Hang,
 }
 
-/// A delivery as it came: the bytes of the body, the names of headers in lower case.
+/// A delivery as it was received. Header names are in lower case.
 #[derive(Clone, Debug)]
 pub struct Received {
     pub path: String,
@@ -33,7 +33,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// The one value of a header.
+    /// Returns the only value of a header.
     pub fn header(&self, name: &str) -> &str {
         let mut values = self.headers.iter().filter(|(given, _)| given == name);
         let value = values.next().unwrap_or_else(|| panic!("no header {name}"));
@@ -45,8 +45,8 @@ impl Received {
         serde_json::from_slice(&self.body).expect("JSON")
     }
 
-    /// Whether HMAC-SHA256 of the secret's text over `timestamp.body` is the signature: worked out
-    /// here from the document alone, not with callbridge's code.
+    /// Returns `true` if the signature is HMAC-SHA256 of `timestamp.body` with the secret's text as
+    /// the key. This follows the document and does not use callbridge's code.
     pub fn signed_with(&self, secret: &str) -> bool {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret.as_bytes());
         let mut context = ring::hmac::Context::with_key(&key);
@@ -71,7 +71,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// On a free port of loopback, with a certificate of this authority for `localhost`.
+    /// Listens on a free loopback port, with a certificate of this authority for `localhost`.
     pub async fn start(authority: &Authority) -> Self {
         let identity = authority.identity(Flaw::None);
         let chain = CertificateDer::from_pem_slice(identity.certificate.as_bytes());
@@ -103,12 +103,12 @@ impl Receiver {
         format!("https://localhost:{}/webhooks", self.port)
     }
 
-    /// The next answers, in this order; 204 when there are none left.
+    /// Sets the next answers, in this order. Without any, it answers 204.
     pub fn answer(&self, answers: &[Answer]) {
         self.answers.lock().expect("not poisoned").extend(answers);
     }
 
-    /// The next delivery.
+    /// Waits for the next delivery.
     pub async fn next(&self) -> Received {
         let mut received = self.received.lock().await;
         let next = tokio::time::timeout(Duration::from_secs(180), received.recv()).await;
@@ -116,7 +116,7 @@ impl Receiver {
             .expect("it runs")
     }
 
-    /// Whatever came already.
+    /// Returns the deliveries that have already come.
     pub async fn so_far(&self) -> Vec<Received> {
         let mut received = self.received.lock().await;
         std::iter::from_fn(|| received.try_recv().ok()).collect()
@@ -153,12 +153,12 @@ async fn serve(
         Answer::Cut => return,
         Answer::Hang => std::future::pending().await,
     };
-    // Who went away meanwhile needs no answer.
+    // A client that has disconnected needs no answer.
     let _ = stream.write_all(text.as_bytes()).await;
     let _ = stream.shutdown().await;
 }
 
-/// The request, once all of it is there.
+/// Parses a request if it is complete.
 fn whole(bytes: &[u8]) -> Option<Received> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();

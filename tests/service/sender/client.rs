@@ -1,4 +1,4 @@
-//! The client against servers that behave well, badly, or not at all.
+//! Tests the client with servers that behave well, badly, or do not answer.
 
 use callbridge_crm::Timeouts;
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, Client, Request, Setup};
@@ -18,7 +18,7 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 pub const ACCEPTED: &str = r#"{"data":null,"message":"Success","accept":true,"requestId":"r1"}"#;
 
-/// A server that answers every connection with these bytes, and tells what it was asked.
+/// A server that answers every connection with these bytes and records the requests.
 pub struct Server {
     pub addr: SocketAddr,
     pub asked: mpsc::Receiver<String>,
@@ -57,7 +57,7 @@ pub async fn serve_over(answer: Vec<u8>, tls: Option<TlsAcceptor>) -> Server {
     }
 }
 
-/// Reads one request, answers, closes.
+/// Reads one request, answers, and closes the connection.
 async fn converse<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S, answer: &[u8]) -> String {
     let mut asked = Vec::new();
     let mut bytes = [0; 4096];
@@ -91,7 +91,7 @@ pub fn http(status: &str, headers: &str, body: &str) -> Vec<u8> {
 }
 
 pub fn client(url: &str, ca_file: Option<PathBuf>) -> Client {
-    // whoever comes second finds it installed, which is as good
+    // An error means that another test has already installed it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let address = Address::parse(url).expect("an address");
     let timeouts = Timeouts {
@@ -180,7 +180,7 @@ async fn a_body_without_end_is_not_read_to_its_end() {
         "{answer:?}"
     );
     let server = serve(http("401 Unauthorized", "", &padding)).await;
-    // Without the envelope it is a gateway's, and says nothing of the token.
+    // Without the envelope, the answer is a gateway's, and does not refer to the token.
     let answer = send(&plain(server.addr)).await;
     assert!(
         matches!(
@@ -271,7 +271,7 @@ async fn a_proxy_is_asked_for_a_tunnel_and_never_sees_the_token() {
     assert!(!asked.contains("svc_pat_secret"), "{asked}");
 }
 
-/// A certificate, its key, and the file that makes a client trust its authority.
+/// A certificate with its key, and a file with which a client trusts its authority.
 pub struct Identity {
     pub acceptor: TlsAcceptor,
     pub ca_file: PathBuf,

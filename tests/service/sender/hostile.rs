@@ -1,5 +1,5 @@
-//! A CRM, or what stands in its place, that sends what nobody should: each its verdict, nothing
-//! read without a limit, and words that say what is wrong.
+//! Tests servers that send invalid answers. Each answer gets its verdict, none is read without a
+//! limit, and the message names the error.
 
 use super::client::{ACCEPTED, acceptor, client, http, identity, is_whole, plain, send, serve};
 use super::client::{Server, serve_over};
@@ -15,10 +15,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// What the kernel may hold of an answer that nobody reads any more, and then some.
+/// More than the kernel can hold of an answer that the client no longer reads.
 const UNREAD_MAX: usize = 32 << 20;
 
-/// The verdict on a submission that met this answer: its word, and what it says.
+/// Returns the verdict on a submission with this answer: its kind and its message.
 fn verdict(answer: ApiResult) -> (&'static str, String) {
     let verdict = judge(Endpoint::Submit, answer, false);
     let words = match &verdict {
@@ -28,7 +28,7 @@ fn verdict(answer: ApiResult) -> (&'static str, String) {
     (verdict.word(), words)
 }
 
-/// One submission to a server that answers with these bytes and closes.
+/// Sends a submission to a server that answers with these bytes and closes. Returns the verdict.
 async fn met(answer: impl Into<Vec<u8>>) -> (&'static str, String) {
     let server = serve(answer.into()).await;
     let met = verdict(send(&plain(server.addr)).await);
@@ -36,13 +36,13 @@ async fn met(answer: impl Into<Vec<u8>>) -> (&'static str, String) {
     met
 }
 
-/// Words without the port, which is another one each time.
+/// Replaces the port in a message, because it differs in each run.
 fn without_port(words: &str, addr: SocketAddr) -> String {
     words.replace(&addr.port().to_string(), "PORT")
 }
 
-/// A server that, asked once, writes `head` and then `piece` again and again, until nobody
-/// listens any more or `most` bytes are gone; how many were.
+/// Starts a server that answers one request with `head` and then repeats `piece`, until the client
+/// is gone or `most` bytes are sent. Its task returns the number of bytes.
 async fn flood(head: &str, piece: Vec<u8>, most: usize) -> (SocketAddr, JoinHandle<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let addr = listener.local_addr().expect("its address");
@@ -71,21 +71,21 @@ async fn read_request(socket: &mut TcpStream) {
     }
 }
 
-/// A server that says this at once, whatever it is told.
+/// Starts a server that sends this at once, before it reads a request.
 async fn greets(words: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let addr = listener.local_addr().expect("its address");
     tokio::spawn(async move {
         while let Ok((mut socket, _)) = listener.accept().await {
             let _ = socket.write_all(words).await;
-            // what was said of it is read, lest a reset overtake the words
+            // Reads the request first, because otherwise a reset could overtake the answer.
             let _ = socket.read(&mut [0; 4096]).await;
         }
     });
     addr
 }
 
-/// A client with so much time for all.
+/// Returns a client with this timeout.
 fn hasty(url: &str, total: Duration) -> Client {
     let address = Address::parse(url).expect("an address");
     let timeouts = Timeouts {
@@ -371,7 +371,7 @@ async fn not_yet_valid_or_ca_certificate_is_refused_with_reason() {
     let early = identity("localhost", |params| {
         params.not_before = rcgen::date_time_ymd(2999, 1, 1);
     });
-    // as `openssl req -x509` makes them
+    // The certificate is like one of `openssl req -x509`.
     let key = rcgen::KeyPair::generate().expect("a key");
     let names = vec!["localhost".to_owned()];
     let mut params = rcgen::CertificateParams::new(names).expect("parameters");

@@ -1,4 +1,4 @@
-//! The client and the sender's loop over real sockets.
+//! Tests the client and the sender's loop over real sockets.
 
 mod client;
 mod hostile;

@@ -1,4 +1,4 @@
-//! What the system does with a connection to the CRM.
+//! Tests the socket options of a connection to the CRM.
 
 use callbridge_crm::Timeouts;
 use callbridge_crm::{Address, Client, Request, Setup};
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// How long the system tries to deliver what was written to this address, in milliseconds.
+/// Returns how long the system tries to deliver data to this address, in milliseconds.
 fn user_timeout(to: SocketAddr) -> Option<u32> {
     let ourselves = pidfd_open(getpid(), PidfdFlags::empty()).expect("our own process");
     let open = std::fs::read_dir("/proc/self/fd").expect("our files");

@@ -1,4 +1,5 @@
-//! The sender's loop: spool on disk, sandbox behind a socket, token in a file.
+//! Tests the sender's loop with a spool on disk, the sandbox behind a socket, and the token in a
+//! file.
 
 use crate::support::simulated_calls::call;
 use callbridge_crm::{Address, Client, Setup};
@@ -16,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-/// No test takes so long unless something is wrong.
+/// A wait that takes this long has failed.
 const DEADLINE: Duration = Duration::from_secs(180);
 
 const TOKEN: &str = "svc_pat_sandbox";
@@ -29,7 +30,7 @@ async fn crm() -> Server {
     sandbox::start(config).await.expect("started")
 }
 
-/// A sender at work.
+/// A running sender.
 struct Work {
     spool: Handle,
     guard: Guard,
@@ -40,7 +41,7 @@ struct Work {
 
 impl Work {
     fn start(dir: &Path, crm: &Server) -> Self {
-        // whoever comes second finds it installed, which is as good
+        // An error means that another test has already installed it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (spool, guard) =
             spool::open(&dir.join("state"), spool::Settings::default()).expect("opened");
@@ -71,7 +72,7 @@ impl Work {
         }
     }
 
-    /// Waits for the books to be so.
+    /// Waits until the books meet a condition.
     async fn books(&self, so: impl Fn(&Books) -> bool) -> Books {
         let mut changed = self.spool.changed();
         let waiting = async {
@@ -92,7 +93,7 @@ impl Work {
             .expect("in time")
     }
 
-    /// Waits for the status to be so.
+    /// Waits until the status meets a condition.
     async fn status(&mut self, so: impl Fn(&SenderStatus) -> bool) {
         let waiting = self.status.wait_for(|status| so(status));
         tokio::time::timeout(DEADLINE, waiting)
@@ -117,7 +118,7 @@ impl Work {
         self.guard.close();
     }
 
-    /// As a kill: nothing more is written.
+    /// Ends it as a kill would: nothing more is written.
     async fn kill(self) {
         self.task.abort();
         let _ = self.task.await;

@@ -1,4 +1,4 @@
-//! What the service sends, and what pretends to be of it.
+//! Tests genuine deliveries of the CRM, and forged ones.
 
 use super::place::{Delivery, Place, SECRET, completed, now, uuid};
 use callbridge_model::Phone;
@@ -22,7 +22,7 @@ async fn webhook_journals_call_before_answer_and_repeat_is_ignored() {
     assert_eq!(place.post(&Delivery::of(1)).await, 200);
     assert_eq!(state(&place, 1).await, State::Journaled);
     let books = place.books().await;
-    // Retried by the service it is signed anew, and may come over another way.
+    // The CRM signs a repeated delivery again, and can use another connection.
     let again = Delivery::signed(&completed(1), now() - 30, SECRET);
     for delivery in [Delivery::of(1), again] {
         assert_eq!(place.post(&delivery).await, 200);

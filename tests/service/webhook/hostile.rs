@@ -1,11 +1,11 @@
-//! Whoever is slow, huge, half or many does not keep the service out.
+//! Tests that slow, large, incomplete, or numerous requests do not block the CRM's deliveries.
 
 use super::line::{Line, soon};
 use super::place::{Delivery, PLACES, Place, SECRET, completed, now};
 use callbridge_webhook::http::{BODY_BYTES_FREE, BODY_BYTES_MAX, BUDGET_BYTES, PASSED_OVER_MAX};
 use futures_util::future::join_all;
 
-/// Where floods come from.
+/// The source address of floods.
 const ELSEWHERE: [u8; 4] = [127, 0, 0, 2];
 
 #[tokio::test]
@@ -23,7 +23,7 @@ async fn huge_body_is_refused_with_or_without_content_length() {
     hidden.send(head.as_bytes()).await;
     let chunk = [b"40000\r\n".to_vec(), vec![b'x'; 0x40000], b"\r\n".to_vec()].concat();
     for _ in 0..70 {
-        // The line may be cut at any of them.
+        // The connection can be cut at any chunk.
         hidden.send(&chunk).await;
     }
     assert!(matches!(hidden.status().await, Some(413) | None));
@@ -52,7 +52,7 @@ async fn a_body_that_stops_half_way_is_cut_and_changes_nothing() {
     let mut half = place.line().await;
     half.send(&delivery.head(delivery.body.len())).await;
     half.send(&delivery.body[..delivery.body.len() / 2]).await;
-    // The rest never comes, and the line is held open.
+    // The rest never comes, and the connection stays open.
     assert_eq!(half.status().await, Some(408));
     assert_eq!(place.books().await.journaled, 0);
     drop(half);
@@ -120,7 +120,7 @@ async fn flood_from_other_address_cuts_no_slow_delivery() {
     let (first, rest) = request.split_at(40);
     slow.send(first).await;
     let mut flood = std::collections::VecDeque::new();
-    // More would take a busy machine longer than a delivery may be on its way.
+    // With more, a busy machine would need longer than a delivery may take.
     for _ in 0..4 * PLACES {
         flood.push_back(Line::open_from(ELSEWHERE, place.addr).await);
         if flood.len() > 2 * PLACES {
@@ -152,7 +152,7 @@ async fn delivery_survives_same_address_flood_of_half_the_limit() {
     place.stop().await;
 }
 
-/// A delivery that nobody signed, of this many bytes.
+/// Returns a delivery of this size with a wrong signature.
 fn unsigned(bytes: usize) -> Delivery {
     let mut delivery = Delivery::signed(&completed(1), now(), "another secret");
     delivery.body.resize(bytes, b' ');
@@ -166,7 +166,7 @@ async fn bodies_over_budget_do_not_block_ordinary_events() {
     let many = most + 10;
     assert!(many < PLACES);
     let mut n = 0;
-    // A machine that is too slow for so many at a time has them cut for their slowness first.
+    // If the machine is too slow for this many at a time, it cuts them because they are slow.
     while place.count("no_room") == 0 {
         assert!(n < 20, "no body was ever too much");
         let unsigned = unsigned(BODY_BYTES_MAX);
@@ -189,7 +189,7 @@ async fn bodies_over_budget_do_not_block_ordinary_events() {
             assert!(may_come_again, "{status:?}");
         }
     }
-    // What one has given back is there for the next.
+    // Space that one delivery has released is free for the next.
     place.sent(n).await;
     let mut large = completed(n);
     large["mood"] = "x".repeat(BODY_BYTES_MAX - 2 * BODY_BYTES_FREE).into();

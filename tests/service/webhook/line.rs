@@ -1,4 +1,4 @@
-//! One connection, byte for byte.
+//! A connection that is used byte by byte.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -6,10 +6,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-/// Nothing in these tests takes this long unless it never comes.
+/// A wait that takes this long has failed.
 const DEADLINE: Duration = Duration::from_secs(180);
 
-/// Waits for `future`, and fails with `what` when it does not come.
+/// Waits for `future`. Fails with `what` if it is not ready in time.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match timeout(DEADLINE, future).await {
         Ok(value) => value,
@@ -26,7 +26,7 @@ impl Line {
         Self(stream.expect("it listens"))
     }
 
-    /// From another address of this machine than the others come from.
+    /// Connects from another address of this machine.
     pub async fn open_from(from: [u8; 4], addr: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         let from = SocketAddr::from((Ipv4Addr::from(from), 0));
@@ -35,12 +35,12 @@ impl Line {
         Self(stream.expect("it listens"))
     }
 
-    /// Sends bytes; false when the other side has cut the line.
+    /// Sends bytes. Returns `false` if the other side has cut the connection.
     pub async fn send(&mut self, bytes: &[u8]) -> bool {
         soon("room to write", self.0.write_all(bytes)).await.is_ok()
     }
 
-    /// The status of the next answer, or `None` when the line ends without one.
+    /// Returns the status of the next answer, or `None` if the connection ends without one.
     pub async fn status(&mut self) -> Option<u16> {
         let mut head = Vec::new();
         let reading = async {
@@ -58,16 +58,16 @@ impl Line {
         soon("an answer, or the end", reading).await
     }
 
-    /// Sends a request whole, and its answer's status.
+    /// Sends a whole request. Returns the status of the answer.
     pub async fn exchange(&mut self, request: &[u8]) -> u16 {
         assert!(self.send(request).await, "the line was cut");
         self.status().await.expect("an answer")
     }
 
-    /// Waits until the other side ends the line; what it still said.
+    /// Waits until the other side ends the connection. Returns what it still sent.
     pub async fn ended(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
-        // A reset is an end as well.
+        // A reset ends the connection too.
         let _ = soon("the end of the line", self.0.read_to_end(&mut rest)).await;
         rest
     }

@@ -1,4 +1,5 @@
-//! The receiver of webhooks on a real socket: what the service sends, and what others do.
+//! Tests the receiver of webhooks on a real socket, with deliveries of the CRM and of other
+//! senders.
 
 mod deliveries;
 mod hostile;

@@ -1,4 +1,4 @@
-//! A receiver with a spool of its own, and deliveries as the service makes them.
+//! A receiver with its own spool, and deliveries as the CRM makes them.
 
 use super::line::{Line, soon};
 use callbridge_call::{Direction, EpochSeconds, EventTime, FinishedCall, UniqueId};
@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 /// The application's secret.
 pub const SECRET: &str = "4f1a0c9d2b7e6058a3c1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f6071829";
 
-/// Connections that a receiver of the tests bears.
+/// Number of connections that the tests' receiver allows.
 pub const PLACES: usize = 64;
 
 /// A running receiver.
@@ -40,25 +40,25 @@ pub struct Place {
     task: JoinHandle<()>,
 }
 
-/// The clock of the tests.
+/// Returns the current time, in seconds since the epoch.
 pub fn now() -> i64 {
     callbridge_model::clock::now().wall.floor_seconds().get()
 }
 
 impl Place {
-    /// Over plain HTTP, for company 77.
+    /// Starts a receiver over plain HTTP, for company 77.
     pub async fn start() -> Self {
         Self::start_with(None).await
     }
 
-    /// With these settings of TLS.
+    /// Starts a receiver with these TLS settings, for company 77.
     pub async fn start_with(tls: Option<watch::Receiver<Arc<ServerConfig>>>) -> Self {
         let place = Self::start_unbound(tls).await;
         place.bind().await;
         place
     }
 
-    /// Before any token has told whose state it is.
+    /// Starts a receiver whose state is not bound to a company yet.
     pub async fn start_unbound(tls: Option<watch::Receiver<Arc<ServerConfig>>>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (spool, guard) =
@@ -92,7 +92,7 @@ impl Place {
         }
     }
 
-    /// A token has told whose state it is.
+    /// Binds the state to a company, as the first token does.
     pub async fn bind(&self) {
         let (company, application) = ("77".to_owned(), "5".to_owned());
         let bind = Op::BindCompany {
@@ -102,17 +102,17 @@ impl Place {
         self.spool.write(vec![bind]).await.expect("bound");
     }
 
-    /// A connection.
+    /// Opens a connection.
     pub async fn line(&self) -> Line {
         Line::open(self.addr).await
     }
 
-    /// The status that a delivery is answered with.
+    /// Posts a delivery and returns the status of the answer.
     pub async fn post(&self, delivery: &Delivery) -> u16 {
         self.line().await.exchange(&delivery.request()).await
     }
 
-    /// The n-th call, under way to the CRM.
+    /// Stores the n-th call as sent to the CRM.
     pub async fn sent(&self, n: u32) -> RowId {
         let finish = Op::Finish(Box::new(call(n)));
         let done = self.spool.write(vec![finish]).await.expect("stored");
@@ -132,14 +132,14 @@ impl Place {
             .expect("readable")
     }
 
-    /// How many events ended so.
+    /// Returns how many events had this result.
     pub fn count(&self, result: &str) -> u64 {
         let events = self.tally.events();
         let found = events.iter().filter(|((_, it), _)| *it == result);
         found.map(|(_, count)| count).sum()
     }
 
-    /// Ends it in order.
+    /// Stops it in order.
     pub async fn stop(self) {
         drop(self.stop);
         soon("its end", self.task).await.expect("no panic");
@@ -151,7 +151,7 @@ impl Place {
     }
 }
 
-/// The n-th call's uuid.
+/// Returns the n-th call's uuid.
 pub fn uuid(n: u32) -> CallUuid {
     CallUuid(uuid::Uuid::from_u128(u128::from(n) + 1))
 }
@@ -219,7 +219,7 @@ fn call(n: u32) -> Finished {
     Finished::new(judged, call)
 }
 
-/// A delivery, as the service makes it or changed by hand.
+/// A delivery as the CRM makes it, or with changes by a test.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     pub path: &'static str,
@@ -228,18 +228,18 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Of the n-th call's completion, signed now.
+    /// Returns a delivery about the n-th call's completion, signed now.
     pub fn of(n: u32) -> Self {
         Self::signed(&completed(n), now(), SECRET)
     }
 
-    /// Of this event.
+    /// Returns a delivery of this event.
     pub fn signed(event: &Value, at: i64, secret: &str) -> Self {
         let id = event["eventId"].as_str().unwrap_or("none");
         Self::of_body(event.to_string().into_bytes(), id, at, secret)
     }
 
-    /// Of this body.
+    /// Returns a delivery with this body.
     pub fn of_body(body: Vec<u8>, id: &str, at: i64, secret: &str) -> Self {
         let timestamp = at.to_string();
         let signature = Key::new(&Secret::from(secret)).sign(&timestamp, &body);
@@ -256,7 +256,7 @@ impl Delivery {
         }
     }
 
-    /// The head alone, with this length of the body.
+    /// Returns only the head, with this length of the body.
     pub fn head(&self, length: usize) -> Vec<u8> {
         let mut head = format!("POST {} HTTP/1.1\r\nHost: here\r\n", self.path);
         for (name, value) in &self.headers {
@@ -266,13 +266,13 @@ impl Delivery {
         head.into_bytes()
     }
 
-    /// All of it.
+    /// Returns the whole request.
     pub fn request(&self) -> Vec<u8> {
         [self.head(self.body.len()), self.body.clone()].concat()
     }
 }
 
-/// The event that tells of the n-th call's completion.
+/// Returns the event about the n-th call's completion.
 pub fn completed(n: u32) -> Value {
     json!({
         "eventId": uuid::Uuid::from_u128(u128::from(n) + (1 << 100)).to_string(),

@@ -1,4 +1,4 @@
-//! Events while the disk takes its time.
+//! Tests events while the disk is slow.
 
 use super::line::soon;
 use super::place::{Delivery, Place};
@@ -9,7 +9,7 @@ async fn event_during_disk_hang_gets_503_and_retry_counts_once() {
     let place = Place::start().await;
     place.sent(1).await;
     let books = place.books().await;
-    // What is written waits behind this, as behind a disk that hangs.
+    // Writes wait behind this read, as behind a disk that hangs.
     let (free, held) = mpsc::sync_channel::<()>(1);
     let (begun, begins) = tokio::sync::oneshot::channel();
     let spool = place.spool.clone();
@@ -23,7 +23,7 @@ async fn event_during_disk_hang_gets_503_and_retry_counts_once() {
     });
     soon("the disk to hang", begins).await.expect("it hangs");
     let status = soon("an answer", place.post(&Delivery::of(1))).await;
-    // The disk hangs still: nobody waited for it longer than the service waits for us (§6.9.2).
+    // The disk still hangs. The answer came within the time that the CRM waits (§6.9.2).
     assert_eq!(status, 503, "it comes again");
     free.send(()).expect("it waits");
     soon("the disk", holding).await.expect("no panic");

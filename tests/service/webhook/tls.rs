@@ -1,4 +1,4 @@
-//! HTTPS of our own, and a certificate that is renewed in use.
+//! Tests the receiver's own HTTPS, and a certificate that is renewed while in use.
 
 use super::line::soon;
 use super::place::{Delivery, Place};
@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Writes a new certificate and its key; the certificate.
+/// Writes a new certificate and its key. Returns the certificate.
 fn renew(folder: &Path) -> CertificateDer<'static> {
     let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
     let key = KeyPair::generate().expect("a key");
@@ -24,7 +24,7 @@ fn renew(folder: &Path) -> CertificateDer<'static> {
     own.der().clone()
 }
 
-/// Posts over TLS and trusts this certificate alone; the status, `None` where TLS fails.
+/// Posts over TLS and trusts only this certificate. Returns the status, or `None` if TLS fails.
 async fn post(addr: SocketAddr, trusted: &CertificateDer<'static>, request: &[u8]) -> Option<u16> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone()).expect("a root");
