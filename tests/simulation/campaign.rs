@@ -1,9 +1,9 @@
-//! Many seeds, on all cores, and what they met together.
+//! Runs many seeds on all cores, and reports the paths that they met together.
 //!
-//! | variable | what it says |
+//! | variable | meaning |
 //! |---|---|
-//! | `CALLBRIDGE_SIM_SEEDS` | how many seeds are tried |
-//! | `CALLBRIDGE_SIM_SEED` | the only one |
+//! | `CALLBRIDGE_SIM_SEEDS` | number of seeds |
+//! | `CALLBRIDGE_SIM_SEED` | the only seed |
 //! | `CALLBRIDGE_SIM_HOURS` | hours of 600 calls, instead of one |
 //! | `CALLBRIDGE_SIM_DAYS` | saturated days of 86,400 calls instead |
 //! | `CALLBRIDGE_SIM_LOG` | a file for the event log of the only seed |
@@ -19,16 +19,16 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Seeds of a plain `cargo test`.
+/// Number of seeds in a plain `cargo test`.
 const SEEDS: u64 = 8;
 
-/// The first of them.
+/// The first seed.
 const FIRST: u64 = 304;
 
 /// How often progress is shown on a terminal.
 const SHOWN_EVERY: Duration = Duration::from_millis(500);
 
-/// How one seed ended.
+/// The result of a seed.
 struct Ended {
     hash: u64,
     events: u64,
@@ -78,7 +78,7 @@ fn length() -> Length {
     }
 }
 
-/// The seeds of a run with this length.
+/// Returns the seeds of a run of this length.
 pub fn seeds(length: Length) -> Range<u64> {
     if let Some(seed) = only() {
         return seed..seed + 1;
@@ -88,7 +88,7 @@ pub fn seeds(length: Length) -> Range<u64> {
     FIRST..FIRST + number("CALLBRIDGE_SIM_SEEDS").unwrap_or(few)
 }
 
-/// The line that runs this seed again.
+/// Returns the command that runs this seed again.
 fn replay(seed: u64, length: Length) -> String {
     let mut line = format!("tests/run simulate --seed {seed}");
     if length.calls_an_hour > 600 {
@@ -99,7 +99,7 @@ fn replay(seed: u64, length: Length) -> String {
     line
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Shared {
     next: u64,
     end: u64,
@@ -200,7 +200,7 @@ fn every_seed_journals_each_call_once_within_rate_limit() {
     }
 }
 
-/// The table of paths; those unmet are a failure where there were seeds enough.
+/// Prints the table of paths. Paths that no seed met are an error if there were enough seeds.
 fn report(met: &Met, seeds: u64) {
     let unmet = met.unmet();
     println!("paths met:\n{}", met.table());
@@ -212,7 +212,7 @@ fn report(met: &Met, seeds: u64) {
     assert!(missed.is_empty(), "no seed met {missed:#?}");
 }
 
-/// Prints what the other test compares; run by it in processes of their own.
+/// Prints the hash that another test compares. That test runs this one in separate processes.
 #[test]
 fn a_child_prints_the_hash_of_its_seed() {
     if let Some(seed) = number("CALLBRIDGE_SIM_CHILD") {

@@ -1,4 +1,5 @@
-//! What confirming costs, and how soon it comes, in every shape that the document leaves open.
+//! Tests how many requests confirmations need and how long they take, in every shape that the
+//! document allows.
 
 use crate::simulation::trouble::{MINUTE, faults, shaped, world};
 use crate::simulation::way::Network;
@@ -10,7 +11,7 @@ use callbridge_sender::Settings;
 use callbridge_spool::{State, tables};
 use std::time::Duration;
 
-/// A backlog of so many calls until all are confirmed: requests, and minutes.
+/// Runs a backlog of this many calls until all are confirmed. Returns requests and minutes.
 fn drained(world: &mut World, calls: u32) -> (usize, u64) {
     world.network = Network {
         delay: Duration::from_millis(100),
@@ -34,14 +35,14 @@ fn drained(world: &mut World, calls: u32) -> (usize, u64) {
     (world.sent.len(), minutes)
 }
 
-/// At most so many requests for 600 calls, in this shape.
+/// Checks that 600 calls in this shape need at most this many requests.
 fn costs(shape: &str, most: usize) {
     let mut world = shaped(shape);
     let (requests, minutes) = drained(&mut world, 600);
     println!("{shape}: {requests} requests for 600 calls, {minutes} minutes");
     assert!(requests <= most, "{shape}: {requests} requests");
     assert_eq!(world.disk.store.books().dead, 0);
-    // a size or a range that is refused is tried once
+    // A page size or a range that is refused is tried once.
     world.assert_never_wrong(&[ViolationKind::Invalid]);
     let refused = world.sandbox.violations().all();
     assert!(refused.len() <= 2, "{refused:?}");
@@ -71,7 +72,7 @@ fn in_every_shape_of_the_filter_each_call_is_confirmed() {
 #[test]
 fn where_the_filter_is_not_granted_each_call_is_polled() {
     costs("filter status 403", 1210);
-    // tried now and then, to see whether it works again
+    // It is tried occasionally to find out whether it works again.
     costs("filter status 500", 1250);
     costs("filter broken", 1250);
 }
@@ -143,7 +144,7 @@ fn a_failed_call_among_many_is_found_by_a_poll_of_its_own() {
     assert!(world.sent.len() <= 320, "{}", world.sent.len());
 }
 
-/// For information: of every 100 requests and answers 14 go wrong.
+/// For information only. Of every 100 requests and answers, 14 fail.
 #[test]
 fn confirmed_calls_per_request_are_shown_under_errors() {
     let (mut confirmed, mut all) = (0, 0);

@@ -1,4 +1,4 @@
-//! The spool on a disk that can fail, and what it must hold.
+//! A spool on a disk that can fail, with a model of its expected contents.
 
 use crate::simulation::paths::{Met, Path, steps};
 use callbridge_model::{CallUuid, Outcome, Reason};
@@ -8,44 +8,44 @@ use callbridge_spool::{
 };
 use std::collections::BTreeMap;
 
-/// What a webhook tells of a call.
+/// The step of a call that a webhook confirms.
 const HOOKED: Step = Step::Journaled(OutcomeSource::Webhook);
 
-/// How the disk is.
+/// The condition of the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Health {
-    /// It does what it is told.
+    /// It can be read and written.
     #[default]
     Sound,
-    /// It can be read, not written.
+    /// It can be read but not written.
     Full,
-    /// Neither.
+    /// It cannot be read or written.
     Failing,
 }
 
-/// The store, with a model of each row's state beside it.
+/// The store, and a model of each row's state.
 pub struct Disk {
     pub store: Store,
     pub health: Health,
-    /// Where each call stands, as the pure function has it.
+    /// The state of each row according to the pure function.
     pub states: BTreeMap<RowId, State>,
-    /// Whose they are.
+    /// The uuid of each row.
     pub uuids: BTreeMap<RowId, String>,
-    /// Everything written, where a snapshot is to be restored.
+    /// All writes, if a snapshot can be restored.
     pub history: Option<Vec<Vec<Op>>>,
-    /// It was put back, and says so until a slot is taken.
+    /// Whether the disk was restored. It reports this until a slot is taken.
     pub restored: bool,
     writes: u64,
     counted: u64,
 }
 
 impl Disk {
-    /// A fresh state.
+    /// Creates an empty state.
     pub fn new() -> Self {
         Self::with(spool::Settings::default())
     }
 
-    /// The same with a spool of these settings.
+    /// Creates an empty state with these settings of the spool.
     pub fn with(settings: spool::Settings) -> Self {
         Self {
             store: Store::in_memory(settings).expect("a store in memory"),
@@ -59,7 +59,7 @@ impl Disk {
         }
     }
 
-    /// Reads, where the disk lets it.
+    /// Reads if the disk allows it.
     pub fn read<T>(&self, read: impl FnOnce(&Store) -> Result<T, Error>) -> Result<T, Error> {
         match self.health {
             Health::Sound | Health::Full => read(&self.store),
@@ -67,8 +67,8 @@ impl Disk {
         }
     }
 
-    /// Writes, where the disk lets it: each step goes where the pure function says, and the books
-    /// balance.
+    /// Writes if the disk allows it. Checks that each step follows the pure function and that the
+    /// books balance.
     pub fn write(&mut self, ops: Vec<Op>, met: &mut Met) -> Result<Vec<Done>, Error> {
         if self.health != Health::Sound {
             return Err(self.error());
@@ -87,7 +87,8 @@ impl Disk {
         assert!(books.balance(), "books: {books:?}");
         assert_eq!(books.finished, self.states.len() as u64, "{books:?}");
         self.writes += 1;
-        // counting all rows costs as much as there are: once in so many writes
+        // Counting all rows takes time in proportion to their number, so it is done only
+        // occasionally.
         if self.writes - self.counted > 1000 + books.finished {
             self.counted = self.writes;
             self.recount();
@@ -109,7 +110,7 @@ impl Disk {
                 assert!(matches!(other, Done::Repeat(_) | Done::Counted), "{done:?}");
             }
             (Op::Step { row, step, .. }, Done::Stepped(to)) => self.stepped(*row, step, *to, met),
-            // whether it goes on by itself is for the spool to decide
+            // The spool decides whether the call is retried automatically.
             (Op::FailedCall(failure), Done::Stepped(to)) => {
                 let step = match to {
                     State::Ready => step_called("moved"),
@@ -121,7 +122,7 @@ impl Disk {
             (Op::Shown { calls, .. }, _) => {
                 calls.iter().for_each(|call| self.shown(call.uuid, met));
             }
-            // from here on the slots speak for themselves
+            // From here on, the slots show the requests.
             (Op::Slot(_), _) => self.restored = false,
             (Op::BindCompany { .. }, Done::WrongCompany(binding)) => {
                 panic!("bound to {binding:?} and then to another");
@@ -132,7 +133,8 @@ impl Disk {
 
     fn stepped(&mut self, row: RowId, step: &Step, to: State, met: &mut Met) {
         let state = self.states.get_mut(&row).expect("a known row");
-        // an answer that a webhook has overtaken changes nothing, nor a call that is no longer dead
+        // An answer changes nothing if a webhook came first. Nor does a decision on a call that is
+        // no longer dead.
         let overtaken = *state == State::Journaled && to == State::Journaled;
         let decided = matches!(step, Step::Reopened { .. }) && *state != State::Dead;
         if !overtaken && !decided {
@@ -158,7 +160,8 @@ impl Disk {
         *state = State::Journaled;
     }
 
-    /// A page showed this call, and nothing that was written with it changed it afterwards.
+    /// Checks that a call that a page showed is journaled, and that no other operation in the same
+    /// write changed it.
     fn shown(&mut self, uuid: CallUuid, met: &mut Met) {
         let row = tables::calls::row_of(&self.store, uuid).expect("readable");
         let Some(state) = row.and_then(|row| self.states.get_mut(&row)) else {
@@ -177,7 +180,7 @@ impl Disk {
         }
     }
 
-    /// As it was after so many writes.
+    /// Restores the state after the first `writes` writes.
     pub fn restore(&mut self, writes: usize) {
         let history = self.history.take().expect("a history");
         let health = std::mem::take(&mut self.health);
@@ -194,7 +197,7 @@ impl Disk {
         *self = old;
     }
 
-    /// The books against the rows.
+    /// Compares the books with the rows.
     pub fn recount(&self) {
         let wrong = tables::books::recount(&self.store).expect("readable");
         assert_eq!(wrong, [], "books and rows differ");
@@ -209,7 +212,7 @@ impl Disk {
     }
 }
 
-/// A step of this name.
+/// Returns a step with this name.
 fn step_called(name: &str) -> Step {
     let mut all = steps().into_iter();
     all.find(|step| step.name() == name).expect("a step")

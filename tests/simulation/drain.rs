@@ -1,4 +1,5 @@
-//! Faults off: everything drains, and nothing is lost, doubled, changed or invented.
+//! Ends all faults, and checks that all calls are journaled and that none is lost, doubled,
+//! changed, or invented.
 
 use crate::simulation::scenario::{Mend, Run};
 use callbridge_call::Direction;
@@ -9,11 +10,11 @@ use callbridge_spool::{State, tables};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// After so many hours everything must have drained.
+/// All calls must be journaled after this many hours.
 const HOURS_MAX: u64 = 24 * 4;
 
 impl Run {
-    /// Faults off; what died is mended and sent again.
+    /// Ends the faults. Fixes and retries dead letters.
     pub fn drain(&mut self) {
         self.world.sandbox.set_faults(Vec::new());
         self.world.trap = None;
@@ -53,7 +54,7 @@ impl Run {
         panic!("not drained: {:?} {pause:?}", self.world.disk.store.books());
     }
 
-    /// None lost, doubled, changed or invented.
+    /// Checks that no call is lost, doubled, changed, or invented.
     pub fn judge(&self) {
         let books = self.world.disk.store.books();
         let calls = u64::try_from(self.calls.len()).expect("few");
@@ -75,7 +76,7 @@ impl Run {
                     let names = &self.world.settings.fields;
                     let mut sent = sent;
                     if self.world.witness.may_differ(&sent) {
-                        // a snapshot knows nothing of the lead that a person gave since
+                        // A snapshot does not have a lead that a person assigned later.
                         sent.lead_id = LeadId::new(record.call.lead_id);
                     }
                     compare(&sent, &call.judged.record, record, names);
@@ -98,9 +99,9 @@ impl Run {
     }
 }
 
-/// Every field of a record of the journal against what was to be sent, and that against the call
-/// as it finished; a person may have given it another lead, and where it came from is said by
-/// whoever sends it.
+/// Compares every field of a record in the journal with the call that was to be sent, and that call
+/// with the finished one. A person can have changed its lead. The sender says where the lead came
+/// from.
 pub fn compare(sent: &CallRecord, finished: &CallRecord, got: &Record, names: &FieldNames) {
     let expected = CallRecord {
         lead_id: sent.lead_id,

@@ -1,5 +1,5 @@
-//! Each way in which the CRM can be out of work, for five virtual minutes: nothing is lost, what
-//! is wrong and its fix are shown, few probes go out, and it goes on by itself.
+//! Tests each way in which the CRM can fail for five virtual minutes. No call is lost, the problem
+//! and its fix are shown, few probes are sent, and sending continues automatically.
 
 use crate::simulation::trouble::{ALLOWED, MINUTE, calls_for, faults, world};
 use crate::simulation::way::Network;
@@ -9,14 +9,13 @@ use callbridge_sandbox::faults::{Action, parse};
 use callbridge_sandbox::token::TokenKind;
 use std::time::Duration;
 
-/// Requests under way when the trouble began, and those by which it was found out.
+/// Requests that were under way when the failure began, and those that detected it.
 const FINDING_OUT: usize = 6;
 
-/// Requests in the first minute of an outage, and in each of the next four. An hour costs at most
-/// 90.
+/// Requests in the first minute of an outage, and in each of the next four. An hour has at most 90.
 const OUTAGE: (usize, usize) = (18, 6);
 
-/// All is well, then trouble for five minutes, then all is well again.
+/// Runs without problems, then with a problem for five minutes, then without problems again.
 fn trouble(begin: impl FnOnce(&mut World), end: impl FnOnce(&mut World), reason: &str, fix: &str) {
     let mut world = world();
     calls_for(&mut world, 0, MINUTE);
@@ -44,7 +43,7 @@ fn trouble(begin: impl FnOnce(&mut World), end: impl FnOnce(&mut World), reason:
     };
     let (first, then) = match reason {
         "failing" | "unreachable" => OUTAGE,
-        // the CRM answered: `token/info` once a minute, and a call if that succeeds
+        // The CRM answered, so there is one `token/info` per minute, and a call if it succeeds.
         _ => (FINDING_OUT, 2),
     };
     assert!(after(0, 1) <= first, "{sent:?}");
@@ -282,7 +281,7 @@ fn another_company_s_token_is_asked_once_and_not_used() {
 
 #[test]
 fn what_a_rule_strikes_always_has_an_action() {
-    // keeps the texts above honest: a misspelt rule would strike nothing
+    // Checks the texts above, because a misspelled rule would have no effect.
     let (rules, _) = parse("call-history times 1 status 500; any gateway 502").expect("good");
     assert_eq!(rules.len(), 2);
     assert_eq!(rules[0].action, Action::Status(500));

@@ -1,4 +1,4 @@
-//! A line that is never empty: how much of the budget is used.
+//! Tests how much of the budget is used while calls are always waiting.
 
 use crate::simulation::way::Network;
 use crate::simulation::world::World;
@@ -12,7 +12,7 @@ use std::time::Duration;
 #[test]
 fn saturated_hour_uses_budget_except_one_round_trip_a_minute() {
     let mut world = World::new(1, Settings::default(), sandbox::Settings::default());
-    // half a second there and back
+    // Half a second for the request and its answer.
     world.network = Network {
         delay: Duration::from_millis(250),
         ..Network::default()
@@ -23,7 +23,7 @@ fn saturated_hour_uses_budget_except_one_round_trip_a_minute() {
     let minutes = 60;
     world.run_for(Duration::from_secs(60 * minutes));
     let arrived = u64::try_from(world.witness.arrivals.len()).expect("few");
-    // 3600 / (60 + 0.5 + 0.03) is 59.47 a minute, and the first window's burst comes on top
+    // 3600 / (60 + 0.5 + 0.03) is 59.47 per minute, plus the burst of the first window.
     assert!(
         arrived * 100 >= 5940 * minutes,
         "{arrived} requests in {minutes} minutes"

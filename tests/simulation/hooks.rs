@@ -1,4 +1,4 @@
-//! The way of the CRM's deliveries (§6) to the receiver: they are late, lost, doubled.
+//! The CRM's deliveries (§6) on their way to the receiver. They can be late, lost, or doubled.
 
 use crate::simulation::way::Event;
 use crate::simulation::world::World;
@@ -15,24 +15,24 @@ use std::time::Duration;
 /// The dispatcher's cycle.
 const CYCLE: Duration = Duration::from_secs(1);
 
-/// The way from the CRM to the receiver.
+/// The network between the CRM and the receiver.
 pub struct Hooks {
     keyring: Keyring,
-    /// So many deliveries in a hundred do not get through, and are tried again.
+    /// Percentage of deliveries that are lost and tried again.
     pub broken: u64,
-    /// So many arrive twice.
+    /// Percentage of deliveries that arrive twice.
     pub doubled: u64,
-    /// So many take so long.
+    /// Percentage of deliveries that are late, and how late.
     pub late: (u64, Duration),
-    /// None gets through.
+    /// Whether all deliveries are lost.
     pub cut: bool,
-    /// Nobody listens: the program is not running.
+    /// Whether the program is down, so no process listens.
     down: bool,
     dice: Dice,
 }
 
 impl World {
-    /// The CRM reports its journal from now on.
+    /// Makes the CRM report its journal from now on.
     pub fn hook(&mut self) {
         let config = Config {
             target_url: "https://crm-events.example.com/webhooks".to_owned(),
@@ -67,14 +67,14 @@ impl World {
         self.event(CYCLE, Event::Cycle);
     }
 
-    /// The program runs, or not.
+    /// Sets whether the program runs and receives deliveries.
     pub(crate) fn receives(&mut self, receives: bool) {
         if let Some(hooks) = &mut self.hooks {
             hooks.down = !receives;
         }
     }
 
-    /// What the dispatcher claims leaves.
+    /// Sends the deliveries that the dispatcher claims.
     pub(crate) fn dispatch(&mut self) {
         self.sandbox.tick(self.truth);
         for dispatch in
@@ -94,7 +94,7 @@ impl World {
         self.event(CYCLE, Event::Cycle);
     }
 
-    /// A delivery reaches the receiver, which judges and keeps it as the program does.
+    /// Delivers to the receiver, which checks and stores the delivery as the program does.
     pub(crate) fn deliver(&mut self, dispatch: &Dispatch) {
         let Some(hooks) = &mut self.hooks else { return };
         let through =

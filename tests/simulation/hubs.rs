@@ -18,7 +18,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use world::{Control, DRAINED, Met, TOO_MANY, TWO_SENDERS, UNREST, World};
 
-/// Seeds of a plain `cargo test`.
+/// Number of seeds in a plain `cargo test`.
 const SEEDS: u64 = 8;
 
 /// Runs this many seeds on all cores.
@@ -42,7 +42,7 @@ fn each_seed<T: Send>(seeds: u64, run: fn(u64) -> T) -> Vec<T> {
     results.into_inner().expect("not poisoned")
 }
 
-/// One seed to its end, with nothing for the judge to find.
+/// Runs one seed to its end. The judge must find nothing.
 fn judged(seed: u64) -> Met {
     let mut world = World::new(seed, Control::None);
     world.run(DRAINED, World::has_drained);
@@ -58,7 +58,7 @@ fn judged(seed: u64) -> Met {
 /// Promise: Two hubs over one state lose no call, log none twice, and keep the limit together.
 #[test]
 fn two_hubs_log_each_call_once_within_rate_limit() {
-    // as in the campaign of one sender
+    // The same variable as in the campaign of one sender.
     let seeds = std::env::var("CALLBRIDGE_SIM_SEEDS").ok();
     let seeds = seeds.map_or(SEEDS, |text| text.parse().expect("a number"));
     let all = each_seed(seeds, judged);
@@ -70,7 +70,7 @@ fn two_hubs_log_each_call_once_within_rate_limit() {
     assert!(u64::from(too_late) > seeds);
 }
 
-/// What the judge finds in an hour of this control.
+/// Returns what the judge finds in an hour with this control.
 fn found(seed: u64, control: Control) -> BTreeSet<&'static str> {
     let mut world = World::new(seed, control);
     world.run(UNREST, |world| world.found.len() > 1);
@@ -89,7 +89,7 @@ fn judge_finds_two_senders_if_writes_need_no_lock() {
 #[test]
 fn judge_finds_61_requests_without_silence_on_takeover() {
     let all = each_seed(SEEDS, |seed| found(seed, Control::NoSilence));
-    // where few calls wait at a takeover, 60 s hold fewer
+    // If few calls wait at a takeover, 60 s have fewer requests.
     assert!(all.iter().any(|found| found.contains(TOO_MANY)), "{all:?}");
     assert!(
         all.iter().all(|found| found.contains(TWO_SENDERS)),

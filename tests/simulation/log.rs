@@ -1,4 +1,4 @@
-//! Everything that happens, in order: as one number, and as lines on demand.
+//! Records all events in order, as a hash, and on request as lines in a file.
 
 use callbridge_call::EventTime;
 use std::fmt::{self, Write as _};
@@ -14,7 +14,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Nothing has happened.
+    /// Creates an empty log.
     pub fn new() -> Self {
         Self {
             hash: 0xcbf2_9ce4_8422_2325,
@@ -23,24 +23,24 @@ impl Log {
         }
     }
 
-    /// Every line goes to this file as well.
+    /// Also writes every line to this file.
     pub fn write_to(&mut self, path: &Path) {
         let file = File::create(path).expect("a file for the event log");
         self.lines = Some(BufWriter::new(file));
     }
 
-    /// Something happened, by the CRM's clock.
+    /// Adds an event at this time of the CRM's clock.
     pub fn event(&mut self, at: EventTime, what: fmt::Arguments<'_>) {
         self.events += 1;
         writeln!(self, "{} {what}", at.micros()).expect("a hash takes everything");
     }
 
-    /// Of all events so far.
+    /// Returns the hash of all events so far.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// How many there were.
+    /// Returns the number of events.
     pub fn events(&self) -> u64 {
         self.events
     }

@@ -1,4 +1,4 @@
-//! The sender against the CRM of the document, under a virtual clock: hours in a second.
+//! Tests the sender with the CRM of the document, under a virtual clock. Hours take a second.
 
 mod campaign;
 mod confirmation;

@@ -1,7 +1,7 @@
-//! The paths there are, made from the enums themselves, and those that runs have met.
+//! The possible paths, made from the enums, and the paths that runs have met.
 //!
-//! A new variant does not compile until it is named here, and is then to be met, unless
-//! [`Path::impossible`] has a rule that says why it cannot be.
+//! A new variant does not compile until it is named here. Then it must be met, unless
+//! [`Path::impossible`] gives a reason why it cannot happen.
 
 use crate::simulation::strikes::Moment;
 use crate::support::simulated_calls;
@@ -16,27 +16,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use strum::VariantArray;
 
-/// Something that can happen.
+/// An event of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Path {
-    /// A request of this lane was judged so, its call standing in this state.
+    /// A request of this lane got this verdict while its call was in this state.
     Verdict {
         lane: Lane,
         endpoint: Endpoint,
         kind: VerdictKind,
         state: Option<State>,
     },
-    /// A request was answered so.
+    /// A request got this answer.
     Answer(Endpoint, &'static str),
     /// A call took a step.
     Step { state: State, step: &'static str },
-    /// The line stood still for this reason.
+    /// Sending paused for this reason.
     Pause(&'static str),
-    /// This befell the process, its machine or the CRM.
+    /// The process, its machine, or the CRM had this failure.
     Hardship(Hardship),
 }
 
-/// What the simulation does to the program.
+/// A failure that the simulation causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hardship {
     Killed,
@@ -74,7 +74,6 @@ pub enum Hardship {
 }
 
 impl Hardship {
-    /// All of them.
     pub const ALL: [Self; 32] = [
         Self::Killed,
         Self::KilledUnderWay,
@@ -110,7 +109,7 @@ impl Hardship {
         Self::AnswerOvertaken,
     ];
 
-    /// A kill or stall at this moment.
+    /// Returns the hardship of a kill or stall at this moment.
     pub const fn at(moment: Moment) -> Self {
         match moment {
             Moment::Chosen => Self::StruckAtChoice,
@@ -144,7 +143,7 @@ const ANSWERS: [&str; 18] = [
     "not connected, or TLS refused",
 ];
 
-/// The place of an answer's name.
+/// Returns the index of an answer's name.
 const fn place(answer: &ApiResult) -> usize {
     match answer {
         Ok(ApiReply::Accepted(..)) => 0,
@@ -169,7 +168,7 @@ const fn place(answer: &ApiResult) -> usize {
     }
 }
 
-/// One step of each name; a new one does not compile until it stands here.
+/// Returns one step of each name. A new step does not compile until it is listed here.
 pub fn steps() -> Vec<Step> {
     let (at, words) = (EventTime::from_seconds(0), String::new);
     let record = simulated_calls::call(0, at, 4001, false).judged.record;
@@ -247,12 +246,12 @@ pub fn steps() -> Vec<Step> {
 }
 
 impl Path {
-    /// The path of an answer.
+    /// Returns the path of an answer.
     pub const fn answer(endpoint: Endpoint, answer: &ApiResult) -> Self {
         Self::Answer(endpoint, ANSWERS[place(answer)])
     }
 
-    /// Every combination of the enums, possible or not.
+    /// Returns every combination of the enums, possible or not.
     pub fn all() -> Vec<Self> {
         let states: Vec<Option<State>> = [None]
             .into_iter()
@@ -286,24 +285,25 @@ impl Path {
         all
     }
 
-    /// Whether so many seeds should have met it.
+    /// Returns `true` if this many seeds should have met the path.
     pub fn is_due(self, seeds: u64) -> bool {
         let from = match self {
             Self::Hardship(Hardship::Killed | Hardship::KilledUnderWay) => 8,
             Self::Hardship(_) | Self::Pause(_) => 100,
-            // a webhook that comes after the call was given up, and another lead for a call that
-            // may have been written: a call is given up after an hour of failures, or after a day
+            // A webhook that comes after the call was given up, and another lead for a call that
+            // might have been written. A call is given up after an hour of failures, or after a
+            // day.
             Self::Step {
                 state: State::Dead,
                 step: "hooked" | "recheck",
             } => 10_000,
-            // a probe with token/info while no call waits
+            // A probe with `token/info` while no call waits.
             Self::Verdict {
                 lane: Lane::StandIn,
                 kind,
                 ..
             } if kind != VerdictKind::Record => 10_000,
-            // a stall at one moment of many
+            // A stall at one of many moments.
             Self::Verdict {
                 kind: VerdictKind::TooLate,
                 ..
@@ -313,7 +313,7 @@ impl Path {
         seeds >= from
     }
 
-    /// Why it cannot happen; `None` where it can, and has to be met.
+    /// Returns why the path cannot happen. Returns `None` if it can, so a run must meet it.
     pub fn impossible(self) -> Option<&'static str> {
         match self {
             Self::Verdict {
@@ -344,7 +344,7 @@ fn no_such_request(lane: Lane, endpoint: Endpoint) -> Option<&'static str> {
         Lane::Deadline => &[Endpoint::Poll],
         Lane::Live | Lane::Backlog => &[Endpoint::Submit],
         Lane::DueConfirmation | Lane::Confirmation => &[Endpoint::Filter, Endpoint::Poll],
-        // no request, or one about leads alone: no call is at stake
+        // There is no request, or only one about leads, so no call is involved.
         Lane::Settle | Lane::LeadTurn | Lane::Lead | Lane::SpareLead => &[],
     };
     (!asks.contains(&endpoint)).then_some("the lane asks something else")
@@ -443,7 +443,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// What was met, and how often.
+/// The paths that were met, and how often.
 #[derive(Clone, Debug, Default)]
 pub struct Met {
     paths: BTreeMap<Path, u64>,
@@ -451,29 +451,29 @@ pub struct Met {
 }
 
 impl Met {
-    /// Once more.
+    /// Counts a path.
     pub fn count(&mut self, path: Path) {
         *self.paths.entry(path).or_default() += 1;
     }
 
-    /// Once more.
+    /// Counts a hardship.
     pub fn hardship(&mut self, hardship: Hardship) {
         self.count(Path::Hardship(hardship));
     }
 
-    /// The line stands still.
+    /// Counts a pause.
     pub fn pause(&mut self, reason: &str) {
         if let Some(known) = PAUSES.into_iter().find(|known| *known == reason) {
             self.count(Path::Pause(known));
         }
     }
 
-    /// The word of a verdict.
+    /// Adds the word of a verdict.
     pub fn word(&mut self, word: &'static str) {
         self.words.insert(word);
     }
 
-    /// Adds what another run met.
+    /// Adds the paths of another run.
     pub fn add(&mut self, other: &Self) {
         for (path, count) in &other.paths {
             *self.paths.entry(*path).or_default() += count;
@@ -481,14 +481,14 @@ impl Met {
         self.words.extend(&other.words);
     }
 
-    /// Possible ones that nothing met.
+    /// Returns the possible paths that were not met.
     pub fn unmet(&self) -> Vec<Path> {
         let mut all = Path::all();
         all.retain(|path| path.impossible().is_none() && !self.paths.contains_key(path));
         all
     }
 
-    /// The table of those met, with counts.
+    /// Returns the table of the paths that were met, with counts.
     pub fn table(&self) -> String {
         let mut lines = String::new();
         for (path, count) in &self.paths {
@@ -504,7 +504,7 @@ impl Met {
         lines
     }
 
-    /// Nothing that cannot be was met.
+    /// Checks that no impossible path was met.
     pub fn assert_possible(&self) {
         for path in self.paths.keys() {
             assert_eq!(path.impossible(), None, "{path} was met");

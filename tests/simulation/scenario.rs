@@ -1,4 +1,4 @@
-//! What one seed makes of an hour: calls, weather, blows, and what people do.
+//! The run of one seed: its calls, faults, and actions of people.
 
 use crate::simulation::disk::Health;
 use crate::simulation::paths::Hardship;
@@ -15,20 +15,20 @@ use callbridge_spool::Finished;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A lead that does not exist: its writes end FAILED until somebody mends them.
+/// A lead that does not exist. Its writes end with FAILED until a person changes the lead.
 pub const UNKNOWN_LEAD: i64 = 9999;
 
-/// How long a run is, and how full.
+/// The length of a run, and its number of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Length {
     /// Hours of faults.
     pub hours: u64,
-    /// Calls an hour.
+    /// Calls per hour.
     pub calls_an_hour: u64,
 }
 
 impl Default for Length {
-    /// An hour of 600 calls.
+    /// Returns an hour of 600 calls.
     fn default() -> Self {
         Self {
             hours: 1,
@@ -37,7 +37,7 @@ impl Default for Length {
     }
 }
 
-/// What has to be undone.
+/// A fault that must be undone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mend {
     Token,
@@ -49,27 +49,27 @@ pub(crate) enum Mend {
     Restore(usize, usize),
 }
 
-/// One seed's run.
+/// The run of one seed.
 pub struct Run {
     pub world: World,
     pub(crate) dice: Dice,
     pub(crate) length: Length,
-    /// By uuid, as they finished.
+    /// The finished calls, by uuid.
     pub calls: BTreeMap<String, Finished>,
-    /// In the order they finished.
+    /// Uuids in the order in which the calls finished.
     order: Vec<String>,
     pub(crate) mends: BTreeMap<(EventTime, u64), Mend>,
     pub(crate) planned: u64,
     pub(crate) rates: &'static [&'static str],
-    /// Grants of the company while none is taken.
+    /// The company's grants when none is revoked.
     pub(crate) grants: Vec<sandbox::token::Grant>,
-    /// The token that works.
+    /// The valid token.
     pub(crate) right: String,
-    /// Access tokens live so long, and when the next one is due; `None` with a PAT.
+    /// The life of access tokens, and when the next one is due. `None` with a PAT.
     pub(crate) refresh: Option<(Duration, EventTime)>,
 }
 
-/// The CRM's rate, and those of ours that keep within it.
+/// The CRM's rate, and rates of callbridge that stay within it.
 const RATES: [&[&str]; 4] = [
     &["60/60s", "60/60s", "60/60s", "30/60s", "10/60s", "5/5s"],
     &["60/6s", "60/6s", "30/6s", "10/1s"],
@@ -78,7 +78,7 @@ const RATES: [&[&str]; 4] = [
 ];
 
 impl Run {
-    /// The world of a seed.
+    /// Creates the world of a seed.
     pub fn new(seed: u64, length: Length) -> Self {
         let mut dice = Dice::new(seed ^ 0x5eed);
         let saturated = length.calls_an_hour > 600;
@@ -103,7 +103,7 @@ impl Run {
         if dice.chance(10) {
             world.disk.history = Some(Vec::new());
         }
-        // dice of their own: a seed goes on as it did
+        // Separate random numbers, so that the rest of the seed's run does not change.
         let mut more = Dice::new(seed ^ 0x400c);
         if more.chance(40) {
             world.hook();
@@ -125,7 +125,7 @@ impl Run {
         }
     }
 
-    /// The hours of faults.
+    /// Runs the hours of faults.
     pub fn faults(&mut self) {
         let length = Duration::from_secs(self.length.hours * 3600);
         let all = self.length.hours * self.length.calls_an_hour;
@@ -154,7 +154,7 @@ impl Run {
         }
     }
 
-    /// A call finishes; some the journal's rules refuse, some are told twice.
+    /// Finishes a call. The CRM refuses some calls, and some are reported twice.
     fn call(&mut self) {
         let n = u32::try_from(self.order.len()).expect("few");
         let lead = if self.dice.chance(5) {
@@ -183,7 +183,7 @@ impl Run {
         self.world.finish(call);
     }
 
-    /// Something of ours goes wrong.
+    /// Starts a fault of the program or its machine.
     fn strike(&mut self) {
         if self.dice.chance(2) {
             let down = Duration::from_millis(self.dice.below(20_000));
@@ -214,7 +214,7 @@ impl Run {
             self.clock_trouble();
         }
         if self.world.disk.history.is_some() && self.dice.chance(1) {
-            // those that the full disk keeps out are not in the snapshot either
+            // Calls that the full disk keeps out are not in the snapshot either.
             let calls = self.order.len().saturating_sub(self.world.untold.len());
             let writes = self.world.snapshot();
             let wait = Duration::from_secs(self.dice.below(900));
@@ -250,14 +250,14 @@ impl Run {
             .pick(&[10, 300, 3600, 2 * day, 400 * day, 20_000 * day]);
         let ahead = i64::try_from(1 + self.dice.below(most)).expect("few");
         let ahead = if self.dice.chance(50) { ahead } else { -ahead };
-        // no clock of a machine shows a time before its epoch
+        // No machine's clock shows a time before its epoch.
         let now = self.world.truth.micros() / 1_000_000;
         self.world.set_clock(ahead.max(-now));
         let wait = Duration::from_secs(1 + self.dice.below(1200));
         self.later(wait, Mend::Clock);
     }
 
-    /// Nothing gets through for most of a day; what was accepted before waits.
+    /// Blocks the network for most of a day. Calls that were accepted before wait.
     fn night(&mut self) -> Duration {
         let began = self.world.truth;
         self.world.met.hardship(Hardship::LongNight);
@@ -272,14 +272,14 @@ impl Run {
         self.world.truth.since(began)
     }
 
-    /// To be undone after this long.
+    /// Plans to undo a fault after this time.
     pub(crate) fn later(&mut self, wait: Duration, mend: Mend) {
         self.planned += 1;
         let at = self.world.truth.plus(wait);
         self.mends.insert((at, self.planned), mend);
     }
 
-    /// Undoes what is due.
+    /// Undoes the faults that are due.
     pub(crate) fn mend_due(&mut self) {
         while let Some(entry) = self.mends.first_entry() {
             if entry.key().0 > self.world.truth {
@@ -318,13 +318,13 @@ impl Run {
         }
     }
 
-    /// The disk of that moment is back; the sources tell again what they told since.
+    /// Restores the disk of that moment. The sources report again the calls since then.
     fn restore(&mut self, writes: usize, calls: usize) {
         if self.world.disk.history.is_none() {
             return;
         }
         self.world.restore(writes);
-        // once a run is enough
+        // One restore per run is enough.
         self.world.disk.history = None;
         for uuid in self.order.split_off(calls) {
             let call = self.calls[&uuid].clone();

@@ -1,5 +1,5 @@
-//! Calls that the CRM refuses or fails on one by one: each ends as a letter that tells why, and
-//! stops no other.
+//! Tests calls that the CRM refuses or fails on individually. Each becomes a dead letter with a
+//! reason, and does not stop other calls.
 
 use crate::simulation::trouble::{ALLOWED, MINUTE, faults, world};
 use crate::simulation::world::World;
@@ -16,7 +16,7 @@ fn letters(world: &World) -> Vec<Letter> {
     tables::letters::letters(&world.disk.store, &LetterFilter::default()).expect("letters")
 }
 
-/// When each submission left, in seconds since the first request.
+/// Returns when each submission left, in seconds since the first request.
 fn submissions(world: &World) -> Vec<u64> {
     let submissions = world
         .sent
@@ -48,7 +48,7 @@ fn call_failing_with_500_is_dead_letter_and_stops_no_other() {
             letter.attempts
         );
     }
-    // Where little is known, more attempts than the document's five are needed to tell chance.
+    // With few data, more than the document's five attempts are needed to rule out chance.
     world.assert_never_wrong(&[ALLOWED[0], ViolationKind::RepeatAfter5xx]);
 }
 
@@ -103,7 +103,7 @@ fn retried_call_is_sent_while_calls_are_refused() {
     world.assert_never_wrong(&[ViolationKind::RepeatAfter400]);
 }
 
-/// A person retries a dead letter with this lead.
+/// Retries a dead letter with this lead, as a person could.
 fn retry(world: &mut World, letter: &Letter, lead: i64) {
     let mut record = letter.call.clone().expect("a call");
     record.lead_id = LeadId::new(lead);
@@ -237,7 +237,7 @@ fn call_with_unreadable_request_id_is_confirmed_by_journal() {
     world.assert_never_wrong(&[]);
 }
 
-/// A CRM that answers 404 to every poll at once, and whose pages cannot be read.
+/// The CRM answers 404 to every poll at once, and its pages cannot be read.
 #[test]
 fn crm_with_404_to_every_poll_gets_a_call_three_times_more() {
     let mut world = world();

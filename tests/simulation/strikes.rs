@@ -1,5 +1,5 @@
-//! What befalls the process and its machine: kills at the worst moments, stalls, reboots, an
-//! orderly stop, a clock that is set, a snapshot restored.
+//! Failures of the process and its machine: kills at the worst moments, stalls, reboots, an orderly
+//! stop, a clock that is set, and a restored snapshot.
 
 use crate::simulation::disk::Disk;
 use crate::simulation::paths::Hardship;
@@ -12,29 +12,28 @@ use callbridge_sender::plan::Known;
 use callbridge_spool::{Op, tables};
 use std::time::Duration;
 
-/// What left before the process ended can still arrive for so long.
+/// A request that left before the process ended can still arrive this long after.
 const STRAGGLER: Duration = Duration::from_secs(5);
 
-/// How long an orderly stop waits for what is under way.
+/// How long an orderly stop waits for requests that are under way.
 const FINISH: Duration = Duration::from_secs(8);
 
-/// The worst moments.
+/// The worst moments for a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// A request is chosen, its row not read.
+    /// A request is chosen, and its row is not read yet.
     Chosen,
     /// Slot and step are being written.
     Writing,
-    /// Slot and step are committed, the request is not sent.
+    /// Slot and step are committed, and the request is not sent yet.
     Committed,
-    /// The answer came, what it means is not committed.
+    /// The answer came, and its result is not committed yet.
     Answered,
-    /// The process has started, nothing is committed.
+    /// The process has started, and nothing is committed yet.
     Started,
 }
 
 impl Moment {
-    /// All of them.
     pub const ALL: [Self; 5] = [
         Self::Chosen,
         Self::Writing,
@@ -44,20 +43,21 @@ impl Moment {
     ];
 }
 
-/// What happens at such a moment.
+/// A failure at such a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blow {
-    /// The process is killed and started again after this long.
+    /// The process is killed, and started again after this time.
     Kill(Duration),
-    /// Killed while the disk failed: the writer saw an error, and the write is there all the same.
+    /// The process is killed while the disk fails. The writer got an error, but the write is
+    /// stored.
     KillInDoubt(Duration),
-    /// The machine loses its power.
+    /// The machine loses its power for this time.
     Reboot(Duration),
-    /// Nothing runs for this long, but the clocks do.
+    /// Nothing runs for this time, but the clocks continue.
     Stall(Duration),
 }
 
-/// One that waits.
+/// A failure that waits for its moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trap {
     pub at: Moment,
@@ -65,7 +65,7 @@ pub struct Trap {
 }
 
 impl World {
-    /// What waits for this moment happens; `true` when the process did not survive it.
+    /// Applies the failure that waits for this moment. Returns `true` if it ended the process.
     pub(crate) fn struck(&mut self, at: Moment) -> bool {
         let Some(trap) = self.trap.filter(|trap| trap.at == at) else {
             return false;
@@ -88,7 +88,8 @@ impl World {
         }
     }
 
-    /// The same while these are being written: none, or all of them, are there afterwards.
+    /// Applies a failure while these operations are written. Afterwards, all or none of them are
+    /// stored.
     pub(crate) fn struck_writing(&mut self, ops: &[Op]) -> bool {
         if let Some(Trap {
             at: Moment::Writing,
@@ -101,14 +102,14 @@ impl World {
         self.struck(Moment::Writing)
     }
 
-    /// Nothing of ours runs for this long.
+    /// Stops the process for this time.
     pub fn stall(&mut self, time: Duration) {
         self.log.event(self.truth, format_args!("stalls {time:?}"));
         self.met.hardship(Hardship::Stalled);
         self.pass_to(self.truth.plus(time));
     }
 
-    /// The process is killed, and started again after `down`; with `reboot` the machine is.
+    /// Kills the process and starts it again after `down`. With `reboot`, restarts the machine.
     pub fn kill(&mut self, down: Duration, reboot: bool) {
         self.log
             .event(self.truth, format_args!("killed, down {down:?}, {reboot}"));
@@ -120,12 +121,12 @@ impl World {
         self.start();
     }
 
-    /// The process ends as it is.
+    /// Ends the process without a stop.
     fn end(&mut self, down: Duration, reboot: bool) {
         for row in tables::calls::sending(&self.disk.store).expect("rows") {
             self.witness.excuse(&row.uuid.to_string());
         }
-        // what was not written is forgotten, and a time of a wrong clock says nothing later
+        // Unwritten data is lost, and a time from a wrong clock has no meaning later.
         let forgot = !self.unwritten.is_empty() || self.now.wall != self.truth;
         self.witness.restarted(forgot);
         self.waits.clear();
@@ -133,7 +134,7 @@ impl World {
             .retain(|(number, _)| self.waits.contains_key(number));
         self.unwritten.clear();
         self.trouble = false;
-        // what left before may still arrive, but nothing that comes later
+        // A request that left before can still arrive, but no later event of the process happens.
         let closed = self.truth.plus(STRAGGLER);
         let waits = &self.waits;
         self.events.retain(|(at, _), event| match event {
@@ -148,14 +149,14 @@ impl World {
         if reboot {
             self.met.hardship(Hardship::Rebooted);
             self.boots += 1;
-            // some kernels tell no boot id
+            // Some kernels have no boot id.
             let told = !self.dice.chance(10);
             self.boot_id = told.then(|| format!("boot-{}", self.boots));
             self.now.boot = Duration::from_secs(5);
         }
     }
 
-    /// SIGTERM, and started again after `down`: what is under way is waited for.
+    /// Sends SIGTERM, waits for requests that are under way, and starts it again after `down`.
     pub fn stop(&mut self, down: Duration) {
         self.log.event(self.truth, format_args!("stopped"));
         self.met.hardship(Hardship::Stopped);
@@ -170,7 +171,7 @@ impl World {
         self.start();
     }
 
-    /// Starts the sender on what is stored.
+    /// Starts the sender with the stored state.
     pub(crate) fn start(&mut self) {
         self.lives += 1;
         let known = Known::read(&self.disk.store, self.boot_id.clone()).expect("readable");
@@ -187,7 +188,7 @@ impl World {
         self.struck(Moment::Started);
     }
 
-    /// Another token, or none, is put into the file; it is looked at within a second.
+    /// Puts another token, or none, into the file. The sender reads it within a second.
     pub fn put_token(&mut self, token: &str) {
         self.log.event(self.truth, format_args!("token {token}"));
         self.token = token.to_owned();
@@ -196,14 +197,14 @@ impl World {
         self.events.insert((self.truth.plus(wait), 0), Event::Look);
     }
 
-    /// The token was refreshed: the one before lives on until then.
+    /// Puts a refreshed token into the file. The previous one stays valid until then.
     pub fn refreshed(&mut self, token: &str, until: EpochSeconds) {
         let older = (!self.token.is_empty()).then(|| (self.token.clone(), until));
         self.put_token(token);
         self.older = older;
     }
 
-    /// Our machine's wall clock is set, by so many seconds against the truth.
+    /// Sets the machine's wall clock this many seconds ahead of the true time.
     pub fn set_clock(&mut self, ahead_sec: i64) {
         self.log
             .event(self.truth, format_args!("clock {ahead_sec} s ahead"));
@@ -221,12 +222,12 @@ impl World {
         };
     }
 
-    /// From here on a snapshot of the disk can be restored.
+    /// Returns a snapshot of the disk that can be restored later.
     pub fn snapshot(&self) -> usize {
         self.disk.history.as_ref().map_or(0, Vec::len)
     }
 
-    /// The process is killed, and its state deleted before it starts again after `down`.
+    /// Kills the process and deletes its state before it starts again after `down`.
     pub fn delete_state(&mut self, down: Duration) {
         self.log.event(self.truth, format_args!("state deleted"));
         self.witness.excuse_all();
@@ -237,7 +238,7 @@ impl World {
         self.start();
     }
 
-    /// The machine starts from a snapshot; sources tell again what it does not know.
+    /// Starts the machine from a snapshot. Sources report again the calls that it does not have.
     pub fn restore(&mut self, snapshot: usize) {
         self.log
             .event(self.truth, format_args!("snapshot restored"));

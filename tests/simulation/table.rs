@@ -1,5 +1,5 @@
-//! What a flaky CRM costs, and how soon an outage is over: the table that is promised, printed
-//! and held to.
+//! Tests how many requests a flaky CRM costs and how soon an outage is over. Prints the promised
+//! table and checks it.
 //!
 //! `CALLBRIDGE_SIM_SEEDS=400 cargo test --test models simulation::table -- --nocapture`
 
@@ -12,15 +12,15 @@ use callbridge_sandbox::{Action, Rule};
 use callbridge_sender::Settings;
 use std::time::Duration;
 
-/// Calls that wait at the beginning.
+/// Calls that wait at the start.
 const CALLS: u32 = 300;
 
-/// Nobody waits longer for a run.
+/// A run must end within this time.
 const LONGEST: Duration = Duration::from_secs(4 * 3600);
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// As many seeds as this; more, within reason, where the campaign has hundreds.
+/// Returns this many seeds, or a few more if the campaign has hundreds.
 fn seeds(few: u64) -> std::ops::Range<u64> {
     let many = std::env::var("CALLBRIDGE_SIM_SEEDS").ok();
     let many = many.and_then(|text| text.parse().ok());
@@ -46,8 +46,8 @@ fn world(seed: u64, rate: &str) -> World {
     world
 }
 
-/// So many in a thousand of all requests end in a 500 (half of them), in a reset before or after
-/// they are done (a third), or in a time-out (the others).
+/// Returns faults for `permille` of all requests: a 500 (half of them), a reset before or after the
+/// request is processed (a third), or a timeout (the others).
 fn flaky(permille: u32) -> Vec<Rule> {
     let sixth = permille * 1000 / 6;
     let kinds = [
@@ -58,7 +58,8 @@ fn flaky(permille: u32) -> Vec<Rule> {
     ];
     let mut spared: u64 = 1_000_000;
     let rules = kinds.into_iter().map(|(action, ppm)| {
-        // the first rule that strikes is the one: what the others spared is struck by this
+        // Only the first matching rule applies, so this rule applies to the requests that the
+        // others spared.
         let chance = u64::from(ppm) * 1_000_000 / spared;
         spared -= u64::from(ppm);
         Rule {
@@ -73,7 +74,7 @@ fn flaky(permille: u32) -> Vec<Rule> {
     rules.collect()
 }
 
-/// How a backlog fared.
+/// The result of a backlog.
 #[derive(Clone, Copy, Debug, Default)]
 struct Drained {
     seconds: f64,
@@ -82,7 +83,7 @@ struct Drained {
     dead: u64,
 }
 
-/// A backlog of so many calls, until the last is journaled.
+/// Runs a backlog of this many calls until the last one is journaled.
 fn drained(seed: u64, rate: &str, permille: u32, calls: u32) -> Drained {
     let mut world = world(seed, rate);
     world.run_for(SECOND);
@@ -109,7 +110,7 @@ fn drained(seed: u64, rate: &str, permille: u32, calls: u32) -> Drained {
     }
 }
 
-/// Pace where requests fail is shown for information. Only the pace without errors is promised.
+/// The pace with failing requests is only shown. Only the pace without errors is promised.
 #[test]
 fn calls_without_errors_need_no_time_beyond_budget() {
     let rate = "60/60s";
@@ -132,7 +133,8 @@ fn calls_without_errors_need_no_time_beyond_budget() {
             sum(|it| it.paused) / count,
         );
     }
-    // a second for each call and page, and ten until the last calls are old enough for a page
+    // One second for each call and page, and ten seconds until the last calls are old enough for a
+    // page.
     assert!(whole.seconds <= 312.0, "{whole:?}");
     assert_eq!(whole.dead, 0);
     let confirmed = f64::from(CALLS) / whole.requests as f64;
@@ -153,7 +155,7 @@ fn at_15_percent_failures_at_most_1_in_5000_calls_is_given_up() {
     assert!(dead <= 1, "{dead} of {calls}");
 }
 
-/// How everything fails, and the word for it.
+/// How all requests fail, and the word for the pause.
 const KINDS: [(&str, &str); 7] = [
     ("refused", "unreachable"),
     ("no name", "unreachable"),
@@ -166,7 +168,7 @@ const KINDS: [(&str, &str); 7] = [
 
 fn begin(world: &mut World, kind: &str) {
     match kind {
-        // the client reports both as no connection
+        // The client reports both as a failed connection.
         "refused" | "no name" => world.network.refuses = true,
         "mistrusted" => world.network.mistrusted = true,
         "silent" => world.network.silent = true,
@@ -181,16 +183,16 @@ fn end(world: &mut World) {
     faults(world, "");
 }
 
-/// How an outage went.
+/// The result of an outage.
 struct Outage {
-    /// From its end to the first accepted call.
+    /// Time from its end to the first accepted call.
     resumed: Duration,
-    /// In its first hour.
+    /// Requests in its first hour.
     requests: usize,
     said: Option<String>,
 }
 
-/// An outage after some calls, with one call or a backlog and a call now and then.
+/// Runs an outage after some calls, with one call, or with a backlog and occasional calls.
 fn outage(seed: u64, kind: &str, lasts: Duration, alone: bool) -> Outage {
     let mut world = world(seed, "60/60s");
     let mut dice = Dice::new(seed ^ 0x007a_6e5e);
@@ -270,7 +272,8 @@ fn outage_of_each_kind_costs_few_requests_and_ends_in_a_minute() {
     }
 }
 
-/// A quarter of an hour in which a part fails while calls go on, and what was said meanwhile.
+/// Lets an endpoint fail for a quarter of an hour while calls continue. Returns the world, and the
+/// number of journaled calls before and after.
 fn part_fails(seed: u64, rule: &str) -> (World, u64, u64) {
     let mut world = world(seed, "60/60s");
     let mut dice = Dice::new(seed);
@@ -337,7 +340,7 @@ fn what_fails_alone_is_told_alone_and_others_do_its_work() {
     }
 }
 
-/// Once all is mended all is confirmed, and nothing is told any more.
+/// Ends the faults, and checks that all calls are confirmed and no problem is shown.
 fn recovers(world: &mut World) {
     faults(world, "");
     for n in 400..500 {

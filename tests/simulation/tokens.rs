@@ -1,6 +1,6 @@
-//! A connection kept fresh against the token endpoint of the document, under a virtual clock:
-//! whatever the endpoint does wrong, and however long, it needs no consent as long as the refresh
-//! token lives.
+//! Tests a connection that is refreshed at the document's token endpoint, under a virtual clock.
+//! Whatever the endpoint does wrong, and for however long, no new consent is needed while the
+//! refresh token is valid.
 
 use crate::support::simulated_calls::{Dice, epoch};
 use callbridge_call::{EpochSeconds, EventTime};
@@ -18,12 +18,12 @@ const SECRET: &str = "svc_sec_of_the_simulation";
 const ID: i64 = 2;
 const LIFE: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_secs(3_600);
-/// Between two tries at most, with the time of an answer and what chance adds.
+/// The longest time between two attempts, with the time of an answer and the jitter.
 const RARELY: Duration = Duration::from_secs(302);
-/// The client's own limit of one exchange.
+/// The client's time limit for one exchange.
 const TIME_OUT: Duration = Duration::from_secs(30);
 
-/// Faults after which the used refresh token may be good: nothing was done.
+/// Faults without effect on the CRM: the used refresh token can still be valid.
 const UNDONE: [&str; 7] = [
     "status 500",
     "status 503",
@@ -33,7 +33,7 @@ const UNDONE: [&str; 7] = [
     "gateway 403",
     "cut",
 ];
-/// Faults that lose the pair they come with: only then a consent may be needed.
+/// Faults that lose a new pair of tokens. Only after these, a consent can be needed.
 const DONE: [&str; 5] = [
     "lost",
     "broken",
@@ -42,13 +42,13 @@ const DONE: [&str; 5] = [
     "slow 40s",
 ];
 
-/// The keeper's core, and the CRM it asks.
+/// The keeper's core and its CRM.
 struct Kept {
     crm: Sandbox,
     core: Refresher,
     now: Now,
     refresh: Secret,
-    /// A pair was given whose answer did not come.
+    /// Whether a pair was issued whose answer was lost.
     lost: bool,
 }
 
@@ -101,7 +101,7 @@ impl Kept {
         self.now.boot += time;
     }
 
-    /// What the keeper does until this moment.
+    /// Runs the keeper until this time.
     fn run(&mut self, until: EventTime) {
         while self.now.wall < until {
             let left = until.since(self.now.wall);

@@ -1,4 +1,4 @@
-//! A world with live calls, and rules by which its CRM fails.
+//! A world with live calls, and rules that make its CRM fail.
 
 use crate::simulation::world::World;
 use crate::support::simulated_calls::call;
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 pub const MINUTE: Duration = Duration::from_secs(60);
 
-/// A uuid again after a 200 that the sender did not get to read.
+/// A uuid that is sent again after a 200 that the sender could not read.
 pub const ALLOWED: [ViolationKind; 1] = [ViolationKind::RepeatAfter200];
 
 pub fn world() -> World {
     World::new(7, Settings::default(), sandbox::Settings::default())
 }
 
-/// Live calls, one every ten seconds.
+/// Finishes live calls, one every ten seconds.
 pub fn calls_for(world: &mut World, first: u32, time: Duration) {
     let count = u32::try_from(time.as_secs() / 10).expect("few");
     for n in first..first + count {
@@ -31,7 +31,7 @@ pub fn faults(world: &mut World, text: &str) {
     world.sandbox.set_faults(rules);
 }
 
-/// A world whose CRM answers in this shape, by these rules.
+/// Returns a world whose CRM has these faults and shapes.
 pub fn shaped(text: &str) -> World {
     let (rules, shapes) = parse(text).expect("faults and shapes that can be read");
     let crm = sandbox::Settings {

@@ -1,4 +1,4 @@
-//! The way between the sender and the CRM, and what becomes of time on it.
+//! The network between the sender and the CRM, and the time that passes on it.
 
 use crate::simulation::paths::Hardship;
 use crate::simulation::world::World;
@@ -12,58 +12,58 @@ use callbridge_sandbox::{Delivery, Response};
 use callbridge_sender::queue::Lane;
 use std::time::Duration;
 
-/// The client's own limit of one exchange.
+/// The client's time limit for one exchange.
 pub const TIME_OUT: Duration = Duration::from_secs(30);
 
-/// How the way to the CRM is.
+/// The condition of the network to the CRM.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Network {
-    /// Nobody answers the door.
+    /// Whether connections are refused.
     pub refuses: bool,
-    /// The certificate is wrong.
+    /// Whether the certificate is wrong.
     pub mistrusted: bool,
-    /// Bytes vanish.
+    /// Whether all bytes are lost.
     pub silent: bool,
-    /// The least that each way takes.
+    /// The shortest time in each direction.
     pub delay: Duration,
-    /// Up to so much more.
+    /// The longest additional time.
     pub jitter: Duration,
-    /// So many connections in a hundred end before the request is there.
+    /// Percentage of connections that end before the request arrives.
     pub broken: u64,
-    /// So many bodies in a hundred are not what the CRM sent.
+    /// Percentage of answers whose body is changed.
     pub mangled: u64,
 }
 
-/// What happens next on the way.
+/// An event on the network.
 #[derive(Debug)]
 pub enum Event {
-    /// A request reaches the CRM; its number.
+    /// A request with this number reaches the CRM.
     Arrives(u64, sandbox::Request),
-    /// An answer, or the end of waiting, reaches the sender's machine.
+    /// An answer, or a timeout, reaches the sender's machine.
     Answered(u64, ApiResponse),
-    /// The sender looks at the token file.
+    /// The sender reads the token file.
     Look,
-    /// The CRM's dispatcher claims what is due (§6.9).
+    /// The CRM's dispatcher claims the deliveries that are due (§6.9).
     Cycle,
     /// A delivery reaches the receiver.
     Delivery(Box<Dispatch>),
 }
 
-/// A request whose answer the sender waits for.
+/// A request that the sender waits for.
 #[derive(Debug)]
 pub struct Waits {
     pub slot: u32,
     pub lane: Lane,
-    /// Of the call it is about.
+    /// The uuid of its call.
     pub uuid: Option<String>,
     pub request: Request,
-    /// The token it carries.
+    /// Its token.
     pub token: String,
     until: EventTime,
 }
 
 impl World {
-    /// A request leaves, unless it is too late for its slot; its number.
+    /// Sends a request, unless its slot is too old. Returns its number.
     pub(crate) fn fly(
         &mut self,
         slot: u32,
@@ -125,8 +125,8 @@ impl World {
         number
     }
 
-    /// Goes to this moment of the CRM's clock; what is due by then happens in its order. Answers
-    /// wait for the sender's next turn.
+    /// Advances to this moment of the CRM's clock, and handles the events until then in order.
+    /// Answers wait for the sender's next turn.
     pub(crate) fn pass_to(&mut self, moment: EventTime) {
         while let Some(entry) = self.events.first_entry() {
             let (at, _) = *entry.key();
@@ -152,7 +152,7 @@ impl World {
         self.go_to(moment);
     }
 
-    /// Something happens after this time.
+    /// Plans an event after this time.
     pub(crate) fn event(&mut self, after: Duration, event: Event) {
         self.numbered += 1;
         let at = self.truth.plus(after);
@@ -198,7 +198,7 @@ impl World {
             None => lost(),
         };
         let at = self.truth.plus(back + late.unwrap_or_default());
-        // where it is later, the time-out comes first
+        // If it is later, the timeout comes first.
         if at < until {
             self.answer_at(at, number, received);
         }
@@ -213,7 +213,7 @@ impl World {
     }
 
     fn answer_at(&mut self, at: EventTime, number: u64, received: ApiResponse) {
-        // a time-out and an answer of one request may stand at one moment
+        // A timeout and an answer of the same request can have the same time.
         let place = match received.answer {
             Err(ApiError::TimedOut) => u64::MAX - number,
             _ => u64::MAX / 2 - number,
@@ -228,7 +228,7 @@ impl World {
     }
 }
 
-/// What something in between makes of an answer.
+/// Changes an answer as a proxy could.
 fn mangle(response: &mut Response, dice: &mut Dice) {
     match dice.below(7) {
         0 => response.body.clear(),
@@ -250,7 +250,7 @@ fn lost() -> ApiResponse {
     Err(ApiError::Lost(why)).into()
 }
 
-/// The bytes as the client sends them.
+/// Returns the request as the client sends it.
 fn to_sandbox(request: &Request, address: &Address, token: &str) -> sandbox::Request {
     let url = request.url(address);
     let asked = match request.body() {

@@ -1,4 +1,4 @@
-//! What goes wrong at the CRM and on the way to it, and what people do about it.
+//! Faults of the CRM and of the network to it, and reactions of people.
 
 use crate::simulation::paths::Hardship;
 use crate::simulation::scenario::{Mend, Run, UNKNOWN_LEAD};
@@ -16,12 +16,12 @@ use std::time::Duration;
 
 const ENDPOINTS: [&str; 5] = ["any", "token-info", "call-history", "filter", "request"];
 
-/// Statuses that the document names, and more of the kind.
+/// Statuses in the document, and similar ones.
 const STATUSES: [u16; 16] = [
     302, 400, 401, 403, 404, 405, 406, 409, 410, 415, 422, 429, 500, 502, 503, 504,
 ];
 
-/// A CRM with shapes of its own.
+/// Returns settings of a CRM with random shapes.
 pub fn sandbox(seed: u64, rate: &str, dice: &mut Dice) -> sandbox::Settings {
     let mut settings = sandbox::Settings {
         seed,
@@ -49,7 +49,7 @@ pub fn sandbox(seed: u64, rate: &str, dice: &mut Dice) -> sandbox::Settings {
 }
 
 impl Run {
-    /// The way and the service become better or worse.
+    /// Makes the network or the CRM better or worse.
     pub(crate) fn weather(&mut self) {
         if self.dice.chance(4) {
             self.network();
@@ -108,7 +108,7 @@ impl Run {
         self.later(wait, Mend::Network);
     }
 
-    /// Somebody changes tokens, grants or the license.
+    /// Changes tokens, grants, or the license.
     fn company(&mut self) {
         let at = self.world.truth;
         let soon = Duration::from_secs(1 + self.dice.below(600));
@@ -159,7 +159,8 @@ impl Run {
         self.later(soon, Mend::Grants);
     }
 
-    /// A new PAT; the one before is dead at once, the file follows sooner or later.
+    /// Issues a new PAT. The previous one is invalid at once, and the file gets the new one sooner
+    /// or later.
     pub(crate) fn replace_token(&mut self) {
         self.world.met.hardship(Hardship::TokenReplaced);
         let at = self.world.truth;
@@ -177,7 +178,7 @@ impl Run {
         self.later(wait, Mend::Token);
     }
 
-    /// Where the company consented, a new access token comes before the old one ends (§5.6.6).
+    /// After a consent, issues a new access token before the old one expires (§5.6.6).
     pub(crate) fn refresh(&mut self) {
         let Some((life, due)) = self.refresh else {
             return;
@@ -199,7 +200,7 @@ impl Run {
         self.refresh = Some((life, now.plus(life / 2)));
     }
 
-    /// What the webhooks' way is like from now on.
+    /// Changes the network of the webhooks.
     pub(crate) fn hooks(&mut self) {
         let Some(hooks) = &mut self.world.hooks else {
             return;
@@ -219,7 +220,7 @@ impl Run {
         }
     }
 
-    /// People look at the letters now and then; and they notice a dead token.
+    /// Lets people look at dead letters occasionally, and notice an invalid token.
     pub(crate) fn people(&mut self) {
         if self.dice.chance(2) {
             let letters = self.letters();
@@ -238,7 +239,7 @@ impl Run {
         }
     }
 
-    /// All letters there are.
+    /// Returns all dead letters.
     pub(crate) fn letters(&self) -> Vec<Letter> {
         let filter = LetterFilter {
             limit: 100_000,
@@ -247,7 +248,7 @@ impl Run {
         tables::letters::letters(&self.world.disk.store, &filter).expect("letters")
     }
 
-    /// A person mends a letter and sends it again, or gives it up.
+    /// Lets a person correct and retry a dead letter, or give it up.
     fn decide(&mut self, letter: Letter) {
         let step = match letter.reason {
             Reason::NoLead if letter.waiting && self.dice.chance(20) => Step::Expire,
@@ -257,7 +258,7 @@ impl Run {
         self.step(&letter, step);
     }
 
-    /// A person mends a letter and sends it again.
+    /// Lets a person correct and retry a dead letter.
     pub(crate) fn retry(&mut self, letter: Letter) {
         let mut record = letter.call.clone().expect("a call");
         self.world
@@ -270,7 +271,7 @@ impl Run {
         if unknown && (may_be_written || unwritten) {
             record.lead_id = LeadId::new(4001);
         }
-        // with other values than before only after a look into the journal
+        // With changed values, the call is sent only after a search of the journal.
         let before = letter.call.as_ref().expect("a call");
         let step = if may_be_written && before.lead_id != record.lead_id {
             let uuid = record.uuid.expect("a uuid").to_string();
@@ -290,7 +291,7 @@ impl Run {
     }
 }
 
-/// One fault.
+/// Returns a random fault.
 fn rule(dice: &mut Dice) -> String {
     let endpoint = *dice.pick(&ENDPOINTS);
     let status = if dice.chance(80) {

@@ -1,4 +1,4 @@
-//! What webhooks save, and what it costs when they fail.
+//! Tests how many requests webhooks save, and the cost of their failures.
 
 use crate::simulation::trouble::MINUTE;
 use crate::simulation::world::World;
@@ -8,14 +8,15 @@ use callbridge_sandbox::ViolationKind;
 use callbridge_sender::Settings;
 use std::time::Duration;
 
-/// A world whose CRM reports each call it journals.
+/// Returns a world whose CRM reports each call that it journals.
 fn with_webhooks() -> World {
     let mut world = World::new(7, Settings::default(), sandbox::Settings::default());
     world.hook();
     world
 }
 
-/// So many calls at once until all are journaled; requests, and minutes.
+/// Finishes this many calls at once, and runs until all are journaled. Returns requests and
+/// minutes.
 fn drained(world: &mut World, calls: u32) -> (usize, u64) {
     for n in 0..calls {
         world.finish(call(n, world.now.wall, 4001 + i64::from(n % 50), false));

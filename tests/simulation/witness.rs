@@ -1,4 +1,5 @@
-//! The judge outside: counts arrivals, and asks of every breach whether it was ours.
+//! The judge outside of the program. It counts arrivals, and decides for every violation whether
+//! the program caused it.
 
 use crate::simulation::scenario::UNKNOWN_LEAD;
 use crate::simulation::way::Waits;
@@ -12,43 +13,43 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The service's word that a page is too large, or that it knows no range, can be learned by
-/// asking only: so many such questions may be asked in an hour of one life.
+/// The program can learn only by asking that a page is too large or that a range is not allowed. It
+/// can ask this often within this time in one life.
 const LEARNED_MAX: u32 = 4;
 const LEARNED_WITHIN: Duration = Duration::from_secs(3600);
 
-/// The service wants so much time between two requests that it refuses for the same reason.
+/// The CRM requires this time between two requests that it refuses for the same reason.
 const REFUSALS_APART: Duration = Duration::from_secs(60);
 
-/// What was seen from outside.
+/// Observations from outside of the program.
 pub struct OutcomeSource {
-    /// When requests arrived at the CRM.
+    /// When each request arrived at the CRM.
     pub arrivals: Vec<EventTime>,
     rate: Rate,
-    /// Violations are judged as they happen.
+    /// Whether violations are judged when they happen.
     pub strict: bool,
-    /// Calls that may be submitted again: a kill or the way kept their 200 from us, a person sent
-    /// them again, their requestId cannot be read.
+    /// Calls that can be submitted again: their 200 was lost in a kill or on the way, a person
+    /// retried them, or their requestId cannot be read.
     excused: BTreeSet<String>,
     all_excused: bool,
     /// Calls that a person sent with another lead after the journal did not show them.
     changed: BTreeSet<String>,
     left: BTreeMap<u64, EventTime>,
-    /// What each of these asked, and when the sender heard that it failed.
+    /// The content of each request, and when the sender learned that it failed.
     asked: BTreeMap<u64, String>,
     failed: BTreeMap<u64, EventTime>,
-    /// When the sender last learned that its token or grant is no good.
+    /// When the sender last learned that its token or grant is invalid.
     refused: Option<EventTime>,
-    /// When it last gave up waiting for an answer after that: it may have been a refusal, too.
+    /// When its last timeout after that was. That answer could have been a refusal too.
     unheard: Option<EventTime>,
-    /// In use.
+    /// The current token.
     token: String,
     learned: u32,
     learned_from: EventTime,
 }
 
 impl OutcomeSource {
-    /// Nothing was seen.
+    /// Creates a judge without observations.
     pub fn new(sandbox: &sandbox::Settings) -> Self {
         Self {
             arrivals: Vec::new(),
@@ -68,7 +69,7 @@ impl OutcomeSource {
         }
     }
 
-    /// A request left.
+    /// Records that a request left.
     pub fn left(&mut self, number: u64, at: EventTime, asked: String) {
         self.left.insert(number, at);
         self.asked.insert(number, asked);
@@ -80,7 +81,7 @@ impl OutcomeSource {
         }
     }
 
-    /// The sender had heard that the same request failed when this one left.
+    /// Returns `true` if the sender knew, when this request left, that the same request had failed.
     fn knew_of_failure(&self, number: u64) -> bool {
         let (left, asked) = (self.left.get(&number), self.asked.get(&number));
         self.failed.iter().any(|(before, received)| {
@@ -88,7 +89,7 @@ impl OutcomeSource {
         })
     }
 
-    /// A request arrived: no window, wherever it opens, may hold more than the limit.
+    /// Records an arrival. No window, wherever it begins, can hold more than the limit.
     pub fn arrived(&mut self, at: EventTime) {
         let limit = usize::try_from(self.rate.requests).expect("small");
         if let Some(first) = self.arrivals.len().checked_sub(limit) {
@@ -102,30 +103,30 @@ impl OutcomeSource {
         self.arrivals.push(at);
     }
 
-    /// This call may be submitted again.
+    /// Allows this call to be submitted again.
     pub fn excuse(&mut self, uuid: &str) {
         if self.strict {
             self.excused.insert(uuid.to_owned());
         }
     }
 
-    /// This call goes out with another lead, once the journal was looked through.
+    /// Allows this call to be sent with another lead, after a search of the journal.
     pub fn changed(&mut self, uuid: &str) {
         self.changed.insert(uuid.to_owned());
     }
 
-    /// All calls may.
+    /// Allows all calls to be submitted again.
     pub fn excuse_all(&mut self) {
         self.all_excused = true;
     }
 
-    /// What the journal holds may have been sent by a life that a snapshot has undone.
+    /// Returns `true` if the journal can differ because a life that a snapshot undid sent the call.
     pub fn may_differ(&self, sent: &CallRecord) -> bool {
         let lead = sent.lead_id.map(|lead| lead.get());
         self.all_excused && lead.is_some_and(|lead| [4001, UNKNOWN_LEAD].contains(&lead))
     }
 
-    /// The sender heard this.
+    /// Records the verdict that the sender reached.
     pub fn received(&mut self, number: u64, waits: &Waits, verdict: VerdictKind, at: EventTime) {
         if verdict == VerdictKind::Failed {
             self.failed.insert(number, at);
@@ -142,11 +143,11 @@ impl OutcomeSource {
             VerdictKind::Failed | VerdictKind::Unreachable | VerdictKind::TooLate
         );
         if unheard && waits.request.endpoint() == callbridge_crm::Endpoint::Filter {
-            // what did not reach us has taught nothing
+            // An answer that was lost has taught nothing.
             self.learned = self.learned.saturating_sub(1);
         }
         match verdict {
-            // a refusal of an older token says nothing about the one in use
+            // A refusal of an older token says nothing about the current one.
             VerdictKind::TokenRefused
             | VerdictKind::NotGranted
             | VerdictKind::PageTooLarge
@@ -164,7 +165,7 @@ impl OutcomeSource {
         }
     }
 
-    /// Another token: what an old one was told says nothing about it.
+    /// Records another token. Refusals of the old one do not apply to it.
     pub fn token_taken(&mut self, token: &str) {
         if self.token != token {
             token.clone_into(&mut self.token);
@@ -172,17 +173,18 @@ impl OutcomeSource {
         }
     }
 
-    /// A life of the process begins; what it was told before is known to it unless it `forgot`.
+    /// Begins a life of the process. It knows earlier answers unless it `forgot` them.
     pub fn restarted(&mut self, forgot: bool) {
         if forgot {
             self.refused = None;
         }
-        // what waited is sent again as the spool says, not as this one remembers
+        // The next life sends waiting requests as the spool has them, so this memory no longer
+        // applies.
         self.failed.clear();
         self.learned = 0;
     }
 
-    /// A breach that this request made.
+    /// Judges a violation of this request.
     pub fn judge(&mut self, breach: &Violation, number: u64, request: &sandbox::Request) {
         if !self.strict {
             return;
@@ -194,14 +196,14 @@ impl OutcomeSource {
             || uuid
                 .as_ref()
                 .is_some_and(|uuid| self.excused.contains(uuid));
-        // under way when the refusal was heard, or none was heard
+        // The request was under way when the refusal arrived, or no refusal has arrived.
         let unheard = || match (self.left.get(&number), self.refused) {
             (Some(left), Some(refused)) => *left <= refused,
             (_, None) => true,
             (None, _) => false,
         };
         let fine = match breach.kind {
-            // the first page of the journal has no other words an hour later
+            // The request for the first page of the journal is the same an hour later.
             ViolationKind::RepeatAfter400 if request.path.ends_with("/filter") => true,
             ViolationKind::RepeatAfter200 | ViolationKind::RepeatAfter400 => excused,
             ViolationKind::RepeatAfter401 | ViolationKind::RepeatAfter403 => {
@@ -216,13 +218,14 @@ impl OutcomeSource {
                 self.learned += 1;
                 self.learned <= LEARNED_MAX
             }
-            // a snapshot does not know what a person changed since, nor the journal what is held
+            // A snapshot does not have later changes by people, and the journal does not show calls
+            // that are held.
             ViolationKind::UuidReused => {
                 self.all_excused || uuid.is_some_and(|it| self.changed.contains(&it))
             }
-            // where many fail, five failures of one call may be chance: it is sent on
+            // If many requests fail, five failures of one call can be chance, so it is sent again.
             ViolationKind::RepeatAfter5xx => true,
-            // one that was on its way for long, and its repeat, may arrive together
+            // A request that was delayed for long can arrive together with its repetition.
             ViolationKind::SoonAfter5xx => !self.knew_of_failure(number),
             ViolationKind::WindowExceeded
             | ViolationKind::FreshBudget
@@ -244,7 +247,7 @@ impl OutcomeSource {
         assert!(fine, "request {number}: {breach:?}");
     }
 
-    /// With another company's token nothing but `token/info` is asked.
+    /// Checks that another company's token is used only for `token/info`.
     pub fn judge_company(&self, sandbox: &Sandbox, request: &sandbox::Request) {
         if !self.strict {
             return;

@@ -1,7 +1,7 @@
-//! A PBX's finished calls, the spool, the sender, a network and the CRM, under one virtual clock.
+//! A PBX's finished calls, the spool, the sender, a network, and the CRM, under one virtual clock.
 //!
-//! What `callbridge run` does around the core is done here alike: `turn`, `send`, `land` and
-//! `write_back` are those of the sender's shell, with time and trouble from the dice.
+//! The loop around the core is the same as in `callbridge run`: `turn`, `send`, `land`, and
+//! `write_back` correspond to the sender's shell. Random numbers provide the time and the faults.
 
 use crate::simulation::disk::Disk;
 use crate::simulation::hooks::Hooks;
@@ -25,42 +25,42 @@ use callbridge_spool::{Finished, Op, State, Step, WorkQueue, tables};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// How long after the spool could not write it is tried again.
+/// Time until the spool is tried again after a failed write.
 const SPOOL_AGAIN: Duration = Duration::from_secs(1);
 
-/// The shell looks again after this long, whatever the core says.
+/// The shell has a turn at least this often, whatever the core says.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 
-/// Turns without a microsecond passing after which nothing will ever happen again.
+/// After this many turns without any time passing, the run is stuck.
 const TURNS_MAX: u32 = 10_000;
 
-/// Everything, at one moment.
+/// The state of the whole simulation.
 pub struct World {
-    /// What callbridge's machine takes for the time.
+    /// The clock of callbridge's machine.
     pub now: Now,
-    /// What the CRM takes for the time.
+    /// The clock of the CRM.
     pub truth: EventTime,
     pub disk: Disk,
     pub core: Core,
     pub sandbox: Sandbox,
     pub network: Network,
-    /// What the token file holds; empty when there is none.
+    /// The content of the token file. Empty if there is none.
     pub token: String,
-    /// The token before it, and its end, where it was refreshed.
+    /// The previous token and its expiry, after a refresh.
     pub older: Option<(String, EpochSeconds)>,
-    /// When requests left, with what they were.
+    /// When each request left, and its kind.
     pub sent: Vec<(EventTime, &'static str)>,
     pub met: Met,
     pub log: Log,
     pub witness: OutcomeSource,
     pub dice: Dice,
-    /// What happens to the process at its next moment of that kind.
+    /// The failure at the next moment of its kind.
     pub trap: Option<Trap>,
     pub settings: Settings,
-    /// Of the running boot; `None` where the kernel does not tell.
+    /// The id of the current boot. `None` if the kernel has none.
     pub boot_id: Option<String>,
     pub(crate) boots: u32,
-    /// The tokens that the sender has taken up: the current one, and the one before it.
+    /// The tokens that the sender uses: the current one and the previous one.
     pub(crate) secrets: Vec<String>,
     pub(crate) numbered: u64,
     pub(crate) events: BTreeMap<(EventTime, u64), Event>,
@@ -68,16 +68,16 @@ pub struct World {
     pub(crate) landed: VecDeque<(u64, ApiResponse)>,
     pub(crate) unwritten: VecDeque<Vec<Op>>,
     pub(crate) trouble: bool,
-    /// Calls that the intake could not store yet; their sources will tell them again.
+    /// Calls that the intake could not store yet. Their sources will report them again.
     pub(crate) untold: VecDeque<Finished>,
     pub(crate) address: Address,
     pub(crate) lives: u32,
-    /// Webhooks, where the CRM sends some.
+    /// Webhooks, if the CRM sends any.
     pub hooks: Option<Hooks>,
 }
 
 impl World {
-    /// A fresh state and a CRM with one token.
+    /// Creates an empty state and a CRM with one token.
     pub fn new(seed: u64, settings: Settings, sandbox: sandbox::Settings) -> Self {
         let now = Now {
             wall: simulated_calls::epoch(),
@@ -125,13 +125,13 @@ impl World {
         world
     }
 
-    /// A call finishes; its source tells it again until it is stored.
+    /// Finishes a call. Its source reports it again until it is stored.
     pub fn finish(&mut self, call: Finished) {
         self.untold.push_back(call);
         self.take_in();
     }
 
-    /// Stores what calls there are.
+    /// Stores the calls that have come.
     pub(crate) fn take_in(&mut self) {
         while let Some(call) = self.untold.front() {
             let op = Op::Finish(Box::new(call.clone()));
@@ -142,12 +142,12 @@ impl World {
         }
     }
 
-    /// A person's step.
+    /// Runs an operation of a person.
     pub fn command(&mut self, op: Op) {
         self.write(vec![op]).ok();
     }
 
-    /// Runs until `until` by the CRM's clock.
+    /// Runs until this time of the CRM's clock.
     pub fn run(&mut self, until: EventTime) {
         let (mut last, mut turns) = (self.truth, 0);
         while self.truth < until {
@@ -163,14 +163,14 @@ impl World {
         self.run(self.truth.plus(time));
     }
 
-    /// What the sender shows.
+    /// Returns the sender's status.
     pub fn status(&self) -> SenderStatus {
         let head = tables::work_queue::head(&self.disk.store, &self.core.ask(self.now));
         let head = head.expect("a head");
         self.core.status(self.now, &head)
     }
 
-    /// A turn of the shell's loop, and what wakes it next.
+    /// Makes one turn of the shell's loop, and advances to the next event.
     fn step(&mut self, until: EventTime) {
         let wait = self.turn();
         if let Some((number, received)) = self.landed.pop_front() {
@@ -178,7 +178,7 @@ impl World {
             return;
         }
         let at = wait.unwrap_or(self.now.boot + LOOK_AGAIN);
-        // the CRM's clock counts whole microseconds
+        // The CRM's clock counts whole microseconds.
         let micros = at.saturating_sub(self.now.boot).as_nanos().div_ceil(1000);
         let wait = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
         let at = self.truth.plus(wait);
@@ -186,7 +186,7 @@ impl World {
         self.pass_to(at.min(until).min(woken.max(self.truth)));
     }
 
-    /// Does all that can be done now; the moment since boot at which to look again.
+    /// Does all that can be done now. Returns the time since boot of the next turn.
     fn turn(&mut self) -> Option<Duration> {
         for _ in 0..TURNS_MAX {
             self.take_in();
@@ -229,7 +229,7 @@ impl World {
         panic!("busy without end at {}", self.truth);
     }
 
-    /// The slot and the step are committed before the request leaves.
+    /// Commits the slot and the step before the request leaves.
     fn send(&mut self, plan: Plan) {
         if self.struck(Moment::Chosen) {
             return;
@@ -272,7 +272,7 @@ impl World {
         self.fly(slot, lane, uuid, request, &secret, too_late);
     }
 
-    /// An answer is judged; what it means is written at the next turn.
+    /// Judges an answer. Its result is written at the next turn.
     fn land(&mut self, number: u64, received: ApiResponse) {
         let Some(waits) = self.waits.remove(&number) else {
             return; // of a life before
@@ -288,7 +288,7 @@ impl World {
         let state: Option<State> = outcome.row.and_then(row);
         self.met.count(answer);
         if state == Some(State::Journaled) {
-            // a webhook came before the answer
+            // A webhook came before the answer.
             self.met.hardship(Hardship::AnswerOvertaken);
         } else {
             self.met.count(Path::Verdict {
@@ -308,7 +308,7 @@ impl World {
         self.struck(Moment::Answered);
     }
 
-    /// Writes what is not written; `false` when the spool cannot take it now.
+    /// Writes what is not written. Returns `false` if the spool cannot store it now.
     fn write_back(&mut self) -> bool {
         while let Some(ops) = self.unwritten.front() {
             match self.write(ops.clone()) {
@@ -324,20 +324,20 @@ impl World {
         !self.trouble
     }
 
-    /// All answers that came are judged.
+    /// Judges all answers that came.
     pub(crate) fn land_all(&mut self) {
         while let Some((number, received)) = self.landed.pop_front() {
             self.land(number, received);
         }
     }
 
-    /// The last words of an orderly stop, if the disk takes them.
+    /// Writes everything in an orderly stop, if the disk allows it.
     pub(crate) fn write_all(&mut self) {
         self.write_back();
     }
 
     fn troubled(&mut self) {
-        // an empty write finds out whether it works again
+        // An empty write finds out whether the disk works again.
         if self.unwritten.is_empty() {
             self.unwritten.push_back(Vec::new());
         }
@@ -345,7 +345,7 @@ impl World {
         self.met.pause("spool");
     }
 
-    /// Stores, and checks the books and each step.
+    /// Writes operations, and checks the books and each step.
     pub(crate) fn write(&mut self, ops: Vec<Op>) -> Result<(), callbridge_spool::Error> {
         if !ops.is_empty() {
             self.log.event(self.truth, format_args!("writes {ops:?}"));
@@ -367,7 +367,7 @@ impl World {
         written.map(drop)
     }
 
-    /// The sender takes up the token that is there.
+    /// Gives the sender the current token.
     pub fn use_token(&mut self) {
         let older = self.older.iter().map(|(token, _)| token);
         let current = Some(&self.token).filter(|token| !token.is_empty());
@@ -385,14 +385,14 @@ impl World {
         self.core.before(before);
     }
 
-    /// The token of this print.
+    /// Returns the token with this fingerprint.
     fn secret_of(&self, print: &TokenFingerprint) -> Option<String> {
         let is_meant = |token: &&String| TokenFingerprint::of(token) == *print;
         self.secrets.iter().find(is_meant).cloned()
     }
 
-    /// No window, wherever it opens, held more arrivals than the limit, and the CRM saw nothing
-    /// that the document forbids but for `but`.
+    /// Checks that no window, wherever it begins, held more arrivals than the limit, and that the
+    /// CRM found no violations except those in `but`.
     pub fn assert_never_wrong(&self, but: &[ViolationKind]) {
         let breaches = self.sandbox.violations();
         let wrong: Vec<_> = breaches

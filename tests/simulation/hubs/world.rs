@@ -20,7 +20,7 @@ const TOKEN: &str = "svc_pat_one";
 const NAMES: [&str; 2] = ["hub1", "hub2"];
 const WINDOW: Duration = Duration::from_secs(60);
 const LIMIT: usize = 60;
-/// The client's own limit of one exchange.
+/// The client's time limit for one exchange.
 const TIME_OUT: Duration = Duration::from_secs(30);
 /// A request can arrive this long after its connection was closed.
 const STRAGGLER: Duration = Duration::from_secs(5);
@@ -57,7 +57,7 @@ struct Lock {
 const NOBODY: usize = usize::MAX;
 
 impl Lock {
-    /// Counts a statement of this hub. `false` if it has lost the lock.
+    /// Counts a statement of this hub. Returns `false` if it has lost the lock.
     fn allows(&self, hub: usize) -> bool {
         if self.holder.load(Ordering::SeqCst) != hub {
             return self.is_ignored;
@@ -82,9 +82,9 @@ struct Hub {
     ahead: i64,
     /// Whether it works as a leader. It learns of a lost lock from its next statement.
     leads: bool,
-    /// Counts its leaderships. Answers to requests of earlier ones are not heard.
+    /// The number of its leadership. Answers to requests of earlier ones are ignored.
     life: u64,
-    /// What a leadership stores first is stored.
+    /// Whether the leadership has stored its first values.
     has_begun: bool,
     unwritten: VecDeque<Vec<Op>>,
 }
@@ -102,7 +102,7 @@ struct Sent {
 
 #[derive(Debug)]
 enum Event {
-    /// The first byte of a request leaves, if it is in time.
+    /// The first byte of a request leaves, if its slot is not too old.
     Leaves(Sent),
     Arrives(Sent),
     Answered(Sent, ApiResponse),
@@ -111,12 +111,12 @@ enum Event {
     Call(Box<Finished>),
 }
 
-/// What a run met.
+/// Events that a run met.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Met {
-    /// The lock was taken by another hub than the last leader.
+    /// How often another hub than the last leader took the lock.
     pub takeovers: u32,
-    /// The last leader took it again.
+    /// How often the last leader took the lock again.
     pub regained: u32,
     /// Requests that were too late for their slots.
     pub too_late: u32,
@@ -126,7 +126,7 @@ pub struct World {
     truth: EventTime,
     hubs: Vec<Hub>,
     lock: Arc<Lock>,
-    /// The hub that led last, and stored it.
+    /// The hub that led last and stored it.
     last_leader: Option<usize>,
     control: Control,
     pub sandbox: Sandbox,
@@ -134,13 +134,13 @@ pub struct World {
     events: BTreeMap<(EventTime, u64), Event>,
     numbered: u64,
     untold: VecDeque<Finished>,
-    /// Requests without an answer so far.
+    /// Requests without an answer.
     open: BTreeSet<u64>,
-    /// A hub will take the free lock.
+    /// Whether a hub will take the free lock.
     is_promised: bool,
     arrivals: Vec<(EventTime, usize)>,
     address: Address,
-    /// What the judge found.
+    /// The judge's findings.
     pub found: BTreeSet<&'static str>,
     pub met: Met,
 }
@@ -164,7 +164,7 @@ impl World {
         let mut hubs = Vec::new();
         for at in 0..NAMES.len() {
             let hook = Arc::clone(&lock);
-            // making the tables is no part of the story
+            // No lock is needed to create the tables.
             lock.holder.store(at, Ordering::SeqCst);
             lock.left.store(u64::MAX, Ordering::SeqCst);
             let state = spool::Settings {
@@ -215,7 +215,7 @@ impl World {
         };
         world.event(Duration::ZERO, Event::TakesLock(0));
         for n in 0..CALLS {
-            // a backlog that uses every slot, then a call now and then
+            // First a backlog that uses every slot, then a call every ten seconds.
             let after = u64::from(n.saturating_sub(CALLS / 2)) * 10;
             let lead = 4001 + i64::try_from(world.dice.below(900)).expect("few");
             let is_live = world.dice.chance(50);
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// A free lock is taken by the hub that had it, or by the other one.
+    /// Plans that the free lock is taken, by the hub that had it or by the other one.
     fn promise_lock(&mut self, last: usize) {
         if self.lock.holder.load(Ordering::SeqCst) != NOBODY || self.is_promised {
             return;
@@ -297,7 +297,7 @@ impl World {
         }
     }
 
-    /// Begins a leadership: everything that was held in memory is read again.
+    /// Begins a leadership. Everything in memory is read again.
     fn take_lock(&mut self, at: usize) {
         self.is_promised = false;
         self.lock.holder.store(at, Ordering::SeqCst);
@@ -349,7 +349,7 @@ impl World {
         Ok(())
     }
 
-    /// The process that lost its session ends its requests before it leads again.
+    /// Ends the requests of a hub that lost its session, before it leads again.
     fn close_connections(&mut self, at: usize) {
         let closed = self.truth.plus(STRAGGLER);
         self.events.retain(|(moment, _), event| match event {
@@ -359,7 +359,7 @@ impl World {
         });
     }
 
-    /// Does all that the hub can do now. The time until it looks again.
+    /// Does all that the hub can do now. Returns the time until its next turn.
     fn turn(&mut self, at: usize) -> Option<Duration> {
         if !self.hubs[at].leads {
             return None;
@@ -395,8 +395,7 @@ impl World {
         }
     }
 
-    /// Stores what is not stored yet. A step that no longer fits its row is dropped, as the sender
-    /// does.
+    /// Stores what is not stored yet. Drops a step that no longer fits its row, as the sender does.
     fn write_back(&mut self, at: usize) -> Result<(), Error> {
         let hub = &mut self.hubs[at];
         while let Some(ops) = hub.unwritten.front() {
@@ -419,8 +418,8 @@ impl World {
         Ok(())
     }
 
-    /// The holder of the lock stores the calls that have come. One that is not acknowledged comes
-    /// again.
+    /// Stores the calls that have come, if this hub has the lock. A call that is not acknowledged
+    /// comes again.
     fn take_in(&mut self, at: usize) -> Result<(), Error> {
         if self.lock.holder.load(Ordering::SeqCst) != at {
             return Ok(());
@@ -433,7 +432,7 @@ impl World {
         Ok(())
     }
 
-    /// The slot and the step are committed before the request leaves.
+    /// Commits the slot and the step before the request leaves.
     fn send(&mut self, at: usize, plan: Plan) -> Result<(), Error> {
         let now = self.now(at);
         let hub = &mut self.hubs[at];
@@ -447,7 +446,7 @@ impl World {
         };
         if let Err(error) = hub.store.write(ops) {
             hub.core.aborted(slot);
-            // the other hub, which must not write, has changed the call
+            // The other hub has changed the call, though it must not write.
             return match error {
                 Error::Refused(..) => Ok(()),
                 error => Err(error),
@@ -474,7 +473,7 @@ impl World {
             self.met.too_late += 1;
             return self.answered(&sent, Err(ApiError::TooLate).into());
         }
-        // what arrives last comes after the client has closed the connection
+        // The latest requests arrive after the client has closed the connection.
         let most = (TIME_OUT + STRAGGLER).as_millis();
         let most = if self.dice.chance(10) { most } else { 40 };
         let way = Duration::from_millis(self.dice.below(u64::try_from(most).expect("short")));
@@ -505,7 +504,7 @@ impl World {
         );
     }
 
-    /// The first answer counts. One to a request of an earlier leadership is not heard.
+    /// Handles the first answer. Ignores answers to requests of an earlier leadership.
     fn answered(&mut self, sent: &Sent, response: ApiResponse) {
         let now = self.now(sent.hub);
         let hub = &mut self.hubs[sent.hub];
@@ -535,7 +534,7 @@ impl World {
         self.arrivals.push((self.truth, hub));
     }
 
-    /// Each call is in the journal once, and the books say so.
+    /// Checks that each call is in the journal once, and that the books agree.
     pub fn judge_end(&self) {
         let leader = self.hubs.iter().find(|hub| hub.leads).expect("a leader");
         let books = leader.store.books();
