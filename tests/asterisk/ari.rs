@@ -1,5 +1,5 @@
-//! As much of Asterisk's REST interface as a recorder needs: requests without a body, and an
-//! application that listens, without which nothing can be given to it.
+//! A minimal client of Asterisk's REST interface: requests without a body, and an application that
+//! listens. Without a listener, the application can be given no channel.
 
 use crate::wait::within;
 use anyhow::{Context, Result, ensure};
@@ -8,15 +8,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-/// User and password, as `conf/ari.conf` has them.
+/// User and password, as in `conf/ari.conf`.
 const KEY: &str = "api_key=scenario:live";
 
-/// The interface at a port.
+/// The interface on a port.
 pub struct Ari {
     port: u16,
 }
 
-/// The application `live`; it is gone when this is dropped.
+/// The application `live`. It ends when this is dropped.
 pub struct Application(JoinHandle<()>);
 
 impl Drop for Application {
@@ -26,7 +26,7 @@ impl Drop for Application {
 }
 
 impl Ari {
-    /// Of the Asterisk whose HTTP port this is.
+    /// Uses the Asterisk with this HTTP port.
     pub fn new(port: u16) -> Self {
         Self { port }
     }
@@ -41,7 +41,7 @@ impl Ari {
         })))
     }
 
-    /// A request that must succeed: its path with the query, without the leading `/ari/`.
+    /// Sends a request that must succeed. `path` includes the query but not the leading `/ari/`.
     pub async fn asks(&self, method: &str, path: &str) -> Result<()> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
         let query = if path.contains('?') { '&' } else { '?' };

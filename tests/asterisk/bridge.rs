@@ -1,4 +1,4 @@
-//! The program under test: the real binary, listening over AMI and writing into the sandbox CRM.
+//! The program under test: the real binary, which listens over AMI and writes to the sandbox CRM.
 
 use crate::pbx::SECRET;
 use crate::system::Driver;
@@ -26,26 +26,26 @@ use tokio::process::{Child, Command};
 const TOKEN: &str = "svc_pat_live";
 /// Both carriers, and the digit dialed for an outside line.
 const TRUNKS: [(&str, char); 2] = [("city", '9'), ("gsm", '8')];
-/// Everybody who has a phone.
+/// All employees with a phone.
 const FLAGS: [&str; 4] = [
     "--employees=101:501;102:502;103:503;104:504;105-desk:505",
     "--lead-directory",
     "--field=phone=clientPhone",
-    // Pace is not what these tests are about.
+    // These tests do not depend on the rate.
     "--rate=1000/1s",
 ];
 
-/// Customers whose leads have a name and somebody responsible: 101.
+/// Customers whose leads have a name and a responsible employee: 101.
 const LEADS: [(u32, &str); 2] = [(1, "Anna, \"VIP\" ${SHELL(id)}"), (2, "Olim")];
 
-/// How the AMI line is; the catch-up file beside it is a source of its own.
+/// Returns the state of the AMI connection. The catch-up file is another source.
 pub fn line(status: &Status) -> Option<SourceState> {
     let ami = |url: &str| url.starts_with("ami:");
     let source = status.sources.iter().find(|source| ami(&source.url));
     source.map(|source| source.state)
 }
 
-/// callbridge with a CRM, its state and its log.
+/// callbridge with its CRM, its state, and its log.
 pub struct Bridge {
     folder: TempDir,
     crm: Server,
@@ -55,10 +55,10 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Ready to [`start`](Self::starts), with these flags beside the usual ones.
-    /// Dialplans ask who calls on port `lookup`.
+    /// Prepares callbridge for [`start`](Self::starts), with these flags in addition to the usual
+    /// ones. Dialplans look up callers on port `lookup`.
     pub async fn new(driver: Driver, flags: &[String], lookup: u16) -> Result<Self> {
-        // Whoever comes second finds it installed, which is as good.
+        // An error means that another test has already installed it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir()?;
         fs::write(folder.path().join("token"), TOKEN)?;
@@ -87,7 +87,7 @@ impl Bridge {
             all.push(format!("--{flag}={}", folder.path().join(name).display()));
         }
         all.push("--pbx-id=live".to_owned());
-        // What a catch-up file tells has no variables.
+        // A catch-up file has no variables.
         let leads = (1..=6).map(|n| format!("+99890111000{n},400{n}\n"));
         let leads = format!("phone,leadId\n{}", leads.collect::<String>());
         fs::write(folder.path().join("leads.csv"), leads)?;
@@ -124,7 +124,7 @@ impl Bridge {
         command
     }
 
-    /// Starts it; returns when it hears the PBX.
+    /// Starts it. Returns when it is connected to the PBX.
     pub async fn starts(&mut self) -> Result<()> {
         let mut log = fs::OpenOptions::new();
         let log = log.append(true).create(true).open(self.path("log"))?;
@@ -134,22 +134,22 @@ impl Bridge {
         self.hears().await
     }
 
-    /// Waits until it hears the PBX.
+    /// Waits until it is connected to the PBX.
     pub async fn hears(&mut self) -> Result<()> {
-        // Nothing is proved before a first call.
+        // Before the first call, it is not proved that events arrive.
         let up = |status: &Status| line(status).is_some_and(SourceState::is_up);
         let heard = self.until("callbridge hearing the PBX", up).await;
         heard.map(drop)
     }
 
-    /// Ends it at once, as a power failure does.
+    /// Kills it, as a power failure would.
     pub async fn dies(&mut self) -> Result<()> {
         let mut child = self.child.take().context("it does not run")?;
         child.kill().await?;
         Ok(())
     }
 
-    /// Waits until a dialplan is told who this customer is, and whose.
+    /// Waits until a lookup returns this customer and the responsible employee.
     pub async fn knows(&self, customer: u32) -> Result<()> {
         let (phone, at) = (number(customer).replace('+', "%2B"), self.lookup);
         let asked =
@@ -164,12 +164,12 @@ impl Bridge {
         known.await.with_context(|| self.log())
     }
 
-    /// Stops it where it stands, as a machine without memory does.
+    /// Stops it with SIGSTOP, as a machine without free memory would.
     pub fn hangs(&self) -> Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Lets it continue.
     pub fn goes_on(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
@@ -181,12 +181,12 @@ impl Bridge {
         Ok(kill_process(pid, signal)?)
     }
 
-    /// Whether it was ended.
+    /// Returns `true` if it was ended.
     pub fn is_down(&self) -> bool {
         self.child.is_none()
     }
 
-    /// Stops it as an administrator does.
+    /// Stops it as an administrator would.
     pub async fn stops(&mut self) -> Result<()> {
         self.signal(Signal::TERM)?;
         let mut child = self.child.take().context("it does not run")?;
@@ -204,14 +204,14 @@ impl Bridge {
         text.lines().map(line).collect()
     }
 
-    /// As `status --json` has it.
+    /// Returns the status from `status --json`.
     pub async fn status(&self) -> Result<Status> {
         let mut lines = self.lines(&["status", "--json"]).await?;
         let status = lines.pop().context("no status")?;
         Ok(serde_json::from_value(status)?)
     }
 
-    /// Waits until the status is so.
+    /// Waits until the status meets a condition.
     pub async fn until(&mut self, what: &str, holds: impl Fn(&Status) -> bool) -> Result<Status> {
         let reached = wait::until(what, async || {
             if let Some(child) = &mut self.child
@@ -227,12 +227,12 @@ impl Bridge {
         reached.with_context(|| self.log())
     }
 
-    /// The CRM's journal.
+    /// Returns the CRM's journal.
     pub fn journal(&self) -> Vec<Record> {
         self.crm.journal()
     }
 
-    /// What callbridge did against the CRM's document.
+    /// Returns callbridge's violations of the CRM's document.
     pub fn violations(&self) -> Vec<String> {
         let breaches = self.crm.violations();
         let words = breaches.iter();
@@ -241,7 +241,7 @@ impl Bridge {
             .collect()
     }
 
-    /// Dead letters and parked calls.
+    /// Returns dead letters and waiting calls.
     pub async fn letters(&self) -> Result<Vec<Value>> {
         let mut letters = self.lines(&["dead", "list", "--json"]).await?;
         letters.extend(self.lines(&["dead", "list", "--waiting", "--json"]).await?);
@@ -249,7 +249,7 @@ impl Bridge {
         Ok(letters)
     }
 
-    /// Everything it said.
+    /// Returns its log.
     pub fn log(&self) -> String {
         let bytes = fs::read(self.path("log")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()

@@ -1,9 +1,9 @@
 //! The configuration of an Asterisk: the templates of `conf/` for its release and driver, and the
-//! house's recommended files (`deploy/asterisk`) as they are.
+//! unchanged files of `deploy/asterisk`.
 //!
 //! ```text
 //! @NAME@               a value of the run: ports, folders, the driver's technology
-//! @OUT city 12345@     what is dialed to reach a number over a carrier
+//! @OUT city 12345@     the dial string for a number over a carrier
 //! … ;@ from 12         a line for this release and later ones
 //! … ;@ before 12       a line for older ones
 //! ```
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Its folders, as far as Asterisk does not make them itself.
+/// Folders that Asterisk does not create itself.
 const FOLDERS: [&str; 6] = [
     "etc",
     "run",
@@ -25,7 +25,7 @@ const FOLDERS: [&str; 6] = [
     "db",
 ];
 
-/// Writes all files into `folder`, which Asterisk sees as `inside`.
+/// Writes all files to `folder`. Asterisk sees this folder as `inside`.
 pub fn write(
     system: &System,
     plan: Plan,
@@ -36,7 +36,7 @@ pub fn write(
     for name in FOLDERS {
         fs::create_dir_all(folder.join(name))?;
     }
-    // Asterisk makes it with its first call; callbridge looks for it before.
+    // Asterisk creates this file with its first call, but callbridge needs it before.
     fs::write(folder.join(CELS), "")?;
     let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
     let cel_over_ami = plan.cel_over_ami;
@@ -75,7 +75,7 @@ pub fn write(
     Ok(())
 }
 
-/// The files that an administrator is told to take.
+/// Writes the files that administrators install.
 fn write_deployed(etc: &Path, cel_over_ami: &str) -> Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/asterisk");
     let deployed = |name: &str| fs::read_to_string(folder.join(name));
@@ -95,7 +95,7 @@ fn write_deployed(etc: &Path, cel_over_ami: &str) -> Result<()> {
     Ok(())
 }
 
-/// A template with its lines for this Asterisk and all values in their places.
+/// Returns a template with the lines for this Asterisk and with all values filled in.
 fn filled(
     template: &str,
     system: &System,
@@ -114,7 +114,7 @@ fn filled(
     Ok(text)
 }
 
-/// The line without its condition, if that holds.
+/// Returns the line without its condition, if the condition holds.
 fn of_release(line: &str, major: u32) -> Result<Option<&str>> {
     let Some((line, condition)) = line.rsplit_once(";@") else {
         return Ok(Some(line));
@@ -129,7 +129,7 @@ fn of_release(line: &str, major: u32) -> Result<Option<&str>> {
     Ok(holds.then_some(line.trim_end()))
 }
 
-/// The line with each `@OUT carrier number@` replaced.
+/// Returns the line with each `@OUT carrier number@` replaced.
 fn dialed_outside(line: &str, driver: Driver) -> Result<String> {
     let mut text = String::new();
     let mut rest = line;

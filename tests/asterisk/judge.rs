@@ -1,4 +1,4 @@
-//! Compares the CRM's journal and the dead letters with what the scripts say.
+//! Compares the CRM's journal and the dead letters with the calls of the scripts.
 
 use crate::stage::Stage;
 use crate::truth::{Fate, Truth};
@@ -10,34 +10,34 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Above the rows.
+/// The table's header.
 pub const HEAD: &str = "ok  scenario                           expected → got";
 
-/// So long a call may take from the last hang-up into the journal, on a busy machine.
+/// A call must be in the journal within this time after its last hangup, even on a busy machine.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(75);
 
-/// What was there before the scenario under way.
+/// The calls before the current scenario.
 #[derive(Default)]
 pub struct Judge {
     records: BTreeSet<String>,
     letters: BTreeSet<String>,
-    /// Finished calls and internal ones.
+    /// Number of finished calls, including internal ones.
     finished: u64,
     internal: u64,
-    /// Calls of all scenarios so far.
+    /// Number of calls in all scenarios so far.
     placed: u64,
 }
 
-/// What became of a scenario.
+/// The result of a scenario.
 #[derive(Default)]
 pub struct Verdict {
-    /// Expected, got.
+    /// Expected and actual calls.
     calls: Vec<(String, String)>,
     wrong: Vec<String>,
 }
 
 impl Verdict {
-    /// It could not be played to its end.
+    /// Returns the result of a scenario that could not be played to its end.
     pub fn broken(words: &str) -> Self {
         Self {
             calls: Vec::new(),
@@ -45,12 +45,12 @@ impl Verdict {
         }
     }
 
-    /// Whether everything is as the script says.
+    /// Returns `true` if everything matches the script.
     pub fn is_right(&self) -> bool {
         self.wrong.is_empty()
     }
 
-    /// As rows of the table.
+    /// Returns the result as rows of the table.
     pub fn rows(&self, name: &str) -> String {
         let mut rows = String::new();
         let mark = if self.is_right() { "ok " } else { "BAD" };
@@ -72,7 +72,7 @@ impl Verdict {
     }
 }
 
-/// One call as callbridge told it.
+/// A call as callbridge reported it.
 enum Got {
     Record(Box<Record>),
     Letter(Value),
@@ -122,7 +122,7 @@ fn letter_id(letter: &Value) -> String {
 }
 
 impl Judge {
-    /// Remembers what is there.
+    /// Remembers the calls that exist now.
     pub async fn before(&mut self, stage: &Stage) -> Result<()> {
         let journal = stage.bridge.journal();
         self.records = journal.into_iter().map(|record| record.uuid).collect();
@@ -142,7 +142,7 @@ impl Judge {
         Ok(records.chain(letters.map(Got::Letter)).collect())
     }
 
-    /// After a scenario that went wrong: waits until what it has left has come to its end.
+    /// After a scenario that failed, waits until its remaining calls have ended.
     pub async fn lets_it_settle(stage: &mut Stage) -> Result<()> {
         let mut before = None;
         while before != Some(stage.bridge.status().await?.books) {
@@ -153,7 +153,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Waits until as many calls have come out as there were, and compares them.
+    /// Waits until all calls of the scenario have arrived, and compares them.
     pub async fn after(&mut self, stage: &mut Stage, truths: &[Truth]) -> Result<Verdict> {
         let wanted = u64::try_from(truths.len())?;
         self.placed += wanted;
@@ -165,14 +165,14 @@ impl Judge {
                 books.finished >= finished + wanted && (wanted > 0 || books.internal > internal);
             all && books.ready + books.sending == 0
         });
-        // Whatever has come by then is shown.
+        // The calls that have arrived by then are shown.
         let _ = wait::for_at_most(ARRIVES_WITHIN, come).await;
         let mut news = self.news(stage).await?;
         let mut verdict = Verdict::default();
         let mut truths: Vec<&Truth> = truths.iter().collect();
         truths.sort_by(|a, b| a.started().total_cmp(&b.started()));
         for truth in truths {
-            // Leads tell customers apart; who has none comes last.
+            // Leads identify customers. Calls without a lead come last.
             let of_lead = |got: &Got| got.lead() == truth.lead();
             let at = news.iter().position(of_lead);
             let at = at.or((!news.is_empty() && truth.fate() != Fate::Journal).then_some(0));
@@ -191,8 +191,9 @@ impl Judge {
         Ok(verdict)
     }
 
-    /// What only shows when all is over: calls that came late, books, breaches of the CRM's rules.
-    /// How many calls there must be is known if all scenarios were played to their `whole` end.
+    /// Returns the errors that show only at the end: late calls, wrong books, and violations of the
+    /// CRM's rules. The expected number of calls is known only if all scenarios were played to
+    /// their `whole` end.
     pub async fn at_the_end(&self, stage: &mut Stage, whole: bool) -> Result<Vec<String>> {
         let mut wrong = stage.bridge.violations();
         let settled = stage

@@ -1,4 +1,4 @@
-//! One call of a telephone: its dialogue with Asterisk, and what a person does with it.
+//! A call of a phone: its dialog with Asterisk, and the actions of the person on the phone.
 
 use crate::phone::Socket;
 use crate::sip::{self, Message};
@@ -10,22 +10,22 @@ use std::time::Duration;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-/// How far a call is.
+/// The state of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Dialed, or calling us: nothing is answered.
+    /// Dialed or incoming, and not answered.
     Waiting,
-    /// The other side rings (or plays something before it answers).
+    /// The other side rings, or plays something before it answers.
     Ringing,
     /// Answered.
     Up,
     /// The other side refused with this status.
     Refused(u16),
-    /// The other side gave up before we answered.
+    /// The other side canceled before this side answered.
     Cancelled,
     /// The other side hung up.
     HungUp,
-    /// We ended it.
+    /// This side ended the call.
     Left,
 }
 
@@ -38,24 +38,24 @@ impl State {
     }
 }
 
-/// What the two sides of a call have agreed on.
+/// The values that both sides of a call have agreed on.
 #[derive(Clone, Debug)]
 struct Facts {
-    /// Our name with our tag, as it stands in `From` of our requests.
+    /// This side's name with its tag, as in `From` of its requests.
     ours: String,
-    /// Theirs, as it stands in `To` of our requests.
+    /// The other side's name, as in `To` of this side's requests.
     theirs: String,
-    /// Where our requests go to.
+    /// The target of this side's requests.
     target: String,
-    /// Of our last request.
+    /// The number of the last request.
     cseq: u32,
-    /// The `INVITE` that called us.
+    /// The `INVITE` of an incoming call.
     invite: Option<Message>,
-    /// What tells our own `INVITE` from others.
+    /// The branch that identifies this side's `INVITE`.
     branch: String,
 }
 
-/// A dialogue. The reader of the phone and the scenario's line share it.
+/// A dialog. The phone's reader and the scenario's line share it.
 pub struct Dialog {
     /// Its `Call-ID`.
     pub call_id: String,
@@ -87,7 +87,7 @@ impl Dialog {
         }
     }
 
-    /// One that somebody else began.
+    /// Creates the dialog of an incoming call.
     pub fn called(invite: &Message) -> Result<Self> {
         let facts = Facts {
             ours: format!("{};tag={}", invite.must("to")?, tag()),
@@ -105,12 +105,12 @@ impl Dialog {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this is the number of the `INVITE` that began it.
+    /// Returns `true` if this is the number of the `INVITE` that began the dialog.
     pub fn began_with(&self, cseq: u32) -> bool {
         self.first == cseq
     }
 
-    /// The call is in this state now; what has ended stays so.
+    /// Changes the state of the call. A call that has ended keeps its state.
     pub fn becomes(&self, next: State) {
         self.state.send_if_modified(|state| {
             let changes = !state.ended() && *state != next;
@@ -121,7 +121,7 @@ impl Dialog {
         });
     }
 
-    /// The other side rings.
+    /// Records that the other side rings.
     pub fn rings(&self) {
         let waits = *self.state.borrow() == State::Waiting;
         if waits {
@@ -129,7 +129,7 @@ impl Dialog {
         }
     }
 
-    /// The other side has answered our call.
+    /// Records that the other side has answered.
     pub fn is_up(&self, answer: &Message) -> Result<()> {
         let mut facts = self.facts();
         facts.theirs = answer.must("to")?.to_owned();
@@ -141,19 +141,19 @@ impl Dialog {
         Ok(())
     }
 
-    /// Our answer has arrived.
+    /// Records that this side's answer has arrived.
     pub fn acknowledged(&self) {
         self.acknowledged.send_replace(true);
     }
 
-    /// A request of ours has its final answer.
+    /// Records the final answer to a request.
     pub fn done(&self, cseq: u32, status: u16) {
         self.answers.send_modify(|all| {
             all.insert(cseq, status);
         });
     }
 
-    /// The other side gives up before we answered: the refusal to send.
+    /// Records that the other side canceled. Returns the refusal to send.
     pub fn cancelled(&self, contact: &str) -> Option<String> {
         let refusal = self.reply("487 Request Terminated", contact, None);
         self.becomes(State::Cancelled);
@@ -167,7 +167,8 @@ impl Dialog {
         Some(invite.answer(status, tag, contact, body))
     }
 
-    /// The `ACK` of an answer to an `INVITE`: of a refusal it belongs to the same transaction.
+    /// Returns the `ACK` of an answer to an `INVITE`. For a refusal, it belongs to the same
+    /// transaction.
     pub fn ack(&self, answer: &Message, status: u16, port: u16) -> Result<String> {
         let facts = self.facts();
         let (cseq, _) = answer.cseq()?;
@@ -194,18 +195,19 @@ impl Dialog {
         Ok(sip::request("ACK", target, &headers, None))
     }
 
-    /// Whether either side has ended it.
+    /// Returns `true` if either side has ended the call.
     pub fn has_ended(&self) -> bool {
         self.state.borrow().ended()
     }
 
-    /// The `BYE` of a phone that hangs up by itself.
+    /// Returns the `BYE` of a phone that hangs up automatically.
     pub fn bye(&self, socket: &Socket) -> String {
         self.becomes(State::Left);
         self.next("BYE", socket, &[], None).1
     }
 
-    /// The next request inside the dialogue, and its number. A `CANCEL` has that of its `INVITE`.
+    /// Returns the next request of the dialog and its number. A `CANCEL` has the number of its
+    /// `INVITE`.
     fn next(
         &self,
         method: &str,
@@ -239,19 +241,19 @@ impl Dialog {
     }
 }
 
-/// A call in the hands of a scenario.
+/// A call that a scenario controls.
 pub struct Line {
     dialog: Arc<Dialog>,
     socket: Arc<Socket>,
 }
 
 impl Line {
-    /// A call that has reached a phone.
+    /// Creates the line of a call that has reached a phone.
     pub fn new(dialog: Arc<Dialog>, socket: Arc<Socket>) -> Self {
         Self { dialog, socket }
     }
 
-    /// Dials out of a phone.
+    /// Dials from a phone.
     pub async fn dial(socket: Arc<Socket>, number: &str, caller: Option<&str>) -> Result<Self> {
         let (user, port) = (&socket.user, socket.port());
         let target = format!("sip:{number}@{}", socket.pbx);
@@ -284,18 +286,18 @@ impl Line {
         self.socket.send(&text.context("nobody called us")?).await
     }
 
-    /// Who calls, as the display shows it.
+    /// Returns the caller, as the display shows it.
     pub fn caller(&self) -> String {
         self.dialog.facts().theirs.clone()
     }
 
-    /// Rings.
+    /// Lets the phone ring.
     pub async fn rings(&self) -> Result<()> {
         self.dialog.rings();
         self.reply("180 Ringing", None).await
     }
 
-    /// Is answered: returns when Asterisk knows.
+    /// Answers the call. Returns when Asterisk has acknowledged it.
     pub async fn answers(&self) -> Result<()> {
         let sdp = self.socket.sdp("sendrecv");
         self.reply("200 OK", Some(&sdp)).await?;
@@ -305,14 +307,14 @@ impl Line {
         Ok(())
     }
 
-    /// Refuses: `486 Busy Here`, `603 Decline`, `503 Service Unavailable`.
+    /// Refuses the call with `486 Busy Here`, `603 Decline`, or `503 Service Unavailable`.
     pub async fn refuses(&self, status: &str) -> Result<()> {
         self.reply(status, None).await?;
         self.dialog.becomes(State::Left);
         Ok(())
     }
 
-    /// Sends the caller on to another number.
+    /// Forwards the caller to another number.
     pub async fn forwards(&self, number: &str) -> Result<()> {
         let contact = format!("<sip:{number}@{}>", self.socket.pbx);
         let text = self.dialog.reply("302 Moved Temporarily", &contact, None);
@@ -321,7 +323,7 @@ impl Line {
         Ok(())
     }
 
-    /// Waits until the call is so.
+    /// Waits until the state meets a condition.
     async fn until(&self, what: &str, holds: impl Fn(State) -> bool) -> Result<State> {
         let mut state = self.dialog.state.subscribe();
         let user = &self.socket.user;
@@ -353,7 +355,7 @@ impl Line {
         self.until("the end", State::ended).await.map(drop)
     }
 
-    /// The call goes on for so long; if it ends before, the scenario has failed.
+    /// Lets the call continue for this time. If the call ends before, the scenario has failed.
     pub async fn goes_on(&self, span: Duration) -> Result<()> {
         let mut state = self.dialog.state.subscribe();
         let before = self.state();
@@ -366,7 +368,7 @@ impl Line {
         }
     }
 
-    /// A request inside the call, until it has its answer.
+    /// Sends a request in the call and waits for the answer.
     async fn asks(
         &self,
         method: &str,
@@ -390,14 +392,14 @@ impl Line {
         self.asks("BYE", &[], None).await.map(drop)
     }
 
-    /// Gives up before the far end has answered.
+    /// Cancels before the other side has answered.
     pub async fn gives_up(&self) -> Result<()> {
         let (_, text) = self.dialog.next("CANCEL", &self.socket, &[], None);
         self.socket.send(&text).await?;
         self.is_over().await
     }
 
-    /// Ends it whichever way is right at this moment: the answer may be on its way.
+    /// Cancels or hangs up, whichever is right at this moment. The answer can be on its way.
     pub async fn gives_up_or_hangs_up(&self) -> Result<()> {
         if self.state() == State::Up {
             return self.hangs_up().await;
@@ -411,12 +413,12 @@ impl Line {
         }
     }
 
-    /// Puts the other side on hold, as the phone's own button does; Asterisk plays music.
+    /// Puts the other side on hold, as the phone's button does. Asterisk plays music.
     pub async fn holds(&self) -> Result<()> {
         self.offers("sendonly").await
     }
 
-    /// Takes it back.
+    /// Ends the hold.
     pub async fn resumes(&self) -> Result<()> {
         self.offers("sendrecv").await
     }
@@ -430,13 +432,14 @@ impl Line {
         }
     }
 
-    /// Hands the other side over to a number (blind transfer by the phone).
+    /// Transfers the other side to a number (blind transfer by the phone).
     pub async fn refers(&self, number: &str) -> Result<()> {
         self.refer(&format!("<sip:{number}@{}>", self.socket.pbx))
             .await
     }
 
-    /// Hands the other side over to the far end of another call of this phone (attended transfer).
+    /// Transfers the other side to the other side of another call of this phone (attended
+    /// transfer).
     pub async fn refers_to(&self, other: &Self) -> Result<()> {
         let address = {
             let facts = other.dialog.facts();
@@ -458,10 +461,10 @@ impl Line {
         }
     }
 
-    /// Presses keys, one after the other.
+    /// Presses these keys, one after the other.
     pub async fn presses(&self, keys: &str) -> Result<()> {
         for (at, key) in keys.chars().enumerate() {
-            // Asterisk takes a key for as long as it says; the next may come then.
+            // Asterisk plays a key for the time in the message. The next key can follow after that.
             if at > 0 {
                 self.goes_on(Duration::from_millis(250)).await?;
             }

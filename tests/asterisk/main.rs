@@ -1,6 +1,6 @@
-//! `tests/run asterisk`: calls placed on a real Asterisk while callbridge listens over AMI, and the
-//! journal compared with what the script of each scenario says really happened. Root only, and no
-//! part of the default run.
+//! `tests/run asterisk`: places calls on a real Asterisk while callbridge listens over AMI, and
+//! compares the journal with the script of each scenario. Needs root, and is not part of the
+//! default run.
 //!
 //! ```text
 //! phones, carriers ──SIP──▶ Asterisk ──AMI──▶ callbridge ──HTTP──▶ sandbox CRM
@@ -46,7 +46,7 @@ const HELP: &str = "tests/run asterisk [--list] [--record DIR] [--system-name NA
   --driver              chan_sip or chan_pjsip; by default chan_sip up to Asterisk 16
   --keep-log            prints what callbridge and Asterisk said at the end";
 
-/// Nothing that a scenario plays takes this long.
+/// Every scenario ends within this time.
 const SCENARIO_DEADLINE: Duration = Duration::from_secs(120);
 
 #[derive(Default)]
@@ -84,7 +84,7 @@ impl Options {
         Ok(options)
     }
 
-    /// The scenarios of the names; a whole name means only itself.
+    /// Returns the scenarios that match the names. A complete name matches only itself.
     fn chosen(&self) -> Result<Vec<Scenario>> {
         let all = scenarios::all();
         let whole = |name: &str| all.iter().any(|scenario| scenario.name == name);
@@ -164,7 +164,7 @@ async fn play_all(options: &Options, chosen: Vec<Scenario>) -> Result<bool> {
         println!("  {words}");
         wrong += 1;
     }
-    // Scenarios that AMI tells whole would not notice.
+    // Scenarios that AMI reports completely would not show this error.
     if std::fs::metadata(stage.pbx.file(pbx::CELS))?.len() == 0 {
         println!("  Asterisk has written no CEL: see --keep-log");
         wrong += 1;
@@ -183,7 +183,7 @@ async fn play_all(options: &Options, chosen: Vec<Scenario>) -> Result<bool> {
     Ok(wrong == 0)
 }
 
-/// Plays one scenario and prints its row; whether all was right.
+/// Plays one scenario and prints its row. Returns `true` if everything was right.
 async fn play(
     options: &Options,
     stage: &mut Stage,
@@ -201,7 +201,7 @@ async fn play(
         let verdict = judge.after(stage, &truths).await?;
         if let (Some(recorder), Some(folder)) = (recorder, &options.record) {
             let folder = folder.join(scenario.name);
-            // What a PBX that was stopped said in the end, no connection heard.
+            // If a PBX was stopped, no connection received its last events.
             if let Err(error) = recorder.write(&folder, scenario.story, &truths).await {
                 println!("not recorded: {}: {error:#}", scenario.name);
             }

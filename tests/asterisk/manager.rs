@@ -1,4 +1,4 @@
-//! The scenario's own hand on the PBX: a manager account that may do everything.
+//! The scenario's own connection to the PBX: a manager account with all rights.
 
 use crate::wait::{self, within};
 use anyhow::{Context, Result, bail};
@@ -10,7 +10,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// One message; of repeated keys the first.
+/// A message. Of repeated keys, it has the first.
 pub type Heard = BTreeMap<String, String>;
 
 /// A logged-in account.
@@ -21,7 +21,7 @@ pub struct Manager {
     reader: JoinHandle<()>,
 }
 
-/// Everything heard in the scenario under way.
+/// All messages of the current scenario.
 #[derive(Default)]
 struct Log {
     heard: Mutex<Vec<Heard>>,
@@ -34,7 +34,7 @@ impl Log {
     }
 }
 
-/// Reads one message; `None` at the end of the line.
+/// Reads one message. Returns `None` at the end of the connection.
 async fn message(lines: &mut BufReader<OwnedReadHalf>) -> Option<Heard> {
     let mut heard = Heard::new();
     loop {
@@ -80,7 +80,7 @@ impl Manager {
         Ok(manager)
     }
 
-    /// Waits for a message.
+    /// Waits for a message that matches.
     pub async fn hears(&self, what: &str, is: impl Fn(&Heard) -> bool) -> Result<Heard> {
         let mut count = self.log.count.subscribe();
         let waiting = async {
@@ -95,7 +95,7 @@ impl Manager {
         within(what, waiting).await?
     }
 
-    /// Sends an action; its answer, which must not be a refusal.
+    /// Sends an action. Returns its answer, which must not be an error.
     pub async fn asks(&mut self, action: &str, fields: &[(&str, &str)]) -> Result<Heard> {
         self.asked += 1;
         let id = format!("scenario-{}", self.asked);
@@ -117,7 +117,7 @@ impl Manager {
         Ok(answer)
     }
 
-    /// The channels that live now.
+    /// Returns the live channels.
     pub async fn channels(&mut self) -> Result<Vec<Heard>> {
         let id = self.asks("CoreShowChannels", &[]).await?;
         let id = id.get("ActionID").cloned();
@@ -132,13 +132,13 @@ impl Manager {
         Ok(found.cloned().collect())
     }
 
-    /// The name of the first living channel that begins so, waited for.
+    /// Waits for a live channel with this prefix, and returns its name.
     pub async fn channel(&mut self, begins: &str) -> Result<String> {
         let found = self.living(begins, None).await?;
         Ok(found.get("Channel").cloned().unwrap_or_default())
     }
 
-    /// The first living channel that begins so and is in this state (`Up`, `Ringing`).
+    /// Waits for a live channel with this prefix and in this state (`Up`, `Ringing`).
     pub async fn living(&mut self, begins: &str, state: Option<&str>) -> Result<Heard> {
         wait::until(&format!("channel {begins} {state:?}"), async || {
             let channels = self.channels().await?;
@@ -159,7 +159,7 @@ impl Manager {
         self.asks("Originate", &all).await.map(drop)
     }
 
-    /// Waits until no channel lives.
+    /// Waits until no channel is live.
     pub async fn is_quiet(&mut self) -> Result<()> {
         wait::until("silence", async || {
             Ok(self.channels().await?.is_empty().then_some(()))
@@ -167,11 +167,11 @@ impl Manager {
         .await
     }
 
-    /// Ends whatever lives still.
+    /// Hangs up all live channels.
     pub async fn clears(&mut self) -> Result<()> {
         for channel in self.channels().await? {
             let name = channel.get("Channel").cloned().unwrap_or_default();
-            // It may have ended by itself meanwhile.
+            // It can have ended meanwhile.
             let _ = self.asks("Hangup", &[("Channel", &name)]).await;
         }
         self.is_quiet().await

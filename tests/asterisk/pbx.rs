@@ -1,10 +1,10 @@
-//! An Asterisk in a chroot, with a configuration, ports and folders of its own.
+//! An Asterisk in a chroot, with its own configuration, ports, and folders.
 //!
 //! ```text
 //! test ──pipe──▶ sh ──▶ chroot ROOT asterisk -f -C …
 //! ```
 //! The shell ends Asterisk and removes its folder when the pipe closes: at an orderly end, after a
-//! panic, and after a `kill -9` of the test alike.
+//! panic, and after a `kill -9` of the test.
 
 use crate::ari::Ari;
 use crate::configuration;
@@ -20,14 +20,14 @@ use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// The file of its CEL, in its own folder.
+/// The path of its CEL file in its folder.
 pub const CELS: &str = "log/cel-custom/Master.csv";
-/// The file of its CDRs.
+/// The path of its CDR file in its folder.
 pub const CDRS: &str = "log/cdr-csv/Master.csv";
 /// The secret of every account.
 pub const SECRET: &str = "secret of the live suite";
 
-/// Each word is answered with a line when it is done.
+/// Runs commands from its input. It answers each with a line when it is done.
 const KEEPER: &str = r#"
 pid=
 end() { [ -z "$pid" ] || { kill -s "$1" "$pid"; wait "$pid"; pid=; } 2>/dev/null; }
@@ -44,22 +44,22 @@ end KILL
 rm -rf "$FOLDER"
 "#;
 
-/// What an instance is to be.
+/// The settings of an instance.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// `systemname` of `asterisk.conf`; empty for none.
+    /// `systemname` of `asterisk.conf`, or empty for none.
     pub system_name: String,
-    /// Whether CEL goes over AMI too.
+    /// Whether CEL is also sent over AMI.
     pub cel_over_ami: bool,
-    /// Whether events carry their time.
+    /// Whether events are sent without their time.
     pub without_timestamps: bool,
-    /// Placeholders of the configuration: `@NAME@` becomes the value.
+    /// Values of the placeholders in the configuration, such as `@NAME@`.
     pub values: BTreeMap<&'static str, String>,
 }
 
 /// A running Asterisk.
 pub struct Pbx {
-    /// What it is.
+    /// The installed Asterisk.
     pub system: System,
     folder: PathBuf,
     ami: u16,
@@ -69,18 +69,18 @@ pub struct Pbx {
     keeper: Child,
 }
 
-/// A free TCP port.
+/// Returns a free TCP port.
 pub fn free_tcp() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// A free UDP port.
+/// Returns a free UDP port.
 pub fn free_udp() -> Result<u16> {
     Ok(UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 impl Pbx {
-    /// Writes the configuration and starts it; returns when it takes calls.
+    /// Writes the configuration and starts Asterisk. Returns when it accepts calls.
     pub async fn start(system: System, plan: Plan, sip: SocketAddr) -> Result<Self> {
         let root = &system.root;
         let folders = root.join("var/lib/callbridge-live");
@@ -131,7 +131,7 @@ impl Pbx {
         Ok(())
     }
 
-    /// Starts it, after [`kill`](Self::kill) or [`stop`](Self::stop) again.
+    /// Starts it, also after [`kill`](Self::kill) or [`stop`](Self::stop).
     pub async fn starts(&mut self) -> Result<()> {
         self.tells("start").await?;
         let started = wait::until("a booted Asterisk", async || {
@@ -148,32 +148,32 @@ impl Pbx {
         started.await.map(drop).with_context(|| self.log())
     }
 
-    /// Ends it in order: it hangs up and says `Shutdown`.
+    /// Stops it in order: it hangs up and sends `Shutdown`.
     pub async fn stops(&mut self) -> Result<()> {
         self.tells("stop").await
     }
 
-    /// Ends it at once, as a power failure does.
+    /// Kills it, as a power failure would.
     pub async fn dies(&mut self) -> Result<()> {
         self.tells("kill").await
     }
 
-    /// An account that may do everything.
+    /// Returns a connection of an account with all rights.
     pub async fn manager(&self) -> Result<Manager> {
         Manager::login(self.ami, "scenario", SECRET).await
     }
 
-    /// Where it speaks AMI.
+    /// Returns its AMI port.
     pub fn ami(&self) -> u16 {
         self.ami
     }
 
-    /// Its REST interface.
+    /// Returns its REST interface.
     pub fn ari(&self) -> Ari {
         Ari::new(self.http)
     }
 
-    /// Ends it for good; nothing of it is left.
+    /// Stops it and removes its folder.
     pub async fn ends(mut self) -> Result<()> {
         self.stops().await?;
         drop(self.words);
@@ -181,12 +181,12 @@ impl Pbx {
         Ok(())
     }
 
-    /// A file of its own folder, as `log/cdr-csv/Master.csv`.
+    /// Returns the path of a file in its folder, such as `log/cdr-csv/Master.csv`.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// What it complained of.
+    /// Returns its output and its log.
     pub fn log(&self) -> String {
         let read = |name: &str| fs::read_to_string(self.file(name)).unwrap_or_default();
         read("output") + &read("log/messages")

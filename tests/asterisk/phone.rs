@@ -1,7 +1,7 @@
-//! A telephone, or a carrier, that a scenario plays: it says SIP over UDP and makes no sound.
+//! A phone, or a carrier, that a scenario controls. It uses SIP over UDP and sends no sound.
 //!
-//! What needs no decision (a `BYE`, a `CANCEL`, a re-`INVITE`) it answers by itself; when to ring,
-//! to answer, to refuse, to hold and to hang up is the scenario's to say.
+//! It answers some requests automatically (`BYE`, `CANCEL`, re-`INVITE`). The scenario decides when
+//! it rings, answers, refuses, holds, and hangs up.
 
 use crate::line::{Dialog, Line, State};
 use crate::sip::{self, Message};
@@ -13,17 +13,17 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Calls that may ring at one phone before anybody looks.
+/// Calls that can ring at one phone before the scenario handles them.
 const WAITING_MAX: usize = 32;
 
 /// The part of a phone that its lines share.
 pub struct Socket {
     udp: UdpSocket,
-    /// Where Asterisk sends its sound; nobody listens.
+    /// The port to which Asterisk sends sound. It is not read.
     sound: UdpSocket,
-    /// Where Asterisk listens.
+    /// The address of Asterisk.
     pub pbx: SocketAddr,
-    /// The endpoint that it is to Asterisk.
+    /// The name of its endpoint in Asterisk.
     pub user: String,
     dialogs: Mutex<BTreeMap<String, Arc<Dialog>>>,
 }
@@ -36,29 +36,29 @@ pub struct Phone {
 }
 
 impl Socket {
-    /// Its own port.
+    /// Returns its port.
     pub fn port(&self) -> u16 {
         self.udp.local_addr().map_or(0, |address| address.port())
     }
 
-    /// Its address in SIP.
+    /// Returns its SIP address.
     pub fn contact(&self) -> String {
         format!("<sip:{}@127.0.0.1:{}>", self.user, self.port())
     }
 
-    /// What it would like to hear.
+    /// Returns its SDP offer.
     pub fn sdp(&self, direction: &str) -> String {
         let port = self.sound.local_addr().map_or(9, |address| address.port());
         sip::sdp(port, direction)
     }
 
-    /// Sends one message to Asterisk.
+    /// Sends a message to Asterisk.
     pub async fn send(&self, text: &str) -> Result<()> {
         self.udp.send_to(text.as_bytes(), self.pbx).await?;
         Ok(())
     }
 
-    /// Takes a dialogue into the book, so that answers find it.
+    /// Registers a dialog, so that answers find it.
     pub fn enter(&self, dialog: &Arc<Dialog>) {
         let mut dialogs = self.dialogs.lock().unwrap_or_else(PoisonError::into_inner);
         dialogs.insert(dialog.call_id.clone(), Arc::clone(dialog));
@@ -74,7 +74,7 @@ impl Socket {
         self.send(&text).await
     }
 
-    /// Takes one message; a new call comes back as its line.
+    /// Handles a message. Returns the line of a new call.
     async fn take(self: &Arc<Self>, message: Message) -> Result<Option<Line>> {
         let call_id = message.must("call-id")?.to_owned();
         let known = self.dialog(&call_id);
@@ -89,11 +89,11 @@ impl Socket {
             ("INVITE", None) => {
                 let dialog = Arc::new(Dialog::called(&message)?);
                 self.enter(&dialog);
-                // Without it a caller who gives up could not say so.
+                // Without this answer, a caller could not cancel.
                 self.answer(&message, "100 Trying", None).await?;
                 return Ok(Some(Line::new(dialog, Arc::clone(self))));
             }
-            // Asked again before anybody has answered: the answer will come.
+            // The `INVITE` is repeated before the call is answered. Its answer will come.
             ("INVITE", Some(dialog)) if dialog.began_with(number) => {}
             ("INVITE" | "UPDATE", Some(_)) => {
                 let sdp = self.sdp("sendrecv");
@@ -112,7 +112,7 @@ impl Socket {
             ("NOTIFY", Some(dialog)) => {
                 self.answer(&message, "200 OK", None).await?;
                 let state = message.header("subscription-state").unwrap_or_default();
-                // The other side is handed over: the phone hangs up by itself.
+                // The other side was transferred, so the phone hangs up automatically.
                 if state.starts_with("terminated") && !dialog.has_ended() {
                     self.send(&dialog.bye(self)).await?;
                 }
@@ -125,7 +125,7 @@ impl Socket {
         Ok(None)
     }
 
-    /// An answer to a request of ours.
+    /// Handles an answer to a request of the phone.
     async fn answered(&self, dialog: &Dialog, answer: &Message, status: u16) -> Result<()> {
         let (number, method) = answer.cseq()?;
         if method == "INVITE" && status >= 200 {
@@ -148,7 +148,7 @@ impl Socket {
 }
 
 impl Phone {
-    /// A phone that is to be `user` to an Asterisk at `pbx`.
+    /// Creates a phone that is `user` at the Asterisk at `pbx`.
     pub async fn new(user: &str, pbx: SocketAddr) -> Result<Self> {
         let socket = Arc::new(Socket {
             udp: UdpSocket::bind("127.0.0.1:0").await?,
@@ -166,24 +166,24 @@ impl Phone {
         })
     }
 
-    /// Where it is reached.
+    /// Returns its port.
     pub fn port(&self) -> u16 {
         self.socket.port()
     }
 
-    /// Dials; `caller` is the number and name that a carrier shows of its customer.
+    /// Dials a number. `caller` is the number and name that a carrier shows of its customer.
     pub async fn dials(&self, number: &str, caller: Option<&str>) -> Result<Line> {
         Line::dial(Arc::clone(&self.socket), number, caller).await
     }
 
-    /// Waits for the next call to reach it; nothing is answered yet.
+    /// Waits for the next incoming call, without answering it.
     pub async fn called(&mut self) -> Result<Line> {
         let call = crate::wait::within("a call", self.calls.recv()).await;
         let call = call.with_context(|| format!("at {}", self.socket.user))?;
         call.with_context(|| format!("{} listens no more", self.socket.user))
     }
 
-    /// Forgets the calls of a scenario that is over.
+    /// Forgets the calls of a finished scenario.
     pub fn forget(&mut self) {
         while self.calls.try_recv().is_ok() {}
         let dialogs = &self.socket.dialogs;
@@ -203,7 +203,8 @@ impl Drop for Phone {
 async fn listen(socket: Arc<Socket>, ring: mpsc::Sender<Line>) {
     let mut buffer = vec![0; 65_535];
     while let Ok((length, _)) = socket.udp.recv_from(&mut buffer).await {
-        // A report on sound that goes to the port above that of another phone's sound.
+        // This is a report (RTCP) on another phone's sound, which goes to the port above its sound
+        // port.
         if !buffer[0].is_ascii_uppercase() {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Writes a scenario down as a recording, in the form of `tests/recordings`.
+//! Writes a scenario as a recording, in the form of `tests/recordings`.
 
 use crate::pbx::{CDRS, CELS, Pbx, SECRET};
 use crate::truth::Truth;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-/// Hears what callbridge hears: another connection of the same account.
+/// Receives the same events as callbridge, over another connection of the same account.
 pub struct Recorder {
     heard: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
@@ -20,7 +20,7 @@ pub struct Recorder {
     cels: Tail,
 }
 
-/// What a file grows by in this scenario.
+/// The part of a file that is written during this scenario.
 struct Tail {
     file: PathBuf,
     from: usize,
@@ -39,14 +39,14 @@ impl Tail {
     }
 }
 
-/// The first value of a key in a message.
+/// Returns the first value of a key in a message.
 fn value<'a>(message: &'a str, key: &str) -> Option<&'a str> {
     let mut lines = message.split("\r\n");
     lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(": "))
 }
 
 impl Recorder {
-    /// Listens from now on.
+    /// Starts to receive events.
     pub async fn start(pbx: &Pbx) -> Result<Self> {
         let mut stream = TcpStream::connect(("127.0.0.1", pbx.ami())).await?;
         let login = format!("Action: Login\r\nUsername: callbridge\r\nSecret: {SECRET}\r\n\r\n");
@@ -86,7 +86,7 @@ impl Recorder {
 
     /// Writes `ami.raw`, `cel.csv`, `cdr.csv` and `expected.json`.
     pub async fn write(self, folder: &Path, story: &str, truths: &[Truth]) -> Result<()> {
-        // The last CDR comes a moment after the last hang-up.
+        // The last CDR comes a moment after the last hangup.
         let mut before = usize::MAX;
         within("silence", async {
             while before != self.bytes().len() {
@@ -117,9 +117,9 @@ impl Recorder {
     }
 }
 
-/// The call with the ids that Asterisk gave it: those of the first leg of its trunk that began
-/// after the script had placed it and is no other call's. It begins in the second in which its
-/// linkedid is first heard.
+/// Returns the call with its ids in Asterisk: those of the first leg of its trunk that began after
+/// the script had placed the call and that belongs to no other call. It begins in the second in
+/// which its linkedid first appears.
 fn expected<'a>(text: &'a str, truth: &Truth, taken: &mut Vec<&'a str>) -> Result<Value> {
     let messages: Vec<&'a str> = text.split("\r\n\r\n").collect();
     let at = |message: &str| value(message, "Timestamp").and_then(|at| at.parse::<f64>().ok());
@@ -132,7 +132,8 @@ fn expected<'a>(text: &'a str, truth: &Truth, taken: &mut Vec<&'a str>) -> Resul
     let born = born.with_context(|| format!("no leg of {}", truth.words()))?;
     taken.extend(value(born, "Channel"));
     let unique = value(born, "Uniqueid").context("no id")?;
-    // Channel events tell it since 13.2 alone; CEL, which a recording has over AMI, always does.
+    // Channel events have the linkedid only since 13.2. CEL, which a recording has over AMI, always
+    // has it.
     let told = |message: &&&'a str| value(message, "UniqueID") == Some(unique);
     let cel = || value(messages.iter().find(told)?, "LinkedID");
     let linkedid = value(born, "Linkedid").or_else(cel);

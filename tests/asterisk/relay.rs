@@ -1,4 +1,4 @@
-//! The line between callbridge and the PBX: it can be cut, and mended.
+//! A relay between callbridge and the PBX. The connection can be cut and restored.
 
 use anyhow::Result;
 use std::net::SocketAddr;
@@ -8,16 +8,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Forwards a port of its own to another.
+/// Forwards connections from its port to another port.
 pub struct Relay {
     address: SocketAddr,
-    /// Whether the line is whole.
+    /// Whether connections are forwarded.
     whole: Arc<watch::Sender<bool>>,
     task: JoinHandle<()>,
 }
 
 impl Relay {
-    /// Forwards to `port` on loopback.
+    /// Starts to forward to `port` on loopback.
     pub async fn start(port: u16) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -35,17 +35,17 @@ impl Relay {
         })
     }
 
-    /// Where it listens.
+    /// Returns its port.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Closes every connection, and each new one at once.
+    /// Closes all connections, and each new one at once.
     pub fn cut(&self) {
         self.whole.send_replace(false);
     }
 
-    /// New connections go through again.
+    /// Forwards new connections again.
     pub fn mend(&self) {
         self.whole.send_replace(true);
     }

@@ -1,4 +1,4 @@
-//! SIP messages (RFC 3261) as far as a telephone on loopback needs them: text in, text out.
+//! Parses and writes the SIP messages (RFC 3261) that a phone on loopback needs.
 
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 pub struct Message {
     /// The first line.
     pub first: String,
-    /// Name in lower case, value; in order, repeated ones kept.
+    /// Header names in lower case and their values, in order. Repeated headers are kept.
     headers: Vec<(String, String)>,
 }
 
 impl Message {
-    /// Reads one datagram; its body is of no interest to a telephone that makes no sound.
+    /// Parses a datagram. Ignores its body, because the phone sends no sound.
     pub fn read(datagram: &[u8]) -> Result<Self> {
         let text = String::from_utf8_lossy(datagram);
         let head = text.split("\r\n\r\n").next().unwrap_or_default();
@@ -30,38 +30,38 @@ impl Message {
         Ok(Self { first, headers })
     }
 
-    /// The status of an answer; `None` for a request.
+    /// Returns the status of an answer, or `None` for a request.
     pub fn status(&self) -> Option<u16> {
         let code = self.first.strip_prefix("SIP/2.0 ")?;
         code.split(' ').next()?.parse().ok()
     }
 
-    /// The first header of this name.
+    /// Returns the first header of this name.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(its, _)| its == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// A header that every message has.
+    /// Returns a header that every message has.
     pub fn must(&self, name: &str) -> Result<&str> {
         self.header(name)
             .with_context(|| format!("no {name} in `{}`", self.first))
     }
 
-    /// Number and method of `CSeq`.
+    /// Returns number and method of `CSeq`.
     pub fn cseq(&self) -> Result<(u32, &str)> {
         let cseq = self.must("cseq")?;
         let (number, method) = cseq.split_once(' ').context("a CSeq of one word")?;
         Ok((number.parse()?, method.trim()))
     }
 
-    /// The address between `<` and `>` of `Contact`.
+    /// Returns the address between `<` and `>` in `Contact`.
     pub fn contact(&self) -> Option<&str> {
         let (_, rest) = self.header("contact")?.split_once('<')?;
         rest.split('>').next()
     }
 
-    /// The answer to a request: its headers repeated, `tag` put to `To` if that has none.
+    /// Returns the answer to a request: its headers, with `tag` added to `To` if that has none.
     pub fn answer(&self, status: &str, tag: &str, contact: &str, body: Option<&str>) -> String {
         let mut text = format!("SIP/2.0 {status}\r\n");
         for (name, value) in &self.headers {
@@ -79,7 +79,7 @@ impl Message {
     }
 }
 
-/// A request: its first line, headers in order and a body with its type.
+/// Returns a request with its first line, headers in order, and a body with its type.
 pub fn request(
     method: &str,
     address: &str,
@@ -108,7 +108,8 @@ fn finish(mut text: String, body: Option<(&str, &str)>) -> String {
     text + "\r\n"
 }
 
-/// The description of a sound that is never sent; `direction` as `sendrecv`, `sendonly`.
+/// Returns the description of a sound stream that is never sent. `direction` is `sendrecv` or
+/// `sendonly`.
 pub fn sdp(port: u16, direction: &str) -> String {
     format!(
         "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n\

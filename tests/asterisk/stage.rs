@@ -1,4 +1,4 @@
-//! What a scenario plays on: an Asterisk with phones and carriers, callbridge beside it, a CRM.
+//! The environment of a scenario: an Asterisk with phones and carriers, callbridge, and a CRM.
 
 use crate::bridge::{Bridge, line};
 use crate::line::Line;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// Who has a phone or carries calls, and the placeholder of its port in the configuration.
+/// Phones and carriers, each with the placeholder of its port in the configuration.
 const PHONES: [(&str, &str); 6] = [
     ("101", "PORT101"),
     ("102", "PORT102"),
@@ -25,22 +25,22 @@ const PHONES: [(&str, &str); 6] = [
     ("gsm", "PORTGSM"),
 ];
 
-/// Everything a scenario may use.
+/// Everything that a scenario can use.
 pub struct Stage {
     /// The PBX.
     pub pbx: Pbx,
-    /// A hand on it.
+    /// A manager connection to the PBX.
     pub ami: Manager,
     /// callbridge and its CRM.
     pub bridge: Bridge,
-    /// The line between the two.
+    /// The connection between the two.
     pub relay: Relay,
     phones: BTreeMap<String, Phone>,
-    /// The port of 104, whose phone is switched off: nobody answers.
+    /// The port of 104, whose phone is off and never answers.
     _silent: UdpSocket,
 }
 
-/// A span of the story.
+/// Returns a time span of the story.
 pub const fn seconds(seconds: f64) -> Duration {
     Duration::from_millis((seconds * 1000.0) as u64)
 }
@@ -48,7 +48,7 @@ pub const fn seconds(seconds: f64) -> Duration {
 impl Stage {
     /// Starts everything.
     pub async fn new(system: System, mut plan: Plan) -> Result<Self> {
-        // Phones know the PBX's address before it runs, and it knows theirs.
+        // The phones know the PBX's address before it runs, and it knows theirs.
         let sip = SocketAddr::from(([127, 0, 0, 1], free_udp()?));
         let mut phones = BTreeMap::new();
         for (user, placeholder) in PHONES {
@@ -86,12 +86,12 @@ impl Stage {
         phone.with_context(|| format!("nobody is {user}"))
     }
 
-    /// Customer `n` calls one of the company's numbers over trunk `city`.
+    /// Lets customer `n` call one of the company's numbers over trunk `city`.
     pub async fn customer(&mut self, n: u32, number: &str) -> Result<(Line, Truth)> {
         self.customer_over("city", n, number).await
     }
 
-    /// The same over a trunk of choice.
+    /// Lets customer `n` call over this trunk.
     pub async fn customer_over(
         &mut self,
         trunk: &'static str,
@@ -103,27 +103,27 @@ impl Stage {
         Ok((line, truth))
     }
 
-    /// Somebody calls whose number is this.
+    /// Lets a caller with this number call.
     pub async fn caller(&mut self, trunk: &str, number: &str, dialed: &str) -> Result<Line> {
         let caller = format!("<sip:{number}@127.0.0.1>");
         self.phone(trunk)?.dials(dialed, Some(&caller)).await
     }
 
-    /// The employee of this extension dials.
+    /// Lets the employee of this extension dial.
     pub async fn dials(&mut self, extension: &str, number: &str) -> Result<Line> {
         self.phone(extension)?.dials(number, None).await
     }
 
-    /// The employee of this extension fetches who is parked at 701: returns when they are joined,
-    /// half a second after the lot has answered her.
+    /// Lets the employee of this extension fetch the call that is parked at 701. Returns when they
+    /// are joined, half a second after the parking lot has answered.
     pub async fn fetches(&mut self, extension: &str) -> Result<Line> {
-        // What this account has heard of others who were fetched does not count.
+        // A new connection, so that events of earlier fetches are not found.
         self.ami = self.pbx.manager().await?;
         self.joins(extension, "701", "UnParkedCall").await
     }
 
-    /// The employee of this extension picks up what rings elsewhere: returns when they are joined,
-    /// with chan_sip half a second after she is answered.
+    /// Lets the employee of this extension pick up a ringing call. Returns when they are joined.
+    /// With chan_sip, this is half a second after she is answered.
     pub async fn picks_up(&mut self, extension: &str, code: &str) -> Result<Line> {
         self.ami = self.pbx.manager().await?;
         self.joins(extension, code, "Pickup").await
@@ -137,19 +137,19 @@ impl Stage {
         Ok(line)
     }
 
-    /// Waits until a call has come to this phone or carrier, and lets it ring.
+    /// Waits for a call to this phone or carrier, and lets it ring.
     pub async fn rings(&mut self, user: &str) -> Result<Line> {
         let line = self.called(user).await?;
         line.rings().await?;
         Ok(line)
     }
 
-    /// Waits until a call has come to this phone or carrier; nothing is answered.
+    /// Waits for a call to this phone or carrier, without answering it.
     pub async fn called(&mut self, user: &str) -> Result<Line> {
         self.phone(user)?.called().await
     }
 
-    /// Waits until a call has come, rings a second and answers.
+    /// Waits for a call, rings for a second, and answers.
     pub async fn answers(&mut self, user: &str) -> Result<Line> {
         let line = self.rings(user).await?;
         line.goes_on(seconds(1.0)).await?;
@@ -157,18 +157,18 @@ impl Stage {
         Ok(line)
     }
 
-    /// By which phones and carriers are reached.
+    /// Returns the driver of phones and carriers.
     pub fn driver(&self) -> Driver {
         self.pbx.system.driver
     }
 
-    /// The name of the channel of this phone or carrier, waited for.
+    /// Waits for the channel of this phone or carrier, and returns its name.
     pub async fn channel(&mut self, user: &str) -> Result<String> {
         let begins = self.driver().device(user) + "-";
         self.ami.channel(&begins).await
     }
 
-    /// Does something to the channel of this phone by AMI.
+    /// Sends an AMI action for the channel of this phone.
     pub async fn act(&mut self, action: &str, user: &str, more: &[(&str, &str)]) -> Result<()> {
         let channel = self.channel(user).await?;
         let mut fields = vec![("Channel", channel.as_str())];
@@ -176,7 +176,7 @@ impl Stage {
         self.ami.asks(action, &fields).await.map(drop)
     }
 
-    /// Sends a channel into the dialplan of the employees.
+    /// Redirects a channel into the dialplan of the employees.
     pub async fn redirects(&mut self, user: &str, extension: &str) -> Result<()> {
         let more = [
             ("Context", "internal"),
@@ -186,19 +186,19 @@ impl Stage {
         self.act("Redirect", user, &more).await
     }
 
-    /// Hands the other side of this phone's call over by AMI.
+    /// Transfers the other side of this phone's call over AMI.
     pub async fn transfers(&mut self, user: &str, extension: &str) -> Result<()> {
         let more = [("Context", "internal"), ("Exten", extension)];
         self.act("BlindTransfer", user, &more).await
     }
 
-    /// The same with a consultation before it.
+    /// Transfers the other side of this phone's call over AMI, with a consultation first.
     pub async fn consults(&mut self, user: &str, extension: &str) -> Result<()> {
         let more = [("Context", "internal"), ("Exten", extension)];
         self.act("Atxfer", user, &more).await
     }
 
-    /// Cuts the line between the PBX and callbridge; returns when callbridge knows.
+    /// Cuts the connection between the PBX and callbridge. Returns when callbridge has noticed.
     pub async fn cut(&mut self) -> Result<()> {
         self.relay.cut();
         let down = |status: &Status| line(status) == Some(SourceState::Down);
@@ -208,13 +208,13 @@ impl Stage {
             .map(drop)
     }
 
-    /// Mends it; returns when callbridge hears again.
+    /// Restores the connection. Returns when callbridge is connected again.
     pub async fn mend(&mut self) -> Result<()> {
         self.relay.mend();
         self.bridge.hears().await
     }
 
-    /// Ends what a scenario has left.
+    /// Ends everything that a scenario has left.
     pub async fn clear(&mut self) -> Result<()> {
         self.relay.mend();
         if self.bridge.is_down() {

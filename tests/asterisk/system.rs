@@ -1,18 +1,18 @@
-//! The Asterisk that a root holds: its release, where its parts lie, and by which channel driver
-//! its phones and carriers speak.
+//! The installed Asterisk: its release, its folders, and the channel driver of its phones and
+//! carriers.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where `tests/run asterisk` installs it.
+/// The folder where `tests/run asterisk` installs it.
 const ROOT: &str = "/var/cache/callbridge/asterisk-sid";
-/// Another place for it.
+/// The variable that names another folder.
 const ROOT_VARIABLE: &str = "CALLBRIDGE_ASTERISK";
-/// The first release whose own default is `chan_pjsip` alone: `chan_sip` is deprecated from 17 on
-/// and gone from 21 on.
+/// The first release whose default is only `chan_pjsip`. `chan_sip` is deprecated since 17 and
+/// removed since 21.
 const PJSIP_SINCE: u32 = 17;
-/// Where builds and packages put modules, seen from the root.
+/// Folders in which builds and packages put modules, relative to the root.
 const MODULES: [&str; 5] = [
     "usr/lib/asterisk/modules",
     "usr/lib/x86_64-linux-gnu/asterisk/modules",
@@ -20,10 +20,10 @@ const MODULES: [&str; 5] = [
     "usr/lib64/asterisk/modules",
     "usr/local/lib/asterisk/modules",
 ];
-/// Below which of them `sounds` lies.
+/// Folders that can contain `sounds`.
 const DATA: [&str; 2] = ["usr/share/asterisk", "var/lib/asterisk"];
 
-/// How phones and carriers reach it.
+/// The channel driver of phones and carriers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     /// `chan_sip`.
@@ -33,7 +33,7 @@ pub enum Driver {
 }
 
 impl Driver {
-    /// As `--driver` names it.
+    /// Parses a value of `--driver`.
     pub fn named(name: &str) -> Result<Self> {
         match name {
             "sip" => Ok(Self::Sip),
@@ -42,7 +42,7 @@ impl Driver {
         }
     }
 
-    /// Its module, without the ending.
+    /// Returns its module, without the file extension.
     pub fn module(self) -> &'static str {
         match self {
             Self::Sip => "chan_sip",
@@ -50,7 +50,7 @@ impl Driver {
         }
     }
 
-    /// Its file of phones and carriers.
+    /// Returns its configuration file for phones and carriers.
     pub fn file(self) -> &'static str {
         match self {
             Self::Sip => "sip.conf",
@@ -58,7 +58,7 @@ impl Driver {
         }
     }
 
-    /// What its channels' names begin with.
+    /// Returns the prefix of its channels' names.
     pub fn technology(self) -> &'static str {
         match self {
             Self::Sip => "SIP",
@@ -66,12 +66,12 @@ impl Driver {
         }
     }
 
-    /// The device of a phone or carrier, as `SIP/101`.
+    /// Returns the device of a phone or carrier, such as `SIP/101`.
     pub fn device(self, user: &str) -> String {
         format!("{}/{user}", self.technology())
     }
 
-    /// What is dialed to reach a number over a carrier.
+    /// Returns the dial string for a number over a carrier.
     pub fn outside(self, carrier: &str, number: &str) -> String {
         match self {
             Self::Sip => format!("SIP/{carrier}/{number}"),
@@ -85,21 +85,21 @@ impl Driver {
 pub struct System {
     /// The root of its file system.
     pub root: PathBuf,
-    /// As it tells it itself: `16.28.0~dfsg-0+deb11u4`.
+    /// Its version, such as `16.28.0~dfsg-0+deb11u4`.
     pub version: String,
-    /// Of the version; 1 for all of 1.x.
+    /// The major number of the version. It is 1 for all of 1.x.
     pub major: u32,
-    /// By which it is called.
+    /// The driver of its phones and carriers.
     pub driver: Driver,
-    /// Its modules, seen from inside.
+    /// The folder of its modules, as seen inside the root.
     pub modules: PathBuf,
-    /// Its sounds are below, seen from inside.
+    /// The folder that contains its sounds, as seen inside the root.
     pub data: PathBuf,
-    /// The folder of the language that its announcements are in.
+    /// The folder of the language of its announcements.
     pub language: String,
 }
 
-/// The first of these folders below `root` that holds `what`; seen from inside.
+/// Returns the first of these folders below `root` that contains `what`, as seen inside the root.
 fn inside(root: &Path, folders: &[&str], what: &str) -> Option<PathBuf> {
     let found = folders
         .iter()
@@ -107,8 +107,8 @@ fn inside(root: &Path, folders: &[&str], what: &str) -> Option<PathBuf> {
     found.map(|folder| Path::new("/").join(folder))
 }
 
-/// The folder below `sounds` that has the announcement of the dialplan. Packages hang `en` up by a
-/// link that means something only inside, or leave it out.
+/// Returns the folder below `sounds` that has the dialplan's announcement. In packages, `en` is a
+/// link that is valid only inside the root, or is missing.
 fn language(sounds: &Path) -> Result<Option<String>> {
     if sounds.join("en").symlink_metadata().is_ok() {
         return Ok(Some("en".to_owned()));
@@ -123,7 +123,7 @@ fn language(sounds: &Path) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// The release of a version.
+/// Returns the major number of a version.
 fn major(version: &str) -> Result<u32> {
     let digits = version.split(|c: char| !c.is_ascii_digit()).next();
     let digits = digits.unwrap_or_default();
@@ -133,7 +133,7 @@ fn major(version: &str) -> Result<u32> {
 }
 
 impl System {
-    /// What the root of this run holds, called by this driver or by the usual one of its release.
+    /// Finds the Asterisk of this run, with this driver or with the default driver of its release.
     pub fn find(wanted: Option<Driver>) -> Result<Self> {
         let root = std::env::var_os(ROOT_VARIABLE).map_or_else(|| ROOT.into(), PathBuf::from);
         let shown = root.display();
@@ -183,14 +183,14 @@ impl System {
         })
     }
 
-    /// Whether it has a module.
+    /// Returns `true` if it has a module.
     pub fn has(&self, module: &str) -> bool {
         let modules = self.modules.strip_prefix("/").unwrap_or(&self.modules);
         let file = self.root.join(modules).join(module);
         file.with_extension("so").exists()
     }
 
-    /// Above the table.
+    /// Returns the line above the table.
     pub fn words(&self) -> String {
         let (version, root) = (&self.version, self.root.display());
         format!(

@@ -1,21 +1,21 @@
-//! What really happened, as the script of a scenario tells it: it is the script that dials, answers
-//! and hangs up, so it needs to ask nobody. Its own clock measures the seconds.
+//! The real calls, as the script of a scenario records them. The script dials, answers, and hangs
+//! up, so it knows what happened. It measures times with its own clock.
 
 use callbridge_call::Direction;
 use callbridge_sandbox::Record;
 use serde_json::{Value, json};
 
-/// A customer: `n` of 99890111000n, whose lead is 400n.
+/// Returns the number of customer `n`: 99890111000n. The customer's lead is 400n.
 pub fn number(customer: u32) -> String {
     format!("+99890111000{customer}")
 }
 
-/// How a call ends up.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It stands in the journal.
+    /// It is in the journal.
     Journal,
-    /// It is a dead letter for this reason; its values are compared where they are certain.
+    /// It is a dead letter with this reason. Its values are compared if they are certain.
     Letter(&'static str),
 }
 
@@ -24,29 +24,29 @@ pub enum Fate {
 pub struct Truth {
     direction: Direction,
     phone: Option<String>,
-    /// What the customer of an inbound call dialed.
+    /// The number that the customer of an inbound call dialed.
     did: Option<String>,
     lead: Option<i64>,
     trunk: &'static str,
     order: Vec<String>,
-    /// Who would be named though nobody talked.
+    /// The employee of a call without talk.
     alone: Option<String>,
     started: f64,
     ended: Option<f64>,
     talk: f64,
-    /// Since when the customer talks with somebody.
+    /// The time since when the customer talks with a person.
     since: Option<f64>,
     fate: Fate,
-    /// Whether seconds, talk and employee are known to callbridge at all.
+    /// Whether callbridge can know its seconds, talk, and employee.
     certain: bool,
 }
 
-/// Seconds since the epoch, by the clock that Asterisk has, too.
+/// Returns the seconds since the epoch, by the clock that Asterisk also uses.
 pub fn now() -> f64 {
     callbridge_model::clock::now().wall.micros() as f64 / 1e6
 }
 
-/// The extension of an employee whom the flags of the run name.
+/// Returns the extension of an employee in the flags of the run.
 fn extension(employee: i64) -> String {
     match employee - 400 {
         105 => "105-desk".to_owned(),
@@ -73,7 +73,7 @@ impl Truth {
         }
     }
 
-    /// A call to this number of ours that a customer places now.
+    /// Records a call that a customer places now to this number of the company.
     pub fn inbound(customer: u32, trunk: &'static str, dialed: &str) -> Self {
         Self {
             did: Some(dialed.to_owned()),
@@ -81,12 +81,12 @@ impl Truth {
         }
     }
 
-    /// A call to a customer that is placed now.
+    /// Records a call that is placed now to a customer.
     pub fn outbound(customer: u32, trunk: &'static str) -> Self {
         Self::new(Direction::Outbound, customer, trunk)
     }
 
-    /// The caller is none of the leads.
+    /// Makes the caller a person without a lead.
     pub fn without_lead(mut self, phone: Option<&str>) -> Self {
         self.phone = phone.map(str::to_owned);
         self.lead = None;
@@ -94,7 +94,7 @@ impl Truth {
         self
     }
 
-    /// It becomes a dead letter.
+    /// Expects a dead letter with this reason.
     pub fn letter(&mut self, reason: &'static str) {
         self.fate = Fate::Letter(reason);
         if reason == "ambiguous_lead" {
@@ -102,13 +102,13 @@ impl Truth {
         }
     }
 
-    /// It becomes a dead letter `incomplete`, whose seconds nobody can know.
+    /// Expects a dead letter `incomplete`, whose seconds are unknown.
     pub fn incomplete(&mut self) {
         self.letter("incomplete");
         self.certain = false;
     }
 
-    /// The customer and the employee of this extension hear each other from now on.
+    /// Records that the customer and the employee of this extension hear each other from now on.
     pub fn with(&mut self, extension: &str) {
         if self.order.last().is_none_or(|last| last != extension) {
             self.order.push(extension.to_owned());
@@ -116,24 +116,25 @@ impl Truth {
         self.talks();
     }
 
-    /// The customer hears a real person from now on, who is nobody's extension.
+    /// Records that the customer hears a real person from now on who has no extension.
     pub fn talks(&mut self) {
         self.since.get_or_insert_with(now);
     }
 
-    /// The customer hears nobody from now on.
+    /// Records that the customer hears no one from now on.
     pub fn silent(&mut self) {
         if let Some(since) = self.since.take() {
             self.talk += now() - since;
         }
     }
 
-    /// Nobody talked, and one extension is known: the only one dialed, or who placed the call.
+    /// Records that no one talked and that one extension is known: the only one dialed, or the one
+    /// that placed the call.
     pub fn only(&mut self, extension: &str) {
         self.alone = Some(extension.to_owned());
     }
 
-    /// The customer is gone.
+    /// Records that the customer has hung up.
     pub fn over(&mut self) {
         self.silent();
         self.ended.get_or_insert_with(now);
@@ -154,29 +155,28 @@ impl Truth {
         self.ended.unwrap_or(self.started) - self.started
     }
 
-    /// When it began, for putting calls into order.
+    /// Returns when it began, for sorting calls.
     pub fn started(&self) -> f64 {
         self.started
     }
 
-    /// Whether a channel of this name is a leg of its trunk.
+    /// Returns `true` if a channel of this name is a leg of its trunk.
     pub fn is_leg(&self, channel: &str) -> bool {
         let leg = channel.split_once('/');
         let leg = leg.and_then(|(_driver, leg)| leg.strip_prefix(self.trunk));
         leg.is_some_and(|suffix| suffix.starts_with('-'))
     }
 
-    /// How it ends up.
+    /// Returns its outcome.
     pub fn fate(&self) -> Fate {
         self.fate
     }
 
-    /// Its lead.
     pub fn lead(&self) -> Option<i64> {
         self.lead
     }
 
-    /// As a line of a table.
+    /// Returns it as a line of the table.
     pub fn words(&self) -> String {
         let fate = match self.fate {
             Fate::Journal => String::new(),
@@ -198,7 +198,7 @@ impl Truth {
         )
     }
 
-    /// As `expected.json` of a recording has it; `linkedid` and the start are the recording's.
+    /// Returns it as an entry in `expected.json`. `linkedid` and the start come from the recording.
     pub fn expected(&self, linkedid: &str, started: i64) -> Value {
         let mut call = json!({
             "linkedid": linkedid,
@@ -224,7 +224,7 @@ impl Truth {
         call
     }
 
-    /// How a record of the journal differs.
+    /// Returns how a record of the journal differs.
     pub fn differs_from_record(&self, record: &Record) -> Vec<String> {
         let call = &record.call;
         let got = json!({
@@ -239,7 +239,7 @@ impl Truth {
         wrong
     }
 
-    /// How a dead letter of `dead list --json` differs.
+    /// Returns how a dead letter in `dead list --json` differs.
     pub fn differs_from_letter(&self, letter: &Value) -> Vec<String> {
         let call = &letter["call"];
         let got = json!({
@@ -279,7 +279,7 @@ impl Truth {
             same("employee", self.employee().into());
             for (what, wanted) in [("duration", self.duration()), ("talk", self.talk)] {
                 let is = got[what].as_f64().unwrap_or(-9.0);
-                // Whole seconds are shown, at least one; a missed call has no talk at all.
+                // Durations are whole seconds, at least one. A missed call has no talk.
                 let wanted = if what == "duration" {
                     wanted.max(1.0)
                 } else {

@@ -1,18 +1,20 @@
-//! A letter is found, retried with another lead, and seen journaled: by keyboard alone.
+//! Tests that a dead letter can be found, retried with another lead, and seen journaled with only
+//! the keyboard.
 
 use crate::stage::Stage;
 use crate::webdriver::{Browser, Size};
 use anyhow::{Context as _, Result, ensure};
 use std::time::Duration;
 
-/// WebDriver's names of keys.
+/// WebDriver's codes of keys.
 const TAB: &str = "\u{e004}";
 const ENTER: &str = "\u{e007}";
-/// More stops than any page has.
+/// More tab stops than any page has.
 const STOPS_MAX: usize = 300;
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// Presses Tab until the focus is on what this script says yes to; it must be seen to be there.
+/// Presses Tab until the focus is on the element that matches this script. The focus must be
+/// visible.
 async fn tab_to(browser: &Browser, what: &str, is: &str) -> Result<()> {
     for _ in 0..STOPS_MAX {
         browser.press(TAB).await?;

@@ -1,5 +1,5 @@
-//! Live parts move by themselves; a daemon that stops is said to be gone, and the page comes back
-//! with it.
+//! Tests live parts of the page: they update automatically, and show when the daemon stops and when
+//! it is back.
 
 use crate::keyboard::until;
 use crate::stage::{Stage, first_number};

@@ -1,14 +1,14 @@
-//! `tests/run page`: the administrator's page in a real Chromium, in three languages and at four
-//! sizes, light and dark, with scripts and without. Screenshots come to target/screenshots.
+//! `tests/run page`: tests the administrator's page in a real Chromium, in three languages and at
+//! four sizes, light and dark, with scripts and without. Writes screenshots to target/screenshots.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
 //! | `webdriver` | the browser |
-//! | `stage` | the daemon that is looked at |
-//! | `views` | every page, and what must hold on each |
-//! | `live` | what moves by itself, and over a kill of the daemon |
-//! | `keyboard` | a letter retried without a mouse |
-//! | `person` | what a person does there in a morning |
+//! | `stage` | the daemon of the tests |
+//! | `views` | every page, and the requirements for each |
+//! | `live` | parts that update automatically, also over a kill of the daemon |
+//! | `keyboard` | a dead letter that is retried without a mouse |
+//! | `person` | the work of a person on one morning |
 
 mod keyboard;
 mod live;
@@ -22,14 +22,14 @@ use stage::Stage;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Where the pictures come to lie.
+/// The folder for screenshots.
 const SCREENSHOTS: &str = "target/screenshots";
 
 fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
-    // Whoever comes second finds it installed, which is as good.
+    // An error means that another test has already installed it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (mut passed, mut failed) = (0, 0);
     match runtime.context("a runtime").map(|it| it.block_on(run())) {
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The name of what was looked at, and how it went.
+/// The name of each check, and its result.
 pub type Results = Vec<(String, Result<()>)>;
 
 async fn run() -> Result<Results> {
@@ -69,7 +69,7 @@ async fn run() -> Result<Results> {
     let axe = std::fs::read_to_string(&axe).with_context(|| axe.clone())?;
     let mut stage = Stage::set().await?;
     let mut results = Results::new();
-    // Named ones alone, as `person`, or all.
+    // Only the parts that are named, such as `person`, or all.
     let named: Vec<String> = std::env::args()
         .skip(1)
         .filter(|it| !it.starts_with('-'))

@@ -1,5 +1,5 @@
-//! What a person does on the page in a morning: looks who waits, finds a call, mends letters by
-//! their cause, corrects one, and gives numbers their leads.
+//! Tests the work of a person on one morning: they look who waits, find a call, fix dead letters by
+//! their cause, correct one, and assign leads to numbers.
 
 use crate::Results;
 use crate::keyboard::until;
@@ -21,14 +21,14 @@ const PHONE: Size = Size {
     height: 740,
 };
 
-/// Somebody at the page.
+/// A user of the page.
 struct Person<'a> {
     stage: &'a Stage,
     browser: Browser,
     origin: String,
 }
 
-/// All that is done, one after another.
+/// Does all the work, step by step.
 pub async fn morning(stage: &Stage) -> Result<Results> {
     let browser = Browser::start("en").await?;
     browser.resize(DESK).await?;
@@ -65,7 +65,7 @@ impl Person<'_> {
         until(&self.browser, what, is).await
     }
 
-    /// Is it so, now?
+    /// Fails if the condition does not hold now.
     async fn is(&self, what: &str, is: &str) -> Result<()> {
         let script = format!("return Boolean({is})");
         let said = self.browser.execute(&script).await?;
@@ -73,8 +73,7 @@ impl Person<'_> {
         Ok(())
     }
 
-    /// Presses what this names, in the middle, as a pointer would: what lies above it is pressed in
-    /// its place.
+    /// Clicks the middle of an element, as a pointer would: an element above it gets the click.
     async fn click(&self, what: &str) -> Result<()> {
         let script = format!(
             "const it = document.querySelector(`{what}`);
@@ -89,7 +88,7 @@ impl Person<'_> {
         Ok(())
     }
 
-    /// Types into what this names.
+    /// Types into an element.
     async fn types(&self, into: &str, keys: &str) -> Result<()> {
         let script = format!("document.querySelector(`{into}`).focus()");
         self.browser.execute(&script).await?;
@@ -181,7 +180,7 @@ impl Person<'_> {
         self.go("/letters").await?;
         let gone = format!("!{causes}.includes('Lead {lead}')");
         self.is("that all of it left", &gone).await?;
-        // Of fifty-one calls every sixth had that lead.
+        // Every sixth of fifty-one calls had that lead.
         let of = |n: &u32| i64::from(*n) % UNKNOWN_LEADS == 1;
         let calls = (1..=FAILED).filter(of).count();
         self.until_journaled(calls, |it| it.call.lead_id == 4001)
@@ -210,7 +209,7 @@ impl Person<'_> {
             .await
     }
 
-    /// How many numbers stand in the table.
+    /// Returns the number of rows in the table.
     async fn rows(&self) -> Result<u64> {
         let rows = self.browser.execute(&format!("return {ROWS}")).await?;
         rows.as_u64().context("a count")
@@ -219,7 +218,7 @@ impl Person<'_> {
     async fn types_leads(&self) -> Result<()> {
         self.go("/numbers").await?;
         let there = self.rows().await?;
-        // One may have been given its lead before, while live parts were looked at.
+        // One number can have got its lead before, in the test of the live parts.
         ensure!(there + 1 >= u64::from(NUMBERS), "{there} numbers");
         self.types("tr:nth-child(1) input[name=row-lead]", "4001")
             .await?;
@@ -258,7 +257,7 @@ impl Person<'_> {
             .await
     }
 
-    /// So many such calls come into the journal.
+    /// Waits until this many matching calls are in the journal.
     async fn until_journaled(
         &self,
         calls: usize,

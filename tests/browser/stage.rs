@@ -1,7 +1,7 @@
-//! What the page is looked at with: a daemon that has five hundred calls, 51 letters of six leads
-//! that the CRM does not have, 28 numbers without a lead, a customer who waits and was called back
-//! in vain, a call whose end nobody heard, one that goes on, and names that nobody should choose.
-//! It is a hub, too: of one branch that reports, one with problems, and one that never reported.
+//! The daemon that the page shows. It has five hundred calls, 51 dead letters of six leads that the
+//! CRM does not have, 28 numbers without a lead, a customer who waits and was called back in vain,
+//! a call whose end was not received, a call that is still open, and hostile names. It is also a
+//! hub with one branch that reports, one with problems, and one that never reported.
 
 use anyhow::{Context as _, Result, bail};
 use callbridge_sandbox as sandbox;
@@ -13,35 +13,35 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::{Child, Command};
 
-/// The trunk of the calls, and one that no call comes over.
+/// The trunk of the calls, and a trunk without calls.
 const TRUNKS: [&str; 2] = [
     "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID",
     "--trunk=spare=PJSIP/spare,country=UZ,lead=var:LEAD_ID",
 ];
 const WITHIN: Duration = Duration::from_secs(120);
-/// Calls of the stage, and the seconds from one to the next.
+/// Number of calls, and the seconds from one to the next.
 const CALLS: u32 = 500;
 const STEP: i64 = 100;
-/// The first of them FAIL: the sandbox has none of six leads from this one on.
+/// The first calls fail: the sandbox does not have the six leads from this one on.
 pub const FAILED: u32 = 51;
 pub const UNKNOWN_LEAD: i64 = 9_001;
 pub const UNKNOWN_LEADS: i64 = 6;
-/// So many after them have no lead.
+/// This many calls after them have no lead.
 pub const NUMBERS: u32 = 28;
-/// Beside them: one that was missed, the call back in vain, and one whose end nobody heard.
+/// Additional calls: a missed one, the call back in vain, and one whose end was not received.
 const BESIDE: u32 = 3;
-/// A call is over after twelve hours at most: this one began before that.
+/// A call is over after at most twelve hours. This one began before that.
 const LONG_AGO: i64 = 13 * 3600;
 const MISSED: &str = include_str!("../recordings/inbound_no_answer/ami.raw");
 const IN_VAIN: &str = include_str!("../recordings/outbound_no_answer/ami.raw");
 
-/// Everything, at work.
+/// The running daemon and its CRM.
 pub struct Stage {
     folder: tempfile::TempDir,
     pub crm: sandbox::Server,
-    /// Of the page: the same over a restart.
+    /// The page's port, which stays the same over a restart.
     port: u16,
-    /// Of `--collect`.
+    /// The port of `--collect`.
     collect: u16,
     daemon: Option<Child>,
 }
@@ -108,7 +108,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Starts the daemon, and waits until all is settled.
+    /// Starts the daemon, and waits until it has sent all calls.
     pub async fn start(&mut self) -> Result<()> {
         let shown = |name: &str| self.folder.path().join(name).display().to_string();
         let daemon = Command::new(env!("CARGO_BIN_EXE_callbridge"))
@@ -136,7 +136,7 @@ impl Stage {
         self.until_settled().await
     }
 
-    /// As `kill -9`.
+    /// Kills the daemon with SIGKILL.
     pub async fn kill(&mut self) -> Result<()> {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.kill().await?;
@@ -144,7 +144,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What a command says as JSON.
+    /// Runs a command for this state, and returns its output.
     pub async fn ask(&self, words: &[&str]) -> Result<String> {
         ask(&self.folder.path().join("state"), words).await
     }
@@ -173,12 +173,12 @@ impl Stage {
         waited.with_context(|| std::fs::read_to_string(log).unwrap_or_default())
     }
 
-    /// A link to the page.
+    /// Returns a link to the page.
     pub async fn link(&self) -> Result<String> {
         link(&self.folder.path().join("state")).await
     }
 
-    /// The id and the uuid of a letter that FAILED.
+    /// Returns the id and the uuid of a dead letter with the reason `failed`.
     pub async fn failed_letter(&self) -> Result<(u64, String)> {
         let said = self
             .ask(&["dead", "list", "--json", "--reason=failed"])
@@ -191,7 +191,7 @@ impl Stage {
     }
 }
 
-/// What a command says of the daemon of this state.
+/// Runs a command for the daemon of this state, and returns its output.
 pub async fn ask(state: &Path, words: &[&str]) -> Result<String> {
     let said = Command::new(env!("CARGO_BIN_EXE_callbridge"))
         .args(words)
@@ -206,19 +206,19 @@ pub async fn ask(state: &Path, words: &[&str]) -> Result<String> {
     Ok(String::from_utf8(said.stdout)?)
 }
 
-/// The link that `callbridge page` prints.
+/// Returns the link that `callbridge page` prints.
 pub async fn link(state: &Path) -> Result<String> {
     let said = ask(state, &["page"]).await?;
     let url = said.trim().strip_prefix("open: ").context("a link")?;
     Ok(url.to_owned())
 }
 
-/// The first number without a lead.
+/// Returns the first number without a lead.
 pub fn first_number() -> String {
     Call::without_lead(FAILED + 1).phone()
 }
 
-/// The recording; the last call of it goes on.
+/// Returns the recording. Its last call is still open.
 fn told() -> String {
     let now = now();
     let call = |n: u32| {
@@ -249,7 +249,7 @@ fn told() -> String {
     format!("{half}{text}{}{}{begun}", events(&missed), events(&in_vain))
 }
 
-/// Without the greeting of a line that was opened anew.
+/// Returns the events without the greeting of a new connection.
 fn events(recorded: &str) -> &str {
     let after = recorded.split_once("Fully Booted\r\n\r\n");
     after.map_or(recorded, |(_, events)| events)

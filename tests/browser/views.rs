@@ -1,4 +1,4 @@
-//! Every page: is it there, whole at every size, silent in the console, and usable by all?
+//! Tests that every page exists, fits every size, logs nothing to the console, and is accessible.
 
 use crate::Results;
 use crate::stage::Stage;
@@ -30,7 +30,7 @@ const SIZES: [Size; 4] = [
     },
 ];
 
-/// The pages that need nothing to be named.
+/// The pages without a parameter in their path.
 const PATHS: [(&str, &str); 10] = [
     ("today", "/"),
     ("calls", "/calls"),
@@ -44,8 +44,8 @@ const PATHS: [(&str, &str); 10] = [
     ("login", "/login"),
 ];
 
-/// What reaches over the edge of the window, or is hidden by what it lies in. The picture of a call
-/// alone is wider by intent, and moves sideways.
+/// A script that finds elements that extend beyond the window, or that their container hides. Only
+/// the picture of a call may be wider, because it can be scrolled.
 const CUT: &str = r#"
     const cut = [];
     for (const it of document.querySelectorAll('body *')) {
@@ -74,7 +74,7 @@ const CUT: &str = r#"
     }
     return cut.slice(0, 10);"#;
 
-/// Every page in one language.
+/// Checks every page in one language.
 pub async fn all(stage: &Stage, language: &str, axe: &str, to: &Path) -> Result<Results> {
     let browser = Browser::start(language).await?;
     let link = stage.link().await?;
@@ -106,7 +106,8 @@ fn origin(link: &str) -> Result<&str> {
     link.split("/open/").next().context("an origin")
 }
 
-/// One page, with scripts and without; its pictures bear the language and the name.
+/// Checks one page, with scripts and without. Its screenshots are named after the language and the
+/// page.
 async fn look_at(
     browser: &Browser,
     axe: &str,
@@ -119,7 +120,7 @@ async fn look_at(
     without_scripts(browser, url, language).await
 }
 
-/// What stands there now.
+/// Checks the current page.
 async fn look(browser: &Browser, axe: &str, name: &str, to: &Path) -> Result<()> {
     for size in SIZES {
         browser.resize(size).await?;
@@ -156,7 +157,7 @@ async fn look(browser: &Browser, axe: &str, name: &str, to: &Path) -> Result<()>
     Ok(())
 }
 
-/// What axe-core calls serious or critical.
+/// Fails if axe-core finds serious or critical problems.
 async fn serious(browser: &Browser, axe: &str) -> Result<()> {
     let script = format!(
         "const done = arguments[arguments.length - 1];
@@ -178,7 +179,7 @@ async fn serious(browser: &Browser, axe: &str) -> Result<()> {
     Ok(())
 }
 
-/// The same words stand there without scripts, and in this language.
+/// Checks that the page has the same text without scripts, and in this language.
 async fn without_scripts(browser: &Browser, url: &str, language: &str) -> Result<()> {
     browser.scripts_off(true).await?;
     let went = browser.go(url).await;

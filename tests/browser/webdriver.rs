@@ -1,5 +1,5 @@
-//! Chromium, driven over WebDriver (W3C) by `chromedriver`, and over its DevTools where WebDriver
-//! has no word for it.
+//! Controls Chromium over WebDriver (W3C) with `chromedriver`, and over DevTools if WebDriver has
+//! no command.
 
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
@@ -10,9 +10,9 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Nothing that a browser is asked for takes this long.
+/// A request to the browser that takes this long has failed.
 const WITHIN: Duration = Duration::from_secs(60);
-/// A browser that does not end meanwhile ends with its driver.
+/// A browser that does not end within this time ends with its driver.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A size of the window, in CSS pixels.
@@ -32,7 +32,8 @@ pub struct Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The driver alone would be survived by its browser; one that is gone needs no end.
+        // If only the driver were killed, its browser would continue. An error means that it has
+        // already ended.
         let _ = self.end_session();
         let _ = self.driver.kill();
         let _ = self.driver.wait();
@@ -40,23 +41,23 @@ impl Drop for Browser {
 }
 
 impl Browser {
-    /// Has the driver end its browser, and waits for the answer. Spoken by hand, for `drop` cannot
-    /// await.
+    /// Makes the driver end its browser, and waits for the answer. The request is written by hand,
+    /// because `drop` cannot await.
     fn end_session(&self) -> std::io::Result<()> {
         let base = self.base.trim_start_matches("http://");
         let Some((host, session)) = base.split_once('/') else {
-            return Ok(()); // none was opened
+            return Ok(()); // no session was opened
         };
         let mut line = TcpStream::connect(host)?;
         line.set_read_timeout(Some(ENDS_WITHIN))?;
-        // it hangs up on HTTP/1.0
+        // With HTTP/1.0, the driver closes the connection early.
         let head = format!("DELETE /{session} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
         write!(line, "{head}\r\n")?;
-        // the driver answers when its browser is gone
+        // The driver answers when its browser has ended.
         line.read(&mut [0; 64]).map(drop)
     }
 
-    /// Starts one that wants this language (`ru`).
+    /// Starts a browser with this language (`ru`).
     pub async fn start(language: &str) -> Result<Self> {
         let port = free_port();
         let driver = Command::new("chromedriver")
@@ -119,7 +120,7 @@ impl Browser {
         Ok(value)
     }
 
-    /// Asks DevTools.
+    /// Sends a DevTools command.
     pub async fn devtools(&self, command: &str, parameters: Value) -> Result<Value> {
         let body = json!({"cmd": command, "params": parameters});
         self.post("/goog/cdp/execute", &body).await
@@ -129,19 +130,19 @@ impl Browser {
         self.post("/url", &json!({"url": url})).await.map(drop)
     }
 
-    /// What a script returns.
+    /// Runs a script and returns its result.
     pub async fn execute(&self, script: &str) -> Result<Value> {
         self.post("/execute/sync", &json!({"script": script, "args": []}))
             .await
     }
 
-    /// What a script hands to its last argument, when it does.
+    /// Runs a script and returns the value with which it calls its last argument.
     pub async fn execute_later(&self, script: &str) -> Result<Value> {
         self.post("/execute/async", &json!({"script": script, "args": []}))
             .await
     }
 
-    /// Presses keys, wherever the focus is.
+    /// Presses keys in the focused element.
     pub async fn press(&self, keys: &str) -> Result<()> {
         let each = keys.chars().flat_map(|key| {
             let key = key.to_string();
@@ -167,7 +168,7 @@ impl Browser {
             .map(drop)
     }
 
-    /// Light or dark.
+    /// Sets the color scheme, light or dark.
     pub async fn prefer(&self, scheme: &str) -> Result<()> {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.devtools("Emulation.setEmulatedMedia", json!({"features": features}))
@@ -184,7 +185,7 @@ impl Browser {
         .map(drop)
     }
 
-    /// The whole page as PNG.
+    /// Returns a screenshot of the whole page as PNG.
     pub async fn screenshot(&self) -> Result<Vec<u8>> {
         let parameters = json!({"format": "png", "captureBeyondViewport": true});
         let shot = self.devtools("Page.captureScreenshot", parameters).await?;
@@ -192,7 +193,7 @@ impl Browser {
         Ok(base64::engine::general_purpose::STANDARD.decode(text)?)
     }
 
-    /// What the console was told since the last look.
+    /// Returns the console messages since the last call.
     pub async fn console(&self) -> Result<Vec<String>> {
         let entries = self.post("/se/log", &json!({"type": "browser"})).await?;
         let entries = entries.as_array().cloned().unwrap_or_default();

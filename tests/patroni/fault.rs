@@ -1,4 +1,4 @@
-//! What happens to the node of the primary.
+//! Faults of the primary's node.
 
 use callbridge_testbed::patroni::{Cluster, Node, Program};
 
@@ -55,7 +55,7 @@ impl Fault {
         }
     }
 
-    /// The hub that leads runs on the primary's node.
+    /// Returns `true` if the hub that leads must run on the primary's node.
     pub const fn takes_leader(self) -> bool {
         matches!(self, Self::LeaderCut | Self::LeaderHidden)
     }
@@ -74,7 +74,7 @@ impl Fault {
     pub fn end(self, cluster: &Cluster, node: Node) {
         match self {
             Self::Killed => cluster.begin(node),
-            // Patroni starts it.
+            // Patroni restarts it.
             Self::ServerKilled => {}
             Self::Frozen => cluster.thaw(node, Program::All),
             Self::ServerFrozen => cluster.thaw(node, Program::Postgres),

@@ -1,5 +1,5 @@
-//! Faults, one after the other, while the hubs send at the full rate. At the end, the CRM's records
-//! are counted by uuid, and its requests in each window.
+//! Tries faults one after the other while the hubs send at the full rate. At the end, counts the
+//! CRM's records by uuid, and its requests in each window.
 
 use crate::fault::Fault;
 use crate::stage::Stage;
@@ -26,14 +26,14 @@ const FULL: u64 = 55;
 /// Time for all calls to be journaled after the last fault.
 const DRAIN: Duration = Duration::from_secs(1_800);
 
-/// What one fault did.
+/// The result of one fault.
 struct Strike {
     fault: Fault,
     serves: Duration,
     sends: Duration,
 }
 
-/// Tries each fault this often. Returns whether all held.
+/// Tries each fault this often. Returns `true` if all checks passed.
 pub async fn judge(faults: &[Fault], rounds: u32) -> bool {
     let begun = Instant::now();
     let mut stage = Stage::start().await;
@@ -74,7 +74,7 @@ async fn strike(stage: &mut Stage, fault: Fault, round: u32) -> Strike {
     let serves = begun.elapsed();
     let before = requests(stage);
     stage.calls_end(10);
-    // The old primary comes back at any moment of the silence.
+    // The old primary comes back at different moments of the silence.
     pass(Duration::from_secs(u64::from(round) * 5)).await;
     fault.end(&stage.cluster, primary);
     let within = SILENCE + FIRST_REQUEST + SERVES_WITHIN;
@@ -103,7 +103,7 @@ async fn full_pace(stage: &mut Stage, leader: usize) {
     let missing = BACKLOG.saturating_sub(waiting);
     stage.calls_end(u32::try_from(missing).expect("few"));
     let within = SILENCE + 2 * SERVES_WITHIN;
-    // At the time of each look: how many requests there were before it.
+    // The number of earlier requests at the time of each check.
     let mut looks = VecDeque::new();
     until_within(within, "a full window", async || {
         looks.push_back((Instant::now(), requests(stage)));
@@ -121,7 +121,7 @@ fn requests(stage: &Stage) -> u64 {
     counts.values().sum()
 }
 
-/// Counts records by uuid and requests by window.
+/// Counts records by uuid and requests by window. Returns `true` if they are right.
 async fn count(stage: &Stage) -> bool {
     let mut wanted = Vec::new();
     for (pbx, calls) in stage.expected() {
@@ -161,7 +161,7 @@ async fn count(stage: &Stage) -> bool {
     lost == 0 && doubled == 0 && records.is_empty() && is_within_rate
 }
 
-/// Prints the table. Returns whether each fault was over in time, and each silence was kept.
+/// Prints the table. Returns `true` if each fault was over in time and each silence was kept.
 fn table(faults: &[Fault], strikes: &[Strike]) -> bool {
     println!("| fault | count | serves again, median | worst | sends again, median | worst |");
     println!("|---|---|---|---|---|---|");

@@ -1,5 +1,5 @@
-//! `tests/run hub --patroni`: what happens to hubs when their database loses its primary. Root
-//! only, and no part of the default run.
+//! `tests/run hub --patroni`: tests hubs whose database loses its primary. Needs root, and is not
+//! part of the default run.
 //!
 //! ```text
 //!                             ┌── db1

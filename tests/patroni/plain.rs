@@ -1,5 +1,5 @@
-//! How long the database is away, measured with sessions of `psql`. Each row that was confirmed
-//! must be there at the end.
+//! Measures how long the database is unavailable, with sessions of `psql`. Each confirmed row must
+//! be there at the end.
 
 use crate::fault::Fault;
 use callbridge_testbed::patroni::Cluster;
@@ -57,8 +57,8 @@ impl<'c> Rows<'c> {
         rows
     }
 
-    /// Stores a row in a new session. Returns whether that was confirmed, and then how many rows
-    /// there are. An old primary can show old rows, but confirms none.
+    /// Stores a row in a new session. If it is confirmed, returns the number of rows. An old
+    /// primary can show old rows, but confirms none.
     fn store(&self) -> Option<u32> {
         let next = self.tried.get() + 1;
         self.tried.set(next);
@@ -71,7 +71,7 @@ impl<'c> Rows<'c> {
         Some(rows.parse().expect("a number"))
     }
 
-    /// Stores a row. All that were confirmed must be there.
+    /// Stores a row, and returns `true` if all confirmed rows are there.
     fn are_all_there(&self) -> bool {
         let rows = self.store();
         rows.is_some_and(|rows| rows >= self.confirmed.get())

@@ -1,6 +1,6 @@
 //! A cluster, two hubs over it, collectors, and the CRM.
 //!
-//! Each hub is on this machine or on a node. The CRM has the same address everywhere, also on a
+//! Each hub is on this machine or on a node. The CRM has the same address everywhere, even on a
 //! node that is cut off.
 
 use crate::support::crm::settings;
@@ -36,7 +36,7 @@ const PROBE: &str = "probe";
 pub struct Hub {
     place: Place,
     port: u16,
-    /// `None` on this machine.
+    /// The node on which it runs, or `None` for this machine.
     node: Option<Node>,
     program: Option<Program>,
 }
@@ -60,13 +60,13 @@ pub struct Stage {
 struct Script {
     http: reqwest::Client,
     token: String,
-    /// The number of the call that is posted next.
+    /// The number of the next call.
     next: u32,
 }
 
 impl Stage {
     pub async fn start() -> Self {
-        // Set already if another part was first.
+        // An error means that another part has already set it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let cluster = Cluster::start().await;
         let mut config = settings();
@@ -122,7 +122,7 @@ impl Stage {
         lines[0]["token"].as_str().expect("a token").to_owned()
     }
 
-    /// Where hubs take calls: on this machine or on a node.
+    /// Returns the addresses where hubs accept calls, on this machine and on nodes.
     fn addresses(&self) -> Vec<SocketAddr> {
         let mut addresses = Vec::new();
         for port in PORTS {
@@ -161,7 +161,7 @@ impl Stage {
         }
     }
 
-    /// Lets this many calls end, over all collectors.
+    /// Ends this many calls, spread over all collectors.
     pub fn calls_end(&mut self, calls: u32) {
         for n in 0..calls {
             let collectors = self.collectors.len() as u32;
@@ -172,7 +172,7 @@ impl Stage {
         }
     }
 
-    /// Waits until a hub leads, and returns its place in [`Stage::hubs`].
+    /// Waits until a hub leads, and returns its index in [`Stage::hubs`].
     pub async fn leader(&self) -> usize {
         let mut found = None;
         until_within(CHANGE, "a hub that leads", async || {
@@ -187,7 +187,7 @@ impl Stage {
         found.expect("a leader")
     }
 
-    /// Waits until one hub leads and the other is its standby.
+    /// Waits until one hub leads and the other is its standby. Returns the index of the leader.
     pub async fn is_paired(&self) -> usize {
         let mut leader = None;
         until_within(CHANGE, "a leader and a standby", async || {
@@ -208,7 +208,7 @@ impl Stage {
         leader.expect("a leader")
     }
 
-    /// Lets the first hub run on this node and lead.
+    /// Makes the first hub run on this node and lead.
     pub async fn lead_from(&mut self, node: Node) {
         for hub in &mut self.hubs {
             hub.stop().await;
@@ -221,7 +221,7 @@ impl Stage {
         self.is_paired().await;
     }
 
-    /// Lets the first hub run on this machine again.
+    /// Makes the first hub run on this machine again.
     pub async fn return_home(&mut self) {
         if self.hubs[0].node.is_some() {
             self.hubs[0].stop().await;
@@ -248,7 +248,7 @@ impl Stage {
         stored_by.expect("an address")
     }
 
-    /// The calls that must be in the CRM's journal: a PBX, and how many calls it had.
+    /// Returns the calls that must be in the CRM's journal: each PBX with its number of calls.
     pub fn expected(&self) -> Vec<(String, u32)> {
         let mut expected = vec![(PROBE.to_owned(), self.script.next)];
         for collector in &self.collectors {
@@ -275,7 +275,7 @@ impl Stage {
         .await;
     }
 
-    /// What the hubs have logged.
+    /// Returns the logs of the hubs.
     pub fn logs(&self) -> String {
         let logs = self.hubs.iter().map(|hub| hub.place.logs());
         logs.collect::<Vec<_>>().join("\n== second hub\n")
@@ -342,7 +342,7 @@ impl Script {
     }
 }
 
-/// A call message.
+/// Returns a call message.
 fn message(pbx: &str, n: u32) -> Value {
     json!({
         "pbx": pbx, "id": format!("call.{n}"), "direction": "INBOUND",
@@ -351,10 +351,11 @@ fn message(pbx: &str, n: u32) -> Value {
     })
 }
 
-/// Serves the CRM at its address on a node, too.
+/// Makes the CRM available at its address on a node too.
 async fn serve_crm_on(cluster: &Cluster, node: Node, crm: SocketAddr) {
     let namespace = std::fs::File::open(cluster.namespace(node)).expect("a namespace");
-    // A socket belongs to the namespace in which it was made, and only its thread changes to it.
+    // A socket belongs to the namespace in which it was created. Only this thread changes to that
+    // namespace.
     let bound = std::thread::spawn(move || {
         let kind = Some(LinkNameSpaceType::Network);
         move_into_link_name_space(namespace.as_fd(), kind).expect("root");
@@ -368,7 +369,7 @@ async fn serve_crm_on(cluster: &Cluster, node: Node, crm: SocketAddr) {
         while let Ok((mut inner, _)) = listener.accept().await {
             tokio::spawn(async move {
                 if let Ok(mut outer) = TcpStream::connect(crm).await {
-                    // A hub that is killed breaks off.
+                    // The connection of a killed hub breaks off.
                     copy_bidirectional(&mut inner, &mut outer).await.ok();
                 }
             });

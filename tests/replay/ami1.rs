@@ -1,7 +1,7 @@
-//! Calls of Asterisk 1.4 to 11 (AMI 1.x), as `tests/ami1/calls.json` tells their stories: from AMI
-//! text, doubled, and from flat JSON. Made from scratch; which events such a PBX sends, and in
-//! which order, is known from the sources of those releases and from recordings in the open
-//! (XiVO's CTI server, VoIPGRID's cacofonisk).
+//! Tests calls of Asterisk 1.4 to 11 (AMI 1.x), as described in `tests/ami1/calls.json`: from AMI
+//! text, with each event doubled, and from flat JSON. The events are handmade. Their kinds and
+//! their order come from the sources of those releases and from public recordings (XiVO's CTI
+//! server, VoIPGRID's cacofonisk).
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ struct Case {
     calls: Vec<Call>,
 }
 
-/// What is not told of a call is not compared.
+/// Expected values of a call. Missing values are not compared.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Call {
@@ -44,7 +44,7 @@ fn cases() -> BTreeMap<String, Case> {
     cases
 }
 
-/// What `explain --json` says, without internal calls, oldest first.
+/// Returns the calls of `explain --json` without internal calls, oldest first.
 fn explain(format: &str, file: &Path, country: &[&str]) -> Vec<serde_json::Value> {
     let output = Command::new(env!("CARGO_BIN_EXE_callbridge"))
         .args(["explain", "--json", "--format", format])

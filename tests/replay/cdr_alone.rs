@@ -1,6 +1,6 @@
-//! Every recorded call under `tests/recordings` told by its call detail records alone: the `Cdr`
-//! events of AMI with and without a linkedid, and the rows that `cdr_csv` wrote. What records
-//! cannot tell is listed by name; nothing else may differ.
+//! Tests every recorded call under `tests/recordings` with only its call detail records: the `Cdr`
+//! events of AMI with and without a linkedid, and the rows that `cdr_csv` wrote. Values that the
+//! records do not contain are listed. No other value may differ.
 
 use callbridge_call::{
     Cdr, Direction, Endpoints, EventTime, FinishedCall, Folder, PbxEvent, Settings, TrunkEndpoint,
@@ -31,24 +31,24 @@ struct ExpectedCall {
     talk_time_sec: f64,
 }
 
-/// What records cannot tell: the recording, the value, and why.
+/// Values that the records do not contain: the recording, the value, and the difference.
 const BEYOND_RECORDS: [(&str, &str, &str); 30] = [
-    // An announcement answered, and the phone's ringing after it is in the same record.
+    // An announcement answered the call, and the phone's ringing after it is in the same record.
     ("announcement_then_agent", "talk", "3.11, told 6"),
-    // Without its unique id, nothing tells that the phone's own record is that of its birth.
+    // Without its unique id, the phone's own record cannot be recognized as that of its creation.
     ("ari_bridge", "talk", "3.01, told 6"),
-    // Whole seconds, cut down twice.
+    // The records have whole seconds, rounded down twice.
     ("blonde_transfer", "talk", "6.01, told 5"),
-    // The PBX called the customer first: the record is that of a caller.
+    // The PBX called the customer first, so the record is that of a caller.
     ("campaign_extension", "direction", "Outbound, told Inbound"),
     ("campaign_extension", "number", "the company's own"),
     ("campaign_queue", "direction", "Outbound, told Inbound"),
     ("campaign_queue", "number", "the company's own"),
-    // Nothing was dialed by a dialplan, so no record has the number.
+    // No dialplan dialed the number, so no record has it.
     ("campaign_no_answer", "number", "none"),
     ("call_file", "direction", "Outbound, told Inbound"),
     ("call_file", "number", "the company's own"),
-    // The dialplan gave the channel another number before the record was made.
+    // The dialplan changed the channel's number before the record was made.
     (
         "recorded_with_another_caller_id",
         "number",
@@ -60,9 +60,9 @@ const BEYOND_RECORDS: [(&str, &str, &str); 30] = [
     ("menu_then_employee", "talk", "2.00, told 4"),
     ("queue_with_announcement", "talk", "told 8"),
     ("two_wait_side_by_side", "talk", "told 5"),
-    // Less than half a second between two whole ones.
+    // Less than half a second between two whole seconds.
     ("missed_by_a_hair", "employees", "told none"),
-    // Without ids, an agent's own long call is that of his customers.
+    // Without ids, an agent's own long call looks like a call of his customers.
     ("queue_agent_logged_in", "start", "told 2 s early"),
     ("queue_agent_logged_in", "duration", "told 8"),
     ("queue_agent_logged_in", "talk", "told 5"),
@@ -71,10 +71,10 @@ const BEYOND_RECORDS: [(&str, &str, &str); 30] = [
     // The record of the agent's login names the Local channel of each customer.
     ("queue_agent_logged_in", "linkedid", "told the agent's"),
     ("queue_agent_two_customers", "linkedid", "told the agent's"),
-    // Two colleagues in one conference are both there from the same second on.
+    // Two colleagues join a conference in the same second.
     ("conference", "employee", "101, told 102"),
     ("conference", "employees", "101 102 101, told 101 102"),
-    // No record tells the unique id of a channel that was dialed, and never told one itself.
+    // No record has the unique id of a channel that was dialed and that has no record itself.
     ("outbound_two_customers", "linkedid", "made of its channel"),
     ("outbound_handed_outside", "linkedid", "made of its channel"),
     // The mailbox after the transfer left no record.
@@ -95,7 +95,7 @@ fn recordings() -> Vec<PathBuf> {
     all
 }
 
-/// How the records are told.
+/// The form of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Linked,
@@ -105,7 +105,7 @@ enum Way {
     Bare,
 }
 
-/// In which order the records come.
+/// The order of the records.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     AsTold,
@@ -172,7 +172,7 @@ fn phone(call: &FinishedCall) -> Option<String> {
     numbers.next().map(|phone| phone.as_str().to_owned())
 }
 
-/// The values that differ, each by its name and what was told.
+/// Returns the values that differ, each with its name and its actual value.
 fn differences(call: &FinishedCall, expected: &ExpectedCall) -> Vec<(&'static str, String)> {
     let employee = call.employee.as_ref().map(|it| it.as_str().to_owned());
     let employees: Vec<String> = (call.employees_in_order.iter())

@@ -1,5 +1,5 @@
-//! `callbridge explain`, run as a program: every recording comes out as its `expected.json` says,
-//! and what cannot be read ends with the code that scripts rely on.
+//! Tests `callbridge explain` as a program. Every recording gives the calls in its `expected.json`,
+//! and unreadable input gives the exit code that scripts rely on.
 
 use crate::replay::told;
 use callbridge::{Command as Checked, read};
@@ -24,7 +24,7 @@ fn recording(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Runs `explain` with nothing of our own environment but what it needs.
+/// Runs `explain` without the environment of the test.
 fn explain(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_callbridge"))
         .env_clear()
@@ -46,7 +46,7 @@ fn calls(output: &Output) -> Vec<Value> {
         .collect()
 }
 
-/// The same without a process of its own: the tables of numbering plans are loaded once.
+/// Runs `explain` in this process, so the tables of numbering plans are loaded once.
 fn explained(arguments: &[&str]) -> Vec<Value> {
     let environment = Environment::default();
     let all = ["callbridge", "explain", "--json"]
@@ -65,7 +65,7 @@ fn explained(arguments: &[&str]) -> Vec<Value> {
         .collect()
 }
 
-/// What is wrong with the calls told of one recording.
+/// Returns the errors in the calls of one recording.
 fn faults(expected: &Value, told: &[Value]) -> Vec<String> {
     let expected = expected["calls"].as_array().expect("calls");
     let mut wrong = Vec::new();
@@ -93,7 +93,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// The names of all recordings of whole lines.
+/// Returns the names of all recordings of whole lines.
 fn recordings() -> Vec<String> {
     let entries = fs::read_dir(recording("")).expect("the recordings");
     let mut names: Vec<String> = entries
@@ -113,7 +113,7 @@ fn recordings() -> Vec<String> {
 
 #[test]
 fn every_recording_comes_out_as_expected_in_both_formats() {
-    // Frames that were cut in the caller's name hold no variables; the CDR's user field does.
+    // Frames that were cut in the caller's name have no variables, but the CDR's user field does.
     let cut = TRUNKS.map(|text| text.replace("var:LEAD_ID", r"var:LEAD_ID;userfield:lead=(\d+)"));
     let cut: Vec<&str> = cut.iter().map(String::as_str).collect();
     let names = recordings();
@@ -138,8 +138,8 @@ fn every_recording_comes_out_as_expected_in_both_formats() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// As `timestampevents=no` tells it, neither is there a time in CEL's fields: how long things
-/// lasted is lost with it, who talked with whom is not.
+/// With `timestampevents=no`, neither events nor CEL's fields have times. The durations are
+/// unknown, but not who talked with whom.
 #[test]
 fn untimed_calls_are_incomplete_but_keep_direction_and_answer() {
     const KEPT: [&str; 6] = [
@@ -153,7 +153,8 @@ fn untimed_calls_are_incomplete_but_keep_direction_and_answer() {
     let folder = tempfile::tempdir().expect("a folder");
     let timeless = folder.path().join("ami.raw");
     let mut wrong = Vec::new();
-    // There two are joined for less than half a second: without times, that is an answer.
+    // In that recording, two channels are joined for less than half a second. Without times, that
+    // counts as an answer.
     for name in recordings().iter().filter(|it| *it != "missed_by_a_hair") {
         let bytes = fs::read(recording(name).join("ami.raw")).expect("readable");
         let lines = bytes.split_inclusive(|byte| *byte == b'\n');

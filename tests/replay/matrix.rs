@@ -1,11 +1,11 @@
-//! Each format's file under each other format's flag: what it is gets named, and which flag to
-//! give; nothing is made of it. The same of messages on a source of the wrong format.
+//! Tests each format's file with each other format's flag: callbridge names the real format and the
+//! right flag, and makes no call of the file. Also tests messages on a source of the wrong format.
 
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Likeness};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A file of each format, and what it looks like.
+/// A file of each format, and the description that callbridge gives of it.
 const FILES: [(&str, &str, &str); 8] = [
     (
         "recordings/inbound_answered/ami.raw",
@@ -122,7 +122,7 @@ fn message_of_wrong_format_is_refused_and_format_is_named() {
         let bytes = std::fs::read(at(name)).expect("a file");
         let of = written.parse::<Format>().expect("a format");
         for &format in Format::ALL.iter().filter(|format| **format != of) {
-            // Wazo's messages carry AMI's pairs: one by one they cannot be told apart.
+            // Wazo's messages have AMI's keys and values, so a single one cannot be distinguished.
             if of == Format::Wazo && format == Format::AmiJson {
                 continue;
             }

@@ -1,17 +1,17 @@
-//! Recorded calls played again, in this process and through `callbridge explain`: each is told as
-//! its story says it was.
+//! Plays recorded calls again, in this process and through `callbridge explain`, and checks that
+//! each matches its story.
 //!
-//! | module | its question |
+//! | module | tests |
 //! |---|---|
-//! | `recordings` | is every recording told right, from AMI as text and as JSON? |
-//! | `cel` | does CEL alone tell the same, whatever carries it? |
-//! | `cdr_alone` | what do call detail records alone tell? |
-//! | `ami1`, `old_releases` | are calls of Asterisk 1.4 to 16 told right? |
-//! | `metamorphic` | does a change that means nothing change nothing? |
-//! | `gaps` | is what a torn line hid told or missed, and never wrong? |
-//! | `explain`, `story` | does `explain` tell, list and draw them so? |
-//! | `field` | do calls that were once assembled wrongly in the field come out right? |
-//! | `matrix` | is a file under the wrong format's flag named? |
+//! | `recordings` | every recording, from AMI as text and as JSON |
+//! | `cel` | CEL gives the same calls, whatever its source |
+//! | `cdr_alone` | calls with only call detail records |
+//! | `ami1`, `old_releases` | calls of Asterisk 1.4 to 16 |
+//! | `metamorphic` | changes without meaning change no call |
+//! | `gaps` | missing events are filled or reported, and cause no wrong call |
+//! | `explain`, `story` | the output, the lists, and the pictures of `explain` |
+//! | `field` | calls that were once assembled wrongly in the field |
+//! | `matrix` | a file with the wrong format's flag is recognized |
 
 mod ami1;
 mod cdr_alone;

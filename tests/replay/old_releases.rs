@@ -1,7 +1,7 @@
-//! Asterisk 1.8, 11, 13 and 16 with chan_sip, recorded live: every call of
-//! `tests/recordings/asterisk-old` as `explain` tells it from AMI, from CEL and from CDRs. What a
-//! release does not tell at all is listed by name: there a call is `incomplete`, or the value is
-//! left empty. It is never wrong.
+//! Tests Asterisk 1.8, 11, 13, and 16 with chan_sip, recorded live: every call of
+//! `tests/recordings/asterisk-old`, as `explain` reports it from AMI, from CEL, and from CDRs.
+//! Values that a release does not report are listed. Such a call is `incomplete`, or the value is
+//! empty, but no value is wrong.
 
 use crate::replay::told;
 use callbridge::{Command, read};
@@ -16,32 +16,32 @@ use std::path::{Path, PathBuf};
 const RELEASES: [&str; 4] = ["1.8", "11", "13", "16"];
 const SCENARIOS: usize = 24;
 
-/// How a call is told that this release does not tell whole.
+/// The result for a call that a release does not report completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Incomplete,
-    /// Nothing is said of these values.
+    /// These values are empty.
     Without(&'static [&'static str]),
 }
 
-/// What old releases do not tell: the scenario, in which folders, by which source.
+/// Values that old releases do not report: the scenario, the folders, the source, and the result.
 const UNTOLD: [(&str, &[&str], &str, Told); 6] = [
-    // The queue's telephones are told of in a class that the recording account did not ask for.
+    // The queue's phones are reported in a class that the recording account did not request.
     (
         "queue_abandoned",
         &["1.8", "11"],
         "ami",
         Told::Without(&["employee"]),
     ),
-    // ConfBridge tells AMI nothing before Asterisk 11, and CEL nothing before 12.
+    // ConfBridge sends no AMI events before Asterisk 11, and no CEL events before 12.
     ("conference", OF_1_8, "ami", Told::Incomplete),
     ("conference", BEFORE_12, "cel", Told::Incomplete),
-    // When the transferer left stands in no row.
+    // No row shows when the transferer left.
     ("blonde_transfer_dtmf", BEFORE_12, "cel", Told::Incomplete),
-    // No bridge is told: the fix is in the call's reason.
+    // No bridge is reported. The call's reason contains the fix.
     ("*", &["11-shipped-cel-conf"], "cel", Told::Incomplete),
-    // The number that was dialed is told by no event of AMI 1.x: where no list has the one that
-    // the channel shows, it may be the company's own.
+    // No event of AMI 1.x has the dialed number. If no list has the number that the channel shows,
+    // it could be the company's own.
     (
         "callback_customer_first",
         &["1.8", "11"],
@@ -52,7 +52,8 @@ const UNTOLD: [(&str, &[&str], &str, Told); 6] = [
 const OF_1_8: &[&str] = &["1.8", "1.8-cel-on-ami"];
 const BEFORE_12: &[&str] = &["1.8", "11", "1.8-cel-on-ami"];
 
-/// Records that do not tell it, by release; of `pickup` whole seconds lie 1.01 s from the truth.
+/// Scenarios that the records do not describe, by release. For `pickup`, whole seconds differ by
+/// 1.01 s.
 const BEYOND_RECORDS: [(&str, &[&str]); 4] = [
     (
         "1.8",
@@ -107,7 +108,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// What `explain --json` tells of a file, without internal calls.
+/// Returns the calls of `explain --json` for a file, without internal calls.
 fn explained(source: &str, file: &Path) -> Vec<Value> {
     let text = explain(source, file, &["--json"]);
     let calls = text
@@ -118,7 +119,7 @@ fn explained(source: &str, file: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// What `explain` prints.
+/// Returns the output of `explain`.
 fn explain(source: &str, file: &Path, more: &[&str]) -> String {
     let leads = folder().join("leads.csv");
     let (format, lead) = match source {
@@ -146,14 +147,15 @@ fn explain(source: &str, file: &Path, more: &[&str]) -> String {
     String::from_utf8(out).expect("UTF-8")
 }
 
-/// The calls that took place.
+/// Returns the calls that took place.
 fn took_place(scenario: &Path) -> Vec<Value> {
     let text = fs::read_to_string(scenario.join("expected.json")).expect("what is expected");
     let expected: Value = serde_json::from_str(&text).expect("JSON");
     expected["calls"].as_array().expect("calls").clone()
 }
 
-/// The told call that is this one: by its id, and of calls of one moment by its number.
+/// Returns the reported call that matches: by its id, or by its number if several calls took place
+/// at the same time.
 fn same<'t>(call: &Value, told: &'t [Value]) -> Option<&'t Value> {
     let mut by_id = told.iter().filter(|it| it["linkedid"] == call["linkedid"]);
     let by_number = |it: &&Value| it["clientPhone"] == call["clientPhone"];
@@ -163,8 +165,9 @@ fn same<'t>(call: &Value, told: &'t [Value]) -> Option<&'t Value> {
     }
 }
 
-/// How a told call differs from what took place; the story's ids name one of several calls of a
-/// moment, and its talk may be told by the rule that dialing a feature code counts.
+/// Returns how a reported call differs from the real one. If several calls took place at the same
+/// time, the story can have another id. The talk can also follow the rule that dialing a feature
+/// code counts.
 fn differences(call: &Value, told: &Value) -> Vec<String> {
     let mut call = call.clone();
     call["linkedid"] = told["linkedid"].clone();
@@ -184,7 +187,7 @@ fn untold(scenario: &str, release: &str, source: &str) -> Option<Told> {
     found.map(|(.., told)| *told)
 }
 
-/// How what is told differs from what took place.
+/// Returns how the reported calls differ from the real ones.
 fn faults(expected: &[Value], told: &[Value], untold: Option<Told>) -> Vec<String> {
     let mut wrong = Vec::new();
     if told.len() != expected.len() {
@@ -214,7 +217,7 @@ fn faults(expected: &[Value], told: &[Value], untold: Option<Told>) -> Vec<Strin
     wrong
 }
 
-/// All that is wrong in these folders by one source.
+/// Checks one source in these folders, and reports all errors.
 fn check(releases: &[&str], source: &str, scenarios: usize) {
     let mut wrong = String::new();
     for release in releases {
@@ -241,7 +244,7 @@ fn ami_tells_every_call_or_says_what_it_cannot_tell() {
     check(&RELEASES, "ami", SCENARIOS);
 }
 
-/// Where `eventwhencalled` is set, in `queues.conf`, and the account may hear the class `agent`.
+/// `queues.conf` sets `eventwhencalled`, and the account can receive the class `agent`.
 #[test]
 fn queues_that_tell_of_their_telephones_are_told_whole() {
     let mut told_of = 0;

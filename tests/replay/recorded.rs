@@ -1,5 +1,5 @@
-//! The recordings under `tests/recordings`, run through decoder and assembler, and what is wrong
-//! with the calls that come out.
+//! Runs the recordings under `tests/recordings` through decoder and assembler, and reports errors
+//! in their calls.
 
 use callbridge_call::{
     Assembler, Direction, Endpoints, EventTime, FinishedCall, Origin, PbxEvent, Settings, Timing,
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fmt, fs};
 
-/// What really happened.
+/// The real calls of a recording.
 #[derive(Debug, Deserialize)]
 pub struct Expected {
     story: String,
@@ -37,8 +37,8 @@ pub struct ExpectedCall {
     reason: Option<String>,
 }
 
-/// Calls that began by dialing the customer: CEL has no dial string, and the number that such a
-/// channel carries there is the company's own.
+/// Calls that began by dialing the customer. CEL has no dial string, and the channel's number there
+/// is the company's own.
 const NUMBER_UNTOLD_BY_CEL: [&str; 4] = [
     "call_file",
     "campaign_extension",
@@ -46,10 +46,10 @@ const NUMBER_UNTOLD_BY_CEL: [&str; 4] = [
     "campaign_queue",
 ];
 
-/// Recorded with the settings of `deploy/asterisk`: no CEL over AMI.
+/// Recorded with the settings of `deploy/asterisk`, so there is no CEL over AMI.
 const WITHOUT_CEL: &str = "deployed_";
 
-/// Which of the two vocabularies is heard.
+/// The kinds of events that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hear {
     Both,
@@ -76,10 +76,10 @@ pub fn assembler() -> Assembler {
     ))
 }
 
-/// A message, and when it is to arrive.
+/// A message, and the time when it arrives.
 pub type Arrival<'a> = (EventTime, &'a [u8]);
 
-/// The messages of a recording, each arriving at its own time.
+/// Returns the messages of a recording, each arriving at its own time.
 pub fn messages(bytes: &[u8], format: Format) -> Vec<Arrival<'_>> {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     let mut at = EventTime::from_seconds(0);
@@ -96,7 +96,7 @@ pub fn messages(bytes: &[u8], format: Format) -> Vec<Arrival<'_>> {
     messages
 }
 
-/// What carries the format keeps what nobody took.
+/// Returns `true` for formats whose broker keeps messages that were not received.
 const fn keeps(format: Format) -> bool {
     matches!(format, Format::CelAmqp | Format::Wazo)
 }
@@ -109,8 +109,8 @@ fn time_of(told: &PbxEvent<'_>) -> Option<EventTime> {
     }
 }
 
-/// The finished calls of these messages, without the internal ones, oldest first, and how many
-/// calls stay open.
+/// Returns the finished calls of these messages without internal ones, oldest first, and the number
+/// of calls that stay open.
 pub fn finished(
     arrivals: &[Arrival<'_>],
     format: Format,
@@ -147,7 +147,8 @@ pub fn finished(
     (calls, open)
 }
 
-/// How a call differs from what is expected, in words; nothing if it does not.
+/// Returns how a call differs from the expected one, as text. It is empty if there is no
+/// difference.
 fn differences(call: &FinishedCall, expected: &ExpectedCall, on_event: Hear) -> Vec<String> {
     let text = |value: &dyn fmt::Debug| format!("{value:?}");
     let phone = call.number.as_ref().and_then(|received| {
@@ -211,8 +212,8 @@ fn differences(call: &FinishedCall, expected: &ExpectedCall, on_event: Hear) -> 
     wrong
 }
 
-/// The call's lead, and whether its variables name two. Frames that were cut in the caller's name
-/// hold no variables; the CDR's user field has the lead then.
+/// Returns the call's lead, and whether its variables name two. Frames that were cut in the
+/// caller's name have no variables, so the lead then comes from the CDR's user field.
 fn lead_of(call: &FinishedCall) -> (Option<u64>, bool) {
     let lead = call
         .variables
@@ -228,7 +229,7 @@ fn lead_of(call: &FinishedCall) -> (Option<u64>, bool) {
     (lead.and_then(|lead| lead.parse().ok()), values.len() > 1)
 }
 
-/// What is wrong with the calls of one recording, in words; nothing if all is right.
+/// Returns the errors in the calls of one recording, as text. It is empty if there are none.
 pub fn wrong(
     name: &str,
     expected: &Expected,
@@ -265,13 +266,13 @@ pub fn expected(path: &Path) -> Expected {
     serde_json::from_slice(&fs::read(path).expect("what is expected")).expect("its shape")
 }
 
-/// Runs all recordings in one way and tells all that is wrong at once.
+/// Runs all recordings in one way, and reports all errors at once.
 pub fn check_all(format: Format, file: &str, on_event: Hear, arrange: fn(&mut Vec<Arrival<'_>>)) {
     let read = |folder: &Path| fs::read(folder.join(file)).expect("the recording");
     check_each(format, read, on_event, arrange);
 }
 
-/// The same of whatever `read` makes of a recording.
+/// Runs all recordings in the form that `read` makes of them.
 pub fn check_each(
     format: Format,
     read: impl Fn(&Path) -> Vec<u8>,
@@ -316,8 +317,8 @@ pub fn all_again(arrivals: &mut Vec<Arrival<'_>>) {
     arrivals.extend(again);
 }
 
-/// What a broker kept: the messages behind this quarter arrive so much later, as far as they were
-/// told by then at once.
+/// Delays the messages after this quarter, as a broker that kept them. Those that happened before
+/// the delay ends arrive at once.
 pub fn kept_from(quarter: usize, later: Duration) -> impl Fn(&mut Vec<Arrival<'_>>) {
     move |arrivals| {
         let cut = arrivals.len() * quarter / 4;
@@ -329,7 +330,7 @@ pub fn kept_from(quarter: usize, later: Duration) -> impl Fn(&mut Vec<Arrival<'_
     }
 }
 
-/// Each message arrives up to 400 ms late, by a fixed sequence of numbers.
+/// Makes each message arrive up to 400 ms late, with a fixed sequence of numbers.
 pub fn late_by_chance(arrivals: &mut Vec<Arrival<'_>>) {
     let mut chance: u64 = 0x9e37_79b9_7f4a_7c15;
     for (at, _) in arrivals.iter_mut() {

@@ -1,6 +1,6 @@
-//! Every recorded call under `tests/recordings` comes out as `expected.json` says, which was
-//! written from the story: from AMI text and AMI as JSON; whole, doubled and shuffled; told by
-//! channel events alone, and by CEL alone.
+//! Tests that every recorded call under `tests/recordings` matches `expected.json`, which was
+//! written from the story: from AMI text and AMI as JSON, unchanged, doubled, and shuffled, and
+//! with only channel events or only CEL.
 
 use crate::replay::recorded::{
     Hear, all_again, as_it_is, check_all, expected, finished, late_by_chance, messages, twice_each,

@@ -1,5 +1,5 @@
-//! `explain --call` and `--picture`, run as a program over every recording: what happened in a
-//! call, in text, as JSON and drawn.
+//! Tests `explain --call` and `--picture` with every recording: the story of a call as text, as
+//! JSON, and as a picture.
 
 use callbridge::{Command as Checked, read};
 use callbridge_model::Environment;
@@ -37,7 +37,7 @@ fn words(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// `explain` of AMI in this process: the tables of numbering plans are loaded once.
+/// Runs `explain` for AMI in this process, so the tables of numbering plans are loaded once.
 fn told(arguments: &[&str]) -> Result<String, String> {
     told_as("--format=ami", arguments)
 }
@@ -61,14 +61,14 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(json).collect()
 }
 
-/// The ids of a recording's calls.
+/// Returns the ids of a recording's calls.
 fn calls(path: &Path) -> Vec<String> {
     let all = told(&[&["--json", words(path)], &TRUNKS[..]].concat()).expect("told");
     let id = |call: &Value| call["linkedid"].as_str().expect("a linkedid").to_owned();
     lines(&all).iter().map(id).collect()
 }
 
-/// The one call of this id, with its timeline.
+/// Returns the only call with this id, with its timeline.
 fn story(path: &Path, id: &str) -> Value {
     let flags = [&["--json", "--call", id, words(path)], &TRUNKS[..]].concat();
     let mut all = lines(&told(&flags).expect("told"));
@@ -76,7 +76,7 @@ fn story(path: &Path, id: &str) -> Value {
     all.remove(0)
 }
 
-/// What an SVG holds; panics where it is no well-formed XML.
+/// The contents of an SVG. Parsing panics if it is not well-formed XML.
 #[derive(Debug, Default)]
 struct Drawn {
     lanes: usize,
@@ -149,7 +149,8 @@ fn every_call_is_drawn_with_a_lane_a_channel_and_a_bar_a_stay() {
             assert_eq!(drawn.lanes, channels.len(), "{at} {id}");
             assert_eq!(drawn.stays, stays.sum::<usize>(), "{at} {id}");
             let talks = story["timeline"]["talk"].as_array().expect("talk").len();
-            // Each shades the lane of the other party, and the customer's; one is in the legend.
+            // Each talk shades the lanes of the other party and of the customer. One more is in the
+            // legend.
             assert!(
                 drawn.talks >= talks && (drawn.talks > 0) == (talks > 0),
                 "{at} {id}"
@@ -170,7 +171,7 @@ fn every_call_is_drawn_with_a_lane_a_channel_and_a_bar_a_stay() {
     assert!(pictures >= 60, "only {pictures}");
 }
 
-/// How long somebody talked with the customer, in seconds.
+/// Returns how long employees talked with the customer, in seconds.
 fn talk_of(story: &Value) -> f64 {
     let of = |talk: &Value| {
         let moment = |key: &str| talk[key].as_f64().expect("a moment");
@@ -320,7 +321,7 @@ fn hostile_names_are_harmless_in_text_and_picture() {
         folder.path().join("call.svg"),
     );
     let recorded = fs::read(recording("inbound_answered/ami.raw")).expect("readable");
-    // A channel's name is whatever the device was registered with.
+    // A channel's name can be any name with which the device was registered.
     let hostile = "PJSIP/&lt;\"]]>\u{1b}[31m\u{202e}01-";
     let text = String::from_utf8_lossy(&recorded).replace("PJSIP/101-", hostile);
     fs::write(&file, text).expect("written");
@@ -338,7 +339,7 @@ fn hostile_names_are_harmless_in_text_and_picture() {
     );
 }
 
-/// The program itself, for its exit codes.
+/// Runs the program itself, for its exit codes.
 fn explain(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_callbridge"))
         .env_clear()

@@ -1,8 +1,8 @@
-//! Whether `callbridge explain --json` tells a call as its recording's `expected.json` says.
+//! Compares the output of `callbridge explain --json` with a recording's `expected.json`.
 
 use serde_json::Value;
 
-/// The values that must be told exactly.
+/// The values that must match exactly.
 const EXACT: [&str; 9] = [
     "linkedid",
     "direction",
@@ -15,7 +15,8 @@ const EXACT: [&str; 9] = [
     "startedAt",
 ];
 
-/// How a told call differs from an entry of an `expected.json`; seconds may by one.
+/// Returns how a reported call differs from an entry of an `expected.json`. Seconds can differ by
+/// one.
 pub fn differences(expected: &Value, told: &Value) -> Vec<String> {
     let differs = |key: &&&str| expected[**key] != told[**key];
     let mut all: Vec<String> = EXACT

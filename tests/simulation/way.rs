@@ -185,7 +185,7 @@ impl World {
         );
         let back = self.way();
         let Some(waits) = self.waits.get(&number) else {
-            return; // killed meanwhile
+            return; // the process was killed
         };
         let (endpoint, until) = (waits.request.endpoint(), waits.until);
         let late = match response.delivery {

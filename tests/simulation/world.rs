@@ -275,7 +275,7 @@ impl World {
     /// Judges an answer. Its result is written at the next turn.
     fn land(&mut self, number: u64, received: ApiResponse) {
         let Some(waits) = self.waits.remove(&number) else {
-            return; // of a life before
+            return; // of an earlier life
         };
         self.log
             .event(self.truth, format_args!("heard {number} {received:?}"));

@@ -1,22 +1,22 @@
-//! What a process holds over time, and whether that stays the same.
+//! Measures the resources of a process over time, and whether they stay the same.
 
 use rusqlite::Connection;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-/// The longest that one window of comparison lasts.
+/// The longest window of a comparison.
 const WINDOW_MAX: Duration = Duration::from_secs(20 * 60);
-/// The longest that is left to the start. What is used rarely is opened late: SQLite opens the log
-/// for a connection that reads for the first time.
+/// The longest time that is ignored at the start. Some files are opened late: SQLite opens the log
+/// for a connection when it reads for the first time.
 const START_MAX: Duration = Duration::from_secs(5 * 60);
-/// The last window may hold so much more than the first, in hundredths.
+/// The last window can be larger than the first by this percentage.
 const GROWTH_PERCENT_MAX: u64 = 5;
-/// Of files and threads, which are few, so many more.
+/// Allowed growth of files and threads, which are few.
 const GROWTH_MAX: u64 = 2;
 
-/// The times that are compared: the first 20 minutes and the last. In a run shorter than an hour
-/// each is a third of it. The first tenth, five minutes at most, is left to the start.
+/// The times that are compared: the first 20 minutes and the last. In a run of less than an hour,
+/// each is a third of it. The first tenth, at most five minutes, is ignored.
 #[derive(Clone, Copy, Debug)]
 pub struct Windows {
     pub first: (Duration, Duration),
@@ -34,25 +34,25 @@ impl Windows {
     }
 }
 
-/// What a process holds at a moment.
+/// The resources of a process at one time.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     pub at: Duration,
-    /// Resident memory, KiB.
+    /// Resident memory, in KiB.
     pub memory: u64,
-    /// Open files and sockets.
+    /// Number of open files and sockets.
     pub files: u64,
     pub threads: u64,
 }
 
-/// Looks at a process; `None` when it is gone.
+/// Measures a process. Returns `None` if it has ended.
 pub fn sample(at: Duration, pid: u32) -> Option<Sample> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let number = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<u64>().ok()
     };
-    // They are root's alone to see: the process forbids dumps of itself.
+    // Only root can see these, because the process forbids memory dumps.
     let files = std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
     Some(Sample {
         at,
@@ -62,7 +62,7 @@ pub fn sample(at: Duration, pid: u32) -> Option<Sample> {
     })
 }
 
-/// The value of a window that stands in so many hundredths of it; `None` for an empty one.
+/// Returns the value at this percentile of a window, or `None` if the window is empty.
 fn ranked(
     samples: &[Sample],
     window: (Duration, Duration),
@@ -77,12 +77,12 @@ fn ranked(
     values.get(values.len() * hundredths / 100).copied()
 }
 
-/// A line for each thing held, and whether all of them stayed flat.
+/// Returns a line for each resource, and whether all of them stayed the same.
 pub fn compare(name: &str, samples: &[Sample], windows: Windows) -> (String, bool) {
     let (mut table, mut flat) = (String::new(), true);
     type Value = fn(&Sample) -> u64;
-    // A request opens a file for as long as it is under way, on a loaded machine most of the time;
-    // what leaks is open at the quietest moment, too.
+    // A request keeps a file open while it is under way, which on a busy machine is most of the
+    // time. A leaked file is open at the quietest moment too.
     let values: [(&str, u64, usize, Value); 3] = [
         ("resident memory, KiB", 0, 50, |it| it.memory),
         ("open files, fewest", GROWTH_MAX, 0, |it| it.files),
@@ -113,16 +113,16 @@ pub fn compare(name: &str, samples: &[Sample], windows: Windows) -> (String, boo
 /// Sizes of a spool, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Size {
-    /// The database as it lies on the disk.
+    /// The size of the database file.
     pub file: u64,
-    /// The pages of it that hold rows and their indexes: all but the free ones.
+    /// The pages with rows and indexes, without free pages.
     pub live: u64,
-    /// The log of changes that stands beside it until it is taken over.
+    /// The write-ahead log.
     pub log: u64,
 }
 
 impl Size {
-    /// Of the spool in a state folder.
+    /// Measures the spool in a state folder.
     pub fn of(state: &Path) -> Option<Self> {
         let length = |name: &str| std::fs::metadata(state.join(name)).map_or(0, |it| it.len());
         let spool = Connection::open(state.join("spool.db")).ok()?;
@@ -140,7 +140,7 @@ impl Size {
         })
     }
 
-    /// At most twice as much as lives in it.
+    /// Returns `true` if the file is at most twice as large as its live pages.
     pub fn is_bounded(&self) -> bool {
         self.file <= 2 * self.live
     }

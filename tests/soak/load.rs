@@ -1,4 +1,4 @@
-//! The load, the kills and the restarts of the broker.
+//! The load, the kills, and the restarts of the broker.
 
 use crate::gauge::Windows;
 use crate::side::Side;
@@ -10,18 +10,18 @@ use callbridge_testbed::wait::pass;
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Between two calls of one source.
+/// Time between two calls of one source.
 const CALL_EVERY: Duration = Duration::from_millis(1_500);
-/// Between two looks at the processes.
+/// Time between two samples of the processes.
 const SAMPLE_EVERY: Duration = Duration::from_secs(2);
-/// Seconds between two kills, at least and at most.
+/// Shortest and longest time between two kills, in seconds.
 const KILL_EVERY: (u64, u64) = (20, 60);
-/// Seconds between two restarts of the broker.
+/// Shortest and longest time between two restarts of the broker, in seconds.
 const RESTART_EVERY: (u64, u64) = (120, 300);
-/// Calls of the queue took place one after the other, so many seconds apart.
+/// Seconds between two consecutive calls in the queue.
 const APART: i64 = 10;
 
-/// See the module.
+/// A running soak test.
 pub struct Soak {
     broker: Broker,
     sides: [Side; 2],
@@ -42,8 +42,8 @@ impl Soak {
         if let Some(pbx) = &sides[0].pbx {
             pbx.logged_in(1).await;
         }
-        // The AMQP library sets up a runtime of its own, for good, when it first loses a broker: a
-        // thread and four files that are no growth.
+        // When the AMQP library first loses a broker, it creates a permanent runtime: a thread and
+        // four files. Do it now, so it does not count as growth.
         tokio::task::block_in_place(|| {
             broker.stop();
             broker.start_again();
@@ -55,7 +55,7 @@ impl Soak {
         }
     }
 
-    /// Load and trouble for so long.
+    /// Runs load and faults for this time.
     pub async fn work(&self, time: Duration) {
         let end = Instant::now() + time;
         tokio::join!(
@@ -66,7 +66,7 @@ impl Soak {
         );
     }
 
-    /// A call every now and then on each line.
+    /// Sends a call on each connection at intervals.
     async fn lines(&self, end: Instant) {
         let mut n = 0;
         let mut ticks = interval(CALL_EVERY);
@@ -82,7 +82,7 @@ impl Soak {
         }
     }
 
-    /// Calls through the broker, which is stopped or killed between them.
+    /// Sends calls through the broker, which is stopped or killed between them.
     async fn queues(&self, end: Instant) {
         let mut dice = Dice::new(3);
         let mut begins = calls::now() - 86_400;
@@ -125,7 +125,7 @@ impl Soak {
         }
     }
 
-    /// Samples, and a line a minute.
+    /// Takes samples, and prints a line each minute.
     async fn watch(&self, end: Instant) {
         let begun = Instant::now();
         let mut said = 0;
@@ -146,7 +146,8 @@ impl Soak {
         }
     }
 
-    /// Lets the books settle, prints the table; whether all is well.
+    /// Waits until the books are settled, and prints the table. Returns `true` if there was no
+    /// error.
     pub async fn end(self) -> bool {
         let [steady, beaten] = &self.sides;
         let settled = tokio::join!(steady.settle(), beaten.settle());

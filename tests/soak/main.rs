@@ -1,10 +1,11 @@
-//! `tests/run soak --hours H`: load, faults, kills and restarts of RabbitMQ for as long as wanted;
-//! memory, handles and file stay flat, the books balance, and the judge finds nothing.
+//! `tests/run soak --hours H`: load, faults, kills, and restarts of RabbitMQ for this time. Memory,
+//! open files, and the spool must not grow, the books must balance, and the judge must find
+//! nothing.
 //!
 //! ```text
 //!  PBX (AMI) ──┐
 //!  RabbitMQ ───┼──▶ steady ──▶ judge ──▶ CRM      never killed: does it leak?
-//!          └───┼──▶ beaten ──▶ judge ──▶ CRM      killed again and again: does its state grow?
+//!          └───┼──▶ beaten ──▶ judge ──▶ CRM      killed repeatedly: does its state grow?
 //!  a file ─────┘
 //! ```
 
@@ -20,7 +21,7 @@ use self::load::Soak;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Of `--hours`, at most a year.
+/// Returns the value of `--hours`, at most a year.
 fn hours() -> Result<Duration, String> {
     let mut words = std::env::args().skip(1);
     let wrong = || "soak: --hours H, where H is a number such as 0.05 or 8".to_owned();

@@ -1,4 +1,4 @@
-//! One callbridge with its CRM, the judge between them, and the calls it was told of.
+//! A callbridge with its CRM, the judge between them, and its expected calls.
 
 use crate::gauge::{self, Sample, Size, Windows};
 use crate::support::crm_process::Crm;
@@ -17,17 +17,17 @@ use callbridge_testbed::wait::until_within;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Requests of a window, here and in the CRM.
+/// The rate of callbridge and of the CRM.
 const RATE: &str = "--rate=60/6s";
 const WINDOW: Duration = Duration::from_secs(6);
-/// Of a hundred exchanges so many meet a fault.
+/// Percentage of exchanges that get a fault.
 const PERCENT: u64 = 6;
-/// The books settle within this after the last call, or they never do.
+/// The books must settle within this time after the last call.
 const SETTLES_WITHIN: Duration = Duration::from_secs(1_500);
-/// A process younger than this has not taken all it needs.
+/// A process younger than this does not have all its resources yet.
 const GROWN: Duration = Duration::from_secs(15);
 
-/// See the module.
+/// A running callbridge with its judge and CRM.
 pub struct Side {
     pub name: &'static str,
     place: Place,
@@ -41,7 +41,7 @@ pub struct Side {
     begun: Instant,
 }
 
-/// What this side was told, and what was seen of it.
+/// The calls of this side, and its samples.
 #[derive(Default)]
 struct Told {
     expected: Vec<Expected>,
@@ -51,9 +51,9 @@ struct Told {
 }
 
 impl Side {
-    /// With an AMI line of its own, or a file in the place of it; and a queue.
+    /// Sets up a side with a queue, and with an AMI connection if `live`, or else a file.
     pub async fn set(name: &'static str, broker: &Broker, live: bool, seed: u64) -> Self {
-        // It is never ended, and with a state it would write all that it holds for each request.
+        // The CRM is never stopped. With a state, it would write all its records at each request.
         let crm = Crm::start(TOKEN, &[RATE, "--persist-after=1s"]).await;
         let judge = Judge::start(crm.addr(), seed).await;
         judge.weather(PERCENT, &WEATHER);
@@ -110,7 +110,7 @@ impl Side {
         *self.running.lock().await = Some((program, Instant::now()));
     }
 
-    /// `kill -9`, a look at the spool, and a new start.
+    /// Kills callbridge with SIGKILL, reads the spool, and starts it again.
     pub async fn kill(&self) {
         if let Some((program, _)) = self.running.lock().await.take() {
             program.kill().await;
@@ -122,7 +122,7 @@ impl Side {
         self.start().await;
     }
 
-    /// A call on the line, or in the file.
+    /// Sends a call on the connection, or writes it to the file.
     pub async fn tell(&self, call: &Call) {
         self.told().expected.push(Expected {
             uuid: expected::uuid("pbx1", &call.linkedid()),
@@ -142,7 +142,7 @@ impl Side {
         }
     }
 
-    /// A call in the queue.
+    /// Publishes a call to the queue.
     pub async fn publish(&self, broker: &Broker, call: &Recording) {
         let expected = recordings::expected(std::slice::from_ref(call)).into_iter();
         self.told()
@@ -151,7 +151,7 @@ impl Side {
         broker.publish(&self.queue, &call.cel()).await;
     }
 
-    /// Looks at what the process holds, and at its books.
+    /// Measures the process and reads its books.
     pub async fn sample(&self) {
         let running = self.running.lock().await;
         let Some((program, started)) = running.as_ref() else {
@@ -169,7 +169,7 @@ impl Side {
         }
     }
 
-    /// Where it stands, in a line.
+    /// Returns the progress as a line.
     pub fn progress(&self) -> String {
         let told = self.told();
         let books = told.last.unwrap_or_default();
@@ -190,7 +190,8 @@ impl Side {
         )
     }
 
-    /// Fair weather, until every call is confirmed; then its end.
+    /// Ends the faults, waits until every call is confirmed, and stops callbridge. Returns `true`
+    /// if this succeeded in time.
     pub async fn settle(&self) -> bool {
         self.judge.weather(0, &[]);
         let calls = self.told().expected.len() as u64;
@@ -212,7 +213,7 @@ impl Side {
         settled
     }
 
-    /// The table of this side, and everything that is wrong with it.
+    /// Returns the table of this side, and all errors.
     pub async fn judged(&self, windows: Windows) -> (String, Vec<String>) {
         let law = Law {
             requests: 60,

@@ -1,4 +1,4 @@
-//! Who calls, asked by the dialplan of `deploy/asterisk/caller.conf` while it rings.
+//! Caller lookups by the dialplan of `deploy/asterisk/caller.conf` while the phone rings.
 
 use super::{Need, Scenario, scenario};
 use crate::stage::{Stage, seconds};
@@ -6,7 +6,7 @@ use crate::truth::Truth;
 use anyhow::{Result, ensure};
 use std::time::{Duration, Instant};
 
-/// All of this file.
+/// All scenarios of this file.
 pub const SCENARIOS: [Scenario; 4] = [
     scenario!(
         responsible_is_rung_first,
@@ -33,11 +33,12 @@ pub const SCENARIOS: [Scenario; 4] = [
     ),
 ];
 
-/// Packages may have it beside the rest.
+/// A module that can be in a separate package.
 const NEEDS: Option<Need> = Some(Need::Module("func_curl"));
-/// The company's number that asks who calls, rings the responsible 4 s, then the queue.
+/// The company's number that looks up the caller, rings the responsible employee for 4 s, and then
+/// the queue.
 const NUMBER: &str = "7036";
-/// No call may be held up for longer.
+/// A lookup must not delay a call for longer than this.
 const HELD_UP_MAX: Duration = Duration::from_secs(1);
 
 async fn responsible_is_rung_first(stage: &mut Stage) -> Result<Vec<Truth>> {

@@ -1,11 +1,11 @@
-//! More than two at once: conferences, listeners, second calls.
+//! Calls with more than two parties: conferences, listeners, and second calls.
 
 use super::{Need, Scenario, scenario};
 use crate::stage::{Stage, seconds};
 use crate::truth::Truth;
 use anyhow::Result;
 
-/// All of this file.
+/// All scenarios of this file.
 pub const SCENARIOS: [Scenario; 8] = [
     scenario!(
         conference_of_two_customers,
@@ -38,7 +38,7 @@ pub const SCENARIOS: [Scenario; 8] = [
     scenario!(
         page_all,
         "The customer speaks through the loudspeakers of 101 and 102 for 2 s (Page, both ways).",
-        // Page is made of MeetMe before, which needs hardware.
+        // Before this release, Page uses MeetMe, which needs hardware.
         Some(Need::Release(11))
     ),
     scenario!(
@@ -53,7 +53,7 @@ pub const SCENARIOS: [Scenario; 8] = [
     ),
 ];
 
-/// Moves a carrier's leg and the phone that it talks with into the conference, both at once.
+/// Moves a carrier's leg and the phone that it talks with into the conference at the same time.
 async fn into_conference(stage: &mut Stage, carrier: &str, phone: &str) -> Result<()> {
     let leg = stage.channel(carrier).await?;
     let other = stage.channel(phone).await?;
@@ -163,7 +163,7 @@ async fn recorder_snoops(stage: &mut Stage) -> Result<Vec<Truth>> {
     let leg = stage.ami.living(&begins, Some("Up")).await?;
     let id = leg.get("Uniqueid").cloned().unwrap_or_default();
     let ari = stage.pbx.ari();
-    // An application has to listen before anything can be given to it.
+    // An application must listen before it can be given a channel.
     let _app = ari.listens().await?;
     let snoop = format!("channels/{id}/snoop/recorder?app=live&spy=both");
     ari.asks("POST", &snoop).await?;

@@ -1,11 +1,11 @@
-//! Several phones for one call: ring groups and queues.
+//! Calls that ring several phones: ring groups and queues.
 
 use super::{Scenario, scenario};
 use crate::stage::{Stage, seconds};
 use crate::truth::Truth;
 use anyhow::Result;
 
-/// All of this file.
+/// All scenarios of this file.
 pub const SCENARIOS: [Scenario; 10] = [
     scenario!(
         ring_group,
@@ -66,7 +66,7 @@ async fn ring_group(stage: &mut Stage) -> Result<Vec<Truth>> {
     Ok(vec![call])
 }
 
-/// Both phones ring; one of them answers.
+/// Lets both phones ring and one of them answer.
 async fn one_of_two(
     stage: &mut Stage,
     customer: u32,
@@ -124,7 +124,7 @@ async fn queue_with_announcement(stage: &mut Stage) -> Result<Vec<Truth>> {
     let first = stage.rings("101").await?;
     first.goes_on(seconds(5.0)).await?;
     first.answers().await?;
-    // Before the two are joined she hears which queue it is, about 2 s.
+    // Before the two are joined, she hears the name of the queue for about 2 s.
     stage
         .ami
         .hears("the two joined", |heard| {
@@ -154,7 +154,7 @@ async fn queue_left_during_announcement(stage: &mut Stage) -> Result<Vec<Truth>>
 
 /// A customer calls the agents' queue, and 101 talks with him for two seconds.
 async fn with_the_agent(stage: &mut Stage, n: u32) -> Result<Truth> {
-    // Each is announced once; what was heard of the one before does not count.
+    // A new connection, so that the event of the previous customer is not found.
     stage.ami = stage.pbx.manager().await?;
     let (customer, mut call) = stage.customer(n, "7010").await?;
     stage

@@ -1,11 +1,11 @@
-//! Nobody talked with the customer, for every reason there is.
+//! Calls in which no employee talked with the customer, for every possible reason.
 
 use super::{Scenario, scenario};
 use crate::stage::{Stage, seconds};
 use crate::truth::Truth;
 use anyhow::Result;
 
-/// All of this file.
+/// All scenarios of this file.
 pub const SCENARIOS: [Scenario; 9] = [
     scenario!(missed_no_answer, "102 rings 4 s; the PBX gives up."),
     scenario!(missed_busy, "103 is busy; busy tone."),
@@ -84,7 +84,7 @@ async fn missed_by_a_hair(stage: &mut Stage) -> Result<Vec<Truth>> {
     call.only("101");
     customer.is_ringing().await?;
     customer.goes_on(seconds(2.0)).await?;
-    // Whichever Asterisk takes first, nobody says a word.
+    // Whichever Asterisk handles first, no one talks.
     let (_answered, given_up) = tokio::join!(line.answers(), customer.gives_up_or_hangs_up());
     given_up?;
     call.over();

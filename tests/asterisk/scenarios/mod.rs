@@ -1,5 +1,5 @@
-//! Every scenario with its story. The script is the truth: it says what happened as it makes it
-//! happen.
+//! All scenarios with their stories. The script is the truth, because it causes the events and
+//! records them.
 
 mod callers;
 mod conferences;
@@ -17,20 +17,20 @@ use crate::truth::Truth;
 use anyhow::Result;
 use std::pin::Pin;
 
-/// A scenario at play: the calls that it placed.
+/// A scenario that is being played. Returns the calls that it placed.
 pub type Play<'a> = Pin<Box<dyn Future<Output = Result<Vec<Truth>>> + 'a>>;
 
-/// What a scenario takes of an Asterisk.
+/// A requirement on Asterisk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// This release or a later one.
     Release(u32),
-    /// This module, which packages may have beside the rest.
+    /// This module, which can be in a separate package.
     Module(&'static str),
 }
 
 impl Need {
-    /// Why it cannot be played there, if it cannot.
+    /// Returns why the scenario cannot be played with this Asterisk, if it cannot.
     pub fn missing(self, system: &System) -> Option<String> {
         match self {
             Self::Release(since) => {
@@ -47,15 +47,15 @@ impl Need {
 pub struct Scenario {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What happens.
+    /// The events of the scenario.
     pub story: &'static str,
-    /// What not every Asterisk has.
+    /// Its requirement, if not every Asterisk fulfills it.
     pub needs: Option<Need>,
-    /// Makes it happen.
+    /// Plays the scenario.
     pub play: for<'a> fn(&'a mut Stage) -> Play<'a>,
 }
 
-/// A scenario of the function of the same name.
+/// Makes a scenario from the function of the same name.
 macro_rules! scenario {
     ($name:ident, $story:expr) => {
         scenario!($name, $story, None)
@@ -71,7 +71,7 @@ macro_rules! scenario {
 }
 use scenario;
 
-/// All of them.
+/// Returns all scenarios.
 pub fn all() -> Vec<Scenario> {
     let mut all = Vec::new();
     all.extend(transfers::SCENARIOS);

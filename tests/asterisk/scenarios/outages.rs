@@ -1,11 +1,11 @@
-//! Something fails in the middle of a call: the PBX, the line, callbridge itself.
+//! Failures in the middle of a call: of the PBX, the connection, or callbridge.
 
 use super::{Scenario, scenario};
 use crate::stage::{Stage, seconds};
 use crate::truth::Truth;
 use anyhow::Result;
 
-/// All of this file.
+/// All scenarios of this file.
 pub const SCENARIOS: [Scenario; 8] = [
     scenario!(
         two_leads,
@@ -126,7 +126,7 @@ async fn line_cut_over_a_whole_call(stage: &mut Stage) -> Result<Vec<Truth>> {
     Ok(vec![call])
 }
 
-/// The first customer's call that is under way, then the second's after the PBX is back.
+/// Plays the second customer's call after the PBX is back.
 async fn another_after(stage: &mut Stage) -> Result<Truth> {
     stage.ami = stage.pbx.manager().await?;
     stage.bridge.hears().await?;

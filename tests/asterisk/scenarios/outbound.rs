@@ -1,4 +1,4 @@
-//! The company calls: by hand, by click, by campaign, over one carrier or two.
+//! Calls to customers: by hand, by click, by campaign, and over one carrier or two.
 
 use super::{Scenario, scenario};
 use crate::stage::{Stage, seconds};
@@ -6,7 +6,7 @@ use crate::truth::Truth;
 use anyhow::Result;
 use std::fs;
 
-/// All of this file.
+/// All scenarios of this file.
 pub const SCENARIOS: [Scenario; 12] = [
     scenario!(
         carrier_failover,
@@ -197,7 +197,7 @@ async fn call_file(stage: &mut Stage) -> Result<Vec<Truth>> {
         "Channel: {outside}\nCallerID: 712000000\nContext: internal\n\
          Extension: 611\nPriority: 1\nSetvar: LEAD_ID=4003\nWaitTime: 20\n"
     );
-    // Written beside and moved, for Asterisk reads a file as soon as it is there.
+    // Written elsewhere and moved, because Asterisk reads the file as soon as it appears.
     let (draft, file) = (
         stage.pbx.file("spool/call"),
         stage.pbx.file("spool/outgoing/call"),

@@ -1,11 +1,11 @@
-//! What the dialplan does with a call: menus, announcements, forwarding, voicemail.
+//! Calls that the dialplan routes: menus, announcements, forwarding, and voicemail.
 
 use super::{Need, Scenario, scenario};
 use crate::stage::{Stage, seconds};
 use crate::truth::Truth;
 use anyhow::Result;
 
-/// All of this file.
+/// All scenarios of this file.
 pub const SCENARIOS: [Scenario; 19] = [
     scenario!(
         menu_then_employee,
@@ -89,7 +89,7 @@ pub const SCENARIOS: [Scenario; 19] = [
     ),
 ];
 
-/// 101 answers, talks for two seconds, and the customer hangs up.
+/// Lets the employee answer and talk for two seconds. Then the customer hangs up.
 async fn talk(
     stage: &mut Stage,
     customer: crate::line::Line,

@@ -1,4 +1,4 @@
-//! Several features on one call, and calls that touch each other.
+//! Calls with several features, and calls that affect each other.
 
 use super::{Scenario, scenario};
 use crate::line::Line;
@@ -6,7 +6,7 @@ use crate::stage::{Stage, seconds};
 use crate::truth::Truth;
 use anyhow::Result;
 
-/// All of this file.
+/// All scenarios of this file.
 pub const SCENARIOS: [Scenario; 16] = [
     scenario!(
         chain_and_back_again,
@@ -92,7 +92,7 @@ async fn first_second(stage: &mut Stage, customer: u32) -> Result<(Line, Line, T
     Ok((customer, line, call))
 }
 
-/// An employee talks for so long, then the customer hangs up.
+/// Lets an employee talk for this time. Then the customer hangs up.
 async fn ends_with(
     stage: &mut Stage,
     who: &str,
@@ -130,7 +130,7 @@ async fn two_customers_joined(stage: &mut Stage) -> Result<Vec<Truth>> {
     second.with("101");
     other.goes_on(seconds(1.0)).await?;
     other.refers_to(&line).await?;
-    // Each has the other now: a real person, though no employee.
+    // Each talks with the other customer now: a real person, though no employee.
     two.goes_on(seconds(2.0)).await?;
     one.hangs_up().await?;
     first.over();

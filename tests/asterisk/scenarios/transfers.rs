@@ -1,11 +1,11 @@
-//! A customer is handed from one to the next: transfers, pickup, parking, hold.
+//! Calls in which the customer is passed on: transfers, pickup, parking, and hold.
 
 use super::{Need, Scenario, scenario};
 use crate::stage::{Stage, seconds};
 use crate::truth::Truth;
 use anyhow::Result;
 
-/// All of this file.
+/// All scenarios of this file.
 pub const SCENARIOS: [Scenario; 15] = [
     scenario!(
         attended_transfer,
@@ -103,7 +103,7 @@ async fn attended_transfer(stage: &mut Stage) -> Result<Vec<Truth>> {
 
 async fn attended_transfer_by_phone(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, first, mut call) = talk_with_101(stage).await?;
-    // Held at the phone: both stay in the bridge, which counts as talk.
+    // The phone holds the call. Both stay in the bridge, which counts as talk.
     first.holds().await?;
     let consult = stage.dials("101", "102").await?;
     let second = stage.answers("102").await?;
@@ -122,7 +122,7 @@ async fn attended_transfer_by_code(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, first, mut call) = talk_with_101(stage).await?;
     first.presses("*2").await?;
     first.goes_on(seconds(0.5)).await?;
-    // Until the number is complete the two share the bridge, as on hold.
+    // Until the number is complete, both share the bridge, as on hold.
     first.presses("102").await?;
     call.silent();
     let second = stage.answers("102").await?;
@@ -214,7 +214,7 @@ async fn transfer_back(stage: &mut Stage) -> Result<Vec<Truth>> {
 async fn transfer_to_outside(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, first, mut call) = talk_with_101(stage).await?;
     stage.consults("101", "8998935550000").await?;
-    // The number is complete when no further digit comes for 3 s; so long the two share a bridge.
+    // The number is complete after 3 s without a further digit. Until then, both share a bridge.
     let partner = stage.rings("gsm").await?;
     call.silent();
     partner.goes_on(seconds(1.0)).await?;

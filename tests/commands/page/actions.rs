@@ -113,7 +113,7 @@ async fn whoever_only_looks_changes_nothing() {
     looker.cookie = looker.post(path, &[]).await.cookie;
     let letters = looker.page("/letters").await;
     assert!(!letters.contains(r#"value="retry""#), "{letters}");
-    let token = looker.token("/letters").await; // of the form that logs out
+    let token = looker.token("/letters").await; // the token of the logout form
     for path in ["/letters/act", "/numbers/give", "/numbers/take"] {
         let fields = [
             ("token", token.as_str()),

@@ -61,7 +61,7 @@ async fn missed_customer_is_listed_until_called_back_by_employee() {
     let gone = shows(&browser, "/missed", "Nobody waits").await;
     assert!(!gone.contains(CUSTOMERS[0]), "{gone}");
 
-    let week = "/employees.csv?span=week"; // the test may run at midnight
+    let week = "/employees.csv?span=week"; // the test can run at midnight
     let csv = browser.page(week).await;
     let row = |extension: &str| {
         let found = csv.lines().find(|line| line.starts_with(extension));

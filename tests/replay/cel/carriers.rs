@@ -1,13 +1,13 @@
-//! The CEL events of a recorded AMI stream, as other ways carry them.
+//! Converts the CEL events of a recorded AMI stream to the formats of other sources.
 
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::Path;
 
-/// An AMI message's pairs, in order.
+/// The keys and values of an AMI message, in order.
 pub type Message = Vec<(String, String)>;
 
-/// The messages of a recording's AMI text.
+/// Returns the messages of a recording's AMI text.
 pub fn ami(folder: &Path) -> Vec<Message> {
     let bytes = fs::read(folder.join("ami.raw")).expect("the recording");
     let text = String::from_utf8_lossy(&bytes);
@@ -24,14 +24,14 @@ pub fn ami(folder: &Path) -> Vec<Message> {
     messages
 }
 
-/// The CEL events alone.
+/// Returns only the CEL events.
 pub fn cel(folder: &Path) -> Vec<Message> {
     let mut all = ami(folder);
     all.retain(|message| value(message, "Event") == "CEL");
     all
 }
 
-/// The value under a key, compared without case; empty where there is none.
+/// Returns the value of a key, compared without case. Returns an empty text if there is none.
 pub fn value<'m>(message: &'m Message, key: &str) -> &'m str {
     let found = message
         .iter()
@@ -39,7 +39,7 @@ pub fn value<'m>(message: &'m Message, key: &str) -> &'m str {
     found.map_or("", |(_, value)| value)
 }
 
-/// Puts another value under a key.
+/// Replaces the value of a key.
 pub fn set(message: &mut Message, key: &str, new: &str) {
     for (name, value) in message {
         if name.eq_ignore_ascii_case(key) {
@@ -48,7 +48,7 @@ pub fn set(message: &mut Message, key: &str, new: &str) {
     }
 }
 
-/// AMI text again.
+/// Returns the messages as AMI text.
 pub fn as_ami(messages: &[Message]) -> Vec<u8> {
     let mut text = String::new();
     for message in messages {
@@ -60,8 +60,8 @@ pub fn as_ami(messages: &[Message]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Bodies of Wazo's bus: `{"name", "origin_uuid", "timestamp", "data"}`, with the variables as an
-/// object (shape of wazo-amid's events).
+/// Returns bodies of Wazo's bus: `{"name", "origin_uuid", "timestamp", "data"}`, with the variables
+/// as an object (the form of wazo-amid's events).
 pub fn as_wazo(messages: &[Message]) -> Vec<u8> {
     let mut lines = String::new();
     for message in messages
@@ -91,7 +91,7 @@ pub fn as_wazo(messages: &[Message]) -> Vec<u8> {
     lines.into_bytes()
 }
 
-/// Bodies of asterisk-cel-amqp, the times in the zone of Tashkent.
+/// Returns bodies of asterisk-cel-amqp, with times in the time zone of Tashkent.
 pub fn as_amqp(rows: &[Message], times: &str) -> Vec<u8> {
     let mut lines = String::new();
     for row in rows {
@@ -119,7 +119,7 @@ pub fn as_amqp(rows: &[Message], times: &str) -> Vec<u8> {
     lines.into_bytes()
 }
 
-/// Rows of a file, with these of AMI's keys as columns; every field quoted.
+/// Returns rows of a file with these AMI keys as columns. Every field is quoted.
 pub fn as_csv(rows: &[Message], columns: &[&str]) -> Vec<u8> {
     let mut text = String::new();
     for row in rows {

@@ -1,4 +1,5 @@
-//! CEL alone tells the same calls as channel events, whatever carries it and however it is torn.
+//! Tests that CEL gives the same calls as channel events, whatever its source, and however it is
+//! cut.
 
 mod carriers;
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 const CEL: Hear = Hear::Only(Origin::Cel);
 
-/// Checks all recordings by their CEL events as `change` leaves them.
+/// Checks all recordings with their CEL events after `change`.
 fn check_changed(change: impl Fn(&mut Vec<Message>)) {
     let read = |folder: &Path| {
         let mut rows = cel(folder);
@@ -22,7 +23,7 @@ fn check_changed(change: impl Fn(&mut Vec<Message>)) {
     check_each(Format::Ami, read, CEL, as_it_is);
 }
 
-/// What arrived arrives in one batch, the last event first.
+/// Makes all messages arrive in one batch, the last event first.
 fn reversed(arrivals: &mut Vec<Arrival<'_>>) {
     let last = arrivals.last().map(|&(at, _)| at);
     arrivals.reverse();
@@ -43,7 +44,7 @@ fn the_bus_of_wazo_tells_what_happened_in_order_and_in_reverse() {
 
 #[test]
 fn a_broker_tells_what_happened_in_order_and_in_reverse() {
-    // Milliseconds cannot tell of two that were joined for less than one.
+    // Milliseconds cannot show two channels that were joined for less than one.
     let read = |folder: &Path| match folder.ends_with("missed_by_a_hair") {
         true => as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%6f%z"),
         false => as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%3f%z"),
@@ -126,7 +127,7 @@ fn bridges_without_ids_and_peers_are_known_by_who_enters_when() {
     });
 }
 
-/// Asterisk 11 and older, without `Peer`, where the call is a dialing and a bridge and no more.
+/// Asterisk 11 and older, without `Peer`, for calls that consist of one dialing and one bridge.
 #[test]
 fn cel_bridge_rows_of_dialing_side_only_give_same_calls() {
     check_changed(|rows| {

@@ -1,24 +1,24 @@
-//! A part of the channel events is missing, wherever it may lie.
+//! Tests recordings in which a part of the channel events is missing.
 
 use super::recorded::{Recording, all, channel_events};
 use callbridge_call::{Direction, EventTime, FinishedCall};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Here somebody asks a colleague and comes back: where all of that is missing, it cannot be told
-/// from a talk that went on.
+/// In these recordings, an employee consults a colleague and returns. If all events of the
+/// consultation are missing, it cannot be distinguished from a longer talk.
 const CONSULTED: [&str; 3] = [
     "attended_transfer_cancelled",
     "attended_transfer_no_answer",
     "consult_is_declined",
 ];
-/// The request of a hang-up can be cut out. Then the call ends with the channel, this much later at
-/// most in these recordings.
+/// The request for a hangup can be cut out. Then the call ends with the channel, at most this much
+/// later in these recordings.
 const REQUEST_DELAY_MAX: Duration = Duration::from_millis(100);
-/// Cuts tried of each recording.
+/// Number of cuts in each recording.
 const CUTS: u64 = 12;
 
-/// Pairs of places in no order, but the same in every run.
+/// Returns random pairs of places, which are the same in every run.
 pub fn cuts(recording: &Recording) -> Vec<(EventTime, EventTime)> {
     let places = recording.places();
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
@@ -33,7 +33,7 @@ pub fn cuts(recording: &Recording) -> Vec<(EventTime, EventTime)> {
         .collect()
 }
 
-/// What the journal would say of a call.
+/// Returns a call as the journal would show it.
 pub fn values(call: &FinishedCall) -> String {
     let seconds = |at: EventTime| at.floor_seconds().get();
     format!(
@@ -55,7 +55,7 @@ fn ids(call: &FinishedCall) -> BTreeSet<&str> {
     aliases.chain([call.linkedid.as_str()]).collect()
 }
 
-/// What is wrong with the calls heard with a cut.
+/// Returns the errors in the calls that were received with a cut.
 fn faults(
     whole: &BTreeMap<String, FinishedCall>,
     received: &BTreeMap<String, FinishedCall>,
@@ -98,7 +98,7 @@ fn faults(
                 let line = format!("Uniqueid: {id}\r\n");
                 memchr::memmem::find(message, line.as_bytes()).is_some()
             };
-            // A call of which plumbing alone was heard has no customer.
+            // If only technical channels of a call were received, it has no customer.
             let telephone = memchr::memmem::find(message, b"\nChannel: PJSIP/").is_some();
             channel_events(message)
                 && telephone
@@ -142,7 +142,7 @@ fn call_with_cut_events_is_right_or_incomplete_and_never_lost() {
         wrong.len(),
         wrong[..shown].join("\n")
     );
-    // Both kinds are met, or nothing was tried.
+    // If one kind did not occur, the test checked nothing.
     assert!(
         right > 20 && incomplete > 500,
         "{right} right, {incomplete} incomplete"

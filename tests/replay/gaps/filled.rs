@@ -1,4 +1,4 @@
-//! A part of the channel events is missing, and the PBX's own file of CEL has it.
+//! Tests recordings in which a part of the channel events is missing and the PBX's CEL file has it.
 
 use super::cut::cuts;
 use super::recorded::{Recording, all, cel};
@@ -14,21 +14,21 @@ use std::time::Duration;
 
 const LINE: SourceId = SourceId(0);
 const FILE: SourceId = SourceId(1);
-/// The file is looked at four times a second.
+/// The file is read four times a second.
 const READ_AFTER: Duration = Duration::from_millis(250);
-/// Cuts tried of each recording, of those tried without a file.
+/// Number of cuts in each recording, out of those that are tried without a file.
 const CUTS: usize = 4;
 
 type Span = (EventTime, EventTime);
 
-/// What happens around the intake, in the order of time.
+/// An input of the intake.
 enum Step<'a> {
     Hears(SourceId, &'a [u8]),
     Down,
     Up,
 }
 
-/// The spool, as far as it tells calls apart.
+/// A model of the spool that distinguishes calls.
 #[derive(Default)]
 struct Stored {
     calls: BTreeMap<String, CallRecord>,
@@ -99,7 +99,7 @@ fn intake() -> Intake {
     Intake::new(settings, sources, Memory::default()).expect("an intake")
 }
 
-/// One step, and all that follows from it at that moment.
+/// Processes all that is due at this time, and stores it.
 fn take(intake: &mut Intake, stored: &mut Stored, now: EventTime) {
     intake.tick(now);
     let known = &stored.known;
@@ -109,7 +109,8 @@ fn take(intake: &mut Intake, stored: &mut Stored, now: EventTime) {
     intake.committed();
 }
 
-/// Runs a recording: the line hears what is not cut out, the file holds all of CEL.
+/// Plays a recording. The connection receives the events outside of the cut, and the file has all
+/// of the CEL.
 fn run(recording: &Recording, line: bool, file: bool, cut: Option<Span>) -> Stored {
     let rows: Vec<(EventTime, Vec<u8>)> = recording.rows();
     let mut steps: Vec<(EventTime, Step<'_>)> = Vec::new();
@@ -130,7 +131,7 @@ fn run(recording: &Recording, line: bool, file: bool, cut: Option<Span>) -> Stor
     live(steps, 200)
 }
 
-/// Does these steps, and lets some seconds pass after them.
+/// Plays these steps, and lets some seconds pass after them.
 fn live(mut steps: Vec<(EventTime, Step<'_>)>, seconds: u64) -> Stored {
     steps.sort_by_key(|(at, _)| *at);
     let (mut intake, mut stored) = (intake(), Stored::default());
@@ -174,7 +175,7 @@ fn live(mut steps: Vec<(EventTime, Step<'_>)>, seconds: u64) -> Stored {
     stored
 }
 
-/// What tells one record from another, and its seconds.
+/// Returns the values that identify a record, and its seconds.
 fn values(record: &CallRecord) -> (String, [i64; 2]) {
     let who = (&record.employee, &record.employees_in_order);
     let what = (record.direction, record.answered, record.incomplete);
@@ -228,7 +229,7 @@ fn cel_catch_up_file_completes_every_cut_call_exactly_once() {
     assert!(tried > 200, "only {tried} cuts");
 }
 
-/// The PBX dies in the middle of a talk: its file has no end of the call, and never will.
+/// The PBX dies in the middle of a talk. Its file never gets the end of the call.
 #[test]
 fn a_call_whose_end_stands_nowhere_is_given_out_incomplete_soon() {
     const BOOTED: &[u8] = b"Event: FullyBooted\r\nStatus: Fully Booted\r\nUptime: 1\r\n";

@@ -1,4 +1,4 @@
-//! Nobody listens for a while: every recording with any part of it cut out.
+//! Tests every recording with any part of it cut out, as if callbridge had not been connected.
 
 mod cut;
 mod filled;

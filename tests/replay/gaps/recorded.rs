@@ -1,4 +1,4 @@
-//! Recordings as decoded events, told to an assembler with a part left out.
+//! Recordings that an assembler receives with a part left out.
 
 use callbridge_call::{
     Assembler, Endpoints, EventTime, FinishedCall, PbxEvent, Settings, TrunkEndpoint,
@@ -9,26 +9,26 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// A recording: its messages with their times, in the order told.
+/// A recording: its messages with their times, in their original order.
 pub struct Recording {
     pub name: String,
     pub messages: Vec<(EventTime, Vec<u8>)>,
 }
 
-/// Which messages of a recording are told.
+/// Selects messages of a recording.
 pub type Wanted = fn(&[u8]) -> bool;
 
-/// AMI's own channel events.
+/// Returns `true` for AMI's own channel events.
 pub fn channel_events(message: &[u8]) -> bool {
     !message.starts_with(b"Event: CEL")
 }
 
-/// Rows of CEL alone.
+/// Returns `true` for rows of CEL.
 pub fn cel(message: &[u8]) -> bool {
     message.starts_with(b"Event: CEL")
 }
 
-/// All recordings that hold CEL beside channel events.
+/// Returns all recordings that have both CEL and channel events.
 pub fn all() -> Vec<Recording> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
     let entries = std::fs::read_dir(folder).expect("the recordings");
@@ -69,7 +69,7 @@ pub fn assembler() -> Assembler {
     Assembler::new(Settings::new(endpoints))
 }
 
-/// Tells one message.
+/// Gives one message to the assembler.
 pub fn tell(assembler: &mut Assembler, at: EventTime, message: &[u8]) {
     let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
     if let Decoded::Event { received, .. } = decoder.decode(message) {
@@ -78,8 +78,8 @@ pub fn tell(assembler: &mut Assembler, at: EventTime, message: &[u8]) {
 }
 
 impl Recording {
-    /// The finished calls by their ids, with the messages from `cut.0` to before `cut.1` unheard.
-    /// A call given out again is a better account of the same.
+    /// Returns the finished calls by id, without the messages from `cut.0` to before `cut.1`. If a
+    /// call is reported again, the later report replaces the earlier one.
     pub fn calls(
         &self,
         wanted: Wanted,
@@ -113,7 +113,7 @@ impl Recording {
             .collect()
     }
 
-    /// Moments between two messages: places to cut at.
+    /// Returns times between two messages, at which a recording can be cut.
     pub fn places(&self) -> Vec<EventTime> {
         let mut times: Vec<EventTime> = self.messages.iter().map(|(at, _)| *at).collect();
         times.sort_unstable();
@@ -129,7 +129,7 @@ impl Recording {
 }
 
 impl Recording {
-    /// The CEL of the recording as rows of `cel_custom`, with the time each was written.
+    /// Returns the recording's CEL as rows of `cel_custom`, with the time of each.
     pub fn rows(&self) -> Vec<(EventTime, Vec<u8>)> {
         let rows = self.messages.iter().filter(|(_, message)| cel(message));
         rows.map(|(at, message)| (*at, cel_rows::row(message)))

@@ -1,4 +1,4 @@
-//! The calls that a run of messages was, as text.
+//! The calls of a sequence of messages, as text.
 
 use super::recording::{Message, Recording};
 use callbridge_call::{
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Which of the two vocabularies is heard.
+/// The kinds of events that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hear {
     Both,
@@ -18,22 +18,22 @@ pub enum Hear {
     Cel,
 }
 
-/// A call: what is compared word by word, and its start, end and talk in microseconds.
+/// A call: the text that is compared exactly, and its start, end, and talk in microseconds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Answer {
     pub text: String,
     pub times: [i64; 3],
 }
 
-/// How messages are heard, and what of their calls is compared.
+/// How messages are received, and which values of their calls are compared.
 #[derive(Clone, Debug)]
 pub struct Hearing {
-    /// From a file long after.
+    /// Whether a file is read long after the calls.
     pub late: bool,
-    /// No message arrives before one that stands earlier.
+    /// Whether messages arrive in their original order.
     pub in_order: bool,
     pub connections: usize,
-    /// The endpoint of trunk city.
+    /// The endpoint of the trunk `city`.
     pub city: String,
     pub numbers: bool,
     pub variables: bool,
@@ -53,7 +53,7 @@ impl Default for Hearing {
 }
 
 impl Hearing {
-    /// The calls of the recording as it is, heard by one connection as they happen.
+    /// Returns the calls of the unchanged recording, received over one connection as they happen.
     pub fn untouched(&self, recording: &Recording, hear: Hear) -> Vec<Answer> {
         static KNOWN: Mutex<BTreeMap<String, Vec<Answer>>> = Mutex::new(BTreeMap::new());
         if self.late || self.connections > 1 {
@@ -74,7 +74,7 @@ impl Hearing {
         })
     }
 
-    /// The calls of these messages, which are written like the recording.
+    /// Returns the calls of these messages, which have the recording's format.
     pub fn of(&self, recording: &Recording, hear: Hear, messages: &[Message]) -> Vec<Answer> {
         let decoder = || Decoder::new(recording.format, DecoderSettings::default());
         let mut decoders: Vec<Decoder> = (0..self.connections).map(|_| decoder()).collect();
@@ -128,7 +128,7 @@ impl Hearing {
         calls
     }
 
-    /// A call, with extensions in the form that messages have.
+    /// Returns a call, with extensions in the form that messages have.
     fn answer(&self, call: &FinishedCall) -> Answer {
         let mut text = format!(
             "{} {:?} answered={} trunk={:?}",
@@ -154,7 +154,8 @@ impl Hearing {
     }
 }
 
-/// What differs, in words; nothing if nothing does. Times may differ by so many microseconds.
+/// Returns the differences as text. It is empty if there are none. Times can differ by `near`
+/// microseconds.
 pub fn difference(name: &str, before: &[Answer], after: &[Answer], near: i64) -> String {
     let same = |a: &Answer, b: &Answer| {
         let times = a.times.iter().zip(&b.times);

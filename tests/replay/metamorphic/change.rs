@@ -1,11 +1,11 @@
-//! The changes.
+//! Changes of recordings.
 
 use super::answer::Answer;
 use super::recording::Message;
 use regex::bytes::{Captures, Regex};
 use std::time::Duration;
 
-/// A fixed sequence of numbers.
+/// A fixed sequence of pseudo-random numbers.
 pub struct Chance(u64);
 
 impl Chance {
@@ -21,7 +21,7 @@ impl Chance {
         (self.0 >> 33) % most
     }
 
-    /// Each message arrives up to 400 ms late.
+    /// Makes each message arrive up to 400 ms late.
     pub fn shuffle(&mut self, messages: &mut [Message]) {
         for message in messages.iter_mut().filter(|message| !message.is_mark()) {
             message.at = message.at.plus(Duration::from_micros(self.below(400_000)));
@@ -29,7 +29,7 @@ impl Chance {
         messages.sort_by_key(|message| message.at);
     }
 
-    /// Each message arrives by one of two connections, of which one is slower.
+    /// Makes each message arrive over one of two connections. One of them is slower.
     pub fn spread(&mut self, messages: &mut Vec<Message>) {
         messages.retain(|message| !message.is_mark());
         for message in messages.iter_mut() {
@@ -43,7 +43,7 @@ impl Chance {
 
 type Put = Box<dyn Fn(&Captures<'_>) -> Vec<u8>>;
 
-/// Other words in messages, and the same in the answer.
+/// Replaces texts in messages, and in the expected calls.
 pub struct Rename {
     parts: Vec<(Regex, Put)>,
     seconds: i64,
@@ -58,7 +58,7 @@ impl Rename {
         Self { parts, seconds: 0 }
     }
 
-    /// Other numbers of channels: `PJSIP/101-00000050` becomes `PJSIP/101-00ab0050`.
+    /// Changes the numbers of channels: `PJSIP/101-00000050` becomes `PJSIP/101-00ab0050`.
     pub fn suffixes() -> Self {
         let put: Put = Box::new(|found| {
             let digits = std::str::from_utf8(&found[1]).expect("hex digits");
@@ -76,7 +76,7 @@ impl Rename {
         )])
     }
 
-    /// The trunk's channels, and the dial strings that name it.
+    /// Renames the trunk's channels, and the dial strings that name it.
     pub fn trunk(from: &str, to: &str) -> Self {
         let mut this = Self::telephone(from, to);
         let to = format!("@{to}").into_bytes();
@@ -85,7 +85,7 @@ impl Rename {
         this
     }
 
-    /// All times and unique ids so many seconds later.
+    /// Moves all times and unique ids this many seconds later.
     pub fn later(seconds: i64) -> Self {
         let put: Put = Box::new(move |found| {
             let digits = std::str::from_utf8(&found[0]).expect("digits");
@@ -98,17 +98,17 @@ impl Rename {
         }
     }
 
-    /// Other times, channels and unique ids than those of a recording beside it.
+    /// Makes all times, channels, and unique ids differ from those of another recording.
     pub fn apart(seconds: i64) -> Self {
         let mut this = Self::later(seconds);
         this.parts.extend(Self::suffixes().parts);
-        // A time of microseconds has six digits behind its dot, a unique id has a counter.
+        // A time in microseconds has six digits after its dot. A unique id has a counter there.
         let put: Put = Box::new(|found| [b"b-", &found[0]].concat());
         this.parts.push((pattern(r"\b1795\d{6}\.\d{1,4}\b"), put));
         this
     }
 
-    /// Zoneless times are text that this does not change.
+    /// Returns `true` if times change. Local times without a zone are not changed.
     pub fn moves_time(&self) -> bool {
         self.seconds != 0
     }
@@ -121,7 +121,7 @@ impl Rename {
         bytes
     }
 
-    /// What the answer says after the change.
+    /// Returns the expected call after the change.
     pub fn answer(&self, call: &Answer) -> Answer {
         let text = self.bytes(call.text.as_bytes());
         let [started, ended, talk] = call.times;

@@ -1,4 +1,5 @@
-//! The changed recordings through `callbridge explain`, beside their `expected.json`.
+//! Runs the changed recordings through `callbridge explain`, and compares them with
+//! `expected.json`.
 
 use super::change::Chance;
 use super::recording::{self, Message, Recording};
@@ -11,7 +12,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-/// Recorded by AMI and by amiws, each of a story of its own.
+/// Recordings that were made by both AMI and amiws, of different calls.
 const RECORDED_TWICE: [&str; 16] = [
     "blind_transfer",
     "click_to_call",

@@ -1,13 +1,13 @@
-//! Changes to a recording that must not change its answer: every recording under
-//! `tests/recordings`, as AMI text, as AMI in JSON and as CEL rows, heard by channel events, by CEL
-//! or by both.
+//! Tests changes to a recording that must not change its calls. Uses every recording under
+//! `tests/recordings`, as AMI text, as AMI in JSON, and as CEL rows, with channel events, with CEL,
+//! or with both.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `recording` | the recordings as messages, each with its time |
-//! | `answer` | the calls of a run of messages, as text |
-//! | `change` | the changes, and what each does to the answer's own words |
-//! | `explained` | the changed recordings through `callbridge explain`, beside `expected.json` |
+//! | `answer` | the calls of a sequence of messages, as text |
+//! | `change` | the changes, and their effect on the expected text |
+//! | `explained` | runs changed recordings through `callbridge explain` |
 
 mod answer;
 mod change;
@@ -19,10 +19,11 @@ use change::{Chance, Rename};
 use recording::{Message, Recording};
 use std::collections::BTreeSet;
 
-/// CEL tells of a birth or a hang-up up to so many microseconds before the channel event does.
+/// CEL reports a new channel or a hangup up to this many microseconds before the channel event
+/// does.
 const NEAR: i64 = 20_000;
 
-/// Says what a change did to the answers, of all recordings at once.
+/// Checks that a change changes no call, and reports the differences of all recordings at once.
 fn unchanged(what: &str, hearing: &Hearing, change: impl Fn(&Recording, &mut Vec<Message>)) {
     let mut wrong = String::new();
     for recording in recording::all() {
@@ -37,7 +38,7 @@ fn unchanged(what: &str, hearing: &Hearing, change: impl Fn(&Recording, &mut Vec
     assert!(wrong.is_empty(), "{what}:\n{wrong}");
 }
 
-/// The same where the answer's own words change, too.
+/// Checks that a renaming changes the calls only as expected.
 fn renamed(what: &str, rename: &Rename, hearing: &Hearing) {
     let mut wrong = String::new();
     for recording in recording::all() {
@@ -227,7 +228,7 @@ fn without_dial_events_only_the_number_may_be_read_elsewhere() {
         ..Hearing::default()
     };
     unchanged("no Dial events", &hearing, |recording, messages| {
-        // Without any number, his two customers are one call with two leads: a dead letter.
+        // Without any number, his two customers form one call with two leads: a dead letter.
         if recording.folder != "outbound_two_customers" {
             messages.retain(|message| !message.event().starts_with("Dial"));
         }

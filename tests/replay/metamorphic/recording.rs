@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// One message of a PBX, the moment it arrives, and the connection it arrives by.
+/// A message of a PBX, the time when it arrives, and its connection.
 #[derive(Clone, Debug)]
 pub struct Message {
     pub at: EventTime,
@@ -32,7 +32,7 @@ static NAME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#"(?-u)("?CallerIDName"?: "?)([^"\r\n]*)"#).expect("a pattern"));
 
 impl Message {
-    /// The name of the event, `CEL LINKEDID_END` of a CEL row.
+    /// Returns the name of the event, such as `CEL LINKEDID_END` for a CEL row.
     pub fn event(&self) -> String {
         let found = |pattern: &Regex| {
             let found = pattern.captures(&self.bytes);
@@ -44,20 +44,21 @@ impl Message {
         }
     }
 
-    /// It tells of the connection itself, whose order no delay changes: a login, a start.
+    /// Returns `true` if the message is about the connection itself, such as a login or a start. A
+    /// delay does not change its order.
     pub fn is_mark(&self) -> bool {
         let event = self.event();
         let response = memchr::memmem::find(&self.bytes, b"Response").is_some();
         event == "FullyBooted" || event.is_empty() && response
     }
 
-    /// Puts another name into the event.
+    /// Changes the caller's name in the event.
     pub fn callers_name(&mut self, name: &[u8]) {
         let put = |found: &regex::bytes::Captures<'_>| [&found[1], name].concat();
         self.bytes = NAME.replace(&self.bytes, put).into_owned();
     }
 
-    /// Cuts the frame of a channel event off where amiws does: behind a broken name.
+    /// Cuts the frame of a channel event as amiws does: after a broken name.
     pub fn cut(&mut self) {
         let event = self.event();
         let told = ["CEL", "Dial", "Cdr", "Blind", "Attended", "Local", "Pickup"];
@@ -97,7 +98,7 @@ impl Recording {
                 connection,
             });
         }
-        // What came before the first time was told came with it.
+        // Messages before the first time arrive together with it.
         let zero = EventTime::from_seconds(0);
         let first = messages.iter().map(|m| m.at).find(|&at| at > zero);
         for message in messages.iter_mut().filter(|m| m.at == zero) {
@@ -114,27 +115,28 @@ impl Recording {
         self.format == Format::AmiJson
     }
 
-    /// Its frames were cut off by amiws, and CEL's among them no longer say what they tell of.
+    /// Returns `true` if amiws cut its frames. The CEL frames among them lack the fields that
+    /// identify them.
     pub fn is_cut(&self) -> bool {
         self.is_json() && self.folder.starts_with("hostile_name_c")
     }
 
-    /// Its times are told without a zone, and by unique ids.
+    /// Returns `true` if its times have no zone and unique ids have the time.
     pub fn is_local_time(&self) -> bool {
         self.folder == "cel-custom/local-time.csv"
     }
 
-    /// The second of its first message.
+    /// Returns the second of its first message.
     pub fn begins(&self) -> i64 {
         self.messages[0].at.floor_seconds().get()
     }
 
-    /// The ways in which it can be heard.
+    /// Returns the kinds of events with which it can be played.
     pub fn heard(&self) -> Vec<Hear> {
         if self.format == Format::CelCsv {
             return vec![Hear::Cel];
         }
-        // Recorded with the settings of `deploy/asterisk`: no CEL over AMI.
+        // Recorded with the settings of `deploy/asterisk`, so there is no CEL over AMI.
         if self.folder.starts_with("deployed_") {
             return vec![Hear::Both];
         }
@@ -149,7 +151,7 @@ impl Recording {
     }
 }
 
-/// Every recording in every format.
+/// Returns every recording in every format.
 pub fn all() -> &'static [Recording] {
     static ALL: LazyLock<Vec<Recording>> = LazyLock::new(read_all);
     &ALL
