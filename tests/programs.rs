@@ -6,7 +6,7 @@
 //! | `commands` | each command, as an administrator runs it |
 //! | `replay` | every recording, in this process and through `callbridge explain` |
 //! | `service` | the sockets of the sandbox, the sender, the webhook receiver, and the broker |
-//! | `chaos` | cut connections, wrong answers, and kills; a judge stands before the CRM |
+//! | `chaos` | cut connections, wrong answers, and kills; a judge is in front of the CRM |
 //! | `kill` | kills at each commit, and disks that fail |
 //! | `support` | what they share |
 

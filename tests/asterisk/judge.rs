@@ -21,7 +21,7 @@ const ARRIVES_WITHIN: Duration = Duration::from_secs(75);
 pub struct Judge {
     records: BTreeSet<String>,
     letters: BTreeSet<String>,
-    /// Number of finished calls, including internal ones.
+    /// Numbers of finished calls and of internal calls.
     finished: u64,
     internal: u64,
     /// Number of calls in all scenarios so far.

@@ -4,7 +4,7 @@
 //! ```text
 //! section TAB place TAB the rule, shortened TAB how
 //! how      one or more of these with " + " between, or `not shown`, or `explained: why`, or
-//!          `duty`: it binds the client, and stands in duties.tsv at the same place
+//!          `duty`: it binds the client, and is in duties.tsv at the same place
 //!   row: TEXT          a row of the tables in crates/sandbox/src/tests/rules_of_*.rs
 //!   http: TEST         a test of tests/service/sandbox.rs
 //!   deliveries: TEST   a test of tests/service/deliveries/mod.rs

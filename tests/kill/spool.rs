@@ -1,7 +1,7 @@
 //! Tests that an acknowledged write is there after kill -9, that no write is partial, and that a
 //! disk that refuses a write refuses the whole request.
 //!
-//! Each test starts this binary again as its child. [`CHILD`] tells it what to do and where.
+//! Each test starts this binary again as its child. [`CHILD`] has its first call and its folder.
 
 use callbridge_call::FinishedCall;
 use callbridge_model::{CallUuid, Judged};

@@ -6,7 +6,7 @@
 //! in a lost session. Another hub, or the same one, takes the lock within 15 s. A request of the
 //! hub that lost it can still leave for 5 s, and arrive up to 34 s later.
 //!
-//! The judge stands before the CRM: no 60 s hold 61 requests, and no hub sends within 60 s after
+//! The judge is in front of the CRM: no 60 s hold 61 requests, and no hub sends within 60 s after
 //! another one. At the end, each call is in the journal once. Two negative controls break a rule
 //! each, and the judge must find it.
 

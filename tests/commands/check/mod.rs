@@ -6,7 +6,7 @@
 //! | `service` | address, token, grant, company, budget |
 //! | `inward` | sources, trunks |
 //! | `lists` | lists of leads and employees |
-//! | `account` | what a manager account may do and hear, and the PBX's endpoints |
+//! | `account` | the rights and events of a manager account, and the PBX's endpoints |
 //! | `switch` | a FreeSWITCH: its login, and its gateways compared with the trunks |
 //! | `broker_parts` | queues, virtual hosts and rights of a real RabbitMQ node |
 //! | `database` | the PostgreSQL server of a state |

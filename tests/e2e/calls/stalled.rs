@@ -36,7 +36,7 @@ struct Case {
     transport: Transport,
     /// Second of the call at which the connection stalls, and for how long.
     stall: (f64, f64),
-    /// How far the PBX's clock is ahead of ours, in seconds.
+    /// How far the PBX's clock is ahead of this machine's, in seconds.
     clock_ahead: f64,
     /// When the call begins, in seconds after the lead-in.
     begins: f64,
