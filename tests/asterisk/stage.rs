@@ -27,7 +27,6 @@ const PHONES: [(&str, &str); 6] = [
 
 /// Everything that a scenario can use.
 pub struct Stage {
-    /// The PBX.
     pub pbx: Pbx,
     /// A manager connection to the PBX.
     pub ami: Manager,

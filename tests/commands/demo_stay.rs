@@ -1,4 +1,4 @@
-//! `demo --stay`, run as a program.
+//! Tests `demo --stay` as a program.
 
 use crate::commands::sidecar::{Place, json_lines, until};
 use rustix::process::Signal;

@@ -224,8 +224,8 @@ fn the_audit_has_the_sandbox_of_the_main_unit_no_net_and_an_end() {
         text("debian/callbridge@.service"),
         text("debian/callbridge-audit@.service"),
     );
-    // These settings differ on purpose: one unit reads the PBX's file through a group, and the
-    // other uses only a socket.
+    // These settings differ on purpose: the audit reads the PBX's file through a group, and
+    // connects only to a Unix socket.
     let own = [
         "PrivateUsers=",
         "RestrictAddressFamilies=",

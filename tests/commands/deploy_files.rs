@@ -1,5 +1,5 @@
-//! Every file under `deploy/` that another program reads is well-formed, and the FreeSWITCH
-//! dialplan of the lookup sets and removes what it needs.
+//! Tests that every file under `deploy/` that another program reads is well-formed, and that the
+//! FreeSWITCH dialplan of the lookup sets and removes the right variables.
 
 use quick_xml::Reader;
 use quick_xml::events::Event;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-/// One rule.
 #[derive(Debug)]
 pub struct Row {
     pub section: String,

@@ -55,7 +55,7 @@ impl Fault {
         }
     }
 
-    /// Returns `true` if the hub that leads must run on the primary's node.
+    /// Returns `true` if the leading hub runs on the primary's node, so the fault affects it too.
     pub const fn takes_leader(self) -> bool {
         matches!(self, Self::LeaderCut | Self::LeaderHidden)
     }

@@ -323,7 +323,7 @@ impl Hub {
 }
 
 impl Script {
-    /// Posts a call. Returns whether the hub has stored it.
+    /// Posts a call. Returns `true` if the hub has stored it.
     async fn post(&self, hub: SocketAddr, body: &str) -> bool {
         let request = self
             .http

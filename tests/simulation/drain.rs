@@ -100,7 +100,7 @@ impl Run {
 }
 
 /// Compares every field of a record in the journal with the call that was to be sent, and that call
-/// with the finished one. A person can have changed its lead. The sender says where the lead came
+/// with the finished one. A person can have changed its lead. The sender sets where the lead came
 /// from.
 pub fn compare(sent: &CallRecord, finished: &CallRecord, got: &Record, names: &FieldNames) {
     let expected = CallRecord {

@@ -18,9 +18,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 const BRANCHES: usize = 3;
-/// What happens in a run before it drains.
+/// Number of events in a run before it drains.
 const EVENTS: u32 = 200;
-/// A window, and 45 s.
+/// The silence after lost commits: a window and 45 s.
 const SILENCE: Duration = Duration::from_secs(105);
 /// A branch can cause another incarnation after this time.
 const CLAIM_AGAIN: Duration = Duration::from_secs(3_700);
@@ -52,7 +52,7 @@ impl Collector {
         }
     }
 
-    /// The process is killed and starts again.
+    /// Kills the process and starts it again.
     fn restarts(&mut self, now: Duration) {
         let stored = tables::meta::meta(&self.store, POSITION).expect("readable");
         self.core = fresh_core(stored.as_deref().unwrap_or_default().as_bytes(), now);
@@ -86,12 +86,12 @@ impl Run {
         run
     }
 
-    /// Time of the collectors' clocks.
+    /// Returns the time of the collectors' clocks.
     fn now(&self) -> Duration {
         self.world.truth.since(epoch())
     }
 
-    /// The hub starts with an empty state, and the operator adds the branches.
+    /// Starts the hub with an empty state, and adds the branches.
     fn begin(&mut self, incarnation: String) {
         let at = self.world.truth;
         self.write(vec![Op::BeginHub { incarnation, at }]);
@@ -110,7 +110,7 @@ impl Run {
         disk.write(ops, met).expect("stored")
     }
 
-    /// The hub loses its last commits, but no branch.
+    /// Removes the last `lost` commits of the hub, but no branch.
     fn goes_back(&mut self, lost: usize) {
         let history = self.world.disk.history.clone().expect("a history");
         let kept = history.len().saturating_sub(lost).max(1 + BRANCHES);
@@ -126,14 +126,15 @@ impl Run {
         self.begin(format!("deleted {}", self.incarnations));
     }
 
-    /// Each restart here has its own silence, or follows a longer time.
+    /// Ends the silences so far, because the hub restarts. Each restart here has its own silence,
+    /// or comes after a longer time.
     fn hub_ends(&mut self) {
         for (_, end) in &mut self.silences {
             *end = (*end).min(self.world.truth);
         }
     }
 
-    /// A call ends at the PBX of this branch.
+    /// Ends a call at the PBX of this branch.
     fn call_ends(&mut self, branch: usize) {
         let finished = call(self.made, self.world.truth, 4001, self.dice.chance(70));
         self.made += 1;
@@ -142,7 +143,7 @@ impl Run {
         assert!(matches!(done.expect("stored")[0], Done::New(_)));
     }
 
-    /// The hub handles a request of a branch in one commit.
+    /// Lets the hub handle a request of a branch in one commit.
     fn hub_answers(&mut self, branch: usize, calls: Vec<Op>) -> HubAnswer {
         self.incarnations += 1;
         let at = self.world.truth;
@@ -169,7 +170,7 @@ impl Run {
         answer
     }
 
-    /// A collector makes its next request. Returns the time to wait if there is none.
+    /// Lets a collector make its next request. Returns the time to wait if there is none.
     fn turn(&mut self, branch: usize, answer_is_lost: bool) -> Option<Duration> {
         let now = self.now();
         let collector = &mut self.collectors[branch];
@@ -235,7 +236,7 @@ impl Run {
         }
     }
 
-    /// Every collector forwards what it has, and the hub sends all of it.
+    /// Lets every collector forward its calls, and the hub send all of them.
     fn drain(&mut self) {
         // In the first round a claim can still come too soon.
         for _ in 0..3 {

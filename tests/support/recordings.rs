@@ -24,7 +24,6 @@ pub const LEADS: &str = "phone,leadId\n998901110001,4001\n998901110002,4002\n\
 /// Seconds between the starts of two consecutive calls.
 const APART: i64 = 20;
 
-/// A recording.
 #[derive(Clone)]
 pub struct Recording {
     pub name: String,

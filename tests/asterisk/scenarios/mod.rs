@@ -43,7 +43,6 @@ impl Need {
     }
 }
 
-/// A scenario.
 pub struct Scenario {
     /// Its name on the command line.
     pub name: &'static str,

@@ -1,4 +1,4 @@
-//! Sources and trunks.
+//! Tests `check` with sources and trunks.
 
 use super::findings::{check, with};
 use crate::commands::sidecar::{Place, crm};

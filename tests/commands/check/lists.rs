@@ -1,4 +1,4 @@
-//! Lists of leads and employees.
+//! Tests `check` with lists of leads and employees.
 
 use super::findings::{Checked, check, check_in_both_forms, with};
 use super::inward::stage;

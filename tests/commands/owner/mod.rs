@@ -1,5 +1,5 @@
-//! Root and the state folder of another user: root gets an error, and nothing in the folder is
-//! opened. These tests need root. Without root, each says that it did not run.
+//! Tests root with the state folder of another user: root gets an error, and nothing in the folder
+//! is opened. These tests need root. Without root, each says that it did not run.
 //!
 //! | module | tests |
 //! |---|---|

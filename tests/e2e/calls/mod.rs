@@ -1,4 +1,4 @@
-//! Is each call logged as it happened, whichever source reports it?
+//! Tests that each call is logged as it happened, whichever source reports it.
 
 mod call_messages;
 mod echoes;

@@ -1,4 +1,4 @@
-//! Collectors that send to a hub.
+//! Tests collectors that send to a hub.
 
 use super::stage::{Hub, messages, start_collector, start_hub};
 use crate::support::program::Place;

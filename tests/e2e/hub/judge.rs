@@ -21,7 +21,7 @@ struct Length {
     calls: u32,
     /// Time over which the calls end.
     lasts: Duration,
-    /// The state is also deleted.
+    /// Whether the state is also deleted.
     deletes: bool,
 }
 

@@ -31,7 +31,7 @@ pub const UNREST: Duration = Duration::from_secs(3600);
 /// Everything has drained after this time.
 pub const DRAINED: Duration = Duration::from_secs(24 * 3600);
 const CALLS: u32 = 600;
-/// What the judge can find.
+/// The possible findings of the judge.
 pub const TWO_SENDERS: &str = "two senders within a window";
 pub const TOO_MANY: &str = "61 requests in a window";
 
