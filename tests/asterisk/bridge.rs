@@ -55,7 +55,7 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Prepares callbridge for [`start`](Self::starts), with these flags in addition to the usual
+    /// Prepares callbridge for [`starts`](Self::starts), with these flags in addition to the usual
     /// ones. Dialplans look up callers on port `lookup`.
     pub async fn new(driver: Driver, flags: &[String], lookup: u16) -> Result<Self> {
         // An error means that another test has already installed it.

@@ -131,7 +131,7 @@ impl Pbx {
         Ok(())
     }
 
-    /// Starts it, also after [`kill`](Self::kill) or [`stop`](Self::stop).
+    /// Starts it, also after [`dies`](Self::dies) or [`stops`](Self::stops).
     pub async fn starts(&mut self) -> Result<()> {
         self.tells("start").await?;
         let started = wait::until("a booted Asterisk", async || {
