@@ -1,8 +1,8 @@
-//! When this program was made: no clock of ours is right before that.
+//! The time at which this program was built. A correct clock cannot show an earlier time.
 
 use callbridge_call::EventTime;
 
-/// Epoch seconds of the build; where those are not known, a time before it.
+/// Epoch seconds of the build. If they are not known, a fixed time before it.
 const BUILT: i64 = match option_env!("CALLBRIDGE_BUILT") {
     Some(digits) => seconds_of(digits.as_bytes()),
     None => 1_795_132_800,
@@ -17,13 +17,13 @@ const fn seconds_of(digits: &[u8]) -> i64 {
     seconds
 }
 
-/// Returns the time at which this program was built, or the newest commit in it was made.
+/// Returns the time at which this program was built, or at which its newest commit was made.
 pub(crate) const fn built_at() -> EventTime {
     EventTime::from_seconds(BUILT)
 }
 
-/// Our own clock is plainly wrong while it shows an earlier time: more than a day before this
-/// program was made. Calls are held until it is set, and nothing is sent.
+/// Returns the earliest time that a correct clock can show: a day before this program was built.
+/// While the system clock shows an earlier time, calls are held and nothing is sent.
 pub(crate) const fn right_from() -> EventTime {
     const DAY: i64 = 86_400;
     EventTime::from_seconds(BUILT - DAY)

@@ -1,9 +1,9 @@
-//! Why a command ended: words on stderr, and an exit code.
+//! The error that ends a command: a message for stderr, and an exit code.
 
 use callbridge_model::{Code, ExitCode};
 use std::{fmt, io};
 
-/// The end of a command that failed: its words and its exit code.
+/// The error of a command that failed: its message and its exit code.
 #[derive(Debug)]
 pub struct Failure {
     code: Code,
@@ -11,18 +11,18 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Words for a person: what, where, and what to do.
+    /// Creates a failure with a message for a person: what failed, where, and what to do.
     pub fn new(code: Code, words: impl fmt::Display + fmt::Debug + Send + Sync + 'static) -> Self {
         let error = anyhow::Error::msg(words);
         Self { code, error }
     }
 
-    /// A code alone: what there is to say stands on stdout.
+    /// Creates a failure without a message, because stdout already shows the problem.
     pub fn silent(code: Code) -> Self {
         Self::new(code, "")
     }
 
-    /// A file that cannot be read: 66 where it is missing, else 65.
+    /// Creates the failure of a file that cannot be read: 66 if it is missing, otherwise 65.
     pub(crate) fn unread(file: impl fmt::Display, error: &io::Error) -> Self {
         let code = match error.kind() {
             io::ErrorKind::NotFound => Code::NoInput,
@@ -31,7 +31,7 @@ impl Failure {
         Self::new(code, format!("{file}: cannot be read: {error}"))
     }
 
-    /// An error from below, with the code that fits here.
+    /// Wraps an error with the exit code that fits.
     pub fn of(code: Code, error: impl Into<anyhow::Error>) -> Self {
         let error = error.into();
         Self { code, error }
@@ -47,15 +47,15 @@ impl Failure {
     }
 }
 
-/// What a command comes to, or why it ended.
+/// The result of a command, or the failure that ended it.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// A result whose error ends the command.
+/// Turns the error of a result into a failure that ends the command.
 pub(crate) trait OrFail<T> {
-    /// With the words of the error.
+    /// Uses the error's message.
     fn or_fail(self, code: Code) -> Result<T>;
 
-    /// With words of what was tried before those of the error.
+    /// Puts `what` before the error's message.
     fn or_fail_at(self, code: Code, what: impl fmt::Display) -> Result<T>;
 }
 
@@ -76,7 +76,7 @@ impl<E: ExitCode> From<E> for Failure {
 }
 
 impl fmt::Display for Failure {
-    /// The error and its causes, outermost first.
+    /// Writes the error and its causes, outermost first.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#}", self.error)
     }

@@ -1,29 +1,29 @@
-//! callbridge stands beside a PBX and puts every finished customer call into a CRM's call
-//! journal: once, correctly, within 60 requests a minute, and with nothing lost.
+//! callbridge runs beside a PBX. It logs every finished customer call in a CRM's call journal,
+//! exactly once, within 60 requests a minute, and without losing any.
 //!
-//! Data flows one way, through crates that each use only those before them; the cores (intake,
-//! mapping, spool transitions, sender, sandbox) take events and `now` and return actions, and only
-//! shells touch the world. This crate reads the command line, opens everything and joins it.
+//! Data flows one way, through crates that each use only the crates before them. The cores (intake,
+//! mapping, spool transitions, sender, sandbox) take events and `now`, and return actions. Only the
+//! code around them does I/O. This crate reads the command line, opens everything, and connects it.
 //!
 //! ```text
 //! source ─▶ decoder ─▶ assembler ─▶ intake ─▶ mapping ─▶ spool ─▶ sender ─▶ CRM
 //! (bridges/source, asterisk, call)  (crates/intake, mapping, spool, sender, crm)
 //! ```
 //!
-//! | module | what lives there; each uses those above it alone |
+//! | module | what it contains. Each module uses only those above it |
 //! |---|---|
-//! | [`build_time`] | when this program was made |
+//! | [`build_time`] | when this program was built |
 //! | [`values`] | single values that people type: times, dates, words, numbers |
-//! | [`failure`] | why a command ended, and with which code |
-//! | [`terminal`] | what is printed and typed: stdout, stdin, a keyboard that shows nothing |
+//! | [`failure`] | the error that ends a command, and its exit code |
+//! | [`terminal`] | what is printed and typed: stdout, stdin, hidden input |
 //! | [`state_owner`] | the error for root in another user's state folder |
-//! | [`config`] | arguments, environment and secrets, checked |
-//! | [`daemon`] | `run`: opens everything, joins it and stops it in order |
+//! | [`config`] | checked arguments, environment, and secrets |
+//! | [`daemon`] | `run`: opens everything, connects it, and stops it in order |
 //! | [`commands`] | what each command does |
 //! | [`start`](mod@start) | the process: runtime, signals, exit code |
 
 #![warn(unreachable_pub)]
-// Its documentation is read with the private items that it links to.
+// These docs are read with the private items that they link to.
 #![allow(rustdoc::private_intra_doc_links)]
 
 pub(crate) mod build_time;
@@ -38,7 +38,7 @@ pub(crate) mod state_owner;
 pub(crate) mod terminal;
 pub(crate) mod values;
 
-// What `main` and the tests use; all else is this crate's own.
+// What `main` and the tests use. All else is private to this crate.
 pub use callbridge_admin::{ControlReply, ControlRequest, socket};
 pub use commands::dispatch;
 pub use commands::explain::run as run_explain;
@@ -50,7 +50,7 @@ pub(crate) use terminal::{nobody_reads, print};
 
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The commit it was built from; `unknown` outside a checkout.
+/// The commit that this build was made from. `unknown` outside a checkout.
 pub const COMMIT: &str = match option_env!("CALLBRIDGE_COMMIT") {
     Some(commit) => commit,
     None => "unknown",

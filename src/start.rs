@@ -35,7 +35,7 @@ fn run() -> Result<()> {
         refuse_other_users_state(state.socket_folder(), std::env::args_os())?;
     }
     let stops_in_order = command.stops_in_order();
-    // One TLS implementation for reqwest, lapin and tungstenite. Set already only in tests.
+    // One TLS implementation for reqwest, lapin, and tungstenite. It is already set only in tests.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -46,21 +46,21 @@ fn run() -> Result<()> {
         let shutdown: Pin<Box<dyn Future<Output = ()> + Send>> = if stops_in_order {
             Box::pin(stop_requested()?)
         } else {
-            // The signal itself ends it, as it ends any other program.
+            // The signal ends the process, as it ends any other program.
             Box::pin(std::future::pending())
         };
         dispatch(command, &environment, shutdown).await
     });
-    // What hangs in a thread, as a name looked up at a DNS that does not answer, holds nobody up.
+    // A thread that hangs, for example in a DNS lookup without an answer, does not delay the exit.
     runtime.shutdown_background();
     ended
 }
 
-/// A signal so soon after the first is the same order again: `timeout` and terminals tell both the
-/// process and its group.
+/// A second signal within this time counts as the same request, because `timeout` and terminals
+/// signal both the process and its group.
 const SAME_ORDER: Duration = Duration::from_millis(500);
 
-/// Ends at SIGTERM or SIGINT. A second one ends the process at once: what is committed is safe.
+/// Resolves at SIGTERM or SIGINT. A second signal ends the process at once: committed data is safe.
 fn stop_requested() -> Result<impl Future<Output = ()> + Send + 'static> {
     let mut terminate = signal(SignalKind::terminate()).or_fail(Code::Failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).or_fail(Code::Failed)?;
@@ -79,7 +79,7 @@ fn stop_requested() -> Result<impl Future<Output = ()> + Send + 'static> {
                 again = signalled().await;
             }
             say("asked to stop a second time: ended at once");
-            // As a shell says of a program that a signal has ended.
+            // A shell reports this code for a program that a signal has ended.
             std::process::exit(128 + again.as_raw_value());
         });
     })

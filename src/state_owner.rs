@@ -64,7 +64,7 @@ pub(crate) fn other_owner(state: &Path) -> Option<u32> {
     Some(nearest.uid())
 }
 
-/// The user as a message shows it: `user callbridge`, or `uid 1001` if the user has no name.
+/// Returns the user as a message shows it: `user callbridge`, or `uid 1001` without a name.
 pub(crate) fn owner_name(uid: u32) -> String {
     match user::find_name(uid) {
         Some(name) => format!("user {name}"),
@@ -72,7 +72,7 @@ pub(crate) fn owner_name(uid: u32) -> String {
     }
 }
 
-/// The user as `sudo -u` takes it.
+/// Returns the user as `sudo -u` takes it.
 pub(crate) fn sudo_user(uid: u32) -> String {
     let name = user::find_name(uid).unwrap_or_else(|| format!("#{uid}"));
     quoted(&name)

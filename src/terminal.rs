@@ -1,5 +1,5 @@
-//! What commands print on stdout, how wide its terminal is and whether it has colors; and what is
-//! typed into stdin: lines, or a secret that is not shown.
+//! Output on stdout and input from stdin. Finds the width of the terminal and whether it has
+//! colors, and reads typed lines and hidden secrets.
 
 use crate::{Failure, Result};
 use callbridge_model::{Code, Environment};
@@ -9,25 +9,25 @@ use std::{io, io::IsTerminal as _, io::Write as _, os::fd::AsFd as _};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Interest};
 use tokio::{net::unix::pipe, sync::mpsc};
 
-/// The width of stdout's terminal; `None` without one.
+/// Returns the width of stdout's terminal. `None` if stdout is no terminal.
 pub(crate) fn width() -> Option<usize> {
     let size = tcgetwinsize(io::stdout()).ok()?;
     Some(usize::from(size.ws_col)).filter(|width| *width > 0)
 }
 
-/// What stdout shows may have colors.
+/// Returns `true` if output on stdout can have colors.
 pub(crate) fn has_color() -> bool {
     log::color(&Environment::of_process(), io::stdout().is_terminal())
 }
 
-/// Stdin's terminal without some of its modes, until this is dropped.
+/// Stdin's terminal with some of its modes turned off. Dropping it restores them.
 pub(crate) struct Keyboard(Termios);
 
 impl Keyboard {
-    /// `None` where stdin is no terminal.
+    /// Turns these modes off. `None` if stdin is no terminal.
     ///
     /// # Errors
-    /// The system's.
+    /// If the terminal's modes cannot be set.
     pub(crate) fn without(modes: LocalModes) -> io::Result<Option<Self>> {
         let Ok(before) = tcgetattr(io::stdin()) else {
             return Ok(None);
@@ -41,24 +41,25 @@ impl Keyboard {
 
 impl Drop for Keyboard {
     fn drop(&mut self) {
-        // Whoever closed the terminal does not need it.
+        // This fails only if the terminal is closed. Its modes do not matter then.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
     }
 }
 
-/// Ends when stdout is a pipe that nobody reads any more: `calls --follow | head -1` need not wait
-/// for one more call to notice.
+/// Resolves when stdout is a pipe whose reader has closed it. Without this, `calls --follow | head
+/// -1` would notice only at the next call.
 pub(crate) async fn nobody_reads() {
     let out = io::stdout().as_fd().try_clone_to_owned();
-    // Unchecked: made sure of, it would be set not to block, and what is printed could be refused.
+    // Unchecked, because the checked constructor makes the pipe nonblocking, and prints could fail
+    // then.
     match out.and_then(pipe::Sender::from_owned_fd_unchecked) {
         Ok(out) => drop(out.ready(Interest::ERROR).await),
-        // A file is never closed at its other end.
+        // A file has no reader that can close it.
         Err(_) => std::future::pending().await,
     }
 }
 
-/// To stdout. Whoever closed it has read enough: `callbridge man | head` is no failure.
+/// Writes to stdout. A closed pipe is not an error: `callbridge man | head` succeeds.
 pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
@@ -69,10 +70,10 @@ pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<()> {
     }
 }
 
-/// A line is no longer than this.
+/// Maximum bytes of a line.
 const LINE_MAX: u64 = 16 * 1024;
 
-/// Lines of stdin, read by one reader for whoever asks.
+/// Lines of stdin, read by one task and passed to one receiver.
 #[derive(Debug)]
 pub(crate) struct StdinLines {
     lines: mpsc::Receiver<String>,
@@ -88,12 +89,12 @@ impl StdinLines {
         Self { lines, person }
     }
 
-    /// The next line; `None` once stdin has ended.
+    /// Returns the next line. `None` once stdin has ended.
     pub(crate) async fn line(&mut self) -> Option<String> {
         self.lines.recv().await
     }
 
-    /// Drops the lines that a person typed before a question: none of them is an answer to it.
+    /// Drops lines that a person typed before a question, because they cannot be answers to it.
     pub(crate) fn forget(&mut self) {
         while self.person && self.lines.try_recv().is_ok() {}
     }

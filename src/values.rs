@@ -1,17 +1,17 @@
-//! Single values of flags: times, dates, levels. Each fault says what would be right.
+//! Single values of flags: times, dates, levels. Each error names a valid value.
 
 use callbridge_model::dates;
 use jiff::tz::TimeZone;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use tracing::Level;
 
-/// The values of a flag that may be repeated; an empty one, as from a variable, is none.
+/// Returns the values of a flag that can be repeated, without empty ones, as variables can have.
 pub(crate) fn given(texts: &[String]) -> impl Iterator<Item = &str> {
     let texts = texts.iter().map(|text| text.trim());
     texts.filter(|text| !text.is_empty())
 }
 
-/// `500ms`, `10s`, `12h`, `1h30m`, `7d`; never zero, at most 31 days.
+/// Reads a time span: `500ms`, `10s`, `12h`, `1h30m`, `7d`. Above zero, at most 31 days.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const LONGEST: Duration = Duration::from_secs(31 * 86_400);
     let wrong = || format!("`{text}` is not a time span: give it as 500ms, 10s, 12h or 7d");
@@ -21,7 +21,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     is_possible.then_some(read).ok_or_else(outside)
 }
 
-/// Seconds of talk: `80`, or `1m20s`; 0 is none.
+/// Reads seconds of talk: `80`, or `1m20s`. 0 means none.
 pub(crate) fn talk(text: &str) -> Result<u32, String> {
     if let Ok(seconds) = text.parse() {
         return Ok(seconds);
@@ -31,7 +31,7 @@ pub(crate) fn talk(text: &str) -> Result<u32, String> {
     seconds.ok_or_else(|| format!("`{text}` is not a length of talk: give seconds, or 1m20s"))
 }
 
-/// A zone of the tz database: `Asia/Tashkent`.
+/// Reads the name of a zone in the tz database: `Asia/Tashkent`.
 pub(crate) fn zone(text: &str) -> Result<TimeZone, String> {
     let wrong = |_| format!("`{text}` is not a time zone: give it as Asia/Tashkent or UTC");
     TimeZone::get(text).map_err(wrong)
@@ -45,13 +45,13 @@ pub(crate) fn path(text: &str) -> Result<PathBuf, &'static str> {
     }
 }
 
-/// An address to listen at, with what one looks like.
+/// Reads an address to listen at. An error shows `example`.
 pub(crate) fn address(text: &str, example: &str) -> Result<SocketAddr, String> {
     let wrong = |_| format!("`{text}` is not IP:PORT{example}");
     text.parse().map_err(wrong)
 }
 
-/// A level of the log.
+/// Reads a log level.
 pub(crate) fn level(text: &str) -> Result<Level, String> {
     let wrong = || format!("`{text}` is not a log level: give error, warn, info, debug or trace");
     let is_word = |it: &Level| it.as_str().to_ascii_lowercase() == text;
@@ -67,7 +67,7 @@ pub(crate) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String
     })
 }
 
-/// A whole number in these bounds.
+/// Reads a whole number within these bounds.
 pub(crate) fn number(text: &str, bounds: std::ops::RangeInclusive<usize>) -> Result<usize, String> {
     let read = text.parse().ok().filter(|number| bounds.contains(number));
     read.ok_or_else(|| {
@@ -76,7 +76,7 @@ pub(crate) fn number(text: &str, bounds: std::ops::RangeInclusive<usize>) -> Res
     })
 }
 
-/// The name of a JSON field.
+/// Reads the name of a JSON field.
 pub(crate) fn field_name(text: &str) -> Result<String, String> {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let is_name = (1..=64).contains(&text.len()) && text.chars().all(good);
