@@ -19,7 +19,7 @@ use futures_util::FutureExt as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// The hub, as others read it.
+/// A view of the hub for `status` and metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct HubView {
     address: SocketAddr,
@@ -28,7 +28,7 @@ pub(crate) struct HubView {
     pub(crate) tally: Arc<Tally>,
 }
 
-/// The hub's part of the state. `None` if the state was never a hub's.
+/// The hub's part of the state. `None` if this state never was a hub's.
 pub(crate) type StoredHub = Option<(HubRow, Vec<Branch>)>;
 
 /// Reads the hub's part of the state.
@@ -40,7 +40,7 @@ pub(crate) fn stored(store: &Store) -> Result<StoredHub, Error> {
 }
 
 impl HubView {
-    /// The hub's part of `status`.
+    /// Returns the hub's part of `status`.
     pub(crate) fn status(&self, stored: StoredHub, now: Now) -> HubStatus {
         let mut status = HubStatus {
             address: self.address.to_string(),

@@ -11,7 +11,7 @@ use callbridge_spool::tables;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The channel over which the task shows its state, before the task runs.
+/// The channel on which the task shows its state. It exists before the task runs.
 pub(crate) struct ForwardChannel {
     shown: watch::Sender<ForwardView>,
     pulse: Heartbeat,
@@ -36,7 +36,7 @@ pub(crate) fn view(config: &Config) -> Option<ForwardChannel> {
     })
 }
 
-/// The addresses of `--forward`.
+/// Returns the addresses of `--forward`.
 pub(crate) fn addresses(config: &Config) -> Vec<String> {
     let hubs = config.forward.iter().flat_map(|forward| &forward.hubs);
     hubs.map(|hub| hub.as_str().to_owned()).collect()
@@ -75,7 +75,7 @@ pub(crate) fn start(
     tasks.start_fallible(async move { Ok(forwarder.run(shown, stop).await?) });
 }
 
-/// The report of this collector. `None` if the state cannot be read now.
+/// Returns the report of this collector. `None` if the state cannot be read now.
 async fn report(observer: &Observer) -> Option<BranchReport> {
     let status = match observer.status().await {
         Ok(status) => status,

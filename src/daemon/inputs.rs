@@ -1,4 +1,4 @@
-//! Whether a standby has the token and the lists of the leader.
+//! Checks whether a standby has the same token and lists as the leader.
 
 use super::leadership::hex;
 use super::outward::token_source;
@@ -19,7 +19,7 @@ pub(crate) const COMPARE_EVERY: Duration = Duration::from_secs(10);
 /// Name of the setting with the leader's [`Inputs`].
 const INPUTS_KEY: &str = "leader.inputs";
 
-/// Files that change while a process runs, and that a standby must have as the leader has them.
+/// Files that can change while a process runs. A standby must have the same ones as the leader.
 #[derive(Clone, Debug)]
 pub(crate) struct InputFiles {
     /// `None` if the token is not in a file.
@@ -42,7 +42,7 @@ impl InputFiles {
         }
     }
 
-    /// Reads them on a thread that can block.
+    /// Reads the files on a thread that can block.
     async fn read(&self) -> Inputs {
         let files = self.clone();
         let reading = tokio::task::spawn_blocking(move || files.read_blocking());
@@ -54,7 +54,7 @@ impl InputFiles {
         let tokens = place.and_then(|place| token_source(place).read().ok().flatten());
         let mut lists = Context::new(&SHA256);
         for file in &self.lists {
-            // A list that cannot be read is reported where it is used.
+            // A list that cannot be read is reported by the code that uses it.
             let content = std::fs::read(file).unwrap_or_default();
             lists.update(digest(&SHA256, &content).as_ref());
         }
@@ -65,17 +65,17 @@ impl InputFiles {
     }
 }
 
-/// Their contents, as processes compare them.
+/// Contents of the [`InputFiles`], as processes compare them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Inputs {
-    /// Fingerprint of the token. `None` if it is kept in the state, or is not known.
+    /// Fingerprint of the token. `None` if the token is kept in the state, or is not known.
     token: Option<String>,
     /// Hash of the lists of leads and employees.
     lists: String,
 }
 
 impl Inputs {
-    /// Why a process with these inputs could not continue the leader's work.
+    /// Returns why a process with these inputs could not continue the leader's work.
     fn difference(&self, leader: &Self) -> Option<String> {
         if self.token.is_some() && leader.token.is_some() && self.token != leader.token {
             let problem = "its token is not the leader's: give all hubs the same token";
@@ -89,7 +89,7 @@ impl Inputs {
     }
 }
 
-/// Stores the leader's inputs, for its standbys.
+/// Stores the leader's inputs, so its standbys can compare theirs.
 pub(crate) async fn publish(
     files: InputFiles,
     spool: Handle,
@@ -101,7 +101,7 @@ pub(crate) async fn publish(
         ticks.tick().await;
         let mut inputs = files.read().await;
         if sender.borrow().token.state != "ok" {
-            // A standby with another token is perhaps right.
+            // The leader's token does not work, so a standby with another token is not reported.
             inputs.token = None;
         }
         if stored.as_ref() != Some(&inputs) {
@@ -113,7 +113,7 @@ pub(crate) async fn publish(
     }
 }
 
-/// Why a process with these files could not continue the leader's work. `None` if it could.
+/// Returns why a process with these files could not continue the leader's work. `None` if it could.
 pub(crate) async fn difference(files: &InputFiles, spool: &Handle) -> Option<String> {
     let stored = spool.meta(INPUTS_KEY).await.ok()??;
     let leader: Inputs = serde_json::from_str(&stored).ok()?;

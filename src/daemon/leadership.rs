@@ -1,4 +1,4 @@
-//! Which process leads a state in PostgreSQL, as `status` shows it.
+//! The process that leads a state in PostgreSQL, as `status` shows it.
 
 use crate::config::Config;
 use callbridge_admin::state_access::host_name;
@@ -8,7 +8,7 @@ use callbridge_spool::{Error, Instance, Leader, Store, tables};
 use ring::digest::{SHA256, digest};
 use std::fmt::Write as _;
 
-/// This process, as it is known to the others that share its database.
+/// Returns this process as the others that share its database see it.
 pub(crate) fn instance(config: &Config) -> Instance {
     let name = config.instance.clone().unwrap_or_else(host_name);
     Instance::new(
@@ -19,7 +19,8 @@ pub(crate) fn instance(config: &Config) -> Instance {
     )
 }
 
-/// A hash of the flags that a standby must share with the leader: the CRM's address and the trunks.
+/// Returns a hash of the flags that a standby must share with the leader: the CRM's address and the
+/// trunks.
 fn settings_hash(config: &Config) -> String {
     let crm = config.crm.as_ref();
     let address = crm.map(|crm| crm.setup.address.as_str().to_owned());
@@ -30,13 +31,13 @@ fn settings_hash(config: &Config) -> String {
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut hex = String::new();
     for byte in bytes {
-        // Writing into a text cannot fail.
+        // Writing into a string cannot fail.
         write!(hex, "{byte:02x}").ok();
     }
     hex
 }
 
-/// Reads which process leads, and which wait. `None` for SQLite.
+/// Reads which process leads, and which ones wait. `None` for SQLite.
 ///
 /// # Errors
 /// If the database cannot be read.
@@ -63,8 +64,8 @@ pub(crate) fn read(store: &Store, role: Role) -> Result<Option<LeadershipStatus>
     Ok(Some(status))
 }
 
-/// A session's name is `callbridge VERSION SETTINGS NAME`.
-/// Versions can hash the same settings differently.
+/// Reads a session's name, which is `callbridge VERSION SETTINGS NAME`. Settings are compared only
+/// between equal versions, because versions can hash the same settings differently.
 fn standby_status(label: &str, since: i64, leader: &Leader) -> StandbyStatus {
     let mut words = label.splitn(4, ' ').skip(1);
     let version = words.next().unwrap_or_default().to_owned();

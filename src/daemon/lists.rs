@@ -1,6 +1,6 @@
-//! Keeps the lists of leads and employees in force, and lets waiting calls go when they change, or
-//! when the directory learns something of their numbers. What is long over is forgotten, a little
-//! at a time, so that nobody waits for it.
+//! Reads the lists of leads and employees again when they change. Releases waiting calls when a
+//! list changes, or when the directory learns about their numbers. Expires and purges old calls in
+//! small rounds, so no write waits for long.
 
 use callbridge_intake::release::{expire, release};
 use callbridge_intake::run::SharedPeople;
@@ -18,33 +18,33 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// Between two looks at the lists' files.
+/// Time between two checks of the lists' files.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Looks from one comparison of employees with calls to the next.
+/// Checks of the files between two comparisons of employees with calls.
 const ROUNDS_BETWEEN_MEETINGS: u64 = 5;
-/// Bad rows of one file that the log names; `check` names them all.
+/// Bad rows of one file that are logged. `check` shows all of them.
 const LOGGED_MAX: usize = 20;
-/// Bad rows that `status` shows by name.
+/// Bad rows that `status` shows.
 const NAMED_MAX: usize = 5;
 
-/// A list by its file, what it is of, and whose numbers it has.
+/// The key of a list: its file, its kind, and the country of its numbers.
 type ListKey = (PathBuf, &'static str, Option<Country>);
-/// The state of each list as `status` shows it, by its path, kind and country.
+/// The state of each list as `status` shows it.
 pub(crate) type ListStates = watch::Receiver<BTreeMap<ListKey, ListFile>>;
 
-/// The lists, and what is shown of them.
+/// The lists, and their states for `status`.
 #[derive(Debug)]
 pub(crate) struct Lists {
     watched: Watched,
     /// The states of the lists.
     pub(crate) shown: watch::Sender<BTreeMap<ListKey, ListFile>>,
-    /// How the employees of the newest calls match them.
+    /// The result of comparing employees with the extensions of the newest calls.
     pub(crate) met: watch::Sender<Option<Employees>>,
 }
 
 impl Lists {
-    /// Reads the lists for the first time. A list that cannot be used is said and holds nobody up:
-    /// its calls are waiting until it can. The directory of leads stands beside them.
+    /// Reads the lists for the first time, and adds the directory of leads. A list that cannot be
+    /// used is logged and does not stop the start: its calls wait until it can be used.
     pub(crate) fn load(rules: &Rules, directory: Arc<dyn Directory>) -> Self {
         let mut watched = Watched::of(rules.every_trunk()).with_directory(directory);
         let news = watched.reload(clock::now().wall);
@@ -63,8 +63,8 @@ impl Lists {
         self.watched.people()
     }
 
-    /// Holds the employees against the newest calls. Of those whom the CRM does not know only the
-    /// ones that a list still names are told.
+    /// Compares the employees with the newest calls. An employee that the CRM does not know is
+    /// reported only while a list names it.
     async fn meet(&self, rules: &Rules, spool: &Handle) {
         let read = spool.read(|store| Ok((extensions_met(store)?, unknown_employees(store)?)));
         let (met, mut unknown) = match read.await {
@@ -105,7 +105,7 @@ impl Lists {
         })
     }
 
-    /// Into the log, and for `status`.
+    /// Logs what was read, and shows it in `status`.
     fn publish(&self, news: &[News]) {
         news.iter().for_each(log);
         self.shown.send_if_modified(|shown| {
@@ -119,7 +119,7 @@ impl Lists {
     }
 }
 
-/// Puts the outcome of reading a list at this second into its state for `status`.
+/// Puts the result of reading a list at this second into its state for `status`.
 fn show(news: &News, at: i64, shown: &mut ListFile) {
     let count = |of: usize| u64::try_from(of).unwrap_or(u64::MAX);
     shown.file = news.file.display().to_string();
@@ -174,17 +174,17 @@ fn log(news: &News) {
     }
 }
 
-/// Works until it is dropped.
+/// Reads changed lists and releases waiting calls, until dropped.
 ///
 /// # Errors
-/// When the spool is gone for good.
+/// If the spool has ended.
 pub(crate) async fn keep(
     mut lists: Lists,
     people: SharedPeople,
     rules: Rules,
     spool: Handle,
 ) -> anyhow::Result<()> {
-    // Lists and flags may have changed while nobody ran.
+    // Lists and flags can have changed while no process ran.
     let mut all_anew = true;
     let mut ticks = tokio::time::interval(CHECK_EVERY);
     for round in 0_u64.. {
@@ -209,7 +209,7 @@ pub(crate) async fn keep(
                 ListKind::Leads if !all_anew => {
                     let (now, phones) = (clock::now().wall, Some(&change.phones[..]));
                     let left = release(&spool, phones, &rules, lists.people(), now).await;
-                    // What the full disk did not take is looked for among all waiting calls.
+                    // If the disk is full, all waiting calls are checked again later.
                     all_anew = !passed(left)?;
                 }
                 ListKind::Employees if rules.require_employee => all_anew = true,
@@ -224,7 +224,7 @@ pub(crate) async fn keep(
     Ok(())
 }
 
-/// Returns `false` where a full disk put the write off, to be done again when it has passed.
+/// Returns `false` if a full disk prevented the write. Repeat it then.
 pub(super) fn passed(done: Result<u64, Error>) -> Result<bool, Error> {
     match done {
         Ok(_) => Ok(true),
@@ -236,17 +236,17 @@ pub(super) fn passed(done: Result<u64, Error>) -> Result<bool, Error> {
     }
 }
 
-/// Between two looks: many things may be learned in one of them.
+/// Pause between two checks, because several things are often learned in a short time.
 const REST: Duration = Duration::from_millis(200);
-/// Looked at this often even when nothing is committed: a lookup may have failed.
+/// Time between checks if nothing is committed, because a lookup can have failed.
 const AWAITED_EVERY: Duration = Duration::from_secs(2);
-/// Between two looks at all waiting calls.
+/// Pause after a check of all waiting calls.
 const ALL_EVERY: Duration = Duration::from_secs(10);
 
-/// Works until it is dropped.
+/// Releases waiting calls about whose numbers something was learned, until dropped.
 ///
 /// # Errors
-/// When the spool is gone for good.
+/// If the spool has ended.
 pub(crate) async fn keep_learned(
     directory: Arc<LeadDirectory>,
     people: SharedPeople,
@@ -256,7 +256,7 @@ pub(crate) async fn keep_learned(
     let mut changed = spool.changed();
     let mut all_anew = false;
     loop {
-        // The watch ends with the spool, which is seen below.
+        // The watch ends with the spool. The read below reports that.
         let _ = timeout(AWAITED_EVERY, changed.changed()).await;
         let awaited = spool.read(|store| Ok(store.take_awaited())).await?;
         all_anew |= awaited.is_none() || directory.has_failed();
@@ -274,19 +274,19 @@ pub(crate) async fn keep_learned(
     }
 }
 
-/// Between two looks whether there is something to forget.
+/// Time between two upkeep runs.
 const UPKEEP_EVERY: Duration = Duration::from_secs(60);
-/// While there is more, the spool's thread rests this many times as long as a round took.
+/// Pause between two upkeep rounds, as a multiple of the time that the last round took.
 const UPKEEP_REST: u32 = 4;
-/// And at least so long.
+/// Minimum pause between two upkeep rounds.
 const UPKEEP_REST_MIN: Duration = Duration::from_millis(20);
 
-/// Works until it is dropped: ends the wait of waiting calls after their time, and purges.
+/// Expires calls that have waited too long, and purges old data, until dropped.
 ///
 /// # Errors
-/// When the spool is gone for good.
+/// If the spool has ended.
 pub(crate) async fn keep_up(spool: Handle) -> anyhow::Result<()> {
-    // Not at the start, which has better things to do.
+    // Not at the start, which has more urgent work.
     let mut ticks = tokio::time::interval_at(Instant::now() + UPKEEP_EVERY, UPKEEP_EVERY);
     loop {
         ticks.tick().await;
@@ -303,7 +303,7 @@ pub(crate) async fn keep_up(spool: Handle) -> anyhow::Result<()> {
     }
 }
 
-/// One round; 0 when nothing is left to do.
+/// Runs one round. Returns 0 if nothing is left to do.
 async fn round(spool: &Handle, now: EventTime) -> Result<u64, Error> {
     let ended = expire(spool, now).await?;
     let done = spool.write(vec![Op::Purge(now)]).await?;

@@ -1,4 +1,4 @@
-//! Who calls, told to a dialplan: the lookup's listener, its thread, and its password kept fresh.
+//! The lookup for dialplans: its listener, its thread, and its passwords, read again on change.
 
 use super::secret_files::SecretFiles;
 use super::tasks::Tasks;
@@ -15,13 +15,13 @@ use callbridge_spool::LeadDirectory;
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
-/// The flag of the file with the passwords of lookups.
+/// The flag of the file with the passwords for lookups.
 const SECRET_FILE: &str = "--lookup-secret-file";
 
-/// Starts it, where it is asked for; its counts for the metrics.
+/// Starts the lookup if `--lookup` is given. Returns its counts for the metrics.
 ///
 /// # Errors
-/// When the address is not free or the password cannot be read.
+/// If the address is not free or the password cannot be read.
 pub(crate) async fn start(
     config: &Config,
     people: &SharedPeople,
@@ -51,7 +51,7 @@ pub(crate) async fn start(
     Ok(Some(tally))
 }
 
-/// As calls are judged when they end: by the same lists and leads.
+/// Returns a lookup that uses the same lists and leads as calls when they end.
 pub(crate) fn look_up(trunks: Trunks, people: SharedPeople, leads: Arc<LeadDirectory>) -> LookUp {
     Box::new(move |question| {
         let people = Arc::clone(&people.read().unwrap_or_else(PoisonError::into_inner));
@@ -79,7 +79,7 @@ fn access(
     Ok(Access { networks, secrets })
 }
 
-/// Returns the secrets of a changed file, and the fault to show. A file with a fault lets no one
+/// Returns the secrets of a changed file, and the error to show. A file with an error lets no one
 /// in.
 fn secrets_of(place: &SecretPlace, text: Result<&Secret, String>) -> (Vec<Secret>, Option<String>) {
     let secrets = match text {

@@ -1,4 +1,4 @@
-//! The sidecar itself: everything wired together, one way to stop.
+//! The daemon of `run`: starts all parts, connects them, and stops them in order.
 //!
 //! ```text
 //! sources ─▶ ring ─▶ intake ─▶ spool ─▶ sender ─▶ CRM
@@ -6,28 +6,28 @@
 //!    └──── verdicts ◀───┘        ├─▶ notices ─▶ RabbitMQ
 //!                                └─▶ handler, metrics, systemd
 //! ```
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
-//! | [`open`] | the state: whose it is, and what was open |
+//! | [`open`] | opens the state: checks its owner, restores open calls |
 //! | [`leadership`] | which process leads a state in PostgreSQL |
 //! | [`inputs`] | whether a standby has the token and the lists of the leader |
 //! | [`run`](mod@run) | the life of the process: it waits, leads, and stops |
 //! | [`standby`] | a process that waits until it leads |
-//! | [`outward`] | the sender, who keeps its token, and notices for the broker |
+//! | [`outward`] | the sender, the keeper of its token, and notices for the broker |
 //! | [`notify`] | runs a command when a problem begins and ends |
-//! | [`observer`] | looks at all of it, for whoever asks |
-//! | [`lists`] | leads and employees in force; waiting calls go when something is learned |
-//! | [`trunks`] | what each trunk took |
-//! | [`webhooks`] | events that come to us |
+//! | [`observer`] | gathers the status of all parts |
+//! | [`lists`] | current leads and employees; releases waiting calls when something is learned |
+//! | [`trunks`] | calls of each trunk |
+//! | [`webhooks`] | the listener for webhooks of the CRM |
 //! | [`collect`] | a hub's listener for calls of branches |
-//! | [`forward`] | a collector's way to its hub |
+//! | [`forward`] | a collector's connection to its hub |
 //! | [`page`] | the administrator's page |
-//! | [`lookup`] | who calls, told to a dialplan |
-//! | [`readers`] | other daemons on this machine that read a source of ours |
-//! | [`tasks`] | its parts, and the order to stop that they are given |
+//! | [`lookup`] | the lookup for dialplans |
+//! | [`readers`] | other daemons on this machine that read the same source |
+//! | [`tasks`] | groups of running tasks, and their stop signal |
 //!
-//! Stopping: the sources end first and wait for their verdicts, the intake commits what it has,
-//! the sender finishes the request under way, the spool closes last.
+//! Order of the stop: the sources end first and wait for their verdicts. The intake commits what it
+//! has. The sender finishes the request under way. The spool closes last.
 
 pub(crate) mod collect;
 pub(crate) mod forward;
@@ -71,38 +71,38 @@ use std::time::Duration;
 use tasks::Tasks;
 use tokio::{net::TcpListener, sync::watch, time::timeout_at};
 
-/// Everything has to have ended this long after the signal.
+/// Time after the signal within which every part must end.
 const STOP_WITHIN: Duration = Duration::from_secs(9);
-/// The spool, which closes last, has to be closed this long after it.
+/// Time after the signal within which the spool, which closes last, must be closed.
 const END_WITHIN: Duration = Duration::from_millis(9_600);
-/// Parts of a process that does not lead any more have this long to end.
+/// Time in which the parts of a process that no longer leads must end.
 const ABANDON_WITHIN: Duration = Duration::from_millis(500);
-/// A loop that has not come round for this long has stalled, where systemd's watchdog asks for
-/// no more.
+/// A loop without a turn for this long has stalled. If systemd's watchdog has a longer time, that
+/// one counts.
 const STALLED: Duration = Duration::from_secs(10);
-/// Between two looks at the spool's health.
+/// Time between two checks of the spool's health.
 const SPOOL_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Daemon {
     pub(crate) observer: Arc<Observer>,
     stop: watch::Sender<bool>,
-    /// End by themselves one after the other: sources, then the intake.
+    /// The sources, then the intake. They end one after the other without the stop signal.
     intake: Tasks,
-    /// End on the stop signal.
+    /// Parts that end on the stop signal.
     tasks: Tasks,
-    /// Keeps the token. Ends on the stop signal, after a refresh that is under way: the pair that
-    /// it brings is the only one.
+    /// Keeps the token. Ends on the stop signal, but first finishes a refresh that is under way,
+    /// because the new pair of tokens is the only valid one.
     keeper: Tasks,
 }
 
-/// Parts of the daemon that commands ask.
+/// Parts of the daemon that commands use.
 type AskedParts = (SharedPeople, BTreeMap<String, FilesAgain>);
 
 impl Daemon {
-    /// Starts everything over an open state; `announce` is called before the first part runs.
+    /// Starts all parts over an open state. `announce` is called before the first part runs.
     ///
     /// # Errors
-    /// When the state cannot be used or a listener cannot be opened.
+    /// If the state cannot be used or a listener cannot be opened.
     pub(crate) async fn start(
         config: &Config,
         spool: &Handle,
@@ -220,7 +220,7 @@ impl Daemon {
         daemon.listen(config, asked, opened.assembling).await
     }
 
-    /// The handler, the HTTP listener, systemd.
+    /// Starts the command handler, the HTTP listener, and the messages to systemd.
     async fn listen(
         mut self,
         config: &Config,
@@ -281,7 +281,7 @@ impl Daemon {
         Ok(self)
     }
 
-    /// Ends when a part of the daemon has failed.
+    /// Resolves when a part of the daemon has failed.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
         loop {
             let ended = tokio::select! {
@@ -295,8 +295,8 @@ impl Daemon {
         }
     }
 
-    /// Ends all parts, because this process does not lead any more. Nothing of theirs can be stored
-    /// now, and sources send again what was not acknowledged.
+    /// Ends all parts, because this process does not lead any more. They can store nothing now.
+    /// Sources send unacknowledged messages again.
     async fn abandon(mut self) {
         self.stop.send_replace(true);
         let ends = async {
@@ -310,8 +310,8 @@ impl Daemon {
         self.keeper.join_all().await;
     }
 
-    /// Stops in order: sources, intake, sender and listeners, spool. What hangs, the disk
-    /// included, is left behind after 10 s: the state is that of its last commit.
+    /// Stops in order: sources, intake, sender and listeners, spool. A part that hangs is abandoned
+    /// after 10 s, even the disk: the state is that of the last commit.
     pub(crate) async fn stop(mut self, guard: Guard) {
         let begun = tokio::time::Instant::now();
         self.stop.send_replace(true);
@@ -359,8 +359,8 @@ fn start_sources(sources: Vec<Source>, ring: Ring, tasks: &mut Tasks) -> Vec<sou
     ways_back
 }
 
-/// The command that tries what `run` was given: what stood in its arguments has no secrets. What a
-/// service is given by systemd is named, for whoever runs the command is not given it.
+/// Returns the `check` command with the arguments of `run`, which contain no secrets. Paths that
+/// systemd passes to a service are added as flags, because a person's shell does not have them.
 fn check_command(config: &Config, arguments: impl Iterator<Item = String>) -> Option<String> {
     let mut given = arguments.skip(1).skip_while(|argument| argument != "run");
     given.next()?;
@@ -426,8 +426,8 @@ async fn listen_at(flag: &str, address: SocketAddr) -> Result<(TcpListener, Sock
     Ok((listener, address))
 }
 
-/// Feeds systemd's watchdog while the spool answers and every loop turns. One that does not for
-/// the watchdog's time is named, and the watchdog left to do what it is for.
+/// Notifies systemd's watchdog while the spool answers and every loop runs. If a loop stalls, logs
+/// its name and stops notifying, so the watchdog can restart the service.
 async fn keep_alive(observer: Arc<Observer>) -> anyhow::Result<()> {
     let mut tick = tokio::time::interval(systemd::interval());
     let longest = systemd::watchdog().map_or(STALLED, |watchdog| watchdog.max(STALLED));
@@ -446,7 +446,7 @@ async fn keep_alive(observer: Arc<Observer>) -> anyhow::Result<()> {
             }
             reported.clone_from(&stalled);
         }
-        // A spool that does not answer holds this very line up, and the watchdog stays unfed.
+        // A spool that does not answer blocks here, so the watchdog is not notified either.
         if let (Ok(status), true) = (observer.status().await, stalled.is_empty()) {
             systemd::alive(&status);
         }

@@ -1,5 +1,5 @@
 //! Runs `--notify-command` when a problem begins and when it ends, and when customers have waited
-//! too long for a call back: one run at a time, for all that is to be told at one moment.
+//! too long for a callback. One run at a time reports everything that is due.
 
 use super::observer::Observer;
 use callbridge_model::clock;
@@ -11,20 +11,20 @@ use callbridge_ops::notify::{self, Settings, WITHIN};
 use callbridge_spool::{Handle, Store, tables::missed::missed_waiting};
 use std::{sync::Arc, time::Duration};
 
-/// Under which names the spool keeps what was told and has not ended.
+/// Keys under which the spool keeps what was reported and has not ended.
 const PROBLEMS_KEY: &str = "notify.told";
 const WAITING_KEY: &str = "notify.missed";
-/// Between two looks at what waits for a person.
+/// Time between two checks of the problems.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Between two looks at who waits for a call back.
+/// Time between two checks of customers who wait for a callback.
 const WAITING_EVERY: Duration = Duration::from_secs(10);
-/// Customers read, those that wait longest; no write goes on while they are read.
+/// Customers read at most, longest wait first. No write runs during the read.
 const WAITING_MAX: usize = 10_000;
 
-/// Works until it is dropped.
+/// Reports problems and waiting customers, until dropped.
 ///
 /// # Errors
-/// When the spool is gone for good.
+/// If the spool has ended.
 pub(crate) async fn keep(
     settings: Settings,
     observer: Arc<Observer>,
@@ -42,7 +42,7 @@ pub(crate) async fn keep(
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        // What cannot be read now is looked at again.
+        // If the status cannot be read now, the next tick tries again.
         let Ok(mut status) = observer.status().await else {
             continue;
         };
@@ -76,7 +76,7 @@ pub(crate) async fn keep(
             if kept.as_ref() != Some(&value) {
                 match spool.keep_meta(*key, value.clone()).await {
                     Ok(()) => *kept = Some(value),
-                    // The next look stores it.
+                    // The next tick stores it.
                     Err(error) if error.is_retryable() => {}
                     Err(error) => return Err(error.into()),
                 }

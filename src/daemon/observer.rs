@@ -1,4 +1,4 @@
-//! Looks at the running daemon: for `status`, metrics, health and systemd.
+//! Gathers the status of the running daemon for `status`, metrics, health, and systemd.
 
 use super::collect::{self, HubView};
 use super::readers::{self, Others};
@@ -22,33 +22,33 @@ use callbridge_spool::{self as spool, Error, Handle};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
-/// The ends of everything that can be looked at.
+/// Receivers and handles through which each part's status is read.
 #[derive(Clone, Debug)]
 pub(crate) struct Observer {
     pub spool: Handle,
-    /// The status of each source, by its place among the flags, as `others` and `seen_up`.
+    /// Status of each source, in the order of the flags. `others` and `seen_up` use the same order.
     pub sources: watch::Receiver<Vec<SourceStatus>>,
-    /// Other processes that read the same source, by its place among the flags.
+    /// Other processes that read the same source.
     pub others: Others,
     /// Sources that have been up at least once.
     pub seen_up: watch::Receiver<Vec<bool>>,
     /// The sender's own status, with the streams that it writes to.
     pub outward: Outward,
-    /// Times counted where they happen.
+    /// Durations measured by the parts.
     pub durations: Durations,
-    /// The count of sessions at the page; `None` where no page is shown.
+    /// Number of sessions at the page. `None` without a page.
     pub page_sessions: Option<Sessions>,
     /// The listener for calls of branches. `None` without `--collect`.
     pub hub: Option<HubView>,
-    /// The way to the hub. `None` without `--forward`.
+    /// State of the connection to the hub. `None` without `--forward`.
     pub forward: Option<watch::Receiver<ForwardView>>,
-    /// The receiver of webhooks, where there is one.
+    /// The receiver of webhooks. `None` without one.
     pub webhooks: Option<ReceiverView>,
-    /// Lookups of dialplans, where they are answered.
+    /// Counts of lookups by dialplans. `None` without `--lookup`.
     pub lookups: Option<Arc<Tally>>,
-    /// The files of leads and employees.
+    /// States of the lists of leads and employees.
     pub lists: lists::ListStates,
-    /// Faults of the files that say who is let in.
+    /// Errors of the files with page passwords and lookup secrets.
     pub secret_files: SecretFiles,
     /// The match of the newest calls' extensions with the lists of employees.
     pub employees: watch::Receiver<Option<Employees>>,
@@ -57,19 +57,19 @@ pub(crate) struct Observer {
     /// The trunks of the flags.
     pub trunks: KnownTrunks,
     pub state: String,
-    /// The reason for which `--notify-command` failed at its last run.
+    /// Why the last run of `--notify-command` failed.
     pub notify_problem: watch::Sender<Option<String>>,
-    /// The command that tries what the daemon was given.
+    /// The `check` command with the arguments of `run`.
     pub check_command: Option<String>,
-    /// The place where a person puts a new token, in words.
+    /// The place where a person puts a new token, as a message shows it.
     pub token_place: Option<String>,
 }
 
 impl Observer {
-    /// Gathers the whole status, judged.
+    /// Gathers the whole status and judges it.
     ///
     /// # Errors
-    /// When the spool cannot be read.
+    /// If the spool cannot be read.
     pub(crate) async fn status(&self) -> Result<Status, Error> {
         let now = clock::now().wall;
         let (at, state) = (now.floor_seconds().get(), self.state.clone());
@@ -87,7 +87,7 @@ impl Observer {
         let (trunks, day_calls) = self.trunks.shown(&calls, &missed);
         let books = kept.books;
         let sender = self.outward.sender.borrow().clone();
-        // Before all else the sender has to say: without the disk nothing is sent or taken in.
+        // This pause precedes the sender's own: without the disk nothing is sent or taken in.
         let trouble = self.spool.health().trouble;
         let pause = trouble.map(|error| Pause::new("disk", error.to_string()));
         let directory = self.spool.read(tables::backfill::directory_status).await?;
@@ -96,7 +96,7 @@ impl Observer {
         let forward_pause = forward.as_ref().and_then(|view| view.pause.clone());
         let status = Status {
             budget: sender.budget(clock::now().boot),
-            // The sender's figure is of its last turn; the books are of now.
+            // The sender's count is from its last turn. The books are current.
             backlog: Backlog {
                 calls: waiting,
                 ..sender.backlog
@@ -147,18 +147,18 @@ impl Observer {
         shown
     }
 
-    /// The loops that have not come round for longer than this.
+    /// Returns the loops without a turn for longer than this.
     pub(crate) fn stalled(&self, longer_than: Duration) -> Vec<&'static str> {
         pulse::stalled(&self.outward.vitals, clock::now().boot, longer_than)
     }
 
-    /// Lead requests are under way or wait that can be made now.
+    /// Returns `true` if lead requests are under way, or wait and can be made now.
     pub(crate) async fn has_lead_requests(&self) -> bool {
         let (paused, grants) = {
             let sender = self.outward.sender.borrow();
             (sender.pause.is_some(), sender.token.grants.clone())
         };
-        // a record without grants says nothing of them
+        // A record without grants does not show which ones the token has.
         let may = |grant: Grant| grants.is_empty() || grant.is_among(&grants);
         let (read, save) = (may(Grant::LeadRead), may(Grant::LeadSave));
         let now = clock::now().wall;
@@ -167,7 +167,7 @@ impl Observer {
         !paused && self.spool.read(waiting).await.is_ok_and(is_due)
     }
 
-    /// Messages heard so far on lines that are no files; `None` until each of them was up.
+    /// Returns the messages received so far by sources that are no files. `None` until each was up.
     pub(crate) fn received_on_lines(&self, is_file: &[bool]) -> Option<u64> {
         let (sources, seen_up) = (self.sources.borrow(), self.seen_up.borrow());
         let lines = sources.iter().zip(seen_up.iter()).zip(is_file);
@@ -177,7 +177,7 @@ impl Observer {
             .sum()
     }
 
-    /// Returns `true` when every file is read to its end; live lines have no end and do not count.
+    /// Returns `true` if every file is read to its end. Other sources have no end and do not count.
     pub(crate) fn files_are_read(&self, is_file: &[bool]) -> bool {
         let sources = self.sources.borrow();
         let mut files = sources.iter().zip(is_file).filter(|(_, is_file)| **is_file);
@@ -223,7 +223,7 @@ impl Watch for Observer {
     }
 }
 
-/// The collector's part of `status`.
+/// Returns the collector's part of `status`.
 fn forward_status(view: &ForwardView, hubs: &[String], books: &Books) -> ForwardStatus {
     let mut status = ForwardStatus {
         hubs: hubs.to_vec(),
@@ -252,7 +252,7 @@ pub(crate) fn lead_fields(fields: &spool::LeadFields, token: &Token) -> LeadFiel
         },
     });
     let unchecked = fields.fields.iter().any(|(_, _, fit)| fit.is_none());
-    // a record without grants says nothing of them
+    // A record without grants does not show which ones the token has.
     let barred = !token.grants.is_empty() && !Grant::LeadSave.is_among(&token.grants);
     let (state, reason) = match &fields.rests {
         _ if barred => ("off", Some(format!("the token lacks {}", Grant::LeadSave))),

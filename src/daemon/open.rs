@@ -1,4 +1,5 @@
-//! Opens the state folder: whose calls these are, what was open, where each source goes on.
+//! Opens the state: checks that it belongs to this CRM and PBX, restores the calls that were open,
+//! and finds the position at which each source continues.
 
 use super::leadership;
 use super::trunks::KnownTrunks;
@@ -24,29 +25,29 @@ use callbridge_spool::{
 use std::path::Path;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// From the end of one round over the CRM's leads to the next: what webhooks tell is read to be
-/// sure, and all else to be told at all.
+/// Time from the end of one reading of the CRM's leads to the next. With webhooks, the reading only
+/// verifies what they reported. Without them, it is the only way to learn of changes.
 const LEADS_EVERY: Duration = Duration::from_secs(60);
 const LEADS_EVERY_BESIDE_WEBHOOKS: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) struct Opened {
-    /// The way to the spool's thread.
+    /// A handle to the spool's thread.
     pub spool: Handle,
-    /// The finished calls that the spool knows, for the intake's lookups.
+    /// Finished calls that the spool knows, for the intake's lookups.
     pub memory: FinishedCalls,
-    /// Leads by phone, looked up.
+    /// The directory of leads, by phone number.
     pub directory: Arc<LeadDirectory>,
-    /// With the open calls restored.
+    /// The intake, with the open calls restored.
     pub intake: Intake,
-    /// The trunks, with since when each is known.
+    /// The trunks, with the time since which each is known.
     pub trunks: KnownTrunks,
-    /// Ready to run, in the order of the flags.
+    /// Sources that are ready to run, in the order of the flags.
     pub sources: Vec<Source>,
-    /// The settings by which the intake decodes and assembles calls.
+    /// Settings with which the intake decodes and assembles calls.
     pub assembling: Settings,
 }
 
-/// Returns the settings by which these flags open the spool.
+/// Returns the settings with which these flags open the spool.
 fn spool_settings(config: &Config, durations: &Durations) -> spool::Settings {
     let commit = durations.commit.clone();
     spool::Settings {
@@ -71,7 +72,7 @@ fn spool_settings(config: &Config, durations: &Durations) -> spool::Settings {
     }
 }
 
-/// Opens the state. A database can have another leader then.
+/// Opens the state. In a database, another process can lead at that time.
 ///
 /// # Errors
 /// If the state cannot be used, or if another process of this machine uses it.
@@ -103,7 +104,7 @@ pub(crate) async fn state(
     Ok(opening.await.or_fail(Code::Failed)??)
 }
 
-/// Reads everything that `run` needs of its state.
+/// Reads everything that `run` needs from its state.
 ///
 /// # Errors
 /// If the state belongs to another CRM or PBX, or cannot be read.
@@ -136,7 +137,8 @@ pub(crate) async fn open(config: &Config, spool: Handle) -> Result<Opened, Failu
     let intake = restored(assembling.clone(), settings, &spool).await?;
     let mut sources = Vec::new();
     for (at, flag) in config.sources.iter().enumerate() {
-        // Seen for the first time, but not before anybody listened.
+        // If the file is seen for the first time, read it from its start, but not if no source was
+        // listening then.
         let begin = (flag.catch_up && intake.was_listening(at)).then_some(From::Start);
         sources.push(source(at, flag, begin, &spool).await?);
     }
@@ -152,13 +154,13 @@ pub(crate) async fn open(config: &Config, spool: Handle) -> Result<Opened, Failu
     })
 }
 
-/// The names of fields that calls are sent by.
+/// Returns the names of request fields with which calls are sent.
 pub(crate) fn names(config: &Config) -> FieldNames {
     let crm = config.crm.as_ref();
     crm.map(|crm| crm.fields.clone()).unwrap_or_default()
 }
 
-/// Returns the fields of leads that show their calls, times in the PBX's zone; `None` without
+/// Returns the fields of leads that show their calls, with times in the PBX's zone. `None` without
 /// `--lead-field`.
 fn shows(config: &Config) -> Option<Arc<lead_field::Settings>> {
     let crm = config.crm.as_ref()?;
@@ -170,7 +172,7 @@ fn shows(config: &Config) -> Option<Arc<lead_field::Settings>> {
     (!settings.fields.is_empty()).then(|| Arc::new(settings))
 }
 
-/// Opens the spool; a command that has it for a moment is waited for, another daemon is not.
+/// Opens the spool. Waits for a command that has it for a moment, but not for another daemon.
 async fn locked(dir: &Path, settings: &spool::Settings) -> Result<(Handle, Guard), spool::Error> {
     let patience = LockWait::begin();
     loop {
@@ -186,16 +188,16 @@ async fn locked(dir: &Path, settings: &spool::Settings) -> Result<(Handle, Guard
     }
 }
 
-/// Under which name the spool keeps the zone of the PBX, for commands while no daemon runs.
+/// Key under which the spool keeps the PBX's zone, for commands that run without a daemon.
 pub(crate) const ZONE_KEY: &str = "pbx-timezone";
 
-/// The name of the PBX's zone; `None` where it is this machine's.
+/// Returns the name of the PBX's zone. `None` if it is this machine's.
 pub(crate) fn zone_name(config: &Config) -> Option<String> {
     let zone = config.pbx_timezone.as_ref();
     zone.and_then(|zone| zone.iana_name().map(str::to_owned))
 }
 
-/// Stores the zone of the flags where another one, or none, is stored.
+/// Stores the zone of the flags if it differs from the stored one.
 async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), spool::Error> {
     let (stored, given) = (spool.meta(ZONE_KEY).await?, zone_name(config));
     match given {
@@ -208,7 +210,7 @@ async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), spool::Err
     }
 }
 
-/// Stores `--pbx-id` in a new state, and refuses another one than a used state has.
+/// Stores `--pbx-id` in a new state. A used state refuses a different id.
 async fn remember_pbx_id(config: &Config, spool: &Handle) -> Result<(), Failure> {
     let Some(given) = &config.pbx_id else {
         return Ok(());
@@ -221,8 +223,8 @@ async fn remember_pbx_id(config: &Config, spool: &Handle) -> Result<(), Failure>
     Ok(())
 }
 
-/// From when on the calls of each PBX count whose file says `from=DATE`. The date stands in the
-/// PBX's zone where it names none.
+/// Returns the time from which calls count, for each PBX whose file has `from=DATE`. A date without
+/// a zone is in the PBX's zone.
 fn since(config: &Config, sources: &[SourceSettings]) -> BTreeMap<String, EventTime> {
     let zone = config.zone();
     let flags = config.sources.iter().zip(sources);
@@ -236,7 +238,7 @@ fn since(config: &Config, sources: &[SourceSettings]) -> BTreeMap<String, EventT
     dated.collect()
 }
 
-/// Returns the intake's settings by these flags.
+/// Returns the intake's settings from these flags.
 fn assembling(config: &Config, sources: &[SourceSettings]) -> Settings {
     Settings {
         calls: config.calls.clone(),
@@ -250,7 +252,7 @@ fn assembling(config: &Config, sources: &[SourceSettings]) -> Settings {
     }
 }
 
-/// The intake with the calls that were open when the process ended.
+/// Returns the intake with the calls that were open when the process ended.
 async fn restored(
     settings: Settings,
     sources: Vec<SourceSettings>,
@@ -286,8 +288,8 @@ async fn restored(
     Ok(intake)
 }
 
-/// Makes a letter of an open call that cannot be restored, for nobody may throw it away, and frees
-/// its place for another call.
+/// Makes a dead letter of an open call that cannot be restored, because it must not be lost, and
+/// frees its place for another call.
 fn set_aside(pbx: String, key: u64, bytes: Vec<u8>, why: &str) -> [Op; 2] {
     let kept = Op::Unreadable(spool::UnreadableBytes {
         source: format!("open calls of {pbx}"),
@@ -303,8 +305,7 @@ fn set_aside(pbx: String, key: u64, bytes: Vec<u8>, why: &str) -> [Op; 2] {
     [kept, Op::Open { pbx, key, snapshot }]
 }
 
-/// Reads the gaps, unmatched channels and last moments that an earlier run stored of these
-/// sources.
+/// Reads the gaps, unmatched channels, and last times that an earlier run stored of these sources.
 async fn remembered(
     sources: &[SourceSettings],
     spool: &Handle,
@@ -376,7 +377,7 @@ async fn source(
     Ok(source_of(at, &flag, position))
 }
 
-/// A secret as sources and the broker take it: its text, or the file to read whenever it is needed.
+/// Returns a secret for sources and the broker: its text, or the file to read each time.
 pub(crate) fn source_secret(place: Option<&SecretPlace>) -> Secret {
     match place.map(|it| (it.fixed(), it.file())) {
         Some((Some(secret), _)) => Secret::Value(secret),
@@ -385,7 +386,7 @@ pub(crate) fn source_secret(place: Option<&SecretPlace>) -> Secret {
     }
 }
 
-/// A source as its flag says it, beginning at this position.
+/// Returns the source of this flag. It begins at `position`.
 pub(crate) fn source_of(at: usize, flag: &SourceFlag, position: Option<FilePosition>) -> Source {
     Source::new(
         SourceId(u16::try_from(at).unwrap_or(u16::MAX)),

@@ -1,4 +1,4 @@
-//! What leaves the daemon: calls to the CRM, and notices to the broker. Also the source of the
+//! Data that leaves the daemon: calls to the CRM, and notices to the broker. Also the source of the
 //! sender's token.
 
 use super::open::source_secret;
@@ -22,21 +22,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The ways to the sender.
+/// Receivers and handles of the sender and its helpers.
 #[derive(Clone, Debug)]
 pub(crate) struct Outward {
     pub sender: watch::Receiver<SenderStatus>,
-    /// Asks something of the CRM; without a CRM nobody answers.
+    /// Asks the CRM a question. Without a CRM there is no answer.
     pub asking: CrmProxy,
-    /// Requests for tokens, where a connection is kept fresh.
+    /// Requests for tokens. They are made only for a connection.
     pub token_requests: watch::Receiver<Requests>,
-    /// The reason for which notices of dead letters wait; not there without a queue for them.
+    /// Why notices of dead letters wait. `None` without a queue for them.
     pub dead_letter_queue: Option<watch::Receiver<Option<OutboxProblem>>>,
-    /// The loops that have to turn.
+    /// Heartbeats of the loops that must keep running.
     pub vitals: Vec<HeartbeatMonitor>,
 }
 
-/// Starts the sender, where there is a CRM.
+/// Starts the sender if there is a CRM.
 pub(crate) fn start_sender(
     config: &Config,
     spool: &Handle,
@@ -84,12 +84,13 @@ pub(crate) fn start_sender(
     outward
 }
 
-/// The queue for dead letters.
+/// Returns the queue for dead letters.
 pub(crate) fn queue(dead_letters: &BrokerTarget) -> Queue {
     Queue::new(&dead_letters.url, source_secret(Some(&dead_letters.secret)))
 }
 
-/// The source of the token, its keeper started where it has one; and the requests that one makes.
+/// Returns the source of the token and the requests that its keeper makes. Starts the keeper if the
+/// source needs one.
 pub(crate) fn keep_token(
     config: &Config,
     crm: &Crm,
@@ -126,13 +127,13 @@ pub(crate) fn keep_token(
     (source, counted)
 }
 
-/// A path that systemd tells.
+/// Returns a path that systemd passes in this variable.
 pub(crate) fn directory_of(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from)
 }
 
-/// Returns the place where a person puts a new token. A credential of systemd's is a copy that the
-/// service was given at its start; its file is the one of which that copy is made.
+/// Returns the place where a person puts a new token. A credential of systemd is a copy that the
+/// service received at its start, so the place is the file that was copied.
 pub(crate) fn token_place(
     token: Option<&TokenFrom>,
     variable: impl Fn(&str) -> Option<PathBuf>,
@@ -175,7 +176,7 @@ pub(crate) fn token_place(
     TokenPlace { name, then }
 }
 
-/// The source of a token that nobody has to keep.
+/// Returns the source of a token that needs no keeper.
 pub(crate) fn token_source(place: &SecretPlace) -> TokenSource {
     match (place.fixed(), place.file()) {
         (Some(token), _) => TokenSource::Fixed(token),

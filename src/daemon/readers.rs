@@ -1,14 +1,15 @@
-//! Other daemons on this machine that read a source of ours: found, named in log and `status`,
-//! never refused.
+//! Finds other daemons on this machine that read the same source. It logs them and shows them in
+//! `status`, but never refuses them.
 //!
-//! For each source the first daemon listens on an abstract Unix socket whose name is made of the
-//! source's address: such names belong to no folder, so that a service with a user and a `/tmp` of
-//! its own and a daemon begun by hand meet there. A later one finds the name taken and connects;
-//! the kernel names each its peer's process, and nothing is said. The connection stands for as long
-//! as both read: its end is the other's end, and the name is taken over.
+//! For each source, the first daemon listens on an abstract Unix socket. Its name is derived from
+//! the source's address. Abstract names belong to no folder, so a service with its own user and
+//! `/tmp` and a daemon started by hand find each other. A later daemon finds the name in use and
+//! connects. The kernel gives each the other's process id, and no data is sent. The connection
+//! lasts while both daemons read. If it ends, the other daemon has ended, and the name can be taken
+//! over.
 //!
-//! Anybody on the machine can listen there or connect. A process is shown, nothing else hangs on
-//! it; one without the network namespace (or with another) is not met.
+//! Any process on the machine can listen there or connect. The result is only shown, and nothing
+//! depends on it. A process in another network namespace is not found.
 
 use super::tasks::Tasks;
 use crate::config::Config;
@@ -25,16 +26,16 @@ use std::{io, sync::Arc, time::Duration};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::{io::AsyncReadExt as _, sync::watch, task::JoinSet};
 
-/// As many others are listened to at a time.
+/// Maximum connections of other daemons at a time.
 const OTHERS_MAX: usize = 16;
-/// Before the name is tried again: at first, and at most.
+/// First and longest pause before the name is tried again.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(10);
 
-/// The others on each source, by its place among the flags.
+/// The other daemons on each source, by its index among the flags.
 pub(crate) type Others = watch::Receiver<BTreeMap<usize, Vec<OtherReader>>>;
 
-/// One source of ours, and who reads it beside us.
+/// One of our sources, and the other daemons that read it.
 struct WatchedSource {
     at: usize,
     shown: String,
@@ -42,13 +43,13 @@ struct WatchedSource {
     others: watch::Sender<BTreeMap<usize, Vec<OtherReader>>>,
 }
 
-/// Looks out for others until the stop is given.
+/// Looks for other daemons until the stop signal.
 pub(crate) fn start(config: &Config, sources: &[SourceStatus], tasks: &mut Tasks) -> Others {
     let (others, shown) = watch::channel(BTreeMap::new());
     let mut met = BTreeSet::new();
     for (at, (flag, source)) in config.sources.iter().zip(sources).enumerate() {
-        // What a PBX has written down is read by as many as like to, and one source given twice is
-        // ours alone.
+        // Any number of processes can read a PBX's catch-up file. A source that is given twice must
+        // not find itself.
         if flag.catch_up || !met.insert(flag.url.address()) {
             continue;
         }
@@ -67,7 +68,7 @@ pub(crate) fn start(config: &Config, sources: &[SourceStatus], tasks: &mut Tasks
     shown
 }
 
-/// The name of a source's socket: an abstract one, for it begins with a zero.
+/// Returns the name of a source's socket. It begins with a zero byte, so it is abstract.
 fn name(address: &Address) -> String {
     let words: Vec<&str> = address.parts().collect();
     let hash = digest(&SHA256, words.join("\0").as_bytes());
@@ -76,7 +77,8 @@ fn name(address: &Address) -> String {
     format!("\0callbridge-reader-{hash:016x}")
 }
 
-/// Listens where nobody does, else stays with who does; for ever.
+/// Listens if the name is free. Otherwise connects to the daemon that listens, and repeats when
+/// that ends.
 async fn watch_reader(place: Arc<WatchedSource>, name: String) {
     let mut pause = AGAIN_AFTER;
     loop {
@@ -118,7 +120,7 @@ async fn listen(place: &Arc<WatchedSource>, listener: &UnixListener) {
 }
 
 impl WatchedSource {
-    /// Shows the process at the other end until that ends.
+    /// Shows the process at the other end until it disconnects.
     async fn meet(&self, mut stream: UnixStream) -> io::Result<()> {
         let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
         let other = OtherReader {
@@ -149,7 +151,7 @@ impl WatchedSource {
     }
 }
 
-/// The sources with who else reads them.
+/// Adds the other readers of each source to its status.
 pub(crate) fn with_readers(mut sources: Vec<SourceStatus>, others: &Others) -> Vec<SourceStatus> {
     for (at, readers) in others.borrow().iter() {
         if let Some(source) = sources.get_mut(*at) {

@@ -19,16 +19,16 @@ use callbridge_spool::{Handle, PostgresUrl};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A line without an end (AMI, WebSocket, a queue) is idle after this long without a message.
+/// A source without an end (AMI, WebSocket, a queue) is idle after this long without a message.
 const LINE_QUIET: Duration = Duration::from_secs(5);
-/// The longest wait of `--until-idle` for lead requests after the last call is settled.
+/// Longest time for which `--until-idle` waits for lead requests after the last call is settled.
 const ERRANDS_LAST: Duration = Duration::from_secs(60);
-/// Between two looks whether all is settled (`--until-idle`).
+/// Time between two checks whether everything is settled (`--until-idle`).
 const IDLE_EVERY: Duration = Duration::from_millis(100);
-/// Runs until `shutdown`, or with `--until-idle` until all is settled.
+/// Runs until `shutdown`, or with `--until-idle` until everything is settled.
 ///
 /// # Errors
-/// When the state, a listener or a task fails; each with its exit code.
+/// If the state, a listener, or a task fails. Each failure has its exit code.
 pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
     let doubts = doubts::of(&config);
     let mut shutdown = std::pin::pin!(shutdown);
@@ -53,7 +53,7 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
                 return Ok(());
             }
         }
-        // Its parts are told when another process leads, even if this one leads again by then.
+        // The parts stop when another process leads, even if this process leads again by then.
         let spool = spool.renewed();
         let started = tokio::select! {
             started = Daemon::start(&config, &spool, &durations, |sources| {
@@ -110,7 +110,7 @@ async fn wait_to_lead(config: &Config, url: &PostgresUrl, spool: &Handle) -> Res
     ended.map_err(failed_at_work)
 }
 
-/// The first line of the log: what runs here, on what, for whom.
+/// Logs the first line: the version, the state, and the sources.
 fn announce(config: &Config, sources: &[SourceStatus], doubts: &[Doubt]) {
     let mut pbxes: Vec<&str> = sources.iter().map(|it| it.pbx.as_str()).collect();
     pbxes.dedup();
@@ -159,8 +159,8 @@ fn warn_of_open_secrets(config: &Config) {
     }
 }
 
-/// Ends when every file is read, every other line was up and then quiet for 5 s,
-/// and the books are settled. A dry run settles nothing: there the books do not count.
+/// Resolves when every file is read, every other source was up and then quiet for 5 s, and the
+/// books are settled. A dry run settles nothing, so its books do not count.
 async fn settled(observer: Arc<Observer>, config: &Config) {
     let of_file = |it: &SourceConfig| matches!(it.url.transport, Transport::File { .. });
     let is_file: Vec<bool> = config.sources.iter().map(of_file).collect();
@@ -193,7 +193,7 @@ async fn settled(observer: Arc<Observer>, config: &Config) {
     }
 }
 
-/// A part of the daemon has failed; where the spool has, with the code of that.
+/// Returns the failure of a part of the daemon. If the spool failed, with the spool's exit code.
 fn failed_at_work(error: anyhow::Error) -> Failure {
     let of_spool = error.downcast_ref::<callbridge_spool::Error>();
     let code = of_spool.map_or(Code::Configuration, ExitCode::exit_code);

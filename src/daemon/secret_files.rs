@@ -1,8 +1,8 @@
-//! Files that say who is let in, read again when they change: page passwords and lookup secrets.
+//! Reads the files with page passwords and lookup secrets again when they change.
 //!
 //! A change counts when two reads one second apart agree, because editors write files in several
-//! steps. After that, the file fails closed: what it does not name validly is not let in, also if
-//! the file is empty, is gone, or cannot be read. The faults are shown in `status`.
+//! steps. After that, the file fails closed: only those that it names validly are let in. If it is
+//! empty, is gone, or cannot be read, that is no one. `status` shows the errors.
 
 use callbridge_model::status::SecretFile;
 use callbridge_model::{ExposeSecret as _, Secret, SecretPlace};
@@ -14,12 +14,12 @@ use tokio::sync::watch;
 /// Time between two reads.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Faults of the files in force, by their flags. Clones share them.
+/// Errors of the current files, by their flags. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SecretFiles(Arc<Mutex<BTreeMap<&'static str, String>>>);
 
 impl SecretFiles {
-    /// Keeps the fault of this flag's file, or that it has none.
+    /// Stores the error of this flag's file. `None` removes it.
     pub(crate) fn set(&self, flag: &'static str, fault: Option<String>) {
         let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match fault {
@@ -28,7 +28,7 @@ impl SecretFiles {
         };
     }
 
-    /// Returns all faults, as `status` shows them.
+    /// Returns all errors, as `status` shows them.
     pub(crate) fn shown(&self) -> Vec<SecretFile> {
         let faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut shown = Vec::new();
@@ -40,9 +40,9 @@ impl SecretFiles {
         shown
     }
 
-    /// Reads this flag's file again whenever it has changed, until dropped. `parse` gets the text,
-    /// or why there is none, and returns who is let in and the fault to show. The fault is shown
-    /// before `current` changes.
+    /// Reads this flag's file again whenever it has changed, until dropped. `parse` receives the
+    /// text, or the reason why there is none. It returns the new value and the error to show. The
+    /// error is shown before `current` changes.
     pub(crate) async fn follow<T>(
         self,
         place: SecretPlace,
@@ -69,7 +69,7 @@ impl SecretFiles {
     }
 }
 
-/// A file's text, or why there is none.
+/// The text of a file, or why there is none.
 type FileText = Result<String, String>;
 
 fn read(place: &SecretPlace) -> FileText {
@@ -77,7 +77,7 @@ fn read(place: &SecretPlace) -> FileText {
     Ok(text.expose_secret().to_owned())
 }
 
-/// Finds out when a file has changed: two reads in a row agree, and differ from the text in force.
+/// Detects that a file has changed: two reads in a row agree, and differ from the current text.
 struct SettledText {
     in_force: FileText,
     last: FileText,
@@ -89,7 +89,7 @@ impl SettledText {
         Self { in_force, last }
     }
 
-    /// Takes the next read. Returns the text to put in force, if it has changed.
+    /// Takes the next read. Returns the text to use from now on, if it has changed.
     fn take(&mut self, read: FileText) -> Option<&FileText> {
         let has_settled = read == self.last && read != self.in_force;
         self.last = read;

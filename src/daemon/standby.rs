@@ -1,8 +1,8 @@
-//! A standby: it waits until it leads, and answers that another process does.
+//! A standby: it waits until it leads. Until then it answers that another process leads.
 //!
-//! It opens no source, sends nothing, and reads the database on a read-only session. All its
-//! listeners answer 503 with the leader's name, except `/healthz`, so a load balancer or a
-//! collector turns to the leader.
+//! A standby opens no source, sends nothing, and reads the database on a read-only session. All its
+//! listeners answer 503 with the leader's name, except `/healthz`. A load balancer or a collector
+//! then uses the leader.
 
 use super::inputs::{self, COMPARE_EVERY, InputFiles};
 use super::leadership;
@@ -81,7 +81,7 @@ impl Standby {
         })
     }
 
-    /// Ends when a part has failed.
+    /// Resolves when a part has failed.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
         loop {
             match self.tasks.next_ended().await {
@@ -92,7 +92,7 @@ impl Standby {
         }
     }
 
-    /// Closes the listeners, so the leader's can be opened.
+    /// Closes the listeners, so the leader can open its own.
     pub(crate) async fn stop(mut self) {
         self.stop.send_replace(true);
         self.tasks.join_all().await;
@@ -181,7 +181,7 @@ struct StandbyView {
     state: String,
     reader: Handle,
     leadership: watch::Receiver<Leadership>,
-    /// As it was read last.
+    /// The leadership at the last read.
     shown: watch::Sender<LeadershipStatus>,
     /// The value of `--crm-url`.
     address: Option<String>,
@@ -212,7 +212,7 @@ impl StandbyView {
         }
     }
 
-    /// Reads which process leads, and whether this one could. Fails if it must not lead.
+    /// Reads which process leads. Fails if this process must not lead.
     async fn read(&self) -> Result<(), Error> {
         let address = self.address.clone();
         let rebind = self.rebind;
@@ -266,12 +266,12 @@ impl StandbyView {
         self.shown.borrow().sentence()
     }
 
-    /// Why this process does not answer.
+    /// Returns why this process does not answer.
     fn reason(&self) -> String {
         format!("{}; this process is a standby", self.sentence())
     }
 
-    /// The stored part of the status, and who leads.
+    /// Returns the stored part of the status, and which process leads.
     async fn status(&self) -> Status {
         let at = clock::now().wall.floor_seconds().get();
         let state = self.state.clone();
@@ -294,7 +294,8 @@ impl StandbyView {
 
 impl Watch for StandbyView {
     async fn observe(&self) -> Result<Observed, String> {
-        // The leader shows the calls. Counted twice, they would be wrong in sums.
+        // The leader shows the calls. If a standby showed them too, sums over all processes would
+        // be wrong.
         let status = Status {
             leadership: Some(self.shown.borrow().clone()),
             ..Status::default()
@@ -312,7 +313,7 @@ impl Watch for StandbyView {
     }
 }
 
-/// Commands that read are answered from the database. All others need the leader.
+/// Answers commands that read from the database. All others need the leader.
 struct StandbyCommands {
     handler: CommandHandler,
     view: Arc<StandbyView>,
@@ -334,7 +335,7 @@ impl AnswerRequest for StandbyCommands {
     }
 }
 
-/// Ends when this process leads.
+/// Resolves when this process leads.
 pub(crate) async fn leads(spool: &Handle) {
     let mut leadership = spool.leadership();
     let leads = leadership.wait_for(Leadership::is_leading);

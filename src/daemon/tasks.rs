@@ -1,8 +1,8 @@
-//! Parts of the daemon that work side by side, and the order to stop that all of them are given.
+//! Groups of tasks that run side by side, with the stop signal that all of them receive.
 
 use tokio::{sync::watch, task::JoinSet};
 
-/// Parts that have been started, with the order that ends them.
+/// Running tasks, and the signal that stops them.
 #[derive(Debug)]
 pub(crate) struct Tasks {
     started: JoinSet<anyhow::Result<()>>,
@@ -17,12 +17,12 @@ impl Tasks {
         }
     }
 
-    /// Ends when the stop was given.
+    /// Resolves at the stop signal.
     pub(crate) fn stop(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
         has_stopped(self.stopped.clone())
     }
 
-    /// Starts what ends by itself when it was told to stop.
+    /// Starts a task that ends on its own after the stop signal.
     pub(crate) fn start(&mut self, work: impl Future<Output = ()> + Send + 'static) {
         self.start_fallible(async move {
             work.await;
@@ -30,7 +30,7 @@ impl Tasks {
         });
     }
 
-    /// Starts what may end with an error, which then ends the daemon.
+    /// Starts a task that can fail. Its error ends the daemon.
     pub(crate) fn start_fallible(
         &mut self,
         work: impl Future<Output = anyhow::Result<()>> + Send + 'static,
@@ -38,7 +38,7 @@ impl Tasks {
         self.started.spawn(work);
     }
 
-    /// Starts what goes on until the stop is given.
+    /// Starts a task that runs until the stop signal.
     pub(crate) fn start_until_stop(
         &mut self,
         work: impl Future<Output = anyhow::Result<()>> + Send + 'static,
@@ -52,13 +52,13 @@ impl Tasks {
         });
     }
 
-    /// Waits for the next task to end, and returns its result; `None` when all have.
+    /// Waits for the next task to end, and returns its result. `None` when all have ended.
     pub(crate) async fn next_ended(&mut self) -> Option<anyhow::Result<()>> {
         let joined = self.started.join_next().await?;
         Some(joined.unwrap_or_else(|error| Err(error.into())))
     }
 
-    /// Waits for all of them.
+    /// Waits for all tasks.
     pub(crate) async fn join_all(&mut self) {
         while let Some(ended) = self.next_ended().await {
             if let Err(error) = ended {
@@ -67,19 +67,19 @@ impl Tasks {
         }
     }
 
-    /// Ends what has not ended, and waits until it has.
+    /// Aborts the tasks that have not ended, and waits for them.
     pub(crate) async fn shutdown(&mut self) {
         self.started.shutdown().await;
     }
 
-    /// Leaves behind what has not ended.
+    /// Aborts the tasks that have not ended, without waiting.
     pub(crate) fn abort(&mut self) {
         self.started.abort_all();
     }
 }
 
-/// Ends when the stop was given.
+/// Resolves at the stop signal.
 pub(crate) async fn has_stopped(mut stopped: watch::Receiver<bool>) {
-    // A sender that is gone stops as well.
+    // If the sender is gone, this is also a stop.
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }

@@ -1,21 +1,21 @@
-//! What each trunk took, for `status` and the metrics: the flags' trunks, each with the moment
-//! since which a daemon has known it.
+//! Calls of each trunk, for `status` and the metrics. Each trunk of the flags has the time since
+//! which a daemon has known it.
 
 use callbridge_mapping::{Trunk, Trunks};
 use callbridge_model::status::TrunkStatus;
 use callbridge_spool::{Error, Handle, TrunkCalls};
 use std::collections::BTreeMap;
 
-/// Under which name the spool keeps since when each trunk is known.
+/// Key under which the spool keeps since when each trunk is known.
 const KEY: &str = "trunks.since";
-/// The span that `status` counts as the last day, in seconds.
+/// Seconds that `status` counts as the last day.
 pub(crate) const DAY: i64 = 24 * 3600;
 
 /// The trunks of the flags.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownTrunks {
     trunks: Trunks,
-    /// In epoch seconds, by PBX and name.
+    /// Epoch seconds since which each trunk is known, by PBX and name.
     since: BTreeMap<String, i64>,
 }
 
@@ -24,10 +24,11 @@ fn key(trunk: &Trunk) -> String {
     format!("{pbx}/{}", trunk.name)
 }
 
-/// Returns the seconds since which trunks are known: a new one since now, while one that no flag
-/// names any more is forgotten.
+/// Returns the epoch seconds since which each trunk is known. A new trunk is known since now. A
+/// trunk that no flag names any more is forgotten.
 fn known(trunks: &Trunks, stored: Option<&str>, now: i64) -> BTreeMap<String, i64> {
-    // What cannot be read is begun anew: a silent trunk is said a day later then.
+    // If the stored text cannot be read, it starts empty. A silent trunk is then reported a day
+    // later.
     let stored: Option<BTreeMap<String, i64>> =
         stored.and_then(|text| serde_json::from_str(text).ok());
     let stored = stored.unwrap_or_default();
@@ -39,14 +40,14 @@ fn known(trunks: &Trunks, stored: Option<&str>, now: i64) -> BTreeMap<String, i6
 }
 
 impl KnownTrunks {
-    /// Takes up since when each is known, and keeps it.
+    /// Reads since when each trunk is known, and stores it again.
     ///
     /// # Errors
-    /// When the spool cannot be read or written.
+    /// If the spool cannot be read or written.
     pub(crate) async fn take_up(trunks: &Trunks, spool: &Handle, now: i64) -> Result<Self, Error> {
         let stored = spool.meta(KEY).await?;
         let since = known(trunks, stored.as_deref(), now);
-        // Texts and numbers always serialize.
+        // Strings and numbers always serialize.
         let value = serde_json::to_string(&since).unwrap_or_default();
         if stored.as_deref() != Some(&value) {
             spool.keep_meta(KEY, value).await?;
@@ -55,8 +56,8 @@ impl KnownTrunks {
         Ok(Self { trunks, since })
     }
 
-    /// Each trunk with the calls that it took in a day, and with those who wait for a call back by
-    /// trunk; and all calls of that day.
+    /// Returns each trunk with its calls of a day and its customers who wait for a callback. Also
+    /// returns the number of all calls of that day.
     pub(crate) fn shown(
         &self,
         took: &[TrunkCalls],
@@ -141,7 +142,7 @@ mod tests {
             calls("a", "city", 2, 50),
             calls("b", "city", 3, 70),
             calls("a", "", 4, 90),
-            // A server below the PBX whose stream it is.
+            // A server behind the PBX of the stream.
             calls("office/hq", "gsm", 1, 95),
         ];
         let missed = [("city".to_owned(), 6), ("gone".to_owned(), 1)];

@@ -1,5 +1,5 @@
-//! Events that come to us: the listener and what keeps its files in force. Nothing is listened to
-//! before the spool is open, and nothing here is needed for calls to be journaled.
+//! The listener for webhooks of the CRM, and the task that reads its files again on change. It
+//! starts after the spool is open. Calls are journaled without it.
 
 use super::tasks::Tasks;
 use crate::config::{Config, Webhooks as Settings};
@@ -14,7 +14,7 @@ use callbridge_webhook::{http, tls};
 use futures_util::FutureExt as _;
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
-/// The receiver, as others look at it.
+/// A view of the receiver for `status` and metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceiverView {
     address: SocketAddr,
@@ -24,7 +24,7 @@ pub(crate) struct ReceiverView {
 }
 
 impl ReceiverView {
-    /// Returns the faults of the files with the secrets that sign events.
+    /// Returns the errors of the files with the secrets that sign events.
     pub(crate) fn secret_files(&self) -> Vec<SecretFile> {
         let mut files = Vec::new();
         for reason in self.secrets.faults() {
@@ -34,7 +34,7 @@ impl ReceiverView {
         files
     }
 
-    /// Returns the receiver's part of `status`, events by result.
+    /// Returns the receiver's part of `status`, with the events by result.
     pub(crate) fn status(&self) -> Webhooks {
         let mut events = BTreeMap::new();
         for ((_, result), count) in self.tally.events() {
@@ -51,15 +51,16 @@ impl ReceiverView {
     }
 }
 
-/// Whoever reads along on the way learns names and numbers, and nothing tells a proxy from it.
+/// Returns `true` if events arrive unencrypted from other machines, so others can read names and
+/// numbers. A TLS proxy in front cannot be detected.
 pub(crate) fn is_open_to_readers(settings: &Settings) -> bool {
     settings.tls.is_none() && !settings.listen.ip().is_loopback()
 }
 
-/// Starts the receiver, where one is asked for.
+/// Starts the receiver if `--webhook-listen` is given.
 ///
 /// # Errors
-/// When the address is not free or the certificate does not serve.
+/// If the address is not free or the certificate cannot be used.
 pub(crate) async fn start(
     config: &Config,
     spool: &Handle,

@@ -1,10 +1,10 @@
-//! Every question of the page, handed to whoever knows the answer.
+//! Answers every query of the page from the part of the daemon that knows the answer.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
-//! | `calls` | kept calls, one call, those that go on |
-//! | `figures` | what became of the calls of a day and a week |
-//! | `trial` | `check`, run from the page |
+//! | `calls` | stored calls, one call, open calls |
+//! | `figures` | outcomes of the calls of a day and a week |
+//! | `trial` | runs `check` from the page |
 
 mod calls;
 mod figures;
@@ -31,31 +31,31 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
-/// Under which name the spool keeps the sessions.
+/// Key under which the spool keeps the sessions.
 const SESSIONS: &str = "page.sessions";
-/// Letters of one page of the list.
+/// Dead letters on one page of the list.
 const LETTERS_PAGE: usize = 50;
-/// Pages walked over for one of ours, where letters of one cause are asked for.
+/// Pages of dead letters that are read to fill one page, if only one cause is wanted.
 const LETTER_WALKS_MAX: usize = 100;
-/// Pages of letters that are told apart by their causes.
+/// Pages of dead letters that are grouped by cause.
 const GROUPED_PAGES: usize = 5;
-/// Letters read at a time for their ids.
+/// Dead letters read at a time for their ids.
 const IDS_PAGE: usize = 1_000;
-/// Numbers read at a time.
+/// Phone numbers read at a time.
 const PHONES_PAGE: usize = 500;
-/// Numbers shown; those with most calls.
+/// Phone numbers shown at most, those with most calls first.
 const PHONES_MAX: usize = 2_000;
-/// Calls to a customer that are looked at.
+/// Calls with a customer that are checked for callback attempts.
 const CALLS_MAX: usize = 100;
 /// Leads whose profiles are read at once.
 const PROFILES_AT_ONCE: usize = 50;
 
-/// The daemon, as the page sees it.
+/// The daemon as the page sees it.
 pub(crate) struct DaemonBackend {
     pub(in crate::daemon) observer: Arc<Observer>,
     pub(in crate::daemon) handler: Arc<CommandHandler>,
     pub(in crate::daemon) intake: IntakeSettings,
-    /// The zone of the PBX, else this machine's.
+    /// The zone of the PBX, or this machine's if it has none.
     pub(in crate::daemon) zone: Zone,
     /// The names of request fields, for the body that a call's page shows.
     pub(in crate::daemon) fields: FieldNames,
@@ -64,7 +64,7 @@ pub(crate) struct DaemonBackend {
 }
 
 impl DaemonBackend {
-    /// Reads from the spool; a failure becomes a refusal.
+    /// Reads from the spool. A failure becomes a refusal.
     async fn read<R: Send + 'static>(
         &self,
         query: impl FnOnce(&Store) -> Result<R, spool::Error> + Send + 'static,
@@ -72,8 +72,8 @@ impl DaemonBackend {
         Ok(self.handler.spool.read(query).await?)
     }
 
-    /// Calls from there on backwards, newest first, and where the next ones begin. What is rare is
-    /// found by going on, over that many pages of the spool.
+    /// Returns calls from `before` on, newest first, and the place where the next ones begin.
+    /// Matches can be rare, so it reads up to `pages` pages of the spool.
     async fn listed(
         &self,
         filter: &CallFilter,
@@ -95,8 +95,9 @@ impl DaemonBackend {
         Ok((all, next))
     }
 
-    /// Hands over letters page by page, newest first, while `take` wants more; the last one where
-    /// more may follow. Each page is a read of its own: writes go on between them.
+    /// Passes dead letters to `take` page by page, newest first, while it wants more. Returns the
+    /// id of the last one if more can follow. Each page is a separate read, so writes can run
+    /// between them.
     async fn walk(
         &self,
         mut filter: LetterFilter,
@@ -121,13 +122,14 @@ impl DaemonBackend {
         Ok(filter.before)
     }
 
-    /// Counts up when a call moved or how a source is doing changed, while somebody looks.
+    /// Increments the counter when a call moved or the state of a source changed, while a page is
+    /// open.
     pub(crate) async fn watch_changes(self: Arc<Self>) -> anyhow::Result<()> {
         let mut ticks = tokio::time::interval(CHECK_EVERY);
         let mut last = None;
         loop {
             ticks.tick().await;
-            // the page itself holds one, each live view another
+            // The page itself holds one receiver, and each live view another.
             if self.changes.receiver_count() <= 1 {
                 continue;
             }
@@ -192,7 +194,7 @@ impl Backend for DaemonBackend {
             letters.len() < LETTERS_PAGE
         });
         let mut next = walk.await?;
-        // The next page begins behind the last that is shown.
+        // The next page begins after the last letter that is shown.
         if letters.len() > LETTERS_PAGE {
             letters.truncate(LETTERS_PAGE);
             next = letters.last().map(|it| it.id);
@@ -289,7 +291,7 @@ impl Backend for DaemonBackend {
                 from: Some(customer.first_at.get()),
                 ..CallFilter::default()
             };
-            // A read each: writes go on between them.
+            // Each customer is a separate read, so writes can run between them.
             let of_customer = self.listed(&filter, Place::END, (CALLS_MAX, 1));
             let (calls, _) = of_customer.await?;
             let out =

@@ -1,4 +1,4 @@
-//! The administrator's page: its listener, and what it is told of the running daemon.
+//! The administrator's page: its listener, and its access to the running daemon.
 
 pub(crate) mod backend;
 
@@ -16,15 +16,14 @@ use tokio::{net::TcpListener, sync::watch};
 
 /// The flag of the password file.
 const PASSWORD_FILE: &str = "--page-password-file";
-/// Between two looks at what has changed.
+/// Time between two checks for changes.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Opens the listener of the page, before anything is served; with the door that its links open,
-/// and how it is served.
+/// Opens the listener of the page before anything is served. Also returns the door for links to the
+/// page, and the page's settings.
 ///
 /// # Errors
-/// When the address is not free, the certificate does not serve, or the password file cannot be
-/// read.
+/// If the address is not free, the certificate cannot be used, or the password file cannot be read.
 pub(crate) async fn open(
     page: &PageConfig,
     config: &Config,
@@ -63,7 +62,7 @@ pub(crate) async fn open(
     Ok((listener, door, settings))
 }
 
-/// Returns the origin at which a browser reaches the page: its address, or a name where other
+/// Returns the origin at which a browser reaches the page: its address, or its name if other
 /// machines reach it.
 fn origin(page: &PageConfig, addr: SocketAddr, scheme: &str) -> String {
     let named = page.names.first().filter(|_| !addr.ip().is_loopback());
@@ -84,8 +83,8 @@ fn passwords(place: &SecretPlace) -> Result<Passwords, String> {
     read.map_err(|error| format!("{}: {error}", of.unwrap_or_default()))
 }
 
-/// Returns the people of a changed file, and the fault to show. A person without a valid line is
-/// not let in, also if the whole file cannot be read.
+/// Returns the people of a changed file, and the error to show. A person without a valid line is
+/// not let in, not even when the whole file cannot be read.
 fn people_of(text: Result<&Secret, String>) -> (Passwords, Option<String>) {
     let text = match text {
         Ok(text) => text,
@@ -115,14 +114,15 @@ fn empty_fault(people: &Passwords) -> Option<String> {
     }
 }
 
-/// Returns the name that parts the cookies of two instances on one host: the port would not.
+/// Returns a name for the cookies, so those of two instances on one host differ. Cookies ignore the
+/// port.
 fn instance(config: &Config) -> String {
     let place = config.state_place();
     let state = place.socket_folder();
     let name = state.file_name().unwrap_or_default().to_string_lossy();
     let fit = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let name: String = name.chars().filter(|c| fit(*c)).take(40).collect();
-    // folders of one name are told apart by the whole path
+    // Folders with the same name are distinguished by a hash of the whole path.
     let path = state.display().to_string();
     let print = ring::digest::digest(&ring::digest::SHA256, path.as_bytes());
     let print = print.as_ref().first_chunk().copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Calls of the page: kept ones, one of them, and those that go on.
+//! Calls on the page: stored calls, one call, and open calls.
 
 use super::DaemonBackend;
 use callbridge_admin::explain::story::{Paint, Times};
@@ -13,15 +13,15 @@ use callbridge_model::{TypedNumber, clock};
 use callbridge_page::backend::{CallPage, CallQuery, CallView, OpenCallView, RequestView};
 use callbridge_spool::{CallFilter, Letter, Listed, Place, Row, Search, State, tables};
 
-/// Calls of one page of the list.
+/// Calls on one page of the list.
 const PAGE: usize = 50;
-/// Pages of the spool walked over for one of ours: what is rare is found by going on.
+/// Pages of the spool that are read to fill one page, because matches can be rare.
 const WALKS_MAX: usize = 20;
-/// Calls that are counted; behind them it is said that there are more.
+/// Calls counted at most. The page shows that there are more.
 const COUNT_MAX: usize = 1_000;
-/// Pages of the spool walked over to count.
+/// Pages of the spool that are read to count calls.
 const COUNT_WALKS: usize = 6;
-/// Calls that go on and are shown.
+/// Open calls shown at most.
 const OPEN_MAX: usize = 200;
 
 impl DaemonBackend {
@@ -51,7 +51,7 @@ impl DaemonBackend {
         Ok(page)
     }
 
-    /// Reads a search: the one call of an id, or the filter of a list.
+    /// Reads a search: the one call with an id, or the filter of a list.
     async fn wanted(&self, query: &CallQuery) -> Result<(Option<Listed>, CallFilter), Refusal> {
         let mut filter = CallFilter {
             trunk: query.trunk.clone(),
@@ -82,7 +82,7 @@ impl DaemonBackend {
         if let Search::One(row) = search.await? {
             return Ok((Some(listed(&row)), filter));
         }
-        // No number of a customer, and no id: an extension, whatever it is made of.
+        // The text is neither a customer's number nor an id, so it is an extension.
         filter.extension = Some(text.to_owned());
         Ok((None, filter))
     }
@@ -109,7 +109,7 @@ impl DaemonBackend {
             state: Some(kept.state),
             call: &kept.call,
             rules: &self.handler.rules,
-            // Lists are not read for it: the lead is the one that was put down.
+            // The lists are not read here. The lead is the one that was stored.
             people: &People::default(),
         };
         let times = Times::new(&self.zone, kept.call.started);
@@ -132,8 +132,9 @@ impl DaemonBackend {
         }
     }
 
-    /// Returns the request that left for the CRM, or would. A call about to leave is stored so
-    /// before its first byte: one that was not sent after all has neither an id nor an attempt.
+    /// Returns the request that was sent to the CRM, or would be. A call is stored as `sending`
+    /// before its first byte leaves. If it was not sent after all, it has neither an id nor an
+    /// attempt.
     fn request(&self, row: &Row) -> RequestView {
         let left =
             row.request_id.is_some() || !row.attempts.is_empty() || row.state == State::Sending;
@@ -178,7 +179,7 @@ impl DaemonBackend {
     }
 }
 
-/// Returns the time of the event that shows the call as answered; `None` where nobody answered.
+/// Returns the time of the event that shows the call as answered. `None` if it was not answered.
 fn answered_at(call: &FinishedCall) -> Option<EventTime> {
     let answered = call.decided_by.iter().find(|it| it.value == "answered");
     answered.filter(|_| call.answered).map(|it| it.at)

@@ -1,4 +1,4 @@
-//! What became of the calls of a day and of a week.
+//! Outcomes of the calls of a day and of a week.
 
 use super::DaemonBackend;
 use callbridge_admin::Refusal;
@@ -9,11 +9,11 @@ use callbridge_spool::{State, tables};
 use jiff::{RoundMode, ToSpan as _, Unit, Zoned, ZonedRound};
 use std::{collections::BTreeMap, sync::PoisonError, time::Duration};
 
-/// Hours of the first picture.
+/// Hours of the first chart.
 const HOURS: usize = 24;
-/// Days of the second picture, today included.
+/// Days of the second chart, today included.
 const DAYS: usize = 7;
-/// Days that are over are counted again after so long: their letters may have left meanwhile.
+/// Past days are counted again after this long, because their dead letters can have been resolved.
 const DAYS_EVERY: Duration = Duration::from_secs(300);
 
 /// The bars of the days before today, and the time since boot at which they were counted.
@@ -34,7 +34,7 @@ fn outcomes(counted: &BTreeMap<State, u64>) -> Outcomes {
     all
 }
 
-/// The beginnings of the bars, and the end of the last one, in epoch seconds.
+/// The beginnings of the bars, and the end of the last bar, in epoch seconds.
 struct Bounds {
     hours: Vec<i64>,
     days: Vec<i64>,
@@ -42,7 +42,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Of this moment, in its zone; `None` where time is out of all bounds.
+    /// Returns the bounds for this moment, in its zone. `None` if a time is out of range.
     fn of(now: &Zoned) -> Option<Self> {
         let to_hour = ZonedRound::new()
             .smallest(Unit::Hour)
@@ -60,7 +60,7 @@ impl Bounds {
         Some(Self {
             hours: hours.collect::<Option<_>>()?,
             days: days.collect::<Option<_>>()?,
-            // a clock that was set may have left calls of the next minutes
+            // If the clock was set back, calls can be ahead of it.
             end: now.timestamp().as_second() + 3600,
         })
     }
@@ -107,7 +107,7 @@ impl DaemonBackend {
         day.map_or(0, |day| day.timestamp().as_second())
     }
 
-    /// A bar for each beginning; the last one ends there.
+    /// Returns a bar for each beginning. The last bar ends at `end`.
     async fn bars(&self, from: &[i64], end: i64) -> Result<Vec<Bar>, Refusal> {
         let ends = from.iter().skip(1).copied().chain([end]);
         let spans: Vec<(i64, i64)> = from.iter().copied().zip(ends).collect();
@@ -122,7 +122,8 @@ impl DaemonBackend {
         Ok(read.await?)
     }
 
-    /// The days before today, counted now and then: they are many rows.
+    /// Returns the bars of the days before today. They are cached, because counting reads many
+    /// rows.
     async fn past_days(&self, from: &[i64], end: i64, now: Duration) -> Result<Vec<Bar>, Refusal> {
         {
             let week = self.week.lock().unwrap_or_else(PoisonError::into_inner);

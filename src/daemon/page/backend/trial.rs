@@ -1,4 +1,4 @@
-//! `check`, run from the page: in a process of its own, with what `run` was given.
+//! `check`, run from the page in its own process, with the arguments of `run`.
 
 use callbridge_admin::Refusal;
 use callbridge_model::Code;
@@ -6,9 +6,9 @@ use callbridge_page::backend::CheckFinding;
 use std::{ffi::OsString, process::Stdio, time::Duration};
 use tokio::process::Command;
 
-/// The longest time that a run of `check` may take.
+/// Time limit of a run of `check`.
 const WITHIN: Duration = Duration::from_secs(90);
-/// Flags of `run` that `check` does not try, for they would end it or change the state.
+/// Flags of `run` that are not passed to `check`, because they would end it or change the state.
 const NOT_TRIED: [&str; 2] = ["--until-idle", "--rebind"];
 
 fn unavailable(words: impl Into<String>) -> Refusal {
@@ -43,7 +43,7 @@ pub(super) async fn checked() -> Result<Vec<CheckFinding>, Refusal> {
     Ok(found)
 }
 
-/// Returns the arguments behind `run`, without the flags that `check` does not try.
+/// Returns the arguments after `run`, without the flags that are not passed to `check`.
 fn tried(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     let behind = arguments.skip_while(|it| it != "run").skip(1);
     behind.filter(|it| !NOT_TRIED.iter().any(|flag| it == flag))
