@@ -1,5 +1,6 @@
-//! Arguments read with all their faults: clap itself stops at the first and exits 2. And variables
-//! named `CALLBRIDGE_…` that nothing reads: a misspelled one would be ignored without a word.
+//! Reads arguments and collects all errors in them, because clap stops at the first and exits 2.
+//! Also finds variables named `CALLBRIDGE_…` that nothing reads, because a misspelled one would be
+//! ignored silently.
 
 use super::faults::Faults;
 use super::options::{Options, Verb};
@@ -11,13 +12,13 @@ use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _};
 use std::{collections::BTreeSet, ffi::OsStr, ffi::OsString};
 use std::{path::Path, path::PathBuf};
 
-/// An `@FILE` is at most this long.
+/// Maximum bytes of an `@FILE`.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// As many faults of one command line are told.
+/// Maximum errors that are reported for one command line.
 const FAULTS_MAX: usize = 50;
 
-/// The whole command, with the version and an environment variable for each flag.
+/// Returns the whole command, with the version and an environment variable for each flag.
 pub(crate) fn command() -> Command {
     let version = format!("{} ({})", crate::VERSION, crate::COMMIT);
     let mut command = Options::command().version(version).max_term_width(100);
@@ -63,8 +64,8 @@ fn has_variable(group: &str, arg: &Arg) -> bool {
     group == "lead" || arg.get_id() == "state"
 }
 
-/// `--crm-url` → `CALLBRIDGE_CRM_URL`; a repeated flag has a value a line. A variable that is set
-/// to nothing is as if not set.
+/// Gives a flag its variable: `--crm-url` → `CALLBRIDGE_CRM_URL`. The variable of a repeated flag
+/// has one value per line. An empty variable counts as not set.
 fn with_variable(arg: Arg) -> Arg {
     let name = match arg.get_long() {
         None | Some("help" | "version") => return arg,
@@ -86,10 +87,10 @@ pub(super) fn variable(long: &str) -> String {
     format!("CALLBRIDGE_{}", long.replace('-', "_").to_ascii_uppercase())
 }
 
-/// Reads the arguments, the program's name first; with what was wrong with the flags so far.
+/// Reads the arguments. The first one is the program's name. Also returns the errors in the flags.
 ///
 /// # Errors
-/// No command, or none of ours; a file of arguments that cannot be read.
+/// If there is no command, an unknown one, or an `@FILE` that cannot be read.
 pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<(Verb, Faults)> {
     let mut arguments = expanded(arguments)?;
     let command = command();
@@ -127,8 +128,8 @@ fn no_command() -> Failure {
     Failure::new(Code::Usage, words)
 }
 
-/// Takes out what clap stumbled over, so that it can go on to the next; returns what it was, with
-/// the fault in words. `None` where it cannot be taken out.
+/// Removes the argument that clap rejected, so clap can continue with the next one. Returns the
+/// argument and its error. `None` if it cannot be removed.
 fn mend(arguments: &mut Vec<OsString>, error: &clap::Error) -> Option<(String, String)> {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -169,7 +170,7 @@ fn mend(arguments: &mut Vec<OsString>, error: &clap::Error) -> Option<(String, S
     }
 }
 
-/// Returns the index of the flag, alone or with its value behind a `=` or white space.
+/// Returns the index of the flag, with or without a value after `=` or white space.
 fn position(arguments: &[OsString], flag: &str) -> Option<usize> {
     let ends = |rest: &str| rest.is_empty() || rest.starts_with(['=', ' ', '\t']);
     (1..arguments.len()).find(|at| {
@@ -182,14 +183,14 @@ fn begins_flag(argument: &OsStr) -> bool {
     argument.to_string_lossy().starts_with('-')
 }
 
-/// The first `@FILE` of these arguments.
+/// Returns the path of the first `@FILE` in these arguments.
 pub(super) fn flags_file(arguments: &[OsString]) -> Option<PathBuf> {
     let texts = arguments.iter().skip(1).filter_map(|it| it.to_str());
     let mut files = texts.filter_map(|it| it.strip_prefix('@'));
     files.next().map(PathBuf::from)
 }
 
-/// The arguments, each `@FILE` replaced by its lines.
+/// Returns the arguments, with each `@FILE` replaced by its lines.
 fn expanded(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsString>> {
     let mut all = Vec::new();
     for (at, argument) in arguments.into_iter().enumerate() {
@@ -216,11 +217,11 @@ fn lines(path: &Path) -> Result<Vec<OsString>> {
     Ok(lines.map(OsString::from).collect())
 }
 
-/// The beginning of each variable of this program.
+/// The prefix of each variable of this program.
 const BEGINNING: &str = "CALLBRIDGE_";
 
-/// The endings of the variables that Kubernetes gives every container for a service that is called
-/// as we are.
+/// Suffixes of the variables that Kubernetes sets in every container for a service named
+/// `callbridge`.
 const OF_SERVICES: [&str; 4] = ["_SERVICE_HOST", "_SERVICE_PORT", "_TCP", "_UDP"];
 
 /// Variables of `build.rs`. Cargo passes them to the programs and tests that it runs.
@@ -240,7 +241,7 @@ pub(crate) fn unknown_variables(environment: &Environment) -> Vec<String> {
     unknown
 }
 
-/// Every variable that some command reads.
+/// Returns every variable that some command reads.
 pub(crate) fn known_variables() -> BTreeSet<String> {
     let secrets = SecretKind::ALL.iter().map(|kind| kind.variable());
     let mut known: BTreeSet<String> = secrets.collect();

@@ -1,4 +1,4 @@
-//! From a verb with its flags to a [`Command`], or all that is wrong with them.
+//! Turns a verb with its flags into a [`Command`], or returns all errors in them.
 
 pub(super) mod init;
 
@@ -27,7 +27,7 @@ use clap_complete::Shell;
 use jiff::tz::TimeZone;
 use std::path::{Path, PathBuf};
 
-/// The licenses of the linked libraries; `tests/package/licenses` writes the file.
+/// The licenses of the linked libraries. `tests/package/licenses` writes the file.
 const LICENSES: &str = include_str!("../../deploy/licenses.txt");
 
 impl Checking<'_> {
@@ -98,7 +98,7 @@ impl Checking<'_> {
             false => Format::CelCsv,
         };
         let file = flags.cdr.or(flags.cel).map(PathBuf::from);
-        // One that cannot be read is told with the other flags.
+        // An unreadable zone is reported with the other flags.
         let zone = flags.flags.sources.pbx_timezone.as_deref();
         let zone = Zone::of(zone.and_then(|text| values::zone(text).ok()).as_ref());
         let zone = zone.as_time_zone();
@@ -121,7 +121,7 @@ impl Checking<'_> {
     }
 
     fn calls(mut self, flags: CallsFlags) -> Result<Command, Faults> {
-        // In which zone they are meant is known where they are looked up.
+        // Only the syntax is checked here, because the zone is known only when the calls are read.
         let utc = TimeZone::UTC;
         let date = |text: &str| dates::date(text, &utc);
         self.faults.read("--from", &flags.from, date);
@@ -164,7 +164,8 @@ impl Checking<'_> {
         Ok(Command::Ask { request, csv, at })
     }
 
-    /// `--state` is the word of a state, or a folder: a folder called `dead` is `./dead`.
+    /// Splits the values of `--state`, which are states of calls or a folder. A folder named `dead`
+    /// is written `./dead`.
     fn state_or_folder(&mut self, given: Vec<String>) -> (Option<State>, Option<String>) {
         let (mut state, mut folder) = (None, None);
         for text in given {
@@ -178,7 +179,7 @@ impl Checking<'_> {
                 self.faults.add("--state", words);
             }
         }
-        // A word on the command line hides the folder of the environment.
+        // If only states are given on the command line, the folder comes from the environment.
         let of_environment = || self.environment.text("CALLBRIDGE_STATE").map(str::to_owned);
         (state, folder.or_else(of_environment))
     }
@@ -200,7 +201,7 @@ impl Checking<'_> {
     fn demo(mut self, flags: &DemoFlags) -> Result<Command, Faults> {
         let mut log = config::logging(&flags.log, &mut self.faults);
         if flags.log.log.is_none() {
-            // The demo's own table says what happens; log lines would run through it.
+            // The demo prints its own table, and log lines would interrupt it.
             log.level = tracing::Level::ERROR;
         }
         let words = [
@@ -241,7 +242,7 @@ impl Checking<'_> {
         })))
     }
 
-    /// The state; where none is named, that of the only service that runs.
+    /// Returns the state. Without a flag or variable, it can be that of the only service that runs.
     fn state(&mut self, flag: Option<&str>) -> StatePlace {
         let place = config::state_place(flag, self.environment);
         let place = self.faults.take("--state", place);
@@ -321,14 +322,14 @@ impl Checking<'_> {
         self.ask(request, csv, state)
     }
 
-    /// Letters to look at: nothing chosen is everything.
+    /// Builds the request to list or show dead letters. Without a selection, it is for all of them.
     fn letters(&mut self, which: SelectFlags, whole: bool) -> ControlRequest {
         let mut which = self.selection(which);
         which.all |= which.is_empty();
         ControlRequest::Letters { which, whole }
     }
 
-    /// A selection that is acted on: something must be chosen.
+    /// Reads the selection for a command that changes dead letters. It must not be empty.
     fn change(&mut self, command: &str, flags: SelectFlags) -> Selection {
         let chooses = !flags.ids.is_empty() || flags.reason.is_some();
         let words = "which ones? Give ID…, --reason R, --waiting or --all";
@@ -355,7 +356,8 @@ impl Checking<'_> {
         }
     }
 
-    /// Reads the values that a person gives of a call: `--answered`, `--talk` and `--direction`.
+    /// Reads the facts that a person supplies for a call: `--answered`, `--talk`, and
+    /// `--direction`.
     fn said(
         &mut self,
         answered: &Option<String>,
@@ -456,13 +458,13 @@ impl Checking<'_> {
         self.faults.take("NAME", name).unwrap_or_default()
     }
 
-    /// A number, as a person writes it.
+    /// Reads a phone number as a person writes it.
     fn phone(&mut self, phone: Option<String>) -> String {
         let phone = phone.ok_or("is missing: the number to look up");
         self.faults.take("PHONE", phone).unwrap_or_default()
     }
 
-    /// The id of a lead, as an argument of its own.
+    /// Reads the id of a lead from a separate argument.
     fn lead_argument(&mut self, lead: Option<&str>) -> Option<LeadId> {
         let text = lead.ok_or("is missing: the id of the lead");
         let wrong = "is not a lead id, which has digits alone";
@@ -470,7 +472,7 @@ impl Checking<'_> {
         self.faults.take("LEAD", read)
     }
 
-    /// Reads `ID=VALUE…`, each field once.
+    /// Reads `ID=VALUE…`. Each field can occur once.
     fn items(&mut self, values: &[String]) -> Vec<Item> {
         let (flag, mut items) = ("ID=VALUE", Vec::<Item>::new());
         let words = format!("give 1 to {ITEMS_MAX} values, as 11=VIP or 12=null");
@@ -529,7 +531,7 @@ impl Checking<'_> {
     }
 }
 
-/// The SHA-256 of the token in a file.
+/// Returns the SHA-256 of the token in a file.
 fn token_hash(file: &str) -> Result<String, String> {
     let place = SecretPlace::File(PathBuf::from(file));
     let token = place.read().map_err(|error| error.to_string())?;

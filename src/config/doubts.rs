@@ -1,4 +1,4 @@
-//! What is no fault and still likely to be a mistake: said by `check`, and by `run` in its log.
+//! Settings that are valid but probably mistakes. `check` and the log of `run` report them.
 
 use crate::config::Config;
 use callbridge_source::{Transport, url::Broker, url::TcpEndpoint};
@@ -11,7 +11,7 @@ pub(crate) struct Doubt {
     pub what: String,
     /// The kind of doubt: `likely a mistake`, or that secrets cross the network.
     pub kind: &'static str,
-    /// The oddity and its remedy, never with a secret.
+    /// The problem and its fix. It never contains a secret.
     pub words: String,
 }
 
@@ -27,7 +27,7 @@ const CLEAR: &str = "can be read on the network";
 const CALLS_AND_SECRET: &str = "the user's secret and all calls";
 const LETTERS_AND_SECRET: &str = "the user's secret and all letters";
 
-/// All of them. Reads the files of secrets; one that cannot be read is told elsewhere.
+/// Returns all doubts. Reads the secret files; one that cannot be read is reported elsewhere.
 pub(crate) fn of(config: &Config) -> Vec<Doubt> {
     let words = "it is in quotes, which are taken for a part of it; remove them if they are not";
     let places = config.places().into_iter();
@@ -37,14 +37,15 @@ pub(crate) fn of(config: &Config) -> Vec<Doubt> {
     all.chain(clear(config)).chain(new_state(config)).collect()
 }
 
-/// A folder without a state, as a mistyped one is: what is beside it may have been meant.
+/// Reports a folder without a state. If its path is mistyped, a state beside it can be the right
+/// one.
 fn new_state(config: &Config) -> Option<Doubt> {
     let dir = config.state.as_ref().and_then(StatePlace::folder)?;
     let found = dir.join(FILE).symlink_metadata();
     found.err().filter(|it| it.kind() == ErrorKind::NotFound)?;
     let entries = dir.parent().and_then(|it| it.read_dir().ok());
     let beside = entries.into_iter().flatten().flatten().map(|it| it.path());
-    // A hidden one is the scratch folder of a `check` that runs.
+    // A hidden folder can be the scratch folder of a running `check`.
     let hides = |name: &OsStr| name.as_encoded_bytes().starts_with(b".");
     let is_hidden = |it: &PathBuf| it.file_name().is_some_and(hides);
     let others = beside.filter(|it| !is_hidden(it) && it.join(FILE).is_file());
@@ -62,16 +63,16 @@ fn new_state(config: &Config) -> Option<Doubt> {
     Some(Doubt::new("--state", "a new state begins", words))
 }
 
-/// Lines to other machines on which nothing is encrypted.
+/// Reports connections to other machines without encryption.
 fn clear(config: &Config) -> impl Iterator<Item = Doubt> {
     let sources = config.sources.iter().filter_map(|source| {
-        // The broker is told the password as it is; a manager's crosses as the answer to a
+        // A broker receives the password itself. A manager's password is only used to answer a
         // challenge.
         let (is_clear, crosses, scheme) = match &source.url.transport {
             Transport::Amqp(queue) => (is_clear(&queue.broker), CALLS_AND_SECRET, "amqps"),
             Transport::WebSocket { endpoint, .. } => (endpoint.is_clear(), "all calls", "wss"),
             Transport::Ami { endpoint, .. } => (endpoint.is_clear(), "all calls", "amis"),
-            // Whoever gives this one has said `clear=yes` to it.
+            // The flag of this source contains `clear=yes`, so it is intended.
             Transport::Esl { .. } | Transport::File { .. } => return None,
         };
         is_clear.then(|| crossing(&source.url.public(), crosses, scheme))
@@ -81,7 +82,7 @@ fn clear(config: &Config) -> impl Iterator<Item = Doubt> {
     sources.chain(published.map(|(it, crosses)| crossing(&it.url.public(), crosses, "amqps")))
 }
 
-/// What is said to some node of the broker can be read on its way there.
+/// Returns `true` if data to any node of the broker is sent unencrypted.
 fn is_clear(broker: &Broker) -> bool {
     let mut nodes = std::iter::once(&broker.endpoint).chain(&broker.others);
     nodes.any(TcpEndpoint::is_clear)
@@ -95,7 +96,7 @@ fn crossing(line: &str, crosses: &str, scheme: &str) -> Doubt {
     Doubt::new(format!("line {line}"), CLEAR, words)
 }
 
-/// Trunks whose pattern takes telephones in, too.
+/// Reports trunks whose pattern also matches phones.
 fn wide(config: &Config) -> impl Iterator<Item = Doubt> {
     config.rules.trunks.iter().filter_map(|trunk| {
         let telephone = trunk.telephone_within()?;

@@ -1,26 +1,26 @@
-//! All that is wrong with the flags, told at once.
+//! All errors in the flags, collected so they can be reported at once.
 
 use callbridge_model::{Code, ExitCode, safe};
 use std::fmt;
 
-/// Faults of the flags; never empty where it is an error.
+/// Errors in the flags. Never empty when it is returned as an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Faults(Vec<String>);
 
 impl Faults {
-    /// Adds one: `what` is the flag as typed, `words` say what is wrong and what to do.
+    /// Adds an error. `what` is the flag as typed, and `words` are the problem and its fix.
     pub(crate) fn add(&mut self, what: &str, words: impl fmt::Display) {
         self.say(format!("{what}: {words}"));
     }
 
-    /// Adds this one where it is one.
+    /// Adds an error if `is_wrong`.
     pub(crate) fn add_if(&mut self, is_wrong: bool, what: &str, words: impl fmt::Display) {
         if is_wrong {
             self.add(what, words);
         }
     }
 
-    /// Adds one whose words name the flag themselves.
+    /// Adds an error whose text already names the flag, unless it has been added before.
     pub(crate) fn say(&mut self, words: impl Into<String>) {
         let words = words.into();
         if !self.0.contains(&words) {
@@ -28,12 +28,12 @@ impl Faults {
         }
     }
 
-    /// The value, or its fault added.
+    /// Returns the value, or adds its error.
     pub(crate) fn take<T>(&mut self, what: &str, value: Result<T, impl fmt::Display>) -> Option<T> {
         value.map_err(|words| self.add(what, words)).ok()
     }
 
-    /// The value, or each of its faults added.
+    /// Returns the value, or adds each of its errors.
     pub(crate) fn take_all<T>(
         &mut self,
         what: &str,
@@ -43,7 +43,7 @@ impl Faults {
         value.map_err(&mut add_all).ok()
     }
 
-    /// Parses the value typed behind a flag; adds the fault where it cannot be read.
+    /// Parses the value of a flag, or adds its error.
     pub(crate) fn read<T, E: fmt::Display>(
         &mut self,
         flag: &str,
@@ -53,7 +53,7 @@ impl Faults {
         self.take(flag, parse(text.as_deref()?))
     }
 
-    /// `value`, unless there are faults.
+    /// Returns `value`, unless there are errors.
     pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
         match self.is_empty() {
             true => Ok(value),
@@ -72,7 +72,7 @@ impl fmt::Display for Faults {
         let errors = if count == 1 { "error" } else { "errors" };
         write!(f, "{count} {errors} in the flags. Nothing was started:")?;
         for words in &self.0 {
-            // A value may hold anything, line breaks and escapes for the terminal among it.
+            // A value can contain anything, even line breaks and escape sequences for the terminal.
             write!(f, "\n  {}", safe(words))?;
         }
         Ok(())

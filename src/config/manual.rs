@@ -1,5 +1,5 @@
-//! Completions and the manual page, made from the declarations of the flags; and what a manual
-//! page says beside them: exit codes, files, variables, examples.
+//! Shell completions and the manual page, made from the declarations of the flags. The page also
+//! has exit codes, files, variables, and examples.
 
 use super::arguments::command;
 use callbridge_model::{Code, SecretKind};
@@ -9,21 +9,21 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use std::{collections::BTreeSet, io};
 
-/// The completions of a shell.
+/// Returns the completions for a shell.
 pub(crate) fn completions(shell: Shell) -> Vec<u8> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command(), "callbridge", &mut text);
     text
 }
 
-/// Commands that share so many flags with `run` name them, and do not tell them again.
+/// A command that shares at least this many flags with `run` refers to it instead of listing them.
 const SHARED_MIN: usize = 10;
 
-/// The manual page, in roff: the program, each command with its flags, then exit codes, variables,
-/// files and examples.
+/// Returns the manual page in roff: the program, each command with its flags, then exit codes,
+/// variables, files, and examples.
 ///
 /// # Errors
-/// Never: it is written into memory.
+/// Never, because it is written into memory.
 pub(crate) fn page() -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let mut whole = command();
@@ -72,7 +72,7 @@ fn longs(verb: &clap::Command) -> impl Iterator<Item = &str> {
     shown.filter_map(Arg::get_long)
 }
 
-/// Dashes that can be copied, and no line that is taken for a request.
+/// Escapes text for roff: dashes stay copyable, and no line is taken for a request.
 fn roff(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     let lines = text.lines().map(|line| match line.chars().next() {
@@ -82,7 +82,8 @@ fn roff(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A heading, words below it, and a line for each term with what it is indented below that.
+/// Formats a section: a heading, the text below it, and the terms. Indented lines describe the term
+/// above them.
 fn section(heading: &str, words: &str, terms: &str) -> String {
     let words = words.lines().map(|words| format!("{}\n", roff(words)));
     let terms = terms.lines().map(|line| match line.strip_prefix("  ") {
@@ -122,7 +123,7 @@ fn verb_sections(
         text.extend("It takes the flags of \\fBcallbridge run\\fR, too.\n.PP\n".bytes());
     }
     if verb.get_arguments().any(|arg| !arg.is_hide_set()) {
-        // Its own heading stands above: none for its flags, and smaller ones for groups.
+        // The command already has a heading, so its flags have none, and groups have smaller ones.
         let mut section = Vec::new();
         Man::new(verb).render_options_section(&mut section)?;
         let section = String::from_utf8_lossy(&section).replace(".SH OPTIONS\n", "");

@@ -1,17 +1,17 @@
-//! The command line, read and checked before anything is opened.
+//! Reads and checks the command line before anything is opened.
 //!
 //! ```text
-//! arguments ─▶ Options (texts) ─▶ Command (checked; all faults at once, exit 64)
+//! arguments ─▶ Options (texts) ─▶ Command (checked; all errors at once, exit 64)
 //! ```
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
 //! | [`options`] | the commands as typed, with their help; [`flags`]: the flags of `run` |
-//! | [`arguments`] | `@FILE`, environment, variables that nothing reads, clap and its faults |
-//! | [`faults`] | all that is wrong with one command line |
-//! | [`doubts`] | what is likely to be a mistake |
+//! | [`arguments`] | `@FILE`, environment, unknown variables, clap and its errors |
+//! | [`faults`] | all errors in one command line |
+//! | [`doubts`] | settings that are probably mistakes |
 //! | [`checked`] | the flags of `run`, `explain`, `check`, checked |
-//! | [`command`] | every command, checked; `checking` is the way there |
+//! | [`command`] | every command, checked. `checking` creates them |
 //! | [`trunk_problem`] | a trunk whose calls cannot be logged with these flags |
 //! | [`manual`] | `man` and `completions` |
 

@@ -1,5 +1,5 @@
-//! The commands and their flags as they are typed: texts alone, checked in
-//! [`crate::config::checked`] all at once. The flags of `run` are [`super::flags`].
+//! The commands and their flags as typed. They are only texts, which [`crate::config::checked`]
+//! checks all at once. The flags of `run` are in [`super::flags`].
 
 use super::checked::connect::ConnectFlags;
 use super::checking::init;

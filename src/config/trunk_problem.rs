@@ -1,5 +1,5 @@
-//! Finds a trunk whose calls cannot be logged as its flags and lists are. `check` reports such a
-//! trunk, and `run` warns about it in the log.
+//! Finds trunks whose calls cannot be logged with the current flags and lists. `check` reports such
+//! a trunk, and `run` warns about it in the log.
 
 use crate::config::{Config, SourceConfig};
 use callbridge_call::Extension;

@@ -1,4 +1,4 @@
-//! The flags of `connect`, as typed and checked.
+//! The flags of `connect`, as typed and as checked.
 
 use super::crm::{address, proxy};
 use super::place::state_place;
@@ -12,14 +12,14 @@ use clap::Args;
 use std::time::Duration;
 use url::Url;
 
-/// The flags that agree to a company beforehand, and the time that its people have.
+/// Flags that confirm a company in advance, and the time limit for the consent.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// The value of `--company`: this company alone may be bound.
+    /// The value of `--company`: only this company can be bound.
     pub company: Option<i64>,
     /// The flag `--yes`: any company may be bound.
     pub yes: bool,
-    /// `--within`: so long the consent is waited for.
+    /// The value of `--within`: how long to wait for the consent.
     pub within: Duration,
 }
 
@@ -32,13 +32,14 @@ pub struct Connect {
     pub auth: Address,
     /// The consent page of `--consent-url`, with its query.
     pub consent: Url,
-    /// The address of `--redirect-uri`, letter by letter as it is registered.
+    /// The address of `--redirect-uri`, exactly as it is registered.
     pub redirect: Redirect,
     /// The application of `--client-id`: `svc_app_…`.
     pub client_id: String,
-    /// The place of the application's secret: `--client-secret-file`, the credential, the variable.
+    /// The place of the application's secret: `--client-secret-file`, the credential, or the
+    /// variable.
     pub secret: SecretPlace,
-    /// The grants of `--scope`, or the usual ones.
+    /// The grants of `--scope`, or the default ones.
     pub scope: String,
     /// The state of `--state`, in which the connection is kept.
     pub state: StatePlace,
@@ -46,10 +47,10 @@ pub struct Connect {
     pub wanted: Wanted,
 }
 
-/// So long the consent is waited for; a code lives no longer either (§5.6.3).
+/// Default time to wait for the consent. A code is valid for the same time (§5.6.3).
 const WITHIN: Duration = Duration::from_secs(600);
 
-/// The command, or all that is wrong with its flags.
+/// Returns the checked command, or all errors in its flags.
 pub(crate) fn check(
     flags: &ConnectFlags,
     environment: &Environment,
@@ -84,7 +85,7 @@ pub(crate) fn check(
         yes: flags.yes,
         within: within.unwrap_or(WITHIN),
     };
-    // What is not there has its fault.
+    // For each missing value, an error has been added.
     let connect = || {
         Some(Connect {
             setup: Setup {
@@ -124,7 +125,7 @@ fn company(text: &str) -> Result<i64, String> {
     })
 }
 
-/// A page for a browser: https, or http on this machine.
+/// Reads the address of a page for a browser: https, or http on this machine.
 fn page(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("`{text}` is not a URL ({error})"))?;
     let mut bare = url.clone();

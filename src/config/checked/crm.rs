@@ -1,5 +1,5 @@
-//! The CRM of a command line: its address, token (one of a file or variable, a command, a
-//! connection by consent) and rate, and the names of its fields.
+//! The flags about the CRM: its address, the token (from a file, a variable, a command, or a
+//! connection by consent), the rate, and the names of its fields.
 
 use super::{Checking, Crm};
 use crate::config::Faults;
@@ -12,9 +12,9 @@ use callbridge_sender::rate::Rate;
 use std::path::Path;
 use url::Url;
 
-/// The CRM; `None` where it has no address, or a wrong one. A dry run needs none. `connected` says
-/// whether the state has a connection; `None` if that cannot be read, which `run` reports when it
-/// opens the state.
+/// Checks the flags of the CRM. `None` if the address is missing or wrong. A dry run needs no CRM.
+/// `connected` is whether the state has a connection. `None` means that this cannot be read, which
+/// `run` reports when it opens the state.
 pub(super) fn check(
     flags: &CrmFlags,
     (dry_run, connected): (bool, Option<bool>),
@@ -62,13 +62,13 @@ pub(super) fn check(
     })
 }
 
-/// An address of the CRM; its words name the flag.
+/// Reads an address of the CRM. The error names the flag.
 pub(super) fn address(text: &str, flag: &str, faults: &mut Faults) -> Option<Address> {
     let say = |error: AddressError| faults.say(error.to_string().replacen("--crm-url", flag, 1));
     Address::parse(text).map_err(say).ok()
 }
 
-/// An empty one, as from a variable, is none.
+/// Returns the text, unless it is empty, as a variable can be.
 fn given(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
@@ -136,7 +136,7 @@ pub(super) fn proxy(text: &str) -> Result<Url, String> {
     is_proxy.then_some(url).ok_or_else(wrong)
 }
 
-/// The source of the token, of which there is one.
+/// The source of the token.
 #[derive(Clone, Debug)]
 pub enum TokenFrom {
     /// A file, a credential or a variable.
@@ -147,8 +147,8 @@ pub enum TokenFrom {
     Connection,
 }
 
-/// The one that is given; none, where one is needed, or several are faults. The state may have a
-/// connection.
+/// Returns the source of the token. Reports an error if several are given, or if none is given and
+/// one is needed. The state can have a connection.
 pub(super) fn token(
     flags: &CrmFlags,
     file: Option<&Path>,

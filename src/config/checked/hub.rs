@@ -14,14 +14,14 @@ use std::path::PathBuf;
 #[derive(Clone, Debug)]
 pub struct CollectConfig {
     pub listen: SocketAddr,
-    /// `--tls-cert` and `--tls-key`. `None` on loopback only.
+    /// `--tls-cert` and `--tls-key`. `None` is possible only on loopback.
     pub tls: Option<Certificate>,
 }
 
-/// The way of a collector to its hubs.
+/// The connection of a collector to its hubs.
 #[derive(Clone, Debug)]
 pub struct ForwardConfig {
-    /// In the order in which they are tried.
+    /// Addresses of the hubs, in the order in which they are tried.
     pub hubs: Vec<Address>,
     /// `None` if it is not needed, as in `explain`.
     pub token: Option<SecretPlace>,
@@ -29,7 +29,7 @@ pub struct ForwardConfig {
     pub ca_file: Option<PathBuf>,
 }
 
-/// The listener. `None` if it is not asked for, or wrongly.
+/// Checks the flags of the listener. `None` without `--collect`, or if they are wrong.
 pub(super) fn collect(flags: &HubFlags, checking: &mut Checking<'_>) -> Option<CollectConfig> {
     let faults = &mut checking.faults;
     let tls = certificate("tls", (&flags.tls_cert, &flags.tls_key), "", faults);
@@ -58,7 +58,8 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     values::address(text, ", as 127.0.0.1:8443")
 }
 
-/// The way to the hubs. `None` without `--forward`, or if it is wrong.
+/// Checks the flags of the connection to the hubs. `None` without `--forward`, or if they are
+/// wrong.
 pub(super) fn forward(flags: &HubFlags, checking: &mut Checking<'_>) -> Option<ForwardConfig> {
     let faults = &mut checking.faults;
     let token_file = faults.read(
@@ -96,7 +97,7 @@ fn addresses(text: &str, faults: &mut Faults) -> Option<Vec<Address>> {
     Some(hubs)
 }
 
-/// Refuses flags that need a CRM in a collector, which has none.
+/// Refuses flags that need a CRM in a collector, because a collector has no CRM.
 pub(super) fn refuse_crm_flags(given: &[(&str, bool)], faults: &mut Faults) {
     for (flag, _) in given.iter().filter(|(_, given)| *given) {
         let words = "cannot be used with --forward: give it to the hub, which sends to the CRM";

@@ -1,4 +1,4 @@
-//! The flags of the lookup at ring time: where it listens, and who may ask.
+//! The flags of the lookup at ring time: where it listens, and who can ask.
 
 use super::{Checking, alone};
 use crate::values;
@@ -8,19 +8,20 @@ use clap::Args;
 use serde::Serialize;
 use std::net::SocketAddr;
 
-/// The lookup, as it was asked for.
+/// The checked flags of the lookup.
 #[derive(Clone, Debug)]
 pub struct LookupConfig {
     /// The address of `--lookup`, at which dialplans ask.
     pub listen: SocketAddr,
-    /// `--lookup-allow`; none for everybody on this machine.
+    /// The networks of `--lookup-allow`. If empty, every program on this machine can ask.
     pub allow: Vec<Network>,
-    /// The place of the password that dialplans give; `None` without one.
+    /// The place of the password that dialplans send. `None` without one.
     pub secret: Option<SecretPlace>,
 }
 
-/// The lookup; `None` where it is not asked for, or wrongly. Off loopback names and extensions of
-/// customers would be anybody's: there it needs both, a network and a password.
+/// Checks the flags of the lookup. `None` without `--lookup`, or if they are wrong. An address
+/// outside loopback needs both a network and a password, or anyone could read the names and
+/// extensions of customers.
 pub(super) fn check(flags: &LookupFlags, checking: &mut Checking<'_>) -> Option<LookupConfig> {
     let faults = &mut checking.faults;
     let file = &flags.lookup_secret_file;

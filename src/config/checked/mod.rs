@@ -1,17 +1,17 @@
-//! The flags of `run` and `explain`, checked: all their faults are told at once, and nothing is
-//! opened before. Here stands what comes of them, with its secrets, and what several share.
+//! Checks the flags of `run` and `explain`. All errors are reported at once, before anything is
+//! opened. This module has the results, with their secrets, and helpers that several checks share.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
-//! | [`typed`] | the way from `Flags` to a [`Config`] |
-//! | `sources` | `--source` and its secrets; `--catch-up`; which PBX each source belongs to |
-//! | `trunks` | `--trunk` over its defaults, against each other and the sources |
+//! | [`typed`] | from `Flags` to a [`Config`] |
+//! | `sources` | `--source` and its secrets; `--catch-up`; the PBX of each source |
+//! | `trunks` | `--trunk` with its defaults, checked against each other and the sources |
 //! | [`connect`](mod@connect) | the flags of `connect` |
-//! | [`crm`] | `--crm-url`, its rate and field names, and where its token comes from |
+//! | [`crm`] | `--crm-url`, its rate and field names, and the source of its token |
 //! | [`hub`] | `--collect`, and `--forward` in place of the CRM |
 //! | [`page`] | `--page`, its certificate, names and passwords |
 //! | [`place`](mod@place) | `--state`, and where it is without the flag |
-//! | [`lookup`] | `--lookup`, and who may ask |
+//! | [`lookup`] | `--lookup`, and who can ask |
 //! | `webhooks` | `--webhook-listen`, its certificate and secrets |
 
 pub(crate) mod connect;
@@ -49,7 +49,8 @@ pub(crate) use typed::{Checking, logging};
 
 #[derive(Debug)]
 pub struct Config {
-    /// In the order of their flags: the first of a PBX is its primary. Catch-up files come last.
+    /// The sources in the order of their flags. The first of a PBX is its primary. Catch-up files
+    /// come last.
     pub sources: Vec<SourceConfig>,
     /// The value of `--pbx-id`: the PBX of sources without `pbx=`.
     pub pbx_id: Option<String>,
@@ -57,25 +58,25 @@ pub struct Config {
     pub pbx_timezone: Option<TimeZone>,
     /// The columns of a CSV file without a header (`--columns`).
     pub columns: Option<CsvColumns>,
-    /// The trunks, `--not-before` and `--require-employee`, by which calls are judged.
+    /// The rules by which calls are judged: the trunks, `--not-before`, and `--require-employee`.
     pub rules: Rules,
     /// The flag `--lead-directory`: the CRM's leads are read for the rule `directory`.
     pub lead_directory: bool,
-    /// The CRM that calls are sent to; `None` in `explain` and dry runs without `--crm-url`.
+    /// The CRM that calls are sent to. `None` in `explain` and dry runs without `--crm-url`.
     pub crm: Option<Crm>,
-    /// The listener for calls of branches; `None` without `--collect`.
+    /// The listener for calls of branches. `None` without `--collect`.
     pub collect: Option<CollectConfig>,
-    /// The hubs that calls are sent to in place of a CRM; `None` without `--forward`.
+    /// The hubs that calls are sent to in place of a CRM. `None` without `--forward`.
     pub forward: Option<ForwardConfig>,
-    /// The receiver of the CRM's events; `None` without `--webhook-listen`.
+    /// The receiver of webhooks. `None` without `--webhook-listen`.
     pub webhooks: Option<Webhooks>,
-    /// The administrator's page; `None` without `--page`.
+    /// The administrator's page. `None` without `--page`.
     pub page: Option<PageConfig>,
-    /// The lookup that dialplans ask at ring time; `None` without `--lookup`.
+    /// The lookup that dialplans ask at ring time. `None` without `--lookup`.
     pub lookup: Option<LookupConfig>,
-    /// The assembler's settings, for the trunks of no PBX yet.
+    /// The assembler's settings, without the trunks of a PBX.
     pub calls: callbridge_call::Settings,
-    /// The place of the state; `None` only where it was not asked for and has no default.
+    /// The place of the state. `None` only if it is not needed and has no default.
     pub state: Option<StatePlace>,
     /// The value of `--instance`: the name of this process among those of a database.
     pub instance: Option<String>,
@@ -96,14 +97,14 @@ pub struct Config {
 }
 
 impl Config {
-    /// The place of the state; the working folder if none is known.
+    /// Returns the place of the state, or the working folder if none is known.
     pub(crate) fn state_place(&self) -> StatePlace {
         self.state
             .clone()
             .unwrap_or_else(|| StatePlace::Folder(PathBuf::from(".")))
     }
 
-    /// The zone of the PBX, else this machine's.
+    /// Returns the zone of the PBX, or this machine's if none is given.
     pub(crate) fn zone(&self) -> TimeZone {
         self.pbx_timezone.clone().unwrap_or_else(TimeZone::system)
     }
@@ -114,12 +115,12 @@ impl Config {
 pub struct SourceConfig {
     /// The URL of `--source`, or of `--catch-up`.
     pub url: SourceUrl,
-    /// `pbx=`, else `--pbx-id`. `None` only for `format=call`, whose messages name their PBX, and
-    /// where no id is needed, as in `explain`.
+    /// The value of `pbx=`, or else of `--pbx-id`. `None` only for `format=call`, whose messages
+    /// name their PBX, and for commands that need no id, such as `explain`.
     pub pbx: Option<String>,
-    /// The place of its secret; `None` where its transport needs none.
+    /// The place of its secret. `None` if its transport needs none.
     pub secret: Option<SecretPlace>,
-    /// `--catch-up`: a second account of what another source tells.
+    /// Whether this is a `--catch-up`: a second record of the calls that another source reports.
     pub catch_up: bool,
 }
 
@@ -128,8 +129,8 @@ impl SourceConfig {
         self.url.format().carries_whole_calls()
     }
 
-    /// Returns `true` where calls of this source may come over this trunk: neither names another
-    /// PBX.
+    /// Returns `true` if calls of this source can come over this trunk. They cannot if the two name
+    /// different PBXs.
     pub(crate) fn serves(&self, trunk: &Trunk) -> bool {
         trunk.pbx.is_none() || self.pbx.is_none() || trunk.pbx == self.pbx
     }
@@ -141,7 +142,7 @@ pub struct Crm {
     pub setup: Setup,
     /// The OAuth host of `--auth-url`, in place of the stored connection's.
     pub auth: Option<Address>,
-    /// The source of the token; `None` only in a dry run or a command that needs none.
+    /// The source of the token. `None` only in a dry run or a command that needs none.
     pub token: Option<TokenFrom>,
     /// The requests that `--rate` allows, within the budget of the token.
     pub rate: Rate,
@@ -151,23 +152,23 @@ pub struct Crm {
     pub lead_fields: lead_field::Fields,
     /// The key of `--field-list-wrapper`, under which the CRM wants a list of fields.
     pub field_list_wrapper: Option<String>,
-    /// The flag `--failed-employee drop`: a call that failed is tried again without its employee.
+    /// The flag `--failed-employee drop`: a failed call is sent again without its employee.
     pub drop_employee: bool,
 }
 
-/// The receiver of the CRM's events, and the secrets that prove them.
+/// The receiver of webhooks, and the secrets that prove their sender.
 #[derive(Clone, Debug)]
 pub struct Webhooks {
     /// The address of `--webhook-listen`, for the CRM or its proxy.
     pub listen: SocketAddr,
-    /// `--webhook-cert` and `--webhook-key`; `None` for plain HTTP.
+    /// `--webhook-cert` and `--webhook-key`. `None` for plain HTTP.
     pub tls: Option<Certificate>,
     pub application: Option<SecretPlace>,
     /// The secrets of `--installation-secret`, by installation.
     pub installations: BTreeMap<String, SecretPlace>,
 }
 
-/// `--dead-letter-queue`, and its secret.
+/// The queue of `--dead-letter-queue`, and its secret.
 #[derive(Clone, Debug)]
 pub struct BrokerTarget {
     pub url: BrokerUrl,
@@ -204,7 +205,7 @@ impl Config {
         all
     }
 
-    /// Every file that the flags name and that holds a secret.
+    /// Returns every file with a secret that the flags name.
     pub fn secret_files(&self) -> Vec<PathBuf> {
         let places = self.places().into_iter();
         let named = places.filter_map(|(_, place)| place.file());
@@ -221,8 +222,8 @@ impl Config {
     }
 }
 
-/// The certificate and its key: both, or neither. `of` begins their flags, `holds` says what is in
-/// their files.
+/// Reads the flags `--{of}-cert` and `--{of}-key`, which need each other. `holds` completes the
+/// error about an empty path with what the files contain.
 pub(super) fn certificate(
     of: &str,
     (chain, key): (&Option<String>, &Option<String>),
@@ -242,7 +243,7 @@ pub(super) fn certificate(
     Some(Certificate { chain, key })
 }
 
-/// Without an address the other flags do nothing, which nobody wants who gives them.
+/// Adds an error for each given flag that has no effect without `needed`, which is not given.
 pub(super) fn alone(needed: &str, given: &[(&str, bool)], faults: &mut Faults) {
     for (flag, _) in given.iter().filter(|(_, given)| *given) {
         faults.add(flag, format!("does nothing without {needed} ADDR"));

@@ -1,4 +1,4 @@
-//! The flags of the page: where it listens, by which names it is known, who may come in.
+//! The flags of the page: where it listens, its names in browsers, and who can log in.
 
 use super::{Checking, alone, certificate};
 use crate::values;
@@ -42,24 +42,24 @@ pub struct PageFlags {
     pub page_behind_proxy: Option<String>,
 }
 
-/// The page, as it was asked for.
+/// The checked flags of the page.
 #[derive(Clone, Debug)]
 pub struct PageConfig {
     /// The address of `--page`, at which the page is served.
     pub listen: SocketAddr,
-    /// The certificate of `--page-cert` with `--page-key`; `None` for plain HTTP.
+    /// The certificate of `--page-cert` with `--page-key`. `None` for plain HTTP.
     pub tls: Option<Certificate>,
-    /// The host names of `--page-name`, beside the address and this machine's own.
+    /// The host names of `--page-name`, in addition to the address and this machine's names.
     pub names: Vec<String>,
     /// The address of `--lead-url`, with one `{id}`.
     pub lead_url: Option<String>,
-    /// `--page-behind-proxy`: the proxies beside those on loopback.
+    /// The proxies of `--page-behind-proxy`, in addition to those on loopback.
     pub behind_proxy: Option<Vec<IpAddr>>,
-    /// The place of the password file; `None` where links alone let in.
+    /// The place of the password file. `None` if login is only possible with links.
     pub passwords: Option<SecretPlace>,
 }
 
-/// The page; `None` where it is not asked for, or wrongly.
+/// Checks the flags of the page. `None` without `--page`, or if they are wrong.
 pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<PageConfig> {
     const HOLDS: &str = "; it holds lines NAME:ROLE:HASH";
     let faults = &mut checking.faults;
@@ -92,7 +92,8 @@ pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<Pa
     })
 }
 
-/// With one `{id}`, and of the web: a link of another kind would run in the page.
+/// Reads an address with one `{id}`. It must be http or https, because a `javascript:` link would
+/// run in the page.
 fn lead_url(text: &str) -> Result<String, String> {
     let url = url::Url::parse(&text.replace("{id}", "1"));
     let of_web = url.is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 /// The folder for sockets of services whose state is in a database.
 const SOCKETS: &str = "/run/callbridge";
-/// The folder in which services keep their states, a folder each.
+/// The folder with one state folder per service.
 pub(crate) const STATES: &str = "/var/lib/callbridge";
 
-/// The folder of whoever is asked: where no daemon runs on the usual one, that of the only service
-/// of this machine that does.
+/// Returns the state folder that a command uses. If no daemon runs on the usual one, this is the
+/// folder of the only service on this machine that runs.
 pub(crate) fn state_of_daemon(usual: PathBuf, services: &Path) -> PathBuf {
     let listens = |dir: &Path| {
         let socket = dir.join(socket::NAME);
@@ -22,7 +22,7 @@ pub(crate) fn state_of_daemon(usual: PathBuf, services: &Path) -> PathBuf {
         if !found.is_ok_and(|metadata| metadata.file_type().is_socket()) {
             return false;
         }
-        // Another user's socket is not connected to. The command refuses that folder afterward.
+        // Do not connect to another user's socket. The command refuses that folder afterward.
         other_owner(dir).is_some() || UnixStream::connect(socket).is_ok()
     };
     if listens(&usual) {
@@ -37,7 +37,7 @@ pub(crate) fn state_of_daemon(usual: PathBuf, services: &Path) -> PathBuf {
     }
 }
 
-/// The state of `--state`: a folder or a database. Without the flag, it is the folder
+/// Returns the state of `--state`: a folder or a database. Without the flag, it is the folder
 /// `$STATE_DIRECTORY`, or else `~/.local/state/callbridge`.
 pub(crate) fn state_place(
     flag: Option<&str>,
@@ -53,8 +53,8 @@ pub(crate) fn state_place(
     }
 }
 
-/// The folder with sockets of daemons whose state is in a database: that of systemd, or else
-/// `/run/callbridge`, this user's own runtime folder, or a folder below `/tmp`.
+/// Returns the folder for sockets of daemons whose state is in a database: systemd's, or else
+/// `/run/callbridge`, this user's runtime folder, or a folder in `/tmp`.
 fn socket_base(environment: &Environment) -> Result<PathBuf, String> {
     let all = environment.text("RUNTIME_DIRECTORY");
     if let Some(first) = all.and_then(|all| all.split(':').next()) {
@@ -79,7 +79,7 @@ fn socket_base(environment: &Environment) -> Result<PathBuf, String> {
 }
 
 fn state_folder(environment: &Environment) -> Result<PathBuf, String> {
-    // systemd names several folders with colons between them; ours is the first.
+    // systemd separates several folders with colons. Ours is the first.
     let all = environment.text("STATE_DIRECTORY");
     if let Some(first) = all.and_then(|all| all.split(':').next()) {
         return Ok(PathBuf::from(first));
@@ -114,7 +114,7 @@ mod tests {
         std::fs::remove_file(second.join(socket::NAME)).expect("removed");
         let branch = listen(&second);
         assert_eq!(asked(), own, "which of the two?");
-        // One that was killed leaves its socket behind.
+        // A killed daemon leaves its socket behind.
         drop(branch);
         assert_eq!(asked(), first);
         let _own = listen(&folder("own"));

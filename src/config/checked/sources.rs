@@ -1,5 +1,5 @@
-//! The sources of a command line: formats that this release reads, names, secrets; files to catch
-//! up with, in which the PBX itself writes down its calls; and the id of each source's PBX.
+//! The flags about sources: URLs, formats, and secrets of `--source`, the PBX's record files of
+//! `--catch-up`, and the id of each source's PBX.
 
 use super::{Checking, SourceConfig};
 use crate::config::Faults;
@@ -10,7 +10,7 @@ use callbridge_mapping::trunk;
 use callbridge_model::{SecretKind, SecretPlace};
 use callbridge_source::{SourceUrl, Transport, url::Format};
 
-/// Every `--source`, in the order of the flags. A hub that `collects` needs none.
+/// Checks every `--source`, in the order of the flags. A hub that `collects` needs none.
 pub(super) fn check(
     flags: &SourceFlags,
     collects: bool,
@@ -55,7 +55,7 @@ pub(super) fn check(
     sources
 }
 
-/// Refuses a source whose PBX no flag names. Messages with `format=call` name their own PBX.
+/// Refuses a source if no flag names its PBX. Messages with `format=call` name their PBX.
 fn require_pbx_id(sources: &[SourceConfig], faults: &mut Faults) {
     let unnamed = sources
         .iter()
@@ -69,14 +69,14 @@ fn require_pbx_id(sources: &[SourceConfig], faults: &mut Faults) {
     }
 }
 
-/// Two managers, or two gateways, that no `pbx=` names: if they are of two PBXs, a unique id of the
-/// one may be one of the other, and the second call would be taken for the first.
+/// Refuses two managers, or two gateways, without `pbx=`. If they belong to two PBXs, their calls
+/// can have the same unique ids, and the second call would be taken for the first.
 fn two_unnamed(sources: &[SourceConfig], faults: &mut Faults) {
     let unnamed = || sources.iter().filter(|source| source.url.pbx.is_none());
     let place = |source: &SourceConfig| match &source.url.transport {
         Transport::Ami { endpoint, .. } => Some((true, endpoint.to_string())),
         Transport::WebSocket { endpoint, .. } => Some((false, endpoint.to_string())),
-        // A switch gives each channel an id that no other has.
+        // A FreeSWITCH gives each channel a globally unique id.
         Transport::Esl { .. } | Transport::Amqp(_) | Transport::File { .. } => None,
     };
     for (at, source) in unnamed().enumerate() {
@@ -104,7 +104,7 @@ pub(super) fn columns(text: &str) -> Result<CsvColumns, String> {
     })
 }
 
-/// Returns the kind of secret that a source of this transport needs; `None` where it needs none.
+/// Returns the kind of secret that a source of this transport needs. `None` if it needs none.
 pub(crate) const fn secret_kind(transport: &Transport) -> Option<SecretKind> {
     match transport {
         Transport::Ami { .. } => Some(SecretKind::Ami),
@@ -116,7 +116,8 @@ pub(crate) const fn secret_kind(transport: &Transport) -> Option<SecretKind> {
 
 const FLAG: &str = "--catch-up";
 
-/// Every `--catch-up`, in the order of the flags, for PBXs that these sources tell of.
+/// Checks every `--catch-up`, in the order of the flags. `sources` must report calls of the same
+/// PBX.
 pub(super) fn catch_up(
     flags: &SourceFlags,
     sources: &[SourceConfig],
@@ -142,7 +143,7 @@ pub(super) fn catch_up(
     files
 }
 
-/// Returns the reason for which this URL cannot be a catch-up file.
+/// Returns why this URL cannot be a catch-up file.
 fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
     let Transport::File { path, format, .. } = &url.transport else {
         return Some("is not a file: give file:///PATH?format=cel-csv".to_owned());
@@ -159,7 +160,7 @@ fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
     (!tells_calls).then(|| words.to_owned())
 }
 
-/// The PBX that a file without `pbx=` is of.
+/// Returns the PBX of a file without `pbx=`.
 fn only(flags: &SourceFlags, sources: &[SourceConfig]) -> Option<String> {
     let first = sources.first()?;
     let one = sources.iter().all(|source| source.pbx == first.pbx);

@@ -9,10 +9,10 @@ use callbridge_mapping::{Rules, Trunk, Trunks, trunk};
 use callbridge_model::Country;
 use callbridge_source::url::Format;
 
-/// Returns the rules by which all calls are judged, without `--not-before`: every `--trunk` over
-/// the defaults, and what those say of calls whose message names no trunk.
+/// Returns the rules by which all calls are judged, without `--not-before`: each `--trunk` with the
+/// defaults, and the defaults for calls whose message names no trunk.
 pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Checking<'_>) -> Rules {
-    // The recording of `explain` may be of messages, whatever the sources beside it are.
+    // The recording of `explain` can contain messages, whatever the given sources are.
     let of_messages = sources.iter().filter(|it| it.carries_whole_calls()).count();
     let collects = flags.hub.collects();
     let no_messages = checking.needs && of_messages == 0 && !collects;
@@ -53,8 +53,8 @@ pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Chec
     }
 }
 
-/// Returns the country of the CRM's numbers that name none: `--country`, else the one that all
-/// trunks share.
+/// Returns the country of the CRM's numbers without a country code: `--country`, or else the
+/// country that all trunks share.
 fn country(flags: &TrunkFlags, trunks: &Trunks) -> Option<Country> {
     let of_all = flags.country.as_deref().and_then(Country::parse);
     let mut each = trunks.iter().filter_map(|trunk| trunk.country);
@@ -80,14 +80,14 @@ fn defaults(flags: &TrunkFlags, faults: &mut Faults) -> Trunk {
     }
 }
 
-/// A trunk's `pbx=` must be a PBX of which some source tells.
+/// Checks that each trunk's `pbx=` is the PBX of some source.
 fn known_pbxs(
     trunks: &Trunks,
     sources: &[SourceConfig],
     pbx_id: Option<&str>,
     faults: &mut Faults,
 ) {
-    // A gateway's stream may bring PBXs that no flag names (`server_name`), as messages may.
+    // A gateway's stream can contain PBXs that no flag names (`server_name`), and so can messages.
     let gateway = |source: &SourceConfig| {
         source.url.format() == Format::AmiJson || source.carries_whole_calls()
     };

@@ -1,4 +1,4 @@
-//! From flags as typed to a [`Config`], or all that is wrong with them.
+//! Turns flags as typed into a [`Config`], or returns all errors in them.
 
 use super::place::state_place;
 use super::{
@@ -17,13 +17,12 @@ use jiff::tz::TimeZone;
 use std::time::Duration;
 use tracing::Level;
 
-/// The surroundings of a check of flags: the environment in which secrets may stand, and the faults
-/// so far.
+/// Context of a check of flags: the environment, which can hold secrets, and the errors so far.
 pub(crate) struct Checking<'a> {
     pub environment: &'a Environment,
     pub faults: Faults,
-    /// The needs of `run` are checked, too: sources, trunks and, unless it is a dry run, a CRM and
-    /// its token. A recording is judged by what is known.
+    /// Whether to check that everything `run` needs is given: sources, trunks, and, unless it is a
+    /// dry run, a CRM and its token. A recording is judged without them.
     pub needs: bool,
 }
 
@@ -36,13 +35,13 @@ impl<'a> Checking<'a> {
         }
     }
 
-    /// The same for a command that works as `run` does.
+    /// Also checks what `run` needs.
     pub(crate) fn for_run(mut self) -> Self {
         self.needs = true;
         self
     }
 
-    /// Takes the value found for this flag; its absence is a fault where it is needed.
+    /// Returns the value found for this flag. Its absence is an error only if `run` needs it.
     pub(super) fn needed<T>(&mut self, flag: &str, found: Result<T, String>) -> Option<T> {
         match found {
             Err(words) if self.needs => self.faults.take(flag, Err(words)),
@@ -50,7 +49,7 @@ impl<'a> Checking<'a> {
         }
     }
 
-    /// A line to a broker besides the sources, with its secret.
+    /// Reads the URL of a broker that is no source, with its secret.
     fn broker(
         &mut self,
         flag: &str,
@@ -63,7 +62,7 @@ impl<'a> Checking<'a> {
         Some(BrokerTarget { url, secret })
     }
 
-    /// Checks the flags as typed; returns the configuration, or all faults at once.
+    /// Checks the flags. Returns the configuration, or all errors at once.
     pub(crate) fn config(mut self, flags: Flags) -> Result<Config, Faults> {
         let (it, operation) = (&mut self, &flags.operation);
         let collects = flags.hub.collects();
@@ -82,11 +81,12 @@ impl<'a> Checking<'a> {
             ..rules
         };
         let place = state_place(operation.state.as_deref(), it.environment);
-        // Root does not look for a connection in another user's folder. The command is refused.
+        // Root does not look for a connection in another user's folder. The command is refused
+        // later.
         let is_others = place
             .as_ref()
             .is_ok_and(|place| other_owner(place.socket_folder()).is_some());
-        // A recording is judged without a token, whatever lies there.
+        // A recording is judged without a token, even if the state has a connection.
         let connected = match &place {
             Ok(place) if it.needs && !is_others => callbridge_oauth::store::exists(place),
             Ok(_) | Err(_) => Some(false),
@@ -112,7 +112,7 @@ impl<'a> Checking<'a> {
         let address = |text: &str| values::address(text, "");
         let listen = it.faults.read("--listen", &operation.listen, address);
         refuse_unknown_variables(it.environment, &mut it.faults);
-        // The faults of these are told in their order here.
+        // These are read here, so their errors come in this order.
         let letters = operation.dead_letter_queue.as_deref().map(BrokerUrl::queue);
         let config = Config {
             pbx_id: flags.sources.pbx_id.clone(),
@@ -142,7 +142,7 @@ impl<'a> Checking<'a> {
     }
 }
 
-/// Flags that only the hub can use.
+/// Refuses flags that only the hub can use.
 fn refuse_in_collector(flags: &Flags, faults: &mut Faults) {
     let given = [
         ("--crm-url", flags.crm.crm_url.is_some()),
@@ -159,7 +159,7 @@ fn refuse_in_collector(flags: &Flags, faults: &mut Faults) {
     hub::refuse_crm_flags(&given, faults);
 }
 
-/// An unknown variable is a fault, as an unknown flag is: otherwise it would be ignored.
+/// Adds an error for unknown variables, as for unknown flags. They would be ignored otherwise.
 fn refuse_unknown_variables(environment: &Environment, faults: &mut Faults) {
     let unknown = arguments::unknown_variables(environment);
     if unknown.is_empty() {
@@ -170,7 +170,8 @@ fn refuse_unknown_variables(environment: &Environment, faults: &mut Faults) {
     faults.add(&unknown.join(", "), words);
 }
 
-/// `--notify-command`, `--notify-missed`. An empty command, as from a variable, is none.
+/// Reads `--notify-command` and `--notify-missed`. An empty command, as from a variable, counts as
+/// none.
 fn notify(flags: &OperationFlags, faults: &mut Faults) -> Option<callbridge_ops::notify::Settings> {
     let missed = faults.read("--notify-missed", &flags.notify_missed, values::duration);
     let command = flags.notify_command.clone();
@@ -203,7 +204,8 @@ fn calls(flags: &CallFlags, faults: &mut Faults) -> callbridge_call::Settings {
     }
 }
 
-/// Name of this process among those of a database: `--instance`, or else the host's name.
+/// Returns the name of this process among those of a database: `--instance`, or else the host's
+/// name.
 fn instance(
     flags: &OperationFlags,
     state: Option<&StatePlace>,
@@ -221,7 +223,8 @@ fn instance(
     name
 }
 
-/// Another machine continues after a takeover. It must find the calls that ended meanwhile.
+/// Refuses sources without history. After a takeover, another machine must find the calls that
+/// ended meanwhile.
 fn refuse_sources_without_history(sources: &[SourceConfig], faults: &mut Faults) {
     for source in sources {
         let has_history = match source.url.transport {
@@ -245,7 +248,7 @@ fn refuse_sources_without_history(sources: &[SourceConfig], faults: &mut Faults)
 /// The server shows the name next to the version, within 63 bytes.
 const INSTANCE_BYTES_MAX: usize = 40;
 
-/// The flags about logs, checked.
+/// Reads the flags about logs.
 pub(crate) fn logging(flags: &LogFlags, faults: &mut Faults) -> Logging {
     let level = faults.read("--log", &flags.log, values::level);
     let json = |text: &str| values::word(text, &[("text", false), ("json", true)]);

@@ -1,5 +1,4 @@
-//! `init`: its flags. What was given is right as far as it goes, and without a terminal nothing is
-//! missing.
+//! The flags of `init`. Given flags must be valid. Without a terminal, none can be missing.
 
 use crate::config::checked::place::state_place;
 use crate::config::checked::sources;
@@ -13,7 +12,7 @@ use callbridge_source::{SourceUrl, Transport};
 use clap::Args;
 use std::{io::IsTerminal as _, path::Path};
 
-/// Checks the flags of `init`; those of `run` only as far as they are given.
+/// Checks the flags of `init`, and those flags of `run` that are given.
 pub(super) fn check(mut checking: Checking<'_>, mut init: InitFlags) -> Result<Command, Faults> {
     let name = &init.name;
     let words = "letters, digits, `-`, `_` and `.`, at most 64: it names a service";
@@ -31,16 +30,16 @@ pub(super) fn check(mut checking: Checking<'_>, mut init: InitFlags) -> Result<C
             checking.faults.add(flag, words);
         }
     }
-    // Their values are looked at as they will be, and what is not given yet is no fault.
+    // The values are checked as they will be written. A missing flag is no error here.
     Checking::new(&environment, checking.faults).config(init.flags.clone())?;
     Ok(Command::Init(Box::new(init)))
 }
 
-/// The questions that no flag, variable or credential answers.
+/// Returns the questions that no flag, variable, or credential answers.
 pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQuestion> {
     let source = flags.sources.source.first();
     let source = source.map(|url| SourceUrl::parse(url));
-    // One that is given has an account, or needs none, or is a fault of its own.
+    // A given source has an account, needs none, or is reported as an error itself.
     let no_source = source.is_none();
     let secret = match &source {
         Some(Ok(url)) => secret_kind(&url.transport),
@@ -50,7 +49,7 @@ pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQues
     let file = source.and_then(|url| url.ok()?.secret_file);
     let finds = |kind, file| SecretPlace::find(kind, file, environment).is_ok();
     let no_secret = secret.is_some_and(|kind| !finds(kind, file.as_deref()));
-    // A token is given, or the state that was named has a connection by consent.
+    // A token is given, or the given state has a connection by consent.
     let file = flags.crm.token_file.as_deref().map(Path::new);
     let given = finds(SecretKind::Token, file) || flags.crm.token_command.is_some();
     let state = flags.operation.state.as_deref();
@@ -86,7 +85,7 @@ pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQues
     missing.map(|(_, question)| question).collect()
 }
 
-/// The secret of a PBX's own line; `None` where a source is none.
+/// Returns the kind of secret for a direct connection to a PBX. `None` if the source is none.
 pub(crate) fn secret_kind(transport: &Transport) -> Option<SecretKind> {
     sources::secret_kind(transport).filter(|kind| *kind != SecretKind::Amqp)
 }
@@ -104,7 +103,7 @@ It writes DIR/NAME.flags, and the secrets as credentials of the service callbrid
 Exit: 0 written, 64 answers missing or wrong, 69 PBX or CRM not there, 73 not to be written,
 77 refused by PBX or CRM, 78 trunks not clear or the CRM's address wrong, 130 left (Ctrl-C).";
 
-/// The service's instance where `--name` gives none.
+/// The service's instance if `--name` is not given.
 pub(crate) const INSTANCE: &str = "pbx1";
 
 /// The flags of `init`: checked as far as they are given.
