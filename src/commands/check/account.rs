@@ -1,5 +1,6 @@
-//! A manager account: what it may do, whether it hears calls, and what the events show. What was
-//! seen counts; where nothing could be seen, `manager.conf` of this machine, if it can be read.
+//! Judges a manager account: its rights, whether it receives events of calls, and what the events
+//! contain. Observed facts count. If there are none, `manager.conf` is used if this machine has it
+//! and it can be read.
 
 use super::manager_conf::ManagerConf;
 use super::release::{self, short};
@@ -12,12 +13,12 @@ use callbridge_model::status::clock_difference;
 use callbridge_source::Transport;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The account's lines as `manager.conf` should have them.
+/// The rights that `manager.conf` should give the account.
 const READ: &str = "set read = call,cdr,system,agent,user for it in manager.conf, then `manager \
                     reload`";
 const WRITE: &str = "set write = reporting,user for it in manager.conf, then `manager reload`";
 
-/// Everything that is found of the account.
+/// Returns all findings about the account.
 pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> Vec<CheckFinding> {
     let conf = local(flag);
     let conf = conf.as_ref();
@@ -35,7 +36,7 @@ pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> 
     found
 }
 
-/// Of a source that is no manager account: who writes there, and what, is not known here.
+/// Returns the finding for a source that is no manager account, so its rights cannot be read.
 pub(crate) fn unknown(flag: &SourceConfig) -> Option<CheckFinding> {
     let message = match &flag.url.transport {
         Transport::WebSocket { .. } => {
@@ -51,7 +52,7 @@ pub(crate) fn unknown(flag: &SourceConfig) -> Option<CheckFinding> {
     Some(well(format!("events of {}", short(flag)), message))
 }
 
-/// A difference of the PBX's clock to this machine's of more than 5 s.
+/// Reports if the clocks of the PBX and this machine differ by more than 5 s.
 fn clock(url: &str, account: &Account) -> Option<CheckFinding> {
     let ahead = account.clock_ahead?;
     let message = clock_difference(ahead.micros() / 1_000)?;
@@ -59,7 +60,7 @@ fn clock(url: &str, account: &Account) -> Option<CheckFinding> {
     Some(advice(format!("clock of {url}"), message, fix))
 }
 
-/// The settings that `manager.conf` has for this account, if the PBX runs on this machine.
+/// Returns the settings that `manager.conf` has for this account, if the PBX runs on this machine.
 pub(crate) fn local(flag: &SourceConfig) -> Option<ManagerConf> {
     match &flag.url.transport {
         Transport::Ami { endpoint, user } if endpoint.is_loopback() => {
@@ -76,7 +77,8 @@ fn rights(url: &str, account: &Account) -> CheckFinding {
         return well(name, message);
     };
     let may = |action: &str| actions.contains(&action.to_ascii_lowercase());
-    // Whoever may narrow the events may read the configuration, too: both are `write = system`.
+    // Both need `write = system`: an account that can filter events can also read the
+    // configuration.
     match (may("CoreShowChannels"), may("GetConfig")) {
         (true, true) => {
             let message = "it may ask which channels live, and more than it needs: it can read the \
@@ -99,7 +101,7 @@ fn rights(url: &str, account: &Account) -> CheckFinding {
     }
 }
 
-/// A filter in `manager.conf` that Asterisk 10 to 12 read as text, and that lets nothing through.
+/// Reports a filter in `manager.conf` that Asterisk 10 to 12 read as text, so it blocks everything.
 fn filter(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Option<CheckFinding> {
     let literal = ["1.2", "1.3", "2.0", "2.1", "2.2", "2.3", "2.4"];
     let literal = literal.iter().any(|it| {
@@ -150,12 +152,13 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
             false => deaf(format!("{may_not}: {path} gives it no read = call")),
         };
     }
-    // No event of a call can be made to come without a call, and one of its own proves that much.
+    // Without a call there are no events of calls. An event that the account sends itself can still
+    // prove that some events arrive.
     let own = match (account.echoed, account.booted) {
         (Some(true), _) => {
             "an event of its own came back, but whether it receives events of calls is"
         }
-        // Filters let FullyBooted pass, which is an answer to the login.
+        // Filters do not block FullyBooted, because it is an answer to the login.
         (Some(false), true) => {
             "it receives FullyBooted (the PBX runs), and an event of its own did not come back: \
              its read lacks user, or its eventfilter lets nothing through; whether it receives \
@@ -200,7 +203,7 @@ fn times(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFindi
     }
 }
 
-/// The variables that trunks of this PBX take leads from, and that no channel shows.
+/// Reports variables from which trunks of this PBX take leads, but that no channel shows.
 fn variables(
     url: &str,
     wanted: &BTreeMap<String, bool>,
@@ -231,7 +234,7 @@ fn variables(
         "add {missed} to channelvars in [general] of manager.conf (`channelvars = {all}`; a second \
          line would replace the first), then `manager reload`"
     );
-    // Where another rule may know the lead nothing is lost.
+    // If another rule can find the lead, nothing is lost.
     let is_lost = missing.into_values().any(|alone| alone);
     let fault = is_lost.then_some(Code::Configuration);
     Some(CheckFinding {
@@ -240,7 +243,7 @@ fn variables(
     })
 }
 
-/// Each variable once, and whether a trunk has no other rule.
+/// Returns each variable, and whether some trunk has no other lead rule.
 fn wanted(config: &Config, flag: &SourceConfig) -> BTreeMap<String, bool> {
     let mut wanted = BTreeMap::new();
     for trunk in config.rules.trunks.iter().filter(|it| flag.serves(it)) {

@@ -5,9 +5,9 @@ use super::{CheckFinding, advice, fault, well};
 use callbridge_model::ExitCode as _;
 use callbridge_spool::{Error, Grade, PostgresUrl, ServerFinding, ServerReport, inspect_server};
 
-/// Tests the server. `None`: it could not be asked, or no process can lead on it.
+/// Tests the server. The report is `None` if it did not answer, or if no process can lead on it.
 pub(crate) fn check(url: &PostgresUrl) -> (Vec<CheckFinding>, Option<ServerReport>) {
-    // A task must not wait in another runtime.
+    // A separate thread, because a task must not block on another runtime.
     let asked = std::thread::scope(|scope| {
         let asking = scope.spawn(|| inspect_server(url));
         asking.join().unwrap_or(Err(Error::Closed))

@@ -1,5 +1,5 @@
-//! The PBX's endpoints against the trunks, both ways: a trunk that no endpoint is meant by, and an
-//! endpoint that no trunk takes in.
+//! Compares the PBX's endpoints with the trunks. Finds trunks without an endpoint, and endpoints
+//! without a trunk.
 
 use super::release::short;
 use super::{CheckFinding, advice, fault, well};
@@ -12,14 +12,14 @@ use callbridge_model::Code;
 use callbridge_source::Transport;
 use std::collections::BTreeSet;
 
-/// Names told in one line.
+/// Names shown on one line.
 const NAMES_MAX: usize = 10;
-/// A device named by more digits can be a line that is named by its number.
+/// A device whose name has more digits can be an outside line named by its number.
 const EXTENSION_DIGITS_MAX: usize = 5;
-/// A name with more letters of its own is another one, and not misspelt.
+/// If more letters differ, the name is a different one and not a misspelling.
 const LETTERS_APART_MAX: usize = 2;
 
-/// The endpoints and rights that one PBX has shown to its manager account.
+/// The endpoints and rights that one PBX has reported to its manager account.
 pub(crate) struct PbxEndpoints<'a> {
     /// The source that was asked.
     pub flag: &'a SourceConfig,
@@ -66,7 +66,8 @@ pub(crate) fn judge(
     found
 }
 
-/// The endpoint is the trunk's; a trunk may also be a part of one: `DAHDI/i1/998712000000`.
+/// Returns `true` if the endpoint belongs to the trunk. A trunk can also be a part of an endpoint:
+/// `DAHDI/i1/998712000000`.
 fn is_of(trunk: &Trunk, endpoint: &str) -> bool {
     let mut parts = trunk.endpoints().filter_map(|it| it.strip_prefix(endpoint));
     trunk.takes_in(endpoint) || parts.any(|rest| rest.starts_with('/'))
@@ -110,7 +111,7 @@ fn trunk_found(
         let fix = format!("did you mean {near}? Give --trunk {}={near},…", trunk.name);
         return fault(Code::Configuration, name, wrong, fix);
     }
-    // chan_sip names a channel by the address of whoever is no peer of its.
+    // chan_sip names a channel of an unknown peer by the peer's address.
     if !shown.iter().any(|it| is_whole(trunk, &it.account)) || trunk.endpoint.contains('.') {
         let message = "not known: the PBX lists no such endpoint, and may have it all the same";
         return well(name, message);
@@ -126,14 +127,14 @@ fn trunk_found(
     fault(Code::Configuration, name, format!("{wrong}; {has}"), fix)
 }
 
-/// The endpoint that a misspelt trunk may have meant.
+/// Returns the endpoint that a misspelled trunk probably means.
 fn near<'a>(trunk: &Trunk, account: &'a Account) -> Option<&'a String> {
     let endpoints = account.endpoints.names().filter(|it| !is_number(it));
     let near = endpoints.min_by_key(|it| apart(trunk, it))?;
     (apart(trunk, near) <= LETTERS_APART_MAX).then_some(near)
 }
 
-/// All endpoints of the trunk's technology were told.
+/// Returns `true` if the PBX listed all endpoints of the trunk's technology.
 fn is_whole(trunk: &Trunk, account: &Account) -> bool {
     let wanted = technology(&trunk.endpoint);
     let sip = |it: &&str| ["PJSIP", "SIP", "IAX2"].contains(it);
@@ -143,11 +144,11 @@ fn is_whole(trunk: &Trunk, account: &Account) -> bool {
     shown.any(|it| it.eq_ignore_ascii_case(wanted))
 }
 
-/// Endpoints that may be lines to the outside and that no trunk takes in.
+/// Reports endpoints that can be outside lines and that belong to no trunk.
 fn untaken(config: &Config, shown: &PbxEndpoints<'_>, people: &People) -> Option<CheckFinding> {
     let trunks = &config.rules.trunks;
     let of_pbx = || trunks.iter().filter(|trunk| shown.flag.serves(trunk));
-    // One that is named as the one that was meant is named once.
+    // An endpoint that was already suggested for a misspelled trunk is not reported again.
     let meant = |trunk: &Trunk, endpoint: &String| {
         let mut endpoints = shown.account.endpoints.names();
         !endpoints.any(|it| is_of(trunk, it)) && near(trunk, &shown.account) == Some(endpoint)
@@ -165,8 +166,8 @@ fn untaken(config: &Config, shown: &PbxEndpoints<'_>, people: &People) -> Option
     })
 }
 
-/// The reason why this endpoint must be a phone; `None` if it can be a line to the outside. A
-/// gateway can register at the PBX as phones do, so that alone proves nothing.
+/// Returns why this endpoint must be a phone. `None` if it can be an outside line. A gateway can
+/// register at the PBX as phones do, so a registration proves nothing.
 fn telephone_reason(
     config: &Config,
     shown: &[&&PbxEndpoints<'_>],
@@ -205,7 +206,7 @@ fn telephone_reason(
     None
 }
 
-/// Returns `true` for an endpoint named by a number, or at which an employee of the lists sits.
+/// Returns `true` if the endpoint is named by a number, or if the lists have an employee at it.
 fn is_telephone(config: &Config, shown: &PbxEndpoints<'_>, name: &str, people: &People) -> bool {
     let device = name.split_once('/').map_or("", |(_, device)| device);
     let mut trunks = config.rules.trunks.iter();
@@ -224,14 +225,13 @@ fn technology(endpoint: &str) -> &str {
     endpoint.split_once('/').map_or(endpoint, |(tech, _)| tech)
 }
 
-/// Returns the count of letters in which a trunk's endpoint and this one differ, whatever their
-/// case.
+/// Returns how many letters differ between a trunk's endpoint and this one. Case is ignored.
 fn apart(trunk: &Trunk, endpoint: &str) -> usize {
     let (one, other) = (trunk.endpoint.to_lowercase(), endpoint.to_lowercase());
     letters_apart(&one, &other)
 }
 
-/// Returns the count of letters that only one of the two has, in any order.
+/// Returns how many letters only one of the two has, in any order.
 fn letters_apart(one: &str, other: &str) -> usize {
     let mut rest: Vec<char> = other.chars().collect();
     let mut missing = 0;

@@ -12,7 +12,7 @@ use callbridge_hub::protocol::{BranchAnswer, ErrorAnswer};
 use callbridge_model::{Code, Secret, clock};
 use callbridge_spool::{Handle, tables};
 
-/// A larger difference between the clocks is reported.
+/// Larger differences between the clocks are reported.
 const CLOCK_DIFFERENCE_MS: u64 = 5_000;
 
 /// Checks `--collect` and `--forward`. Nothing without them.
@@ -69,7 +69,7 @@ fn branches(count: usize) -> CheckFinding {
     well("branches", format!("{count} branches"))
 }
 
-/// Checks the way of a collector to its hubs. Nothing without `--forward`.
+/// Checks the connection of a collector to its hubs. Nothing without `--forward`.
 pub(crate) async fn forward(config: &Config) -> Vec<CheckFinding> {
     let Some(forward) = &config.forward else {
         return Vec::new();
@@ -142,7 +142,7 @@ async fn one(config: &Config, address: &Address, token: &Secret) -> Vec<CheckFin
     }
 }
 
-/// PBXs of this collector that the branch does not have.
+/// Reports PBXs of this collector that the branch does not have.
 fn pbx_names(config: &Config, name: &str, branch: &BranchAnswer) -> Option<CheckFinding> {
     let mut missing = Vec::new();
     for source in &config.sources {

@@ -1,10 +1,10 @@
-//! Sources, trunks, and lists; and the queue that dead letters are published to.
+//! Checks sources, trunks, lists, and the queue to which dead letters are published.
 //!
-//! A file that is a source, or a catch-up: whether what stands where `run` would begin to read is
-//! written in its format, and of when it is.
+//! For a file, it reads where `run` would begin, and checks whether that text has the right format
+//! and from when it is.
 //!
-//! A FreeSWITCH: what it is, its gateways against the trunks, and what its file has mod_amqp
-//! publish. What is found is known by `bridges/freeswitch`.
+//! For a FreeSWITCH, it reads the version, compares the gateways with the trunks, and checks what
+//! mod_amqp publishes. `bridges/freeswitch` makes these findings.
 
 use super::account;
 use super::manager_conf::ManagerConf;
@@ -25,8 +25,8 @@ use callbridge_source::{Fix, Transport};
 use std::net::{IpAddr, Ipv4Addr};
 use std::{fmt::Display, io::ErrorKind, path::Path};
 
-/// Makes a finding of a trial: an error with its advice, and the code that it asks for; without a
-/// code it is no fault.
+/// Makes a finding of a test's result. `code` gives the exit code of the error. Without a code, it
+/// is only advice.
 fn tried<E: Display>(
     name: String,
     tried: Result<(), E>,
@@ -45,9 +45,9 @@ fn tried<E: Display>(
     }
 }
 
-/// Opens the source once, as far as it goes without taking anything from it.
+/// Opens the source once, without taking a message from it.
 ///
-/// Of a manager account: what it may do and hear.
+/// For a manager account, also returns its rights and what it receives.
 pub(crate) async fn source(flag: &SourceConfig) -> (CheckFinding, Option<Account>) {
     let name = format!("source {}", flag.url.public());
     let source = source_of(0, flag, None);
@@ -62,7 +62,7 @@ pub(crate) async fn source(flag: &SourceConfig) -> (CheckFinding, Option<Account
     {
         return (finding, None);
     }
-    // A file that is not there is the only source with a code of its own.
+    // Only a missing file has its own exit code.
     let code = |error: &callbridge_source::Error| match &flag.url.transport {
         Transport::File { path, .. } if is_missing(path) => Some(Code::NoInput),
         _ => Some(by(error.fix())),
@@ -70,8 +70,8 @@ pub(crate) async fn source(flag: &SourceConfig) -> (CheckFinding, Option<Account
     (tried(name, opened, "can be read", code), account)
 }
 
-/// A login from this machine that the account's `permit` lines exclude. Asterisk reports it as
-/// `Authentication failed`, like a wrong secret.
+/// Reports a login from this machine that the account's `permit` lines exclude. Asterisk reports it
+/// as `Authentication failed`, like a wrong secret.
 fn excluded_address(name: &str, flag: &SourceConfig, conf: &ManagerConf) -> Option<CheckFinding> {
     let host = &flag.url.endpoint()?.host;
     let address = host.parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -88,7 +88,7 @@ fn excluded_address(name: &str, flag: &SourceConfig, conf: &ManagerConf) -> Opti
     Some(fault(Code::NoPermission, name, message, fix))
 }
 
-/// The queue for dead letters: whether the broker lets us in and the queue is there.
+/// Checks the queue for dead letters: whether the broker accepts the login and the queue exists.
 pub(crate) async fn dead_letters(config: &Config) -> Option<CheckFinding> {
     let flag = config.dead_letters.as_ref()?;
     let name = format!("dead letters {}", flag.url.public());
@@ -100,7 +100,7 @@ fn of_broker(error: &callbridge_broker::Error) -> Option<Code> {
     Some(error.fix().map_or(Code::Unreachable, by))
 }
 
-/// A file behind a folder that we may not enter is there for all we know.
+/// Returns `true` if the file is missing. A file in a folder without access counts as present.
 fn is_missing(path: &Path) -> bool {
     let read = path.metadata();
     read.is_err_and(|it| it.kind() == ErrorKind::NotFound)
@@ -130,7 +130,7 @@ pub(crate) fn trunks(config: &Config, people: &People) -> Vec<CheckFinding> {
     found
 }
 
-/// Looks into the file, which can be read; `None` where the source is none.
+/// Checks the content of the file, which can be read. `None` if the source is no file.
 pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding> {
     let Transport::File { path, format, from } = &flag.url.transport else {
         return None;
@@ -184,7 +184,7 @@ fn shown(at: Option<EventTime>) -> String {
     at.map_or_else(|| "an unknown time".to_owned(), |at| at.to_string())
 }
 
-/// Everything that is found of the switch behind this source, if one is.
+/// Returns all findings about the FreeSWITCH behind this source, if there is one.
 pub(crate) async fn switch(config: &Config, flag: &SourceConfig) -> Vec<CheckFinding> {
     let of_broker = |it: &SourceConfig| {
         let same = it.pbx == flag.pbx && it.url.format() == Format::Freeswitch;
@@ -211,7 +211,7 @@ pub(crate) async fn switch(config: &Config, flag: &SourceConfig) -> Vec<CheckFin
             let text = of_module(module_conf::JSON_CDR);
             text.map(|text| module_conf::judge_json_cdr(&text))
         }
-        // Why it cannot be asked was said of the source.
+        // The finding of the source already has the reason.
         Ok(None) | Err(_) => None,
     };
     let each = found.unwrap_or_default().into_iter().map(|found| {
@@ -225,7 +225,7 @@ pub(crate) async fn switch(config: &Config, flag: &SourceConfig) -> Vec<CheckFin
     each.collect()
 }
 
-/// The file of a module of the switch on this machine, where there is one and it may be read.
+/// Reads the configuration file of a FreeSWITCH module on this machine, if possible.
 fn of_module(file: &str) -> Option<String> {
     let mut folders = module_conf::FOLDERS.iter();
     folders.find_map(|folder| std::fs::read_to_string(format!("{folder}/{file}")).ok())

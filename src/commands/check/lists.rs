@@ -1,4 +1,4 @@
-//! The lists of leads and employees: each file, each bad row of it.
+//! Checks the lists of leads and employees: each file, and each bad row in it.
 
 use super::{CheckFinding, advice, fault, well};
 use crate::config::Config;
@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 const MEND: &str = "correct the row; the good ones are in force, and the file is read again by \
                     itself";
 
-/// Every list that the trunks name, and who sits where by those that can be read.
+/// Checks every list that the trunks name. Also returns the employees of the lists that can be
+/// read.
 pub(crate) fn check(config: &Config) -> (Vec<CheckFinding>, People) {
     let mut lists = Watched::of(config.rules.every_trunk());
     let news = lists.reload(clock::now().wall);
@@ -20,7 +21,8 @@ pub(crate) fn check(config: &Config) -> (Vec<CheckFinding>, People) {
     (found, lists.people().clone())
 }
 
-/// Trunks of a PBX whose calls will name nobody. A message can name its employee itself.
+/// Reports trunks of a PBX whose calls will name no employee. A message can name its employee
+/// itself.
 fn without_employees(config: &Config) -> Option<CheckFinding> {
     let without = |it: &&Trunk| it.journal && it.employees.is_none() && !it.endpoint.is_empty();
     let trunks = config.rules.trunks.iter().filter(without);
@@ -36,7 +38,7 @@ fn without_employees(config: &Config) -> Option<CheckFinding> {
     Some(advice("employees", message, fix))
 }
 
-/// Employees at what no extension is likely to be.
+/// Reports employees whose extension is probably wrong.
 fn doubtful(config: &Config, people: &People) -> Vec<CheckFinding> {
     let mut doubtful = BTreeMap::new();
     for trunk in config.rules.trunks.iter() {

@@ -1,5 +1,5 @@
-//! The lookup at ring time: its address, its password, one question over each trunk, and what
-//! keeps it from knowing a caller or an extension, responsible employees on no list among it.
+//! Checks the lookup at ring time: its address, its password, and one lookup per trunk. Reports why
+//! it cannot find some callers or extensions, for example employees who are on no list.
 
 use super::place::unusable_address;
 use super::{CheckFinding, advice, fault, well};
@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 use std::{cmp::Reverse, io};
 use tokio::{io::AsyncReadExt as _, io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
-/// A PBX waits no longer.
+/// A PBX does not wait longer for an answer.
 const WITHIN: Duration = Duration::from_secs(1);
-/// Bytes of an answer that are read.
+/// Maximum bytes of an answer that are read.
 const BYTES_MAX: u64 = 16 * 1024;
-/// Employees that a finding names.
+/// Employees that a finding names at most.
 const NAMED_MAX: usize = 3;
-/// A number of any country's caller that is nobody's: of those for films.
+/// A fictional number with a country code, so it belongs to no customer.
 const NOBODYS: &str = "%2B12025550123";
 
-/// Everything about the lookup; nothing where none is asked for.
+/// Returns all findings about the lookup. Empty without `--lookup`.
 pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec<CheckFinding> {
     let Some(lookup) = &config.lookup else {
         return Vec::new();
@@ -57,10 +57,11 @@ pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec
     found
 }
 
-/// Employees by extension, and those responsible for leads.
+/// Employees by extension, and the employees responsible for leads.
 struct EmployeeExtensions<'a> {
     people: &'a People,
-    /// With how many leads; nobody where there is no directory yet.
+    /// Each responsible employee with the number of their leads. Empty if there is no directory
+    /// yet.
     responsible: Vec<(EmployeeId, u64)>,
 }
 
@@ -77,8 +78,8 @@ impl<'a> EmployeeExtensions<'a> {
         }
     }
 
-    /// Returns, in words, the responsible employees without an extension on this trunk, those with
-    /// the most leads first; `None` where each has one.
+    /// Returns the text about responsible employees without an extension on this trunk, those with
+    /// the most leads first. `None` if each has one.
     fn without_extension(&self, trunk: &Trunk) -> Option<String> {
         let mut without = self.responsible.clone();
         without.retain(|(id, _)| extension(*id, self.people, trunk).is_none());
@@ -96,7 +97,7 @@ impl<'a> EmployeeExtensions<'a> {
     }
 }
 
-/// Says of a trunk which callers get an answer, and which parts of one are missing.
+/// Reports which callers over this trunk get an answer, and which parts of an answer are missing.
 fn ready(
     trunk: &Trunk,
     desks: &EmployeeExtensions<'_>,
@@ -126,7 +127,7 @@ fn ready(
     advice(name, format!("{message}; {missing}"), fix)
 }
 
-/// The status, the body and the time of an answer.
+/// The status, the body, and the duration of an answer.
 type Answered = io::Result<(u16, Value, Duration)>;
 
 fn unanswered(at: SocketAddr, answered: Answered) -> CheckFinding {
@@ -136,7 +137,7 @@ fn unanswered(at: SocketAddr, answered: Answered) -> CheckFinding {
             let fix = "the running service has another password: it reads its file each second";
             fault(format!("{at} refuses the password"), fix)
         }
-        // Whoever may ask is another machine.
+        // Only other machines are allowed to ask.
         Ok((403, ..)) => {
             let message = "runs, but --lookup-allow refuses requests from this machine's dialplan";
             well("lookup", format!("{at} {message}"))
@@ -162,7 +163,7 @@ fn reached(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, at.port())
 }
 
-/// Asks once, as a dialplan does: status, answer, time.
+/// Sends one lookup as a dialplan does.
 async fn ask(at: SocketAddr, trunk: &str, secret: Option<&Secret>) -> Answered {
     let trunk = utf8_percent_encode(trunk, NON_ALPHANUMERIC);
     let header =

@@ -5,26 +5,26 @@ use callbridge_setup::local_conf;
 use std::net::{IpAddr, Ipv4Addr};
 use std::{collections::BTreeSet, path::Path, path::PathBuf};
 
-/// The paths at which Asterisk keeps the file.
+/// Paths at which Asterisk can have the file.
 const PLACES: [&str; 2] = [
     "/etc/asterisk/manager.conf",
     "/usr/local/etc/asterisk/manager.conf",
 ];
 const DEPTH_MAX: usize = 8;
-/// More than any such file has.
+/// Real files are smaller than this.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// The settings that `manager.conf` has for one account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ManagerConf {
     pub path: PathBuf,
-    /// `read`: event classes, in small letters.
+    /// The event classes of `read`, in lowercase.
     pub read: BTreeSet<String>,
     /// The lines of `eventfilter`, in their order.
     pub filters: Vec<String>,
     /// The value of `timestampevents`: whether events carry their time.
     pub timed: bool,
-    /// The names in `channelvars`, of the last line that sets it.
+    /// The names in the last `channelvars` line.
     pub variables: BTreeSet<String>,
     /// The lines `deny` and `permit`, in their order.
     address_rules: Vec<AddressRule>,
@@ -38,14 +38,14 @@ struct AddressRule {
 }
 
 impl ManagerConf {
-    /// Of the PBX that listens on this port of this machine, if its file can be read and knows the
-    /// account.
+    /// Returns the settings of the PBX that listens on this port of this machine. `None` if its
+    /// file cannot be read or does not have the account.
     pub(crate) fn find(user: &str, port: u16) -> Option<Self> {
         let mut places = PLACES.iter().map(Path::new);
         places.find_map(|place| Self::read(place, user, port))
     }
 
-    /// The same of this file.
+    /// Reads the settings of the account from this file.
     pub(crate) fn read(path: &Path, user: &str, port: u16) -> Option<Self> {
         let sections = local_conf::sections(&lines(path, DEPTH_MAX)?);
         let mut conf = Self {
@@ -61,7 +61,7 @@ impl ManagerConf {
                         let value = value.to_ascii_lowercase();
                         conf.timed = ["yes", "true", "y", "t", "1", "on"].contains(&&*value);
                     }
-                    // A second line replaces the first, as Asterisk reads it.
+                    // A later line replaces an earlier one, as in Asterisk.
                     ("general", "channelvars") => conf.variables = words(value),
                     (of, "read") if of == user => conf.read = words(&value.to_ascii_lowercase()),
                     (of, "eventfilter") if of == user => conf.filters.push(value.clone()),
@@ -100,14 +100,14 @@ impl ManagerConf {
         permitted
     }
 
-    /// Read as basic regular expressions its filters let nothing through: what lets something
-    /// through stands in `(A|B)`.
+    /// Returns `true` if the filters, read as basic regular expressions, let nothing through.
+    /// Filters of the form `(A|B)` match nothing then.
     pub(crate) fn is_deafened(&self) -> bool {
         let mut passing = self.filters.iter().filter(|it| !it.starts_with('!'));
         passing.clone().next().is_some() && passing.all(|it| it.contains(['(', '|']))
     }
 
-    /// The account hears events of this class.
+    /// Returns `true` if the account receives events of this class.
     pub(crate) fn receives(&self, class: &str) -> bool {
         self.read.contains(class) || self.read.contains("all")
     }
@@ -143,7 +143,7 @@ fn contains(network: &str, address: IpAddr) -> bool {
     }
 }
 
-/// The bits of `8`, `255.0.0.0`, or no mask at all.
+/// Returns the bits of a mask: `8`, `255.0.0.0`, or none.
 fn mask_v4(mask: &str) -> Option<u32> {
     let mask = mask.trim();
     if mask.is_empty() {
@@ -163,16 +163,16 @@ fn words(value: &str) -> BTreeSet<String> {
     words.map(str::to_owned).collect()
 }
 
-/// The lines of another of the PBX's files on this machine, as `pjsip.conf`; `None` where it cannot
-/// be read.
+/// Returns the lines of another file of the PBX on this machine, such as `pjsip.conf`. `None` if it
+/// cannot be read.
 pub(crate) fn lines_of(file: &str) -> Option<Vec<String>> {
     let folders = PLACES.iter().filter_map(|place| Path::new(place).parent());
     let mut found = folders.filter_map(|folder| lines(&folder.join(file), DEPTH_MAX));
     found.next()
 }
 
-/// The lines without comments, those of included files in their place. Files that cannot be read
-/// are told by nothing but their absence: what stands in them is not known.
+/// Returns the lines without comments, with the lines of included files in their place. Included
+/// files that cannot be read are skipped, because their content is unknown.
 fn lines(path: &Path, depth: usize) -> Option<Vec<String>> {
     let size = path.metadata().ok()?;
     if !size.is_file() || size.len() > BYTES_MAX {
@@ -205,7 +205,7 @@ fn lines(path: &Path, depth: usize) -> Option<Vec<String>> {
     Some(lines_of_all)
 }
 
-/// `manager.d/*.conf` is every such file; a name alone is itself.
+/// Expands `manager.d/*.conf` to all such files. A name without `*` stays as it is.
 fn files(pattern: &Path) -> Vec<PathBuf> {
     let name = pattern.file_name().and_then(|name| name.to_str());
     let Some((before, after)) = name.and_then(|name| name.split_once('*')) else {
@@ -277,7 +277,7 @@ mod tests {
         assert!(!permits("bridge", "127.0.0.1") && permits("bridge", "192.168.1.7"));
         assert!(permits("open", "127.0.0.1") && permits("open", "::1"));
         assert!(permits("local", "127.0.0.1") && !permits("local", "10.1.2.3"));
-        // Another PBX on another port, and an account of another.
+        // Another PBX on another port, and an unknown account.
         assert_eq!(ManagerConf::read(&path, "bridge", 5039), None);
         assert_eq!(ManagerConf::read(&path, "other", 5038), None);
         let nowhere = folder.path().join("no.conf");

@@ -1,19 +1,19 @@
-//! `check`: tries each part that `run` would use, and says what is wrong and what to do.
+//! `check`: tests each part that `run` would use, and reports each problem and its fix.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
-//! | [`place`] | state folder, clock, listener; a state for the time of the check |
+//! | [`place`] | state folder, clock, listener; a temporary state for the check |
 //! | [`database`] | the PostgreSQL server of a state |
 //! | [`inward`] | sources, files, a FreeSWITCH, trunks, the queue for dead letters |
 //! | [`lists`] | leads and employees |
-//! | [`account`] | what a manager account may do and hear; [`manager_conf`]: its file |
-//! | [`release`] | which release it is, what it wants, and what each source tells of its calls |
-//! | [`endpoints`] | the PBX's endpoints against the trunks |
+//! | [`account`] | rights of a manager account and its events; [`manager_conf`]: its file |
+//! | [`release`] | the PBX's release, the settings it needs, and what each source reports |
+//! | [`endpoints`] | compares the PBX's endpoints with the trunks |
 //! | [`service`] | the CRM: address, token, grant, company, fields; [`token`]: its source |
-//! | [`hub`] | a hub's listener and branches; a collector's way to its hub |
-//! | [`lookup`] | who calls, told to a dialplan: one trial, and what is missing |
+//! | [`hub`] | a hub's listener and branches; a collector's connection to its hub |
+//! | [`lookup`] | the lookup for dialplans: one test, and missing data |
 //! | [`notify`] | whether the command for notices exists |
-//! | [`webhooks`] | the receiver of its events and the page: address, certificate, secrets |
+//! | [`webhooks`] | the receiver of webhooks and the page: address, certificate, secrets |
 
 pub(crate) mod account;
 pub(crate) mod database;
@@ -41,16 +41,16 @@ use endpoints::PbxEndpoints;
 use serde_json::{Map, Value, json};
 use std::{fmt::Display, path::PathBuf};
 
-/// The part of a finding that does not fit into words: a table.
+/// The part of a finding that does not fit into a sentence: a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extra {
-    /// Fields beside those of every finding.
+    /// Fields in addition to those of every finding.
     pub json: Map<String, Value>,
-    /// The same as lines for people.
+    /// The same content as lines of text.
     pub text: String,
 }
 
-/// One thing that was looked at.
+/// The result of checking one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CheckFinding {
     /// The subject of the check: `source ami://…`, `token`.
@@ -58,17 +58,17 @@ pub(crate) struct CheckFinding {
     pub message: String,
     /// How to fix it. Empty if there is nothing to do.
     pub fix: String,
-    /// The exit code it asks for; `None` when it is well.
+    /// The exit code of the finding. `None` if it is no error.
     pub fault: Option<Code>,
     pub extra: Option<Box<Extra>>,
 }
 
-/// Returns a finding of a part that is right.
+/// Returns a finding of a part that is ok.
 pub(crate) fn well(name: impl Display, message: impl Display) -> CheckFinding {
     advice(name, message, "")
 }
 
-/// Returns a finding of a part that can stay, and might be better.
+/// Returns a finding of a part that works but can be improved.
 pub(crate) fn advice(name: impl Display, message: impl Display, fix: impl Display) -> CheckFinding {
     CheckFinding {
         name: name.to_string(),
@@ -79,7 +79,7 @@ pub(crate) fn advice(name: impl Display, message: impl Display, fix: impl Displa
     }
 }
 
-/// Returns a finding of a part that is wrong: `check` ends with this code or a higher one.
+/// Returns a finding of a part that is wrong: `check` exits with this code or a higher one.
 pub(crate) fn fault(
     code: Code,
     name: impl Display,
@@ -93,7 +93,7 @@ pub(crate) fn fault(
 }
 
 impl CheckFinding {
-    /// `{name, ok, message, fix}`, and the fields of the table.
+    /// Formats the finding as `{name, ok, message, fix}` with the fields of the table.
     pub(crate) fn to_json(&self) -> String {
         let mut json = json!({
             "name": self.name, "ok": self.fault.is_none(), "message": self.message, "fix": self.fix,
@@ -104,7 +104,7 @@ impl CheckFinding {
         safe_json(&json.to_string())
     }
 
-    /// One line, a table if there is one, and a line with the fix.
+    /// Formats the finding as one line, a table if there is one, and a line with the fix.
     pub(crate) fn to_text(&self, color: bool) -> String {
         let mark = match (self.fault.is_none(), color) {
             (true, true) => "\x1b[32mok    \x1b[0m",
@@ -123,7 +123,7 @@ impl CheckFinding {
     }
 }
 
-/// Prints what is found as it is found, and keeps it.
+/// Prints findings as they arrive, and keeps them.
 struct Findings {
     json: bool,
     color: bool,
@@ -144,7 +144,7 @@ impl Findings {
         Ok(())
     }
 
-    /// The code of the worst fault, with their number.
+    /// Returns the error with the worst exit code and the number of failed checks.
     fn verdict(&self) -> Result<()> {
         let faults = self.all.iter().filter(|finding| finding.fault.is_some());
         let (faults, all) = (faults.count(), self.all.len());
@@ -153,16 +153,16 @@ impl Findings {
     }
 }
 
-/// The exit code of the worst fault: state and configuration before token and grant, those before
-/// the disk, and that before what may pass by itself.
+/// Returns the worst exit code: state and configuration come before token and grant, then the disk,
+/// then errors that can pass without action.
 fn worst(findings: &[CheckFinding]) -> Option<Code> {
     findings.iter().filter_map(|finding| finding.fault).max()
 }
 
-/// Looks at everything and prints a line each.
+/// Checks every part, and prints one line per finding.
 ///
 /// # Errors
-/// The code of the worst fault.
+/// The exit code of the worst finding.
 pub(crate) async fn run(check: &Check) -> Result<()> {
     let (json, color, all) = (check.json, has_color(), Vec::new());
     let mut findings = Findings { json, color, all };
@@ -191,7 +191,7 @@ pub(crate) async fn run(check: &Check) -> Result<()> {
     findings.verdict()
 }
 
-/// Each source, what its account may do and hear, and what the PBX says of its endpoints.
+/// Checks each source, the rights of its account, and the endpoints that the PBX reports.
 async fn sources(config: &Config, people: &People, findings: &mut Findings) -> Result<()> {
     let (mut shown, mut unasked) = (Vec::new(), false);
     for flag in &config.sources {
@@ -219,7 +219,7 @@ async fn sources(config: &Config, people: &People, findings: &mut Findings) -> R
     findings.show(endpoints::judge(config, &shown, people))
 }
 
-/// Secrets that every user of this machine can read.
+/// Reports secret files that every user of this machine can read.
 fn open_secrets(config: &Config) -> Vec<CheckFinding> {
     let mut files = config.secret_files();
     files.retain(|file| plain_file::is_open_to_all(file));

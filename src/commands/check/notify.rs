@@ -32,7 +32,7 @@ pub(crate) async fn check(config: &Config) -> Option<CheckFinding> {
     Some(fault(Code::Configuration, NAME, message, fix))
 }
 
-/// The program that a shell command line runs; `None` if only a shell could tell.
+/// Returns the program that a shell command line runs. `None` if only a shell can find it.
 fn program(command: &str) -> Option<String> {
     let mut rest = command.trim_start();
     // Assignments before the program, as in `CHAT=1 notify`.

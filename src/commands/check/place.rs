@@ -1,7 +1,7 @@
-//! The place where `run` would live: clock, state folder, listener.
+//! Checks the environment of `run`: clock, state folder, listener.
 //!
-//! Where no state exists, `check` makes one where `run` would make it, and removes it at its end.
-//! Its slots are gone with it. A new state begins with three slots taken instead.
+//! If no state exists, `check` creates one where `run` would create it, and removes it at its end.
+//! Its slots are lost with it. To make up for them, a new state begins with three used slots.
 
 use super::{CheckFinding, database, fault, well};
 use crate::commands::ScratchFolder;
@@ -18,17 +18,17 @@ use tokio::net::TcpListener;
 
 /// The state folder as the check can use it.
 pub(crate) enum State {
-    /// The running daemon answers for it.
+    /// The state that a running daemon uses. Has the daemon's status.
     Daemon(Box<Status>),
-    /// Nobody has it: opened here. Where there is none yet, a trial's.
+    /// No process uses the state, so it is open here. If no state exists yet, a temporary one.
     Ours(Handle, Guard, Option<TrialFolder>),
     /// Another process leads the database.
     Standby {
         leader: String,
-        /// This machine's daemon is a standby. It has the addresses of its flags.
+        /// Whether this machine's daemon is a standby. It uses the addresses of its flags.
         is_daemon: bool,
     },
-    /// The state cannot be used; a finding says why.
+    /// The state cannot be used. A finding has the reason.
     Unusable,
 }
 
@@ -42,7 +42,7 @@ impl State {
     }
 }
 
-/// A clock behind the build cannot be right.
+/// Reports a clock that shows a time before the build.
 pub(crate) fn clock(now: EventTime, built: EventTime) -> CheckFinding {
     let shown = |at: EventTime| {
         let at = jiff::Timestamp::from_second(at.floor_seconds().get()).ok();
@@ -58,7 +58,7 @@ pub(crate) fn clock(now: EventTime, built: EventTime) -> CheckFinding {
     fault(Code::Configuration, "clock", what, todo)
 }
 
-/// The address of `--listen` is free, or is the daemon's own.
+/// Checks whether the address of `--listen` is free, or used by the daemon.
 pub(crate) async fn listener(addr: SocketAddr, daemon: bool) -> CheckFinding {
     match unusable_address("listen", addr, false).await {
         None => well("listen", format!("{addr} is free")),
@@ -69,8 +69,7 @@ pub(crate) async fn listener(addr: SocketAddr, daemon: bool) -> CheckFinding {
     }
 }
 
-/// Returns the fault where nothing can listen at the address that this flag gives; a daemon that
-/// runs may have it.
+/// Returns an error if nothing can listen at this flag's address. A running daemon can use it.
 pub(crate) async fn unusable_address(
     flag: &str,
     addr: SocketAddr,
@@ -84,7 +83,7 @@ pub(crate) async fn unusable_address(
     Some(fault(Code::Usage, flag, format!("{addr}: {error}"), todo))
 }
 
-/// The state folder as `run` would find it.
+/// Opens the state as `run` would.
 pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
     let place = config.state_place();
     let Some(url) = place.database() else {
@@ -99,7 +98,7 @@ pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
     (found, state)
 }
 
-/// The state in this place. `is_new`: a database has none.
+/// Opens the state in this place. `is_new` means that a database has no state yet.
 async fn state_in(config: &Config, place: &StatePlace, is_new: bool) -> (Vec<CheckFinding>, State) {
     let wait = LockWait::begin();
     loop {
@@ -155,7 +154,7 @@ async fn state_in(config: &Config, place: &StatePlace, is_new: bool) -> (Vec<Che
     }
 }
 
-/// The state, or a trial's where there is none: a check leaves none behind.
+/// Opens the state, or a temporary one if none exists, because a check must not create one.
 fn opened(place: &StatePlace, is_new: bool) -> Result<(Handle, Guard, Option<TrialFolder>), Error> {
     let trial = match place {
         StatePlace::Database(_) if is_new => TrialFolder::begin(&std::env::temp_dir())?,
@@ -178,13 +177,13 @@ fn opened(place: &StatePlace, is_new: bool) -> Result<(Handle, Guard, Option<Tri
 
 fn unusable(error: &Error) -> CheckFinding {
     let text = error.to_string();
-    // The spool's messages say what, then what to do.
+    // The spool's messages end with the fix, after a colon.
     let parts = text.rsplit_once(": ");
     let (what, todo) = parts.unwrap_or((&text, "give another --state"));
     fault(error.exit_code(), "state", what, todo)
 }
 
-/// The state belongs to the address and the PBX that the flags name.
+/// Checks that the state belongs to the CRM address and the PBX of the flags.
 async fn binding(config: &Config, spool: &Handle) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     let read = spool.read(|store| {
@@ -209,7 +208,7 @@ async fn binding(config: &Config, spool: &Handle) -> Vec<CheckFinding> {
     found
 }
 
-/// Returns whether `--pbx-id` fits the state. `None` if each source names its PBX.
+/// Returns whether `--pbx-id` fits the state. `None` without `--pbx-id`.
 fn pbx_id(config: &Config, stored: Option<&str>) -> Option<CheckFinding> {
     let given = config.pbx_id.as_deref()?;
     let Err(error) = identity::refuse_change(stored, given) else {
@@ -220,28 +219,28 @@ fn pbx_id(config: &Config, stored: Option<&str>) -> Option<CheckFinding> {
     Some(fault(error.exit_code(), "pbx-id", what, todo))
 }
 
-/// A folder of our own, gone when this is dropped.
+/// A temporary folder. Dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct TrialFolder {
     pub folder: ScratchFolder,
 }
 
 impl TrialFolder {
-    /// In `state`, or where it would be made.
+    /// Creates the folder in `state`, or where the state would be created.
     ///
     /// # Errors
-    /// [`Error::NotWritable`], as `run` would find it.
+    /// Returns [`Error::NotWritable`], as `run` would.
     pub(crate) fn begin(state: &Path) -> Result<Self, Error> {
         let wrong = |error: io::Error| Error::NotWritable(state.into(), error.to_string());
         let place = standing(state).map_err(wrong)?;
-        // What a killed check has left must be in nobody's way: process ids come again.
+        // A killed check leaves its folder behind. Process ids repeat, so the name is a UUID.
         let name = format!(".callbridge-check-{}", uuid::Uuid::new_v4().simple());
         let folder = ScratchFolder::make(place.join(name)).map_err(wrong)?;
         Ok(Self { folder })
     }
 }
 
-/// The nearest folder above that is there, or the state itself.
+/// Returns the state folder, or its nearest ancestor that exists.
 fn standing(state: &Path) -> io::Result<&Path> {
     for above in state.ancestors() {
         let is_here = above.as_os_str().is_empty();

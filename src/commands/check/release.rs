@@ -1,6 +1,6 @@
-//! Which release a PBX is, the settings that it wants, and what each source tells of a call by the
-//! release of the PBX. This is the one table: `check` shows the part of the PBX that it has asked,
-//! and `deploy/asterisk/README.md` the whole, which a test holds against it.
+//! The release of a PBX, the settings that it needs, and what each source reports about a call in
+//! that release. This table is the only source: `check` shows the part for the PBX that it asked,
+//! and `deploy/asterisk/README.md` shows all of it. A test compares the two.
 
 use super::manager_conf::ManagerConf;
 use super::{CheckFinding, Extra, advice, well};
@@ -11,7 +11,7 @@ use callbridge_setup::snippet::{READ, WRITE};
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
-/// A line of a file of the PBX.
+/// A line in a configuration file of the PBX.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Setting {
     file: &'static str,
@@ -20,7 +20,7 @@ struct Setting {
     reason: &'static str,
 }
 
-/// The release with all that is to be known of it, and its queues where they tell too little.
+/// Returns the finding about the release, and one about queues that report too little.
 pub(crate) fn judge(
     config: &Config,
     flag: &SourceConfig,
@@ -34,7 +34,7 @@ pub(crate) fn judge(
         return vec![well(name, message)];
     };
     let release = named(account);
-    // Some source or catch-up of the same PBX is written by CEL.
+    // Some source or catch-up file of the same PBX contains CEL.
     let mut same = config.sources.iter().filter(|it| it.pbx == flag.pbx);
     let cel = same.any(|it| matches!(it.url.format(), Format::CelCsv | Format::CelAmqp));
     let settings = settings(generation, cel, variables);
@@ -44,7 +44,7 @@ pub(crate) fn judge(
     std::iter::once(found).chain(queues).collect()
 }
 
-/// As the PBX calls itself, else as its manager shows.
+/// Returns the release as the PBX reports it, or else as derived from its manager's version.
 fn named(account: &Account) -> String {
     let said = account.release.as_deref().map(str::trim);
     if let Some(said) = said.filter(|said| !said.is_empty()) {
@@ -82,7 +82,7 @@ fn settings(generation: Generation, cel: bool, variables: &[&str]) -> Vec<Settin
         true => "talk by CEL",
         false => "talk by CEL, once it is a source or --catch-up",
     };
-    // A list with one name that the release does not know turns CEL off, from Asterisk 12 on.
+    // Since Asterisk 12, a single unknown name in the list turns CEL off.
     all.push(setting("cel.conf", "events = ALL", reason));
     if generation.has_quiet_queues() {
         let reason = "which phones a queue rings, according to AMI; in each queue";
@@ -104,7 +104,7 @@ fn extra(release: &str, generation: Generation, settings: &[Setting]) -> Extra {
     Extra { json, text }
 }
 
-/// Of a PBX whose queues tell of their telephones only where they are told to.
+/// Reports queues that show which phones they ring only if a setting says so.
 fn queues(
     flag: &SourceConfig,
     account: &Account,
@@ -138,27 +138,26 @@ fn queues(
     Some(advice(name, message, fix))
 }
 
-/// The source without all that its URL takes behind a question mark.
+/// Returns the source's URL without its query.
 pub(crate) fn short(flag: &SourceConfig) -> String {
     let url = flag.url.to_string();
     url.split('?').next().unwrap_or_default().to_owned()
 }
 
-/// Releases that tell the same.
+/// A group of releases that report the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Generation {
-    /// Asterisk 1.8, and what is near it.
+    /// Asterisk 1.8 to 10.
     UpToTen,
-    /// Asterisk 11 alone, by its manager 1.3 and later.
+    /// Only Asterisk 11, with a manager of version 1.3 or later.
     Eleven,
-    /// Asterisk 12 and later, by their manager 2 and later.
+    /// Asterisk 12 and later, with a manager of version 2 or later.
     Twelve,
 }
 
-/// The facts of a call, in the order in which they are shown: how long the customer talked with
-/// somebody, whether anybody answered, who talked and in which order, who rang, the number, what
-/// happened in a queue, three and more in one talk, transfers with pickup and parking, the lead
-/// that the PBX knows.
+/// The facts of a call, in the order in which they are shown: the customer's talk time, whether the
+/// call was answered, who talked and in which order, who rang, the number, events in a queue, talks
+/// of three or more, transfers with pickup and parking, and the lead that the PBX knows.
 const VALUES: [&str; 9] = [
     "talk",
     "answered",
@@ -173,14 +172,14 @@ const VALUES: [&str; 9] = [
 
 /// The source reports the fact exactly.
 const EXACT: &str = "exact";
-/// Exactly but for what stands beside it.
+/// Exact, apart from the exception beside it.
 const PARTLY: &str = "partly";
-/// Near it, and marked so.
+/// Near the real value, and marked as an estimate.
 const ESTIMATE: &str = "estimate";
-/// Nothing tells it: such calls are `incomplete`.
+/// Not reported. Such calls are `incomplete`.
 const NOT_GIVEN: &str = "no";
 
-/// A value, its quality from one source, and what is to be known of that.
+/// A fact, its quality from one source, and the exception.
 type But = (&'static str, &'static str, &'static str);
 
 const fn partly(value: &'static str, but: &'static str) -> But {
@@ -202,7 +201,7 @@ const CALLED_FIRST: But = partly(
     "of a customer whom the PBX itself called first only where a lead has it",
 );
 const LISTED: But = partly("lead", "by `csv:` or `userfield:`, not by `var:`");
-/// The masquerade of such a transfer takes the records' fields along.
+/// The masquerade in such a transfer also moves the fields of the records.
 const MOVED: But = partly(
     "lead",
     "`userfield:` may be another call's after an attended transfer by REFER",
@@ -234,7 +233,7 @@ impl Generation {
     #[cfg(test)]
     pub(crate) const ALL: [Self; 3] = [Self::Twelve, Self::Eleven, Self::UpToTen];
 
-    /// Of a PBX whose manager is of this version; `None` where that is no number.
+    /// Returns the generation for a manager version. `None` if the version is no number.
     pub(crate) fn of(manager: &str) -> Option<Self> {
         let mut numbers = manager.split('.').map(str::parse::<u32>);
         match (numbers.next()?.ok()?, numbers.next()?.ok()?) {
@@ -245,7 +244,7 @@ impl Generation {
         }
     }
 
-    /// The releases of the generation, as people name them.
+    /// Returns the releases of the generation as people name them.
     #[cfg(test)]
     pub(crate) const fn word(self) -> &'static str {
         match self {
@@ -255,13 +254,13 @@ impl Generation {
         }
     }
 
-    /// Queues tell which of their telephones ring only where they are told to.
+    /// Returns `true` if queues report which phones they ring only when a setting enables it.
     pub(crate) const fn has_quiet_queues(self) -> bool {
         !matches!(self, Self::Twelve)
     }
 
-    /// Returns the sources, the most exact one first, each with the quality of every fact and its
-    /// exception or the way of the estimate, which may be empty.
+    /// Returns the sources, the most exact one first. Each has the quality of every fact, and the
+    /// exception or the method of the estimate, which can be empty.
     pub(crate) fn sources(self) -> [(&'static str, [But; VALUES.len()]); 3] {
         let (ami, cel, cdr): (&[But], &[But], &[But]) = match self {
             Self::Twelve => (&[], &[CALLED_FIRST, LISTED], &[BILLED, LINKED, LISTED]),
@@ -290,7 +289,8 @@ impl Generation {
         })
     }
 
-    /// `{"ami":{"talk":{"how":"exact"},…},…}`; beside what is not simply so stands `but`.
+    /// Formats the table as `{"ami":{"talk":{"how":"exact"},…},…}`. Facts with an exception have
+    /// `but`.
     pub(crate) fn to_json(self) -> Json {
         let sources = self.sources().map(|(source, cells)| {
             let cells = cells.map(|(value, how, but)| {
@@ -305,7 +305,7 @@ impl Generation {
         Map::from_iter(sources).into()
     }
 
-    /// A table for people: a line a source, and a line for each value that is not simply so.
+    /// Formats the table as text: one line per source, and one line for each exception.
     pub(crate) fn to_text(self) -> String {
         let line = |head: &str, cells: [&str; VALUES.len()]| {
             let cells = cells.map(|cell| format!("  {cell:10}")).concat();
@@ -367,7 +367,7 @@ mod tests {
         assert!(new.contains("cel.conf: events = ALL"), "{new}");
     }
 
-    /// The page's table: a row for each release and source.
+    /// Builds the table of the documentation, with one row per release and source.
     fn page() -> String {
         let mut text = String::from(
             "| Asterisk | source | exact | an estimate | in part, or not reported |\n\

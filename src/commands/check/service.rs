@@ -18,12 +18,12 @@ use callbridge_sender::status::TokenPlace;
 use callbridge_sender::token_probe::{TokenProbe, Unasked};
 use callbridge_spool::{Binding, Fit, Handle, StatePlace, WorkQueue, tables};
 
-/// Without it nothing can be journaled.
+/// Without this grant, no call can be journaled.
 const SAVE: Grant = Grant::CallSave;
 /// The finding about the grant for `--lead-directory`.
 const LEAD_GRANT: &str = "grant for leads";
 
-/// Returns the findings on the CRM; none where no CRM is given.
+/// Returns the findings on the CRM. Empty if there is no CRM.
 pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
     let Some(crm) = &config.crm else {
         return Vec::new();
@@ -50,12 +50,12 @@ pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
     }
 }
 
-/// Judges the journal by what the state has stored of it; a state made for this check has nothing.
+/// Judges the journal by what the state has stored about it. A temporary state has nothing.
 async fn kept(spool: &Handle, place: &StatePlace) -> Vec<CheckFinding> {
     let (at, state) = (clock::now().wall, place.to_string());
     let at = at.floor_seconds().get();
     let kept = spool.read(move |store| callbridge_ops::kept::kept(store, at, &state, RELEASE));
-    // A state that cannot be read is found by its own check.
+    // A state that cannot be read is reported by its own check.
     let kept = kept.await.map(|status| of_journal(&status.judged()));
     kept.unwrap_or_default()
 }
@@ -135,7 +135,7 @@ async fn all(
                 let refused = refused.await.map_err(Unasked::Spool)?;
                 found.extend(judge_fields(&crm.lead_fields, &answer, &refused));
             }
-            // The fields could not be asked for: no fault of theirs.
+            // The fields could not be requested, so they are not reported as wrong.
             Err(why) => {
                 let finding = unasked(&why);
                 found.push(advice("lead-field", finding.message, finding.fix));
@@ -145,7 +145,7 @@ async fn all(
     Ok(found)
 }
 
-/// Returns the fault of a request that could not be made.
+/// Returns the finding of a request that could not be made.
 fn unasked(why: &Unasked) -> CheckFinding {
     let (code, what) = (Code::Unreachable, "crm");
     match why {
@@ -273,7 +273,7 @@ fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
     let until = info.expires_at.map(|at| at.get());
     let until = until.and_then(|at| jiff::Timestamp::from_second(at).ok());
     let until = until.map_or("without an end".to_owned(), |at| format!("expires {at}"));
-    // an access token lives for an hour, and is renewed by itself
+    // An access token is valid for an hour, and is renewed automatically.
     let lasts = info.kind != "ACCESS" && info.expires_at.is_some();
     let todo = match info.expires_in_days.filter(|_| lasts) {
         Some(..=7) => "issue a new one in the CRM soon",
@@ -307,7 +307,7 @@ fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
     found
 }
 
-/// `--lead-directory` reads leads, which needs another grant.
+/// Checks the grant that `--lead-directory` needs to read leads.
 fn lead_grant(info: &TokenInfo, reads_leads: bool) -> Option<CheckFinding> {
     if !reads_leads {
         return None;
@@ -325,7 +325,7 @@ fn no_grant_for_leads() -> CheckFinding {
     fault(Code::NoPermission, LEAD_GRANT, what, todo)
 }
 
-/// Returns the status's findings on the journal, or where all is well the number of calls compared.
+/// Returns the status's findings on the journal. If there are none, the number of calls compared.
 pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
     let found = status.problems.iter().filter_map(|problem| {
         let fix = match problem.kind {
@@ -350,12 +350,12 @@ pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
     }
 }
 
-/// What to do about a field of `--lead-field`: the CRM passes over wrong ones in silence.
+/// The fix for a field of `--lead-field`. The CRM ignores wrong fields silently.
 const FIELD_TODO: &str = "give --lead-field the id of a field of leads (infoType LED), and where \
                           it takes no text its kind: ID:number, ID:boolean or ID:date";
 
-/// Judges each field of `--lead-field` by the answer to `crm-field` and by what the CRM has refused
-/// of it.
+/// Judges each field of `--lead-field` by the answer to `crm-field` and by the values that the CRM
+/// has refused.
 fn judge_fields(fields: &Fields, answer: &ApiResult, refused: &RefusedFields) -> Vec<CheckFinding> {
     let at = EventTime::from_seconds(0);
     let rows = match answer {

@@ -1,5 +1,5 @@
-//! The token as `run` would have it: from its file, its command, or the stored connection. Nothing
-//! is refreshed here: a refresh changes the pair, and is the daemon's.
+//! Reads the token as `run` would: from its file, its command, or the stored connection. Nothing is
+//! refreshed here, because a refresh replaces the pair of tokens. Only the daemon does that.
 
 use super::{CheckFinding, advice, fault, well};
 use crate::config::{Crm, TokenFrom};
@@ -9,7 +9,7 @@ use callbridge_oauth::{command, scope, store};
 use callbridge_spool::StatePlace;
 use std::fmt::Display;
 
-/// Reads the token; returns the findings on its source, and the token where it can be used.
+/// Reads the token. Returns the findings on its source, and the token if it can be used.
 pub(crate) async fn check(crm: &Crm, place: &StatePlace) -> (Vec<CheckFinding>, Option<Secret>) {
     let fix = "give --token-file, the credential `token` or CALLBRIDGE_TOKEN, or run `callbridge \
                 connect`";

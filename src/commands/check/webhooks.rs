@@ -1,5 +1,5 @@
-//! The two doors for others: the receiver of webhooks (its address, certificate and secrets), and
-//! the administrator's page (its address, certificate, and who may log in).
+//! Checks the two listeners for others: the receiver of webhooks (its address, certificate, and
+//! secrets), and the page (its address, certificate, and who can log in).
 
 use super::place::unusable_address;
 use super::{CheckFinding, advice, fault, well};
@@ -17,12 +17,12 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, Error, RootCertStore, server::ParsedCertificate};
 use std::time::Duration;
 
-/// A certificate that ends sooner is told.
+/// A certificate that expires sooner is reported.
 const SOON: Duration = Duration::from_secs(14 * 86_400);
-/// A secret as the service makes it (§6.4.5).
+/// Length of a secret that the CRM generates (§6.4.5).
 const SECRET_DIGITS: usize = 64;
 
-/// Everything about the receiver; nothing where none is asked for.
+/// Returns all findings about the receiver. Empty without `--webhook-listen`.
 pub(crate) async fn check(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     let Some(webhooks) = &config.webhooks else {
         return Vec::new();
@@ -59,7 +59,7 @@ pub(super) fn now() -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(now))
 }
 
-/// The CRM sends to public names alone.
+/// Reports a certificate without a public name, because the CRM sends only to public names.
 fn sent_to(name: &str, names: &[String], message: &str) -> Option<CheckFinding> {
     let fix = "the CRM sends only to names that everybody can resolve (§6.9.7): give a \
                 certificate for the public name in the webhook's targetUrl";
@@ -70,8 +70,9 @@ fn sent_to(name: &str, names: &[String], message: &str) -> Option<CheckFinding> 
     inside.then(|| fault(Code::Configuration, name, message, fix))
 }
 
-/// A certificate of our own: whether it is one, from when until when; `unfit` says why its names
-/// will not do, which it is given as words, too.
+/// Checks a certificate of this machine: whether it can be read, and from when until when it is
+/// valid. `unfit` can report that its names do not fit. It receives the finding's name, the names,
+/// and the message.
 pub(super) fn certificate(
     name: &str,
     files: &Certificate,
@@ -95,7 +96,7 @@ pub(super) fn certificate(
         [] => "for no name".to_owned(),
         names => format!("for {}", names.join(", ")),
     };
-    // A time that no chain outlives.
+    // A time at which every certificate has expired.
     let never = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
     let end = |at: UnixTime| match refused_at(own, above, at) {
         Some(CertificateError::ExpiredContext { not_after, .. }) => Some(not_after),
@@ -120,7 +121,7 @@ pub(super) fn certificate(
     unfit.unwrap_or_else(|| well(name, format!("{message}, until {}", date(until))))
 }
 
-/// The names that the certificate is for.
+/// Returns the names that the certificate is for.
 fn names(own: &CertificateDer<'_>) -> Vec<String> {
     let Ok(nobody) = ServerName::try_from("nobody.invalid") else {
         return Vec::new();
@@ -145,8 +146,8 @@ fn date(at: UnixTime) -> String {
     read.map_or_else(|_| "the end of time".to_owned(), |at| at.to_string())
 }
 
-/// Returns the reason for which the certificate would be refused at that moment. No roots are
-/// given: that it is unknown to them comes after its times were checked.
+/// Returns why the certificate would be refused at that time. There are no trusted roots, but its
+/// times are checked before its issuer.
 fn refused_at(
     own: &CertificateDer<'_>,
     above: &[CertificateDer<'_>],
@@ -210,7 +211,7 @@ fn secret(name: String, place: &SecretPlace) -> CheckFinding {
     well(name, message)
 }
 
-/// Everything about the page; nothing where none is asked for.
+/// Returns all findings about the page. Empty without `--page`.
 pub(crate) async fn page(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     let Some(page) = &config.page else {
         return Vec::new();
@@ -225,7 +226,7 @@ pub(crate) async fn page(config: &Config, daemon: bool) -> Vec<CheckFinding> {
 
 async fn page_address(page: &PageConfig, daemon: bool) -> CheckFinding {
     let (name, addr) = ("page", page.listen);
-    // What the certificate holds is looked at by itself: here it counts that there is one.
+    // The content of the certificate is checked separately. Only its presence counts here.
     let loopback = addr.ip().to_canonical().is_loopback();
     let asked = Settings::new(addr, None, page.behind_proxy.as_deref(), &page.names);
     if let Err(error) = asked
