@@ -1,5 +1,5 @@
-//! `audit`: a file of the PBX against what became of its calls, and against the CRM's journal,
-//! in which the daemon looks for those that are journaled here.
+//! `audit`: compares a file of the PBX with the calls in the state, and with the CRM's journal, in
+//! which the daemon looks for the calls that are journaled here.
 
 use super::control::conversation::{all_items, converse, json_line, line, typed, zone_of};
 use super::explain;
@@ -21,15 +21,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{io::IsTerminal as _, io::Write};
 
-/// Calls asked about at a time.
+/// Calls per request to the daemon.
 const ASKED_MAX: usize = 200;
 
 /// Runs `audit`: prints the report, stores its counts for the metrics, and takes calls in if
 /// `--take-in` is given.
 ///
 /// # Errors
-/// 1 if a call is not explained or has other values, 65 and 66 for the file, 69 without daemon and
-/// state.
+/// 1 if a call is not explained or has other values, 65 and 66 for the file, 69 without a daemon
+/// and a state.
 pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Result<()> {
     let at = Asking::of(&audit.config, audit.json);
     if audit.config.pbx_id.is_none() {
@@ -77,7 +77,7 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
     }
 }
 
-/// The PBX of the state, under whose name the ids of its calls are known.
+/// Returns the PBX of the state. The ids of its calls contain this name.
 async fn pbx_of(at: &Asking) -> Result<String> {
     let mut known = BTreeSet::new();
     for item in all_items::<Value>(at, ControlRequest::Status).await? {
@@ -104,15 +104,15 @@ async fn pbx_of(at: &Asking) -> Result<String> {
     }
 }
 
-/// Gives each call of the file, as today's flags judge it. Returns lines that name the rows or
-/// messages that cannot be read.
+/// Passes each call of the file to `each`, as today's flags judge it. Returns lines that name the
+/// rows or messages that cannot be read.
 fn read(
     audit: &Audit,
     people: &People,
     mut each: impl FnMut(FileCall, (String, FinishedCall)),
 ) -> Result<(Unread, String)> {
     let rules = &audit.config.rules;
-    // The PBX writes there: what stands in its place is waited on by nobody.
+    // The PBX can write there, so a FIFO in place of the file must not block.
     let opened = || {
         let file = plain_file::open_named(&audit.file);
         file.map_err(|error| Failure::unread(audit.file.display(), &error))
@@ -135,7 +135,7 @@ fn read(
     let of_file = (&*audit.file, format);
     let beginning = explain::read(file, of_file, &mut reading, |reading, calls, is_last| {
         let ended = calls.into_iter().flatten().map(|call| (call, false));
-        // Calls that go on at the end of the file are compared, too: their beginning was read.
+        // Open calls at the end of the file are compared too, because their beginning was read.
         let open = if is_last { reading.under_way() } else { vec![] };
         let open = open.into_iter().map(|call| (call, true));
         for (ReportedCall { pbx, call }, is_open) in ended.chain(open) {
@@ -174,7 +174,7 @@ fn read(
     })
 }
 
-/// What could not be read of the audited file.
+/// The parts of the audited file that could not be read.
 enum Unread {
     /// Files of a folder.
     Files(Vec<UnreadRecord>),
@@ -182,7 +182,7 @@ enum Unread {
     Rows(u64),
 }
 
-/// Adds what could not be read to the report, with what the state keeps of it.
+/// Adds the unread parts to the report, and whether the state has dead letters for them.
 async fn add_all_unread(
     at: &Asking,
     audit: &Audit,
@@ -211,7 +211,7 @@ async fn add_all_unread(
     let now = clock::now().wall;
     match unread {
         Unread::Files(files) => {
-            // The folder may be a copy: the names of its files tell which records they are.
+            // The folder can be a copy, so files are compared by name only.
             let names: BTreeSet<_> = kept
                 .iter()
                 .map(|file| Path::new(file).file_name())
@@ -253,8 +253,8 @@ async fn add_all_unread(
     Ok(())
 }
 
-/// Asks the state for the fate and values of each call, and for the times in which their PBXs were
-/// not connected, in requests of `ASKED_MAX` calls.
+/// Asks the state for the outcome and values of each call, and for the times in which their PBXs
+/// were not connected. Each request has up to `ASKED_MAX` calls.
 async fn fates(at: &Asking, calls: &[FileCall]) -> Result<(Vec<AuditedFate>, Listening)> {
     let mut fates = Vec::new();
     let mut listening = Listening::default();
@@ -294,11 +294,11 @@ async fn take_in(at: &Asking, all: Vec<((String, FinishedCall), Option<CallUuid>
     ))
 }
 
-/// Of fewer pages than these nobody waits long.
+/// Searches of fewer pages than this show no progress, because they are short.
 const PAGES_FEW: u32 = 5;
 
 /// Searches the CRM's journal for the calls that are journaled here. A journal that cannot be read
-/// is reported, and no failure.
+/// is reported, and is no failure.
 pub(super) async fn search_journal(
     audit: &Audit,
     at: &Asking,
@@ -330,7 +330,7 @@ pub(super) async fn search_journal(
                 pace = Some(budget(at).await);
             }
             let words = progress(left, all, pace.flatten());
-            // A terminal that is gone shows nothing.
+            // This fails only if the terminal is gone.
             let _ = write!(notes, "\r{words}\x1b[K");
             shown = true;
         }
@@ -341,7 +341,7 @@ pub(super) async fn search_journal(
     Ok(search.findings())
 }
 
-/// Returns the calls that are journaled here, with their places in the file.
+/// Returns the calls that are journaled here, with their indexes in the file.
 async fn journaled(at: &Asking, calls: &[FileCall]) -> Result<Vec<(usize, JournaledCall)>> {
     let mut journaled: Vec<Option<JournaledCall>> = Vec::new();
     for some in calls.chunks(ASKED_MAX) {
@@ -353,7 +353,7 @@ async fn journaled(at: &Asking, calls: &[FileCall]) -> Result<Vec<(usize, Journa
     Ok(journaled.collect())
 }
 
-/// The daemon's budget, of which pages take half.
+/// Returns the daemon's budget. Pages use half of it.
 async fn budget(at: &Asking) -> Option<BudgetStatus> {
     let status = state_access::status(at.state.socket_folder())
         .await

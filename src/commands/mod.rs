@@ -1,16 +1,16 @@
-//! What each command does.
+//! The commands of the program.
 //!
 //! | module | command |
 //! |---|---|
-//! | [`check`] | `check`: whether PBX, CRM and machine are as `run` needs them |
+//! | [`check`] | `check`: whether the PBX, the CRM, and this machine are ready for `run` |
 //! | [`connect`] | `connect` and `disconnect`: tokens by consent |
 //! | [`control`] | `status`, `calls`, `dead …`, `lead …`: asks the daemon, and prints the answer |
-//! | [`demo`] | `demo`: recorded calls into the sandbox, shown as they go |
-//! | [`init`] | `init`: asks, finds out, and writes the flags and secrets of a service |
-//! | [`state`] | `state export`, `state import`, `state move`: a whole state |
-//! | [`explain`] | `explain`: a recording or a kept call, told step by step |
+//! | [`demo`] | `demo`: plays recorded calls into the sandbox, and shows them |
+//! | [`init`] | `init`: asks, detects, and writes the flags and secrets of a service |
+//! | [`state`] | `state export`, `state import`, `state move`: the whole state |
+//! | [`explain`] | `explain`: a recording or a stored call, step by step |
 //!
-//! [`dispatch`] gives each command to the part that does it.
+//! [`dispatch`] runs the command that was read.
 
 pub(crate) mod audit;
 pub(crate) mod check;
@@ -29,7 +29,7 @@ use callbridge_admin::explain::story::Paint;
 use callbridge_model::{Environment, forbid_dumps};
 use std::{fs::DirBuilder, future::Future, io, os::unix::fs::DirBuilderExt as _, path::PathBuf};
 
-/// Does what was asked. `shutdown` ends when the process is asked to stop.
+/// Runs the command. `shutdown` resolves when the process is asked to stop.
 pub async fn dispatch(
     command: Command,
     environment: &Environment,
@@ -78,15 +78,15 @@ pub async fn dispatch(
     }
 }
 
-/// A folder of our own, gone when this is dropped.
+/// A temporary folder. Dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct ScratchFolder(pub PathBuf);
 
 impl ScratchFolder {
-    /// Makes the folder, open to its owner alone.
+    /// Creates the folder with access only for its owner.
     ///
     /// # Errors
-    /// The system's, also where something stands there.
+    /// If the folder cannot be created, or if the path exists.
     pub(crate) fn make(path: PathBuf) -> io::Result<Self> {
         DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))

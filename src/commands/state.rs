@@ -1,5 +1,5 @@
-//! `state export`, `state import`, and `state move`: a whole state as one tar file, or in another
-//! place.
+//! `state export`, `state import`, and `state move`: write the whole state to a tar file, read it
+//! from one, or move it to another place.
 
 use crate::config::{StateAction, StateCommand};
 use crate::state_owner::refuse_other_users_state;
@@ -17,17 +17,17 @@ use std::time::{Duration, Instant};
 /// The progress is shown this often.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
-/// Does what the command asks for.
+/// Runs the command.
 ///
 /// # Errors
-/// 65 and 66 for the file, 69 without a state or a server, 73 where something cannot be written, 75
-/// for a state in use, 78 for a place that is not empty, for a state that was moved away, and for
-/// what a newer program wrote.
+/// 65 and 66 for the file, 69 without a state or a server, 73 if something cannot be written, 75
+/// for a state in use, and 78 for a place that is not empty, a state that was moved away, or data
+/// that a newer program wrote.
 pub(crate) fn run(command: &StateCommand) -> Result<()> {
     if let StateAction::Move { to } = &command.action {
         refuse_other_users_state(to.socket_folder(), std::env::args_os())?;
     }
-    // A database is asked by a thread of its own, because a task must not wait in another runtime.
+    // A separate thread, because a task must not block on another runtime.
     let done = std::thread::scope(|scope| scope.spawn(|| work(command)).join());
     let message = done.unwrap_or_else(|_| {
         let message = "the command failed unexpectedly";
@@ -36,7 +36,7 @@ pub(crate) fn run(command: &StateCommand) -> Result<()> {
     print(message)
 }
 
-/// Returns what is printed.
+/// Does the work, and returns the message to print.
 fn work(command: &StateCommand) -> Result<String> {
     let mut shown = ShownProgress::new();
     let place = &command.state;
@@ -79,7 +79,7 @@ fn export_to(
             shown.show(copied);
         },
     );
-    // An incomplete archive is of no use.
+    // An incomplete archive is useless.
     Ok(written.inspect_err(|_| drop(std::fs::remove_file(file)))?)
 }
 
@@ -109,7 +109,7 @@ fn exported_secrets(secrets: ArchivedSecrets) -> &'static str {
     }
 }
 
-/// `exported: spool.db 81920 bytes, schema 1, of callbridge 0.1.0: /var/backups/pbx1.tar`
+/// Returns `exported: spool.db 81920 bytes, schema 1, of callbridge 0.1.0: /var/backups/pbx1.tar`.
 fn summary(verb: &str, manifest: &Manifest, place: &str) -> String {
     let files: Vec<String> = manifest
         .files
@@ -124,7 +124,7 @@ fn summary(verb: &str, manifest: &Manifest, place: &str) -> String {
     )
 }
 
-/// `moved: 120 calls, 2410 rows: /var/lib/callbridge/hub to postgres://db1/callbridge`
+/// Returns `moved: 120 calls, 2410 rows: /var/lib/callbridge/hub to postgres://db1/callbridge`.
 fn moved_summary(from: &StatePlace, to: &StatePlace, moved: &Transfer) -> String {
     let rows: u64 = moved.rows.values().sum();
     let calls = moved.rows.get("calls").copied().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! Catches the browser's way back where it ends on this machine: a listener for one path, with a
-//! short page for the person in front of it.
+//! Receives the browser's redirect if it goes to this machine: a listener for one path, with a
+//! short page for the person.
 
 use crate::daemon::tasks::has_stopped;
 use crate::{Failure, Result};
@@ -30,12 +30,12 @@ pub(crate) struct Catcher {
 }
 
 impl Catcher {
-    /// Listens at the redirect's own address, at each of them: a browser may take either one of
-    /// `localhost`, and what listens at the other would get the code. `Ok(None)` where it is not
-    /// on this machine, or, with words about it, where this machine has no such address.
+    /// Listens at every address of the redirect. A browser can use either address of `localhost`,
+    /// and another program at one of them would receive the code. Returns `Ok(None)` if the
+    /// redirect is not on this machine, or, after a message, if this machine has no such address.
     ///
     /// # Errors
-    /// When another program listens at one of them.
+    /// If another program listens at one of the addresses.
     pub(crate) async fn listen(redirect: &Redirect) -> Result<Option<Self>> {
         let Some(addresses) = redirect.listen() else {
             return Ok(None);
@@ -70,8 +70,8 @@ impl Catcher {
         Ok(Some(Self { listeners, path }))
     }
 
-    /// Serves until `stopped`, and what is being answered then to its end; every way back goes out,
-    /// wrong ones, too.
+    /// Serves until `stopped`, and completes responses under way. Every redirect is sent to
+    /// `backs`, even a wrong one.
     pub(crate) async fn serve(
         self,
         state: Secret,
@@ -98,13 +98,14 @@ impl Catcher {
     }
 }
 
-/// The machine has no such address: without IPv6 there is no `::1`, and nobody listens there.
+/// Returns `true` if the machine has no such address. Without IPv6 there is no `::1`, so no program
+/// can listen there.
 fn is_no_address_of_ours(error: &std::io::Error) -> bool {
     let unsupported = rustix::io::Errno::AFNOSUPPORT.raw_os_error();
     error.kind() == ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(unsupported)
 }
 
-/// The page at the end of the browser's way.
+/// The page that the browser shows after the redirect.
 struct RedirectPage {
     path: String,
     state: Secret,
@@ -116,7 +117,7 @@ impl AnswerHttp for RedirectPage {
         let _answering = place.answer();
         let (status, words, back) = judge(request.method(), request.uri(), &self.path, &self.state);
         if let Some(back) = back {
-            // nobody waits any more: it came too late
+            // This fails if the code came too late and nothing waits for it.
             let _ = self.backs.send(back).await;
         }
         let mut page = response(status, "text/html; charset=utf-8", whole(page(words)));
@@ -127,14 +128,14 @@ impl AnswerHttp for RedirectPage {
     }
 }
 
-/// Status, words for the page, and what the request brought.
+/// Returns the status, the text of the page, and the reply that the request contained.
 fn judge(
     method: &Method,
     target: &Uri,
     path: &str,
     state: &Secret,
 ) -> (StatusCode, &'static str, Option<ConsentReply>) {
-    // one with a host is for a proxy, which this is not
+    // A target with a host is a request to a proxy, and this is none.
     if target.authority().is_some() || target.path() != path {
         let words = "callbridge waits for a consent, and not at this address.";
         return (StatusCode::NOT_FOUND, words, None);
@@ -261,7 +262,7 @@ mod tests {
 
     #[tokio::test]
     async fn on_localhost_it_holds_both_addresses_or_none() {
-        // A machine without IPv6 has one, and there is no other half to be taken.
+        // A machine without IPv6 has only one address.
         let Ok(other) = TcpListener::bind("[::1]:0").await else {
             return;
         };

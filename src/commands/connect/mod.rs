@@ -1,21 +1,20 @@
-//! `connect`: a company's consent, from the page to the stored connection; and `disconnect`, which
-//! revokes every token that is known ([`callbridge_oauth::revoke`]) and takes the connection away.
+//! `connect`: gets a company's consent and stores the connection. `disconnect` revokes every known
+//! token ([`callbridge_oauth::revoke`]) and removes the connection.
 //!
-//! | step | what a kill after it leaves behind |
+//! | step | state if the process is killed after it |
 //! |---|---|
-//! | the way back is awaited, its state compared | nothing |
-//! | the code is exchanged | a pair that nobody has; connect again |
-//! | the pair and the secrets that are shown once are stored | a connection |
-//! | token/info says whose it is, and a person agrees | the same, bound |
-//! | the tokens of the connection before it are revoked | the same, and no other |
+//! | the redirect is received and its state compared | nothing |
+//! | the code is exchanged | an unused pair of tokens; connect again |
+//! | the pair and the secrets that are shown only once are stored | a connection |
+//! | `token/info` shows the company, and a person agrees | the connection, bound |
+//! | the tokens of the previous connection are revoked | only the new connection |
 //!
-//! The connection of another company than the state's, or of one that nobody agrees to, is taken
-//! back: the new pair is revoked, and what was there before stands there again. One that lacks the
-//! needed grant is stored all the same: its secrets are shown once, and a grant that the company
-//! adds later counts, too.
+//! A connection of another company than the state's, or one that is not confirmed, is undone: the
+//! new pair is revoked and the previous connection restored. A connection without the needed grant
+//! is stored, because its secrets are shown only once, and the company can add the grant later.
 //!
-//! The connection is read and changed on an ordinary session, so a running daemon need not take
-//! part: it sees the change within a second. Without a daemon, the state's lock is held meanwhile.
+//! The connection is read and changed on an ordinary session, so a running daemon is not involved.
+//! It sees the change within a second. Without a daemon, this process holds the state's lock.
 
 pub(crate) mod catcher;
 mod verify;
@@ -43,23 +42,23 @@ use std::{convert::Infallible, path::Path, time::Duration};
 use tokio::{sync::mpsc, sync::watch, time::Instant, time::timeout_at};
 use url::Url;
 
-/// Seconds between the tries to exchange a code (§7.7: 3 to 5 attempts), well within the ten
-/// minutes that it lives, though each try may take half a minute to fail.
+/// Seconds between the attempts to exchange a code (§7.7: 3 to 5 attempts). The code is valid for
+/// ten minutes, and each attempt can take half a minute to fail.
 const TRIES: [u64; 4] = [2, 8, 20, 60];
-/// Added to each of them, by chance.
+/// Maximum of the random time that is added to each pause.
 const JITTER_MAX: Duration = Duration::from_millis(500);
-/// Between two tries to store what was given.
+/// Time between two attempts to store the connection.
 const STORE_AGAIN: Duration = Duration::from_secs(2);
-/// Tries to store what was given.
+/// Attempts to store the connection.
 const STORE_TRIES_MAX: u32 = 30;
-/// Between two looks at a refresh that is under way.
+/// Time between two checks of a refresh that is under way.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
 
 /// Runs `connect`, from the consent to the stored connection.
 ///
 /// # Errors
-/// 77 when the consent was declined, did not come, is another company's, or is narrower than the
-/// need; 69 when the OAuth host cannot be reached; 73 and 78 for the state folder.
+/// 77 if the consent was declined, did not arrive, is another company's, or lacks a needed grant.
+/// 69 if the OAuth host cannot be reached. 73 and 78 for the state folder.
 pub(crate) async fn run(connect: Connect) -> Result<()> {
     let client = connect.client(connect.secret.read()?);
     if let Some(file) = connect
@@ -80,7 +79,7 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
     let sent = clock::now().wall;
     let pair = exchanged(&connect, &client, code).await?;
     let Some(refresh) = pair.refresh.clone() else {
-        // nothing can be kept of it, so nothing of it is to live on
+        // The token cannot be kept, so it must not stay valid.
         let ask = TokenRequest::Revoke(pair.access);
         ask.send(&connect.auth(), &client).await;
         let words = "the OAuth host gave no refresh token: the connection would end with its first";
@@ -129,7 +128,7 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
 }
 
 impl Connect {
-    /// Returns the client of the OAuth host, through the CRM's proxy and roots.
+    /// Returns a client for the OAuth host that uses the CRM's proxy and roots.
     fn auth(&self) -> crm::Client {
         crm::Client::new(Setup {
             address: self.auth.clone(),
@@ -153,19 +152,19 @@ impl Connect {
     }
 }
 
-/// What the exchange of a code gave.
+/// The result of the code exchange.
 struct Given<'a> {
     connect: &'a Connect,
     client: Client,
     pair: Pair,
     refresh: Secret,
-    /// When the code was sent.
+    /// Time at which the code was sent.
     sent: EventTime,
 }
 
 impl Given<'_> {
-    /// The new connection. Secrets that are shown once stay where an exchange brings none (§5.6.8),
-    /// and a living token before it can read what it has asked for.
+    /// Returns the new connection. It keeps secrets that are shown only once if the exchange has
+    /// none (§5.6.8), and a valid previous token, which can still read the requests made with it.
     fn connection(&self, before: Option<&Connection>, shown: ShownOnce) -> Connection {
         let (client, pair) = (self.client.clone(), self.pair.clone());
         let issued_at = self.sent.floor_seconds();
@@ -176,7 +175,7 @@ impl Given<'_> {
         let previous = same.filter(|it| it.over.is_none() && it.expires_at > issued_at);
         Connection {
             asked_scope: self.connect.scope.clone(),
-            // as it was asked for, where nothing else is said
+            // The CRM grants the requested scope if it names no other.
             scope: pair.scope.unwrap_or_else(|| self.connect.scope.clone()),
             issued_at,
             expires_at: end_of(self.sent, pair.life),
@@ -195,8 +194,8 @@ impl Given<'_> {
         }
     }
 
-    /// Stores the new connection in place of the one before, and returns both. `None` if the one
-    /// before was changed meanwhile.
+    /// Stores the new connection in place of the previous one, and returns both. `None` if the
+    /// previous one was changed meanwhile.
     async fn store(&self) -> Result<Option<(Connection, Option<Connection>)>> {
         let state = Held::open(&self.connect.state).await?;
         let from = state.quiet().await?;
@@ -218,7 +217,7 @@ impl Given<'_> {
     }
 }
 
-/// A state whose connection is changed: with its lock, unless a daemon has it.
+/// A state whose connection is changed. It is locked, unless a daemon has the lock.
 struct Held {
     connections: ConnectionStore,
     /// `None` while a daemon has the state.
@@ -233,8 +232,8 @@ impl Held {
         })
     }
 
-    /// Reads the connection. A refresh that a daemon has under way is waited for, because its new
-    /// pair is the one to replace.
+    /// Reads the connection. If a daemon is refreshing it, waits for that, because the new pair is
+    /// the one to replace.
     async fn quiet(&self) -> Result<Option<StoredConnection>> {
         let until = Instant::now() + REFRESH_WITHIN;
         let mut waits = false;
@@ -267,7 +266,7 @@ fn refused(words: impl Into<String>) -> Failure {
     Failure::new(Code::NoPermission, words.into())
 }
 
-/// Shows the address and waits for the code.
+/// Shows the address of the consent page and waits for the code.
 async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
     let id = || uuid::Uuid::new_v4().simple().to_string();
     let state = Secret::from(format!("{}{}", id(), id()));
@@ -285,7 +284,7 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
     let (backs, mut hears) = mpsc::channel(8);
     let (stop, stopped) = watch::channel(false);
     let serving = catcher.map(|it| tokio::spawn(it.serve(state.clone(), backs.clone(), stopped)));
-    // After the last pasted address there is nothing more to come from stdin.
+    // After the last pasted address, nothing more comes from stdin.
     let pasting = async move {
         while let Some(line) = typed.line().await {
             let is_empty = line.trim().is_empty();
@@ -315,7 +314,7 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
     };
     stop.send_replace(true);
     if let Some(serving) = serving {
-        // the page that the browser is shown goes out whole
+        // Complete the response with the page for the browser.
         drop(serving.await);
     }
     Err(refused(match back {
@@ -333,8 +332,8 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
     }))
 }
 
-/// The first pair. A code is used up by the first exchange that succeeds (§5.6.3): where none is
-/// known to have, it is tried a few times.
+/// Exchanges the code for the first pair. A code is used up by the first exchange that succeeds
+/// (§5.6.3). If no success is known, it is tried a few times.
 async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<Pair> {
     let (host, ask) = (connect.auth(), TokenRequest::Code(code));
     let mut jitter = Jitter::new(u64::from(std::process::id()));
@@ -372,13 +371,13 @@ async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<P
     }
 }
 
-/// Stores it; what is shown once is not given up at the first failure of the disk.
+/// Stores the connection. It retries on disk errors, because some secrets are shown only once.
 async fn insist(given: &Given<'_>) -> Result<(Connection, Option<Connection>)> {
     let mut tries = 1..STORE_TRIES_MAX;
     loop {
         match given.store().await {
             Ok(Some(stored)) => return Ok(stored),
-            // a daemon has refreshed the one before: that pair is replaced
+            // A daemon has refreshed the previous connection, so that pair is replaced.
             Ok(None) => {}
             Err(error) if tries.next().is_none() => return Err(error),
             Err(error) => {
@@ -389,7 +388,7 @@ async fn insist(given: &Given<'_>) -> Result<(Connection, Option<Connection>)> {
     }
 }
 
-/// Another company's: what was there stands there again, and the new pair is revoked.
+/// Undoes a connection of another company: restores the previous one and revokes the new pair.
 async fn taken_back(
     connect: &Connect,
     new: &Connection,
@@ -398,7 +397,7 @@ async fn taken_back(
 ) -> Result<()> {
     let state = Held::open(&connect.state).await?;
     let mut stored = loop {
-        // whatever stands there now, if a daemon has refreshed it meanwhile
+        // Read it again, because a daemon can have refreshed it.
         let from = state.quiet().await?;
         let stored = from.as_ref().map(store::parse).transpose()?;
         if state.change(from, before.as_ref().map(Connection::stored))? {
@@ -406,7 +405,7 @@ async fn taken_back(
         }
     };
     state.close().await;
-    // the token before it is that of the connection that stands there again
+    // The previous token belongs to the restored connection, so it must stay valid.
     let theirs = before
         .as_ref()
         .map(|connection| connection.access_token.expose_secret());
@@ -422,7 +421,7 @@ async fn taken_back(
     Err(refused(words))
 }
 
-/// The tokens of the connection before are nobody's any more.
+/// Revokes the tokens of the previous connection, because nothing uses them any more.
 async fn revoke_before(before: &Connection) {
     let left = match revoke::way(before) {
         Ok(host) => revoke::all(&host, before).await,
@@ -446,8 +445,8 @@ async fn revoke_before(before: &Connection) {
 /// Runs `disconnect`: revokes each known token, then removes the connection.
 ///
 /// # Errors
-/// 66 without a connection, 69 when it cannot be revoked now (it stays then), 77 when the client's
-/// secret is not known any more, 78 for a damaged file.
+/// 66 without a connection, 69 if it cannot be revoked now (it stays then), 77 if the client's
+/// secret is no longer known, 78 for a damaged file.
 pub(crate) async fn disconnect(place: &StatePlace, forget: bool) -> Result<()> {
     let nothing = || {
         let words = format!("there is no connection in {place}");
@@ -473,7 +472,7 @@ pub(crate) async fn disconnect(place: &StatePlace, forget: bool) -> Result<()> {
 /// Revokes each known token, and removes the connection. Returns the message about it.
 async fn remove(state: &Held, forget: bool, nothing: impl Fn() -> Failure) -> Result<String> {
     loop {
-        // a refresh that is under way is waited for: its new pair is what has to be revoked
+        // Wait for a refresh that is under way, because its new pair must be revoked.
         let from = state.quiet().await?;
         let stored = store::parse(from.as_ref().ok_or_else(&nothing)?)?;
         let host = revoke::way(&stored);
@@ -500,7 +499,7 @@ async fn remove(state: &Held, forget: bool, nothing: impl Fn() -> Failure) -> Re
     }
 }
 
-/// The exit code of a token that could not be revoked.
+/// Returns the exit code of a token that could not be revoked.
 const fn code(came: &TokenReply) -> Code {
     match came {
         TokenReply::WrongClient(_) => Code::NoPermission,
@@ -513,7 +512,7 @@ const fn code(came: &TokenReply) -> Code {
     }
 }
 
-/// Returns, in words, the calls that wait for another connection.
+/// Returns the message about the calls that wait for another connection.
 fn remains(books: &Books) -> String {
     let queued = books.ready + books.sending + books.submitted;
     format!(

@@ -1,8 +1,8 @@
-//! Whose a new connection is: asked through the daemon's sender where one runs, for every request
-//! to the CRM passes it; else once, with a slot of the same budget.
+//! Finds the owner of a new connection. A running daemon asks the CRM, because every request must
+//! pass its sender. Without a daemon, one request is sent here, with a slot of the same budget.
 //!
-//! The first company of a state: shown and asked for before the state is bound to it, for whoever
-//! answered the consent page may have been logged in as another one.
+//! Before a state is bound to its first company, the person must confirm the company, because the
+//! browser on the consent page can have been logged in to another one.
 
 use crate::Result;
 use crate::commands::check::service::judge;
@@ -19,23 +19,23 @@ use callbridge_spool::{self as spool, Binding, Fit, Guard, Handle, Op, StatePlac
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// So long the daemon may take to ask: its budget may be used up for a minute.
+/// Time limit for the daemon's answer. Its budget can be used up for a minute.
 const DAEMON_WITHIN: Duration = Duration::from_secs(100);
-/// Between two looks at it.
+/// Time between two reads of the daemon's status.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
 const REFUSED: &str = "the CRM refuses the new token (401)";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TokenOwner {
-    /// The state's own, or the first: in words, and its grants as a scope where they are told.
+    /// The state's company, or its first one: its description, and its grants as a scope if known.
     Ours(String, Option<String>),
-    /// Another company's or application's than the state is bound to, or than is wanted.
+    /// Another company or application than the state is bound to, or than `--company` names.
     Another(String),
-    /// The owner could not be asked for, with the reason in words.
+    /// The owner could not be found. Has the reason.
     Unknown(String),
 }
 
-/// The folder can be used, and is this CRM's: said before anybody is asked for consent.
+/// Checks that the state can be used and belongs to this CRM, before a person is asked for consent.
 ///
 /// # Errors
 /// 73, 75 or 78, as `run` would end.
@@ -49,16 +49,16 @@ pub(super) async fn prepare(place: &StatePlace, crm: &Address) -> Result<()> {
         close(spool, guard).await;
         bound?;
     }
-    // one that cannot be read could not be replaced
+    // A connection that cannot be read cannot be replaced.
     place.connections().read()?;
     Ok(())
 }
 
-/// Asks whose it is. A state that is bound to no company yet is bound to this one, once that is
-/// agreed to; no daemon can start meanwhile and bind it by itself.
+/// Finds the owner of the connection. If the state is bound to no company yet, it is bound to this
+/// one after a confirmation. The lock prevents a daemon from starting and binding it meanwhile.
 ///
 /// # Errors
-/// The state folder's.
+/// If the state cannot be used.
 pub(super) async fn whose(
     connect: &Connect,
     new: &Connection,
@@ -84,10 +84,10 @@ pub(super) async fn whose(
     found
 }
 
-/// The spool of a state without a daemon; `None` where a daemon has it. The daemon can be on
-/// another machine.
+/// Opens the spool of a state without a daemon. `None` if a daemon has it, possibly on another
+/// machine.
 pub(super) async fn open(place: &StatePlace) -> Result<Option<(Handle, Guard)>> {
-    // One that cannot be spoken to has the lock: that is told of.
+    // A daemon that does not answer has the lock, which opening the spool reports.
     let folder = place.socket_folder();
     let asked = async || Ok::<_, spool::Error>(status(folder).await.ok().flatten());
     let opened = || open_here(place, spool::Settings::default(), false);
@@ -110,8 +110,7 @@ fn unknown(address: &Address, answer: ApiResult, binding: &Binding) -> TokenOwne
     TokenOwner::Unknown(fault.map(|fault| fault.message).unwrap_or_default())
 }
 
-/// Compares the token's company with the state's, and binds an unbound state once that is agreed
-/// to.
+/// Compares the token's company with the state's. Binds an unbound state after a confirmation.
 async fn bound(
     spool: &Handle,
     info: &TokenInfo,
@@ -153,7 +152,7 @@ fn named(info: &TokenInfo) -> String {
     format!("company {company} ({id}), application {application}{of}")
 }
 
-/// Waits until the daemon has asked with the new token.
+/// Waits until the daemon has used the new token.
 async fn through_daemon(place: &StatePlace, new: &Connection) -> TokenOwner {
     let print = Some(token_update::print(&new.access_token).to_string());
     let until = Instant::now() + DAEMON_WITHIN;
@@ -169,7 +168,7 @@ async fn through_daemon(place: &StatePlace, new: &Connection) -> TokenOwner {
     TokenOwner::Unknown("the daemon has not asked yet".to_owned())
 }
 
-/// Returns the owner by the daemon's status; `None` before the daemon knows.
+/// Returns the owner from the daemon's status. `None` if the daemon does not know it yet.
 fn shown(status: &Status) -> Option<TokenOwner> {
     let token = &status.token;
     match token.state.as_str() {
@@ -190,10 +189,10 @@ fn shown(status: &Status) -> Option<TokenOwner> {
 }
 
 impl Wanted {
-    /// The company is the one that `--company` names, if it names one.
+    /// Checks that the company is the one of `--company`, if that is given.
     ///
     /// # Errors
-    /// In words that it is another.
+    /// If it is another company.
     fn fits(&self, info: &TokenInfo, named: &str) -> Result<(), String> {
         match self.company.filter(|it| *it != info.company) {
             Some(other) => Err(format!(
@@ -203,10 +202,11 @@ impl Wanted {
         }
     }
 
-    /// The state may be bound to it, for the first time. Where nobody can be asked it is, and said.
+    /// Asks whether to bind the state to its first company. If stdin is no terminal, it is bound
+    /// with a message.
     ///
     /// # Errors
-    /// In words why not.
+    /// If the person does not confirm.
     async fn binds(
         &self,
         typed: &mut StdinLines,

@@ -1,4 +1,4 @@
-//! `branch …`: the branches whose calls a hub takes.
+//! `branch …`: manages the branches whose calls a hub accepts.
 
 use super::conversation::{line, list_items, print_items};
 use crate::Result;
@@ -11,13 +11,13 @@ use serde_json::Value;
 /// Runs `branch list`.
 ///
 /// # Errors
-/// 69 without daemon and state.
+/// 69 without a daemon and a state.
 pub(crate) async fn list(at: &Asking) -> Result<()> {
     let none = "there is no branch: add one with `callbridge branch add NAME --pbx PBX`";
     print_items(at, ControlRequest::Branches, Some(none), branch_line).await
 }
 
-/// Two lines for a branch: who and how it is, then its figures.
+/// Formats a branch as two lines: its name and state, then its figures.
 fn branch_line(item: &Value, zone: &Zone) -> String {
     let name = name_of(item);
     let state = safe(item["state"].as_str().unwrap_or_default());
@@ -55,7 +55,7 @@ fn branch_line(item: &Value, zone: &Zone) -> String {
 /// Runs `branch add` and `branch rotate`: prints only the token, for a file.
 ///
 /// # Errors
-/// 65 if another branch has the PBX or there is no such branch, 69 without daemon and state.
+/// 65 if another branch has the PBX or there is no such branch, 69 without a daemon and a state.
 pub(crate) async fn token(request: ControlRequest, at: &Asking) -> Result<()> {
     list_items(at, request, None, token_line).await
 }
@@ -70,7 +70,7 @@ fn token_line(item: &Value, _: &Zone) -> Result<()> {
 /// Runs `branch remove`.
 ///
 /// # Errors
-/// 65 if there is no such branch, 69 without daemon and state.
+/// 65 if there is no such branch, 69 without a daemon and a state.
 pub(crate) async fn remove(request: ControlRequest, at: &Asking) -> Result<()> {
     list_items(at, request, None, removed_line).await
 }

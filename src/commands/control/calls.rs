@@ -1,7 +1,7 @@
-//! `calls`: a line a call, those that are kept and, with `--follow`, those that come.
+//! `calls`: prints one line per stored call, and with `--follow` also new ones.
 //!
-//! Following holds no lock on the state, and outlives the daemon's restarts as `dead watch` does:
-//! a daemon that is met anew tells all that has moved since its start.
+//! Following holds no lock on the state, and continues after the daemon restarts, as `dead watch`
+//! does. A restarted daemon reports all calls that have moved since its start.
 
 use super::conversation::{follow, list_items, typed};
 use crate::config::Asking;
@@ -12,10 +12,11 @@ use callbridge_admin::{ControlRequest, protocol::CallsQuery};
 use callbridge_model::Zone;
 use serde_json::Value;
 
-/// Below this width times lose their year and seconds.
+/// On narrower terminals, times have no year and no seconds.
 const NARROW: usize = 100;
 
-/// `2026-11-20 10:08:37 +05  in   +998901110001  lead 4001  101 talked 4 s   journaled`
+/// Formats a call: `2026-11-20 10:08:37 +05  in   +998901110001  lead 4001  101 talked 4 s
+/// journaled`
 fn text(call: &OneLine, started: i64, zone: &Zone, width: usize, color: bool) -> String {
     let at = if width < NARROW {
         zone.short(started)
@@ -33,7 +34,7 @@ fn text(call: &OneLine, started: i64, zone: &Zone, width: usize, color: bool) ->
 /// Runs `calls`. `shutdown` ends `--follow`.
 ///
 /// # Errors
-/// 64 for a date or number that is none, 69 without daemon and state.
+/// 64 for an invalid date or number, 69 without a daemon and a state.
 pub(crate) async fn run(
     which: CallsQuery,
     follows: bool,
@@ -44,7 +45,7 @@ pub(crate) async fn run(
     let width = width().unwrap_or(usize::MAX);
     let show = |item: &Value, zone: &Zone| {
         let started = item["startedAt"].as_i64().unwrap_or_default();
-        // Its color is ours; what came from outside is made safe in its columns.
+        // The escape codes are ours. Text from outside is made safe in its columns.
         let text = text(&typed(item)?, started, zone, width, color);
         print(format!("{text}\n"))
     };

@@ -1,4 +1,4 @@
-//! One question to the daemon, or to the spool where no daemon runs, and its answers.
+//! Sends one request to the daemon, or to the spool if no daemon runs, and reads the replies.
 
 use crate::config::Asking;
 use crate::daemon::{leadership, open};
@@ -16,14 +16,13 @@ use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc, sync::RwLock, time::Duration};
 use tokio::{sync::mpsc, task::JoinHandle};
 
-/// Between two looks for a daemon that comes back.
+/// Time between two checks whether a daemon runs again.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
 
-/// The replies to a question, and the handler in this process that gives them, where no daemon
-/// does.
+/// The replies to a request, and the handler in this process that gives them if no daemon runs.
 type Conversation = (Replies, Option<JoinHandle<()>>);
 
-/// The daemon of this state, or else its spool.
+/// Sends the request to the daemon of this state, or else answers it from the spool.
 async fn find(at: &Asking, ask: ControlRequest) -> Result<Conversation> {
     let state = &at.state;
     let asked = async || match reach(at, &ask).await? {
@@ -52,7 +51,7 @@ async fn find(at: &Asking, ask: ControlRequest) -> Result<Conversation> {
     Ok((Replies::here(replies), Some(task)))
 }
 
-/// Returns `true` if the folder has no state. A database is asked when it is opened.
+/// Returns `true` if the folder has no state. A database is checked when it is opened.
 fn is_missing(state: &StatePlace) -> bool {
     let Some(folder) = state.folder() else {
         return false;
@@ -60,7 +59,7 @@ fn is_missing(state: &StatePlace) -> bool {
     folder.join(folder::FILE).symlink_metadata().is_err()
 }
 
-/// There is neither daemon nor state.
+/// Returns the failure if there is neither a daemon nor a state.
 fn nobody(state: &StatePlace) -> Failure {
     let message = format!(
         "no daemon runs on {state} and there is no state in it: start `callbridge run --state \
@@ -69,7 +68,7 @@ fn nobody(state: &StatePlace) -> Failure {
     Failure::new(Code::Unreachable, message)
 }
 
-/// A handler over the spool alone.
+/// Returns a handler that only uses the spool.
 async fn offline(spool: Handle, rules: Rules, state: &StatePlace) -> Result<CommandHandler> {
     let zone = spool.meta(open::ZONE_KEY).await?;
     let mut lists = Watched::of(rules.every_trunk());
@@ -123,7 +122,7 @@ async fn offline(spool: Handle, rules: Rules, state: &StatePlace) -> Result<Comm
     })
 }
 
-/// The zone in which times are shown: that of the flag, else the PBX's, else this machine's.
+/// Returns the zone in which times are shown: the flag's, else the PBX's, else this machine's.
 pub(crate) fn zone_of(at: &Asking, of_daemon: Option<&Zone>) -> Zone {
     match (&at.zone, of_daemon) {
         (None, Some(of_daemon)) => of_daemon.clone(),
@@ -131,7 +130,7 @@ pub(crate) fn zone_of(at: &Asking, of_daemon: Option<&Zone>) -> Zone {
     }
 }
 
-/// Asks, hands each item with the zone of its times to `each`, and returns how many there were.
+/// Sends a request, passes each item with the zone of its times to `each`, and returns their count.
 pub(crate) async fn converse(
     at: &Asking,
     ask: ControlRequest,
@@ -140,7 +139,7 @@ pub(crate) async fn converse(
     listen(find(at, ask).await?, at, each).await
 }
 
-/// Asks, and takes each item as what it is.
+/// Sends a request, and returns the items as `T`.
 pub(crate) async fn all_items<T: DeserializeOwned>(
     at: &Asking,
     ask: ControlRequest,
@@ -154,7 +153,8 @@ pub(crate) async fn all_items<T: DeserializeOwned>(
     Ok(all)
 }
 
-/// Asks, prints each item as JSON or hands it to `each`; where there was none, people are told so.
+/// Sends a request, and prints each item as JSON or passes it to `each`. Without items, prints
+/// `none`.
 pub(super) async fn list_items(
     at: &Asking,
     ask: ControlRequest,
@@ -172,7 +172,7 @@ pub(super) async fn list_items(
     }
 }
 
-/// The same, each item as JSON or as this line for people.
+/// Sends a request, and prints each item as JSON or as the line that `text` returns.
 pub(super) async fn print_items(
     at: &Asking,
     ask: ControlRequest,
@@ -182,7 +182,7 @@ pub(super) async fn print_items(
     list_items(at, ask, none, |item, zone| line(&text(item, zone))).await
 }
 
-/// An item as JSON, or as this line for people.
+/// Prints an item as JSON, or as the line that `text` returns.
 pub(super) fn show(at: &Asking, item: &Value, text: impl FnOnce() -> String) -> Result<()> {
     match at.json {
         true => json_line(item),
@@ -190,12 +190,12 @@ pub(super) fn show(at: &Asking, item: &Value, text: impl FnOnce() -> String) -> 
     }
 }
 
-/// An item as what it is.
+/// Converts an item to `T`.
 pub(crate) fn typed<T: DeserializeOwned>(item: &Value) -> Result<T> {
     T::deserialize(item).or_fail_at(Code::Unreachable, "the daemon is of another version")
 }
 
-/// Asks the daemon alone; without one `nobody` says what to do.
+/// Sends a request to the daemon only. Without a daemon, fails with the message of `nobody`.
 pub(super) async fn ask_daemon(
     at: &Asking,
     ask: ControlRequest,
@@ -208,15 +208,15 @@ pub(super) async fn ask_daemon(
     }
 }
 
-/// The daemon's replies; `None` where none runs.
+/// Returns the daemon's replies. `None` if no daemon runs.
 async fn reach(at: &Asking, ask: &ControlRequest) -> Result<Option<Replies>> {
     let what = format_args!("cannot reach the daemon of {}", at.state);
     let asked = socket::ask(at.state.socket_folder(), ask).await;
     asked.or_fail_at(Code::Unreachable, what)
 }
 
-/// Prints what comes, as JSON or by `each`, until it is dropped, over every restart of the daemon.
-/// Without one `alone` is done once, and a daemon is waited for. `ask` is told whether nothing was
+/// Prints items as JSON or with `each`, until dropped, across restarts of the daemon. If no daemon
+/// runs at first, calls `alone` once, and waits for a daemon. `ask` receives whether nothing was
 /// shown so far.
 pub(super) async fn follow(
     at: &Asking,
@@ -246,7 +246,7 @@ pub(super) async fn follow(
     }
 }
 
-/// Prints the items of one daemon, until it ends.
+/// Prints the items of one daemon, until the daemon ends.
 async fn follow_daemon(
     mut replies: Replies,
     at: &Asking,
@@ -261,7 +261,7 @@ async fn follow_daemon(
             Ok(Some(ControlReply::Error { code, words })) => {
                 return Err(Failure::new(Code::of_number(code), words));
             }
-            // A daemon that is killed breaks the line off.
+            // The connection to a killed daemon breaks off.
             Ok(Some(ControlReply::End { .. }) | None) | Err(_) => return Ok(()),
             Ok(Some(ControlReply::Zone(_))) => {}
         }
@@ -299,17 +299,17 @@ async fn listen(
     ended
 }
 
-/// Words for people, with whatever came from outside in them.
+/// Prints text for people. Text from outside is made safe.
 pub(crate) fn line(text: &str) -> Result<()> {
     print(format!("{}\n", safe_lines(text)))
 }
 
-/// One answer as a line of JSON.
+/// Prints an item as a line of JSON.
 pub(crate) fn json_line(item: &Value) -> Result<()> {
     print(format!("{}\n", safe_json(&item.to_string())))
 }
 
-/// One row as CSV, without formulas.
+/// Returns one row as CSV, without formulas.
 pub(super) fn csv_line<T: AsRef<str>>(row: impl IntoIterator<Item = T>) -> Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let row = row.into_iter().map(|cell| safe_cell(cell.as_ref()));

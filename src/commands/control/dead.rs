@@ -1,4 +1,4 @@
-//! `dead …`: letters listed, shown, sent again, discarded, exported, watched.
+//! `dead …`: lists, shows, retries, discards, exports, and watches dead letters.
 
 use super::conversation::{
     converse, csv_line, follow, line, list_items, print_items, show as print_item,
@@ -10,15 +10,15 @@ use callbridge_admin::{ControlRequest, dead_letters::text};
 use callbridge_model::{Code, Zone, safe};
 use serde_json::Value;
 
-/// `dead show`, and `dead export` as JSON lines.
+/// Runs `dead show`, and `dead export` as JSON lines.
 pub(super) async fn show(ask: ControlRequest, at: &Asking) -> Result<()> {
     let width = width().unwrap_or(usize::MAX);
     let text = |item: &Value, zone: &Zone| text::show(item, width, zone);
     print_items(at, ask, None, text).await
 }
 
-/// `dead watch`: letters as they come to be. It holds no lock on the state, so a daemon can start
-/// beside it; letters come to be only while one runs. `shutdown` ends it.
+/// Runs `dead watch`: shows new dead letters. It holds no lock on the state, so a daemon can start
+/// meanwhile. Dead letters arise only while a daemon runs. `shutdown` ends it.
 pub(super) async fn watch(at: &Asking, shutdown: impl Future<Output = ()>) -> Result<()> {
     let width = width().unwrap_or(usize::MAX);
     let each = |item: &Value, zone: &Zone| line(&text::list_line(item, width, zone));
@@ -30,7 +30,7 @@ pub(super) async fn watch(at: &Asking, shutdown: impl Future<Output = ()>) -> Re
     }
 }
 
-/// Runs `dead list`: a head, then a line a letter.
+/// Runs `dead list`: prints a header, then one line per dead letter.
 pub(super) async fn list(ask: ControlRequest, at: &Asking) -> Result<()> {
     let width = width().unwrap_or(usize::MAX);
     let mut first = true;
@@ -43,7 +43,8 @@ pub(super) async fn list(ask: ControlRequest, at: &Asking) -> Result<()> {
     list_items(at, ask, Some("no dead letters"), show).await
 }
 
-/// Commands that change letters: what became of each, and 65 if one was refused.
+/// Runs commands that change dead letters. Prints the result of each, and fails with 65 if one was
+/// refused.
 pub(super) async fn change(ask: ControlRequest, at: &Asking) -> Result<()> {
     let mut refused = 0;
     let each = |item: &Value, _: &Zone| {
@@ -62,7 +63,7 @@ pub(super) async fn change(ask: ControlRequest, at: &Asking) -> Result<()> {
     Ok(())
 }
 
-/// Returns the line for a letter's outcome.
+/// Returns the line for the outcome of one dead letter.
 fn changed(item: &Value, result: &str) -> String {
     let number = |name: &str| item.get(name).map(Value::to_string).unwrap_or_default();
     let mut line = format!("{:>6}  {}", number("id"), result.replace('_', " "));

@@ -1,6 +1,6 @@
 //! `lead …`: numbers without a lead, and the lead of one number.
 //!
-//! `missed`: customers who called, got nobody, and were not talked to since.
+//! `missed`: customers who called, reached no one, and have not talked to anyone since.
 
 use super::conversation::{
     ask_daemon, converse, csv_line, json_line, line, list_items, print_items, show, typed,
@@ -15,7 +15,7 @@ use serde_json::Value;
 /// Runs `lead missing`: numbers that called and have no lead.
 ///
 /// # Errors
-/// 69 without daemon and state.
+/// 69 without a daemon and a state.
 pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<()> {
     const COLUMNS: [&str; 4] = ["phone", "calls", "lastCallAt", "trunk"];
     if csv {
@@ -43,7 +43,7 @@ pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<()> {
 /// Runs `lead list`: the numbers of the directory with their leads.
 ///
 /// # Errors
-/// 69 without daemon and state.
+/// 69 without a daemon and a state.
 pub(crate) async fn list(at: &Asking) -> Result<()> {
     let text = |item: &Value, zone: &Zone| {
         let phone = item["phone"].as_str().unwrap_or_default();
@@ -59,7 +59,7 @@ pub(crate) async fn list(at: &Asking) -> Result<()> {
     print_items(at, ControlRequest::LeadList, Some(none), text).await
 }
 
-/// `Anna Karimova, In work, employee 15 (Olga)`; `None` where nothing of it is known.
+/// Returns `Anna Karimova, In work, employee 15 (Olga)`. `None` if nothing is known about the lead.
 fn known_by(item: &Value) -> Option<String> {
     let profile = &item["profile"];
     let text = |name: &str| profile[name].as_str().map(safe);
@@ -72,10 +72,10 @@ fn known_by(item: &Value) -> Option<String> {
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// `lead give`, `lead take`, `lead given`
+/// Runs `lead give`, `lead take`, and `lead given`.
 ///
 /// # Errors
-/// 65 for what is no number in full or was given nothing, 69 without daemon and state.
+/// 65 if the number is incomplete or has no assigned lead, 69 without a daemon and a state.
 pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<()> {
     let taken = matches!(ask, ControlRequest::LeadTake { .. });
     let text = |item: &Value, zone: &Zone| {
@@ -101,10 +101,10 @@ pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<()> {
     print_items(at, ask, none, text).await
 }
 
-/// `lead check PHONE`: the daemon's lists, or those that the flags name.
+/// Runs `lead check PHONE` with the daemon's lists, or with those that the flags name.
 ///
 /// # Errors
-/// 69 without daemon, state and trunks.
+/// 69 without a daemon, a state, and trunks.
 pub(crate) async fn check(ask: ControlRequest, at: &Asking) -> Result<()> {
     let text = |item: &Value, zone: &Zone| {
         let text = |name: &str| item[name].as_str().unwrap_or_default();
@@ -120,7 +120,7 @@ pub(crate) async fn check(ask: ControlRequest, at: &Asking) -> Result<()> {
         }
         for known in item["known"].as_array().into_iter().flatten() {
             let known = known["message"].as_str().unwrap_or_default();
-            // Of one lead alone the answer has said it.
+            // If there is only one lead, the reason already contains this.
             if !text("reason").contains(known) {
                 words.push_str(&format!("\n    {}", safe(&zone.in_words(known))));
             }
@@ -137,10 +137,10 @@ pub(crate) async fn check(ask: ControlRequest, at: &Asking) -> Result<()> {
     Ok(())
 }
 
-/// `lead set LEAD ID=VALUE…`: by the daemon alone, and waited for.
+/// Runs `lead set LEAD ID=VALUE…`. Only a daemon can do it. Waits for the result.
 ///
 /// # Errors
-/// 65 for what the CRM does not take, 69 without daemon, 77 for token or grant.
+/// 65 if the CRM refuses a value, 69 without a daemon, 77 for a token or grant.
 pub(crate) async fn set(lead: LeadId, ask: ControlRequest, at: &Asking) -> Result<()> {
     let each = |item: &Value, _: &Zone| {
         if at.json {
@@ -167,10 +167,10 @@ pub(crate) async fn set(lead: LeadId, ask: ControlRequest, at: &Asking) -> Resul
 /// The columns of `missed --csv`, in their order.
 const COLUMNS: [&str; 6] = ["phone", "leadId", "trunk", "firstAt", "lastAt", "tries"];
 
-/// Runs `missed`: customers who wait for a call back.
+/// Runs `missed`: lists customers who wait for a callback.
 ///
 /// # Errors
-/// 69 without daemon and state.
+/// 69 without a daemon and a state.
 pub(crate) async fn missed(ask: ControlRequest, csv: bool, at: &Asking) -> Result<()> {
     if csv {
         print(csv_line(COLUMNS)?)?;

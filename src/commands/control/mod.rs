@@ -1,15 +1,15 @@
-//! `status`, `dead …`, `lead …`: asks the daemon, or the spool where no
-//! daemon runs, and prints what it says.
+//! `status`, `dead …`, `lead …`: sends a request to the daemon, or to the spool if no daemon runs,
+//! and prints the answer.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
-//! | `conversation` | who answers, one question, its answers |
+//! | `conversation` | sends one request and reads its replies |
 //! | [`branch`] | the branches of a hub |
-//! | [`calls`] | calls, those that are kept and those that come |
-//! | [`dead`] | the commands about letters |
-//! | [`page`] | a link to the page, a line of its password file |
-//! | [`lead`] | the commands about leads, and customers who wait for a call back |
-//! | [`status`] | how all stands, once or drawn anew in place |
+//! | [`calls`] | stored calls, and new ones |
+//! | [`dead`] | the commands for dead letters |
+//! | [`page`] | a link to the page, and a line for its password file |
+//! | [`lead`] | the commands for leads, and customers who wait for a callback |
+//! | [`status`] | the status, once or updated in place |
 
 pub(crate) mod branch;
 pub(crate) mod calls;
@@ -24,10 +24,11 @@ use crate::config::Asking;
 use callbridge_admin::ControlRequest;
 use conversation::{json_line, list_items};
 
-/// Asks, and prints the answers as the command of this request does. `shutdown` ends what follows.
+/// Sends the request, and prints the answers in the form of its command. `shutdown` ends commands
+/// that follow.
 ///
 /// # Errors
-/// 69 without daemon and state; else each command's own.
+/// 69 without a daemon and a state. Otherwise the code of the command.
 pub(crate) async fn ask(
     request: ControlRequest,
     csv: bool,
@@ -59,7 +60,7 @@ pub(crate) async fn ask(
         | ControlRequest::LeadGiven => lead::given(request, at).await,
         ControlRequest::Missed { .. } => lead::missed(request, csv, at).await,
         ControlRequest::PageLink { .. } => page::link(request, at).await,
-        // Asked by commands that do more than print the answer.
+        // Other requests are sent by commands that do more than print the answer.
         _ => list_items(at, request, None, |item, _| json_line(item)).await,
     }
 }

@@ -1,4 +1,4 @@
-//! `page`: a link that opens the administrator's page, and a line of its password file.
+//! `page`: prints a link that opens the administrator's page, or a line for its password file.
 
 use super::conversation::{ask_daemon, show};
 use crate::config::Asking;
@@ -12,13 +12,13 @@ use rustix::termios::LocalModes;
 use serde_json::Value;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 
-/// Bytes read of a password from a pipe.
+/// Maximum bytes of a password that are read from a pipe.
 const PIPE_BYTES_MAX: u64 = 16 << 10;
 
 /// Runs `page`: prints a link that opens the page once.
 ///
 /// # Errors
-/// 69 without a daemon, or where it shows no page.
+/// 69 without a daemon, or if it has no page.
 pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<()> {
     let nobody = || {
         format!(
@@ -38,10 +38,10 @@ pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<()> {
     ask_daemon(at, ask, nobody, each).await
 }
 
-/// Runs `page password`: reads a password, and prints its line of the file.
+/// Runs `page password`: reads a password, and prints its line for the file.
 ///
 /// # Errors
-/// 64 for a password or name that will not do, 65 where none is given.
+/// 64 for an invalid password or name, 65 if there is no password.
 pub(crate) async fn password(name: &str, role: PageRole) -> Result<()> {
     let is_terminal = io::stdin().is_terminal();
     let read = if is_terminal { typed_twice } else { piped };
@@ -79,12 +79,12 @@ fn typed_twice() -> Result<Secret> {
     Ok(first)
 }
 
-/// A line of the terminal, which does not show it.
+/// Reads a line from the terminal without showing it.
 fn typed(prompt: &str) -> Result<Secret> {
     let (code, what) = (Code::Failed, "the terminal");
     let hidden = Keyboard::without(LocalModes::ECHO).or_fail_at(code, what)?;
     let mut out = io::stderr();
-    // Whoever cannot see the question can answer it all the same.
+    // If the prompt cannot be shown, the answer can still be typed.
     let _ = write!(out, "{prompt}").and_then(|()| out.flush());
     let mut text = String::new();
     let read = io::stdin().lock().read_line(&mut text);

@@ -1,5 +1,5 @@
-//! `status`: once, as an exit code, as a check of health, or drawn again and again on a terminal's
-//! other screen; the first one is as it was afterwards.
+//! `status`: prints the status once, ends with its exit code, checks the health, or redraws it on
+//! the terminal's alternate screen.
 
 use super::conversation::{converse, json_line, typed};
 use crate::config::{Asking, StatusMode};
@@ -12,16 +12,16 @@ use serde_json::Value;
 use std::{fmt::Write as _, io, io::IsTerminal as _, time::Duration};
 use tokio::{io::AsyncReadExt as _, sync::watch};
 
-/// Between two looks of `--watch`.
+/// Time between two updates of `--watch`.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// A daemon that takes longer to say how it is does not work.
+/// A daemon that takes longer to answer is not healthy.
 const HEALTHY_WITHIN: Duration = Duration::from_secs(10);
 
 /// Runs `status` in one of its modes. `shutdown` ends `--watch`.
 ///
 /// # Errors
-/// 69 without daemon and state; with `--exit-code` 1 and 2, by the verdict; 64 for `--watch` where
-/// nothing can be drawn anew.
+/// 69 without a daemon and a state. With `--exit-code` 1 and 2, by the verdict. 64 for `--watch` if
+/// stdout cannot be redrawn.
 pub(crate) async fn run(
     at: &Asking,
     mode: StatusMode,
@@ -50,7 +50,7 @@ async fn ask(at: &Asking) -> Result<(Value, String, OverallState)> {
     let keep = |item: &Value, zone: &Zone| {
         let mut status: Status = typed(item)?;
         if status.version.is_empty() {
-            // A daemon that is older than verdicts.
+            // An older daemon sends no verdict.
             status = status.judged();
         }
         let zone = zone.clone();
@@ -71,8 +71,8 @@ async fn once(at: &Asking) -> Result<OverallState> {
     Ok(verdict)
 }
 
-/// Says nothing where a daemon answers for its books. Whether something waits for a person is not
-/// asked: a supervisor that restarts it would mend nothing of that.
+/// Succeeds silently if a daemon answers. Problems that need a person do not count, because a
+/// restart by a supervisor would not fix them.
 async fn healthy(at: &Asking) -> Result<()> {
     let dir = &at.state;
     let asking = state_access::status(at.state.socket_folder());
@@ -91,7 +91,7 @@ async fn healthy(at: &Asking) -> Result<()> {
     Err(Failure::new(Code::Unreachable, words))
 }
 
-/// A JSON line each time, for whoever reads a pipe.
+/// Prints a JSON line each second, for programs that read a pipe.
 async fn lines(at: &Asking) -> Result<()> {
     loop {
         json_line(&ask(at).await?.0)?;
@@ -99,7 +99,7 @@ async fn lines(at: &Asking) -> Result<()> {
     }
 }
 
-/// Draws until `q`, Ctrl-C or SIGTERM; what was seen last stays on the terminal.
+/// Redraws until `q`, Ctrl-C, or SIGTERM. The last status stays on the terminal.
 async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Result<()> {
     if !std::io::stdout().is_terminal() {
         let words = "--watch draws on a terminal, and stdout is none: give --json for a line a \
@@ -121,7 +121,7 @@ async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Res
         }
         last = match ask(at).await {
             Ok((_, text, _)) => text,
-            // It may come back: a daemon restarts, a folder is moved.
+            // The error can pass: a daemon restarts, or a folder is moved.
             Err(failure) => format!("{failure}\n"),
         };
     }
@@ -129,22 +129,22 @@ async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Res
     print(last)
 }
 
-/// The other screen, no cursor, long lines cut at the edge.
+/// Alternate screen, no cursor, long lines cut at the edge.
 const OPEN: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
 const CLOSE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
-/// Without a size of its own.
+/// Rows if the terminal reports no size.
 const ROWS: usize = 24;
-/// The keys that end `--watch`, beside Ctrl-C: Ctrl-D, too, as people try it.
+/// Keys that end `--watch`, in addition to Ctrl-C: `q`, `Q`, and Ctrl-D (4).
 const KEYS_THAT_END: [u8; 3] = [b'q', b'Q', 4];
 
-/// Given back when it is dropped.
+/// The terminal while `--watch` draws on it. Dropping it restores the terminal.
 pub(super) struct Screen {
     _keyboard: Option<Keyboard>,
     left: watch::Receiver<bool>,
 }
 
 impl Screen {
-    /// Takes stdout's terminal; keys come at once and are not shown.
+    /// Takes over stdout's terminal. Keys arrive immediately and are not shown.
     pub(super) fn open() -> Result<Self> {
         let keyboard = Keyboard::without(LocalModes::ICANON | LocalModes::ECHO);
         let _keyboard = keyboard.or_fail(Code::Failed)?;
@@ -157,7 +157,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Draws this text in place of the last one, as much of it as there is room for.
+    /// Draws this text in place of the last one, as far as it fits.
     pub(super) fn draw(&mut self, text: &str) -> Result<()> {
         let size = tcgetwinsize(io::stdout()).ok();
         let rows = size.map(|size| usize::from(size.ws_row));
@@ -165,10 +165,10 @@ impl Screen {
         print(drawn(text, rows))
     }
 
-    /// Ends when a key was pressed that ends it.
+    /// Resolves when a key that ends `--watch` was pressed.
     pub(super) async fn left(&mut self) {
         if self.left.wait_for(|left| *left).await.is_err() {
-            // No keyboard: a signal ends it.
+            // Without a keyboard, only a signal ends it.
             std::future::pending().await
         }
     }
@@ -176,18 +176,18 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Whoever closed the terminal does not need it.
+        // This fails only if the terminal is closed.
         let _ = print(CLOSE);
     }
 }
 
-/// The lines from the upper left on, each cleared to its end, and nothing below them.
+/// Returns the text from the upper left on, with each line and the space below cleared.
 fn drawn(text: &str, rows: usize) -> String {
     let mut drawn = "\x1b[H".to_owned();
     for line in text.lines().take(rows.saturating_sub(1)) {
         let _ = write!(drawn, "{line}\x1b[K\r\n");
     }
-    // The last row says that there is more.
+    // The last row shows that there is more.
     if text.lines().count() >= rows {
         drawn.push_str("… (the terminal is too low for the rest)");
     }

@@ -1,12 +1,12 @@
-//! `demo`: recorded calls over a real socket, a CRM on loopback, and everything between.
+//! `demo`: plays recorded calls over a real socket through the daemon into a CRM on loopback.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
-//! | [`recording`] | the recorded calls, moved to now |
-//! | [`pbx`] | tells them over a WebSocket, as amiws does, or as an event socket of FreeSWITCH |
+//! | [`recording`] | the recorded calls, moved to the present |
+//! | [`pbx`] | sends them over a WebSocket, as amiws does, or as a FreeSWITCH event socket |
 //!
-//! Its course: a CRM, a PBX and the sidecar between them, all on loopback. It shows a live table on
-//! a terminal, a line an event elsewhere, or JSON lines.
+//! The CRM, the PBX, and the daemon between them all run on loopback. The demo shows a live table
+//! on a terminal, or one line per event elsewhere, or JSON lines.
 
 pub(crate) mod pbx;
 pub(crate) mod recording;
@@ -26,22 +26,22 @@ use serde_json::json;
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, time::Duration};
 use tokio::{net::TcpListener, time::Instant};
 
-/// The longest time that the calls may take to settle.
+/// Time limit for all calls to settle.
 const ENDS_WITHIN: Duration = Duration::from_secs(55);
 const CHECK_EVERY: Duration = Duration::from_millis(150);
 /// Customer calls among the recordings.
 const CALLS: u64 = 7;
 /// Calls that the table shows.
 const SHOWN_MAX: usize = 50;
-/// The leads the demo's CRM has: 4005, whom a recording calls, is gone.
+/// The leads of the demo's CRM. Lead 4005, which a recording calls, does not exist.
 const LEADS: &str = "4001-4004";
 /// Extensions of the recordings and their employees.
 const EMPLOYEES: &str = "101:501;102:502;103:503";
 
-/// Plays the demo until all is settled; with `--stay` until `shutdown`.
+/// Plays the demo until everything is settled. With `--stay`, until `shutdown`.
 ///
 /// # Errors
-/// 1 when the books do not balance or not everything settled in time.
+/// 1 if the books do not balance or if not everything settled in time.
 pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Result<()> {
     let name = format!("callbridge-demo-{}", uuid::Uuid::new_v4().simple());
     let path = std::env::temp_dir().join(name);
@@ -70,7 +70,7 @@ pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Resul
     let now = clock::now().wall.floor_seconds().get();
     let frames = recording::schedule(demo.pbx, now);
     let played = tokio::spawn(async move {
-        // Who breaks the line is the daemon, which says so itself.
+        // Only the daemon breaks the connection, and it logs the reason itself.
         match demo.pbx {
             DemoPbx::Asterisk => drop(pbx::serve(listener, frames).await),
             DemoPbx::Freeswitch => drop(pbx::serve_event_socket(listener, frames).await),
@@ -95,7 +95,7 @@ pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Resul
 }
 
 fn form(json: bool) -> Form {
-    // A terminal without a name is as good as a dumb one.
+    // A terminal without `TERM` is treated as a dumb one.
     let is_plain = !has_color() || std::env::var_os("TERM").is_none();
     let width = width().filter(|width| *width >= 40).unwrap_or(80);
     match (json, is_plain) {
@@ -117,7 +117,8 @@ async fn start_crm(token: &Secret) -> Result<sandbox::server::Server> {
     started.map_err(|error| Failure::of(Code::Failed, error))
 }
 
-/// The flags an administrator would give, checked the same way; no variable of this machine counts.
+/// Returns the configuration from flags as an administrator would type them. Variables of this
+/// machine do not count.
 fn config(scratch: &Path, source: &str, crm: &str, token: &Secret) -> Result<Config> {
     let trunk = |name: &str, port: u16| match source.starts_with("esl:") {
         false => format!("{name}=PJSIP/{name},country=UZ,strip=9,lead=var:LEAD_ID"),
@@ -148,7 +149,8 @@ async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status>
     let mut ticks = tokio::time::interval(CHECK_EVERY);
     loop {
         ticks.tick().await;
-        // The books first: what they call settled is settled in the rows shown with them.
+        // The books are read first, so all calls that they count as settled are settled in the rows
+        // too.
         let status = daemon.observer.status().await?;
         let rows = spool.read(|store| tables::calls::oldest(store, SHOWN_MAX));
         let rows: Vec<Row> = rows.await?;
@@ -213,15 +215,15 @@ async fn finish(
 /// The form in which the demo is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A table drawn anew, with color.
+    /// A table that is redrawn, with color.
     Live { width: usize },
-    /// A line an event, without escapes.
+    /// One line per event, without escape codes.
     Plain,
-    /// A JSON line an event.
+    /// One JSON line per event.
     Json,
 }
 
-/// The output, with what was shown last.
+/// The output of the demo, and what was shown last.
 pub(crate) struct View {
     form: Form,
     shown: BTreeMap<RowId, State>,
@@ -233,10 +235,10 @@ fn line_of(row: &Row) -> OneLine {
 }
 
 impl View {
-    /// A word on what goes on.
+    /// Prints a message about the progress.
     ///
     /// # Errors
-    /// When stdout is broken.
+    /// If stdout cannot be written.
     pub(crate) fn say(&self, words: &str) -> Result<()> {
         match self.form {
             Form::Live { .. } | Form::Plain => print(format!("{words}\n")),
@@ -244,10 +246,10 @@ impl View {
         }
     }
 
-    /// The calls and the books as they stand now.
+    /// Shows the current calls and books.
     ///
     /// # Errors
-    /// When stdout is broken.
+    /// If stdout cannot be written.
     pub(crate) fn update(&mut self, rows: &[Row], status: &Status, left_sec: i64) -> Result<()> {
         match self.form {
             Form::Live { width } => self.draw(rows, status, left_sec, width),

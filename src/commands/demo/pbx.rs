@@ -1,5 +1,5 @@
-//! The demo's PBXs: a real WebSocket server that plays the recordings as amiws would, and a real
-//! TCP server that speaks as the event socket of FreeSWITCH does.
+//! The demo's PBXs: a WebSocket server that plays the recordings as amiws would, and a TCP server
+//! that speaks like the event socket of FreeSWITCH.
 
 use super::recording::TimedFrame;
 use futures_util::{SinkExt, StreamExt};
@@ -8,11 +8,11 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::{net::TcpListener, net::tcp::OwnedWriteHalf, time::Instant};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-/// Serves the first client that comes: all recordings, each frame at its time. Then the line
-/// stays open, as a PBX's does, until the client goes.
+/// Serves the first client: sends each frame of all recordings at its time. Then the connection
+/// stays open, as with a real PBX, until the client closes it.
 ///
 /// # Errors
-/// When the client breaks the line.
+/// If the client breaks the connection.
 pub(crate) async fn serve(listener: TcpListener, frames: Vec<TimedFrame>) -> Result<(), Error> {
     let (stream, _) = listener.accept().await?;
     let socket = tokio_tungstenite::accept_async(stream).await?;
@@ -26,7 +26,7 @@ pub(crate) async fn serve(listener: TcpListener, frames: Vec<TimedFrame>) -> Res
         }
         std::future::pending::<Result<(), Error>>().await
     };
-    // Pings are answered only while the line is read.
+    // Pings are answered only while the connection is read.
     let listen = async { while matches!(read.next().await, Some(Ok(_))) {} };
     tokio::select! {
         played = play => played,
@@ -34,17 +34,17 @@ pub(crate) async fn serve(listener: TcpListener, frames: Vec<TimedFrame>) -> Res
     }
 }
 
-/// The password, which is nobody's secret: it is the demo's own, on loopback, for a minute.
+/// The demo's password. It is no secret, because it is valid only on loopback and during the demo.
 pub(crate) const PASSWORD: &str = "demo";
 
-/// The command that a client sends behind its subscription: it lists the channels.
+/// The command with which a client lists the channels after its subscription.
 const LIST: &str = "api show channels as json";
 
-/// Serves the first client that comes: lets it in, and from its first list of channels on tells all
-/// recordings, each event at its time. Then the line stays open until the client goes.
+/// Serves the first client: accepts its login, and sends each event at its time after its first
+/// list of channels. Then the connection stays open until the client closes it.
 ///
 /// # Errors
-/// When the client breaks the line.
+/// If the client breaks the connection.
 pub(crate) async fn serve_event_socket(
     listener: TcpListener,
     events: Vec<TimedFrame>,
@@ -71,7 +71,7 @@ pub(crate) async fn serve_event_socket(
                 None => return Ok(()),
                 Some(command) => {
                     answer(&mut write, &command).await?;
-                    // Nobody calls before the client knows that.
+                    // Calls begin only after the client has listed the channels.
                     if command == LIST {
                         begun = Some(Instant::now());
                     }

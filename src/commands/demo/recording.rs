@@ -1,12 +1,12 @@
-//! The recorded calls built into the binary, moved in time: each took place on an Asterisk 22 and
-//! on a FreeSWITCH 1.10.
+//! The recorded calls built into the binary, with their times moved. Each was recorded on an
+//! Asterisk 22 and on a FreeSWITCH 1.10.
 
 use crate::config::DemoPbx;
 use std::borrow::Cow;
 
-/// A recorded call: frames of AMI as JSON, and events of an event socket as JSON, one a line.
+/// A recorded call: frames of AMI as JSON, and events of an event socket as JSON, one per line.
 pub(crate) struct Recording {
-    /// The call in a few words, for the demo's list.
+    /// A short description of the call, for the demo's list.
     pub story: &'static str,
     asterisk: &'static str,
     freeswitch: &'static str,
@@ -26,7 +26,7 @@ macro_rules! recordings {
     };
 }
 
-/// The recordings that the demo plays, side by side.
+/// The recordings that the demo plays in parallel.
 pub(crate) const RECORDINGS: &[Recording] = recordings! {
     "inbound_answered": "a customer calls, 101 answers",
     "blind_transfer": "101 transfers the customer to 102",
@@ -38,7 +38,7 @@ pub(crate) const RECORDINGS: &[Recording] = recordings! {
     "internal_call": "two colleagues: not for the journal",
 };
 
-/// A frame and when it is told, in microseconds after the recording's first one.
+/// A frame, and the time at which it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TimedFrame {
     /// Microseconds after the first frame.
@@ -46,7 +46,8 @@ pub(crate) struct TimedFrame {
     pub text: String,
 }
 
-/// A time or a unique id, moved by `by` seconds: seconds alone or before a point, or microseconds.
+/// Moves a time or unique id by `by` seconds. It has seconds, with or without a fraction, or
+/// microseconds.
 fn moved(text: &str, by: i64) -> Option<String> {
     let end = text.find(|c: char| !c.is_ascii_digit());
     let (time, rest) = text.split_at(end.unwrap_or(text.len()));
@@ -59,7 +60,7 @@ fn moved(text: &str, by: i64) -> Option<String> {
     Some(format!("{}{rest}", time + by * unit))
 }
 
-/// Every time and unique id of a frame moved by `by` seconds: they stand in quotes.
+/// Moves every time and unique id of a frame by `by` seconds. They are in quotes.
 fn shift(frame: &str, by: i64) -> String {
     let parts = frame.split('"').map(|part| match moved(part, by) {
         Some(moved) => Cow::Owned(moved),
@@ -68,7 +69,7 @@ fn shift(frame: &str, by: i64) -> String {
     parts.collect::<Vec<_>>().join("\"")
 }
 
-/// The microseconds at which a frame was told.
+/// Returns the time of a frame in microseconds.
 fn timestamp(pbx: DemoPbx, frame: &str) -> Option<i64> {
     let value = |key: &str| frame.split_once(key)?.1.split('"').next();
     match pbx {
@@ -81,7 +82,7 @@ fn timestamp(pbx: DemoPbx, frame: &str) -> Option<i64> {
 }
 
 impl Recording {
-    /// Every frame, after the microseconds at which it was told.
+    /// Returns every frame with its time in microseconds.
     fn frames(&self, pbx: DemoPbx) -> impl Iterator<Item = (i64, &'static str)> {
         let text = match pbx {
             DemoPbx::Asterisk => self.asterisk,
@@ -91,12 +92,12 @@ impl Recording {
             .filter_map(move |line| Some((timestamp(pbx, line)?, line)))
     }
 
-    /// The frames with their times moved so that the first is told at `begin` (whole seconds
-    /// since the epoch).
+    /// Returns the frames with their times moved, so that the first is sent at `begin` (whole
+    /// seconds since the epoch).
     pub(crate) fn moved_to(&self, pbx: DemoPbx, begin: i64) -> Vec<TimedFrame> {
         let first = self.frames(pbx).next().map_or(0, |(at, _)| at);
         let by = begin - first.div_euclid(1_000_000);
-        // A heart-beat counts the channels of its own recording, and not of those beside it.
+        // A heartbeat counts only the channels of its own recording.
         let heartbeat = "\"Event-Name\":\"HEARTBEAT\"";
         let frames = self.frames(pbx);
         let frames = frames.filter(|(_, line)| !line.contains(heartbeat));
@@ -108,7 +109,7 @@ impl Recording {
     }
 }
 
-/// Seconds that the longest of them takes from its first frame to the last, rounded up.
+/// Returns the seconds from the first frame of the longest recording to its last, rounded up.
 pub(crate) fn longest(pbx: DemoPbx) -> i64 {
     let span = |recording: &Recording| {
         let times: Vec<i64> = recording.frames(pbx).map(|(at, _)| at).collect();
@@ -119,12 +120,13 @@ pub(crate) fn longest(pbx: DemoPbx) -> i64 {
     (longest + 999_999).div_euclid(1_000_000)
 }
 
-/// All recordings side by side, ordered by time; they all end by `end` (seconds since the epoch).
-/// Unique ids stay apart: each recording keeps its own counters and moves by its own span.
+/// Returns the frames of all recordings in parallel, ordered by time. They all end by `end`
+/// (seconds since the epoch). Unique ids stay distinct: each recording keeps its counters and moves
+/// by its own time span.
 pub(crate) fn schedule(pbx: DemoPbx, end: i64) -> Vec<TimedFrame> {
     let longest = longest(pbx);
     let mut all = Vec::new();
-    // Not all in the same instant: a quarter of a second apart reads better.
+    // Starts are a quarter of a second apart, which is easier to read.
     for (late, recording) in (0..).step_by(250_000).zip(RECORDINGS) {
         let mut frames = recording.moved_to(pbx, end - longest);
         frames.iter_mut().for_each(|it| it.after_micros += late);

@@ -1,52 +1,52 @@
-//! Which of a recording's calls is meant: by linkedid, by the id of one of its channels, by uuid,
-//! by the beginning of a uuid, or by the number of its customer.
+//! Finds the call of a recording that `--call` means: by linkedid, by the id of a channel, by uuid
+//! or its beginning, or by the customer's number.
 
 use crate::{Failure, Result};
 use callbridge_admin::explain::shape::Other;
 use callbridge_call::{FinishedCall, ReportedCall};
 use callbridge_model::{Code, Judged, TypedNumber, safe};
 
-/// A uuid's beginning is at least so long, so that few calls share it.
+/// Minimum length of a uuid's beginning, so that few calls share it.
 pub(crate) const PREFIX_MIN: usize = 4;
-/// Calls that are named when several may be meant.
+/// Calls listed if several match.
 const NAMED_MAX: usize = 20;
-/// Calls of one id that are kept: several PBXs, or several customers in one conference.
+/// Calls kept for one id. Several PBXs, or customers in one conference, can share it.
 const KEPT_MAX: usize = 64;
 
-/// The kind of match between an id and a call, the weakest first; the best wins.
+/// How an id matches a call, weakest first. The best match wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum IdMatch {
-    /// No id was given: it fits as well as any other.
+    /// No id was given, so every call matches.
     Any,
-    /// Few digits, which its number ends with.
+    /// The last few digits of the customer's number.
     Ending,
-    /// The beginning of its uuid, at least `PREFIX_MIN` long.
+    /// The beginning of the call's uuid, at least `PREFIX_MIN` long.
     Beginning,
     Number,
-    /// One of its channels, or a linkedid it once had.
+    /// The id of one of its channels, or a linkedid that it had before.
     Channel,
-    /// The id it is known by.
+    /// The linkedid or uuid of the call.
     Own,
 }
 
-/// Looks at one call after the other, and keeps those that are meant.
+/// Compares calls one by one, and keeps those that match best.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     wanted: Option<String>,
     number: Option<TypedNumber>,
     best: Option<IdMatch>,
-    /// The calls that fit best; of a number the newest first.
+    /// The calls that match best. For a number, the newest comes first.
     kept: Vec<(ReportedCall, Judged)>,
-    /// With those that are not kept.
+    /// The count of best matches, including those that are not kept.
     fitting: usize,
 }
 
-/// The calls that are meant, several only where all of them have the very id; and those that share
-/// the number of the one.
+/// The chosen calls, which are several only if all of them have exactly this id, and the other
+/// calls with the same number.
 type Chosen = (Vec<(ReportedCall, Judged)>, Vec<Other>);
 
 impl Choice {
-    /// Of this id, or of this number as it is typed; of the only call there is, for `None`.
+    /// Creates a choice by id, or by a number as typed. `None` means the only call.
     pub(crate) fn new(wanted: Option<&str>, number: Option<TypedNumber>) -> Self {
         Self {
             wanted: wanted.map(str::to_owned),
@@ -55,7 +55,7 @@ impl Choice {
         }
     }
 
-    /// Compares a call with the id, and keeps it where no other fits better.
+    /// Compares a call with the id, and keeps it if no other matches better.
     pub(crate) fn offer(&mut self, reported: ReportedCall, judged: Judged) {
         let fit = match &self.wanted {
             Some(id) => fit(id, &reported.call, &judged).max(self.fits_number(&judged)),
@@ -89,10 +89,10 @@ impl Choice {
         typed.is(phone).then_some(fit)
     }
 
-    /// The calls that are meant. Several only where all of them have the very id.
+    /// Returns the chosen calls. They are several only if all of them have exactly this id.
     ///
     /// # Errors
-    /// 1 when there is none, or when several may be meant and are not the same.
+    /// 1 if no call matches, or if several different calls match.
     pub(crate) fn made(mut self, place: &str) -> Result<Chosen> {
         let failed = |words: String| Err(Failure::new(Code::Failed, words));
         let others = match self.best {
@@ -101,7 +101,7 @@ impl Choice {
                 let words = id.unwrap_or_else(|| "there is no finished call in it".to_owned());
                 return failed(format!("{place}: {words}"));
             }
-            // Of a number the newest call is meant, the others are named.
+            // For a number, the newest call is chosen, and the others are listed.
             Some(IdMatch::Ending | IdMatch::Number) => {
                 let others = self.kept.drain(1..).take(NAMED_MAX);
                 others.map(|(_, it)| Other::of(&it.record)).collect()
@@ -114,7 +114,7 @@ impl Choice {
         Ok((self.kept, others))
     }
 
-    /// Each of them by name, as far as they are kept.
+    /// Returns the message that lists the matching calls, as far as they are kept.
     fn several(&self, place: &str) -> String {
         let fitting = self.fitting;
         let mut words = match &self.wanted {

@@ -1,4 +1,4 @@
-//! `explain --call ID` without a file: a call that the spool keeps, as it was put down.
+//! `explain --call ID` without a file: shows a stored call.
 
 use crate::commands::control::conversation::{converse, typed};
 use crate::config::{Asking, Explain};
@@ -9,10 +9,10 @@ use callbridge_model::{Code, Zone, safe};
 use callbridge_spool::Action;
 use serde_json::Value;
 
-/// Asks for a call that is kept, and prints it.
+/// Asks the daemon or the spool for a stored call, and prints it.
 ///
 /// # Errors
-/// 64 without a state folder, 69 without daemon and state; else the answer's own.
+/// 64 without a state folder, 69 without a daemon and a state. Otherwise the code of the answer.
 pub(crate) async fn run(explain: &Explain, paint: story::Paint) -> Result<()> {
     if explain.config.state.is_none() {
         let words = "--state is missing: where is the call kept?";
@@ -25,7 +25,7 @@ pub(crate) async fn run(explain: &Explain, paint: story::Paint) -> Result<()> {
     Ok(())
 }
 
-/// One JSON line, or the block for people; and the picture, where one is wanted.
+/// Returns one JSON line, or the text for people. Also draws the picture if `--picture` is given.
 fn show(kept: &KeptCall, explain: &Explain, zone: &Zone, paint: story::Paint) -> Result<String> {
     let config = &explain.config;
     let judged = kept.judged();
@@ -34,7 +34,7 @@ fn show(kept: &KeptCall, explain: &Explain, zone: &Zone, paint: story::Paint) ->
         state: Some(kept.state),
         call: &kept.call,
         rules: &config.rules,
-        // Lists are not read for it: the lead is the one that was put down.
+        // The lists are not read. The lead is the one that was stored.
         people: &People::default(),
     };
     if let Some(file) = &explain.picture {
@@ -96,7 +96,7 @@ mod tests {
             action.contains("2026-11-20") && action.ends_with("anna: audit --take-in: it was gone")
         );
         assert!(!line.contains("anna"), "{line}");
-        // It was a letter and went on; one that a person gave up is said to be so.
+        // A dead letter that was sent again shows no old reason. A discarded one does.
         assert!(!text.contains("lead 16 is gone"), "{text}");
         item["state"] = "discarded".into();
         let heading = "1795151317.146  discarded failed  2026-11-20 05:08:37 UTC\n";

@@ -1,9 +1,9 @@
-//! What would be journaled of a recording, and why. Nothing is sent.
+//! `explain`: shows what would be journaled of a recording, and why. It sends nothing.
 //!
-//! | module | what lives there |
+//! | module | what it contains |
 //! |---|---|
 //! | [`choice`] | which call `--call` means |
-//! | [`kept`] | a call out of the spool |
+//! | [`kept`] | a stored call |
 //! | [`utf16`] | files in UTF-16 |
 
 pub(crate) mod choice;
@@ -28,14 +28,14 @@ use callbridge_model::{Code, Environment, Judged, TypedNumber, Zone, clock, safe
 use choice::Choice;
 use std::{collections::BTreeMap, fs::File, io, io::IsTerminal as _, io::Write, path::Path};
 
-/// A file is read in pieces of so many bytes.
+/// Bytes read from a file at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Calls with a start that cannot be wait for the recording's end, whose time they are judged by;
-/// no more of them than this.
+/// Maximum number of calls that wait for the end of the recording. A call with an impossible start
+/// is judged by the time at the recording's end.
 const WAITING_MAX: usize = 10_000;
 
-/// The lists; their bad rows are said, and the good ones count.
+/// Loads the lists. Bad rows are reported, and good ones are used.
 pub(crate) fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched> {
     let loaded = Watched::load(rules.every_trunk(), clock::now().wall);
     let (lists, news) = loaded.map_err(|faults| {
@@ -53,8 +53,8 @@ pub(crate) fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched> {
 /// Explains a recording. `out` is stdout, `notes` stderr.
 ///
 /// # Errors
-/// 66 when the file is missing, 65 when nothing in it is written in the format, 1 when the call
-/// asked for is not in it.
+/// 66 if the file is missing, 65 if nothing in it has the given format, 1 if the wanted call is not
+/// in it.
 pub fn run(
     explain: &Explain,
     environment: &Environment,
@@ -69,7 +69,7 @@ pub fn run(
     let config = &explain.config;
     let lists = lists(&config.rules, notes)?;
     let color = callbridge_ops::log::color(environment, io::stdout().is_terminal());
-    // One call is shown rather than all.
+    // Only one call is shown, not all.
     let chooses = explain.call.is_some() || explain.picture.is_some();
     let mut printing = Printing {
         explain,
@@ -93,12 +93,12 @@ pub fn run(
     if printing.closed {
         return Ok(());
     }
-    // Wrong messages that name a call have been told, each by itself.
+    // Wrong messages that name a call have been reported one by one.
     let partly = reading.counts().is_readable() || printing.names_calls;
     if reading.counts().is_doubtful()
         && let Some(words) = unreadable(of_file, &beginning, partly)
     {
-        // Where it looks like another format, that is all there is to say.
+        // If the file looks like another format, that message is enough.
         let first = printing.nameless.first();
         let first = first.filter(|_| !words.contains("--format"));
         let first = first.map(|wrong| format!("; of its first message: {wrong}"));
@@ -110,7 +110,7 @@ pub fn run(
     }
     printing.flushed()?;
     let choice = printing.choice.take();
-    // Whoever closed stderr does not want to know.
+    // This fails only if stderr is closed.
     let summary = summary(&reading, &printing.endpoints, config);
     let _ = notes.write_all(summary.as_bytes());
     let Some(choice) = choice else { return Ok(()) };
@@ -118,14 +118,14 @@ pub fn run(
     printing.chosen(&chosen, &others)
 }
 
-/// `--call` as a number, where it can be one.
+/// Reads `--call` as a phone number, if it can be one.
 fn number(explain: &Explain) -> Option<TypedNumber> {
     let rules = &explain.config.rules;
     let countries = rules.trunks.iter().filter_map(|trunk| trunk.country);
     TypedNumber::read(explain.call.as_deref()?, countries.chain(rules.country))
 }
 
-/// The recording: a file, what comes in at stdin, or a folder with a file a record.
+/// Opens the recording: a file, stdin, or a folder with one file per record.
 fn open(path: &Path, format: Format) -> Result<Box<dyn io::Read>> {
     let unread = |error: io::Error| Failure::unread(path.display(), &error);
     let stdin = (path.as_os_str() == "-").then_some(Path::new("/dev/stdin"));
@@ -140,11 +140,11 @@ fn open(path: &Path, format: Format) -> Result<Box<dyn io::Read>> {
     Ok(Box::new(lines))
 }
 
-/// Returns the rules by which these flags read a recording.
+/// Returns the rules with which these flags read a recording.
 pub(crate) fn rules(config: &Config, format: Format) -> reading::Rules {
     let trunks = &config.rules.trunks;
     let mut named = trunks.iter().filter_map(|trunk| trunk.pbx.as_deref());
-    // Without --pbx-id, the one PBX that all trunks name is meant.
+    // Without --pbx-id, use the PBX that all trunks name, if it is only one.
     let first = named.next();
     let only = first.filter(|first| named.all(|other| other == *first));
     reading::Rules {
@@ -157,11 +157,11 @@ pub(crate) fn rules(config: &Config, format: Format) -> reading::Rules {
     }
 }
 
-/// Reads a file to its end, and returns its beginning. `each` takes what every piece of it tells,
-/// told whether it is the last, and says whether to go on.
+/// Reads a file to its end, and returns its beginning. `each` receives the calls of every piece,
+/// and whether it is the last. It returns whether to continue.
 ///
 /// # Errors
-/// 65 when the file cannot be read or is of another format, 64 when two endpoints conflict.
+/// 65 if the file cannot be read or has another format, 64 if two endpoints conflict.
 pub(crate) fn read(
     file: Box<dyn io::Read + '_>,
     (path, format): (&Path, Format),
@@ -183,8 +183,7 @@ pub(crate) fn read(
                 .take_while(|byte| is_first && **byte == 0)
                 .count();
             beginning.extend_from_slice(&piece[nuls..]);
-            // Wazo's messages are AMI as JSON in another envelope, and in no order that could be
-            // relied on.
+            // Wazo's messages are AMI as JSON in another envelope, and their order is not reliable.
             if is_first
                 && format == Format::AmiJson
                 && let Some(like) = Likeness::of(&beginning)
@@ -204,22 +203,22 @@ pub(crate) fn read(
     }
 }
 
-/// The output of `explain`, with what must wait for the recording's end.
+/// The output of `explain`, and calls that wait for the recording's end.
 struct Printing<'a> {
     explain: &'a Explain,
     people: &'a People,
-    /// With `--call` or `--picture`: which call is shown, when all are read.
+    /// With `--call` or `--picture`: chooses the call that is shown after all are read.
     choice: Option<Choice>,
     zone: Zone,
     paint: Paint,
     waiting: Vec<ReportedCall>,
-    /// Wrong messages that name neither PBX nor call: perhaps the file is of another format.
+    /// Wrong messages that name neither a PBX nor a call. The file can have another format.
     nameless: Vec<WrongCall>,
-    /// A wrong message named its PBX or its call.
+    /// Whether a wrong message named its PBX or its call.
     names_calls: bool,
     endpoints: Endpoints,
     out: &'a mut dyn Write,
-    /// Nobody reads stdout any more.
+    /// Whether the reader of stdout has closed it.
     closed: bool,
 }
 
@@ -238,7 +237,7 @@ impl Printing<'_> {
         for call in calls {
             match call {
                 Err(wrong) => self.wrong(wrong)?,
-                // A message's own time proves nothing: it is judged by our clock.
+                // The message's own time is not reliable, so it is judged by this machine's clock.
                 Ok(it) if it.call.given.is_some() => self.call(it, clock::now().wall)?,
                 Ok(it) if wrong_start(it.call.started, now).is_none() => self.call(it, now)?,
                 Ok(it) if self.waiting.len() < WAITING_MAX => self.waiting.push(it),
@@ -279,7 +278,7 @@ impl Printing<'_> {
         }
     }
 
-    /// The calls that were asked for: told with all that happened in them, and one of them drawn.
+    /// Prints the chosen calls with all their events, and draws the picture of one of them.
     fn chosen(&mut self, chosen: &[(ReportedCall, Judged)], others: &[Other]) -> Result<()> {
         let explain = self.explain;
         for (ReportedCall { call, .. }, judged) in chosen {
@@ -324,7 +323,7 @@ impl Printing<'_> {
     }
 }
 
-/// One call with all that happened in it, for scripts or for people.
+/// Formats one call with all its events, as JSON or as text.
 fn render(of: &Explained<'_>, json: bool, zone: &Zone, paint: Paint, others: &[Other]) -> String {
     if json {
         return shape::Shape::with_story(of, others).to_line();
@@ -345,8 +344,8 @@ fn draw(of: &Explained<'_>, zone: &Zone, file: &Path) -> Result<()> {
     std::fs::write(file, svg).or_fail_at(Code::CannotWrite, what)
 }
 
-/// Returns the reason for which nothing could be read of a file that begins so; `None` if some of
-/// it is written in the format, and no other.
+/// Returns why nothing could be read of a file with this beginning. `None` if some of it has the
+/// format, and no other format fits.
 pub(crate) fn unreadable(
     (path, format): (&Path, Format),
     beginning: &[u8],
@@ -365,25 +364,25 @@ pub(crate) fn unreadable(
     }
 }
 
-/// Returns words on a file of another format, with the flag to give.
+/// Returns the message about a file of another format, with the flag to use.
 fn instead(path: &Path, format: Format, like: &Likeness) -> String {
     let shown = path.display();
     let like = like.with_advice("--format ");
     format!("{shown}: it has nothing in the format {format}, but looks like {like}")
 }
 
-/// Endpoints that are named at most.
+/// Maximum endpoints that are listed.
 const NAMED_MAX: usize = 12;
-/// Endpoints that are counted at most.
+/// Maximum endpoints that are counted.
 const KNOWN_MAX: usize = 4096;
 
-/// The names of channels without their suffixes, with their counts: one of these is the trunk that
-/// is missing.
+/// Endpoints (channel names without their suffixes) with their counts. One of them can be the trunk
+/// that is missing in the flags.
 #[derive(Debug, Default)]
 struct Endpoints(BTreeMap<String, u64>);
 
 impl Endpoints {
-    /// Counts those of a call.
+    /// Counts the endpoints of a call.
     fn of(&mut self, call: &FinishedCall) {
         let channels = call.timeline.iter().flat_map(|timeline| &timeline.channels);
         let real = channels.filter(|channel| channel.party != Role::Plumbing);
@@ -398,7 +397,7 @@ impl Endpoints {
         }
     }
 
-    /// The most frequent ones: `PJSIP/city, PJSIP/101`.
+    /// Returns the most frequent endpoints: `PJSIP/city, PJSIP/101`.
     fn named(&self) -> String {
         let mut all: Vec<(&String, &u64)> = self.0.iter().collect();
         all.sort_by_key(|&(endpoint, count)| (std::cmp::Reverse(count), endpoint));
@@ -416,14 +415,14 @@ pub(crate) fn unreadable_messages(reading: &Reading) -> String {
         text += &format!("{unit} {number} is unreadable: {reason}\n");
     }
     let more = reading.counts().unreadable - reading.unreadable().len() as u64;
-    // Wrong messages that should be whole calls are shown one by one.
+    // Unreadable messages of whole calls are shown one by one elsewhere.
     if more > 0 && !reading.is_of_messages() {
         text += &format!("{more} more are unreadable\n");
     }
     text
 }
 
-/// Returns what was read of a recording, for stderr.
+/// Returns the summary of what was read of a recording, for stderr.
 fn summary(reading: &Reading, endpoints: &Endpoints, config: &Config) -> String {
     let counts = reading.counts();
     let mut text = format!(

@@ -1,4 +1,4 @@
-//! Files in UTF-16, as spreadsheets and Windows tools save them, read as UTF-8.
+//! Reads files in UTF-16, as spreadsheets and Windows tools save them, as UTF-8.
 
 use std::io::{self, Read};
 
@@ -8,7 +8,7 @@ const PIECE_BYTES: usize = 64 << 10;
 /// Returns the file's text in UTF-8. A file without a byte order mark of UTF-16 is left as it is.
 ///
 /// # Errors
-/// When its first bytes cannot be read.
+/// If the first bytes cannot be read.
 pub(crate) fn as_utf8<'a>(mut file: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
     let mut beginning = vec![0; PIECE_BYTES];
     let mut length = 0;

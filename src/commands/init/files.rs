@@ -1,4 +1,4 @@
-//! The files: what stands in them, what is there already, and their writing, all at the end.
+//! The files of `init`: their contents, a comparison with existing ones, and the write at the end.
 
 use super::{Answers, left, pbx, say, written};
 use crate::config::{TokenFrom, secret_kind};
@@ -13,27 +13,27 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Path, PathBuf};
 use tempfile::TempPath;
 
-/// Telephones that are named in the file.
+/// Maximum telephones listed in the file.
 const TELEPHONES_MAX: usize = 100;
 
 struct PlannedFile {
     path: PathBuf,
     text: Secret,
-    /// Nobody but its owner reads it, and nothing of it is shown.
+    /// Whether the file has a secret: only its owner can read it, and its content is not shown.
     secret: bool,
 }
 
-/// All that will be written.
+/// All files that will be written.
 pub(crate) struct Planned {
-    /// The command that asks for the company's consent, where there is no token.
+    /// The command that asks for the company's consent. Only without a token.
     pub connect: Option<String>,
     files: Vec<PlannedFile>,
 }
 
-/// From the answers to the files.
+/// Creates the files from the answers.
 ///
 /// # Errors
-/// Where a secret cannot be read, or a value cannot stand on one line.
+/// If a secret cannot be read, or a value has several lines.
 pub(crate) fn plan(answers: &Answers, shown: &pbx::ShownPbx, path: &Path) -> Result<Planned> {
     let config = answers.config()?;
     let name = &answers.init.name;
@@ -48,7 +48,7 @@ pub(crate) fn plan(answers: &Answers, shown: &pbx::ShownPbx, path: &Path) -> Res
     };
     let lines = config.sources.iter();
     let mut lines = lines.filter_map(|it| Some((it, secret_kind(&it.url.transport)?)));
-    // One credential for all: what has a file of its own beside others keeps it.
+    // A single secret becomes the credential. With several sources, secrets stay in their files.
     if let (Some((only, kind)), None) = (lines.next(), lines.next())
         && let Some(place) = &only.secret
     {
@@ -87,11 +87,11 @@ pub(crate) fn plan(answers: &Answers, shown: &pbx::ShownPbx, path: &Path) -> Res
     Ok(Planned { connect, files })
 }
 
-/// The telephones, for whoever writes the list of employees.
+/// Returns the telephones, which help to write the list of employees.
 fn notes(shown: &pbx::ShownPbx) -> Vec<String> {
     let all = [shown.switch.clone(), propose(&shown.endpoints)].concat();
     let telephones = all.iter().filter(|it| it.kind == EndpointKind::Telephone);
-    // What would begin another entry of the list is no extension.
+    // Other characters would begin a new entry of the list.
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.+*#".contains(&b);
     let names = telephones.map(|it| extension(&it.endpoint));
     let names = names.filter(|it| it.bytes().all(is_plain));
@@ -104,7 +104,7 @@ fn notes(shown: &pbx::ShownPbx) -> Vec<String> {
     vec![words.to_owned(), format!("--employees={}", list.join(";"))]
 }
 
-/// The URL without the file of its secret, which is a credential from now on.
+/// Returns the URL without `secret-file=`, because the secret becomes a credential.
 fn without_secret_file(url: &str) -> String {
     let Some((address, keys)) = url.split_once('?') else {
         return url.to_owned();
@@ -122,10 +122,10 @@ impl Planned {
         names.collect::<Vec<_>>().join(", ")
     }
 
-    /// Shows what will be written, and what is there already; asks whether it may.
+    /// Shows what will be written and how it differs from existing files, and asks for consent.
     ///
     /// # Errors
-    /// 73 where files are there that differ, and nobody has said that they may go; 130 where a
+    /// 73 if files exist with other content and no one has agreed to replace them. 130 if the
     /// person says no.
     pub(crate) async fn agree(&self, answers: &mut Answers) -> Result<()> {
         let (mut others, mut shown) = (Vec::new(), String::new());
@@ -134,7 +134,7 @@ impl Planned {
             let old = std::fs::read(&file.path);
             let is_missing = |it: &io::Error| it.kind() == io::ErrorKind::NotFound;
             let is_new = old.as_ref().is_err_and(is_missing);
-            // What cannot be read is there all the same.
+            // A file that cannot be read still exists.
             let old = old.unwrap_or_default();
             if !is_new && old == text.as_bytes() {
                 continue;
@@ -168,10 +168,10 @@ impl Planned {
         agreed.then_some(()).ok_or_else(left)
     }
 
-    /// Writes all of them: each beside its place first, and then all into their places.
+    /// Writes all files under temporary names first, and then renames all of them.
     ///
     /// # Errors
-    /// 73 with the file; what was there before is there still.
+    /// 73 with the file. The previous files are still there.
     pub(crate) fn write(&self) -> Result<()> {
         let mut waiting = Vec::new();
         for file in &self.files {
@@ -188,7 +188,7 @@ impl Planned {
     }
 }
 
-/// Before anything is asked: whether this user could write there at all.
+/// Checks that this user can write there, before any question.
 ///
 /// # Errors
 /// 73 with the folder.
@@ -211,8 +211,8 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
 }
 
 impl PlannedFile {
-    /// Into a file of another name in its folder, which is made where it is missing. It is gone
-    /// again unless it comes into its place.
+    /// Writes a temporary file in the same folder, which is created if it is missing. The file is
+    /// removed unless it is renamed to its place.
     fn write_beside(&self) -> io::Result<TempPath> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let of_folder = if self.secret { 0o700 } else { 0o755 };
@@ -226,7 +226,7 @@ impl PlannedFile {
         let mut file = how.open(&beside)?;
         let beside = TempPath::try_from_path(beside)?;
         file.write_all(self.text.expose_secret().as_bytes())?;
-        // Whatever the umask is.
+        // Set explicitly, because of the umask.
         file.set_permissions(Permissions::from_mode(of_file))?;
         file.sync_all()?;
         Ok(beside)

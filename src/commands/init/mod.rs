@@ -1,15 +1,15 @@
-//! `init`: asks what cannot be found out, finds out the rest, and writes the flags and secrets of a
-//! service; nothing before the end.
+//! `init`: detects what it can, asks for the rest, and writes the flags and secrets of a service.
+//! It writes nothing before the end.
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`pbx`] | the PBX: lets us in, shows its endpoints; [`trunks`]: which are trunks |
+//! | [`pbx`] | the PBX: tests the login, reads its endpoints; [`trunks`]: which are trunks |
 //! | [`hub`] | the hub, if calls go to one |
-//! | [`service`] | the CRM: whether the address and the token are right |
-//! | [`notify`] | who receives messages about problems: a chat, a mailbox, or nobody |
-//! | [`files`] | the files, what is there already, and the writing |
+//! | [`service`] | the CRM: tests the address and the token |
+//! | [`notify`] | who receives notices of problems: a chat, a mailbox, or no one |
+//! | [`files`] | the files, a comparison with existing ones, and the write |
 //!
-//! [`Answers`] are of whoever sits at the terminal; without a person nothing is asked.
+//! [`Answers`] come from the person at the terminal. Without a terminal, nothing is asked.
 
 pub(crate) mod files;
 pub(crate) mod hub;
@@ -50,23 +50,23 @@ const DIRECTORY: &str = "Read the CRM's leads for the directory (--lead-director
 const EMPLOYEES: &str = "Employees, as 101:501;102:502 (extension and the employee's id in the \
                          CRM) or a FILE; empty for none: ";
 
-/// The answers so far: flags, and secrets that were typed; and the person who types them, if any.
+/// The answers so far: flags and typed secrets, and the person who types them, if any.
 pub(crate) struct Answers {
     pub init: InitFlags,
     pub environment: Environment,
-    /// Typed, not given by a file or a variable.
+    /// The secret of the PBX account, if it was typed and not read from a file or a variable.
     pub ami_secret: Option<Secret>,
     pub token: Option<Secret>,
     /// The token of the branch at the hub, as typed.
     pub hub_token: Option<Secret>,
     /// The messenger for notices of problems, as typed.
     pub messenger: Option<notify::Messenger>,
-    /// The lines that are typed; `None` where nobody can be asked.
+    /// The typed lines. `None` if there is no person to ask.
     lines: Option<StdinLines>,
 }
 
 impl Answers {
-    /// The flags as they are by now, checked as far as they go, with the secrets that were typed.
+    /// Returns the current flags with the typed secrets, checked as far as they are given.
     pub(crate) fn config(&self) -> Result<Config, Faults> {
         let checking = Checking::new(&self.environment, Faults::default());
         let mut config = checking.config(self.init.flags.clone())?;
@@ -85,12 +85,12 @@ impl Answers {
         Ok(config)
     }
 
-    /// The file of flags of a service of the package, whose unit reads it.
+    /// Returns `true` if the flags are for a service of the package, whose unit reads them.
     pub(crate) fn is_of_service(&self) -> bool {
         self.init.etc == ETC
     }
 
-    /// Puts an answer into the flags. One that is wrong is told, and taken out again.
+    /// Puts an answer into the flags. A wrong one is reported and removed. Returns `false` then.
     pub(crate) fn take(&mut self, answer: impl FnOnce(&mut Flags)) -> Result<bool> {
         let before = self.init.flags.clone();
         answer(&mut self.init.flags);
@@ -102,7 +102,7 @@ impl Answers {
         Ok(false)
     }
 
-    /// Nothing answers this question yet.
+    /// Returns `true` if this question has no answer yet.
     pub(crate) fn lacks(&self, question: SetupQuestion) -> bool {
         let typed = match question {
             SetupQuestion::AccountSecret => self.ami_secret.is_some(),
@@ -114,7 +114,7 @@ impl Answers {
         !typed && missing.contains(&question)
     }
 
-    /// Asks a question. An empty line gives its default.
+    /// Asks a question. An empty line means its default.
     pub(crate) async fn ask(&mut self, question: SetupQuestion) -> Result<String> {
         let default = question.default(self.is_freeswitch());
         let mut prompt = question.words().to_owned();
@@ -147,7 +147,7 @@ impl Answers {
         source.is_some_and(|url| is_event_socket(url) || url.contains("format=freeswitch"))
     }
 
-    /// Yes or no; an empty line is `default`.
+    /// Asks a yes-or-no question. An empty line means `default`.
     pub(crate) async fn agrees(&mut self, words: &str, default: bool) -> Result<bool> {
         let choice = if default { "[Y/n]" } else { "[y/N]" };
         loop {
@@ -161,7 +161,7 @@ impl Answers {
         }
     }
 
-    /// One line that was typed and not shown.
+    /// Reads one line that is not shown while it is typed.
     pub(crate) async fn secret(&mut self, prompt: &str) -> Result<String> {
         let unseen = Keyboard::without(LocalModes::ECHO);
         let typed = self.line(prompt).await?;
@@ -170,7 +170,7 @@ impl Answers {
         Ok(typed)
     }
 
-    /// One line that was typed, without white space around it.
+    /// Reads one line, without white space around it.
     pub(crate) async fn line(&mut self, prompt: &str) -> Result<String> {
         print(prompt)?;
         let lines = self.lines.as_mut().ok_or_else(left)?;
@@ -179,7 +179,7 @@ impl Answers {
     }
 }
 
-/// A line, or several, for whoever set the service up; with whatever came from outside in them.
+/// Prints lines for the person. Text from outside is made safe.
 pub(crate) fn say(words: &str) -> Result<()> {
     print(format!("{}\n", safe_lines(words)))
 }
@@ -187,8 +187,8 @@ pub(crate) fn say(words: &str) -> Result<()> {
 /// Sets a service up. `shutdown` is Ctrl-C.
 ///
 /// # Errors
-/// 130 when it was left, 77 when PBX or CRM refuse, 69 when one is not there, 73 when the files
-/// cannot be written, 78 when no trunk is clear; then nothing was written.
+/// 130 if the person left, 77 if the PBX or the CRM refuses, 69 if one cannot be reached, 73 if the
+/// files cannot be written, 78 if no trunk is clear. In all these cases, nothing was written.
 pub(crate) async fn run(
     init: InitFlags,
     environment: &Environment,
@@ -214,12 +214,12 @@ pub(crate) async fn run(
     planned.write()?;
     tokio::select! {
         ended = afterwards(&planned, &file, &mut answers) => ended,
-        // The files stand; what follows can be done by hand.
+        // The files are written. The remaining steps can be done by hand.
         () = shutdown => Ok(()),
     }
 }
 
-/// Returns the failure of a person who has left (130).
+/// Returns the failure for a person who left (130).
 pub(crate) fn left() -> Failure {
     Failure::new(Code::Left, "left before the end: nothing was written")
 }
@@ -264,7 +264,7 @@ async fn rules(answers: &mut Answers) -> Result<()> {
     Ok(())
 }
 
-/// The reason why a lead rule `csv:FILE` cannot be used.
+/// Returns why a lead rule `csv:FILE` cannot be used.
 fn lead_file_problem(rules: &str) -> Option<String> {
     let files = rules
         .split(';')
@@ -275,8 +275,7 @@ fn lead_file_problem(rules: &str) -> Option<String> {
     ))
 }
 
-/// Asks whether to read the CRM's leads, if a trunk finds leads in the directory and nothing fills
-/// it.
+/// Asks whether to read the CRM's leads, if a trunk uses the directory and nothing fills it.
 async fn directory(answers: &mut Answers) -> Result<()> {
     let Ok(config) = answers.config() else {
         return Ok(());
@@ -322,8 +321,7 @@ async fn employees(answers: &mut Answers) -> Result<()> {
     Ok(())
 }
 
-/// Asks whether the dialplan may look callers up; only where leads are found by the caller's
-/// number.
+/// Asks whether dialplans can look callers up. Only if leads are found by the caller's number.
 async fn lookup(answers: &mut Answers) -> Result<()> {
     let Ok(config) = answers.config() else {
         return Ok(());
@@ -370,7 +368,7 @@ async fn pbx_id(answers: &mut Answers) -> Result<()> {
     }
 }
 
-/// The PBX's zone and the state, where no flag gives them.
+/// Sets the PBX's zone and the state, if no flag has them.
 fn place(answers: &mut Answers, shown: &pbx::ShownPbx) {
     let (name, flags) = (&answers.init.name, &mut answers.init.flags);
     if flags.sources.pbx_timezone.is_none() {
@@ -391,11 +389,11 @@ fn place(answers: &mut Answers, shown: &pbx::ShownPbx) {
     }
 }
 
-/// Runs `check` on the written files, unless the state belongs to another user. Then offers a trial
-/// notice and the start of the service.
+/// Runs `check` on the written files, unless the state belongs to another user. Then offers to send
+/// a test notice and to start the service.
 ///
 /// # Errors
-/// The exit code of `check`, if it failed. The files are written all the same.
+/// The exit code of `check`, if it failed. The files are written anyway.
 async fn afterwards(planned: &Planned, file: &Path, answers: &mut Answers) -> Result<()> {
     say(&format!("\nwritten: {}", planned.listed()))?;
     let flags_file = format!("@{}", file.display());
@@ -443,7 +441,7 @@ async fn afterwards(planned: &Planned, file: &Path, answers: &mut Answers) -> Re
     say(&format!("\nLet it run:\n  {next}"))
 }
 
-/// Runs `check` with these flags; returns its failure.
+/// Runs `check` with these flags, and returns its failure.
 async fn check_failure(flags_file: &str) -> Option<Failure> {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("callbridge"));
     let mut check = tokio::process::Command::new(program);
@@ -467,7 +465,7 @@ async fn check_failure(flags_file: &str) -> Option<Failure> {
     Some(Failure::new(code, message))
 }
 
-/// The flags of `run` as lines of a file.
+/// Returns the flags of `run` as lines of a file.
 pub(crate) fn written(flags: &Flags) -> Vec<WrittenFlag> {
     let mut all = Vec::new();
     let groups = serde_json::to_value(flags).unwrap_or_default();

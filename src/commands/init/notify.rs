@@ -1,4 +1,5 @@
-//! Who is told about problems, and of customers who wait for a call back: a chat or a mailbox.
+//! Asks where to send notices of problems and of customers who wait for a callback: a chat or a
+//! mailbox.
 
 use super::{Answers, say};
 use crate::Result;
@@ -14,19 +15,19 @@ const WAITS: &str = "30m";
 pub(crate) struct Messenger {
     /// The configuration of curl, with the token or password.
     pub curl: Secret,
-    /// The path at which the file will stand.
+    /// The path of the file once it is written.
     pub path: PathBuf,
     /// The script of `deploy/notify` that the command runs.
     script: PathBuf,
 }
 
-/// One line of a configuration of curl.
+/// Returns one line of a configuration for curl.
 fn setting(name: &str, value: &str) -> String {
     let value = value.replace('\\', r"\\").replace('"', r#"\""#);
     format!("{name} = \"{value}\"\n")
 }
 
-/// Offers it, where nothing says it yet and the scripts are on this machine.
+/// Offers notices, if no flag has a command and the scripts are on this machine.
 pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
     let Some(scripts) = scripts() else {
         return Ok(());
@@ -38,7 +39,7 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
             "mail" => ("mail", mail(answers).await?),
             _ => continue,
         };
-        // What was wrong has been told.
+        // The error has been reported.
         let Some(curl) = curl else { continue };
         let (etc, instance) = (Path::new(&answers.init.etc), &answers.init.name);
         let messenger = Messenger {
@@ -46,7 +47,7 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
             path: credstore(etc).join(format!("callbridge.{instance}.notify")),
             script: scripts.join(name),
         };
-        // systemd hands it to the service's user there.
+        // systemd passes it to the service's user there.
         let handed = format!("/run/credentials/callbridge@{instance}.service/notify");
         let given = match answers.is_of_service() {
             true => Path::new(&handed),
@@ -61,8 +62,7 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
     Ok(())
 }
 
-/// Returns the folder in which the package, or the tree that this program was built in, has the
-/// scripts.
+/// Returns the folder with the scripts, in the installed package or in the source tree.
 fn scripts() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let of_package = program.ancestors().nth(2)?.join("share/callbridge/notify");
@@ -123,7 +123,7 @@ async fn mail(answers: &mut Answers) -> Result<Option<String>> {
     let mut curl = setting("url", &url);
     if !user.is_empty() {
         curl += &setting("user", &format!("{user}:{password}"));
-        // The password goes over TLS, or not at all.
+        // The password is sent only over TLS.
         curl += "ssl-reqd\n";
     }
     curl += &setting("mail-from", &from);
@@ -131,13 +131,13 @@ async fn mail(answers: &mut Answers) -> Result<Option<String>> {
 }
 
 impl Messenger {
-    /// The command, with its file in that place.
+    /// Returns the command with this path of its file.
     fn command(&self, file: &Path) -> String {
         let words = [&*self.script, file].map(|it| quoted(&it.to_string_lossy()));
         words.join(" ")
     }
 
-    /// Sends a message, where the person wants it.
+    /// Sends a test message, if the person agrees.
     pub(crate) async fn offer_trial(&self, answers: &mut Answers) -> Result<()> {
         if !answers.init.asks || !answers.agrees("Send a message to try it?", true).await? {
             return Ok(());

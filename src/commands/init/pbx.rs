@@ -1,4 +1,4 @@
-//! The PBX: whether it lets the account in, and what it shows of itself.
+//! The PBX: tests the login of the account, and reads the endpoints.
 
 use super::{Answers, say};
 use crate::commands::check::{CheckFinding, account, inward, manager_conf};
@@ -12,22 +12,22 @@ use callbridge_setup::question::{SetupQuestion, is_event_socket, source_url};
 use callbridge_setup::{local_conf, snippet};
 use callbridge_source::Transport;
 
-/// The PBX as its accounts and files have shown it.
+/// Facts about the PBX, from its accounts and files.
 #[derive(Default)]
 pub(crate) struct ShownPbx {
-    /// The rights and endpoints that each manager account has shown; empty without any such source.
+    /// The rights and endpoints of each manager account. Empty without a manager account.
     pub accounts: Vec<Account>,
-    /// The name of the first of them.
+    /// The name of the first account.
     pub user: String,
-    /// The PBX runs on this machine.
+    /// Whether the PBX runs on this machine.
     pub local: bool,
-    /// The endpoints proposed of a FreeSWITCH.
+    /// Endpoints that a FreeSWITCH reports, as proposals.
     pub switch: Vec<ProposedEndpoint>,
     /// The endpoints from the manager accounts and, on this machine, from the PBX's files.
     pub endpoints: EndpointList,
 }
 
-/// The reader of one of the files of a PBX on this machine.
+/// A function that reads one of the files of a PBX on this machine.
 type ReadConf = fn(&[String], &mut EndpointList);
 const FILES: [(&str, ReadConf); 3] = [
     ("pjsip.conf", local_conf::pjsip),
@@ -35,10 +35,10 @@ const FILES: [(&str, ReadConf); 3] = [
     ("extensions.conf", local_conf::hints),
 ];
 
-/// Asks for what is missing of the PBX, and tries it, until it lets us in.
+/// Asks for missing data about the PBX and tests it, until the login succeeds.
 ///
 /// # Errors
-/// Where nobody can be asked again: what is wrong, where, and what to do.
+/// If the login fails and there is no person to ask again. The error has the problem and its fix.
 pub(crate) async fn find(answers: &mut Answers) -> Result<ShownPbx> {
     let given = answers.init.flags.sources.source.clone();
     let asked =
@@ -68,7 +68,7 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<ShownPbx> {
     }
 }
 
-/// The first three questions, as far as no flag answers them; `false` where the answers cannot be.
+/// Asks the first three questions, unless flags answer them. Returns `false` if an answer is wrong.
 async fn ask(answers: &mut Answers) -> Result<bool> {
     if answers.lacks(SetupQuestion::PbxAddress) {
         let address = answers.ask(SetupQuestion::PbxAddress).await?;
@@ -88,7 +88,7 @@ async fn ask(answers: &mut Answers) -> Result<bool> {
     Ok(true)
 }
 
-/// Tries each source; with what is seen, and the faults.
+/// Tests each source. Returns what they report, and the errors.
 async fn try_sources(config: &Config) -> Result<(ShownPbx, Vec<CheckFinding>)> {
     let (mut shown, mut faults) = (ShownPbx::default(), Vec::new());
     for flag in &config.sources {
@@ -133,7 +133,7 @@ fn merge(into: &mut EndpointList, from: &EndpointList) {
     }
 }
 
-/// Adds the endpoints that the manager accounts show now.
+/// Adds the endpoints that the manager accounts report now.
 pub(crate) async fn refresh_endpoints(answers: &Answers, shown: &mut EndpointList) {
     let Ok(config) = answers.config() else {
         return;
@@ -146,7 +146,7 @@ pub(crate) async fn refresh_endpoints(answers: &Answers, shown: &mut EndpointLis
     }
 }
 
-/// The lines that the PBX lacks for the lead rules that were chosen.
+/// Returns the settings that the PBX lacks for the chosen lead rules.
 pub(crate) fn snippet(answers: &Answers, shown: &ShownPbx) -> String {
     let config = answers.config();
     let variables = config.map(|config| config.rules.trunks.variables());
@@ -157,7 +157,7 @@ pub(crate) fn snippet(answers: &Answers, shown: &ShownPbx) -> String {
     })
 }
 
-/// Returns the failure of a fault: its place, and the remedy.
+/// Turns a finding into a failure with its name, problem, and fix.
 pub(crate) fn failure(fault: &CheckFinding) -> Failure {
     let words = format!(
         "{}: {}\n  fix: {}\nnothing was written",

@@ -1,4 +1,4 @@
-//! The CRM: its address and token, tried with one question (`token/info`).
+//! Asks for the CRM's address and token, and tests them with one request (`token/info`).
 
 use super::{Answers, pbx, say};
 use crate::commands::ScratchFolder;
@@ -10,10 +10,10 @@ use callbridge_setup::question::SetupQuestion;
 use callbridge_spool::folder;
 use std::path::{Path, PathBuf};
 
-/// Asks for what is missing of the CRM, and tries it, until it lets us in.
+/// Asks for missing data about the CRM and tests it, until the CRM accepts the token.
 ///
 /// # Errors
-/// Where nobody can be asked again: what is wrong, where, and what to do.
+/// If the test fails and there is no person to ask again. The error has the problem and its fix.
 pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
     let asked = answers.lacks(SetupQuestion::CrmAddress) || answers.lacks(SetupQuestion::Token);
     let given = answers.init.flags.crm.clone();
@@ -38,7 +38,7 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
     }
 }
 
-/// Address and token, as far as no flag answers them; `false` where they cannot be.
+/// Asks for the address and the token, unless flags have them. Returns `false` if one is wrong.
 async fn ask(answers: &mut Answers) -> Result<bool> {
     if answers.lacks(SetupQuestion::CrmAddress) {
         let address = answers.ask(SetupQuestion::CrmAddress).await?;
@@ -60,7 +60,7 @@ async fn ask(answers: &mut Answers) -> Result<bool> {
     Ok(true)
 }
 
-/// Asks the CRM about the token; no findings where there is no token, or a service has the state.
+/// Tests the token. Returns no findings if there is no token, or if a service uses the state.
 async fn check_token(answers: &Answers) -> Result<Vec<CheckFinding>> {
     let mut config = answers.config()?;
     let token = config.crm.as_ref().and_then(|crm| crm.token.as_ref());
@@ -69,7 +69,7 @@ async fn check_token(answers: &Answers) -> Result<Vec<CheckFinding>> {
     }
     let own = answers.init.flags.operation.state.as_deref();
     let own = own.map_or_else(|| Path::new(STATES).join(&answers.init.name), PathBuf::from);
-    // Whose budget it is: the daemon's, which `check` asks afterwards.
+    // The budget belongs to the daemon, which `check` asks later.
     if own.join(folder::FILE).exists() {
         let words = "is in use: `check` asks the CRM afterwards";
         say(&format!("{} {words}", own.display()))?;

@@ -1,4 +1,4 @@
-//! Which endpoints are trunks: proposed with the reason for each, and agreed on.
+//! Finds out which endpoints are trunks: proposes them with reasons, and asks the person.
 
 use super::{Answers, pbx, say};
 use crate::{Failure, Result};
@@ -8,17 +8,17 @@ use callbridge_setup::proposal::{EndpointKind, ProposedEndpoint, propose, trunk_
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Telephones that are named; of more their number is told.
+/// Telephones listed by name. If there are more, only their count is shown.
 const TELEPHONES_MAX: usize = 20;
-/// The longest time that channels are watched.
+/// Longest time for which channels are watched.
 const WATCH: Duration = Duration::from_secs(180);
-/// Between two looks at them.
+/// Time between two checks of the channels.
 const CHECK_EVERY: Duration = Duration::from_secs(3);
 
-/// Puts the trunks into the flags, unless they are there.
+/// Puts the trunks into the flags, unless they have some.
 ///
 /// # Errors
-/// 78 where no trunk is clear and nobody can be asked.
+/// 78 if no trunk is clear and there is no person to ask.
 pub(crate) async fn find(answers: &mut Answers, shown: &pbx::ShownPbx) -> Result<()> {
     if !answers.init.flags.trunks.trunk.is_empty() {
         return Ok(());
@@ -65,7 +65,7 @@ pub(crate) async fn find(answers: &mut Answers, shown: &pbx::ShownPbx) -> Result
     Ok(())
 }
 
-/// Each endpoint with what it is taken for and why.
+/// Shows each endpoint with its proposed kind and the reason.
 fn show(all: &[ProposedEndpoint]) -> Result<()> {
     if all.is_empty() {
         return say(
@@ -97,7 +97,7 @@ fn show(all: &[ProposedEndpoint]) -> Result<()> {
     }
 }
 
-/// Looks at the live channels until nothing is unclear, or the time is over.
+/// Watches live channels until every endpoint is clear, or the time is over.
 async fn watch(answers: &Answers, endpoints: &mut EndpointList) -> Result<()> {
     let minutes = WATCH.as_secs() / 60;
     say(&format!("watching for up to {minutes} minutes …"))?;
@@ -114,7 +114,7 @@ async fn watch(answers: &Answers, endpoints: &mut EndpointList) -> Result<()> {
     Ok(())
 }
 
-/// The person takes what is proposed, or types others.
+/// Asks the person to accept the proposed trunks or to type others.
 async fn agree(answers: &mut Answers, proposed: Vec<String>) -> Result<()> {
     loop {
         let prompt = match proposed.is_empty() {
@@ -135,7 +135,7 @@ async fn agree(answers: &mut Answers, proposed: Vec<String>) -> Result<()> {
     }
 }
 
-/// No trunk is clear, and nobody can be asked.
+/// Returns the failure if no trunk is clear and there is no person to ask.
 fn none(all: &[ProposedEndpoint]) -> Failure {
     let names: Vec<&str> = all.iter().map(|it| &*it.endpoint).collect();
     let has = match names.join(", ").as_str() {
