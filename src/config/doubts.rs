@@ -7,7 +7,7 @@ use std::{ffi::OsStr, io::ErrorKind, path::PathBuf};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Doubt {
-    /// The flag or variable that may be a mistake.
+    /// The flag or variable that is probably a mistake.
     pub what: String,
     /// The kind of doubt: `likely a mistake`, or that secrets cross the network.
     pub kind: &'static str,

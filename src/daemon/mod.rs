@@ -409,7 +409,7 @@ async fn watch_spool(spool: Handle) -> anyhow::Result<()> {
                 )
             }
             Integrity::Sound => tracing::info!("the state passed its check"),
-            // What is written into a damaged file may be lost, and may damage more of it.
+            // Data written into a damaged file can be lost, and can damage more of it.
             Integrity::Damaged(error) => return Err(error.clone().into()),
             Integrity::Unknown(words) => tracing::warn!(error = %words, "the state is not checked"),
         }

@@ -17,7 +17,7 @@ use url::Url;
 pub struct Wanted {
     /// The value of `--company`: only this company can be bound.
     pub company: Option<i64>,
-    /// The flag `--yes`: any company may be bound.
+    /// The flag `--yes`: any company can be bound.
     pub yes: bool,
     /// The value of `--within`: how long to wait for the consent.
     pub within: Duration,

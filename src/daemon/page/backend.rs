@@ -194,7 +194,7 @@ impl Backend for DaemonBackend {
             letters.len() < LETTERS_PAGE
         });
         let mut next = walk.await?;
-        // The next page begins after the last letter that is shown.
+        // The next page begins after the last dead letter that is shown.
         if letters.len() > LETTERS_PAGE {
             letters.truncate(LETTERS_PAGE);
             next = letters.last().map(|it| it.id);
