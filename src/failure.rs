@@ -41,7 +41,7 @@ impl Failure {
         self.code
     }
 
-    /// The number to exit with.
+    /// Returns the exit code as the process ends with it.
     pub fn exit_code(&self) -> std::process::ExitCode {
         std::process::ExitCode::from(self.code.number())
     }

@@ -8,7 +8,7 @@
 //! ```
 //! | module | what it contains |
 //! |---|---|
-//! | [`open`] | opens the state: checks its owner, restores open calls |
+//! | [`open`] | opens the state: checks its CRM and PBX, restores open calls |
 //! | [`leadership`] | which process leads a state in PostgreSQL |
 //! | [`inputs`] | whether a standby has the token and the lists of the leader |
 //! | [`run`](mod@run) | the life of the process: it waits, leads, and stops |
