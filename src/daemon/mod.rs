@@ -340,7 +340,7 @@ impl Daemon {
             tracing::info!(
                 finished = books.finished,
                 journaled = books.journaled,
-                waiting = books.ready + books.sending + books.submitted,
+                queued = books.ready + books.sending + books.submitted,
                 dead = books.dead,
                 waiting = books.waiting,
                 "stopped"
