@@ -12,7 +12,6 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The environment variable with the place of the server that all tests of a run share.
@@ -202,11 +201,10 @@ impl Postgres {
         self.place.programs.join(name)
     }
 
-    /// Returns a schema name that no other test uses.
+    /// Returns a schema name that no other test uses. A process id is not enough: a run has more
+    /// processes than Linux has ids by default.
     pub fn new_schema() -> String {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        format!("test_{}_{next}", std::process::id())
+        format!("test_{}", uuid::Uuid::new_v4().simple())
     }
 
     /// Returns the value of `--state` for a schema.

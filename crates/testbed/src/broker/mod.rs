@@ -103,7 +103,8 @@ impl Broker {
 
     /// Uses a node that another process started, with a new virtual host.
     fn attach(place: Place) -> Self {
-        let vhost = format!("test-{}", std::process::id());
+        // The id of an earlier process can come again in a run.
+        let vhost = format!("test-{}", uuid::Uuid::new_v4().simple());
         let broker = Self {
             place,
             vhost,
