@@ -294,7 +294,7 @@ impl Assembler {
             let open = call.is_some_and(|call| call.is_plainly_open(id));
             // If the call settles while a channel is still up, check it again.
             if !open || self.settling.deadlines.contains_key(&key) {
-                self.settle_or_not(key);
+                self.update_settling(key);
             }
         }
         if self.calls.get(key).is_some_and(OpenCall::is_over_limit) {
@@ -315,7 +315,7 @@ impl Assembler {
             if let Some(stand_in) = self.calls.stand_in(name).filter(|other| *other != id) {
                 key = self.tie(key, [LinkKey::Id(stand_in.as_str())], at);
                 if let Some(call) = self.calls.get_mut(key) {
-                    call.is_really(&stand_in, &id);
+                    call.merge_stand_in(&stand_in, &id);
                 }
             }
             self.calls.met(key, &id);
@@ -337,7 +337,7 @@ impl Assembler {
             if let Some(absorbed) = self.calls.tie(&mut key, tie, at) {
                 self.settling.remove(absorbed);
                 self.overdue.remove(absorbed);
-                self.settle_or_not(key);
+                self.update_settling(key);
                 self.changes.remove(absorbed);
                 self.changes.insert(key);
             }
@@ -439,7 +439,7 @@ impl Assembler {
                 .keys()
                 .for_each(|id| self.newest_ids.note(id.as_str()));
         }
-        self.settle_or_not(key);
+        self.update_settling(key);
         Ok(())
     }
 

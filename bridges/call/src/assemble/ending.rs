@@ -201,7 +201,7 @@ impl Assembler {
     }
 
     /// Sets the deadline of a call that is over or has parts that are, and removes it otherwise.
-    pub(super) fn settle_or_not(&mut self, key: u64) {
+    pub(super) fn update_settling(&mut self, key: u64) {
         let settings = &self.settings;
         let settles = |call: &&OpenCall| {
             let has_ended = || !call.ended_groups(settings).is_empty();
@@ -211,7 +211,7 @@ impl Assembler {
             Some(over) => self.settling.put(key, Deadline::of(over, &self.settings)),
             None => self.settling.remove(key),
         }
-        self.doubt_or_not(key);
+        self.update_overdue(key);
     }
 
     /// Updates the deadlines of a call that changed: the one for settling, if it settles, and the
@@ -221,7 +221,7 @@ impl Assembler {
         if let Some(call) = self.calls.get(key).filter(|_| settles) {
             self.settling.put(key, Deadline::of(call, &self.settings));
         }
-        self.doubt_or_not(key);
+        self.update_overdue(key);
     }
 
     /// Asserts in debug builds that each settling call is listed under its current deadline.

@@ -133,7 +133,7 @@ impl Assembler {
         for key in self.calls.keys() {
             if self.calls.get_mut(key).is_some_and(&mut change) {
                 self.changes.insert(key);
-                self.doubt_or_not(key);
+                self.update_overdue(key);
             }
         }
     }
@@ -222,7 +222,7 @@ impl Assembler {
             if let Some(call) = self.calls.get_mut(key).filter(open) {
                 end(call);
                 self.changes.insert(key);
-                self.settle_or_not(key);
+                self.update_settling(key);
             }
         }
     }
@@ -252,12 +252,12 @@ impl Assembler {
                 call.times.rest(call.times.quiet, arrived);
                 self.changes.insert(key);
             }
-            self.settle_or_not(key);
+            self.update_settling(key);
         }
     }
 
     /// Updates the moment at which the call counts as overdue.
-    pub(super) fn doubt_or_not(&mut self, key: u64) {
+    pub(super) fn update_overdue(&mut self, key: u64) {
         let call = self.calls.get(key);
         let since = self.reception.since();
         match call.and_then(|call| call.overdue_at(&self.settings, since)) {

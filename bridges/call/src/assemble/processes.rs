@@ -86,7 +86,7 @@ impl Assembler {
     pub fn receives(&mut self, reception: Reception) {
         self.reception = reception;
         for key in self.calls.keys() {
-            self.doubt_or_not(key);
+            self.update_overdue(key);
         }
     }
 
@@ -174,7 +174,7 @@ impl Assembler {
             let was_forgotten = std::mem::replace(&mut call.gaps.forgotten, is_forgotten);
             if is_forgotten && was_forgotten {
                 call.end_with_process(None, arrived);
-                self.settle_or_not(key);
+                self.update_settling(key);
             }
             if is_forgotten || was_forgotten {
                 self.changes.insert(key);

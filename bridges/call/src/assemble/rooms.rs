@@ -244,7 +244,7 @@ impl Assembler {
                 }
             }
         }
-        self.settle_or_not(key);
+        self.update_settling(key);
     }
 
     /// Gives out all ended calls of an open call, because the stream ends.
@@ -334,7 +334,7 @@ impl Assembler {
         }
         self.calls.forget_bridges(key);
         self.changes.insert(key);
-        self.settle_or_not(key);
+        self.update_settling(key);
     }
 
     /// Ends the call of the channel `id` at its last sign of life, if it is one of several in an

@@ -221,7 +221,7 @@ impl OpenCall {
     }
 
     /// Merges the leg that was stored under a stand-in into the channel `id`.
-    pub(crate) fn is_really(&mut self, stand_in: &UniqueId, id: &UniqueId) {
+    pub(crate) fn merge_stand_in(&mut self, stand_in: &UniqueId, id: &UniqueId) {
         if self.legs.contains_key(id)
             && let Some(other) = self.legs.remove(stand_in)
             && let Some(leg) = self.legs.get_mut(id)

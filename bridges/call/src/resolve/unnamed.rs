@@ -54,8 +54,8 @@ pub(super) fn named(legs: &[&Leg]) -> Option<Vec<Leg>> {
     // AMI's events name their bridges, and CEL reports the same bridges.
     let mut facts = legs.iter().flat_map(|leg| &leg.facts);
     let names_it = |what: &FactKind| matches!(what, FactKind::Enter { .. });
-    let told_otherwise = facts.any(|it| it.origin == Origin::Channel && names_it(&it.what));
-    let (groups, partners) = if told_otherwise {
+    let is_named_elsewhere = facts.any(|it| it.origin == Origin::Channel && names_it(&it.what));
+    let (groups, partners) = if is_named_elsewhere {
         (vec![None; steps.len()], Vec::new())
     } else {
         Meeting::of(legs, &steps).walk(&steps)
