@@ -17,7 +17,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a time span: give it as 500ms, 10s, 12h or 7d");
     let read = dates::span(text).ok_or_else(wrong)?;
     let is_possible = !read.is_zero() && read <= LONGEST;
-    let outside = || format!("`{text}` is outside of what is possible: above 0, at most 31d");
+    let outside = || format!("`{text}` is out of range: give more than 0 and at most 31d");
     is_possible.then_some(read).ok_or_else(outside)
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn talk(text: &str) -> Result<u32, String> {
     }
     let whole = duration(text).ok().filter(|it| it.subsec_nanos() == 0);
     let seconds = whole.and_then(|it| u32::try_from(it.as_secs()).ok());
-    seconds.ok_or_else(|| format!("`{text}` is not a length of talk: give seconds, or 1m20s"))
+    seconds.ok_or_else(|| format!("`{text}` is not a talk time: give seconds, or 1m20s"))
 }
 
 /// Reads the name of a zone in the tz database: `Asia/Tashkent`.
@@ -80,7 +80,7 @@ pub(crate) fn number(text: &str, bounds: std::ops::RangeInclusive<usize>) -> Res
 pub(crate) fn field_name(text: &str) -> Result<String, String> {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let is_name = (1..=64).contains(&text.len()) && text.chars().all(good);
-    let wrong = || format!("`{text}` is not a name of a field: letters, digits, `_`, `-`, `.`");
+    let wrong = || format!("`{text}` is not a field name: use letters, digits, `_`, `-`, `.`");
     is_name.then(|| text.to_owned()).ok_or_else(wrong)
 }
 

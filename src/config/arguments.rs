@@ -155,7 +155,7 @@ fn mend(arguments: &mut Vec<OsString>, error: &clap::Error) -> Option<(String, S
                 arguments.remove(at);
             }
             let near = context(ContextKind::SuggestedArg);
-            let near = near.map_or_else(String::new, |near| format!("; is it {near}?"));
+            let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
             Some((flag, format!("no such flag{near}")))
         }
         ErrorKind::InvalidValue | ErrorKind::WrongNumberOfValues | ErrorKind::NoEquals => {
@@ -292,31 +292,31 @@ mod tests {
         Usage: callbridge [COMMAND]
 
         Commands:
-          run          Watch the PBX and journal its calls: the sidecar
-          demo         Play recorded calls into a CRM of its own, on this machine alone, and
-                       show what happens
-          explain      Say what would be journaled of a recording, and why; sends nothing
-          check        Try each source, right, grant, folder and file, and say what to do
-                       about what is wrong
-          audit        Compare a file of the PBX with what became of its calls, and name
-                       each that is missing
-          status       Show what is wrong and what to do about it, then books, sources,
-                       token and budget
-          calls        List calls, a line each, newest last: of a day, a number, a trunk; or
-                       follow them
-          dead         Show calls that the CRM did not take, correct them, and send them
+          run          Run the daemon: watch the PBX and log its calls in the CRM
+          demo         Play recorded calls into a test CRM on this machine, and show what
+                       happens
+          explain      Show what would be journaled from a recording, and why; sends nothing
+          check        Test each source, permission, folder and file, and show how to fix
+                       problems
+          audit        Compare a file of the PBX with the logged calls, and list each
+                       missing call
+          status       Show problems and their fixes, then books, sources, token and budget
+          calls        List calls, one per line, newest last: of a day, a number or a trunk;
+                       or follow them
+          dead         Show calls that the CRM did not accept, correct them, and send them
                        again
-          lead         Find numbers without a lead, and what a number maps to
-          missed       List customers who called, reached nobody and still wait for a call
-                       back, longest first
+          lead         Find numbers without a lead, assign leads, and show what a number
+                       maps to
+          missed       List customers who called, reached no one, and still wait for a
+                       callback, longest wait first
           branch       Add, list, and remove the branches whose calls this hub takes
           page         Print a link that opens the administrator's page, or a line for its
                        password file
-          connect      Ask a company for its consent, and keep the tokens that it gives
+          connect      Ask a company for its consent, and store the tokens
           disconnect   Revoke the tokens of a connection and remove it
-          sandbox      Serve a test CRM that keeps every rule of the service's document
-          init         Set a service up: ask what cannot be detected, detect the rest, write
-                       its flags
+          sandbox      Serve a test CRM that enforces every rule of the CRM's document
+          init         Set up a service: detect what is possible, ask for the rest, and
+                       write its flags
           state        Export a state into a tar file, import it, or move it to another
                        place
           completions  Print completions for a shell
@@ -330,13 +330,13 @@ mod tests {
 
         Try it without a PBX or a CRM:  callbridge demo
         See what would be journaled:    callbridge explain --help
-        Set a service up:               callbridge init
-        Find out what is missing:       callbridge check @/etc/callbridge/flags
-        Let it run:                     callbridge run @/etc/callbridge/flags
+        Set up a service:               callbridge init
+        Find problems:                  callbridge check @/etc/callbridge/flags
+        Run the daemon:                 callbridge run @/etc/callbridge/flags
 
-        @FILE reads one argument a line (# begins a comment; no quoting). Every flag
+        @FILE reads one argument per line (# begins a comment; no quoting). Every flag
         of run, explain and check has an environment variable: --crm-url is
-        CALLBRIDGE_CRM_URL; a flag that may be repeated takes one value a line.
+        CALLBRIDGE_CRM_URL. A flag that can be repeated takes one value per line.
         ");
     }
 
@@ -376,7 +376,7 @@ mod tests {
             faults("callbridge run --crm-ulr https://x --rate --qux=1 --state /s extra --settle"),
             @"
         5 errors in the flags. Nothing was started:
-          --crm-ulr: no such flag; is it --crm-url?
+          --crm-ulr: no such flag; did you mean --crm-url?
           --qux: no such flag
           --rate: its value is missing
           extra: not expected here

@@ -89,7 +89,7 @@ impl Checking<'_> {
 
     fn audit(mut self, flags: AuditFlags) -> Result<Command, Faults> {
         let (is_cdr, is_cel) = (flags.cdr.is_some(), flags.cel.is_some());
-        let words = "which file of the PBX? Give --cdr FILE or --cel FILE";
+        let words = "no file of the PBX is given: give --cdr FILE or --cel FILE";
         self.faults.add_if(!is_cdr && !is_cel, "audit", words);
         let words = "cannot be used with --cel; keep one";
         self.faults.add_if(is_cdr && is_cel, "--cdr", words);
@@ -130,14 +130,15 @@ impl Checking<'_> {
         let dated = flags.from.is_some() || flags.to.is_some();
         let words = "cannot be used with --from or --to; keep one";
         self.faults.add_if(flags.today && dated, "--today", words);
-        let words = "is not a telephone number: give it in full, or its last four digits or more";
+        let words = "is not a phone number: give the full number, or at least its last four digits";
         let wrong = |text: &str| format!("`{text}` {words}");
         let number = |text: &str| TypedNumber::read(text, []).ok_or_else(|| wrong(text));
         self.faults.read("--phone", &flags.phone, number);
         let (state, folder) = self.state_or_folder(flags.state);
         let outside = flags.phone.is_some() || flags.trunk.is_some() || state.is_some();
         let wrong = flags.internal && outside;
-        let words = "such calls have no --phone, no --trunk and no --state";
+        let words = "cannot be used with --phone, --trunk or --state, which internal calls do not \
+                     have";
         self.faults.add_if(wrong, "--internal", words);
         let at = self.asking(StateFlags {
             state: folder,
@@ -186,7 +187,7 @@ impl Checking<'_> {
 
     fn status(mut self, flags: StatusFlags) -> Result<Command, Faults> {
         let asked = [flags.exit_code, flags.watch, flags.healthy];
-        let words = "only one of --exit-code, --watch and --healthy can be asked for";
+        let words = "use only one of --exit-code, --watch and --healthy";
         let several = asked.iter().filter(|it| **it).count() > 1;
         self.faults.add_if(several, "status", words);
         let mode = match asked {
@@ -222,14 +223,14 @@ impl Checking<'_> {
         let faults = &mut self.faults;
         let format = faults.read("--format", &flags.format, str::parse::<Format>);
         let no_format = flags.file.is_some() && format.is_none() && faults.is_empty();
-        let words = "is missing: how is FILE written? ami, ami-json, …";
+        let words = "is missing: give the format of FILE, such as ami or ami-json";
         faults.add_if(no_format, "--format", words);
-        let words = "is missing: a recording, or --call ID for a call kept";
+        let words = "is missing: give a recording, or --call ID for a stored call";
         faults.add_if(flags.file.is_none() && flags.call.is_none(), "FILE", words);
         let file = flags.file.map(PathBuf::from).zip(format);
         let of_messages = format.is_some_and(Format::carries_whole_calls);
-        let words = "cannot be used with format call, whose messages each name their own PBX: \
-                     remove it";
+        let words = "cannot be used with --format call, because each message names its PBX: remove \
+                     it";
         let is_named = flags.flags.sources.pbx_id.is_some();
         faults.add_if(of_messages && is_named, "--pbx-id", words);
         let config = self.config(flags.flags)?;
@@ -332,7 +333,7 @@ impl Checking<'_> {
     /// Reads the selection for a command that changes dead letters. It must not be empty.
     fn change(&mut self, command: &str, flags: SelectFlags) -> Selection {
         let chooses = !flags.ids.is_empty() || flags.reason.is_some();
-        let words = "which ones? Give ID…, --reason R, --waiting or --all";
+        let words = "no dead letters are selected: give ID…, --reason R, --waiting or --all";
         let chosen = chooses || flags.all || flags.waiting;
         self.faults.add_if(!chosen, command, words);
         let words = "cannot be used with ID or --reason; keep one";
@@ -344,7 +345,7 @@ impl Checking<'_> {
         let reason = |word: &str| {
             Reason::from_word(word).ok_or_else(|| {
                 let all: Vec<&str> = Reason::ALL.iter().map(|reason| reason.word()).collect();
-                format!("`{word}` is not a reason; there are {}", all.join(", "))
+                format!("`{word}` is not a reason: give one of {}", all.join(", "))
             })
         };
         let reason = self.faults.read("--reason", &flags.reason, reason);
@@ -369,7 +370,7 @@ impl Checking<'_> {
         let answered = self.faults.read("--answered", answered, word);
         let talk_sec = self.faults.read("--talk", talk, values::talk);
         let differ = answered == Some(false) && talk_sec.is_some_and(|talk| talk > 0);
-        let words = "cannot be of a call that was not answered: leave one of the two out";
+        let words = "cannot be used with --answered no: remove one of the two";
         self.faults.add_if(differ, "--talk", words);
         let direction = self.faults.read("--direction", direction, |text| {
             let words = [
@@ -467,7 +468,7 @@ impl Checking<'_> {
     /// Reads the id of a lead from a separate argument.
     fn lead_argument(&mut self, lead: Option<&str>) -> Option<LeadId> {
         let text = lead.ok_or("is missing: the id of the lead");
-        let wrong = "is not a lead id, which has digits alone";
+        let wrong = "is not a lead id: use digits only";
         let read = text.and_then(|text| LeadId::parse(text).ok_or(wrong));
         self.faults.take("LEAD", read)
     }
@@ -475,7 +476,7 @@ impl Checking<'_> {
     /// Reads `ID=VALUE…`. Each field can occur once.
     fn items(&mut self, values: &[String]) -> Vec<Item> {
         let (flag, mut items) = ("ID=VALUE", Vec::<Item>::new());
-        let words = format!("give 1 to {ITEMS_MAX} values, as 11=VIP or 12=null");
+        let words = format!("give 1 to {ITEMS_MAX} values, such as 11=VIP or 12=null");
         let is_right = (1..=ITEMS_MAX).contains(&values.len());
         self.faults.add_if(!is_right, flag, words);
         for text in values {
@@ -539,7 +540,7 @@ fn token_hash(file: &str) -> Result<String, String> {
 }
 
 fn lead_id(text: &str) -> Result<LeadId, String> {
-    LeadId::parse(text).ok_or_else(|| format!("`{text}` is not a lead id, which has digits alone"))
+    LeadId::parse(text).ok_or_else(|| format!("`{text}` is not a lead id: use digits only"))
 }
 
 fn employee_of(text: &str) -> Result<EmployeeChoice, String> {

@@ -25,11 +25,12 @@ impl Doubt {
 const MISTAKE: &str = "likely a mistake";
 const CLEAR: &str = "can be read on the network";
 const CALLS_AND_SECRET: &str = "the user's secret and all calls";
-const LETTERS_AND_SECRET: &str = "the user's secret and all letters";
+const LETTERS_AND_SECRET: &str = "the user's secret and all dead letters";
 
 /// Returns all doubts. Reads the secret files; one that cannot be read is reported elsewhere.
 pub(crate) fn of(config: &Config) -> Vec<Doubt> {
-    let words = "it is in quotes, which are taken for a part of it; remove them if they are not";
+    let words = "the secret is in quotes, which are used as a part of it: remove them if they do \
+                 not belong to it";
     let places = config.places().into_iter();
     let quoted = places.filter(|(_, place)| place.is_quoted());
     let quoted = quoted.map(|(of, _)| Doubt::new(format!("secret of {of}"), MISTAKE, words));
@@ -53,11 +54,11 @@ fn new_state(config: &Config) -> Option<Doubt> {
     others.sort_unstable();
     let others = match others.join(", ").as_str() {
         "" => String::new(),
-        others => format!("; in the same place there is {others}"),
+        others => format!("; the same folder contains {others}"),
     };
     let words = format!(
-        "{} has none, so no call that was sent before is known there: correct --state if another \
-         was meant{others}",
+        "{} contains no state, so calls that were sent before are not known: correct --state if \
+         you meant another place{others}",
         dir.display()
     );
     Some(Doubt::new("--state", "a new state begins", words))
@@ -90,8 +91,8 @@ fn is_clear(broker: &Broker) -> bool {
 
 fn crossing(line: &str, crosses: &str, scheme: &str) -> Doubt {
     let words = format!(
-        "{crosses} cross the network in clear text; write {scheme}:// (with ca-file= for a \
-         certificate of your own), or lead it through a tunnel that begins on this machine"
+        "{crosses} cross the network unencrypted: use {scheme}:// (with ca-file= for your own \
+         certificate), or a tunnel that begins on this machine"
     );
     Doubt::new(format!("line {line}"), CLEAR, words)
 }
@@ -101,8 +102,8 @@ fn wide(config: &Config) -> impl Iterator<Item = Doubt> {
     config.rules.trunks.iter().filter_map(|trunk| {
         let telephone = trunk.telephone_within()?;
         let words = format!(
-            "{} takes in telephones, too, as {telephone}: calls between them would be taken for \
-             customers'; name the lines to the outside alone, several with a --trunk each",
+            "{} also matches phones, such as {telephone}, so calls between phones would be taken \
+             for customers' calls: name only the outside lines, each with its own --trunk",
             trunk.endpoint
         );
         let what = format!("endpoint of trunk {}", trunk.name);
@@ -157,19 +158,19 @@ mod tests {
             .collect();
         let found = found.join("\n");
         assert!(!found.contains("hidden"), "{found}");
-        let fix = "(with ca-file= for a certificate of your own), or lead it through a tunnel \
-                    that begins on this machine";
+        let fix =
+            "(with ca-file= for your own certificate), or a tunnel that begins on this machine";
         insta::assert_snapshot!(found.replace(fix, "…"), @r"
         line ami://a@pbx.example?pbx=b
-          all calls cross the network in clear text; write amis:// …
+          all calls cross the network unencrypted: use amis:// …
         line ws://gateway.example:8000/?pbx=d
-          all calls cross the network in clear text; write wss:// …
+          all calls cross the network unencrypted: use wss:// …
         line amqp://a@mq.example/v?queue=q&format=asterisk-cel&pbx=g
-          the user's secret and all calls cross the network in clear text; write amqps:// …
+          the user's secret and all calls cross the network unencrypted: use amqps:// …
         line amqp://a@localhost,mq.example/v?queue=q&format=asterisk-cel&pbx=j
-          the user's secret and all calls cross the network in clear text; write amqps:// …
+          the user's secret and all calls cross the network unencrypted: use amqps:// …
         line amqp://a@mq.example/v?queue=d
-          the user's secret and all letters cross the network in clear text; write amqps:// …
+          the user's secret and all dead letters cross the network unencrypted: use amqps:// …
         ");
     }
 
@@ -190,8 +191,8 @@ mod tests {
         assert_eq!(doubts("office"), [] as [String; 0]);
         let (typed, meant) = (path("ofice"), path("office"));
         let begins = format!(
-            "{} has none, so no call that was sent before is known there: correct --state if \
-             another was meant; in the same place there is {}",
+            "{} contains no state, so calls that were sent before are not known: correct --state \
+             if you meant another place; the same folder contains {}",
             typed.display(),
             meant.display()
         );

@@ -35,23 +35,23 @@ pub struct Flags {
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "PBX")]
 pub struct SourceFlags {
-    /// ami(s)://USER@HOST, ws(s)://HOST, esl://HOST (FreeSWITCH),
-    /// amqp(s)://USER@HOST[,…]/VHOST?queue=Q&format=F or
-    /// file:///PATH?format=F&from=end|start|DATE; each takes pbx=, secret-file=, ca-file=.
-    /// Formats: those of explain, and call (messages of any PBX).
-    /// May be repeated: the first source of a PBX is its primary
+    /// Where calls are read from: ami(s)://USER@HOST, ws(s)://HOST, esl://HOST (FreeSWITCH),
+    /// amqp(s)://USER@HOST[,…]/VHOST?queue=Q&format=F or file:///PATH?format=F&from=end|start|DATE;
+    /// each takes pbx=, secret-file=, ca-file=. Formats: those of explain, and call (messages of
+    /// any PBX). Can be repeated: the first source of a PBX is its primary
     #[arg(long, value_name = "URL")]
     pub source: Vec<String>,
-    /// file:///PATH?format=cel-csv|cdr-csv or file:///FOLDER/?format=freeswitch-cdr: what the PBX
-    /// itself writes of its calls. Fills the gaps of the sources; takes pbx=. May be repeated
+    /// The PBX's own record of its calls, which fills gaps of the sources:
+    /// file:///PATH?format=cel-csv|cdr-csv or file:///FOLDER/?format=freeswitch-cdr; takes pbx=.
+    /// Can be repeated
     #[arg(long, value_name = "URL")]
     pub catch_up: Vec<String>,
-    /// The PBX's name, as office. It is part of each call's id, so it must never change.
+    /// Name of the PBX, such as office. It is part of each call's id, so it must never change.
     /// Required, unless each source has pbx= or format=call
     #[arg(long, value_name = "NAME")]
     pub pbx_id: Option<String>,
-    /// Zone of local times in CEL and CDR files, and of times as people read them, as
-    /// Asia/Tashkent [default: this machine's]
+    /// Time zone of local times in CEL and CDR files, and of displayed times, such as Asia/Tashkent
+    /// [default: this machine's]
     #[arg(long, value_name = "ZONE")]
     pub pbx_timezone: Option<String>,
     /// Names of all columns of a CEL or CDR file without a header, in order, if they are not
@@ -65,32 +65,32 @@ pub struct SourceFlags {
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Trunks and people")]
 pub struct TrunkFlags {
-    /// A line to the outside. ENDPOINT is what stands before the suffix in its channels' names,
-    /// and may hold *; empty where only messages (format=call) name the trunk. Keys: pbx, country,
-    /// strip, lead, employees, unanswered, journal=yes|no. May be repeated
+    /// An outside line. ENDPOINT is the part of its channel names before the suffix, and can
+    /// contain *. Leave it empty if only messages (format=call) name the trunk. Keys: pbx, country,
+    /// strip, lead, employees, unanswered, journal=yes|no. Can be repeated
     #[arg(long, value_name = "NAME=ENDPOINT[,key=value…]")]
     pub trunk: Vec<String>,
-    /// Whose numbers have no country's code, by ISO 3166 [trunk default]
+    /// Country of numbers without a country code, by ISO 3166 [trunk default]
     #[arg(long, value_name = "UZ")]
     pub country: Option<String>,
-    /// What extensions dial to get out [trunk default]
+    /// Prefix that extensions dial for an outside line [trunk default]
     #[arg(long, value_name = "PREFIX")]
     pub strip: Option<String>,
     /// Where a call's lead is found: var:NAME, userfield:REGEX, csv:FILE (phone,leadId), or
     /// directory (leads learned from webhooks and --lead-directory, looked up by phone); several
-    /// separated by ; are asked in their order [trunk default]
+    /// rules, separated by ;, are tried in order [trunk default]
     #[arg(long, value_name = "RULES")]
     pub lead: Option<String>,
-    /// Read the CRM's leads for the rule directory, with requests that no call needs
+    /// Read the CRM's leads for the rule `directory`, with requests that no call needs
     #[arg(long)]
     pub lead_directory: bool,
-    /// 101:501;102:502, or a file (extension,employeeId) [trunk default]
+    /// Employees of extensions: 101:501;102:502, or a file (extension,employeeId) [trunk default]
     #[arg(long, value_name = "LIST|FILE")]
     pub employees: Option<String>,
-    /// Journal calls that nobody answered [trunk default: yes]
+    /// Journal calls that no one answered [trunk default: yes]
     #[arg(long, value_name = "yes|no")]
     pub unanswered: Option<String>,
-    /// Let calls wait whose extension has no employee
+    /// Let calls wait until their extension has an employee
     #[arg(long)]
     pub require_employee: bool,
 }
@@ -99,44 +99,44 @@ pub struct TrunkFlags {
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "CRM")]
 pub struct CrmFlags {
-    /// The API's address; http:// on this machine alone
+    /// Address of the CRM's API; http:// only on this machine
     #[arg(long, value_name = "URL")]
     pub crm_url: Option<String>,
-    /// The address of its OAuth endpoints [default: as `connect` was given it]
+    /// Address of the CRM's OAuth endpoints [default: that of `connect`]
     #[arg(long, value_name = "URL")]
     pub auth_url: Option<String>,
-    /// The token, in a file of its own (or the credential `token`, or CALLBRIDGE_TOKEN)
+    /// File with only the token (or use the credential `token`, or CALLBRIDGE_TOKEN)
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<String>,
-    /// A command for /bin/sh that prints the token: run at the start, before the token ends, and
+    /// A command for /bin/sh that prints the token: run at the start, before the token expires, and
     /// when the CRM refuses it
     #[arg(long, value_name = "CMD")]
     pub token_command: Option<String>,
     /// This process's share of the token's budget [default: 60/60s]
     #[arg(long, value_name = "N/TIME")]
     pub rate: Option<String>,
-    /// Names of fields the service does not publish: talk=NAME [default: talkTimeSec], phone=NAME
+    /// Names of fields that the CRM does not document: talk=NAME [default: talkTimeSec], phone=NAME
     /// and extension=NAME [default: not sent]
     #[arg(long, value_name = "talk|phone|extension=NAME")]
     pub field: Vec<String>,
-    /// Fields of a lead that show its calls: last_call=ID,last_missed=ID (times as
+    /// Fields of a lead that show its calls: last_call=ID,last_missed=ID (times such as
     /// 2026-11-20T17:58:31+05:00),last_employee=ID (the CRM's id),trunk=ID,did=ID (the number that
-    /// the customer dialed),direction=ID,answered_by=ID,missed_count=ID; ID:number, ID:boolean or
-    /// ID:date where the field takes no text [default: none]
+    /// the customer dialed),direction=ID,answered_by=ID,missed_count=ID; use ID:number, ID:boolean
+    /// or ID:date if the field does not accept text [default: none]
     #[arg(long, value_name = "NAME=ID[:KIND],…")]
     pub lead_field: Option<String>,
-    /// The key that holds the list of fields in requests, where the CRM wants one [default: the
-    /// list alone]
+    /// The key that contains the list of fields in requests, if the CRM needs one [default: only
+    /// the list]
     #[arg(long, value_name = "KEY")]
     pub field_list_wrapper: Option<String>,
-    /// A call that FAILED though its lead exists: keep it as a dead letter, or send it once more
-    /// without its employee [default: keep]
+    /// A call that FAILED although its lead exists: keep it as a dead letter, or drop its employee
+    /// and send it again [default: keep]
     #[arg(long, value_name = "keep|drop")]
     pub failed_employee: Option<String>,
     /// Certificates (PEM) that replace the system's roots
     #[arg(long, value_name = "FILE")]
     pub crm_ca_file: Option<String>,
-    /// The only proxy that is used: those of the environment are ignored
+    /// Proxy for the CRM; proxies of the environment are ignored
     #[arg(long, value_name = "URL")]
     pub crm_proxy: Option<String>,
 }
@@ -184,22 +184,22 @@ impl HubFlags {
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Webhooks")]
 pub struct WebhookFlags {
-    /// Take the CRM's events here, at /webhooks: 127.0.0.1:8481 behind a proxy, or 0.0.0.0:8443
-    /// with a certificate [default: off]
+    /// Receive the CRM's webhooks here, at /webhooks: 127.0.0.1:8481 behind a proxy, or
+    /// 0.0.0.0:8443 with a certificate [default: off]
     #[arg(long, value_name = "ADDR")]
     pub webhook_listen: Option<String>,
-    /// The certificate and its chain (PEM) for HTTPS of our own; read again when it changes
+    /// Certificate and chain (PEM) for --webhook-listen; read again when the file changes
     #[arg(long, value_name = "FILE")]
     pub webhook_cert: Option<String>,
-    /// Its private key (PEM)
+    /// Private key (PEM) of --webhook-cert
     #[arg(long, value_name = "FILE")]
     pub webhook_key: Option<String>,
-    /// The application's signing secrets, a line each: current, previous (or the credential
-    /// `webhook-secret`, or CALLBRIDGE_WEBHOOK_SECRET); read again when it changes
+    /// The application's signing secrets, one per line: current, previous (or the credential
+    /// `webhook-secret`, or CALLBRIDGE_WEBHOOK_SECRET); read again when the file changes
     #[arg(long, value_name = "FILE")]
     pub webhook_secret_file: Option<String>,
-    /// The signing secrets of an installation, as those of the application. May be repeated; the
-    /// one of `connect` is known by itself
+    /// File with the signing secrets of an installation, in the same format. Not needed for the
+    /// installation of `connect`. Can be repeated
     #[arg(long, value_name = "ID=FILE")]
     pub installation_secret: Vec<String>,
 }
@@ -208,10 +208,11 @@ pub struct WebhookFlags {
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Calls")]
 pub struct CallFlags {
-    /// Skip calls that began before (2026-11-20, with a time and zone if wanted)
+    /// Skip calls that began before this date (2026-11-20, optionally with a time and zone)
     #[arg(long, value_name = "DATE")]
     pub not_before: Option<String>,
-    /// A call is over when all parties hung up and no event came for this time [default: 500ms]
+    /// A call is over when all parties have hung up and no event has arrived for this time
+    /// [default: 500ms]
     #[arg(long, value_name = "TIME")]
     pub settle: Option<String>,
     /// How long to wait for a CDR whose user field names the lead [default: 10s]
@@ -220,8 +221,8 @@ pub struct CallFlags {
     /// A call without an end is closed as incomplete after this time [default: 12h]
     #[arg(long, value_name = "TIME")]
     pub max_call: Option<String>,
-    /// Above this number of open calls, the one without events for longest is closed as incomplete
-    /// [default: 10000]
+    /// Maximum open calls. Above it, the call that has been without events the longest is closed as
+    /// incomplete [default: 10000]
     #[arg(long, value_name = "N")]
     pub max_open_calls: Option<String>,
 }
@@ -238,26 +239,28 @@ pub struct OperationFlags {
     /// The name of this process, if several share a database [default: the host's name]
     #[arg(long, value_name = "NAME")]
     pub instance: Option<String>,
-    /// Serve /healthz, /readyz and /metrics here, as 127.0.0.1:9469 [default: off]
+    /// Serve /healthz, /readyz and /metrics here, such as 127.0.0.1:9469 [default: off]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
-    /// Publish dead letters here, too: amqp(s)://USER@HOST/VHOST?queue=Q; calls that wait for a
-    /// lead or employee as well with &waiting=yes
+    /// Also publish dead letters here: amqp(s)://USER@HOST/VHOST?queue=Q; with &waiting=yes, also
+    /// calls that wait for a lead or employee
     #[arg(long, value_name = "URL")]
     pub dead_letter_queue: Option<String>,
-    /// Run by /bin/sh -c when a kind of problem begins and when it ends, with a line of JSON on
-    /// stdin for each: kind, state (begins or ends), since, message, command; 30 s at most. If it
-    /// fails, it is run again
+    /// A command for /bin/sh, run when a kind of problem begins and when it ends. It receives one
+    /// line of JSON for each on stdin: kind, state (begins or ends), since, message, command. It
+    /// can run for 30 s. If it fails, it is run again
     #[arg(long, value_name = "CMD")]
     pub notify_command: Option<String>,
-    /// Run it also when customers wait longer than this for a call back, as 30m; those who pass
-    /// the limit together stand in one line, with their numbers [default: off]
+    /// Also run --notify-command when customers have waited longer than this for a callback, such
+    /// as 30m. Customers who pass the limit together are in one line, with their numbers [default:
+    /// off]
     #[arg(long, value_name = "TIME")]
     pub notify_missed: Option<String>,
     /// Bind the state folder to another CRM address or company
     #[arg(long)]
     pub rebind: bool,
-    /// End when every file is read, other sources are quiet for 5 s, and the books are settled
+    /// Exit when every file is read, other sources have been quiet for 5 s, and all calls are
+    /// settled
     #[arg(long)]
     pub until_idle: bool,
     /// Do everything except send
@@ -275,7 +278,7 @@ pub struct LogFlags {
     /// text or json [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<String>,
-    /// Write phone numbers in full, not their last four digits
+    /// Log full phone numbers instead of their last four digits
     #[arg(long)]
     pub log_phones: bool,
 }
@@ -284,13 +287,14 @@ pub struct LogFlags {
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct StateFlags {
     /// The daemon's state: a folder or a database (postgres://…) [default: $STATE_DIRECTORY, else
-    /// ~/.local/state/callbridge, or if no daemon runs there, that of the only service that does]
+    /// ~/.local/state/callbridge, or if no daemon runs there, the state of the only running
+    /// service]
     #[arg(long, value_name = "PLACE")]
     pub state: Option<String>,
-    /// JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// The zone in which times are shown [default: that of the daemon's PBX, else this machine's]
+    /// Time zone of displayed times [default: that of the daemon's PBX, else this machine's]
     #[arg(long, value_name = "ZONE")]
     pub pbx_timezone: Option<String>,
 }

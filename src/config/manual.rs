@@ -120,7 +120,7 @@ fn verb_sections(
             let hide = arg.is_hide_set() || of_run;
             arg.hide(hide)
         });
-        text.extend("It takes the flags of \\fBcallbridge run\\fR, too.\n.PP\n".bytes());
+        text.extend("It also takes the flags of \\fBcallbridge run\\fR.\n.PP\n".bytes());
     }
     if verb.get_arguments().any(|arg| !arg.is_hide_set()) {
         // The command already has a heading, so its flags have none, and groups have smaller ones.
@@ -132,36 +132,36 @@ fn verb_sections(
     Ok(())
 }
 
-const EXIT_STATUS: &str = "check ends with the code of the worst problem that it found.";
+const EXIT_STATUS: &str = "check exits with the code of the worst problem that it finds.";
 
 const fn meaning(code: Code) -> &'static str {
     match code {
         Code::Failed => {
-            "Failed in a way that has no code of its own; the books of demo do not balance; \
-             status --exit-code: something waits for a person."
+            "A failure without its own code; the books of demo do not balance; status --exit-code: \
+             a problem needs attention."
         }
         Code::Down => {
             "status --exit-code: nothing reaches the CRM, no source is up, or no daemon runs."
         }
         Code::Usage => "Wrong flags or variables. All errors are reported together.",
-        Code::Input => "A file cannot be read as what it should be, or a list has bad rows.",
-        Code::NoInput => "A file is not there.",
+        Code::Input => "A file does not have the expected format, or a list has bad rows.",
+        Code::NoInput => "A file does not exist.",
         Code::Unreachable => "A PBX, broker, CRM or daemon cannot be reached.",
         Code::CannotWrite => "The state folder cannot be written.",
-        Code::Locked => "Another process has the state folder.",
-        Code::NoPermission => "A token, a secret or a grant is missing or refused.",
+        Code::Locked => "Another process uses the state.",
+        Code::NoPermission => "A token, secret, or grant is missing or refused.",
         Code::Configuration => {
-            "The state or the configuration cannot be used: of another CRM or PBX, of a newer \
-             version, damaged."
+            "The state or the configuration cannot be used: it belongs to another CRM or PBX or to \
+             a newer version, or it is damaged."
         }
-        Code::Left => "init was left before its end (Ctrl-C): nothing was written.",
+        Code::Left => "init was interrupted (Ctrl-C): nothing was written.",
     }
 }
 
 fn exit_codes() -> String {
     let code = |code: &Code| format!("{}\n  {}\n", code.number(), meaning(*code));
     let codes: String = Code::ALL.iter().map(code).collect();
-    format!("0\n  Success; of run also: ended by SIGTERM or SIGINT.\n{codes}")
+    format!("0\n  Success; for run, also: stopped by SIGTERM or SIGINT.\n{codes}")
 }
 
 const fn secret_of(kind: SecretKind) -> &'static str {
@@ -173,15 +173,15 @@ const fn secret_of(kind: SecretKind) -> &'static str {
         SecretKind::DeadLetter => "The password at the broker of the dead letters",
         SecretKind::Webhook => "The secret that signs the CRM's events",
         SecretKind::Client => "The client secret of the application (connect)",
-        SecretKind::PagePassword => "Who may log in at the page, with the passwords' hashes",
-        SecretKind::Lookup => "The password of whoever asks who calls (--lookup)",
+        SecretKind::PagePassword => "The users of the page, with the hashes of their passwords",
+        SecretKind::Lookup => "The password of dialplans that look up callers (--lookup)",
         SecretKind::Forward => "The token of a collector's branch at its hub (--forward)",
     }
 }
 
-const ENVIRONMENT: &str = "\
-A variable that begins with CALLBRIDGE_ and that no command reads is an error that lists the \
-known ones. The proxy variables of the system are not used: --crm-proxy names a proxy.";
+const ENVIRONMENT: &str = "A variable that begins with CALLBRIDGE_ and that no command reads is an \
+                           error. The message lists the known variables. The proxy variables of \
+                           the system are not used: give a proxy with --crm-proxy.";
 
 fn variables() -> String {
     let secrets = SecretKind::ALL.iter().map(|kind| {
@@ -189,7 +189,7 @@ fn variables() -> String {
         let credential = kind.credential();
         format!(
             "{variable}\n  {secret}. Files and the systemd credential {credential} are better: a \
-             process's variables can be read by root and its own user.\n"
+             process's variables can be read by root and by its user.\n"
         )
     });
     FLAG_VARIABLE.to_owned() + &secrets.collect::<String>() + OTHER_VARIABLES
@@ -198,55 +198,55 @@ fn variables() -> String {
 const FLAG_VARIABLE: &str = "\
 CALLBRIDGE_FLAG
   The value of a flag of run, explain and check that is not given: CALLBRIDGE_CRM_URL for \
---crm-url. A flag that may be repeated takes one value a line.
+--crm-url. A flag that can be repeated takes one value per line.
 ";
 
 const OTHER_VARIABLES: &str = "\
 STATE_DIRECTORY
-  The state folder unless --state is given; set by systemd.
+  The state folder if --state is not given; set by systemd.
 CREDENTIALS_DIRECTORY
   Where systemd puts credentials.
 NOTIFY_SOCKET, WATCHDOG_USEC
   Where and how often systemd is notified of readiness.
 TZ
-  The zone of times that are shown, where --pbx-timezone is not given.
+  The time zone of displayed times if --pbx-timezone is not given.
 NO_COLOR
-  No colors, when it is set to anything.";
+  No colors if it is set to any value.";
 
 const FILES: &str = "\
 /etc/callbridge/NAME.flags
-  Flags of an instance, one argument a line.
+  Flags of an instance, one argument per line.
 /etc/credstore/callbridge.NAME.token
   The token for callbridge@NAME.service; ami-secret, esl-secret, amqp-secret and \
-dead-letter-secret likewise.
+dead-letter-secret in the same way.
 /var/lib/callbridge/NAME
-  The state of that service; ~/.local/state/callbridge of a person's own run.
+  The state of that service. Without a service, it is ~/.local/state/callbridge.
 STATE/{db}, STATE/{db}-wal, STATE/{db}-shm
-  Every call, its state and the books, and tokens by consent (SQLite). Copy them together, or \
-with sqlite3's .backup, and keep the copy as you would a password.
+  Every call, its state, the books, and the tokens of `callbridge connect` (SQLite). Copy them \
+together, or with sqlite3's .backup, and protect the copy like a password.
 STATE/{lock}
-  Locked by the process that has the state.
+  Locked by the process that uses the state.
 STATE/control.sock
   Where status, dead, lead and calls reach the daemon.";
 
 const EXAMPLES: &str = "\
 callbridge demo
-  Everything on this machine, without a PBX or a CRM.
+  Play recorded calls on this machine, without a PBX or a CRM.
 callbridge explain --format ami --trunk 'city=PJSIP/city,country=UZ,lead=var:LEAD_ID' ami.raw
-  What would be journaled of a recording; sends nothing.
+  Show what would be journaled from a recording; sends nothing.
 callbridge init --name pbx1
-  Set up a service with a few questions, or with their flags.
+  Set up a service by answering a few questions, or with flags.
 callbridge check @/etc/callbridge/pbx1.flags
-  What is wrong, and what to do.
+  Show problems and how to fix them.
 callbridge run @/etc/callbridge/pbx1.flags
-  Let it run.
+  Run the daemon.
 callbridge status --exit-code --state /var/lib/callbridge/pbx1
-  For a monitor: 0, 1 or 2.
+  Exit with 0, 1 or 2 for a monitoring system.
 callbridge calls --today
-  A line a call, with what became of it.
+  List the calls of today with their states.
 callbridge dead retry --reason failed --lead 4001
-  Sends every letter failed again, with another lead.
+  Send every dead letter `failed` again, with another lead.
 callbridge lead missing --csv
-  Numbers that called and have no lead.
+  List numbers that called and have no lead.
 callbridge missed --since 24h
-  Customers who wait for a call back.";
+  List customers who wait for a callback.";

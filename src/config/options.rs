@@ -17,55 +17,55 @@ pub(crate) struct Options {
 const ABOUT: &str = "\
 Try it without a PBX or a CRM:  callbridge demo
 See what would be journaled:    callbridge explain --help
-Set a service up:               callbridge init
-Find out what is missing:       callbridge check @/etc/callbridge/flags
-Let it run:                     callbridge run @/etc/callbridge/flags
+Set up a service:               callbridge init
+Find problems:                  callbridge check @/etc/callbridge/flags
+Run the daemon:                 callbridge run @/etc/callbridge/flags
 
-@FILE reads one argument a line (# begins a comment; no quoting). Every flag
+@FILE reads one argument per line (# begins a comment; no quoting). Every flag
 of run, explain and check has an environment variable: --crm-url is
-CALLBRIDGE_CRM_URL; a flag that may be repeated takes one value a line.";
+CALLBRIDGE_CRM_URL. A flag that can be repeated takes one value per line.";
 
 /// The commands with their flags, as typed; the texts are those of the help.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Watch the PBX and journal its calls: the sidecar
+    /// Run the daemon: watch the PBX and log its calls in the CRM
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<Flags>),
-    /// Play recorded calls into a CRM of its own, on this machine alone, and show what happens
+    /// Play recorded calls into a test CRM on this machine, and show what happens
     Demo(DemoFlags),
-    /// Say what would be journaled of a recording, and why; sends nothing
+    /// Show what would be journaled from a recording, and why; sends nothing
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(Box<ExplainFlags>),
-    /// Try each source, right, grant, folder and file, and say what to do about what is wrong
+    /// Test each source, permission, folder and file, and show how to fix problems
     Check {
-        /// One JSON object a check: name, ok, message, fix
+        /// Print one JSON object per check: name, ok, message, fix
         #[arg(long)]
         json: bool,
         #[command(flatten)]
         flags: Box<Flags>,
     },
-    /// Compare a file of the PBX with what became of its calls, and name each that is missing
+    /// Compare a file of the PBX with the logged calls, and list each missing call
     #[command(after_help = AUDIT_EXAMPLES)]
     Audit(Box<AuditFlags>),
-    /// Show what is wrong and what to do about it, then books, sources, token and budget
+    /// Show problems and their fixes, then books, sources, token and budget
     #[command(after_help = STATUS_EXIT)]
     Status(StatusFlags),
-    /// List calls, a line each, newest last: of a day, a number, a trunk; or follow them
+    /// List calls, one per line, newest last: of a day, a number or a trunk; or follow them
     #[command(after_help = CALLS_EXAMPLES)]
     Calls(CallsFlags),
-    /// Show calls that the CRM did not take, correct them, and send them again
+    /// Show calls that the CRM did not accept, correct them, and send them again
     #[command(subcommand)]
     Dead(DeadVerb),
-    /// Find numbers without a lead, and what a number maps to
+    /// Find numbers without a lead, assign leads, and show what a number maps to
     #[command(subcommand)]
     Lead(LeadVerb),
-    /// List customers who called, reached nobody and still wait for a call back, longest first
+    /// List customers who called, reached no one, and still wait for a callback, longest wait first
     #[command(after_help = MISSED_EXAMPLES)]
     Missed {
-        /// Only those who tried in this time, as 24h
+        /// Only customers who called within this time, such as 24h
         #[arg(long, value_name = "T")]
         since: Option<String>,
-        /// As CSV
+        /// Print CSV
         #[arg(long, conflicts_with = "json")]
         csv: bool,
         #[command(flatten)]
@@ -77,7 +77,7 @@ pub(crate) enum Verb {
     /// Print a link that opens the administrator's page, or a line for its password file
     #[command(after_help = PAGE_EXAMPLES)]
     Page(PageCommandFlags),
-    /// Ask a company for its consent, and keep the tokens that it gives
+    /// Ask a company for its consent, and store the tokens
     #[command(after_help = super::checked::connect::EXAMPLE)]
     Connect(Box<ConnectFlags>),
     /// Revoke the tokens of a connection and remove it
@@ -91,9 +91,9 @@ pub(crate) enum Verb {
         #[arg(long)]
         forget: bool,
     },
-    /// Serve a test CRM that keeps every rule of the service's document
+    /// Serve a test CRM that enforces every rule of the CRM's document
     Sandbox(Box<callbridge_sandbox::Options>),
-    /// Set a service up: ask what cannot be detected, detect the rest, write its flags
+    /// Set up a service: detect what is possible, ask for the rest, and write its flags
     #[command(after_help = init::EXAMPLES)]
     Init(Box<init::InitFlags>),
     /// Export a state into a tar file, import it, or move it to another place
@@ -122,23 +122,22 @@ Examples:
   callbridge run @/etc/callbridge/flags --dry-run";
 
 const STATUS_EXIT: &str = "\
-Exit: 0 shown, 69 no daemon and no state. With --exit-code: 0 no problem found, 1 something \
-waits for a
-person, 2 nothing reaches the CRM or no source is up, 69 as before. With --healthy: 0 a daemon
-answers, 69 none does; what waits for a person does not count.";
+Exit: 0 shown, 69 no daemon and no state. With --exit-code: 0 no problem found, 1 a problem needs
+attention, 2 nothing reaches the CRM or no source is up, 69 as before. With --healthy: 0 a daemon
+answers, 69 no daemon answers; problems that need attention do not count.";
 
 /// The flags of `status`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct StatusFlags {
-    /// End with 0 when no problem is found, 1 when something waits for a person, 2 when
-    /// nothing reaches the CRM or no source is up
+    /// Exit with 0 if no problem is found, 1 if a problem needs attention, 2 if nothing reaches the
+    /// CRM or no source is up
     #[arg(long)]
     pub exit_code: bool,
-    /// Update the display every second until q or Ctrl-C; with --json a line a second
+    /// Update the display every second until q or Ctrl-C; with --json, print one line per second
     #[arg(long)]
     pub watch: bool,
-    /// Print nothing and end with 0 where the daemon works, else with 69: for health checks
-    /// of containers and supervisors
+    /// Print nothing, and exit with 0 if the daemon works, or else with 69: for health checks of
+    /// containers and supervisors
     #[arg(long)]
     pub healthy: bool,
     #[command(flatten)]
@@ -155,20 +154,20 @@ Examples:
 /// The flags of `explain`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ExplainFlags {
-    /// The recording; of freeswitch-cdr a folder, too
+    /// The recording; for freeswitch-cdr, also a folder
     pub file: Option<String>,
-    /// How it is written: ami, ami-json, cel-csv, cdr-csv, asterisk-cel, asterisk-cdr, wazo,
+    /// Format of the recording: ami, ami-json, cel-csv, cdr-csv, asterisk-cel, asterisk-cdr, wazo,
     /// freeswitch (events as JSON, or the bytes of an event socket), freeswitch-cdr or call
     #[arg(long, value_name = "F")]
     pub format: Option<String>,
-    /// One JSON object a call
+    /// Print one JSON object per call
     #[arg(long)]
     pub json: bool,
-    /// This call alone and what happened in it, by linkedid, a channel's unique id, or uuid (its
-    /// beginning is enough), or the newest of a telephone number; without FILE, as the spool has it
+    /// Show only this call, with its events: by linkedid, a channel's unique id, uuid (its
+    /// beginning is enough), or phone number (the newest call). Without FILE, show a stored call
     #[arg(long, value_name = "ID|PHONE")]
     pub call: Option<String>,
-    /// Draw that call, or the recording's only one, as an SVG
+    /// Draw that call, or the recording's only call, as an SVG
     #[arg(long, value_name = "FILE.svg")]
     pub picture: Option<String>,
     #[command(flatten)]
@@ -186,28 +185,28 @@ Exit: 0 each call of the file is explained, 1 some are not.";
 /// The flags of `audit`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct AuditFlags {
-    /// The PBX's file of call detail records, or FreeSWITCH's folder of them: a call is known by
-    /// them, its times are estimates
+    /// The PBX's file of call detail records, or FreeSWITCH's folder of them. They show each call,
+    /// but its times are estimates
     #[arg(long, value_name = "FILE")]
     pub cdr: Option<String>,
     /// The PBX's file of channel events (cel_custom)
     #[arg(long, value_name = "FILE")]
     pub cel: Option<String>,
-    /// Calls that began then or later: 2026-11-20, with a time and a zone if wanted
+    /// Only calls that began at this time or later: 2026-11-20, optionally with a time and zone
     #[arg(long, value_name = "DATE")]
     pub from: Option<String>,
-    /// Calls that began by then: a day is meant whole
+    /// Only calls that began by this time; a date includes the whole day
     #[arg(long, value_name = "DATE")]
     pub to: Option<String>,
-    /// Take in calls that are unexplained and that today's flags let through: they are journaled
-    /// as any call
+    /// Take in unexplained calls that the current flags let through: they are journaled like any
+    /// other call
     #[arg(long)]
     pub take_in: bool,
-    /// Do not read the CRM's journal: by default the daemon looks there for the calls that are
-    /// journaled here, with a request for up to 100 of its records
+    /// Do not read the CRM's journal. By default, the daemon searches it for the calls that are
+    /// journaled here, with one request for up to 100 records
     #[arg(long)]
     pub no_journal: bool,
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -225,35 +224,35 @@ Examples:
 /// The flags of `calls`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct CallsFlags {
-    /// Those that began today, in the zone of the PBX
+    /// Only calls that began today, in the time zone of the PBX
     #[arg(long)]
     pub today: bool,
-    /// Those that began then or later: 2026-11-20, with a time and a zone if wanted
+    /// Only calls that began at this time or later: 2026-11-20, optionally with a time and zone
     #[arg(long, value_name = "D")]
     pub from: Option<String>,
-    /// Those that began by then: a day is meant whole
+    /// Only calls that began by this time; a date includes the whole day
     #[arg(long, value_name = "D")]
     pub to: Option<String>,
-    /// Those with this number: in full, as it is dialed, or its last four digits or more
+    /// Only calls with this number: the full number as dialed, or at least its last four digits
     #[arg(long, value_name = "P")]
     pub phone: Option<String>,
-    /// Those on this trunk
+    /// Only calls on this trunk
     #[arg(long, value_name = "T")]
     pub trunk: Option<String>,
-    /// Those in this state: ready, sending, submitted, journaled, dead, waiting or discarded; or
-    /// the daemon's state folder, as everywhere. May be repeated
+    /// Only calls in this state: ready, sending, submitted, journaled, dead, waiting or discarded;
+    /// or the daemon's state folder, as for other commands. Can be repeated
     #[arg(long, value_name = "S|DIR")]
     pub state: Vec<String>,
-    /// Those between extensions, which are not journaled: the last 1,000 of seven days
+    /// Only calls between extensions, which are not journaled: the last 1,000 of seven days
     #[arg(long)]
     pub internal: bool,
-    /// Go on with new calls, and with each as its state changes, until interrupted
+    /// Continue with new calls, and with each call whose state changes, until interrupted
     #[arg(long)]
     pub follow: bool,
-    /// One JSON object a call: explain's, with its state
+    /// Print one JSON object per call, like explain, with its state
     #[arg(long)]
     pub json: bool,
-    /// The zone in which times are shown [default: that of the daemon's PBX, else this machine's]
+    /// Time zone of displayed times [default: that of the daemon's PBX, else this machine's]
     #[arg(long, value_name = "ZONE")]
     pub pbx_timezone: Option<String>,
 }
@@ -261,14 +260,14 @@ pub(crate) struct CallsFlags {
 /// The flags of `demo`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct DemoFlags {
-    /// Whose calls are played: asterisk, over a WebSocket, or freeswitch, over an event socket
+    /// PBX whose calls are played: asterisk, over a WebSocket, or freeswitch, over an event socket
     /// [default: asterisk]
     #[arg(long, value_name = "PBX")]
     pub pbx: Option<String>,
     /// Keep serving when all calls are journaled, until interrupted
     #[arg(long)]
     pub stay: bool,
-    /// JSON lines; the last one has the books
+    /// Print JSON lines; the last one has the books
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -282,7 +281,7 @@ pub(crate) enum DeadVerb {
     List(LetterFlags),
     /// Show dead letters with every attempt, the CRM's answers, and what to do
     Show(LetterFlags),
-    /// Send dead letters again, under their own uuids
+    /// Send dead letters again, with the same uuids
     Retry(RetryFlags),
     /// Discard dead letters: they are never sent, and are counted as discarded
     Discard(LetterFlags),
@@ -311,16 +310,16 @@ pub(crate) struct RetryFlags {
     /// Send them with this employee, or without one
     #[arg(long, value_name = "ID|none")]
     pub employee: Option<String>,
-    /// Of dead letters `incomplete`: whether customer and company talked
+    /// For dead letters `incomplete`: whether customer and company talked
     #[arg(long, value_name = "yes|no")]
     pub answered: Option<String>,
-    /// Of dead letters `incomplete`: how long they talked, as 80 (seconds) or 1m20s
+    /// For dead letters `incomplete`: how long they talked, such as 80 (seconds) or 1m20s
     #[arg(long, value_name = "SECONDS")]
     pub talk: Option<String>,
-    /// Of dead letters whose direction is unknown: inbound if the customer called
+    /// For dead letters whose direction is unknown: inbound if the customer called
     #[arg(long, value_name = "inbound|outbound")]
     pub direction: Option<String>,
-    /// Only say what would be sent
+    /// Only show what would be sent
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
@@ -339,13 +338,13 @@ pub(crate) struct LetterFlags {
 /// The choice of letters, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SelectFlags {
-    /// By id
+    /// Those with these ids
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
-    /// By reason, as no_lead
+    /// Those with this reason, such as no_lead
     #[arg(long, value_name = "R")]
     pub reason: Option<String>,
-    /// Calls that wait for a lead or employee, in place of dead letters
+    /// Calls that wait for a lead or employee, instead of dead letters
     #[arg(long)]
     pub waiting: bool,
     /// All of them
@@ -354,14 +353,14 @@ pub(crate) struct SelectFlags {
 }
 
 const GIVE_EXAMPLES: &str = "\
-The number is asked after what the dialplan says (var:, userfield:) and before csv: and
-directory, on every trunk. It is kept in the state until `lead take`.
+On every trunk, the assigned lead comes after those of the dialplan (var:, userfield:) and before
+csv: and directory. It stays in the state until `lead take`.
 
 Examples:
   callbridge lead give +998901110001 4001
   callbridge lead give '90 111-00-01' 4001 --state /var/lib/callbridge
 
-Exit: 0 given, 64 what was typed, 65 no number in full, 69 no daemon and no state.";
+Exit: 0 assigned, 64 wrong arguments, 65 incomplete number, 69 no daemon and no state.";
 
 const SET_EXAMPLES: &str = "\
 Examples:
@@ -369,14 +368,14 @@ Examples:
   callbridge lead set 4001 '14=[gold, uz]' '11=\"null\"'
   callbridge lead set 4001 15:=5 16:=true 14:='[\"gold\", \"uz\"]'
 
-Exit: 0 written, 64 what was typed, 65 refused or not a field of leads,
-69 no daemon, paused or not settled in time, 77 token or grant.";
+Exit: 0 written, 64 wrong arguments, 65 refused or not a field of leads,
+69 no daemon, paused or no result in time, 77 no valid token or grant.";
 
 /// The examples at the end of `missed --help`.
 pub(crate) const MISSED_EXAMPLES: &str = "\
-A customer waits who made an unanswered call and with whom nobody has talked since, in either
-direction; calls that unanswered=no keeps out of the journal count too. After 30 days without
-another try they are forgotten.
+A customer waits after an unanswered call until someone has talked with the customer, in either
+direction. Calls that unanswered=no keeps out of the journal count too. After 30 days without
+another call, the customer is removed from the list.
 
 Examples:
   callbridge missed
@@ -388,15 +387,15 @@ Examples:
 pub(crate) enum LeadVerb {
     /// List numbers that called and have no lead, for the CRM's administrator
     Missing {
-        /// As CSV
+        /// Print CSV
         #[arg(long)]
         csv: bool,
         #[command(flatten)]
         state: StateFlags,
     },
-    /// List the numbers of the directory, and whose they are
+    /// List the numbers of the directory with their leads
     List(StateFlags),
-    /// Give a number its lead by hand; its waiting calls are sent at once
+    /// Assign a lead to a number; its waiting calls are sent at once
     #[command(after_help = GIVE_EXAMPLES)]
     Give {
         /// The number, as people write it
@@ -406,27 +405,28 @@ pub(crate) enum LeadVerb {
         #[command(flatten)]
         state: StateFlags,
     },
-    /// Take a lead that was given by hand from its number: later calls follow the rules alone
+    /// Unassign the lead of a number; later calls follow only the rules
     Take {
         /// The number, as people write it
         phone: Option<String>,
         #[command(flatten)]
         state: StateFlags,
     },
-    /// List the leads that were given by hand, with when and by whom
+    /// List assigned leads, with when and by whom they were assigned
     Given(StateFlags),
     /// Set fields of a lead through the running daemon, and show the result
     #[command(after_help = SET_EXAMPLES)]
     Set {
         /// The lead's id
         lead: Option<String>,
-        /// A text; null clears; `[a,b]` for a multi-select field; "null" in quotes is the text
+        /// Value of a field: a text; null clears the field; `[a,b]` for a multi-select field;
+        /// "null" in quotes is the text
         #[arg(value_name = "ID=VALUE")]
         values: Vec<String>,
         #[command(flatten)]
         state: StateFlags,
     },
-    /// Say what a number maps to on each trunk, and why
+    /// Show what a number maps to on each trunk, and why
     Check {
         /// The number, as people write it
         phone: Option<String>,
@@ -458,7 +458,7 @@ pub(crate) enum BranchVerb {
     Add {
         /// Name of the branch: letters, digits, `-`, `_`, `.`
         name: Option<String>,
-        /// Name of a PBX of the branch, as its collector has it in --pbx-id. May be repeated
+        /// Name of a PBX of the branch, as its collector has it in --pbx-id. Can be repeated
         #[arg(long, value_name = "PBX")]
         pbx: Vec<String>,
         /// Accept the token in this file again, after the hub lost its state. No new token is
@@ -530,7 +530,7 @@ not empty, or the state was moved before.";
 /// The flags of `state export` and `state import`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct StateFileFlags {
-    /// The file
+    /// The tar file
     pub file: Option<String>,
     /// The state: a folder or a database (postgres://…) [default: $STATE_DIRECTORY, else
     /// ~/.local/state/callbridge]
@@ -545,7 +545,7 @@ pub(crate) struct PageCommandFlags {
     /// In place of a link: a line for --page-password-file
     #[command(subcommand)]
     pub verb: Option<PageVerb>,
-    /// What whoever opens the link may do: admin (view and change) or view
+    /// Role of the person who opens the link: admin (view and change) or view
     #[arg(long, value_name = "ROLE", default_value = "admin")]
     pub role: String,
     #[command(flatten)]
@@ -557,7 +557,7 @@ pub(crate) enum PageVerb {
     /// Print a line for --page-password-file; the password is read twice from the terminal, or
     /// once from a pipe
     Password {
-        /// The name to log in with, as it will stand beside what was done
+        /// The name to log in with. It is shown with each action
         name: String,
         /// admin (view and change) or view
         role: String,
@@ -571,7 +571,7 @@ Examples:
   callbridge page --role view
   callbridge page password anna admin >>/etc/callbridge/office.page
 
-The link is good for one minute and one session; who opens it is known as the user who asked
-for it. From another machine come by a tunnel: ssh -L 9470:127.0.0.1:9470 HOST
+The link is valid for one minute and one session. Actions in that session are recorded under your
+user name. From another machine, use a tunnel: ssh -L 9470:127.0.0.1:9470 HOST
 
-Exit: 0 printed, 64 what was typed, 69 no daemon, or one without --page.";
+Exit: 0 printed, 64 wrong arguments, 69 no daemon, or one without --page.";

@@ -111,13 +111,13 @@ fn every_fault_of_the_flags_is_told_in_one_message() {
       --trunk city=PJSIP/city: country: `QQ` is not a country co
       --trunk gsm=Dongle: `Dongle` is not an endpoint: it stands
       --crm-url http://crm.example: http is allowed to a loopbac
-      --rate 61/60s: up to 61 requests in 60 s, and the service
-      --field mood=good: only talk, phone and extension have nam
-      --crm-proxy: a user or password in it could be read by eve
+      --rate 61/60s: up to 61 requests in 60 s, but the CRM allo
+      --field mood=good: only the names of talk, phone and exten
+      --crm-proxy: remove user and password: every user of this
       --token-file: no token: give --token-file FILE, the system
       --settle: `soon` is not a time span: give it as 500ms, 10s
       --max-open-calls: `0` is invalid: give a whole number from
-      --state: is missing, and there is no $HOME to keep it in
+      --state: is missing, and $HOME is not set: give a folder o
       --listen: `9464` is not IP:PORT
       --log: `loud` is not a log level: give error, warn, info,
     ");
@@ -251,7 +251,8 @@ fn letters_are_changed_only_where_some_were_chosen() {
     for verb in ["retry", "discard", "show"] {
         let words = refused(&["dead", verb, "--state=/nowhere"], &[], 64);
         assert!(
-            words.contains("which ones? Give ID…, --reason R, --waiting or --all"),
+            words
+                .contains("no dead letters are selected: give ID…, --reason R, --waiting or --all"),
             "{words}"
         );
     }
@@ -269,7 +270,7 @@ fn letters_are_changed_only_where_some_were_chosen() {
         64,
     );
     assert!(
-        words.contains("4 errors") && words.contains("there are no_lead,"),
+        words.contains("4 errors") && words.contains("give one of no_lead,"),
         "{words}"
     );
 }
@@ -363,7 +364,7 @@ fn two_managers_are_refused_unless_pbx_id_is_given() {
         // No trunk is given.
         refused(&["run", &sources[0], &sources[1]], &[], 64)
     };
-    let question = "is it another PBX than";
+    let question = "has no pbx=, and neither has";
     assert!(said("", "").contains(question));
     for (first, second) in [("&pbx=a", "&pbx=b"), ("&pbx=a", "&pbx=a"), ("", "&pbx=b")] {
         assert!(!said(first, second).contains(question), "{first} {second}");

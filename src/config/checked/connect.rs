@@ -78,7 +78,8 @@ pub(crate) fn check(
     let ca_file = all.read("--crm-ca-file", &flags.crm_ca_file, values::path);
     let proxy = all.read("--crm-proxy", &flags.crm_proxy, proxy);
     let in_clear = proxy.is_some() && crm.iter().chain(&auth).any(Address::is_plain);
-    let words = "would be given secrets in clear: with an http:// address no proxy is used";
+    let words = "would receive secrets unencrypted: remove it, because it cannot be used with an \
+                 http:// address";
     all.add_if(in_clear, "--crm-proxy", words);
     let wanted = Wanted {
         company: all.read("--company", &flags.company, company),
@@ -120,9 +121,7 @@ fn given<'a>(flag: &str, text: &'a Option<String>, faults: &mut Faults) -> Optio
 
 fn company(text: &str) -> Result<i64, String> {
     let id = text.trim().parse().ok().filter(|id| *id > 0);
-    id.ok_or_else(|| {
-        format!("`{text}` is not the id of a company: digits, as `connected: …` shows it")
-    })
+    id.ok_or_else(|| format!("`{text}` is not a company id: give the digits that `connect` shows"))
 }
 
 /// Reads the address of a page for a browser: https, or http on this machine.
@@ -149,24 +148,24 @@ Example:
 /// The flags of `connect`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ConnectFlags {
-    /// The API's address; http:// on this machine alone
+    /// Address of the CRM's API; http:// only on this machine
     #[arg(long, value_name = "URL")]
     pub crm_url: Option<String>,
-    /// The address of its OAuth endpoints
+    /// Address of the CRM's OAuth endpoints
     #[arg(long, value_name = "URL")]
     pub auth_url: Option<String>,
-    /// The address of its consent page
+    /// Address of the CRM's consent page
     #[arg(long, value_name = "URL")]
     pub consent_url: Option<String>,
-    /// The application, as svc_app_…
+    /// Id of the application: svc_app_…
     #[arg(long, value_name = "ID")]
     pub client_id: Option<String>,
-    /// The application's secret, in a file of its own (or the credential `client-secret`, or
+    /// File with only the application's secret (or use the credential `client-secret`, or
     /// CALLBRIDGE_CLIENT_SECRET)
     #[arg(long, value_name = "FILE")]
     pub client_secret_file: Option<String>,
-    /// Where the browser comes back to, letter by letter as it is registered. On this machine
-    /// (127.0.0.1, ::1, localhost) it is caught; elsewhere paste the address into this terminal
+    /// Where the browser returns to, exactly as it is registered. On this machine (127.0.0.1, ::1,
+    /// localhost), `connect` receives it. Otherwise, paste the browser's address into this terminal
     #[arg(long, value_name = "URL")]
     pub redirect_uri: Option<String>,
     /// The grants to ask for [default: those that are needed or useful:
@@ -176,8 +175,8 @@ pub(crate) struct ConnectFlags {
     /// How long to wait for the consent [default: 10m]
     #[arg(long, value_name = "TIME")]
     pub within: Option<String>,
-    /// The id of the company to connect, as `connect` shows it; another one is refused. Without it
-    /// you are asked before a state is bound to its first company
+    /// The id of the company to connect, as `connect` shows it; other companies are refused.
+    /// Without it, you are asked before a state is bound to its first company
     #[arg(long, value_name = "ID")]
     pub company: Option<String>,
     /// Bind the state to its first company without asking
@@ -190,7 +189,7 @@ pub(crate) struct ConnectFlags {
     /// Certificates (PEM) that replace the system's roots
     #[arg(long, value_name = "FILE")]
     pub crm_ca_file: Option<String>,
-    /// The only proxy that is used: those of the environment are ignored
+    /// Proxy for the CRM; proxies of the environment are ignored
     #[arg(long, value_name = "URL")]
     pub crm_proxy: Option<String>,
 }
@@ -253,8 +252,8 @@ mod tests {
           --client-secret-file: no secret: give --client-secret-file FILE, the
           --scope: lacks PERMISSION_OPEN_API_CALL:SAVE, without which nothing
           --within: `soon` is not a time span: give it as 500ms, 10s, 12h or 7
-          --state: is missing, and there is no $HOME to keep it in
-          --company: `Uy` is not the id of a company: digits, as `connected: …
+          --state: is missing, and $HOME is not set: give a folder or a databa
+          --company: `Uy` is not a company id: give the digits that `connect`
         ");
     }
 }

@@ -32,7 +32,8 @@ pub(super) fn check(
     let fields = fields(&flags.field, faults);
     let proxy = faults.read("--crm-proxy", &flags.crm_proxy, proxy);
     let in_clear = proxy.is_some() && own.as_ref().is_some_and(Address::is_plain);
-    let words = "would be given the token in clear: with an http:// --crm-url no proxy is used";
+    let words = "would receive the token unencrypted: remove it, because it cannot be used with an \
+                 http:// --crm-url";
     faults.add_if(in_clear, "--crm-proxy", words);
     let token_file = faults.read("--token-file", &flags.token_file, values::path);
     let tokens = (needed, connected);
@@ -80,8 +81,8 @@ fn rate(text: Option<&str>, address: Option<&Address>, faults: &mut Faults) -> O
     let loopback = address.is_some_and(Address::is_loopback);
     let (most, service) = (rate.most_in_service_window(), Rate::SERVICE);
     let words = format!(
-        "up to {most} requests in 60 s, and the service allows {service} to a token; more is for \
-         a CRM on this machine alone"
+        "up to {most} requests in 60 s, but the CRM allows {service} per token; only a CRM on this \
+         machine can take more"
     );
     let exceeds = rate.exceeds_service() && !loopback;
     faults.add_if(exceeds, &format!("--rate {text}"), words);
@@ -99,14 +100,14 @@ fn fields(flags: &[String], faults: &mut Faults) -> FieldNames {
         };
         let name = faults.take(&flag, values::field_name(name));
         let Some(name) = name else { continue };
-        let words = format!("`{name}` is another field of the service");
+        let words = format!("`{name}` is another field of the CRM");
         faults.add_if(TAKEN.split(' ').any(|it| it == name), &flag, words);
         match what {
             "talk" => names.talk = name,
             "phone" => names.phone = Some(name),
             "extension" => names.extension = Some(name),
             _ => {
-                let words = "only talk, phone and extension have names that can be set";
+                let words = "only the names of talk, phone and extension can be set";
                 faults.add(&flag, words);
             }
         }
@@ -129,7 +130,7 @@ fn fields(flags: &[String], faults: &mut Faults) -> FieldNames {
 pub(super) fn proxy(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("not a URL ({error})"))?;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("a user or password in it could be read by everybody on this machine".into());
+        return Err("remove user and password: every user of this machine could read them".into());
     }
     let is_proxy = ["http", "https"].contains(&url.scheme()) && url.host().is_some();
     let wrong = || format!("`{text}` is not a proxy: give it as http://HOST:PORT");
@@ -167,11 +168,11 @@ pub(super) fn token(
         Ok(SecretPlace::Variable(_)) => "CALLBRIDGE_TOKEN",
         Err(_) => "--token-command",
     };
-    let words = format!("{source} gives a token, too: keep one of them");
+    let words = format!("{source} also gives a token: keep one of them");
     faults.add_if(place.is_ok() && command.is_some(), "--token-command", words);
     let given = place.is_ok() || command.is_some();
-    let words = "the state holds a connection by consent, too: leave the token out to use it, or \
-                 end it with `callbridge disconnect`";
+    let words = "the state also has a connection by `callbridge connect`: remove the token to use \
+                 the connection, or end the connection with `callbridge disconnect`";
     faults.add_if(given && connected == Some(true), source, words);
     match (place, command) {
         (Ok(place), _) => Some(TokenFrom::Place(place)),
@@ -235,19 +236,19 @@ mod tests {
                 None,
                 Some("/t"),
                 true,
-                "--token-file: the state holds a connection",
+                "--token-file: the state also has a connection",
             ),
             (
                 Some("x"),
                 None,
                 true,
-                "--token-command: the state holds a connection",
+                "--token-command: the state also has a connection",
             ),
             (
                 Some("x"),
                 Some("/t"),
                 false,
-                "--token-command: --token-file gives a token, too",
+                "--token-command: --token-file also gives a token",
             ),
             (Some(" "), None, false, "--token-command: is empty"),
             (None, None, false, "or run `callbridge connect`"),

@@ -55,7 +55,7 @@ pub(super) fn collect(flags: &HubFlags, checking: &mut Checking<'_>) -> Option<C
 }
 
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    values::address(text, ", as 127.0.0.1:8443")
+    values::address(text, ", such as 127.0.0.1:8443")
 }
 
 /// Checks the flags of the connection to the hubs. `None` without `--forward`, or if they are
@@ -73,7 +73,7 @@ pub(super) fn forward(flags: &HubFlags, checking: &mut Checking<'_>) -> Option<F
             ("--forward-token-file", &flags.forward_token_file),
             ("--forward-ca-file", &flags.forward_ca_file),
         ] {
-            faults.add_if(given.is_some(), flag, "does nothing without --forward URL");
+            faults.add_if(given.is_some(), flag, "has no effect without --forward URL");
         }
         return None;
     }

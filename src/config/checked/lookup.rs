@@ -34,7 +34,7 @@ pub(super) fn check(flags: &LookupFlags, checking: &mut Checking<'_>) -> Option<
         ];
         alone("--lookup", &given, faults);
     }
-    let address = |text: &str| values::address(text, ", as 127.0.0.1:4573");
+    let address = |text: &str| values::address(text, ", such as 127.0.0.1:4573");
     let listen = faults.read("--lookup", &flags.lookup, address)?;
     let environment = checking.environment;
     let secret = SecretPlace::find(SecretKind::Lookup, file.as_deref(), environment).ok();
@@ -43,7 +43,7 @@ pub(super) fn check(flags: &LookupFlags, checking: &mut Checking<'_>) -> Option<
         (flags.lookup_allow.is_none(), "--lookup-allow CIDR"),
         (secret.is_none(), "--lookup-secret-file FILE"),
     ] {
-        let words = format!("others reach {listen}: give {flag}, or 127.0.0.1");
+        let words = format!("other machines reach {listen}: give {flag}, or 127.0.0.1");
         faults.add_if(is_open && is_missing, "--lookup", words);
     }
     Some(LookupConfig {
@@ -62,17 +62,17 @@ fn networks(text: &str) -> Result<Vec<Network>, String> {
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Lookup")]
 pub struct LookupFlags {
-    /// Tell a dialplan here, as 127.0.0.1:4573, who calls and whose lead it is:
+    /// Answer a dialplan's lookups here, such as 127.0.0.1:4573: who calls, and whose lead it is:
     /// GET /caller?phone=…&trunk=… [default: off]
     #[arg(long, value_name = "ADDR")]
     pub lookup: Option<String>,
-    /// Who may ask, where the address is not this machine's own: networks, as 192.168.1.0/24, with
-    /// commas between them
+    /// Networks whose dialplans can ask, if other machines reach the address: such as
+    /// 192.168.1.0/24, separated by commas
     #[arg(long, value_name = "CIDR,…")]
     pub lookup_allow: Option<String>,
-    /// The password that whoever asks gives (or the credential `lookup-secret`, or
-    /// CALLBRIDGE_LOOKUP_SECRET): a line each for the current and the previous one; read again when
-    /// it changes
+    /// File with the password that dialplans send (or the credential `lookup-secret`, or
+    /// CALLBRIDGE_LOOKUP_SECRET): one line each for the current and the previous one; read again
+    /// when the file changes
     #[arg(long, value_name = "FILE")]
     pub lookup_secret_file: Option<String>,
 }
@@ -135,12 +135,12 @@ mod tests {
         insta::assert_snapshot!(checked("0.0.0.0:4573", Some("office"), false).1, @"
         2 errors in the flags. Nothing was started:
           --lookup-allow: `office` is not a network, as 192.168.1.0/24
-          --lookup: others reach 0.0.0.0:4573: give --lookup-secret-file FILE, or 127.0.0.1
+          --lookup: other machines reach 0.0.0.0:4573: give --lookup-secret-file FILE, or 127.0.0.1
         ");
         insta::assert_snapshot!(checked("everywhere", Some(""), false).1, @"
         2 errors in the flags. Nothing was started:
           --lookup-allow: `` is not a network, as 192.168.1.0/24
-          --lookup: `everywhere` is not IP:PORT, as 127.0.0.1:4573
+          --lookup: `everywhere` is not IP:PORT, such as 127.0.0.1:4573
         ");
         let flags = LookupFlags {
             lookup_allow: Some("10.0.0.0/8".into()),
@@ -152,8 +152,8 @@ mod tests {
         assert!(check(&flags, &mut checking).is_none());
         insta::assert_snapshot!(checking.faults.to_string(), @"
         2 errors in the flags. Nothing was started:
-          --lookup-allow: does nothing without --lookup ADDR
-          --lookup-secret-file: does nothing without --lookup ADDR
+          --lookup-allow: has no effect without --lookup ADDR
+          --lookup-secret-file: has no effect without --lookup ADDR
         ");
     }
 }

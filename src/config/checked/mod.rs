@@ -246,6 +246,6 @@ pub(super) fn certificate(
 /// Adds an error for each given flag that has no effect without `needed`, which is not given.
 pub(super) fn alone(needed: &str, given: &[(&str, bool)], faults: &mut Faults) {
     for (flag, _) in given.iter().filter(|(_, given)| *given) {
-        faults.add(flag, format!("does nothing without {needed} ADDR"));
+        faults.add(flag, format!("has no effect without {needed} ADDR"));
     }
 }

@@ -12,31 +12,32 @@ use std::net::{IpAddr, SocketAddr};
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Page")]
 pub struct PageFlags {
-    /// Show a page in the browser here, as 127.0.0.1:9470: calls, dead letters, missed customers.
-    /// `callbridge page` prints a link that opens it [default: off]
+    /// Serve the administrator's page here, such as 127.0.0.1:9470: calls, dead letters, missed
+    /// customers. `callbridge page` prints a link that opens it [default: off]
     #[arg(long, value_name = "ADDR")]
     pub page: Option<String>,
-    /// Who may log in with a password: NAME:ROLE:HASH a line (or the credential `page-password`);
-    /// `callbridge page password NAME ROLE` prints one; read again when it changes
+    /// File of the users who can log in with a password, one NAME:ROLE:HASH per line (or the
+    /// credential `page-password`). `callbridge page password NAME ROLE` prints a line. Read again
+    /// when the file changes
     #[arg(long, value_name = "FILE")]
     pub page_password_file: Option<String>,
-    /// A host name of the page in browsers, besides its address and this machine's own; without a
-    /// port. May be repeated
+    /// Another host name of the page in browsers, without a port, in addition to its address and
+    /// this machine's names. Can be repeated
     #[arg(long, value_name = "HOST")]
     pub page_name: Vec<String>,
-    /// How a lead's page in the CRM is reached, as 'https://HOST/lead/{id}': the page links to it
-    /// where it shows a lead [default: no link]
+    /// Address of a lead in the CRM, such as 'https://HOST/lead/{id}', to which the page links each
+    /// lead [default: no link]
     #[arg(long, value_name = "URL")]
     pub lead_url: Option<String>,
-    /// The certificate and its chain (PEM) for a page that other machines reach; read again when
-    /// it changes
+    /// Certificate and chain (PEM) for a page that other machines reach; read again when the file
+    /// changes
     #[arg(long, value_name = "FILE")]
     pub page_cert: Option<String>,
-    /// Its private key (PEM)
+    /// Private key (PEM) of --page-cert
     #[arg(long, value_name = "FILE")]
     pub page_key: Option<String>,
-    /// The page is behind a proxy that speaks TLS to browsers and names their addresses in
-    /// X-Forwarded-For; the header is believed from these addresses alone [default: loopback]
+    /// The page is behind a proxy that terminates TLS and sends the addresses of browsers in
+    /// X-Forwarded-For. The header is trusted only from these addresses [default: loopback]
     #[arg(long, value_name = "ADDRESS,…", num_args = 0..=1, require_equals = true,
           default_missing_value = "")]
     pub page_behind_proxy: Option<String>,
@@ -81,7 +82,7 @@ pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<Pa
     }
     let (kind, environment) = (SecretKind::PagePassword, checking.environment);
     let passwords = SecretPlace::find(kind, file.as_deref(), environment);
-    let address = |text: &str| values::address(text, ", as 127.0.0.1:9470");
+    let address = |text: &str| values::address(text, ", such as 127.0.0.1:9470");
     Some(PageConfig {
         listen: faults.read("--page", &flags.page, address)?,
         tls,
@@ -98,7 +99,7 @@ fn lead_url(text: &str) -> Result<String, String> {
     let url = url::Url::parse(&text.replace("{id}", "1"));
     let of_web = url.is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     let is_right = of_web && text.matches("{id}").count() == 1;
-    let words = "is not an address with one {id}, as 'https://crm.example.com/lead/{id}'";
+    let words = "is not an address with one {id}, such as 'https://crm.example.com/lead/{id}'";
     let right = is_right.then(|| text.to_owned());
     right.ok_or_else(|| format!("`{text}` {words}"))
 }
@@ -107,7 +108,7 @@ fn proxies(text: &str) -> Result<Vec<IpAddr>, String> {
     let addresses = text.split(',').map(str::trim).filter(|it| !it.is_empty());
     let read = addresses.map(|text| {
         let read = text.parse::<IpAddr>();
-        read.map_err(|_| format!("`{text}` is not the address of a proxy, as 10.0.0.5"))
+        read.map_err(|_| format!("`{text}` is not the address of a proxy, such as 10.0.0.5"))
     });
     read.collect()
 }
@@ -152,7 +153,7 @@ mod tests {
         3 errors in the flags. Nothing was started:
           --page-password-file: is empty: give a path; it holds lines NAME:ROLE:HASH
           --page-cert: needs --page-key, its private key
-          --page: `everywhere` is not IP:PORT, as 127.0.0.1:9470
+          --page: `everywhere` is not IP:PORT, such as 127.0.0.1:9470
         ");
         let alone = PageFlags {
             page_key: Some("/etc/key".into()),
@@ -163,9 +164,9 @@ mod tests {
         insta::assert_snapshot!(checked(&alone).1, @"
         4 errors in the flags. Nothing was started:
           --page-key: needs --page-cert, its certificate
-          --page-key: does nothing without --page ADDR
-          --page-name: does nothing without --page ADDR
-          --page-behind-proxy: does nothing without --page ADDR
+          --page-key: has no effect without --page ADDR
+          --page-name: has no effect without --page ADDR
+          --page-behind-proxy: has no effect without --page ADDR
         ");
     }
 

@@ -85,7 +85,7 @@ fn state_folder(environment: &Environment) -> Result<PathBuf, String> {
         return Ok(PathBuf::from(first));
     }
     let home = environment.path("HOME");
-    let home = home.ok_or("is missing, and there is no $HOME to keep it in")?;
+    let home = home.ok_or("is missing, and $HOME is not set: give a folder or a database")?;
     Ok(home.join(".local/state/callbridge"))
 }
 

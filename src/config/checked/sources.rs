@@ -44,8 +44,8 @@ pub(super) fn check(
     }
     two_unnamed(&sources, faults);
     let of_messages = sources.iter().any(SourceConfig::carries_whole_calls);
-    let words = "cannot be used with format=call, whose messages each name their own PBX: remove \
-                 it (other sources take pbx=)";
+    let words = "cannot be used with format=call, because each message names its PBX: remove it \
+                 (other sources take pbx=)";
     faults.add_if(flags.pbx_id.is_some() && of_messages, "--pbx-id", words);
     let words = "is missing: give the PBX, as ami://USER@HOST or file:///PATH";
     let is_missing = needs && !collects && flags.source.is_empty();
@@ -88,8 +88,8 @@ fn two_unnamed(sources: &[SourceConfig], faults: &mut Faults) {
         });
         if let Some(other) = other {
             let words = format!(
-                "is it another PBX than {}? Calls of two PBXs may have the same ids: give each \
-                 pbx=NAME of its own, or both the same name if they are one PBX",
+                "has no pbx=, and neither has {}. Calls of two PBXs can have the same ids: give \
+                 each source its own pbx=NAME, or both the same name if they are one PBX",
                 other.url
             );
             faults.add(&format!("--source {}", source.url), words);
@@ -100,7 +100,7 @@ fn two_unnamed(sources: &[SourceConfig], faults: &mut Faults) {
 /// Reads the value of `--columns`; its error names the columns that are missing.
 pub(super) fn columns(text: &str) -> Result<CsvColumns, String> {
     text.parse().map_err(|missing| {
-        format!("{missing}; name every column of the file in its order, `-` for one without a name")
+        format!("{missing}; name every column of the file in order, `-` for one that is not needed")
     })
 }
 
@@ -153,10 +153,10 @@ fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
         _ => false,
     };
     if sources.iter().any(same) {
-        return Some("is a --source, too: a file is read in one of both ways".to_owned());
+        return Some("is also a --source: give the file in only one of the two flags".to_owned());
     }
     let tells_calls = [Format::CelCsv, Format::CdrCsv, Format::FreeswitchCdr].contains(format);
-    let words = "is not a file of CEL or CDRs: give format=cel-csv, cdr-csv or freeswitch-cdr";
+    let words = "is not a CEL or CDR file: give format=cel-csv, cdr-csv or freeswitch-cdr";
     (!tells_calls).then(|| words.to_owned())
 }
 
@@ -178,11 +178,10 @@ fn whose(pbx: Option<&str>, sources: &[SourceConfig]) -> Result<(), String> {
     }
     let known: Vec<&str> = sources.iter().filter_map(|it| it.pbx.as_deref()).collect();
     Err(format!(
-        "no --source is of its PBX: say which it is with pbx=NAME ({})",
+        "no --source has its PBX: name the PBX with pbx=NAME, one of: {}",
         known.join(", ")
     ))
 }
 
 /// The rule for names of PBXs, for messages.
-pub(super) const NAMES: &str =
-    "a name has letters, digits, `-`, `_` and `.`, and at most 64 of them";
+pub(super) const NAMES: &str = "use at most 64 letters, digits, `-`, `_` and `.`";

@@ -25,8 +25,8 @@ pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Chec
         match trunk::parse(text, &defaults) {
             Ok(trunk) if no_messages && !trunk.has_channels() => faults.add(
                 &format!("--trunk {}", trunk.name),
-                "begins with NAME=ENDPOINT, as in `city=PJSIP/city`: only messages (format=call) \
-                 name a trunk without an endpoint",
+                "has no endpoint: begin with NAME=ENDPOINT, such as `city=PJSIP/city`; only a \
+                 trunk of messages (format=call) needs no endpoint",
             ),
             Ok(trunk) => trunks.push(trunk),
             Err(wrong) => {
@@ -36,7 +36,7 @@ pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Chec
         }
     }
     let lacks = checking.needs && of_trunks.trunk.is_empty() && !all_messages;
-    let words = "is missing: without one every call looks internal";
+    let words = "is missing: without a trunk, every call looks internal";
     faults.add_if(lacks, "--trunk", words);
     let trunks = faults.take_all("--trunk", Trunks::new(trunks));
     let trunks = trunks.unwrap_or_default();
@@ -100,7 +100,7 @@ fn known_pbxs(
         let Some(pbx) = trunk.pbx.as_deref() else {
             continue;
         };
-        let words = format!("no source is of pbx={pbx}: give it to a --source, or as --pbx-id");
+        let words = format!("no source has pbx={pbx}: add it to a --source, or as --pbx-id");
         let flag = format!("--trunk {}", trunk.name);
         faults.add_if(!known.contains(&pbx), &flag, words);
     }

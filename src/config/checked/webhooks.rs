@@ -29,7 +29,7 @@ pub(super) fn check(flags: &WebhookFlags, checking: &mut Checking<'_>) -> Option
     }
     let (kind, environment) = (SecretKind::Webhook, checking.environment);
     let application = SecretPlace::find(kind, file.as_deref(), environment);
-    let address = |text: &str| values::address(text, ", as 127.0.0.1:8481");
+    let address = |text: &str| values::address(text, ", such as 127.0.0.1:8481");
     Some(Webhooks {
         listen: faults.read("--webhook-listen", &flags.webhook_listen, address)?,
         tls,
@@ -48,12 +48,12 @@ fn installations(flags: &[String], faults: &mut Faults) -> BTreeMap<String, Secr
         };
         let digits = (1..=20).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_digit());
         if !digits {
-            let words = format!("`{id}` is not the id of an installation: digits");
+            let words = format!("`{id}` is not an installation id: use digits only");
             faults.add(&flag, words);
         } else if file.is_empty() {
             faults.add(&flag, "its file is missing");
         } else if all.contains_key(id) {
-            let words = "that installation has a file already; it may have more lines";
+            let words = "this installation already has a file: add a line to it";
             faults.add(&flag, words);
         } else {
             all.insert(id.to_owned(), SecretPlace::File(PathBuf::from(file)));
@@ -103,11 +103,11 @@ mod tests {
         7 errors in the flags. Nothing was started:
           --webhook-cert: needs --webhook-key, its private key
           --installation-secret x: is not ID=FILE
-          --installation-secret a=/f: `a` is not the id of an installation: digits
+          --installation-secret a=/f: `a` is not an installation id: use digits only
           --installation-secret 9=: its file is missing
-          --installation-secret 9=/g: that installation has a file already; it may have more lines
+          --installation-secret 9=/g: this installation already has a file: add a line to it
           --webhook-secret-file: is empty: give a path
-          --webhook-listen: `everywhere` is not IP:PORT, as 127.0.0.1:8481
+          --webhook-listen: `everywhere` is not IP:PORT, such as 127.0.0.1:8481
         ");
         let alone = WebhookFlags {
             webhook_key: Some("/etc/key".into()),
@@ -117,8 +117,8 @@ mod tests {
         insta::assert_snapshot!(checked(&alone).1, @"
         3 errors in the flags. Nothing was started:
           --webhook-key: needs --webhook-cert, its certificate
-          --webhook-key: does nothing without --webhook-listen ADDR
-          --webhook-secret-file: does nothing without --webhook-listen ADDR
+          --webhook-key: has no effect without --webhook-listen ADDR
+          --webhook-secret-file: has no effect without --webhook-listen ADDR
         ");
     }
 }

@@ -15,7 +15,7 @@ use std::{io::IsTerminal as _, path::Path};
 /// Checks the flags of `init`, and those flags of `run` that are given.
 pub(super) fn check(mut checking: Checking<'_>, mut init: InitFlags) -> Result<Command, Faults> {
     let name = &init.name;
-    let words = "letters, digits, `-`, `_` and `.`, at most 64: it names a service";
+    let words = "use at most 64 letters, digits, `-`, `_` and `.`, because it names a service";
     let words = format!("`{name}`: {words}");
     checking.faults.add_if(!is_name(name), "--name", words);
     let etc = Path::new(&init.etc);
@@ -92,7 +92,7 @@ pub(crate) fn secret_kind(transport: &Transport) -> Option<SecretKind> {
 
 /// The examples at the end of `init --help`.
 pub(crate) const EXAMPLES: &str = "\
-On a terminal it asks; without one every answer is a flag, and those that are missing are named:
+On a terminal, init asks questions. Without a terminal, give every answer as a flag:
   callbridge init
   CALLBRIDGE_AMI_SECRET=… callbridge init --name pbx1 --source ami://callbridge@127.0.0.1 \\
     --crm-url https://crm.example --token-file token.txt --lead var:LEAD_ID --country UZ
@@ -100,8 +100,8 @@ On a terminal it asks; without one every answer is a flag, and those that are mi
 It writes DIR/NAME.flags, and the secrets as credentials of the service callbridge@NAME (in
 /etc/credstore; in DIR/credstore for another DIR). Nothing is written before the end.
 
-Exit: 0 written, 64 answers missing or wrong, 69 PBX or CRM not there, 73 not to be written,
-77 refused by PBX or CRM, 78 trunks not clear or the CRM's address wrong, 130 left (Ctrl-C).";
+Exit: 0 written, 64 answers missing or wrong, 69 PBX or CRM unreachable, 73 cannot write,
+77 refused by PBX or CRM, 78 trunks unclear or CRM address wrong, 130 interrupted (Ctrl-C).";
 
 /// The service's instance if `--name` is not given.
 pub(crate) const INSTANCE: &str = "pbx1";
@@ -109,16 +109,16 @@ pub(crate) const INSTANCE: &str = "pbx1";
 /// The flags of `init`: checked as far as they are given.
 #[derive(Args, Clone, Debug)]
 pub struct InitFlags {
-    /// The service's instance; also the proposed --pbx-id, in place of the host name
+    /// Name of the service instance; also the suggested --pbx-id, instead of the host name
     /// [default: pbx1]
     #[arg(long, value_name = "NAME")]
     #[arg(default_value = INSTANCE, hide_default_value = true)]
     pub name: String,
-    /// The folder of the flags [default: /etc/callbridge]
+    /// Folder for the file of flags [default: /etc/callbridge]
     #[arg(long, value_name = "DIR")]
     #[arg(default_value = ETC, hide_default_value = true)]
     pub etc: String,
-    /// Take what is proposed, and write over files that are there
+    /// Accept what is suggested, and overwrite existing files
     #[arg(long)]
     pub yes: bool,
     /// A person answers at a terminal.

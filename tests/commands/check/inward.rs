@@ -225,7 +225,7 @@ async fn quotes_around_a_secret_are_reported_without_it() {
     );
     let checked = check(&place, &with(flags, "--source", &source)).await;
     let said = format!("{checked:?}");
-    assert!(said.contains("it is in quotes"), "{said}");
+    assert!(said.contains("the secret is in quotes"), "{said}");
     assert!(!said.contains("hunter2"), "{said}");
 }
 

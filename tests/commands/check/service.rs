@@ -373,7 +373,7 @@ async fn what_stands_between_is_named() {
     let ca_file = authority.ca_file().display().to_string();
     let by_proxy = with(flags.clone(), "--crm-proxy", &proxy);
     let refused = check(&place, &by_proxy).await;
-    refused.is_refused("--crm-proxy: would be given the token in clear");
+    refused.is_refused("--crm-proxy: would receive the token unencrypted");
     let by_proxy = with(by_proxy, "--crm-url", "https://crm.example.uz");
     let by_proxy = with(by_proxy, "--crm-ca-file", &ca_file);
     let by_proxy = with(by_proxy, "--rate", "60/60s");

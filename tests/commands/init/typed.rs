@@ -47,7 +47,7 @@ async fn ten_answers_write_a_service_and_no_secret_is_shown() {
     terminal.shows("must never change [office]: ").await;
     terminal.types("head office\n").await;
     let again = terminal.shows("must never change [office]: ").await;
-    assert!(again.contains("a name has letters, digits"), "{again}");
+    assert!(again.contains("use at most 64 letters, digits"), "{again}");
     terminal.types("head-office\n").await;
     terminal
         .takes_default("or to a hub? Type crm or hub [crm]: ")

@@ -73,7 +73,7 @@ async fn a_pattern_that_takes_telephones_in_is_named_at_the_start() {
     let log = place.logs();
     let named = log
         .lines()
-        .find(|line| line.contains("PJSIP/* takes in telephones"));
+        .find(|line| line.contains("PJSIP/* also matches phones"));
     assert!(
         named.is_some_and(|line| line.contains("trunk city")),
         "{log}"

@@ -415,7 +415,7 @@ async fn a_connection_and_another_token_are_not_guessed_between() {
         let program = stage.place.start(&stage.flags(&more), &variables);
         assert_eq!(program.ended().await.code(), Some(64), "{more:?}");
     }
-    let words = "the state holds a connection by consent, too";
+    let words = "the state also has a connection by `callbridge connect`";
     assert_eq!(stage.place.logs().matches(words).count(), 3);
 }
 
