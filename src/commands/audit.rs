@@ -95,8 +95,7 @@ async fn pbx_of(at: &Asking) -> Result<String> {
                 names => names,
             };
             let words = format!(
-                "--pbx-id: calls are known by it and their ids, and {} knows {known}: name the one \
-                 that wrote the file",
+                "--pbx-id: name the PBX that wrote the file ({} knows {known})",
                 at.state
             );
             Err(Failure::new(Code::Usage, words))
@@ -289,8 +288,8 @@ async fn take_in(at: &Asking, all: Vec<((String, FinishedCall), Option<CallUuid>
         return Ok(());
     }
     line(&format!(
-        "{taken} taken in; {left_out} left out, for today's flags do not let them through, or they \
-         are known"
+        "{taken} taken in; {left_out} left out, because the current flags do not let them through \
+         or they are already known"
     ))
 }
 

@@ -87,8 +87,7 @@ fn imported_secrets(secrets: ArchivedSecrets) -> &'static str {
     match secrets {
         ArchivedSecrets::None => "",
         ArchivedSecrets::LeftOut => {
-            "it was exported without the secrets of its connection: run `callbridge connect` \
-             before `run`\n"
+            "the export has no secrets of the connection: run `callbridge connect` before `run`\n"
         }
         ArchivedSecrets::Included => {
             "it contains the tokens of a connection: stop the callbridge that it was exported \

@@ -98,7 +98,7 @@ pub(crate) async fn start(
         branches: Arc::clone(&branches),
         tally: Arc::default(),
     };
-    tracing::info!(%address, tls = view.tls, "takes calls of branches");
+    tracing::info!(%address, tls = view.tls, "receiving calls of branches");
     let rate = config.crm.as_ref().map_or(Rate::default(), |crm| crm.rate);
     let receiver = Arc::new(Receiver {
         spool: spool.clone(),

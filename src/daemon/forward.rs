@@ -69,7 +69,7 @@ pub(crate) fn start(
         seed: uuid::Uuid::new_v4().as_u64_pair().0 | 1,
         pulse: channel.pulse,
     };
-    tracing::info!(hub = addresses(config).join(", "), "sends calls to a hub");
+    tracing::info!(hub = addresses(config).join(", "), "sending calls to a hub");
     let stop = tasks.stop();
     let shown = channel.shown;
     tasks.start_fallible(async move { Ok(forwarder.run(shown, stop).await?) });

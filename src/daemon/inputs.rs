@@ -78,11 +78,12 @@ impl Inputs {
     /// Returns why a process with these inputs could not continue the leader's work.
     fn difference(&self, leader: &Self) -> Option<String> {
         if self.token.is_some() && leader.token.is_some() && self.token != leader.token {
-            let problem = "its token is not the leader's: give all hubs the same token";
+            let problem = "its token differs from the leader's: give all hubs the same token";
             return Some(problem.to_owned());
         }
         if self.lists != leader.lists {
-            let problem = "its lists of leads or employees are not the leader's: copy the files";
+            let problem = "its lists of leads or employees differ from the leader's: copy the \
+                           leader's files";
             return Some(problem.to_owned());
         }
         None

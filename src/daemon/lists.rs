@@ -84,7 +84,7 @@ impl Lists {
                 tracing::warn!(
                     extension,
                     meant,
-                    "an employee's extension is none that a call had"
+                    "no call had an employee's extension; `meant` is the likely one"
                 );
             }
         }
@@ -146,7 +146,7 @@ fn log(news: &News) {
         let error = error.masked();
         tracing::error!(
             error,
-            "a list cannot be used; rows of it that were read before, if any, stay in force"
+            "a list cannot be used; rows that were read before, if any, stay in use"
         );
     }
     let Some(about) = news.about() else { return };
@@ -156,7 +156,7 @@ fn log(news: &News) {
     }
     let more = about.bad.saturating_sub(LOGGED_MAX);
     if more > 0 {
-        let hint = "`callbridge check` names them";
+        let hint = "`callbridge check` lists them";
         tracing::error!(%file, more, hint, "rows of the list cannot be used");
     }
     if news.result.is_err() {
@@ -229,7 +229,7 @@ pub(super) fn passed(done: Result<u64, Error>) -> Result<bool, Error> {
     match done {
         Ok(_) => Ok(true),
         Err(error) if error.is_retryable() => {
-            tracing::warn!(%error, "put off until the state can be written");
+            tracing::warn!(%error, "postponed until the state can be written");
             Ok(false)
         }
         Err(error) => Err(error),

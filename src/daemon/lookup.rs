@@ -40,7 +40,7 @@ pub(crate) async fn start(
     let desk = Desk::open(look_up, ANSWER_WITHIN).await;
     let desk = desk.map_err(|error| Failure::of(Code::Configuration, error))?;
     let tally = Arc::new(Tally::new(durations.lookup.clone()));
-    tracing::info!(%address, "callers are looked up");
+    tracing::info!(%address, "answering lookups of callers");
     let gate = Gate {
         desk,
         access,

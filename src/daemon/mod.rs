@@ -321,7 +321,7 @@ impl Daemon {
             self.keeper.join_all().await;
         };
         if timeout_at(begun + STOP_WITHIN, ends).await.is_err() {
-            tracing::warn!("not everything ended in time; what is committed is kept");
+            tracing::warn!("some parts did not stop in time; committed data is kept");
             self.intake.abort();
             self.tasks.abort();
             self.keeper.abort();
@@ -333,7 +333,7 @@ impl Daemon {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "the spool was not closed properly"),
             Err(_) => {
-                tracing::error!("the disk does not answer: ended without closing the state")
+                tracing::error!("the disk does not respond: ended without closing the state")
             }
         }
         if let Ok(Ok(Status { books, .. })) = books {
@@ -405,13 +405,15 @@ async fn watch_spool(spool: Handle) -> anyhow::Result<()> {
             Integrity::NotNeeded => {}
             Integrity::Checking => {
                 tracing::info!(
-                    "the last stop was not clean, or the state was changed: the state is checked"
+                    "the last stop was not clean, or the state was changed: checking the state"
                 )
             }
             Integrity::Sound => tracing::info!("the state passed its check"),
             // Data written into a damaged file can be lost, and can damage more of it.
             Integrity::Damaged(error) => return Err(error.clone().into()),
-            Integrity::Unknown(words) => tracing::warn!(error = %words, "the state is not checked"),
+            Integrity::Unknown(words) => {
+                tracing::warn!(error = %words, "the state could not be checked");
+            }
         }
         reported = integrity;
     }

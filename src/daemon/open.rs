@@ -92,8 +92,8 @@ pub(crate) async fn state(
     let folder = place.socket_folder();
     if matches!(socket::is_listening(folder).await, Ok(true)) {
         let message = format!(
-            "another callbridge of this machine uses {place} already: stop it, or set \
-             RUNTIME_DIRECTORY to another folder (now the socket is in {})",
+            "another callbridge on this machine already uses {place}: stop it, or set \
+             RUNTIME_DIRECTORY to another folder (the socket is in {})",
             folder.display()
         );
         return Err(Failure::new(Code::Locked, message));
@@ -270,7 +270,7 @@ async fn restored(
                 pbx,
                 key,
                 error,
-                "an open call cannot be restored: what is kept of it is a letter unreadable now"
+                "an open call cannot be restored; its data is now a dead letter `unreadable`"
             );
             aside.extend(set_aside(pbx, key, bytes, &error));
         }
@@ -282,7 +282,7 @@ async fn restored(
     if count > 0 {
         tracing::info!(
             calls = count,
-            "calls that were open when the process ended go on"
+            "continuing calls that were open when the process ended"
         );
     }
     Ok(intake)
@@ -314,13 +314,13 @@ async fn remembered(
     let (gaps, unmatched) = (gaps.await?, unmatched.await?);
     let mut memory = Remembered {
         gaps: GapLog::stored(gaps.as_deref()).unwrap_or_else(|error| {
-            tracing::error!(%error, "the list of gaps cannot be read; a new one is begun");
+            tracing::error!(%error, "the list of gaps cannot be read; starting a new list");
             GapLog::default()
         }),
         unmatched: UnmatchedLog::stored(unmatched.as_deref()).unwrap_or_else(|error| {
             tracing::error!(
                 %error,
-                "the list of channels without a trunk cannot be read; a new one is begun"
+                "the list of channels without a trunk cannot be read; starting a new list"
             );
             UnmatchedLog::default()
         }),
@@ -332,8 +332,8 @@ async fn remembered(
         if matches!(read, Some(Err(_))) {
             tracing::error!(
                 key,
-                "a moment that was kept cannot be read: what was missed since the last end is \
-                 not reported as a gap, and calls from before now are not filled in"
+                "a stored time cannot be read: the time since the last stop is not reported as a \
+                 gap, and earlier calls are not filled in"
             );
         }
         Ok(read.and_then(Result::ok))
@@ -364,8 +364,8 @@ async fn source(
         Err(error) => {
             tracing::error!(
                 %error, source = flag.url.public(),
-                "its kept place cannot be read: it is read as if for the first time, and what was \
-                 written meanwhile by from=DATE"
+                "the stored position of a source cannot be read: the source is read as if for the \
+                 first time; use from=DATE to read what was written meanwhile"
             );
             None
         }

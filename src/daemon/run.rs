@@ -153,7 +153,7 @@ fn warn_of_open_secrets(config: &Config) {
         if is_open_to_all(&file) {
             tracing::warn!(
                 file = %file.display(),
-                "every user of this machine can read a secret's file: chmod o-r it"
+                "every user of this machine can read a secret file: run `chmod o-r` on it"
             );
         }
     }

@@ -81,7 +81,7 @@ pub(crate) async fn start(
     let connection = secrets::of_connection(spool).await;
     let (secrets, faults) = Secrets::new(places, connection, bound);
     for error in faults {
-        tracing::warn!(%error, "a secret that signs events");
+        tracing::warn!(%error, "a webhook secret cannot be used");
     }
     let shown = ReceiverView {
         address,
@@ -93,7 +93,8 @@ pub(crate) async fn start(
     if is_open_to_readers(settings) {
         tracing::warn!(
             address = %shown.address,
-            "events come in plain HTTP from other machines: whoever is on the way can read them"
+            "webhooks from other machines arrive over plain HTTP, so others on the network can \
+             read them"
         );
     }
     let receiver = Arc::new(Receiver {

@@ -63,7 +63,10 @@ async fn status_watch_without_terminal_exits_64_unless_json() {
         .await;
     let said = place.ask("status --watch").await;
     assert_eq!((said.code, said.out.as_str()), (64, ""), "{said:?}");
-    assert!(said.err.contains("stdout is none: give --json"), "{said:?}");
+    assert!(
+        said.err.contains("is not a terminal: give --json"),
+        "{said:?}"
+    );
     let said = place.ask("status --watch --exit-code").await;
     assert!(said.err.contains("only one of"), "{said:?}");
     let state = format!("--state={}", place.path("state").display());

@@ -255,7 +255,7 @@ fn one_call_is_picked_by_linkedid_channel_or_uuid() {
     }
     let none = explain(&[&base[..], &["--call", "1.1"]].concat());
     assert_eq!(none.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&none.stderr).contains("no finished call is 1.1"));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("no finished call has 1.1"));
 }
 
 #[test]

@@ -381,7 +381,7 @@ fn without_a_trunk_the_endpoints_that_could_be_one_are_named() {
     let path = recording("queue_local_members/ami.raw");
     let output = explain(&[words(&path)]);
     let said = String::from_utf8_lossy(&output.stderr);
-    let named = "which of its endpoints are trunks? PJSIP/101, PJSIP/102, PJSIP/city\n";
+    let named = "give --trunk for each trunk among: PJSIP/101, PJSIP/102, PJSIP/city\n";
     assert!(said.contains(named), "{said}");
     let output = explain(&[&[words(&path)], &TRUNKS[..]].concat());
     let said = String::from_utf8_lossy(&output.stderr);

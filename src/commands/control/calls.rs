@@ -56,7 +56,7 @@ pub(crate) async fn run(
     };
     let kept = |none| list_items(at, ask(true, false), none, show);
     if follows {
-        let begun = "following calls; Ctrl-C ends it";
+        let begun = "following calls; press Ctrl-C to stop";
         let alone = async || kept(None).await;
         return tokio::select! {
             ended = follow(at, begun, |past| ask(past, true), alone, show) => ended,

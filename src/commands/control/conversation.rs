@@ -63,7 +63,7 @@ fn is_missing(state: &StatePlace) -> bool {
 fn nobody(state: &StatePlace) -> Failure {
     let message = format!(
         "no daemon runs on {state} and there is no state in it: start `callbridge run --state \
-         {state}`, or name its folder with --state"
+         {state}`, or give the daemon's state with --state"
     );
     Failure::new(Code::Unreachable, message)
 }
@@ -77,7 +77,7 @@ async fn offline(spool: Handle, rules: Rules, state: &StatePlace) -> Result<Comm
         Err(error) => say(&error.to_string()),
     }
     for news in lists.reload(clock::now().wall) {
-        let (file, names) = (news.file.display(), "`callbridge check` names them");
+        let (file, names) = (news.file.display(), "`callbridge check` lists them");
         match news.result.map(|change| change.about.bad) {
             Err(error) => say(&error.to_string()),
             Ok(0) => {}
@@ -192,7 +192,7 @@ pub(super) fn show(at: &Asking, item: &Value, text: impl FnOnce() -> String) -> 
 
 /// Converts an item to `T`.
 pub(crate) fn typed<T: DeserializeOwned>(item: &Value) -> Result<T> {
-    T::deserialize(item).or_fail_at(Code::Unreachable, "the daemon is of another version")
+    T::deserialize(item).or_fail_at(Code::Unreachable, "the daemon has another version")
 }
 
 /// Sends a request to the daemon only. Without a daemon, fails with the message of `nobody`.
@@ -276,7 +276,7 @@ async fn listen(
     let (mut items, mut zone) = (0, None);
     let ended = loop {
         let reply = replies.next().await;
-        match reply.or_fail_at(Code::Unreachable, "the daemon broke the connection off")? {
+        match reply.or_fail_at(Code::Unreachable, "the daemon closed the connection")? {
             Some(ControlReply::Item(item)) => {
                 items += 1;
                 let zone = zone.get_or_insert_with(|| zone_of(at, replies.zone()));
@@ -288,7 +288,7 @@ async fn listen(
                 break Err(Failure::new(Code::of_number(code), words));
             }
             None => {
-                let words = "the daemon ended before its answer; ask again";
+                let words = "the daemon stopped before it answered; run the command again";
                 break Err(Failure::new(Code::Unreachable, words));
             }
         }

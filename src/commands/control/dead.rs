@@ -22,7 +22,7 @@ pub(super) async fn show(ask: ControlRequest, at: &Asking) -> Result<()> {
 pub(super) async fn watch(at: &Asking, shutdown: impl Future<Output = ()>) -> Result<()> {
     let width = width().unwrap_or(usize::MAX);
     let each = |item: &Value, zone: &Zone| line(&text::list_line(item, width, zone));
-    let begun = "watching for dead letters; Ctrl-C ends it";
+    let begun = "watching for dead letters; press Ctrl-C to stop";
     tokio::select! {
         ended = follow(at, begun, |_| ControlRequest::Watch, async || Ok(()), each) => ended,
         () = shutdown => Ok(()),
@@ -54,7 +54,7 @@ pub(super) async fn change(ask: ControlRequest, at: &Asking) -> Result<()> {
     };
     let all = converse(at, ask, each).await?;
     if refused > 0 {
-        let words = format!("{refused} of {all} letters were refused, for the reasons above");
+        let words = format!("{refused} of {all} dead letters were refused, for the reasons above");
         return Err(Failure::new(Code::Input, words));
     }
     if all == 0 && !at.json {

@@ -55,7 +55,7 @@ pub(crate) async fn list(at: &Asking) -> Result<()> {
         let known = known_by(item).map_or_else(String::new, |words| format!("  {words}"));
         format!("{phone:<16}  lead {leads:<12}  since {learned}{known}")
     };
-    let none = "the directory knows no number yet: see --webhook-listen and --lead-directory";
+    let none = "the directory has no numbers yet: see --webhook-listen and --lead-directory";
     print_items(at, ControlRequest::LeadList, Some(none), text).await
 }
 
@@ -84,19 +84,19 @@ pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<()> {
         let (phone, lead) = (safe(text("phone")), number("leadId"));
         if let Some(left) = item["left"].as_u64() {
             let calls = match left {
-                0 => "none of its calls waited here".to_owned(),
+                0 => "no call was waiting for it".to_owned(),
                 1 => "1 waiting call is sent".to_owned(),
                 more => format!("{more} waiting calls are sent"),
             };
             return format!("{phone} has lead {lead}: {calls}");
         }
         if taken {
-            return format!("{phone} has lead {lead} no more");
+            return format!("{phone} no longer has lead {lead}");
         }
         let (since, who) = (zone.second(number("at")), safe(text("who")));
         format!("{phone:<16}  lead {lead:<12}  given {since} by {who}")
     };
-    let none = "no number was given a lead by hand: `callbridge lead give PHONE LEAD` does";
+    let none = "no number has an assigned lead: assign one with `callbridge lead give PHONE LEAD`";
     let none = matches!(ask, ControlRequest::LeadGiven).then_some(none);
     print_items(at, ask, none, text).await
 }
@@ -130,8 +130,8 @@ pub(crate) async fn check(ask: ControlRequest, at: &Asking) -> Result<()> {
     let each = |item: &Value, zone: &Zone| show(at, item, || text(item, zone));
     let found = converse(at, ask, each).await?;
     if found == 0 {
-        let words = "no trunk is known here, and no lead by that number: no daemon runs, so \
-                     give the --trunk flags of `run`";
+        let words = "no daemon runs, no trunk is known, and the directory has no lead for this \
+                     number: give the --trunk flags of `run`";
         return Err(Failure::new(Code::Usage, words));
     }
     Ok(())
@@ -156,8 +156,8 @@ pub(crate) async fn set(lead: LeadId, ask: ControlRequest, at: &Asking) -> Resul
     };
     let nobody = || {
         format!(
-            "no daemon runs on {0}: values go out through its budget alone; start `callbridge run \
-             --state {0}`, or name its folder with --state",
+            "no daemon runs on {0}, and only a daemon can send values: start `callbridge run \
+             --state {0}`, or give the daemon's state with --state",
             at.state
         )
     };
@@ -193,7 +193,7 @@ pub(crate) async fn missed(ask: ControlRequest, csv: bool, at: &Asking) -> Resul
         let (phone, trunk) = (safe(missed.phone.as_str()), safe(&missed.trunk));
         line(&columns([&phone, &lead, &tries, &since, &last, &trunk]))
     };
-    let none = (!csv).then_some("nobody waits for a call back");
+    let none = (!csv).then_some("no customer waits for a callback");
     list_items(at, ask, none, show).await
 }
 

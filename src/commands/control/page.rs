@@ -23,7 +23,7 @@ pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<()> {
     let nobody = || {
         format!(
             "no daemon runs on {0}: start `callbridge run --state {0} --page 127.0.0.1:9470`, or \
-             name its folder with --state",
+             give the daemon's state with --state",
             at.state
         )
     };
@@ -31,7 +31,7 @@ pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<()> {
         let url = item["url"].as_str().unwrap_or_default();
         show(at, item, || format!("open: {url}"))?;
         if !at.json && io::stderr().is_terminal() {
-            say("good for one minute and one session");
+            say("valid for one minute and one session");
         }
         Ok(())
     };
@@ -64,7 +64,7 @@ fn piped() -> Result<Secret> {
     match text.lines().next() {
         Some(first) if !first.is_empty() => Ok(Secret::from(first.to_owned())),
         Some(_) | None => {
-            let words = "no password came on stdin: one line is expected";
+            let words = "no password on stdin: send it as one line";
             Err(Failure::new(Code::Input, words))
         }
     }
@@ -72,8 +72,8 @@ fn piped() -> Result<Secret> {
 
 fn typed_twice() -> Result<Secret> {
     let first = typed("password: ")?;
-    if first.expose_secret() != typed("once more: ")?.expose_secret() {
-        let words = "the two are not the same: nothing was printed, try again";
+    if first.expose_secret() != typed("password again: ")?.expose_secret() {
+        let words = "the two passwords differ: nothing was printed, try again";
         return Err(Failure::new(Code::Usage, words));
     }
     Ok(first)

@@ -59,7 +59,10 @@ async fn ask(at: &Asking) -> Result<(Value, String, OverallState)> {
         Ok(())
     };
     converse(at, ControlRequest::Status, keep).await?;
-    answer.ok_or_else(|| Failure::new(Code::Unreachable, "the daemon gave no status; ask again"))
+    answer.ok_or_else(|| {
+        let message = "the daemon sent no status; run the command again";
+        Failure::new(Code::Unreachable, message)
+    })
 }
 
 async fn once(at: &Asking) -> Result<OverallState> {
@@ -80,7 +83,7 @@ async fn healthy(at: &Asking) -> Result<()> {
     let words = match asked {
         Ok(Ok(Some(_))) => return Ok(()),
         Ok(Ok(None)) => {
-            format!("no daemon runs on {dir}: start `callbridge run`, or name it with --state")
+            format!("no daemon runs on {dir}: start `callbridge run`, or give the right --state")
         }
         Ok(Err(error)) => format!("the daemon of {dir} does not answer: {error}"),
         Err(_) => {
@@ -102,8 +105,8 @@ async fn lines(at: &Asking) -> Result<()> {
 /// Redraws until `q`, Ctrl-C, or SIGTERM. The last status stays on the terminal.
 async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Result<()> {
     if !std::io::stdout().is_terminal() {
-        let words = "--watch draws on a terminal, and stdout is none: give --json for a line a \
-                     second, or leave --watch out";
+        let words = "--watch needs a terminal, and stdout is not a terminal: give --json for one \
+                     line per second, or remove --watch";
         return Err(Failure::new(Code::Usage, words));
     }
     let mut shutdown = std::pin::pin!(shutdown);
@@ -189,7 +192,7 @@ fn drawn(text: &str, rows: usize) -> String {
     }
     // The last row shows that there is more.
     if text.lines().count() >= rows {
-        drawn.push_str("… (the terminal is too low for the rest)");
+        drawn.push_str("… (the terminal is too small for the rest)");
     }
     drawn + "\x1b[K\x1b[J"
 }

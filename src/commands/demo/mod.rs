@@ -174,13 +174,13 @@ async fn finish(
 ) -> Result<()> {
     let (books, journal, violations) = (&status.books, crm.journal(), crm.violations());
     let count = journal.len() as u64;
-    let words = format!("the CRM's journal has {count} calls; callbridge's books say");
+    let words = format!("the CRM's journal has {count} calls; callbridge's books have");
     view.say(&words)?;
     view.say(&format!(
-        "{} journaled, {} dead, {} waiting; not among them: {} internal",
+        "{} journaled, {} dead, {} waiting; not counted: {} internal",
         books.journaled, books.dead, books.waiting, books.internal
     ))?;
-    let breaches = format!("the CRM counted breaches: {violations:?}");
+    let breaches = format!("the CRM counted violations of its rules: {violations:?}");
     let is_late = !books.settled() || books.finished < CALLS;
     let differ = count != books.journaled;
     let faults = [
@@ -192,7 +192,7 @@ async fn finish(
     let mut found = faults.into_iter().filter(|(is_so, _)| *is_so);
     let fault = found.next().map(|(_, words)| words);
     if fault.is_none() {
-        view.say("every call is in one place: the books balance")?;
+        view.say("every call is accounted for: the books balance")?;
     }
     if demo.stay && fault.is_none() {
         let at = format!("{}/sandbox/journal", crm.url());

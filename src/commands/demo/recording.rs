@@ -35,7 +35,7 @@ pub(crate) const RECORDINGS: &[Recording] = recordings! {
     "unknown_customer": "a caller whom the CRM does not know",
     "click_to_call": "101 calls out; the CRM no longer has that lead",
     "outbound_answered": "101 calls a customer",
-    "internal_call": "two colleagues: not for the journal",
+    "internal_call": "two colleagues talk: not journaled",
 };
 
 /// A frame, and the time at which it is sent.

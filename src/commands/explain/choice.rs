@@ -97,8 +97,8 @@ impl Choice {
         let failed = |words: String| Err(Failure::new(Code::Failed, words));
         let others = match self.best {
             None => {
-                let id = self.wanted.map(|id| format!("no finished call is {id}"));
-                let words = id.unwrap_or_else(|| "there is no finished call in it".to_owned());
+                let id = self.wanted.map(|id| format!("no finished call has {id}"));
+                let words = id.unwrap_or_else(|| "it has no finished call".to_owned());
                 return failed(format!("{place}: {words}"));
             }
             // For a number, the newest call is chosen, and the others are listed.
@@ -209,7 +209,7 @@ mod tests {
             Ok(vec!["1795151317.1".to_owned()])
         );
         let none = chosen(Some("1795151317.9"), &TWO).expect_err("no such call");
-        assert_eq!(none, "a.raw: no finished call is 1795151317.9");
+        assert_eq!(none, "a.raw: no finished call has 1795151317.9");
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
             Ok(vec!["1795151317.5".to_owned()])
         );
         let short = chosen(Some(&uuids[1][..3]), &TWO).expect_err("too short");
-        assert!(short.contains("no finished call is"), "{short}");
+        assert!(short.contains("no finished call has"), "{short}");
         let twice = [TWO[0], TWO[0]];
         let words = chosen(Some(&uuids[0][..6]), &twice).expect_err("two begin so");
         assert!(words.contains("2 uuids begin with"), "{words}");

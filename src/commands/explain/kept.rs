@@ -15,7 +15,7 @@ use serde_json::Value;
 /// 64 without a state folder, 69 without a daemon and a state. Otherwise the code of the answer.
 pub(crate) async fn run(explain: &Explain, paint: story::Paint) -> Result<()> {
     if explain.config.state.is_none() {
-        let words = "--state is missing: where is the call kept?";
+        let words = "--state is missing: give the state that has the call";
         return Err(Failure::new(Code::Usage, words));
     }
     let id = explain.call.clone().unwrap_or_default();

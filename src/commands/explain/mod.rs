@@ -62,7 +62,7 @@ pub fn run(
     notes: &mut dyn Write,
 ) -> Result<()> {
     let Some((path, format)) = &explain.file else {
-        let words = "FILE is missing: a call kept in the spool is explained by the daemon";
+        let words = "FILE is missing: give a recording";
         return Err(Failure::new(Code::Usage, words));
     };
     let file = open(path, *format)?;
@@ -101,7 +101,7 @@ pub fn run(
         // If the file looks like another format, that message is enough.
         let first = printing.nameless.first();
         let first = first.filter(|_| !words.contains("--format"));
-        let first = first.map(|wrong| format!("; of its first message: {wrong}"));
+        let first = first.map(|wrong| format!("; the first message: {wrong}"));
         let words = words + &first.unwrap_or_default();
         return Err(Failure::new(Code::Input, words));
     }
@@ -337,7 +337,7 @@ fn render(of: &Explained<'_>, json: bool, zone: &Zone, paint: Paint, others: &[O
 fn draw(of: &Explained<'_>, zone: &Zone, file: &Path) -> Result<()> {
     let times = Times::new(zone, of.call.started);
     let Some(svg) = picture::svg(of, &times) else {
-        let words = "--picture: no channel events are kept of this call: nothing can be drawn";
+        let words = "--picture: this call has no channel events, so nothing can be drawn";
         return Err(Failure::new(Code::Failed, words));
     };
     let what = format_args!("--picture {}: cannot be written", file.display());
@@ -438,17 +438,17 @@ fn summary(reading: &Reading, endpoints: &Endpoints, config: &Config) -> String 
     }
     match reading.open_calls() {
         0 => {}
-        1 => text += "1 call has no end in it and is not shown\n",
-        open => text += &format!("{open} calls have no end in it and are not shown\n"),
+        1 => text += "1 call does not end in the file and is not shown\n",
+        open => text += &format!("{open} calls do not end in the file and are not shown\n"),
     }
     if counts.timeless > 0 {
-        let of = format!("for events carry no time ({})", counts.timeless);
+        let of = format!("because events carry no time ({})", counts.timeless);
         text += &format!("seconds are not exact, {of}: set timestampevents=yes\n");
     }
     if !reading.is_of_messages() && config.rules.trunks.is_empty() {
         text += "no --trunk is given, so every call looks internal\n";
         if !endpoints.0.is_empty() {
-            text += &format!("which of its endpoints are trunks? {}\n", endpoints.named());
+            text += &format!("give --trunk for each trunk among: {}\n", endpoints.named());
         }
     }
     text

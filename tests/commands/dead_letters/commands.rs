@@ -262,7 +262,10 @@ async fn a_call_without_a_lead_is_not_retried_without_one() {
     for said in [offline, online] {
         assert_eq!(said.code, 65, "{said:?}");
         assert!(said.out.contains("refused: "), "{said:?}");
-        assert!(said.err.contains("1 of 1 letters were refused"), "{said:?}");
+        assert!(
+            said.err.contains("1 of 1 dead letters were refused"),
+            "{said:?}"
+        );
     }
     assert_eq!(place.number("/books/waiting").await, Some(1));
 }

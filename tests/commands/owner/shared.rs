@@ -94,7 +94,7 @@ async fn world_readable_secret_is_reported_by_check_and_run() {
         assert_eq!((code, named(&found)), (0, usize::from(open)), "{found:#?}");
         let said = stage.place.say(&run).await;
         assert_eq!(said.code, 0, "{said:?}");
-        let warned = said.err.contains("can read a secret's file");
+        let warned = said.err.contains("can read a secret file");
         assert_eq!(warned, open, "{}", said.err);
     }
 }

@@ -47,7 +47,7 @@ fn what_will_not_do_is_said() {
     let words = refused(&["anna", "admin"], "short\n", 64);
     assert!(words.contains("at least 10 characters"), "{words}");
     let words = refused(&["anna", "admin"], "", 65);
-    assert!(words.contains("one line is expected"), "{words}");
+    assert!(words.contains("send it as one line"), "{words}");
     let words = refused(&["anna:x", "admin"], "correct horse battery\n", 64);
     assert!(words.contains("a name"), "{words}");
     let words = refused(&["anna", "root"], "correct horse battery\n", 64);

@@ -158,7 +158,7 @@ impl Hub {
 
     /// Returns `true` if its log shows that it has begun to serve.
     pub fn has_served(&self) -> bool {
-        self.place.logs().contains("takes calls of branches")
+        self.place.logs().contains("receiving calls of branches")
     }
 
     /// Returns `true` if its log shows that another process led before it.

@@ -23,7 +23,7 @@ async fn address(program: &Program) -> SocketAddr {
         let log = program.log();
         let line = log
             .lines()
-            .find(|it| it.contains("callers are looked up"))?;
+            .find(|it| it.contains("answering lookups of callers"))?;
         let (_, port) = line.split_once("127.0.0.1:")?;
         let port = port.split(|c: char| !c.is_ascii_digit()).next()?;
         Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))

@@ -90,6 +90,6 @@ async fn who_called_in_vain_is_listed_until_somebody_talks_with_them() {
     program.until("somebody who talked with them", called).await;
     assert_eq!(listed(&place).await, [Value::Null; 0]);
     let words = place.command(&["missed"]).await.stdout;
-    assert_eq!(words, b"nobody waits for a call back\n");
+    assert_eq!(words, b"no customer waits for a callback\n");
     program.terminate().await;
 }

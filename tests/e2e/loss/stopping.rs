@@ -217,7 +217,7 @@ async fn hanging_disk_stops_watchdog_pings_but_not_shutdown() {
     let ended = program.ended().await;
     assert!(ended.success(), "{ended}");
     assert!(
-        place.logs().contains("the disk does not answer"),
+        place.logs().contains("the disk does not respond"),
         "{}",
         place.logs()
     );

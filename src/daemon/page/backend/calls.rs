@@ -26,7 +26,7 @@ const OPEN_MAX: usize = 200;
 
 impl DaemonBackend {
     pub(super) async fn call_page(&self, query: CallQuery) -> Result<CallPage, Refusal> {
-        let wrong = |key: &str| Refusal::usage(format!("`{key}` is not a place in this list"));
+        let wrong = |key: &str| Refusal::usage(format!("`{key}` is not a position in this list"));
         let place = |key: &str| Place::read(key).ok_or_else(|| wrong(key));
         let before = (query.before.as_deref()).map_or(Ok(Place::END), place)?;
         let (found, filter) = self.wanted(&query).await?;

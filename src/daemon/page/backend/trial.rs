@@ -16,7 +16,7 @@ fn unavailable(words: impl Into<String>) -> Refusal {
 }
 
 pub(super) async fn checked() -> Result<Vec<CheckFinding>, Refusal> {
-    let gone = |error| format!("check cannot be run, this program is gone: {error}");
+    let gone = |error| format!("check cannot be run: this program's file is not found: {error}");
     let program = std::env::current_exe().map_err(|error| unavailable(gone(error)))?;
     let mut how = Command::new(program);
     how.arg("check")
@@ -28,7 +28,7 @@ pub(super) async fn checked() -> Result<Vec<CheckFinding>, Refusal> {
         .kill_on_drop(true);
     let ended = tokio::time::timeout(WITHIN, how.output()).await;
     let ended = ended.map_err(|_| {
-        let words = "check took longer than 90 s: run it in a terminal, it says where it waits";
+        let words = "check took longer than 90 s: run it in a terminal to see where it waits";
         unavailable(words)
     })?;
     let ended = ended.map_err(|error| unavailable(format!("check cannot be run: {error}")))?;
@@ -38,7 +38,7 @@ pub(super) async fn checked() -> Result<Vec<CheckFinding>, Refusal> {
     if found.is_empty() {
         let words = String::from_utf8_lossy(&ended.stderr);
         let words = words.trim().chars().take(2_000).collect::<String>();
-        return Err(unavailable(format!("check found nothing to say: {words}")));
+        return Err(unavailable(format!("check printed no result: {words}")));
     }
     Ok(found)
 }
