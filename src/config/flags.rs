@@ -256,7 +256,7 @@ pub struct OperationFlags {
     /// off]
     #[arg(long, value_name = "TIME")]
     pub notify_missed: Option<String>,
-    /// Bind the state folder to another CRM address or company
+    /// Bind the state to another CRM address or company
     #[arg(long)]
     pub rebind: bool,
     /// Exit when every file is read, other sources have been quiet for 5 s, and all calls are

@@ -147,7 +147,7 @@ const fn meaning(code: Code) -> &'static str {
         Code::Input => "A file does not have the expected format, or a list has bad rows.",
         Code::NoInput => "A file does not exist.",
         Code::Unreachable => "A PBX, broker, CRM or daemon cannot be reached.",
-        Code::CannotWrite => "The state folder cannot be written.",
+        Code::CannotWrite => "The state, a socket, or an output file cannot be written.",
         Code::Locked => "Another process uses the state.",
         Code::NoPermission => "A token, secret, or grant is missing or refused.",
         Code::Configuration => {
