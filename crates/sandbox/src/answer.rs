@@ -1,4 +1,4 @@
-//! Request in, answer out: the order in which the service checks a request.
+//! Answers a request, with the checks in the order of the CRM:
 //!
 //! ```text
 //! token (401, not counted) ─▶ window (429) ─▶ fault ─▶ address (404) ─▶ method (405) ─▶
@@ -15,7 +15,7 @@ use crate::{
 use callbridge_call::EventTime;
 
 impl Sandbox {
-    /// Answers a request that arrived at `now`; moments must not go back.
+    /// Answers a request that arrived at `now`. Time must not go back.
     pub fn handle(&mut self, now: EventTime, request: &Request) -> Response {
         self.tick(now);
         if let Some(path) = request.path.strip_prefix("/sandbox/") {
@@ -29,7 +29,7 @@ impl Sandbox {
         };
         let response = match endpoint {
             _ if elsewhere => {
-                // An endpoint asked at the address of the others (§5.6.9).
+                // The endpoint is served at the other address (§5.6.9).
                 let words = format!("{} {} at the other address", request.method, request.path);
                 self.violation(ViolationKind::WrongHost, "§5.6.9", words);
                 NO_ADDRESS.respond()
@@ -84,8 +84,8 @@ impl Sandbox {
         })
     }
 
-    /// Checks the token (§5.1): one header, known, neither revoked nor expired, and a company that
-    /// is connected and not blocked. All failures are answered alike.
+    /// Checks the token (§5.1): one header, a known token that is neither revoked nor expired, and
+    /// a company that is connected and not blocked. All failures have the same answer.
     fn authenticate(&mut self, request: &Request) -> Option<(TokenKey, Token)> {
         self.judge_api(request);
         let authorized = request.header("authorization").next().is_some();
@@ -97,7 +97,7 @@ impl Sandbox {
         let values: Vec<&str> = request.header(TOKEN_HEADER).collect();
         let value = match values.as_slice() {
             [value] if !value.is_empty() => *value,
-            // Whether the service is there may be asked without a token: that counts for nobody.
+            // A client can check without a token that the CRM is reachable. This is no violation.
             [] if !authorized && asked == ("GET", "/v1/open-api/token/info") => return None,
             _ => {
                 let words = "no token, or more than one, in X-Open-Api-Token";
@@ -120,7 +120,7 @@ impl Sandbox {
         token.map(|token| (key, token))
     }
 
-    /// Answers a request that has a working token, with the faults that strike after that check.
+    /// Answers a request that has a working token, with the faults that apply after that check.
     fn behind(&mut self, asked: &Asked<'_>) -> Response {
         let result = self.admit(asked).and_then(|()| match asked.endpoint {
             Endpoint::TokenInfo => Ok(endpoints::token_info(self, asked)),
@@ -179,7 +179,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// The grant that a request needs (§5.4.3); of two endpoints it is chosen by a shape.
+    /// Returns the grant that a request needs (§5.4.3). For two endpoints, a shape selects it.
     fn needed(&self, endpoint: Endpoint) -> Option<&str> {
         let shapes = &self.settings.shapes;
         let chosen = match endpoint {
@@ -190,7 +190,7 @@ impl Sandbox {
         chosen.as_ref().map(Grant::as_str)
     }
 
-    /// Records the violation that a refusal shows.
+    /// Records the violation that caused a refusal.
     fn note(&mut self, asked: &Asked<'_>, refusal: &Refusal) {
         let Request { method, path, .. } = asked.request;
         let section = asked.endpoint.section();

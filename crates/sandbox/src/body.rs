@@ -1,6 +1,6 @@
-//! Reading a JSON body: fields taken one by one, each of its type, and what was wrong (§7.5); the
-//! paged body of the filter endpoints and its answer (§4.7, §2.1 `PageableData`); what a person
-//! orders.
+//! Reads JSON bodies (§7.5): takes each field with its type, and collects the errors. Also reads
+//! the paged body of the filter endpoints and makes their answer (§4.7, §2.1 `PageableData`), and
+//! reads the orders of a person.
 
 use crate::{
     FieldError, Paging, Refusal, RefusalReason, Shapes, Success, Treatment, envelope::json_object,
@@ -9,11 +9,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::cmp::Ordering;
 
-/// Result of an order below `/sandbox/admin/`: the answer, null for no such path, or the fault of
-/// the order in words.
+/// Result of an order below `/sandbox/admin/`: the answer (null if there is no such path), or a
+/// message about the error in the order.
 pub(crate) type AdminAnswer = Result<Value, String>;
 
-/// Reads a body as the order that its path expects; an empty one orders nothing.
+/// Reads a body as the order that its path expects. An empty body is the default order.
 pub(crate) fn read<T: Default + DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     if body.is_empty() {
         return Ok(T::default());
@@ -21,7 +21,7 @@ pub(crate) fn read<T: Default + DeserializeOwned>(body: &[u8]) -> Result<T, Stri
     serde_json::from_slice(body).map_err(|error| error.to_string())
 }
 
-/// A field that the path cannot do without.
+/// Returns the value of a field that the path requires, or an error that names the field.
 pub(crate) fn needed<T>(value: Option<T>, name: &str) -> Result<T, String> {
     value.ok_or_else(|| format!("`{name}` is missing"))
 }
@@ -29,16 +29,17 @@ pub(crate) fn needed<T>(value: Option<T>, name: &str) -> Result<T, String> {
 /// The earliest moment of a call: 2000-01-01 in epoch seconds.
 pub(super) const EPOCH_MIN: i64 = 946_684_800;
 
-/// The fields of a body not yet taken, and the faults found so far.
+/// The fields of a body that were not taken yet, and the errors found so far.
 pub(super) struct BodyFields {
     pub(super) map: Map<String, Value>,
     pub(super) errors: Vec<FieldError>,
-    /// Stands before each name in an error: `contacts[0].`
+    /// Text before each name in an error, such as `contacts[0].`.
     prefix: String,
 }
 
 impl BodyFields {
-    /// The fields of a body, or of an element of a list in it, which stands before their names.
+    /// Creates the fields of a body, or of an element of a list in it. `prefix` precedes their
+    /// names.
     pub(super) const fn new(map: Map<String, Value>, prefix: String) -> Self {
         Self {
             map,
@@ -52,8 +53,8 @@ impl BodyFields {
         self.errors.push(FieldError { field, reason });
     }
 
-    /// Takes a field of this type; null and absent are the same. Anything else is the parser's
-    /// refusal.
+    /// Takes a field of this type. Null and absent are the same. Any other value is refused as
+    /// unparsable.
     fn take<T>(
         &mut self,
         name: &str,
@@ -69,7 +70,7 @@ impl BodyFields {
         Ok(taken)
     }
 
-    /// Takes an integer, which has no fraction and is within the type's range.
+    /// Takes an integer from `-max - 1` to `max`.
     pub(super) fn integer(&mut self, name: &str, max: i64) -> Result<Option<i64>, Refusal> {
         let within = |n: &i64| *n <= max && *n >= -max - 1;
         self.take(name, "an integer", |value| value.as_i64().filter(within))
@@ -87,7 +88,8 @@ impl BodyFields {
         self.take(name, "an array", |value| value.as_array().cloned())
     }
 
-    /// A field that must be there; without it the body is refused, whatever stands in its place.
+    /// Returns the value of a required field. If it is missing, records the error and returns a
+    /// default.
     pub(super) fn required<T: Default>(&mut self, name: &str, value: Option<T>) -> T {
         value.unwrap_or_else(|| {
             self.refuse(name, RefusalReason::NotNull);
@@ -96,42 +98,41 @@ impl BodyFields {
     }
 }
 
-/// Returns `true` for a number in E.164 with its plus sign.
+/// Returns `true` if `phone` is a number in E.164 with its plus sign.
 pub(super) fn is_phone(phone: &str) -> bool {
     let digits = phone.strip_prefix('+').unwrap_or_default();
     (7..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// The first number taken for milliseconds: the year 5138 in seconds.
+/// The first number that is taken for milliseconds (in seconds, it is in the year 5138).
 const EPOCH_MAX: i64 = 100_000_000_000;
 
-/// Page, size, order and ranges that a filter request asks for.
+/// The page, size, order, and ranges that a filter request asks for.
 #[derive(Debug)]
 pub(super) struct Query {
     page: i64,
     size: i64,
-    /// Keys with "descending", the first in charge.
+    /// Sort keys, each with `true` for descending. The first key has priority.
     orders: Vec<(String, bool)>,
     ranges: Vec<(&'static str, [Option<i64>; 2])>,
 }
 
 impl Query {
-    /// The bounds of a range, both within; `None` for one not asked for.
+    /// Returns the bounds of a range, both inclusive. A bound is `None` if it was not requested.
     pub(super) fn range(&self, name: &str) -> [Option<i64>; 2] {
         let found = self.ranges.iter().find(|(range, _)| *range == name);
         found.map_or([None; 2], |(_, bounds)| *bounds)
     }
 
-    /// Returns `true` where a moment lies within a range. One that is not known lies in none that
-    /// was asked for.
+    /// Returns `true` if a moment is in a range. An unknown moment is in no requested range.
     pub(super) fn holds(&self, name: &str, at: Option<i64>) -> bool {
         let [from, to] = self.range(name);
         from.is_none_or(|from| at.is_some_and(|at| at >= from))
             && to.is_none_or(|to| at.is_some_and(|at| at <= to))
     }
 
-    /// Puts rows into the order asked for. The last key is sorted by first, so that the stable sort
-    /// leaves the first key in charge.
+    /// Sorts rows in the requested order. It sorts by the last key first, because the sort is
+    /// stable and the first key has priority.
     pub(super) fn sort<T>(&self, rows: &mut [T], compare: impl Fn(&T, &T, &str) -> Ordering) {
         for (key, descending) in self.orders.iter().rev() {
             rows.sort_by(|one, other| {
@@ -141,7 +142,7 @@ impl Query {
         }
     }
 
-    /// Cuts the page out of these rows, and answers with it.
+    /// Answers with the requested page of these rows.
     pub(super) fn answer<T>(
         &self,
         rows: &[T],
@@ -170,7 +171,7 @@ impl Query {
     }
 }
 
-/// Reads a paged body; of each range `NAME` the fields `NAMEFrom` and `NAMETo`.
+/// Reads a paged body. The range `NAME` has the fields `NAMEFrom` and `NAMETo`.
 ///
 /// # Errors
 /// The refusal to answer with.

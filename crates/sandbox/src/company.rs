@@ -7,14 +7,14 @@ use crate::{
 use callbridge_call::{EpochSeconds, EventTime};
 
 impl Sandbox {
-    /// Issues a PAT for the first company; the one before is revoked (§5.3).
+    /// Issues a PAT for the first company, and revokes the previous one (§5.3).
     pub fn issue_pat(&mut self, now: EventTime, value: &str, expires_at: Option<EpochSeconds>) {
         let company = self.settings.company.id;
         self.issue(now, value, TokenKind::Pat, company, expires_at);
     }
 
-    /// Issues a token of a company; the one before of the same kind is revoked when a PAT. An
-    /// unknown company is made with the grants of the first and no leads.
+    /// Issues a token of a company. A new PAT revokes the previous PAT. An unknown company is
+    /// created with the grants of the first company and no leads.
     pub fn issue(
         &mut self,
         now: EventTime,
@@ -25,8 +25,8 @@ impl Sandbox {
     ) {
         self.ensure_company(company);
         let end = |seconds| EpochSeconds::new(now.floor_seconds().get().saturating_add(seconds));
-        // No token lives longer than its kind may: a PAT 365 days where an end is chosen, an access
-        // token an hour in any case (§3.1, §5.2).
+        // A PAT with an expiry date lives at most 365 days, and an access token always at most an
+        // hour (§3.1, §5.2).
         let (year, hour) = (end(PAT_SECONDS_MAX), end(ACCESS_SECONDS));
         let expires_at = match kind {
             TokenKind::Pat => expires_at.map(|at| at.min(year)),
@@ -40,7 +40,7 @@ impl Sandbox {
             expires_at,
             revoked: false,
         };
-        // An application has one working PAT; access tokens live side by side (§3.1).
+        // An application has one working PAT, but can have several access tokens (§3.1).
         let replaced = |other: &Token| kind == TokenKind::Pat && other.kind == kind;
         for other in self.tokens.values_mut() {
             other.revoked |= other.company == company && replaced(other);
@@ -48,7 +48,7 @@ impl Sandbox {
         self.tokens.insert(TokenKey::of(value), record);
     }
 
-    /// Makes a company that is not yet there, with the grants of the first and no leads.
+    /// Creates a company if it does not exist, with the grants of the first company and no leads.
     pub(super) fn ensure_company(&mut self, company: i64) {
         if !self.companies.contains_key(&company) {
             let mut other = self.settings.company.clone();
@@ -59,15 +59,15 @@ impl Sandbox {
         }
     }
 
-    /// A company with its connection, as it now is.
+    /// Stores a company with its connection.
     fn set_company(&mut self, company: Company) {
         self.client.rules.grants_changed();
         self.webhooks.install(&company);
         self.companies.insert(company.id, company);
     }
 
-    /// Begins work, with the state of an earlier run or with none: flags that changed since go
-    /// before what was administered since; a token not yet known is issued.
+    /// Starts work, with the state of an earlier run or without. If the flags changed since that
+    /// run, they override what a person changed. A token that is not known yet is issued.
     pub fn begin(&mut self, now: EventTime, token: &str, expires_at: Option<EpochSeconds>) {
         self.now = now;
         let company = self.settings.company.clone();
@@ -92,13 +92,13 @@ impl Sandbox {
         }
     }
 
-    /// Returns `true` for the value of a token that is known and works.
+    /// Returns `true` if this value is a known token that works.
     pub fn token_works(&self, now: EventTime, value: &str) -> bool {
         let token = self.tokens.get(&TokenKey::of(value));
         token.is_some_and(|token| token.works(now))
     }
 
-    /// Revokes the token of this value (§5.3); an unknown one changes nothing.
+    /// Revokes the token of this value (§5.3). An unknown token changes nothing.
     pub fn revoke(&mut self, value: &str) {
         self.revoke_key(TokenKey::of(value));
     }
@@ -109,14 +109,14 @@ impl Sandbox {
         }
     }
 
-    /// Moves the expiry date of a token.
+    /// Changes the expiry date of a token.
     pub fn expire(&mut self, value: &str, at: Option<EpochSeconds>) {
         if let Some(record) = self.tokens.get_mut(&TokenKey::of(value)) {
             record.expires_at = at;
         }
     }
 
-    /// Changes the first company: its leads, employees, grants, or its blocking.
+    /// Changes the first company, such as its leads, employees, grants, or blocking.
     pub fn company(&mut self, now: EventTime, change: impl FnOnce(&mut Company)) {
         self.tick(now);
         let first = &self.settings.company;
@@ -126,13 +126,14 @@ impl Sandbox {
         self.set_company(company);
     }
 
-    /// Sets the grants of the first company's connection: at once, for existing tokens too (§5.4).
+    /// Sets the grants of the first company's connection. They apply to existing tokens at once
+    /// (§5.4).
     pub fn set_grants(&mut self, now: EventTime, grants: Vec<Grant>) {
         self.company(now, |company| company.grants = grants);
     }
 
-    /// Deletes a record of the first company's journal, as a person does in the CRM; the uuid is
-    /// as it was sent.
+    /// Deletes a record of the first company's journal, as a person does in the CRM. `uuid` is the
+    /// submitted one.
     pub fn delete_record(&mut self, now: EventTime, uuid: &str) {
         self.tick(now);
         self.journal.delete(self.settings.company.id, uuid);
@@ -145,7 +146,7 @@ impl Sandbox {
         }
     }
 
-    /// Adds a call of another telephony to the first company's journal, as it finds many there.
+    /// Adds a call of another provider to the first company's journal.
     pub fn add_foreign(&mut self, now: EventTime) {
         self.tick(now);
         let uuid = format!("{:016x}{:016x}", self.dice.roll(), self.dice.roll());

@@ -1,4 +1,4 @@
-//! What a sandbox is set to, checked.
+//! The checked settings of a sandbox.
 
 use crate::{
     ACCESS_SECONDS, Application, CALL_READ, CALL_SAVE, Catalogue, Company, Grant, IdSet, Lead,
@@ -10,36 +10,36 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Settings of the core: with the same settings and requests it answers the same.
+/// Settings of the core. The same settings and requests give the same answers.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Size and length of the request window of each token (Limits).
     pub rate: Rate,
     /// Time from accepting a write to its record.
     pub persist_after: Duration,
-    /// Up to this much is added, by the dice.
+    /// Largest random addition to `persist_after`.
     pub persist_jitter: Duration,
-    /// The seed of the dice and the requestIds.
+    /// The seed of random numbers and requestIds.
     pub seed: u64,
-    /// Names that the document does not publish.
+    /// Field names that the document does not publish.
     pub names: FieldNames,
     /// Shapes that the document does not publish.
     pub shapes: Shapes,
     /// The company that the token belongs to.
     pub company: Company,
-    /// Deliveries of webhooks may go to private addresses: a deviation from §6.9.7, for trials.
+    /// `true` to allow webhooks to private addresses, a deviation from §6.9.7 for trials.
     pub private_targets: bool,
-    /// Lifetime of an access token (`expires_in`); an hour, or less for trials.
+    /// Lifetime of an access token (`expires_in`): one hour, or less for trials.
     pub access_life: Duration,
     /// Lifetime of a refresh token.
     pub refresh_life: Duration,
-    /// Salt of minted values, so that another start mints others.
+    /// Salt of generated tokens, codes, and keys, so another start generates others.
     pub salt: u128,
     /// The application that exists from the first start.
     pub application: Option<Application>,
     /// The CRM fields of every company.
     pub catalogue: Catalogue,
-    /// Leads of the first company that are there from the first start, with what is known of them.
+    /// Leads of the first company that exist from the first start, with their data.
     pub lead_list: Vec<Lead>,
 }
 
@@ -84,27 +84,27 @@ pub const DEFAULT_EMPLOYEES: &str = "501-599";
 /// All settings of a sandbox that [`super::start`] needs.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The address to listen on; port 0 takes a free one.
+    /// The address to listen on. Port 0 selects a free port.
     pub listen: SocketAddr,
-    /// The address that serves the token and the revoke endpoint, and them alone; `None`: they are
-    /// served with the rest.
+    /// The address that serves only the token and revoke endpoints. Without it, they are served
+    /// with the rest.
     pub auth_listen: Option<SocketAddr>,
     /// The token that works from the first start.
     pub token: Secret,
-    /// Expiry of the token; `None`: it has none.
+    /// Expiry of the token. `None` means that it does not expire.
     pub expires_at: Option<EpochSeconds>,
     /// Settings of the core, which decide its answers.
     pub settings: Settings,
-    /// Rules of the faults that are in force from the start.
+    /// Fault rules that apply from the start.
     pub rules: Vec<Rule>,
-    /// The file that keeps the state across restarts; `None`: the state is lost at the end.
+    /// The file that keeps the state across restarts. Without it, the state is lost at the end.
     pub state: Option<PathBuf>,
-    /// The authorities that deliveries of webhooks trust; `None`: the system's.
+    /// The authorities that deliveries of webhooks trust. `None` means the system's.
     pub webhook_ca_file: Option<PathBuf>,
 }
 
 impl Default for Config {
-    /// A free port on loopback, the token `svc_pat_sandbox`, nothing kept.
+    /// Uses a free port on loopback and the token `svc_pat_sandbox`, and keeps no state.
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -119,16 +119,16 @@ impl Default for Config {
     }
 }
 
-/// Names that the document does not publish.
+/// Field names that the document does not publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldNames {
     /// The field of the talk time in seconds.
     pub talk: String,
-    /// The customer's number; `None`: no such field.
+    /// The field of the customer's number. `None` means that there is no such field.
     pub phone: Option<String>,
     /// The field of the operator's extension.
     pub extension: String,
-    /// The key of the lead field upsert's list, where it is wrapped (§4.4).
+    /// The key of the list in the lead field upsert, if the list is wrapped (§4.4).
     pub list: String,
 }
 

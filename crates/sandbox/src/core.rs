@@ -1,5 +1,5 @@
-//! The state of the sandbox. No clock, no socket, no file: the same settings, requests and moments
-//! give the same state.
+//! The state of the sandbox. It has no clock, sockets, or files: the same settings, requests, and
+//! times give the same state.
 
 use crate::{
     ClientRules, Company, Dice, Endpoint, Faults, Fullest, Journal, Leads, OAuthState, Outbox,
@@ -12,12 +12,12 @@ use std::time::Duration;
 
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x27d4_e0b1_9c35_4f68_8a1e_64f0_b3c9_517d);
 
-/// The CRM of the document. Its JSON is the state file, which outlives a restart.
+/// The simulated CRM. Its JSON is the state file, which outlives a restart.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sandbox {
     #[serde(skip)]
-    /// The settings in force, which may be changed while it runs; the rate and the company are not
-    /// read again.
+    /// The current settings. They can change at run time, except the rate and the company, which
+    /// are not read again.
     pub settings: Settings,
     pub(super) companies: BTreeMap<i64, Company>,
     pub(super) tokens: BTreeMap<TokenKey, Token>,
@@ -27,21 +27,21 @@ pub struct Sandbox {
     pub webhooks: Outbox,
     pub(super) leads: Leads,
     #[serde(skip)]
-    /// Rules of the faults in force, which may be changed while it runs.
+    /// The current fault rules. They can change at run time.
     pub faults: Faults,
     #[serde(skip)]
     pub(super) dice: Dice,
-    /// The moment of what is done now.
+    /// The time of the current request or change.
     #[serde(skip)]
     pub(super) now: EventTime,
-    /// The company that the flags of the last start named.
+    /// The company in the flags of the last start.
     pub(super) flags: Option<Company>,
     /// Applications, connections and their tokens.
     pub oauth: OAuthState,
     pub(super) client: ClientWatch,
-    /// Tokens, codes and keys made so far; part of each new one, so that none repeats.
+    /// Number of tokens, codes, and keys made so far. It is part of each new one, so none repeats.
     pub(super) minted: u64,
-    /// Time by which the clock stands ahead of the machine's.
+    /// How far the sandbox's clock is ahead of the machine's.
     pub(super) ahead: Duration,
 }
 
@@ -52,13 +52,13 @@ pub(super) struct ClientWatch {
     pub(super) violations: Violations,
     #[serde(skip)]
     pub(super) rules: ClientRules,
-    /// Answers given, by endpoint and status.
+    /// Number of answers by endpoint and status.
     #[serde(skip)]
     pub(super) counts: BTreeMap<(Endpoint, u16), u64>,
 }
 
 impl Sandbox {
-    /// One company without a token: every request gives 401 until one is issued.
+    /// Creates one company without a token. Every request gives 401 until a token is issued.
     pub fn new(settings: Settings) -> Self {
         let mut core = Self::default();
         let company = settings.company.clone();
@@ -66,10 +66,10 @@ impl Sandbox {
         core.under(settings)
     }
 
-    /// Restores the state that an earlier run left, under the settings of this one.
+    /// Restores the state of an earlier run, with the settings of this one.
     ///
     /// # Errors
-    /// The text is no state.
+    /// The text is not a valid state.
     pub fn restore(state: &[u8], settings: Settings) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(state).map(|core: Self| core.under(settings))
     }
@@ -82,7 +82,7 @@ impl Sandbox {
         self
     }
 
-    /// The sandbox's moment at this time of the machine's clock.
+    /// Returns the sandbox's time for this time of the machine's clock.
     pub fn moment(&self, clock: EventTime) -> EventTime {
         clock.plus(self.ahead)
     }
@@ -102,12 +102,12 @@ impl Sandbox {
         self.client.windows.fullest
     }
 
-    /// Answers given, by endpoint and status.
+    /// Number of answers by endpoint and status.
     pub const fn counts(&self) -> &BTreeMap<(Endpoint, u16), u64> {
         &self.client.counts
     }
 
-    /// Puts these faults in the place of the others.
+    /// Replaces all fault rules.
     pub fn set_faults(&mut self, rules: Vec<Rule>) {
         self.faults = Faults::new(rules, self.settings.seed);
     }
@@ -121,11 +121,11 @@ impl Sandbox {
         });
     }
 
-    /// A new token or code: what it begins with, and 32 hexadecimal digits. The same settings and
-    /// changes give the same ones; a start of the command adds a salt of its own, so that nobody
-    /// can foretell them.
+    /// Makes a new token or code: the prefix `begins` and 32 hexadecimal digits. The same settings
+    /// and changes give the same values. Each start of the command adds a new salt, so no one can
+    /// predict them.
     pub(super) fn mint(&mut self, begins: &str) -> String {
-        // The number survives a restart with the state file, and never repeats.
+        // The counter survives a restart with the state file, and never repeats.
         self.minted += 1;
         let Settings { seed, salt, .. } = &self.settings;
         let name = format!("{seed}\n{salt}\n{}\n{begins}", self.minted);
@@ -133,7 +133,7 @@ impl Sandbox {
         format!("{begins}{}", digits.simple())
     }
 
-    /// A new signing key: 64 lowercase hexadecimal digits (§4.1.1, §6.4.5).
+    /// Makes a new signing key: 64 lowercase hexadecimal digits (§4.1.1, §6.4.5).
     pub(super) fn mint_key(&mut self) -> String {
         self.mint("") + &self.mint("")
     }

@@ -1,7 +1,7 @@
 //! The endpoints of token and calls, behind token, window, address and grant: `token/info` (§2.2),
 //! `call-history` (§2.6, §4.5, §7.5), `call-history/filter` (§4.5, §4.7), `request` (§4.6).
 //!
-//! Without `orders` the oldest record of a page stands first: the document promises no order.
+//! Without `orders`, a page begins with its oldest record. The document promises no order.
 
 use crate::{
     Asked, BodyFields, Content, EPOCH_MIN, Grant, Record, Refusal, RefusalReason, Registered, Rows,
@@ -14,15 +14,15 @@ use std::time::Duration;
 
 /// Longest uuid, in UTF-16 units (§2.6, Limits).
 pub const UUID_LENGTH_MAX: usize = 128;
-/// The furthest that `startedAt` may lie ahead of our clock.
+/// How far `startedAt` can be ahead of the sandbox's clock.
 const AHEAD_MAX: Duration = Duration::from_secs(300);
-/// Names under which a client might send what the service derives (§2.6), in lower case without
+/// Names under which a client might send a field that the CRM derives (§2.6), in lower case without
 /// underscores.
 const DERIVED: &str = "end endat endedat endtime endtimestamp finishedat hangup hangupcause \
                        hangupreason provider conversationkind";
 
-/// Reads and judges a body. The names of derived fields that stood in it come along: they are
-/// tolerated, and a breach.
+/// Reads and validates a body. Also returns the names of derived fields in it. They are tolerated,
+/// but count as a violation.
 ///
 /// # Errors
 /// The refusal to answer with.
@@ -101,14 +101,14 @@ fn read_call(core: &Sandbox, body: &[u8]) -> Result<(Submission, Vec<String>), R
     Ok((call, derived))
 }
 
-/// Returns `true` for the name of a field that the service derives and a client must not send.
+/// Returns `true` if this field is one that the CRM derives and a client must not send.
 fn is_derived(key: &str) -> bool {
     let plain = key.replace(['_', '-'], "").to_ascii_lowercase();
     DERIVED.split(' ').any(|name| name == plain)
 }
 
-/// The record of `GET token/info` (§2.2), of an application in a company. Without an expiry date
-/// `expiresInDays`, an integer that cannot be null, is 0.
+/// Returns the record of `GET token/info` (§2.2) for an application in a company. `expiresInDays`
+/// is an integer that cannot be null, so it is 0 without an expiry date.
 pub(super) fn token_info(core: &Sandbox, asked: &Asked<'_>) -> Success {
     let token = &asked.token;
     let Some((company, grants)) = connection_of(core, token) else {
@@ -145,7 +145,7 @@ pub(super) fn submit(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, R
     accept(core, asked, Content::Call(call))
 }
 
-/// A call whose uuid came before, and did not end FAILED (§4.5.4).
+/// Records a violation if the call's uuid was submitted before and did not end FAILED (§4.5.4).
 fn judge_repeat(core: &mut Sandbox, company: i64, call: &Submission) {
     let (uuid, earlier) = (&call.uuid, core.journal.earlier(company, call));
     let Some(earlier) = earlier.filter(|earlier| earlier.status != Status::Failed) else {
@@ -160,7 +160,7 @@ fn judge_repeat(core: &mut Sandbox, company: i64, call: &Submission) {
     }
 }
 
-/// §4.6, §3.2: 24 hours, for the creating token alone.
+/// Returns the status of a write, for 24 hours and only to the token that created it (§4.6, §3.2).
 pub(super) fn request_status(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
     let missing = Refusal::Plain(404, "So‘rov topilmadi");
     let Some(write) = core.journal.writes.get(asked.id) else {
@@ -190,7 +190,7 @@ pub(super) fn request_status(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Su
 
 const REGISTERED: &str = "registeredTimestamp";
 
-/// A page of the company's records, which stand in the order they were written.
+/// Returns a page of the company's records. Without `orders`, the oldest record is first.
 pub(super) fn filter(core: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
     let (records, shapes) = (core.records(), &core.settings.shapes);
     let query = read_page(&asked.request.body, shapes.size_max, shapes, &[REGISTERED])?;
@@ -198,7 +198,7 @@ pub(super) fn filter(core: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refus
         Registered::Stored => record.registered_at.floor_seconds().get(),
         Registered::Started => record.call.started_at,
     };
-    // A day's records are many, and the range is most often at their end.
+    // A day has many records, and the range is usually at their end.
     let from = query.range(REGISTERED)[0].filter(|_| shapes.registered == Registered::Stored);
     let earlier = |record: &Record| from.is_some_and(|from| registered(record) < from);
     let mut rows: Vec<&Record> = (records[records.partition_point(earlier)..].iter())

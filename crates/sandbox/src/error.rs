@@ -1,10 +1,10 @@
-//! Why a sandbox does not start, or ends.
+//! Errors that prevent a sandbox from starting, or end it.
 
 use callbridge_model::{Code, ExitCode};
 use std::io;
 use std::path::Path;
 
-/// The fault and its fix in words, with the exit code.
+/// A message with the problem and its fix, and the exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{words}")]
 pub struct Error {
@@ -18,7 +18,8 @@ impl Error {
         Self { code, words }
     }
 
-    /// A file cannot be read, made or written: what is kept in it, and the flag that names it.
+    /// Creates the error of a file that cannot be read, created, or written. `names` has the kind
+    /// of file and its flag.
     pub(super) fn file(code: Code, names: [&str; 2], path: &Path, error: &io::Error) -> Self {
         let ([what, flag], path) = (names, path.display());
         let words = format!("{what} {path}: {error}; name another with --{flag}");

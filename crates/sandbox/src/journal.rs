@@ -1,5 +1,5 @@
-//! The call journal: accepted writes, of leads' fields too, their outcome, and the records (§2.6,
-//! §3.2, §4.4, §4.5).
+//! The call journal: accepted writes of calls and of lead fields, their outcome, and the records
+//! (§2.6, §3.2, §4.4, §4.5).
 //!
 //! ```text
 //! accept ─▶ pending ──due──▶ SUCCESS, one record per uuid
@@ -15,12 +15,12 @@ use std::time::Duration;
 
 /// Time for which the status of a write can be read (§3.2).
 pub const STATUS_KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Most writes of one life of the sandbox; more are answered 500.
+/// Most writes that a sandbox accepts in its lifetime. Further ones are answered with 500.
 pub const WRITES_MAX: u64 = 2_000_000;
-/// The prefix that the service puts before a uuid (§2.6).
+/// The prefix that the CRM adds to a uuid (§2.6).
 pub const PREFIX: &str = "oapi-";
 
-/// The provider of what was submitted (§2.6).
+/// The provider of submitted calls (§2.6).
 pub(crate) const OPEN_API: &str = "OPEN_API";
 
 /// A submission that passed validation.
@@ -29,7 +29,7 @@ pub(crate) const OPEN_API: &str = "OPEN_API";
 pub struct Submission {
     /// The id of the call's lead (§2.6).
     pub lead_id: i64,
-    /// The id of the call's employee (§2.6); `None` where none was sent.
+    /// The id of the call's employee (§2.6). `None` if none was sent.
     pub employee_id: Option<i64>,
     /// The uuid as sent, without the prefix.
     pub uuid: String,
@@ -37,18 +37,18 @@ pub struct Submission {
     pub started_at: i64,
     /// Length of the call in seconds.
     pub duration_sec: i64,
-    /// Seconds; under the name that the sandbox was given for it.
+    /// Talk time in seconds. [`crate::config::FieldNames::talk`] names its field.
     pub talk_time_sec: Option<i64>,
     /// The value of `answered` as sent (§2.6).
     pub answered: bool,
     /// The direction: `INBOUND` or `OUTBOUND`.
     pub direction: String,
-    /// The customer's number, under the name that the sandbox was given for it.
+    /// The customer's number. [`crate::config::FieldNames::phone`] names its field.
     pub client_phone: Option<String>,
-    /// The operator's extension, under the name that the sandbox was given for it.
+    /// The operator's extension. [`crate::config::FieldNames::extension`] names its field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator_extension: Option<String>,
-    /// Fields that the document does not name, tolerated.
+    /// Fields that the document does not name. They are tolerated.
     pub others: Map<String, Value>,
 }
 
@@ -62,33 +62,33 @@ pub enum Content {
     Fields(FieldUpsert),
 }
 
-/// A write that was answered with 200, and its fate since.
+/// A write that was answered with 200, and what became of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Write {
-    /// The `requestId` that its answer gave.
+    /// The `requestId` in its answer.
     pub request_id: String,
     /// The company whose data it writes.
     pub company: i64,
-    /// The token that alone can read its status.
+    /// The only token that can read its status.
     pub token: TokenKey,
-    /// The moment at which its 200 was given.
+    /// The moment at which it was answered with 200.
     pub accepted_at: EventTime,
-    /// The moment at which it is carried out.
+    /// The moment at which the write is carried out.
     pub due: EventTime,
-    /// The 200 with its requestId left for the client at once and whole.
+    /// `true` if the 200 with its requestId left whole and at once.
     pub answered: bool,
-    /// A fault orders that it ends FAILED whatever its content.
+    /// `true` if a fault rule makes the write end FAILED, whatever its content.
     pub doomed: bool,
     /// The call or the fields that it writes.
     pub content: Content,
     /// Progress of the write, as the status endpoint reports it.
     pub status: Status,
-    /// The reason of a failure, for people; `None` unless the write failed.
+    /// The reason of the failure, for people. `None` unless the write failed.
     pub why: Option<String>,
 }
 
-/// A record of the journal, with what the service derives (§2.6).
+/// A record of the journal, with the fields that the CRM derives (§2.6).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
@@ -104,13 +104,13 @@ pub struct Record {
     pub ended_at: i64,
     /// `ANSWER` or `NO_ANSWER`, derived from `answered`.
     pub hangup_cause: String,
-    /// Always `OPEN_API`; others for records that are not ours.
+    /// `OPEN_API`, or another name for calls of other providers.
     pub provider: String,
     /// The moment at which the record was written.
     pub registered_at: EventTime,
 }
 
-/// Progress of a write, in the words of §3.2.
+/// Progress of a write, named as in §3.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Status {
@@ -118,7 +118,7 @@ pub enum Status {
     Pending,
     /// Written, now or by an earlier write of the same uuid.
     Success,
-    /// Not written: the leadId or the employeeId is unknown, or a fault ordered so.
+    /// Not written, because the leadId or employeeId is unknown, or because of a fault rule.
     Failed,
 }
 
@@ -129,21 +129,20 @@ pub struct Journal {
     pub records: Vec<Record>,
     #[serde(with = "pairs")]
     by_uuid: BTreeMap<(i64, String), usize>,
-    /// Writes by their `requestId`, for two retentions of their status.
+    /// Writes by `requestId`, kept for twice [`STATUS_KEPT`].
     pub writes: BTreeMap<String, Write>,
     by_age: VecDeque<String>,
     /// The last write of each uuid.
     #[serde(with = "pairs")]
     last: BTreeMap<(i64, String), String>,
-    /// The requestIds of pending writes by the moment they are due, then in the order they were
-    /// accepted.
+    /// The requestIds of pending writes, by the moment they are due and then by acceptance.
     #[serde(with = "pairs")]
     pub pending: BTreeMap<(EventTime, u64), String>,
     accepted: u64,
 }
 
 impl Journal {
-    /// Takes in an accepted write, which becomes due at its `due`.
+    /// Adds an accepted write. It is carried out at its `due`.
     pub fn accept(&mut self, write: Write) {
         let id = write.request_id.clone();
         if let Content::Call(call) = &write.content {
@@ -156,7 +155,7 @@ impl Journal {
         self.writes.insert(id, write);
     }
 
-    /// The first write that is due: it is pending no more, and to be ended.
+    /// Removes the first due write from the pending ones, and returns it.
     pub(super) fn next_due(&mut self, now: EventTime) -> Option<Write> {
         let first = self.pending.first_entry()?;
         if first.key().0 > now {
@@ -165,7 +164,7 @@ impl Journal {
         self.writes.get(&first.remove()).cloned()
     }
 
-    /// A write is done, or could not be.
+    /// Ends a write: FAILED with the reason `why`, or SUCCESS without one.
     pub(super) fn end(&mut self, id: &str, why: Option<&str>) {
         if let Some(write) = self.writes.get_mut(id) {
             write.status = why.map_or(Status::Success, |_| Status::Failed);
@@ -173,7 +172,7 @@ impl Journal {
         }
     }
 
-    /// The calls of a lead that was merged are the survivor's.
+    /// Assigns the calls of a merged lead to the surviving lead.
     pub fn move_lead(&mut self, company: i64, from: i64, into: i64) {
         for record in &mut self.records {
             if record.company_id == company && record.call.lead_id == from {
@@ -182,12 +181,12 @@ impl Journal {
         }
     }
 
-    /// Number of writes accepted so far, also those forgotten since.
+    /// Number of writes accepted so far, including those that were forgotten.
     pub const fn accepted(&self) -> u64 {
         self.accepted
     }
 
-    /// The record that a write of a call makes; `None` where its uuid has one.
+    /// Returns the record that a write of a call makes, or `None` if its uuid has one already.
     pub(super) fn record_of(&self, write: &Write, call: &Submission) -> Option<Record> {
         let key = (write.company, call.uuid.clone());
         (!self.by_uuid.contains_key(&key)).then(|| Record {
@@ -202,8 +201,8 @@ impl Journal {
         })
     }
 
-    /// Copies a call as a telephony of the CRM's own journals it, which received it two seconds
-    /// earlier.
+    /// Copies a call as another telephony system of the CRM journals it. That system received the
+    /// call two seconds earlier.
     pub(super) fn foreign_of(own: &Record, provider: &str) -> Record {
         let mut record = own.clone();
         record.call.uuid = format!("{provider}-{}", own.call.uuid);
@@ -213,8 +212,8 @@ impl Journal {
         record
     }
 
-    /// Forgets writes one retention after nobody can read their status any more: until then a late
-    /// poll can be distinguished from one of an id that never was.
+    /// Forgets a write [`STATUS_KEPT`] after its status became unreadable. Until then, a late poll
+    /// can be distinguished from a poll of an id that never existed.
     pub(super) fn forget(&mut self, now: EventTime) {
         let old = |write: &Write| now.since(write.accepted_at) > STATUS_KEPT * 2;
         while let Some(id) = self.by_age.front()
@@ -232,7 +231,7 @@ impl Journal {
         self.records.push(record);
     }
 
-    /// A person deletes a record in the CRM: a write with its uuid makes a new one.
+    /// Deletes a record, as a person does in the CRM. The next write with its uuid makes a new one.
     pub fn delete(&mut self, company: i64, uuid: &str) {
         let key = (company, uuid.to_owned());
         if let Some(at) = self.by_uuid.remove(&key) {
@@ -243,7 +242,7 @@ impl Journal {
         }
     }
 
-    /// The last write of the same uuid, while it is remembered.
+    /// Returns the last write with the uuid of this call, if it is still remembered.
     pub fn earlier(&self, company: i64, call: &Submission) -> Option<&Write> {
         let id = self.last.get(&(company, call.uuid.clone()))?;
         self.writes.get(id)

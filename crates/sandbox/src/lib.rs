@@ -1,9 +1,10 @@
-//! The CRM of the Open API document, to try things on: requests in, answers out, and a list of
-//! what the client did against the document. Stricter than the real one, never kinder.
+//! A simulated CRM that follows the Open API document, for trials and tests. It answers requests,
+//! and lists what the client did against the document. It is stricter than the real CRM, and never
+//! more lenient.
 //!
-//! The core ([`Sandbox`]) is handed `now` with each request; [`start`] puts it behind a socket.
+//! The core ([`Sandbox`]) receives the time `now` with each request. [`start`] serves it over HTTP.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
 //! | [`envelope`], `body` | requests, answers, the two envelopes, the refusals; bodies (§2.1, §7) |
 //! | [`token`] | tokens, grants, companies, the expiry warning (§2.2, §2.3, §3.1, §5) |
@@ -12,9 +13,9 @@
 //! | [`journal`], `writes` | accepted writes, their outcome, the records (§3.2, §4.6) |
 //! | [`oauth`] | applications, consent, codes, refresh tokens (§4.1, §4.2, §5.6, §7.6) |
 //! | [`violations`], [`client_rules`], `judge` | what clients do wrong |
-//! | [`faults`], [`shapes`] | what the service does wrong, or leaves unpublished |
+//! | [`faults`], [`shapes`] | errors of the CRM, and choices that the document leaves open |
 //! | [`core`] | the state |
-//! | `answer`, `endpoints` | the way of a request; the endpoints of token and calls |
+//! | `answer`, `endpoints` | the checks of a request; the endpoints of tokens and calls |
 //! | [`webhook`] | events, deliveries, their journal (§6) |
 //! | [`lead`] | leads and their endpoints (§4.4, §4.7) |
 //! | [`admin`], `company` | what a person does in the CRM |

@@ -1,4 +1,4 @@
-//! The flags of the `sandbox` command, and what they become.
+//! The flags of the `sandbox` command, and how they become settings.
 
 use crate::{
     ACCESS_SECONDS, Application, CALL_SAVE, Catalogue, Config, DEFAULT_CONTACT, DEFAULT_EMPLOYEES,
@@ -119,7 +119,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub webhook_ca_file: Option<PathBuf>,
 
-    // The flags of the one application that `callbridge connect` can be tried with.
+    // Flags of the one application that `callbridge connect` can be tested with.
     /// Registers an application for `connect`, with this client id (svc_app_…)
     ///
     /// Its consent page is /consent. Needs --client-secret-file and --redirect-uri.
@@ -163,7 +163,7 @@ pub struct Options {
     pub auth_listen: Option<String>,
 }
 
-/// Takes a value, or notes the fault of its flag.
+/// Returns a value. If it is invalid, records the error of its flag and returns a default.
 fn checked<T: Default>(faults: &mut Vec<String>, flag: &str, value: Result<T, String>) -> T {
     value.unwrap_or_else(|words| {
         faults.push(format!("--{flag}: {words}"));
@@ -172,10 +172,10 @@ fn checked<T: Default>(faults: &mut Vec<String>, flag: &str, value: Result<T, St
 }
 
 impl Options {
-    /// The checked settings; reads, or makes, the token file.
+    /// Checks the flags and returns the settings. Reads or creates the token file.
     ///
     /// # Errors
-    /// Every fault of the flags, or the token file's.
+    /// Every error in the flags, or the error of a secret file.
     pub fn check(self) -> Result<Config, Error> {
         let mut wrong = Vec::new();
         let mut config = Config::default();
@@ -256,7 +256,7 @@ impl Options {
         settings
     }
 
-    /// The application without its secret, which stands in a file.
+    /// Returns the application without its secret, which is in a file.
     fn application(&self, wrong: &mut Vec<String>) -> Option<Application> {
         let Some(client_id) = &self.client_id else {
             let orphans = [
@@ -292,7 +292,8 @@ impl Options {
     }
 }
 
-/// Reads the lifetime of a new PAT (§5.3.2); `None` for `never`: it has no expiry date (§2.2).
+/// Reads the lifetime of a new PAT (§5.3.2). `never` gives `None`, which means no expiry date
+/// (§2.2).
 fn expiry(text: &str) -> Result<Option<Duration>, String> {
     if text == "never" {
         return Ok(None);
@@ -322,7 +323,8 @@ fn names(fields: &[String]) -> Result<FieldNames, String> {
     Ok(names)
 }
 
-/// The leads of a file; `None` when no file of this name is there, and it may be ids.
+/// Reads the leads of a file. Returns `None` if there is no such file, because it can be a list of
+/// ids.
 fn lead_file(given: &str) -> Option<Result<Vec<Lead>, String>> {
     let text = match std::fs::read_to_string(given) {
         Ok(text) => text,
@@ -344,7 +346,7 @@ fn grants(text: &str) -> Result<Vec<Grant>, String> {
     grants.collect()
 }
 
-/// The text of a file of this name; else, when it has a blank in it, the text itself.
+/// Reads the file of this name. If that fails and the name contains a blank, it is the text itself.
 fn faults_text(given: &str) -> Result<String, String> {
     match std::fs::read_to_string(given) {
         Ok(text) => Ok(text),
@@ -357,8 +359,8 @@ fn new_secret(begins: &str) -> Secret {
     Secret::from(format!("{begins}{}", uuid::Uuid::new_v4().simple()))
 }
 
-/// The secret in a file, which is made with a new one if missing; an error says what it is, and
-/// which flag names it.
+/// Reads the secret in a file, or creates the file with a new secret. `names` has the kind of file
+/// and its flag, for errors.
 fn kept_secret(path: &Path, begins: &str, names: [&str; 2]) -> Result<Secret, Error> {
     let secret = match std::fs::read_to_string(path) {
         Ok(text) if text.trim().is_empty() => Err(io::Error::other("it is empty")),
@@ -376,7 +378,7 @@ fn kept_secret(path: &Path, begins: &str, names: [&str; 2]) -> Result<Secret, Er
 }
 
 /// Runs the `sandbox` command: prints its address on stdout, serves until `shutdown`, then prints
-/// what it counted.
+/// its counts.
 ///
 /// # Errors
 /// Flags, files or the address cannot be used; see [`Error`].
@@ -386,7 +388,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let token = config.token.clone();
     let server = server::start(config).await?;
     let mut out = io::stdout();
-    // A reader that went away is no reason to end the service.
+    // The sandbox runs on if no one reads its output.
     let _ = writeln!(out, "listening: {}", server.url());
     if server.auth_url() != server.url() {
         let _ = writeln!(out, "auth: {}", server.auth_url());

@@ -1,4 +1,4 @@
-//! Maps whose keys are no text, as JSON: lists of pairs.
+//! Stores maps with keys that are not strings in JSON, as lists of pairs.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;

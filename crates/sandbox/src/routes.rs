@@ -1,4 +1,4 @@
-//! Which path is which endpoint, by which method, and what grant it needs (§4, §5.4).
+//! Maps paths to endpoints, with the method and the grant of each (§4, §5.4).
 
 use crate::{CALL_READ, CALL_SAVE};
 use serde::Serialize;
@@ -38,18 +38,19 @@ pub enum Endpoint {
     OauthRevoke,
     /// The authorization page for browsers (§4.2).
     Consent,
-    /// The destination of redirects that faults order: a request here has followed one.
+    /// The destination of redirects that fault rules order. A request here followed one.
     Moved,
     /// A path that is not served, or is not in the document.
     Unknown,
 }
 
 impl Endpoint {
-    /// The one method where the sandbox judges it, and the grant.
+    /// Returns the method of an endpoint (`None` if the sandbox does not check it), and its grant.
     ///
-    /// The document gives the grants of the upsert, of conversation submission and of token/info
-    /// (§5.4.3); the others are ours, by the domains of §2.3. Those of the journal and of
-    /// `request/{requestId}` can be chosen: `shape filter-grant`, `shape request-grant`.
+    /// The document names the grants of the lead field upsert, call submission, and token/info
+    /// (§5.4.3). The others are the sandbox's choice, by the domains of §2.3. The grants of the
+    /// journal filter and of `request/{requestId}` can be chosen with `shape filter-grant` and
+    /// `shape request-grant`.
     const fn facts(self) -> (Option<&'static str>, Option<&'static str>) {
         match self {
             Self::TokenInfo | Self::Request => (Some("GET"), None),
@@ -63,44 +64,45 @@ impl Endpoint {
         }
     }
 
-    /// The word used in faults and counts.
+    /// The name of the endpoint in fault rules and counts.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// The endpoint of a word that a fault can be ordered for; `None` for others.
+    /// Returns the endpoint with this name, or `None` if no fault can be ordered for it.
     pub fn from_word(word: &str) -> Option<Self> {
         let known: Option<Self> = word.parse().ok();
         known.filter(|endpoint| endpoint.method().is_some())
     }
 
-    /// The words of all endpoints that a fault can be ordered for, for a message.
+    /// Lists the names of all endpoints that a fault can be ordered for, for a message.
     pub fn words() -> String {
         let served = Self::VARIANTS.iter().filter(|it| it.method().is_some());
         served.map(|it| it.word()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Token and revoke: at an address of their own, without a token (§5.6.9).
+    /// Returns `true` for the token and revoke endpoints, which have a separate address and need no
+    /// token (§5.6.9).
     pub const fn is_oauth(self) -> bool {
         matches!(self, Self::OauthToken | Self::OauthRevoke)
     }
 
-    /// A POST to it writes, or uses something up; other POSTs are questions.
+    /// Returns `true` if a POST writes data or uses something up. Other POSTs only query.
     pub const fn is_write(self) -> bool {
         matches!(self, Self::CallHistory | Self::LeadFields) || self.is_oauth()
     }
 
-    /// The method it takes; `None` where the sandbox does not judge.
+    /// Returns the method of the endpoint, or `None` if the sandbox does not check it.
     pub const fn method(self) -> Option<&'static str> {
         self.facts().0
     }
 
-    /// The grant without which the endpoint answers 403; `None` where it needs none.
+    /// Returns the grant without which the endpoint answers 403, or `None` if it needs none.
     pub const fn grant(self) -> Option<&'static str> {
         self.facts().1
     }
 
-    /// The section whose rules a refused body broke.
+    /// Returns the section whose rules a refused body violated.
     pub const fn section(self) -> &'static str {
         match self {
             Self::LeadFields => "§4.4",
@@ -110,7 +112,7 @@ impl Endpoint {
     }
 }
 
-/// The endpoint of a path and, where one stands in it, the id.
+/// Returns the endpoint of a path, and the id in it if it has one.
 pub fn route(path: &str) -> (Endpoint, &str) {
     if path == CONSENT_PATH {
         return (Endpoint::Consent, "");

@@ -1,5 +1,5 @@
-//! A sandbox at work: its addresses, its dispatcher, its end; HTTP to the core and back, where
-//! answers leave as the core orders.
+//! The HTTP server and the webhook dispatcher of a sandbox. It passes requests to the core, and
+//! sends the answers as the core orders: at once, late, slowly, or not at all.
 
 use crate::{
     BODY_BYTES_MAX, Config, Delivery, DeliveryClient, Error, Record, Request, Response, Role,
@@ -40,18 +40,18 @@ impl Server {
         format!("http://{}", self.addr)
     }
 
-    /// The URL of the token and the revoke endpoint; that of the API, unless they have their own
-    /// address.
+    /// The URL of the token and revoke endpoints. It is the URL of the API, unless they have a
+    /// separate address.
     pub fn auth_url(&self) -> String {
         format!("http://{}", self.auth)
     }
 
-    /// Runs a function on the core at the clock's moment, and keeps the state after it.
+    /// Runs a function on the core at the clock's time, then saves the state.
     pub fn admin<R>(&self, act: impl FnOnce(&mut Sandbox, EventTime) -> R) -> R {
         self.shared.admin(act)
     }
 
-    /// A handle that outlives this one.
+    /// Returns a handle to the core that outlives the server.
     pub fn shared(&self) -> SharedSandbox {
         self.shared.clone()
     }
@@ -66,10 +66,10 @@ impl Server {
         self.admin(|core, _| core.violations().all().to_vec())
     }
 
-    /// Ends it and waits for its end.
+    /// Stops the server, and waits for its end.
     ///
     /// # Errors
-    /// The listener had ended before.
+    /// A task of the server panicked.
     pub async fn stop(self) -> Result<(), Error> {
         self.stop.send_replace(true);
         let mut ended = Ok(());
@@ -82,7 +82,7 @@ impl Server {
     }
 }
 
-/// Starts a sandbox: state, token, listener.
+/// Starts a sandbox with its state, token, and listeners.
 ///
 /// # Errors
 /// The state file or the address cannot be used.
@@ -90,7 +90,7 @@ pub async fn start(config: Config) -> Result<Server, Error> {
     start_with(config, steady_clock()).await
 }
 
-/// The same with a clock of the caller's.
+/// Starts a sandbox with the caller's clock.
 ///
 /// # Errors
 /// The state file or the address cannot be used.
@@ -140,7 +140,7 @@ async fn listen(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
     Ok((listener, addr))
 }
 
-/// Restores the core from its state file, under the flags of this start.
+/// Restores the core from its state file, with the flags of this start.
 fn prepare(config: Config, now: EventTime) -> Result<(Sandbox, Option<StateFile>), Error> {
     let (mut state, mut core) = match &config.state {
         Some(path) => StateFile::open(path, config.settings)?,
@@ -155,7 +155,7 @@ fn prepare(config: Config, now: EventTime) -> Result<(Sandbox, Option<StateFile>
     Ok((core, state))
 }
 
-/// Limits that keep nobody out; open connections have two seconds to end after the order to stop.
+/// Limits that exclude no client. At the order to stop, open connections have two seconds to end.
 const LIMITS: Limits = Limits {
     connections: usize::MAX,
     head_within: A_YEAR,
@@ -164,7 +164,7 @@ const LIMITS: Limits = Limits {
     keep_alive: true,
 };
 const A_YEAR: Duration = Duration::from_secs(365 * 86_400);
-/// Pieces that a slow body is sent in.
+/// Number of pieces that a slow body is sent in.
 const SLOW_PIECES: usize = 8;
 
 struct Shell {
@@ -173,8 +173,8 @@ struct Shell {
     closing: watch::Receiver<bool>,
 }
 
-/// Serves a sandbox, or the part of it that an address has (§5.6.9), until the order to stop; then
-/// open connections have two seconds.
+/// Serves a sandbox, or the endpoints of one address (§5.6.9), until the order to stop. Then open
+/// connections have two seconds to end.
 async fn serve(listener: TcpListener, shell: Shell) {
     let (shared, mut closing) = (shell.shared.clone(), shell.closing.clone());
     let open = Open {
@@ -184,10 +184,10 @@ async fn serve(listener: TcpListener, shell: Shell) {
         limits: LIMITS,
         site: SiteRules::STRICT,
     };
-    // An error is the sender's end, which is an order to stop as well.
+    // An error means that the sender is gone, which is also an order to stop.
     let stop = async { drop(closing.wait_for(|stop| *stop).await) };
     serve::serve(open, Arc::new(shell), stop).await;
-    // What was not yet kept is.
+    // Saves the changes that were not saved yet.
     shared.admin(|_, _| ());
 }
 
@@ -219,7 +219,7 @@ async fn read_request(request: hyper::Request<Incoming>, role: Role) -> Request 
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let headers = head.headers.iter();
     let headers = headers.map(|(name, value)| (name.to_string(), text(value)));
-    // A body above the limit reaches the core as one byte above it, which it answers with 413.
+    // A larger body reaches the core as one byte above the limit, and the core answers with 413.
     let body = body::read(body, BODY_BYTES_MAX).await;
     let body = body.map_or_else(|_| vec![0; BODY_BYTES_MAX + 1], |bytes| bytes.to_vec());
     Request {
@@ -232,7 +232,7 @@ async fn read_request(request: hyper::Request<Incoming>, role: Role) -> Request 
     }
 }
 
-/// Ends the connection as a lost network does: the body fails before its head is sent.
+/// Ends the connection as a lost network does: the body fails before the head is sent.
 fn cut() -> HttpResponse<Body> {
     let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
     let failed = std::future::ready(Err::<Bytes, _>(reset));
@@ -261,7 +261,7 @@ fn with_body(response: &Response, content: Body) -> HttpResponse<Body> {
     let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut answer = body::response(status, response.content_type, content);
     let headers = answer.headers_mut();
-    // Tokens and pages with people in them are kept nowhere on the way (RFC 6749 §5.1).
+    // Tokens and pages with personal data must not be cached (RFC 6749 §5.1).
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let location = response.location.as_deref();
     if let Some(location) = location.and_then(|to| HeaderValue::from_str(to).ok()) {

@@ -1,4 +1,4 @@
-//! Shapes that the document leaves unpublished; a client has to read them all.
+//! Answer formats and rules that the document leaves open. A client must support all of them.
 
 use crate::{CALL_READ, Grant, window::parse_duration};
 use serde::Deserialize;
@@ -30,9 +30,9 @@ pub enum Rows {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Paging {
-    /// The two stand in `data`, with the rows under a key.
+    /// Both are in `data`, which has the rows under a key.
     Inside,
-    /// The two stand beside `data`, which is the array of rows.
+    /// Both are beside `data`, which is the array of rows.
     Beside,
 }
 
@@ -40,7 +40,7 @@ pub enum Paging {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Treatment {
-    /// The range limits the rows, or the key orders them; keys that nobody knows change nothing.
+    /// The range limits the rows, or the key sorts them. Unknown keys change nothing.
     Kept,
     /// The field changes nothing, as if it were not sent.
     Ignored,
@@ -58,7 +58,7 @@ pub enum Registered {
     Started,
 }
 
-/// The form of `callId`: "the conversation uuid in the journal" (§6.8), where it stands with the
+/// The form of `callId`: "the conversation uuid in the journal" (§6.8). The journal's uuid has the
 /// prefix `oapi-` (§2.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -69,7 +69,7 @@ pub enum CallId {
     Plain,
 }
 
-/// One choice for each thing that the document leaves open, named as in a text of faults.
+/// One choice for each point that the document leaves open, named as in the text of faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shapes {
     /// Form of a request's status.
@@ -82,31 +82,32 @@ pub struct Shapes {
     pub page: Paging,
     /// Treatment of the range filter.
     pub range: Treatment,
-    /// Treatment of the order asked for.
+    /// Treatment of the requested order.
     pub orders: Treatment,
-    /// Largest page (30 to 100).
+    /// Largest page size (30 to 100).
     pub size_max: i64,
     /// The moment shown as `registeredTimestamp`.
     pub registered: Registered,
-    /// The right that `call-history/filter` needs, where §5.4.3 leaves it open; `None`: none.
+    /// The grant that `call-history/filter` needs, which §5.4.3 leaves open. `None` means none.
     pub filter_grant: Option<Grant>,
-    /// The right that `request/{requestId}` needs, where §5.4.3 leaves it open; `None`: none.
+    /// The grant that `request/{requestId}` needs, which §5.4.3 leaves open. `None` means none.
     pub request_grant: Option<Grant>,
-    /// The status of a write that is not yet done (§3.2 names only the two ends).
+    /// The status of a write that is not done yet. §3.2 names only the two final statuses.
     pub pending: String,
     /// Form of `callId` in deliveries.
     pub webhook_call_id: CallId,
-    /// Deliveries with fields and values that the document does not have (§6.5, Versioning).
+    /// `true` to add fields and values that the document does not have (§6.5, Versioning) to
+    /// deliveries.
     pub webhook_extra: bool,
-    /// Deliveries leave in any order (§6.1.4).
+    /// `true` to send deliveries in random order (§6.1.4).
     pub webhook_shuffled: bool,
     /// Percentage of deliveries that arrive twice (§6.1.4).
     pub webhook_twice: u8,
-    /// Deliveries leave up to this much later than they might, by the dice.
+    /// Largest random delay of a delivery.
     pub webhook_late: Duration,
-    /// Fields of its event that the journal shows as null, whatever was sent (§6.8).
+    /// Fields of a call's event that are null, whatever was submitted (§6.8).
     pub journal_without: Vec<String>,
-    /// A telephony of the CRM's own that journals each call, too.
+    /// The provider name of a telephony system of the CRM that journals each call, too.
     pub journal_foreign: Option<String>,
 }
 
@@ -136,10 +137,10 @@ impl Default for Shapes {
 }
 
 impl Shapes {
-    /// Sets a shape by its name and value in a text of faults.
+    /// Sets a shape by its name and value, as in a text of faults.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// A message about the unknown name or invalid value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "status" => self.status = one_of(value)?,
@@ -175,12 +176,12 @@ impl Shapes {
     }
 }
 
-/// Reads the choice that this word names.
+/// Reads the choice with this name.
 fn one_of<T: DeserializeOwned>(word: &str) -> Result<T, String> {
     serde_json::from_value(json!(word)).map_err(|error| error.to_string())
 }
 
-/// Reads the word `none`, or a right as `PERMISSION:SCOPE`.
+/// Reads a grant as `PERMISSION:SCOPE`, or the word `none`.
 fn grant(word: &str) -> Result<Option<Grant>, String> {
     let grant = Grant::parse(word);
     let known = (grant.is_some() || word == "none").then_some(grant);

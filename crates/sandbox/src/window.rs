@@ -1,5 +1,5 @@
-//! The fixed window of a token value (Limits): it opens with a first request and lasts 60 s. How
-//! rates and spans are written.
+//! The fixed window of a token (Limits): it opens with the first request and lasts 60 s. Also
+//! parses rates and durations.
 
 use crate::TokenKey;
 use callbridge_call::EventTime;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// The number of requests that one window of some length holds.
+/// A request limit: the number of requests that a window of this length holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Requests that one window holds.
@@ -26,19 +26,19 @@ impl Default for Rate {
     }
 }
 
-/// The fullest that windows and sliding spans of the same length have been.
+/// The highest counts of requests in windows, and in sliding spans of the same length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fullest {
     /// Most counted requests in one fixed window.
     pub in_a_window: u32,
-    /// Most counted requests in any span as long as a window: information, no rule.
+    /// Most counted requests in any span as long as a window. This is information, not a rule.
     pub in_any_span: u32,
     /// Number of windows opened by all tokens.
     pub windows: u64,
 }
 
-/// Counted requests remembered for the sliding span, per token.
+/// Most counted requests per token that are remembered for the sliding span.
 const SPAN_MAX: usize = 100_000;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -51,27 +51,27 @@ struct Window {
 /// The windows of all token values.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Windows {
-    /// The rate that requests are held to.
+    /// The limit of requests.
     #[serde(skip)]
     pub rate: Rate,
     by_token: BTreeMap<TokenKey, Window>,
-    /// The fullest window and span of all tokens so far.
+    /// The highest counts of all tokens so far.
     pub fullest: Fullest,
 }
 
-/// The place of a counted request in its window.
+/// The position of a counted request in its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
     /// The request's number within its window, from 1.
     pub number: u32,
     /// The moment of the window's first request.
     pub opened: EventTime,
-    /// The request is within the limit, and not answered with 429.
+    /// `true` if the request is within the limit. Otherwise it is answered with 429.
     pub within: bool,
 }
 
 impl Windows {
-    /// No window is open, and nothing counted.
+    /// Creates the state in which no window is open and nothing is counted.
     pub fn new(rate: Rate) -> Self {
         Self {
             rate,
@@ -79,8 +79,8 @@ impl Windows {
         }
     }
 
-    /// Counts a request that got past the token check. A request above the limit counts too; it
-    /// does not move the window.
+    /// Counts a request that passed the token check. A request above the limit counts too, and does
+    /// not move the window.
     pub fn count(&mut self, token: TokenKey, now: EventTime) -> Counted {
         let length = self.rate.window;
         let window = self.by_token.entry(token).or_default();
@@ -109,7 +109,7 @@ impl Windows {
 
 /// Reads a rate written as requests and window: `60/60s`.
 ///
-/// # Errors
+/// A message if the text is not a rate.
 /// What is wrong, in words.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
     let wrong = || format!("`{text}` is not a rate such as 60/60s");
@@ -122,10 +122,10 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
     Ok(Rate { requests, window })
 }
 
-/// A span written `500ms`, `6s`, `2m`, `24h` or `365d`.
+/// Reads a duration such as `500ms`, `6s`, `2m`, `24h`, or `365d`.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// A message if the text is not a duration.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a time span such as 500ms, 6s, 2m, 24h, 365d");
     dates::span(text).ok_or_else(wrong)

@@ -1,4 +1,4 @@
-//! Writes: accepted, and each brought to its end at its own moment.
+//! Accepts writes, and carries out each when it is due.
 
 use crate::{
     Action, Content, Endpoint, Journal, Refusal, Request, Sandbox, Submission, Success, Token,
@@ -11,18 +11,18 @@ use std::time::Duration;
 const REQUEST_NAMESPACE: uuid::Uuid =
     uuid::Uuid::from_u128(0x8c2d_1a44_0f6b_4e59_a7d3_3b90_6f1e_24c7);
 
-/// A request behind the authentication layer, and the fault that strikes it.
+/// A request that passed authentication, and the fault that applies to it.
 pub(super) struct Asked<'a> {
     pub(super) key: TokenKey,
     pub(super) token: Token,
     pub(super) endpoint: Endpoint,
-    /// The part of the path that stands in the place of an id; empty for paths without one.
+    /// The id in the path. Empty for paths without one.
     pub(super) id: &'a str,
     pub(super) request: &'a Request,
     pub(super) fault: Option<Action>,
 }
 
-/// Accepts a write: it will be done after its time, and can be polled for from now on.
+/// Accepts a write. It is carried out later, and can be polled from now on.
 pub(super) fn accept(
     core: &mut Sandbox,
     asked: &Asked<'_>,
@@ -60,7 +60,7 @@ pub(super) fn accept(
 }
 
 impl Sandbox {
-    /// Brings asynchronous writes to their end that are due.
+    /// Carries out the writes that are due.
     pub fn tick(&mut self, now: EventTime) {
         self.now = now;
         while let Some(write) = self.journal.next_due(now) {
