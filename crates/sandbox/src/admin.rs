@@ -1,23 +1,23 @@
-//! What stands beside the service, outside its budget and without a token: looking at what it
-//! holds, and doing what a person would do in the CRM.
+//! Paths below `/sandbox/` that the CRM does not have, outside its rate limit and without a token.
+//! They show the state, and do what a person would do in the CRM.
 //!
-//! | path | does |
+//! | path | effect |
 //! |---|---|
 //! | `GET /sandbox/journal` | every record in full |
-//! | `GET /sandbox/breaches` | what clients did against the document |
+//! | `GET /sandbox/breaches` | violations of the document by clients |
 //! | `GET /sandbox/requests` | answers by endpoint and status, the fullest windows |
 //! | `GET /sandbox/oauth` | applications, connections, refusals; see [`super::oauth`] |
 //! | `GET /sandbox/writes` | every accepted write and its status |
-//! | `GET /sandbox/leads` | every lead with all that is known |
+//! | `GET /sandbox/leads` | every lead with all its data |
 //! | `POST /sandbox/admin/lead`, `…/update`, `…/merge`, `…/delete` | `lead/admin.rs` |
-//! | `POST /sandbox/admin/clock` | `{"aheadSec": 3600}` of the machine's clock, in all |
+//! | `POST /sandbox/admin/clock` | `{"aheadSec": 3600}`: the total ahead of the machine's clock |
 //! | `POST /sandbox/admin/leads` | `{"add": [4006], "remove": [4001]}` |
 //! | `POST /sandbox/admin/token` | `{"issue": TOKEN, "expiresInSec": 60, "company": 2}` |
 //! | `POST /sandbox/admin/grants` | `{"grants": ["PERMISSION_OPEN_API_CALL:SAVE"]}` |
 //! | `POST /sandbox/admin/company` | `{"blocked": true, "disconnected": false}` |
-//! | `POST /sandbox/admin/faults` | the text of [`super::faults`]; an empty one ends them |
+//! | `POST /sandbox/admin/faults` | the text of [`super::faults`]; an empty one removes all |
 //! | `GET /sandbox/webhooks`, `POST /sandbox/admin/webhook…` | the table of `webhook/admin.rs` |
-//! | `POST /sandbox/admin/records` | `{"count": 250}`: records of another telephony |
+//! | `POST /sandbox/admin/records` | `{"count": 250}`: adds records of another provider |
 //! | `POST /sandbox/admin/record/delete` | `{"uuid": UUID}`: a person deletes a record |
 
 use crate::{
@@ -33,7 +33,7 @@ use std::time::Duration;
 /// Most records added by one request.
 const RECORDS_MAX: u64 = 10_000;
 
-/// The fields of a body below `/sandbox/admin/`; each path reads its own of these.
+/// The fields of a body below `/sandbox/admin/`. Each path reads only some of them.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Order {
@@ -51,7 +51,7 @@ struct Order {
     ahead_sec: Option<u64>,
 }
 
-/// The life of a PAT that is issued without one (§5.3.2); null gives it no end.
+/// Returns the lifetime of a PAT whose order names none (§5.3.2). Null means no expiry date.
 const fn longest_life() -> Option<i64> {
     Some(PAT_SECONDS_MAX)
 }
@@ -116,7 +116,7 @@ fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAnswer {
     Ok(json!({ "done": act }))
 }
 
-/// Ids of leads of which nothing is known; one taken away is a lead deleted.
+/// Adds ids of leads without data, and deletes leads.
 fn change_leads(core: &mut Sandbox, order: &Order) {
     let company = core.settings.company.id;
     for &lead in &order.remove {
@@ -131,7 +131,7 @@ fn change_leads(core: &mut Sandbox, order: &Order) {
     });
 }
 
-/// Moves the clock ahead; it never goes back, for what happened cannot be ahead of now.
+/// Moves the clock ahead. It never goes back, because nothing can have happened in the future.
 fn set_clock(core: &mut Sandbox, ahead: u64) -> AdminAnswer {
     let before = core.ahead.as_secs();
     let back = || format!("`aheadSec`: {before} or more, it cannot go back");
@@ -160,7 +160,7 @@ fn set_faults(core: &mut Sandbox, request: &Request) -> AdminAnswer {
     Ok(json!({ "done": "faults" }))
 }
 
-/// The records as the filter shows them, with values that only the sandbox shows.
+/// Returns the records as the filter shows them, with more values that only the sandbox shows.
 fn records_json(records: &[Record]) -> Value {
     let rows = records.iter().map(|record| {
         let mut row = endpoints::object(record, record.registered_at.floor_seconds().get());
@@ -174,7 +174,7 @@ fn records_json(records: &[Record]) -> Value {
     Value::Array(rows.collect())
 }
 
-/// Every write with its status, by its requestId.
+/// Returns every write with its status, by requestId.
 fn writes_json(core: &Sandbox) -> Value {
     let rows = core.journal.writes.iter().map(|(id, write)| {
         let (of, uuid) = match &write.content {

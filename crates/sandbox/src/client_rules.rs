@@ -1,13 +1,13 @@
-//! How a client behaves after a refusal (§7.7): what it may not repeat, how soon and how often.
+//! Checks how a client behaves after a refusal (§7.7): what it repeats, how soon, and how often.
 //!
 //! ```text
-//! soon    within a second of its 5xx: the document gives 5xx no wait of their own, and a second is
+//! soon    within a second of its 5xx: the document gives no wait for a 5xx, and a second is
 //!         the first step of its backoff
 //! often   a sixth attempt of a write of which five failed while others passed
 //! ```
-//! An attempt counts for its write once others of its endpoint have passed since the one before and
-//! none of them failed: what fails with all others is the service's trouble, and no limit of the
-//! document. A question is asked anew as soon and as often as something is to be known.
+//! An attempt of a write counts only if other requests of its endpoint passed since the previous
+//! attempt and none failed. If all requests fail, the CRM has a problem, and the document sets no
+//! limit. Queries can be repeated at any time.
 
 use crate::{Delivery, Endpoint, Rate, Request, Response, TokenKey, ViolationKind};
 use callbridge_call::EventTime;
@@ -15,24 +15,25 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// "At most once a minute", less what the way of two requests may differ by.
+/// "At most once a minute", less the difference in network delay between two requests.
 const APART_MIN: Duration = Duration::from_secs(58);
-/// Requests that were under way when the first refusal was given are no repeats.
+/// Requests that were under way at the first refusal are not repeats.
 const UNDER_WAY: Duration = Duration::from_secs(1);
 /// Most requests of each kind that are remembered.
 const REMEMBERED_MAX: usize = 10_000;
-/// A second, less what the way of two requests may differ by.
+/// A second, less the difference in network delay between two requests.
 const SOON: Duration = Duration::from_millis(900);
 /// Most attempts of one write (§7.7).
 const ATTEMPTS_MAX: u32 = 5;
-/// Time after its last attempt at which a write is sent on somebody's order, and begins again.
+/// After this time, a write is sent again because a person ordered it, and its attempts count from
+/// the start.
 const SERIES: Duration = Duration::from_secs(3_600);
 const NAMESPACE: Uuid = Uuid::from_u128(0x1c7e_90f2_4a36_4d7f_8b1d_52c0_c7ad_9e02);
 
-/// A company, and the public application of the connection; `None`: its own.
+/// A company and the public application of the connection. `None` means the company's own.
 type ConnectionKey = (i64, Option<i64>);
 
-/// A request that was refused, and may be repeated a minute later.
+/// A request that was refused, and can be repeated a minute later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refused {
     /// A token or client credentials that do not work (401).
@@ -43,8 +44,8 @@ pub enum Refused {
     Record(RequestKey),
 }
 
-/// A request as it is recognized when it comes again: its endpoint, whether it is a POST, and the
-/// hash of its method, path and body.
+/// The identity of a request, by which a repeat is recognized: its endpoint, whether it is a POST,
+/// and the hash of its method, path, and body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestKey(Endpoint, bool, Uuid);
 
@@ -69,37 +70,37 @@ struct EndpointHistory {
 #[derive(Clone, Copy, Debug)]
 struct Failed {
     last: EventTime,
-    /// The last attempt was answered; without an answer the client cannot know that it failed.
+    /// `true` if the last attempt was answered. Otherwise the client cannot know that it failed.
     answered: bool,
     attempts: u32,
     history: EndpointHistory,
 }
 
 impl Failed {
-    /// Returns `true` where others have passed since the last attempt, and none failed.
+    /// Returns `true` if other requests have passed since the last attempt, and none failed.
     const fn alone(&self, history: EndpointHistory) -> bool {
         history.passed > self.history.passed && history.failed == self.history.failed
     }
 }
 
-/// Refusals and failures of each client so far, to find repeats that come too soon or too often.
+/// Refusals and failures of each client, to find repeats that come too soon or too often.
 #[derive(Clone, Debug, Default)]
 pub struct ClientRules {
-    /// Times of the first and the last refusal of each; the first is set anew after a minute's
-    /// pause.
+    /// Times of the first and last refusal of each request. The first is reset after a pause of a
+    /// minute.
     refused: BTreeMap<Refused, (EventTime, EventTime)>,
     /// Requests refused with 400 or 409.
     bodies: BTreeSet<RequestKey>,
     failed: BTreeMap<RequestKey, Failed>,
     history: BTreeMap<Endpoint, EndpointHistory>,
-    /// Counted requests of each connection (company, public application) within a window's length,
-    /// by whatever token.
+    /// Counted requests of each connection (company and public application) within a window's
+    /// length, by any token.
     spans: BTreeMap<ConnectionKey, VecDeque<(EventTime, TokenKey)>>,
 }
 
 impl ClientRules {
-    /// Notes a counted request; returns how many there were within a window's length, when they are
-    /// more than a window holds and came by several token values.
+    /// Records a counted request. Returns the number of requests within a window's length if it
+    /// exceeds the limit of a window and several tokens were used.
     pub fn counted(
         &mut self,
         connection: ConnectionKey,
@@ -119,7 +120,7 @@ impl ClientRules {
         several.then_some(span.len())
     }
 
-    /// Notes a refusal; returns the time since the one before when that was too soon.
+    /// Records a refusal. Returns the time since the previous one if that was too soon.
     pub fn refused_again(&mut self, what: Refused, now: EventTime) -> Option<Duration> {
         if self.refused.len() >= REMEMBERED_MAX {
             self.refused.clear();
@@ -134,24 +135,24 @@ impl ClientRules {
         (since_first > UNDER_WAY).then_some(since_last)
     }
 
-    /// Ends the refusals of a token that is accepted again.
+    /// Forgets the refusals of a token that is accepted again.
     pub fn token_works(&mut self, key: TokenKey) {
         self.refused.remove(&Refused::Token(key));
     }
 
-    /// Ends the refusals for missing grants, which have changed: what was denied may be asked
-    /// again.
+    /// Forgets the refusals for missing grants. The grants have changed, so a denied request can be
+    /// sent again.
     pub fn grants_changed(&mut self) {
         let refused = &mut self.refused;
         refused.retain(|what, _| !matches!(what, Refused::Grant(..)));
     }
 
-    /// Ends the refusals of the OAuth endpoints for an application that changed.
+    /// Forgets the refusals of the OAuth endpoints, because an application has changed.
     pub fn application_changed(&mut self) {
         self.bodies.retain(|key| !key.0.is_oauth());
     }
 
-    /// Returns the violations of a request that repeats one that was refused, or that failed with a
+    /// Returns the violations of a request that repeats a refused one, or one that failed with a
     /// 5xx.
     pub fn repeated(
         &self,
@@ -183,11 +184,11 @@ impl ClientRules {
         [refused, failed]
     }
 
-    /// Notes how a request was answered. `own`: no fault made the answer.
+    /// Records how a request was answered. `own` is `true` if no fault made the answer.
     pub fn answered(&mut self, key: RequestKey, now: EventTime, response: &Response, own: bool) {
         let RequestKey(endpoint, posted, _) = key;
         let at_once = response.delivery == Delivery::Now;
-        // A gateway's refusal says nothing of the request.
+        // A gateway's refusal says nothing about the request.
         let refused = matches!(response.status, 400 | 409) && posted;
         if refused && at_once && response.is_json() {
             if self.bodies.len() >= REMEMBERED_MAX {

@@ -1,4 +1,4 @@
-//! Requests and answers, and the two envelopes the service answers in (§2.1, §7.1).
+//! Requests and answers, and the two envelopes of the CRM's answers (§2.1, §7.1).
 //!
 //! ```text
 //! after authentication   { data, message, error: null | { messageCode, args },
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The header that carries the token (§5.1).
 pub const TOKEN_HEADER: &str = "x-open-api-token";
-/// Largest body read, in bytes; more is 413.
+/// Largest body that is read, in bytes. A larger one is answered with 413.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// The endpoints served at the address that a request came to (§5.6.9).
@@ -22,9 +22,9 @@ pub enum Role {
     /// All endpoints, at one address.
     #[default]
     Whole,
-    /// All but the token and the revoke endpoint.
+    /// All but the token and revoke endpoints.
     Api,
-    /// The token and the revoke endpoint.
+    /// The token and revoke endpoints.
     Auth,
 }
 
@@ -37,7 +37,7 @@ pub struct Request {
     pub path: String,
     /// The query without its question mark; empty for none.
     pub query: String,
-    /// Names in lower case, in the order received; a name may stand twice.
+    /// Headers in the order received, with names in lower case. A name can appear twice.
     pub headers: Vec<(String, String)>,
     /// The bytes of the body; empty for none.
     pub body: Vec<u8>,
@@ -46,7 +46,7 @@ pub struct Request {
 }
 
 impl fmt::Debug for Request {
-    /// Leaves out headers and body: they carry tokens and people.
+    /// Leaves out headers and body, because they contain tokens and personal data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             method, path, body, ..
@@ -56,13 +56,13 @@ impl fmt::Debug for Request {
 }
 
 impl Request {
-    /// Returns `true` where this text stands in its body or its path.
+    /// Returns `true` if the body or the path contains this text.
     pub fn holds(&self, text: &str) -> bool {
         let body = String::from_utf8_lossy(&self.body);
         body.contains(text) || self.path.contains(text)
     }
 
-    /// A GET without a body.
+    /// Creates a GET without a body.
     pub fn get(path: &str) -> Self {
         let (method, path) = ("GET".to_owned(), path.to_owned());
         Self {
@@ -72,12 +72,12 @@ impl Request {
         }
     }
 
-    /// A POST of a JSON body with its content type.
+    /// Creates a POST with a JSON body and its content type.
     pub fn post(path: &str, body: &Value) -> Self {
         Self::post_bytes(path, body.to_string()).with("content-type", "application/json")
     }
 
-    /// A POST of any bytes, without a content type.
+    /// Creates a POST with any bytes, without a content type.
     pub fn post_bytes(path: &str, body: impl Into<Vec<u8>>) -> Self {
         let (method, body) = ("POST".to_owned(), body.into());
         Self {
@@ -87,7 +87,7 @@ impl Request {
         }
     }
 
-    /// Adds a header to the request, its name in lower case.
+    /// Adds a header, with its name in lower case.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
         let header = (name.to_ascii_lowercase(), value.to_owned());
@@ -101,8 +101,8 @@ impl Request {
         self.with(TOKEN_HEADER, token)
     }
 
-    /// Returns `true` where its body is of this type: named once, in UTF-8 where it says so, and
-    /// not encoded.
+    /// Returns `true` if the body is of this type. The type must be named once, with UTF-8 if it
+    /// has a charset, and the body must not be encoded.
     pub(crate) fn is_of_type(&self, kind: &str) -> bool {
         let mut types = self.header("content-type");
         let mut parts = types.next().unwrap_or_default().split(';').map(str::trim);
@@ -118,7 +118,7 @@ impl Request {
         named && plain && !encoded && types.next().is_none()
     }
 
-    /// All values of a header; the name in lower case.
+    /// Returns all values of a header. `name` must be in lower case.
     pub fn header<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let named = self.headers.iter().filter(move |(given, _)| given == name);
         named.map(|(_, value)| value.as_str())
@@ -149,17 +149,17 @@ pub struct Response {
     pub location: Option<String>,
     /// The bytes of the body.
     pub body: Vec<u8>,
-    /// Time and completeness of the sending.
+    /// When and how completely the answer is sent.
     pub delivery: Delivery,
 }
 
 impl Response {
-    /// Returns `true` for an answer of the service's own, which is JSON, and no HTML page.
+    /// Returns `true` if the answer is JSON, as the CRM's own answers are, and not an HTML page.
     pub fn is_json(&self) -> bool {
         self.content_type == "application/json"
     }
 
-    /// An answer that leaves at once.
+    /// Creates an answer that is sent at once.
     pub fn new(status: u16, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
         Self {
             status,
@@ -170,51 +170,51 @@ impl Response {
         }
     }
 
-    /// A JSON answer that leaves at once.
+    /// Creates a JSON answer that is sent at once.
     pub fn json(status: u16, body: &Value) -> Self {
         Self::new(status, "application/json", body.to_string())
     }
 
-    /// The body as JSON; null when it is none.
+    /// Returns the body as JSON, or null if it is not JSON.
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 }
 
-/// An entry of `errors[]`: a field and the reason against it (§7.5).
+/// An entry of `errors[]`: a field and the reason for its refusal (§7.5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldError {
     /// The field's name as sent.
     pub field: String,
-    /// The reason that the service gives: `NOT_NULL`, `MAX`.
+    /// The reason, such as `NOT_NULL` or `MAX`.
     pub reason: RefusalReason,
 }
 
-/// Reasons that a field is refused for (§7.5).
+/// Reasons for the refusal of a field (§7.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RefusalReason {
     /// The field is required and missing.
     NotNull,
-    /// Must not be an empty string.
+    /// The string is empty or blank.
     NotBlank,
-    /// The number lies below the bound.
+    /// The number is below the bound.
     Min,
-    /// The number lies above the bound.
+    /// The number is above the bound.
     Max,
     /// The text has too many characters.
     Length,
-    /// The list has nothing in it.
+    /// The list is empty.
     NotEmpty,
-    /// The list is not there.
+    /// The list is missing.
     NotNullCollection,
-    /// The text is no telephone number.
+    /// The text is not a telephone number.
     ValidPhone,
-    /// The number is no moment in epoch seconds.
+    /// The number is not a valid time in epoch seconds.
     ValidEpochSec,
 }
 
-/// The answer of the authentication layer (§7.2); its bodies are fixed English text.
+/// Returns the answer of the authentication layer (§7.2). Its bodies are fixed English text.
 pub fn reduced(status: u16) -> Response {
     let message = match status {
         429 => "Rate limit exceeded. Max 60 requests per minute.",
@@ -224,34 +224,37 @@ pub fn reduced(status: u16) -> Response {
     Response::json(status, &body)
 }
 
-/// A refusal behind the authentication layer (§7.3, §7.5).
+/// A refusal after the authentication layer (§7.3, §7.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Valid token without the grant: 403, 3701.
+    /// The token is valid but lacks the grant: 403, code 3701.
     Denied,
-    /// The body is no JSON, or not of the right types: 400, 3705, the parser's words in `data`.
+    /// The body is not JSON, or has wrong types: 400, code 3705, with the parser's message in
+    /// `data`.
     Unparsable(String),
     /// Bean validation: 400 with `errors[]`.
     Invalid(Vec<FieldError>),
-    /// A status with human text alone: business validation (400; its codes stay in the service's
-    /// log), an unknown address or request (404), a missing record (409, §7.4), OAuth (§7.6).
+    /// A status with only a text for people: business validation (400, whose codes are only in the
+    /// CRM's log), an unknown address or request (404), a missing record (409, §7.4), or OAuth
+    /// (§7.6).
     Plain(u16, &'static str),
-    /// An error shown by its status alone, as faults ask for.
+    /// An error with only a status, as fault rules order.
     Status(u16),
 }
 
 /// The path is not served.
 pub(crate) const NO_ADDRESS: Refusal = Refusal::Plain(404, "Manzil topilmadi");
-/// The path takes another method.
+/// The path does not allow the method.
 pub(crate) const METHOD: Refusal = Refusal::Plain(405, "Bu usul qo‘llab-quvvatlanmaydi");
 /// The body exceeds [`BODY_BYTES_MAX`].
 pub(crate) const TOO_LARGE: Refusal = Refusal::Plain(413, "So‘rov tanasi juda katta");
-/// The body has another content type.
+/// The content type of the body is not JSON.
 pub(crate) const MEDIA_TYPE: Refusal =
     Refusal::Plain(415, "Content-Type application/json bo‘lishi kerak");
 
 impl Refusal {
-    /// The answer in the full envelope. Messages are human text in Uzbek, not to be branched on.
+    /// Returns the answer in the full envelope. Messages are Uzbek text for people, and clients
+    /// must not depend on them.
     pub fn respond(&self) -> Response {
         let (status, message, code) = match self {
             Self::Denied => (403, "Ruxsat berilmagan", Some(3701)),
@@ -279,14 +282,14 @@ impl Refusal {
 pub struct Success {
     /// The value of `data` in the envelope.
     pub data: Value,
-    /// The value of `requestId`; `None` for all but accepted writes.
+    /// The value of `requestId`. `None` unless a write was accepted.
     pub request_id: Option<String>,
-    /// `currentPage` and `totalPages` when they stand beside `data`.
+    /// `currentPage` and `totalPages`, if they are beside `data`.
     pub paging: Option<(u64, u64)>,
 }
 
 impl Success {
-    /// A success with this `data` and no requestId.
+    /// Creates a success with this `data` and no requestId.
     pub fn of(data: Value) -> Self {
         Self {
             data,
@@ -294,7 +297,8 @@ impl Success {
         }
     }
 
-    /// The answer in the full envelope; `message` is `Success` or the expiry warning (§5.5).
+    /// Returns the answer in the full envelope. `message` is `Success` or the expiry warning
+    /// (§5.5).
     pub fn respond(&self, message: &str) -> Response {
         let mut body = json!({
             "data": self.data, "message": message, "error": null,
@@ -308,13 +312,13 @@ impl Success {
     }
 }
 
-/// The JSON of a body, or why there is none.
+/// Parses a body as JSON, or returns the refusal.
 pub fn json_value(body: &[u8]) -> Result<Value, Refusal> {
     let wrong = |error| Refusal::Unparsable(format!("JSON parse error: {error}"));
     serde_json::from_slice(body).map_err(wrong)
 }
 
-/// The JSON object of a body, or why there is none.
+/// Parses a body as a JSON object, or returns the refusal.
 pub fn json_object(body: &[u8]) -> Result<serde_json::Map<String, Value>, Refusal> {
     match json_value(body)? {
         Value::Object(fields) => Ok(fields),

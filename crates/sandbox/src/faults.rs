@@ -1,19 +1,19 @@
-//! Faults to order: what the service, or the way to it, does wrong, and in which shape it answers
-//! where the document leaves the shape open.
+//! Fault rules: errors of the CRM or of the network that can be ordered. The same text selects
+//! shapes that the document leaves open.
 //!
 //! ```text
-//! ENDPOINT [with TEXT] [after N] [times K] [chance P%] ACTION    one rule a line, or parted by ;
-//! TEXT      strikes only requests with it in their body or path: one call, while others pass
+//! ENDPOINT [with TEXT] [after N] [times K] [chance P%] ACTION   one per line, or ; between
+//! TEXT      applies only to requests with it in their body or path: one call, while others pass
 //! ENDPOINT  any, token-info, call-history, filter, request, lead, lead-filter, lead-fields,
 //!           crm-field, oauth-token, oauth-revoke ([`Endpoint::word`])
 //! ACTION    status N         refused with N before anything was done
-//!           gateway N        the same with the HTML page of a proxy
+//!           gateway N        as status N, with the HTML page of a proxy
 //!           status-after N   done, then answered N
 //!           lost             done, then closed without an answer
 //!           cut              closed without an answer, nothing done
 //!           delay TIME       done, answered after TIME
-//!           slow TIME        done, the body drips over TIME
-//!           broken           done, half the body
+//!           slow TIME        done, the body is sent in pieces over TIME
+//!           broken           done, answered with half the body
 //!           no-request-id    done, 200 without requestId
 //!           accept-false     200 with accept false, nothing done
 //!           redirect         302 to another path
@@ -40,7 +40,7 @@ use std::time::Duration;
 pub enum Action {
     /// Refused with this status before anything was done.
     Status(u16),
-    /// The same with the HTML page of a proxy in between.
+    /// Refused with this status, with the HTML page of a proxy.
     Gateway(u16),
     /// Done, then answered with this status.
     StatusAfter(u16),
@@ -66,25 +66,25 @@ pub enum Action {
     Hold(Duration),
 }
 
-/// One rule: which requests of an endpoint meet which fault.
+/// A fault, and the requests that it applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The endpoint whose requests are struck; `None`: any.
+    /// The endpoint that the rule applies to. `None` means any.
     pub endpoint: Option<Endpoint>,
-    /// Only requests with this text in their body or path.
+    /// The rule applies only to requests with this text in their body or path.
     pub with: Option<String>,
-    /// Number of matching requests that pass before the rule strikes.
+    /// Number of matching requests that pass before the rule applies.
     pub after: u64,
-    /// Number of requests that the rule strikes; `None`: without end.
+    /// Number of requests that the rule applies to. `None` means no limit.
     pub times: Option<u64>,
-    /// Chance to strike, in millionths; 1,000,000 is always.
+    /// Probability that the rule applies, in millionths. 1,000,000 means always.
     pub chance_ppm: u32,
-    /// The fault that strikes the request.
+    /// The fault of the requests that the rule applies to.
     pub action: Action,
 }
 
 impl Rule {
-    /// Strikes every request of the endpoint.
+    /// Creates a rule for every request of the endpoint.
     pub const fn always(endpoint: Endpoint, action: Action) -> Self {
         Self {
             endpoint: Some(endpoint),
@@ -96,7 +96,7 @@ impl Rule {
         }
     }
 
-    /// Strikes the next `times` requests of the endpoint.
+    /// Creates a rule for the next `times` requests of the endpoint.
     pub const fn next(endpoint: Endpoint, times: u64, action: Action) -> Self {
         let mut rule = Self::always(endpoint, action);
         rule.times = Some(times);
@@ -104,10 +104,10 @@ impl Rule {
     }
 }
 
-/// Rules and shapes of one text.
+/// Parses a text of fault rules and shapes.
 ///
 /// # Errors
-/// Every line that cannot be read.
+/// A message for every line that cannot be read.
 pub fn parse(text: &str) -> Result<(Vec<Rule>, Shapes), Vec<String>> {
     let (mut rules, mut shapes, mut wrong) = (Vec::new(), Shapes::default(), Vec::new());
     let lines = text.lines();
@@ -129,7 +129,7 @@ pub fn parse(text: &str) -> Result<(Vec<Rule>, Shapes), Vec<String>> {
 fn parse_rule(words: &[&str]) -> Result<Rule, String> {
     let (first, mut rest) = words.split_first().ok_or("nothing in it")?;
     let unknown = || format!("`{first}` is none of any, {}", Endpoint::words());
-    // The action comes last.
+    // The action is the end of the rule, and is set last.
     let mut rule = Rule::always(Endpoint::Unknown, Action::Lost);
     rule.endpoint = match *first {
         "any" => None,
@@ -168,7 +168,7 @@ fn parse_action(words: &[&str]) -> Result<Action, String> {
     })
 }
 
-/// Reads a number, or says in words that this is none.
+/// Parses a number. The error is a message.
 pub(crate) fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     (text.parse()).map_err(|_| format!("`{text}` is not a number"))
 }
@@ -185,12 +185,12 @@ fn percent(text: &str) -> Result<u32, String> {
     ppm.ok_or_else(|| format!("`{text}` is not a percentage such as 5%"))
 }
 
-/// Dice that fall alike for the same seed (splitmix64).
+/// A random number generator that gives the same numbers for the same seed (splitmix64).
 #[derive(Clone, Debug, Default)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice that this seed decides wholly.
+    /// Creates a generator with this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -204,30 +204,30 @@ impl Dice {
         bits ^ (bits >> 31)
     }
 
-    /// Returns a number from 0 to below `bound`; 0 for a bound of 0.
+    /// Returns a number from 0 to below `bound`, or 0 if `bound` is 0.
     pub const fn below(&mut self, bound: u64) -> u64 {
         let roll = self.roll();
         if bound == 0 { 0 } else { roll % bound }
     }
 }
 
-/// The rules with how often each was met.
+/// The fault rules, with counts of their requests.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// Each rule with the number of requests that it matched, and of those it struck.
+    /// Each rule with the number of requests that it matched, and of those that it applied to.
     pub(crate) rules: Vec<(Rule, u64, u64)>,
     dice: Dice,
 }
 
 impl Faults {
-    /// Rules in the order they are asked; the first that strikes is the one.
+    /// Creates a list of rules. The first one that applies to a request decides.
     pub fn new(rules: Vec<Rule>, seed: u64) -> Self {
         let rules = rules.into_iter().map(|rule| (rule, 0, 0)).collect();
         let dice = Dice::new(seed ^ 0xfa17);
         Self { rules, dice }
     }
 
-    /// The fault that strikes the next request of an endpoint.
+    /// Returns the fault that applies to the next request of an endpoint.
     pub fn pick(&mut self, endpoint: Endpoint, request: &Request) -> Option<Action> {
         let mut struck = None;
         for (rule, seen, fired) in &mut self.rules {
@@ -248,7 +248,7 @@ impl Faults {
     }
 }
 
-/// The answer of a fault that keeps the request from the endpoint.
+/// Returns the answer of a fault that keeps the request from the endpoint.
 pub(super) fn instead(action: Action) -> Option<Response> {
     let empty = |status| Response {
         body: Vec::new(),
@@ -277,7 +277,7 @@ pub(super) fn instead(action: Action) -> Option<Response> {
     })
 }
 
-/// Applies a fault to the answer of a request whose effect is done.
+/// Applies a fault to the answer of a request that was carried out.
 pub(super) fn after_effect(response: &mut Response, action: Action) {
     match action {
         Action::StatusAfter(status) => *response = Refusal::Status(status).respond(),
@@ -290,8 +290,7 @@ pub(super) fn after_effect(response: &mut Response, action: Action) {
 }
 
 impl Action {
-    /// Returns `true` where the client learns from the answer, at once, that its write was
-    /// accepted.
+    /// Returns `true` if the client learns at once from the answer that its write was accepted.
     pub(super) const fn leaves_answer_whole(self) -> bool {
         matches!(self, Self::Failed | Self::Hold(_))
     }

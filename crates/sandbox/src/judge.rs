@@ -1,14 +1,13 @@
-//! What a request says of its client against the document: repeats too soon (§7.7), and tokens and
-//! secrets where they must not be: in an address, at the wrong endpoint, in a header that is
-//! ignored. They are known by how they begin (§5.2, §5.6.1).
+//! Checks what a request shows about its client: repeats that come too soon (§7.7), and tokens and
+//! secrets in a wrong place, such as an address, another endpoint, or an ignored header. Secrets
+//! are recognized by their prefixes (§5.2, §5.6.1).
 
 use crate::{
     Action, Delivery, Endpoint, Refused, Request, Response, Sandbox, TOKEN_HEADER, TokenKey,
     ViolationKind, client_rules::RequestKey, faults::after_effect, faults::instead,
 };
 
-/// The beginning of a secret, its kind in words, and a mark that the API takes it in the header of
-/// tokens.
+/// The prefix of a secret, its kind in words, and `true` if the API accepts it in the token header.
 type Secret = (&'static str, &'static str, bool);
 
 const KNOWN: [Secret; 5] = [
@@ -20,7 +19,8 @@ const KNOWN: [Secret; 5] = [
 ];
 
 impl Sandbox {
-    /// Answers a request that a fault strikes, or none; what both say of the client is noted.
+    /// Answers a request, with the fault that applies to it if there is one. Records repeats that
+    /// violate §7.7.
     pub(super) fn under_fault(
         &mut self,
         endpoint: Endpoint,
@@ -29,7 +29,8 @@ impl Sandbox {
         answer: impl FnOnce(&mut Self) -> Response,
     ) -> Response {
         let key = RequestKey::of(endpoint, request);
-        // A request that was refused, or failed with a 5xx, comes again (§7.7).
+        // A request that was refused, or that failed with a 5xx, must not come again too soon
+        // (§7.7).
         let repeated = self.client.rules.repeated(key, self.now);
         for (kind, words) in repeated.into_iter().flatten() {
             self.violation(kind, "§7.7", words);
@@ -45,19 +46,19 @@ impl Sandbox {
         rules.answered(key, self.now, &response, own);
         let missing = own && response.status == 409 && response.delivery == Delivery::Now;
         if missing && request.method == "GET" {
-            // A missing record is not to be asked for again at once (§7.4).
+            // A missing record must not be requested again at once (§7.4).
             let words = "a missing record again";
             self.refused(Refused::Record(key), ViolationKind::RepeatAfter400, words);
         }
         response
     }
 
-    /// A 401 to a token or to client credentials.
+    /// Records a 401 to a token or to client credentials.
     pub(super) fn dead_token(&mut self, key: TokenKey, words: &str) {
         self.refused(Refused::Token(key), ViolationKind::RepeatAfter401, words);
     }
 
-    /// A refusal, which is a breach when it comes too soon after the one before.
+    /// Records a refusal. It is a violation if it comes too soon after the previous one.
     pub(super) fn refused(&mut self, what: Refused, kind: ViolationKind, words: &str) {
         if let Some(after) = self.client.rules.refused_again(what, self.now) {
             let words = format!("{words} after {} ms", after.as_millis());
@@ -65,7 +66,7 @@ impl Sandbox {
         }
     }
 
-    /// A request to the API: nothing but the token, and that in its header alone.
+    /// Checks a request to the API. The only secret in it must be the token, in its header.
     pub(super) fn judge_api(&mut self, request: &Request) {
         if let Some(what) = found(&request.path).or_else(|| found(&request.query)) {
             // The request's own token in the address is reported by the token check.
@@ -75,7 +76,7 @@ impl Sandbox {
             }
         }
         for (name, value) in &request.headers {
-            // The token check reports Authorization by itself.
+            // The token check reports Authorization.
             let Some(what) = found(value).filter(|_| name != "authorization") else {
                 continue;
             };
@@ -90,7 +91,8 @@ impl Sandbox {
         }
     }
 
-    /// A request to the token or the revoke endpoint: all in the body, and no header of the API.
+    /// Checks a request to the token or revoke endpoint. All secrets must be in the body, and
+    /// headers of the API are wrong.
     pub(super) fn judge_oauth(&mut self, request: &Request) {
         if !request.query.is_empty() {
             let words = "a query at an OAuth endpoint, whose fields stand in the body";
@@ -111,7 +113,8 @@ impl Sandbox {
         }
     }
 
-    /// A request for the authorization page, which a browser makes: no secret at all.
+    /// Checks a request for the authorization page. A browser makes it, so it must contain no
+    /// secret.
     pub(super) fn judge_consent(&mut self, request: &Request) {
         let body = String::from_utf8_lossy(&request.body);
         if let Some(what) = found(&request.query).or_else(|| found(&body)) {
@@ -126,7 +129,7 @@ impl Sandbox {
 }
 
 fn found(text: &str) -> Option<&'static Secret> {
-    // A quick no for nearly every body.
+    // This check is fast, and excludes nearly every body.
     let mut known = KNOWN.iter().filter(|_| text.contains("svc"));
     known.find(|(begins, ..)| text.contains(begins))
 }

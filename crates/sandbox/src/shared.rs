@@ -1,6 +1,6 @@
-//! The core under its lock, with the clock and the state file: what the core holds, as one JSON
-//! object. The file is held with flock and replaced as a whole, with mode 0600 and synced, after
-//! every request that can have changed something. It holds tokens by their fingerprints alone.
+//! The core under its lock, with the clock and the state file. The file contains the core as one
+//! JSON object. It is locked with flock, and after every request that can have changed something it
+//! is replaced as a whole, with mode 0600, and synced. It contains only the fingerprints of tokens.
 
 use crate::{Error, Refusal, Request, Response, Sandbox, Settings};
 use callbridge_call::EventTime;
@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::error;
 
-/// Returns the moment by the machine; it must not go back.
+/// A function that returns the machine's time, which must not go back.
 pub type SandboxClock = Arc<dyn Fn() -> EventTime + Send + Sync>;
 
-/// A clock that starts at the wall clock's moment and then runs with the time since boot, so that
-/// a step of the wall clock neither opens nor shuts a window.
+/// Returns a clock that starts at the wall clock's time and then follows the time since boot, so a
+/// step of the wall clock neither opens nor closes a window.
 pub fn steady_clock() -> SandboxClock {
     let start = callbridge_model::clock::now();
     Arc::new(move || {
@@ -26,18 +26,18 @@ pub fn steady_clock() -> SandboxClock {
     })
 }
 
-/// A sandbox shared with others in the process.
+/// A handle to a sandbox that is shared within the process.
 #[derive(Clone)]
 pub struct SharedSandbox {
     /// The core, and its state file if it has one.
     pub(super) held: Arc<Mutex<(Sandbox, Option<StateFile>)>>,
-    /// The machine's moment, whatever the core's clock was set to.
+    /// The machine's clock, without the time that the core's clock was moved ahead.
     pub(super) clock: SandboxClock,
 }
 
 impl SharedSandbox {
-    /// Runs a function on the core at the clock's moment; `false` when the state that it `changes`
-    /// could not be kept.
+    /// Runs a function on the core at the clock's time. Returns `false` with the result if the
+    /// function `changes` the state and the state could not be saved.
     pub(super) fn act<R>(
         &self,
         changes: bool,
@@ -46,7 +46,7 @@ impl SharedSandbox {
         // A panic under the lock leaves the core as it was after its last change.
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let (core, state) = &mut *held;
-        // Under the lock, so that moments reach the core in order.
+        // Read under the lock, so times reach the core in order.
         let now = core.moment((self.clock)());
         core.tick(now);
         let result = act(core, now);
@@ -58,13 +58,12 @@ impl SharedSandbox {
         (result, kept.is_ok())
     }
 
-    /// Runs a function on the core at the clock's moment, after writes that are due by then.
+    /// Runs a function on the core at the clock's time, after the writes that are due by then.
     pub fn admin<R>(&self, act: impl FnOnce(&mut Sandbox, EventTime) -> R) -> R {
         self.act(true, act).0
     }
 
-    /// Answers a request. What a GET counts in a window is kept with the next change, or at the
-    /// end.
+    /// Answers a request. The window count of a GET is saved with the next change, or at the end.
     pub(super) fn handle(&self, request: &Request) -> Response {
         let changes = request.method != "GET";
         let (response, kept) = self.act(changes, |core, now| core.handle(now, request));
@@ -80,15 +79,15 @@ impl SharedSandbox {
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
-    /// Whoever starts on the same file finds this lock.
+    /// Holds the lock, which a second sandbox on the same file finds.
     held: File,
 }
 
 impl StateFile {
-    /// Opens or makes the file, and gives the core that was kept in it.
+    /// Opens or creates the file, and returns it with the core stored in it.
     ///
     /// # Errors
-    /// The file cannot be opened, is held by another process, or is damaged: it is left as it is.
+    /// The file cannot be opened, is held by another process, or is damaged. It is left as it is.
     pub fn open(path: &Path, settings: Settings) -> Result<(Option<Self>, Sandbox), Error> {
         let failed = |error| failed(path, &error);
         let mut held = options().truncate(false).open(path).map_err(failed)?;
@@ -116,10 +115,10 @@ impl StateFile {
         Ok((Some(Self { path, held }), core))
     }
 
-    /// Replaces the file by the core's state.
+    /// Replaces the file with the core's state.
     ///
     /// # Errors
-    /// The disk refuses; what was kept before is kept on.
+    /// The file cannot be written. Its previous content is kept.
     pub fn keep(&mut self, core: &Sandbox) -> Result<(), Error> {
         let replaced = || -> io::Result<File> {
             let mut next = self.path.clone().into_os_string();

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 /// Permission and scope of conversation submission (§4.5.6).
 pub const CALL_SAVE: &str = "PERMISSION_OPEN_API_CALL:SAVE";
-/// Permission and scope that the sandbox asks for reading the journal (§5.4.3 leaves it open).
+/// Permission and scope that the sandbox requires for reading the journal (§5.4.3 leaves it open).
 pub const CALL_READ: &str = "PERMISSION_OPEN_API_CALL:READ";
 
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x5d0f_6a53_98b2_4b1e_9f43_7f2c_61ce_0a11);
-/// The domains of §2.3, each a permission behind this prefix.
+/// The domains of §2.3. A permission is the prefix [`PERMISSION`] and a domain.
 const DOMAINS: &str = "LEAD LEAD_NOTE LEAD_TASK CONTRACT CONTRACT_PAYMENT CALL CONFIGURATION";
 const PERMISSION: &str = "PERMISSION_OPEN_API_";
 /// Lifetime of an access token, in seconds (§4.1.1, §5.2).
@@ -18,14 +18,14 @@ pub const ACCESS_SECONDS: i64 = 3_600;
 pub const PAT_SECONDS_MAX: i64 = 365 * DAY_SECONDS;
 const DAY_SECONDS: i64 = 86_400;
 
-/// A token by its fingerprint: the core and its state file never hold the value itself. No value
-/// has the default one.
+/// The fingerprint of a token. The core and its state file never hold the token's value. No value
+/// has the default fingerprint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TokenKey(uuid::Uuid);
 
 impl TokenKey {
-    /// The fingerprint of a token's value.
+    /// Computes the fingerprint of a token's value.
     pub fn of(value: &str) -> Self {
         Self(uuid::Uuid::new_v5(&NAMESPACE, value.as_bytes()))
     }
@@ -45,19 +45,19 @@ impl TryFrom<String> for Grant {
 }
 
 impl Grant {
-    /// One of the permissions and scopes of §2.3; `None` for anything else.
+    /// Parses one of the permissions and scopes of §2.3. Returns `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let (domain, scope) = text.strip_prefix(PERMISSION)?.split_once(':')?;
         let known = DOMAINS.split(' ').any(|known| known == domain);
         (known && ["READ", "SAVE", "DELETE"].contains(&scope)).then(|| Self(text.to_owned()))
     }
 
-    /// The right as it is written: `PERMISSION_OPEN_API_CALL:SAVE`.
+    /// Returns the grant as text, such as `PERMISSION_OPEN_API_CALL:SAVE`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Splits the right into permission and scope.
+    /// Splits the grant into permission and scope.
     pub fn parts(&self) -> (&str, &str) {
         self.0.split_once(':').unwrap_or((&self.0, ""))
     }
@@ -80,32 +80,32 @@ pub struct Token {
     pub kind: TokenKind,
     /// The company of its connection.
     pub company: i64,
-    /// The public application whose connection it belongs to; `None`: the company's own.
+    /// The public application of its connection. `None` means the company's own application.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub application: Option<i64>,
-    /// The refresh token that was given out with it.
+    /// The refresh token that was issued with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refresh: Option<TokenKey>,
-    /// The moment from which it does not work; `None`: no expiry date.
+    /// The moment from which it does not work. `None` means that it has no expiry date.
     pub expires_at: Option<EpochSeconds>,
-    /// The token was replaced or revoked.
+    /// `true` if the token was replaced or revoked.
     pub revoked: bool,
 }
 
 impl Token {
-    /// Returns `true` for a token that is neither revoked nor expired.
+    /// Returns `true` if the token is neither revoked nor expired.
     pub fn works(&self, now: EventTime) -> bool {
         let expired = self.expires_at.is_some_and(|at| now.floor_seconds() >= at);
         !self.revoked && !expired
     }
 
-    /// Whole days until expiry; 0 on the last day. `None` without an expiry date.
+    /// Returns the whole days until expiry (0 on the last day), or `None` without an expiry date.
     pub fn days_left(&self, now: EventTime) -> Option<i64> {
         let left = self.expires_at?.get() - now.floor_seconds().get();
         Some(left.div_euclid(DAY_SECONDS))
     }
 
-    /// The `message` of every successful answer (§5.5).
+    /// Returns the `message` of a successful answer (§5.5).
     pub fn message(&self, now: EventTime) -> String {
         let soon = |at: &EpochSeconds| at.get() - now.floor_seconds().get() <= 7 * DAY_SECONDS;
         match self.expires_at.filter(soon).and(self.days_left(now)) {
@@ -125,10 +125,11 @@ pub struct IdSet {
 }
 
 impl IdSet {
-    /// Numbers and ranges of positive ids, separated by commas; the empty text is the empty set.
+    /// Parses numbers and ranges of positive ids, separated by commas. An empty text gives the
+    /// empty set.
     ///
     /// # Errors
-    /// The part that is neither.
+    /// The part that is neither a number nor a range.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut set = Self::default();
         let parts = text.split(',').map(str::trim);
@@ -142,13 +143,13 @@ impl IdSet {
         Ok(set)
     }
 
-    /// Returns `true` where the id lies in a range and was not removed.
+    /// Returns `true` if the id is in a range and was not removed.
     pub fn contains(&self, id: i64) -> bool {
         let mut ranges = self.ranges.iter();
         ranges.any(|&(low, high)| (low..=high).contains(&id)) && !self.removed.contains(&id)
     }
 
-    /// Adds an id; one that was removed is in the set again.
+    /// Adds an id, also one that was removed before.
     pub fn add(&mut self, id: i64) {
         if !self.removed.remove(&id) && !self.contains(id) {
             self.ranges.push((id, id));
@@ -163,7 +164,7 @@ impl IdSet {
     }
 }
 
-/// A company with its connection to the application (§5.4): grants belong to the connection.
+/// A company with its connection to its own application (§5.4). Grants belong to the connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Company {
     /// The id that its tokens report (§2.2 `company.id`).
@@ -174,14 +175,14 @@ pub struct Company {
     pub application_id: i64,
     /// The name of its own application (§2.2 `application.name`).
     pub application_name: String,
-    /// Rights of the connection; a change holds at once for existing tokens.
+    /// Grants of the connection. A change applies to existing tokens at once.
     pub grants: Vec<Grant>,
-    /// Ids of the leads of `--leads`, and of those that `admin/leads` has added.
+    /// Ids of the leads of `--leads`, and of those that `admin/leads` added.
     pub leads: IdSet,
-    /// Ids of its employees, as `--employees` gives them.
+    /// Ids of its employees, from `--employees`.
     pub employees: IdSet,
-    /// License expired: every request gives 401.
+    /// `true` if the license has expired. Every request gives 401.
     pub blocked: bool,
-    /// The company disconnected the application: every request gives 401.
+    /// `true` if the company disconnected the application. Every request gives 401.
     pub disconnected: bool,
 }

@@ -1,14 +1,14 @@
-//! Applications and connections from outside: `GET /sandbox/oauth` and, below
-//! `/sandbox/admin/oauth/`, what a person does in the CRM. Fields: `clientId` (may be left out
-//! while there is one application) and `company` (without it the first).
+//! Admin paths for applications and connections: `GET /sandbox/oauth` and, below
+//! `/sandbox/admin/oauth/`, what a person does in the CRM. Bodies have `clientId` (optional if
+//! there is only one application) and `company` (by default the first one).
 //!
-//! | `POST …` | body, does |
+//! | `POST …` | body and effect |
 //! |---|---|
-//! | `application` | registers a new one, or changes what is given, its secret too (fields below) |
-//! | `disconnect` | the company ends the connection |
-//! | `grants` | `{"grants": […]}`: what the connection may do from now on |
-//! | `revoke` | `{"token"}`, else every refresh token of the connection |
-//! | `approve` | `{"redirectUri", "scope"}`: an authorization code past the consent page |
+//! | `application` | registers a new application, or changes the given fields (see below) |
+//! | `disconnect` | ends the company's connection |
+//! | `grants` | `{"grants": […]}`: the new grants of the connection |
+//! | `revoke` | revokes `{"token"}`, or without it every refresh token of the connection |
+//! | `approve` | `{"redirectUri", "scope"}`: returns a code without the consent page |
 //!
 //! An application: `{"clientId", "clientSecret", "name", "redirectUris": […], "grants": […],
 //! "published", "suspended", "embedded"}`.
@@ -21,7 +21,7 @@ use crate::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The fields of a body below `/sandbox/admin/oauth/`; each path reads its own of these.
+/// The fields of a body below `/sandbox/admin/oauth/`. Each path reads only some of them.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Order {
@@ -39,13 +39,13 @@ struct Order {
     token: Option<String>,
 }
 
-/// Carries out an order below `/sandbox/admin/oauth/`; null for no such path.
+/// Carries out an order below `/sandbox/admin/oauth/`. Returns null if there is no such path.
 pub(crate) fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAnswer {
     let order: Order = read(body)?;
     if act == "oauth/application" {
         return register(core, order);
     }
-    // The application meant: by its `clientId`, or the only one.
+    // The application with this `clientId`, or the only one.
     let mut all = core.oauth.applications.values();
     let application = match &order.client_id {
         Some(client_id) => core.oauth.client(client_id),
@@ -103,7 +103,7 @@ fn register(core: &mut Sandbox, order: Order) -> AdminAnswer {
     let new = known.is_none();
     let mut application = known.unwrap_or_else(|| {
         let mut fresh = Application::new(order.client_id.unwrap_or_else(|| core.mint("svc_app_")));
-        // Those of companies' own lie below.
+        // The ids of the companies' own applications are lower.
         let last = core.oauth.applications.keys().next_back();
         fresh.id = last.map_or(FIRST_APPLICATION, |last| FIRST_APPLICATION.max(*last) + 1);
         fresh
@@ -124,15 +124,15 @@ fn register(core: &mut Sandbox, order: Order) -> AdminAnswer {
     application.embedded = order.embedded.unwrap_or(application.embedded);
     let mut answer = json!({ "clientId": application.client_id });
     if new {
-        // Shown this once (§5.6.1).
+        // Shown only once (§5.6.1).
         answer["clientSecret"] = json!(secret);
     }
     connection::register(core, application);
     Ok(answer)
 }
 
-/// `GET /sandbox/oauth`: applications, connections with how many of their tokens work, and
-/// the refusals with the codes that no body carries.
+/// Returns the answer of `GET /sandbox/oauth`: applications, connections with the number of their
+/// tokens that work, and refusals with the codes that no body contains.
 pub(crate) fn overview(core: &Sandbox) -> Value {
     let applications = core.oauth.applications.values().map(|own| {
         json!({

@@ -6,22 +6,22 @@ use crate::{
 };
 use callbridge_call::EventTime;
 
-/// Registers an application, or changes the one of this id.
+/// Registers an application, or replaces the one with this id.
 pub fn register(core: &mut Sandbox, application: Application) {
     core.client.rules.application_changed();
     let known = &mut core.oauth.applications;
     known.insert(application.id, application);
 }
 
-/// A connection as it now is: its grants hold at once for the tokens there are (§5.4.1).
+/// Stores a connection. Its grants apply to existing tokens at once (§5.4.1).
 pub(super) fn connect(core: &mut Sandbox, connection: CompanyConnection) {
     core.client.rules.grants_changed();
     let key = (connection.application, connection.company);
     core.oauth.connections.insert(key, connection);
 }
 
-/// The company disconnects: every token of the connection is over for good (§3.1). False: there
-/// was none.
+/// Disconnects a company, and revokes every token of the connection for good (§3.1). Returns
+/// `false` if there was no connection.
 pub fn disconnect(core: &mut Sandbox, application: i64, company: i64) -> bool {
     let Some(mut connection) = live(core, application, company) else {
         return false;
@@ -35,7 +35,7 @@ pub fn disconnect(core: &mut Sandbox, application: i64, company: i64) -> bool {
     for own in core.oauth.refreshes.values_mut() {
         own.revoked |= (own.application, own.company) == key;
     }
-    // A code of before must not bring the connection back.
+    // An earlier code must not restore the connection.
     let codes = &mut core.oauth.codes;
     codes.retain(|_, code| (code.application, code.company) != key);
     // Its deliveries stop (§6.1.6).
@@ -45,7 +45,7 @@ pub fn disconnect(core: &mut Sandbox, application: i64, company: i64) -> bool {
     true
 }
 
-/// Sets the rights of a connection. Returns `false` where there is none.
+/// Sets the grants of a connection. Returns `false` if there is none.
 pub fn set_grants(core: &mut Sandbox, application: i64, company: i64, grants: Vec<Grant>) -> bool {
     let connection = live(core, application, company);
     let changed = connection.map(|own| connect(core, CompanyConnection { grants, ..own }));
@@ -59,7 +59,7 @@ pub fn revoke_refresh_tokens(core: &mut Sandbox, application: i64, company: i64)
     keys.into_iter().for_each(|key| revoke_refresh(core, key));
 }
 
-/// A refresh token is over, with all that came of it.
+/// Revokes a refresh token, with all tokens that were issued from it.
 pub(super) fn revoke_refresh(core: &mut Sandbox, token: TokenKey) {
     let over = core.oauth.descent(token);
     for (key, own) in &mut core.oauth.refreshes {
@@ -80,8 +80,8 @@ pub fn revoke_any(core: &mut Sandbox, value: &str) {
     }
 }
 
-/// The connection as the company approved it: a new one, or the one there is with these grants.
-/// The secrets come with its first exchange alone (§5.6.8).
+/// Approves a connection: creates it, or sets the grants of the existing one. Also returns the
+/// secrets, which only the first exchange shows (§5.6.8).
 pub(super) fn approved(
     core: &mut Sandbox,
     application: &Application,
@@ -105,7 +105,7 @@ pub(super) fn approved(
         secrets.push(("embedded_secret", core.mint_key()));
     }
     connect(core, connection.clone());
-    // The installation's own key was shown when it was made.
+    // An installation's own key was shown when it was made.
     let installed = core.webhooks.installed(company, application.id);
     let record = installed.and_then(|id| core.webhooks.installations.get(&id));
     if record.is_none_or(|record| record.secret.is_none()) {
@@ -115,8 +115,9 @@ pub(super) fn approved(
     (connection, secrets)
 }
 
-/// A pair past the consent page: access token, refresh token; without grants the connection may do
-/// all that the application may ask for. `None`: no such application.
+/// Issues an access token and a refresh token without the consent page. Without `grants`, the
+/// connection gets all grants that the application can request. Returns `None` if there is no such
+/// application.
 pub fn issue_pair(
     core: &mut Sandbox,
     now: EventTime,
@@ -132,10 +133,11 @@ pub fn issue_pair(
     Some(pair(core, &connection, None))
 }
 
-/// The values of an access and a refresh token; only their one answer shows them.
+/// The values of an access token and a refresh token. Only the answer that issues them shows them.
 type TokenPair = (String, String);
 
-/// Gives out an access and a refresh token. The parent is the refresh token that they were got for.
+/// Issues an access token and a refresh token. `parent` is the refresh token that was exchanged for
+/// them.
 pub(super) fn pair(
     core: &mut Sandbox,
     connection: &CompanyConnection,
@@ -172,8 +174,8 @@ pub(super) fn live(core: &Sandbox, application: i64, company: i64) -> Option<Com
     (!own.disconnected).then(|| own.clone())
 }
 
-/// The company of a token's connection, and what the connection may do; `None` when one of them is
-/// not there, or ended.
+/// Returns the company of a token's connection and the grants of the connection. Returns `None` if
+/// the company or the connection is missing, or the connection has ended.
 pub(crate) fn connection_of<'a>(
     core: &'a Sandbox,
     token: &Token,
@@ -190,7 +192,7 @@ pub(crate) fn connection_of<'a>(
     (!ended).then_some((company, grants.as_slice()))
 }
 
-/// May the connection of this token do that (§5.4)?
+/// Returns `true` if the connection of this token has the grant (§5.4).
 pub(crate) fn granted(core: &Sandbox, token: &Token, grant: &str) -> bool {
     let connection = connection_of(core, token);
     connection.is_some_and(|(_, grants)| grants.iter().any(|own| own.as_str() == grant))

@@ -5,9 +5,9 @@
 //! POST the same address   decision=approve|decline, company=ID,
 //!                         picked=yes and grant=… for each ticked box     302 to redirect_uri
 //! ```
-//! Without `picked` the whole scope is approved; without `company` the first company approves. A
-//! fault of the parameters is a page with 400 (of a blocked company 401), and never a redirect: not
-//! even the address to return to can be believed then.
+//! Without `picked`, the whole scope is approved. Without `company`, the first company approves.
+//! Wrong parameters give a page with 400 (with 401 for a blocked company), and never a redirect,
+//! because the address to return to cannot be trusted then.
 
 use crate::{
     Application, AuthorizationCode, BODY_BYTES_MAX, ConsentRequest, Endpoint, Grant, Problem,
@@ -16,7 +16,7 @@ use crate::{
 };
 use url::Url;
 
-/// Answers `GET` and `POST` of the authorization page; a refusal goes into the log.
+/// Answers `GET` and `POST` of the authorization page, and logs refusals.
 pub(crate) fn consent(core: &mut Sandbox, request: &Request) -> Response {
     core.judge_consent(request);
     let asked = Form::read(request.query.as_bytes()).and_then(|form| asked(core, &form));
@@ -36,7 +36,7 @@ pub(crate) fn consent(core: &mut Sandbox, request: &Request) -> Response {
     })
 }
 
-/// The parameters of the page (6900, 6902, 6904, 6907).
+/// Checks the parameters of the page (6900, 6902, 6904, 6906, 6907).
 fn asked(core: &Sandbox, form: &Form) -> Result<ConsentRequest, Problem> {
     if form.one("response_type")? != Some("code") {
         return Err(Code::InvalidRequest.because("response_type is not `code`"));
@@ -58,7 +58,7 @@ fn asked(core: &Sandbox, form: &Form) -> Result<ConsentRequest, Problem> {
         application: application.clone(),
         redirect_uri,
         scope: scope_of(form.one("scope")?.unwrap_or_default(), application)?,
-        // Unchanged, an empty one too.
+        // Kept unchanged, even if it is empty.
         state: form.all("state").next().map(str::to_owned),
     })
 }
@@ -88,7 +88,7 @@ fn decide(core: &mut Sandbox, asked: ConsentRequest, body: &[u8]) -> Result<Resp
     Ok(back(&asked, "code", &code))
 }
 
-/// A company approved this scope: the code, which is shown this once.
+/// Issues the code for a scope that a company approved. The code is shown only once.
 pub(super) fn approve(core: &mut Sandbox, approved: ConsentRequest, company: i64) -> String {
     let code = core.mint("svc_ac_");
     let record = AuthorizationCode {
@@ -104,7 +104,8 @@ pub(super) fn approve(core: &mut Sandbox, approved: ConsentRequest, company: i64
     code
 }
 
-/// The grants of a scope string (§2.3): single spaces, each within the allowed.
+/// Parses a scope string (§2.3): grants with single spaces between them, all within the allowed
+/// ones.
 pub(super) fn scope_of(text: &str, application: &Application) -> Result<Vec<Grant>, Problem> {
     let wrong = |words: String| Code::InvalidScope.because(words);
     if text.is_empty() {
@@ -140,9 +141,9 @@ fn ticked(form: &Form, asked: &ConsentRequest) -> Result<Vec<Grant>, Problem> {
     Ok(kept.cloned().collect())
 }
 
-/// The browser returns, with the state as it was given.
+/// Sends the browser back, with the state unchanged.
 fn back(asked: &ConsentRequest, name: &str, value: &str) -> Response {
-    // Registered addresses are absolute: `Application::check` refuses others.
+    // Registered addresses are absolute, because `redirect_uri` refuses others.
     let location = Url::parse(&asked.redirect_uri).map(|mut to| {
         let mut query = to.query_pairs_mut();
         query.append_pair(name, value);
@@ -169,12 +170,12 @@ fieldset{border:1px solid #ccc;border-radius:.5rem;margin:1rem 0}label{display:b
 code{background:#f4f4f4}button{font:inherit;padding:.4rem 1.2rem;margin-right:.5rem}\
 small{color:#555}</style></head><body>\n";
 
-/// A page that leaves at once.
+/// Creates an HTML answer that is sent at once.
 fn html(status: u16, body: String) -> Response {
     Response::new(status, "text/html; charset=utf-8", body)
 }
 
-/// The page that asks a person for consent, for one of the companies that can approve.
+/// Returns the page that asks a person for consent, for one of the companies that can approve.
 fn question(core: &Sandbox, asked: &ConsentRequest) -> Response {
     let own = &asked.application;
     let texts = [&own.name, &own.client_id, &asked.redirect_uri];
@@ -196,7 +197,7 @@ fn question(core: &Sandbox, asked: &ConsentRequest) -> Response {
              {grant}</label>\n"
         );
     }
-    // Without an action the form goes to this page's own address, parameters included.
+    // Without an action, the form goes to this page's address, including its parameters.
     let page = format!(
         "{HEAD}<h1>Connect {name}?</h1>\n\
 <p><code>{client}</code> asks for access to a company of this sandbox.</p>\n\
@@ -211,14 +212,14 @@ fn question(core: &Sandbox, asked: &ConsentRequest) -> Response {
     html(200, page)
 }
 
-/// The page of a request that leaves nothing to decide, with the reason.
+/// Returns the page of a refused request, with the reason.
 fn no_question(status: u16, title: &str, words: &str) -> Response {
     let (title, words) = (escaped(title), escaped(words));
     let page = format!("{HEAD}<h1>{title}</h1>\n<p>{words}</p>\n</body></html>\n");
     html(status, page)
 }
 
-/// Text that cannot end an element or an attribute.
+/// Escapes text, so it cannot end an element or an attribute.
 fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     let text = text.replace('>', "&gt;");

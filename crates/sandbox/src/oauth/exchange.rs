@@ -1,6 +1,6 @@
-//! The token and the revoke endpoint (§4.1): outside the authentication layer and its windows,
-//! form-encoded, the refusals in the full envelope. What a code or a refresh token is exchanged
-//! for, and what revoking ends (§5.6).
+//! The token and revoke endpoints (§4.1). They are outside the authentication layer and its
+//! windows. Requests are form-encoded, and refusals have the full envelope. They exchange codes and
+//! refresh tokens, and revoke tokens (§5.6).
 
 use crate::{
     Action, Application, AuthorizationCode, BODY_BYTES_MAX, CODE_LIFE, CompanyConnection, Endpoint,
@@ -10,7 +10,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 
-/// Answers the token and the revoke endpoint.
+/// Answers the token and revoke endpoints.
 pub(crate) fn answer(core: &mut Sandbox, endpoint: Endpoint, request: &Request) -> Response {
     core.judge_oauth(request);
     let fault = core.faults.pick(endpoint, request);
@@ -47,8 +47,8 @@ fn oauth_answer(
     let application = &client_of(core, form)?;
     unblocked(core, application, form)?;
     if endpoint == Endpoint::OauthRevoke {
-        // An access token alone, or a refresh token with all that was issued from it; an unknown
-        // one or another application's changes nothing (RFC 7009).
+        // Revokes only an access token, or a refresh token with all tokens issued from it. An
+        // unknown token, or one of another application, changes nothing (RFC 7009).
         let token = TokenKey::of(form.needed("token")?);
         let own = core.tokens.get(&token);
         if own.is_some_and(|own| own.application == Some(application.id)) {
@@ -60,7 +60,7 @@ fn oauth_answer(
         }
         return Ok(Success::default().respond("Success"));
     }
-    // The success body of RFC 6749, without an envelope (§4.1.1).
+    // The success body is that of RFC 6749, without an envelope (§4.1.1).
     let unsupported = |words: &str| Err(Code::UnsupportedGrantType.because(words));
     let tokens = match form.one("grant_type")?.unwrap_or_default() {
         "authorization_code" => exchange_code(core, application, form, used)?,
@@ -71,10 +71,11 @@ fn oauth_answer(
     Ok(Response::json(200, &tokens))
 }
 
-/// The envelope with `error` null and `errors` empty; the code stays in the log (§7.6).
+/// Answers a refusal with the envelope, `error` null and `errors` empty. Its code is only in the
+/// log (§7.6).
 fn oauth_refusal(core: &mut Sandbox, endpoint: Endpoint, problem: &Problem) -> Response {
     core.oauth.log.push(core.now, endpoint, problem);
-    // What a client cannot know beforehand is no fault of its.
+    // A client cannot know these errors in advance, so they are no violations.
     use Code::{CompanyBlocked, InvalidClient, InvalidGrant};
     if !matches!(problem.code, CompanyBlocked | InvalidClient | InvalidGrant) {
         core.violation(ViolationKind::Invalid, "§7.6", problem.to_string());
@@ -83,7 +84,7 @@ fn oauth_refusal(core: &mut Sandbox, endpoint: Endpoint, problem: &Problem) -> R
     Refusal::Plain(status, message).respond()
 }
 
-/// The application that the client proves to be (6905); both fields are required, in the body.
+/// Returns the application of the client credentials (6905). Both fields are required in the body.
 fn client_of(core: &mut Sandbox, form: &Form) -> Result<Application, Problem> {
     let client_id = form.needed("client_id")?;
     let secret = form.one("client_secret")?.unwrap_or_default();
@@ -101,14 +102,14 @@ fn client_of(core: &mut Sandbox, form: &Form) -> Result<Application, Problem> {
     Err(Code::InvalidClient.because(words))
 }
 
-/// Refuses requests for a blocked company with 401 here too, whatever they ask (§3.1, 2715);
-/// nothing is used up or revoked by them.
+/// Refuses all requests for a blocked company with 401 here, too (§3.1, 2715). They use up and
+/// revoke nothing.
 fn unblocked(core: &mut Sandbox, application: &Application, form: &Form) -> Result<(), Problem> {
     let mut blocked = None;
     for name in ["code", "refresh_token", "token"] {
         let value = form.one(name)?;
         let own = value.filter(|value| is_blocked(core, application.id, TokenKey::of(value)));
-        // Apart from the token's own 401s at the API.
+        // This key is separate from the token's own 401s at the API.
         blocked = own.map(|value| format!("{name}\n{value}")).or(blocked);
     }
     let Some(blocked) = blocked else {
@@ -118,7 +119,7 @@ fn unblocked(core: &mut Sandbox, application: &Application, form: &Form) -> Resu
     Err(Code::CompanyBlocked.because("the company is blocked"))
 }
 
-/// Returns `true` for a code or token of the application in a company that is blocked.
+/// Returns `true` if the key is a code or token of the application in a blocked company.
 fn is_blocked(core: &Sandbox, application: i64, key: TokenKey) -> bool {
     let code = core.oauth.codes.get(&key);
     let code = code.map(|own| (Some(own.application), own.company));
@@ -199,7 +200,7 @@ fn exchange_refresh(
     Ok(tokens(core, &connection, Some(key)))
 }
 
-/// A second use. Whoever never got the answer to the first may not know of it.
+/// Records a second use as a violation, unless the client did not get the first answer.
 fn judge_reuse(core: &mut Sandbox, kind: ViolationKind, rule: &str, used: Used) {
     if used.answered {
         let after = core.now.since(used.at).as_millis();

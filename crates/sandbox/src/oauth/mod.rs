@@ -1,17 +1,17 @@
-//! OAuth of the document: applications, consent, tokens and their ends (§3.1, §4.1, §4.2, §5.4,
+//! OAuth of the document: applications, consent, tokens, and revocation (§3.1, §4.1, §4.2, §5.4,
 //! §5.6, §7.6).
 //!
 //! ```text
 //! consent page ─▶ code (10 minutes, once) ─▶ access token (an hour) + refresh token (30 days)
 //!                                                          ▲            │
-//!                                                          └── refresh ─┘  the used one is over
+//!                                                          └── refresh ─┘  the old one ends
 //! ```
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
 //! | [`state`] | applications, connections, codes and refresh tokens |
-//! | [`problem`] | the domain codes of §7.6 and how they are seen; form-encoded fields |
-//! | `exchange` | the token and the revoke endpoint |
+//! | [`problem`] | the domain codes of §7.6 and their answers; form-encoded fields |
+//! | `exchange` | the token and revoke endpoints |
 //! | `consent` | the authorization page: its checks, its HTML |
 //! | [`connection`] | what a person does: disconnect, narrow, suspend, revoke, rotate |
 //! | `admin` | paths below `/sandbox` |

@@ -1,5 +1,5 @@
-//! The domain codes that the OAuth endpoints answer for (§7.6): they stand in the service's log
-//! alone, clients see a status and human text. Form-encoded fields, of a body or a query.
+//! The domain codes of the OAuth endpoints (§7.6). They are only in the CRM's log. Clients get a
+//! status and a text for people. Also parses form-encoded fields of a body or a query.
 
 use crate::Endpoint;
 use callbridge_call::EventTime;
@@ -8,37 +8,37 @@ use std::collections::VecDeque;
 use std::fmt;
 use url::form_urlencoded;
 
-/// Entries of the log that are kept.
+/// Most entries that the log keeps.
 const KEPT_MAX: usize = 1_000;
 
 /// A domain code of the OAuth endpoints (§7.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u16)]
 pub enum Code {
-    /// 2715: the company is blocked; every request of its gives 401 (§3.1).
+    /// 2715: the company is blocked, so all its requests give 401 (§3.1).
     CompanyBlocked = 2715,
     /// 6900: no application has this client_id (authorization page).
     ApplicationNotFound = 6900,
     /// 6902: the redirect_uri is not registered.
     InvalidRedirectUri = 6902,
-    /// 6904: malformed, empty or outside the allowed grants.
+    /// 6904: the scope is malformed, empty, or outside the allowed grants.
     InvalidScope = 6904,
-    /// 6905: unknown client_id, wrong or missing client_secret.
+    /// 6905: unknown client_id, or wrong or missing client_secret.
     InvalidClient = 6905,
-    /// 6906: code or refresh token that does not work, or no longer.
+    /// 6906: the code or refresh token does not work, or the application is suspended.
     InvalidGrant = 6906,
-    /// 6907: something is missing, empty, given twice, or not form-encoded.
+    /// 6907: a field is missing, empty, or given twice, or the body is not form-encoded.
     InvalidRequest = 6907,
-    /// 6909: neither `authorization_code` nor `refresh_token`.
+    /// 6909: the grant_type is neither `authorization_code` nor `refresh_token`.
     UnsupportedGrantType = 6909,
 }
 
 impl Code {
-    /// The status of the answer, 401 for bad client credentials or a blocked company (§7.3), 400
-    /// for everything else (§7.6); the human text of the envelope.
+    /// Returns the status and the text for people in the envelope. The status is 401 for bad client
+    /// credentials or a blocked company (§7.3), and 400 for everything else (§7.6).
     pub const fn answer(self) -> (u16, &'static str) {
         match self {
-            // Alike but for the number: a client cannot tell them apart.
+            // Both have the same answer, so a client cannot distinguish them.
             Self::CompanyBlocked | Self::InvalidClient => (401, "Ilova ma’lumotlari noto‘g‘ri"),
             Self::ApplicationNotFound => (400, "Ilova topilmadi"),
             Self::InvalidRedirectUri => (400, "redirect_uri ro‘yxatdan o‘tmagan"),
@@ -49,24 +49,24 @@ impl Code {
         }
     }
 
-    /// A refusal with this code.
+    /// Creates a refusal with this code.
     pub fn because(self, words: impl Into<String>) -> Problem {
         let words = words.into();
         Problem { code: self, words }
     }
 }
 
-/// A refusal with what was wrong, in words without any token.
+/// A refusal with a description of the error, without any token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {words}", *code as u16)]
 pub struct Problem {
     /// The domain code that the log shows.
     pub code: Code,
-    /// The fault in words, without any token.
+    /// A description of the error, without any token.
     pub words: String,
 }
 
-/// A line of the service's log.
+/// A line of the CRM's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProblemLine {
@@ -76,7 +76,7 @@ pub struct ProblemLine {
     pub endpoint: Endpoint,
     /// The code's number, 2715 or 6900 to 6909.
     pub code: u16,
-    /// The fault in words, without any token.
+    /// A description of the error, without any token.
     pub words: String,
 }
 
@@ -85,7 +85,7 @@ pub struct ProblemLine {
 pub struct Log(pub VecDeque<ProblemLine>);
 
 impl Log {
-    /// Adds a refusal, in place of the oldest of a full log.
+    /// Adds a refusal. If the log is full, the oldest one is removed.
     pub fn push(&mut self, at: EventTime, endpoint: Endpoint, problem: &Problem) {
         if self.0.len() >= KEPT_MAX {
             self.0.pop_front();
@@ -99,15 +99,15 @@ impl Log {
     }
 }
 
-/// Most fields that are read; more is a malformed request.
+/// Most fields that are read. A request with more is malformed.
 const FIELDS_MAX: usize = 100;
 
-/// The fields in the order they were sent.
+/// The fields of a form, in the order they were sent.
 #[derive(Clone, Default)]
 pub struct Form(Vec<(String, String)>);
 
 impl fmt::Debug for Form {
-    /// Names alone: the values are secrets.
+    /// Shows only names, because the values are secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.0.iter().map(|(name, _)| name);
         f.debug_list().entries(names).finish()
@@ -115,7 +115,7 @@ impl fmt::Debug for Form {
 }
 
 impl Form {
-    /// Reads any bytes; what is no UTF-8 is replaced, and so equal to nothing that was given out.
+    /// Parses any bytes. Invalid UTF-8 is replaced, so such a value equals nothing that was issued.
     ///
     /// # Errors
     /// More than a hundred fields.
@@ -128,10 +128,10 @@ impl Form {
         Ok(Self(fields))
     }
 
-    /// A field that may be missing; an empty one counts as missing (RFC 6749 §3.1).
+    /// Returns an optional field. An empty one counts as missing (RFC 6749 §3.1).
     ///
     /// # Errors
-    /// It stands twice.
+    /// The field appears twice.
     pub fn one<'a>(&'a self, name: &'a str) -> Result<Option<&'a str>, Problem> {
         let mut values = self.all(name);
         let first = values.next();
@@ -141,10 +141,10 @@ impl Form {
         Ok(first.filter(|value| !value.is_empty()))
     }
 
-    /// A field that must be there.
+    /// Returns a required field.
     ///
     /// # Errors
-    /// It is missing, empty, or stands twice.
+    /// The field is missing, is empty, or appears twice.
     pub fn needed<'a>(&'a self, name: &'a str) -> Result<&'a str, Problem> {
         let missing = || Code::InvalidRequest.because(format!("{name} is missing or empty"));
         self.one(name)?.ok_or_else(missing)

@@ -1,5 +1,5 @@
-//! Public applications and their connections to companies (§5.4, §5.6.1); codes and refresh tokens
-//! by fingerprint: a token's value is never held.
+//! Public applications and their connections to companies (§5.4, §5.6.1), and codes and refresh
+//! tokens. Only the fingerprint of a token is stored.
 
 use crate::{Grant, TokenKey, oauth::problem::Log, pairs};
 use callbridge_call::EventTime;
@@ -16,24 +16,24 @@ pub struct Application {
     pub id: i64,
     /// The name that tokens of the application report (§2.2 `application.name`).
     pub name: String,
-    /// The public id that the application gives of itself: `svc_app_…`.
+    /// The public id of the application: `svc_app_…`.
     pub client_id: String,
     /// Fingerprint of the client secret, `svc_sec_…`.
     pub secret: TokenKey,
-    /// Addresses that the browser may return to; compared exactly.
+    /// Addresses that the browser can return to. They are compared exactly.
     pub redirect_uris: Vec<String>,
-    /// The ceiling of what may be requested.
+    /// All grants that the application can request.
     pub allowed: Vec<Grant>,
-    /// Companies can connect only to a published one.
+    /// `true` if companies can connect to it.
     pub published: bool,
-    /// No code and no refresh token of it works (§7.6, 6906).
+    /// `true` if none of its codes and refresh tokens works (§7.6, 6906).
     pub suspended: bool,
-    /// The application has an embedded page, so the first exchange gives a key for it.
+    /// `true` if the application has an embedded page, so the first exchange gives a key for it.
     pub embedded: bool,
 }
 
 impl Application {
-    /// A published one that may ask for nothing, returns nowhere and has no secret yet.
+    /// Creates a published application without grants, addresses to return to, or a secret.
     pub fn new(client_id: String) -> Self {
         Self {
             name: "callbridge for everybody".to_owned(),
@@ -44,25 +44,25 @@ impl Application {
     }
 }
 
-/// One application in one company (§5.4): the grants are its own, and a change of them holds at
-/// once for tokens that exist.
+/// The connection of one application to one company (§5.4). A change of its grants applies to
+/// existing tokens at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompanyConnection {
     /// The id of the connected application.
     pub application: i64,
     /// The id of the connected company.
     pub company: i64,
-    /// Rights that the company approved, or narrowed them to since.
+    /// Grants that the company approved, or that a person set later.
     pub grants: Vec<Grant>,
     /// The moment at which its first authorization code was exchanged.
     pub connected_at: EventTime,
-    /// The company ended it: nothing of it works any more.
+    /// `true` if the company ended the connection, so nothing of it works.
     pub disconnected: bool,
-    /// The embedded page's key was given out.
+    /// `true` if the key of the embedded page was issued.
     pub embedded_given: bool,
 }
 
-/// The consent that an application asks a company for, checked.
+/// A checked request of an application for a company's consent.
 #[derive(Clone, Debug)]
 pub(crate) struct ConsentRequest {
     pub(super) application: Application,
@@ -71,17 +71,17 @@ pub(crate) struct ConsentRequest {
     pub(super) state: Option<String>,
 }
 
-/// Grants as a scope string: `PERMISSION:SCOPE`, single spaces between (§2.3).
+/// Joins grants into a scope string: `PERMISSION:SCOPE` with single spaces between (§2.3).
 pub fn scope(grants: &[Grant]) -> String {
     let words: Vec<&str> = grants.iter().map(Grant::as_str).collect();
     words.join(" ")
 }
 
-/// An address that a browser may be sent back to: absolute, without a fragment, HTTPS or on this
-/// machine.
+/// Checks an address that a browser can be sent back to: absolute, without a fragment, and HTTPS or
+/// on this machine.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// A message with the reason.
 pub fn redirect_uri(text: &str) -> Result<String, String> {
     let wrong = |words: &str| Err(format!("`{text}`: {words}"));
     let Ok(url) = Url::parse(text) else {
@@ -105,34 +105,33 @@ pub fn redirect_uri(text: &str) -> Result<String, String> {
 pub const CODE_LIFE: Duration = Duration::from_secs(600);
 /// Lifetime of a refresh token (Limits).
 pub const REFRESH_LIFE: Duration = Duration::from_secs(30 * 86_400);
-/// Time after their end for which codes and refresh tokens are remembered as used; later they are
-/// unknown.
+/// How long codes and refresh tokens are remembered after their end. Later they are unknown.
 const KEPT_AFTER: Duration = Duration::from_secs(60 * 86_400);
 
 /// The id of the first public application.
 pub const FIRST_APPLICATION: i64 = 101;
 
-/// The use of a code or a refresh token, which uses it up.
+/// The exchange that used up a code or a refresh token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Used {
     /// The moment of the exchange.
     pub at: EventTime,
-    /// The answer left whole and at once: the client has what it was exchanged for.
+    /// `true` if the answer left whole and at once, so the client has the new tokens.
     pub answered: bool,
 }
 
 /// An authorization code, from a consent to its exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthorizationCode {
-    /// The id of the application that may exchange it.
+    /// The id of the application that can exchange it.
     pub application: i64,
     /// The id of the company that approved.
     pub company: i64,
-    /// The address that the browser was sent to; the exchange must name the same.
+    /// The address that the browser was sent to. The exchange must name the same one.
     pub redirect_uri: String,
     /// Rights that the company approved.
     pub grants: Vec<Grant>,
-    /// The moment from which its ten minutes run.
+    /// The moment from which its ten minutes count.
     pub issued_at: EventTime,
     /// The exchange that used it up; `None` until then.
     pub used: Option<Used>,
@@ -141,15 +140,15 @@ pub struct AuthorizationCode {
 /// A refresh token and its place in the rotation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refresh {
-    /// The id of the application that may use it.
+    /// The id of the application that can use it.
     pub application: i64,
     /// The id of the connected company.
     pub company: i64,
-    /// The refresh token it was got for; `None` for the first of a consent.
+    /// The refresh token that was exchanged for it. `None` for the first one of a consent.
     pub parent: Option<TokenKey>,
     /// The moment from which it does not work.
     pub expires_at: EventTime,
-    /// The token was revoked, or the company disconnected.
+    /// `true` if the token was revoked, or the company disconnected.
     pub revoked: bool,
     /// The exchange that used it up; `None` until then.
     pub used: Option<Used>,
@@ -167,21 +166,21 @@ pub struct OAuthState {
     pub codes: BTreeMap<TokenKey, AuthorizationCode>,
     /// Refresh tokens by their fingerprint, used and revoked ones included.
     pub refreshes: BTreeMap<TokenKey, Refresh>,
-    /// The application that the flags of the last start named.
+    /// The application in the flags of the last start.
     pub flags: Option<Application>,
-    /// Refusals of the OAuth endpoints, with the codes that bodies do not carry.
+    /// Refusals of the OAuth endpoints, with the codes that no body contains.
     #[serde(skip)]
     pub log: Log,
 }
 
 impl OAuthState {
-    /// An application by its `client_id`.
+    /// Finds an application by its `client_id`.
     pub fn client(&self, client_id: &str) -> Option<&Application> {
         let mut all = self.applications.values();
         all.find(|application| application.client_id == client_id)
     }
 
-    /// The refresh tokens of a connection.
+    /// Iterates over the refresh tokens of a connection.
     pub fn refreshes(
         &self,
         application: i64,
@@ -191,7 +190,7 @@ impl OAuthState {
         (self.refreshes.iter()).filter(move |(_, own)| (own.application, own.company) == pair)
     }
 
-    /// Refresh tokens that came of this one by rotation, itself included.
+    /// Returns this refresh token and all that came from it by rotation.
     pub fn descent(&self, token: TokenKey) -> BTreeSet<TokenKey> {
         let mut children: BTreeMap<TokenKey, Vec<TokenKey>> = BTreeMap::new();
         for (key, own) in &self.refreshes {
@@ -210,7 +209,7 @@ impl OAuthState {
         found
     }
 
-    /// Forgets codes and refresh tokens after `KEPT_AFTER`, long since none of them works.
+    /// Forgets codes and refresh tokens after `KEPT_AFTER`, when none of them works any more.
     pub(super) fn forget(&mut self, at: EventTime) {
         let kept = |since: EventTime| at < since.plus(KEPT_AFTER);
         self.codes.retain(|_, code| kept(code.issued_at));
