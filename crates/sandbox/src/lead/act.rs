@@ -1,5 +1,5 @@
-//! Changes of leads. All of them lead through here, so an event stands or falls with its change
-//! (§6.1.1); the events of each (§6.2, §6.6, §6.7): one change, several events.
+//! Changes of leads. All changes go through this module, so an event is recorded exactly when its
+//! change is (§6.1.1). One change can cause several events (§6.2, §6.6, §6.7).
 
 use crate::{
     Contact, CrmEvent, Lead, Sandbox, lead::catalogue::employee_name, lead::catalogue::stage,
@@ -9,12 +9,12 @@ use callbridge_call::EventTime;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The lead as it is; `None` when the company has no such one.
+/// Returns the current lead, or `None` if the company does not have it.
 pub fn find_lead(core: &Sandbox, company: i64, id: i64) -> Option<Lead> {
     core.leads.get(core.companies.get(&company)?, id)
 }
 
-/// A lead as it now is; its timestamps are those of the change.
+/// Stores a lead with the time of its change, and records the events of the change.
 pub(crate) fn save_lead(core: &mut Sandbox, at: EventTime, company: i64, lead: Lead) -> Lead {
     let before = find_lead(core, company, lead.id);
     let after = core.leads.put(company, lead.stamped(at));
@@ -24,7 +24,7 @@ pub(crate) fn save_lead(core: &mut Sandbox, at: EventTime, company: i64, lead: L
     after
 }
 
-/// A lead is no more, if it was.
+/// Deletes a lead if it exists, and records the event.
 pub(crate) fn delete_lead(core: &mut Sandbox, at: EventTime, company: i64, id: i64) {
     if let Some(was) = find_lead(core, company, id) {
         core.leads.remove(company, id);
@@ -33,9 +33,9 @@ pub(crate) fn delete_lead(core: &mut Sandbox, at: EventTime, company: i64, id: i
     }
 }
 
-/// The document says of a merge that the survivor stands and the others are missing. Ours:
-/// their contacts and calls go to the survivor, and the fields it has no value in; its own name,
-/// stage, employee and balance stay.
+/// Merges leads into a surviving lead. The document says only that the survivor remains and the
+/// others are missing. By the sandbox's choice, the survivor gets their contacts and calls, and the
+/// fields that it has no value for. It keeps its name, stage, employee, and balance.
 pub(super) fn merge(core: &mut Sandbox, at: EventTime, company: i64, into: i64, from: &[i64]) {
     let Some(mut survivor) = find_lead(core, company, into) else {
         return;
@@ -92,8 +92,8 @@ fn between(before: Option<&Lead>, after: &Lead) -> Vec<CrmEvent> {
     events
 }
 
-/// The entries of `propertyChanges`: one for each property that changed (§6.7); an absent `from` or
-/// `to` is left out.
+/// Returns the entries of `propertyChanges`, one for each property that changed (§6.7). An absent
+/// `from` or `to` is left out.
 fn properties(before: &Lead, after: &Lead) -> Vec<Value> {
     let mut entries = Vec::new();
     let mut entry = |mut entry: Value, from: Option<String>, to: Option<String>| {
@@ -116,7 +116,7 @@ fn properties(before: &Lead, after: &Lead) -> Vec<Value> {
     for id in contacts.map(|contact| contact.id).collect::<BTreeSet<_>>() {
         let (from, to) = (before.contact(id), after.contact(id));
         if from != to {
-            // One whose fields alone changed is shown with the same text on both sides.
+            // A contact with changes only in its fields has the same text on both sides.
             let kind = json!({ "type": "CONTACT", "contactId": id });
             entry(kind, from.map(contact), to.map(contact));
         }
@@ -133,7 +133,8 @@ fn properties(before: &Lead, after: &Lead) -> Vec<Value> {
     entries
 }
 
-/// `1500.5 USD`: the amount without trailing zeros (§6.7). Without a currency the amount alone.
+/// Formats a balance such as `1500.5 USD`, with the amount without trailing zeros (§6.7). Without a
+/// currency, it is only the amount.
 fn balance(lead: &Lead) -> String {
     match &lead.currency {
         Some(currency) => format!("{} {currency}", lead.balance),
@@ -141,7 +142,7 @@ fn balance(lead: &Lead) -> String {
     }
 }
 
-/// `Ali [+998901112233, +998935556677]`: the phones sorted (§6.7).
+/// Formats a contact such as `Ali [+998901112233, +998935556677]`, with its phones sorted (§6.7).
 fn contact(contact: &Contact) -> String {
     let mut phones = contact.phones.clone();
     phones.sort_unstable();

@@ -1,15 +1,16 @@
-//! What a person does to leads in the CRM: `POST /sandbox/admin/lead…`, `GET /sandbox/leads`.
+//! Admin paths for leads: `POST /sandbox/admin/lead…` and `GET /sandbox/leads`.
 //!
 //! ```text
 //! lead          {"id"?, "name", "phone" or "phones" or "contacts": [{"name", "phones": []}],
 //!                "statusId", "pipeId", "responsibleId", "balance", "currency", "uuid",
 //!                "fields": {"11": "x", "14": ["a", "b"]}}: a new one
-//! lead/update   {"id", …} with any of the same; what is not named stays, a field's null clears
+//! lead/update   {"id", …} with any of these fields; others stay, and null clears a field
 //! lead/merge    {"into": 4001, "from": [4002, 4003]}
 //! lead/delete   {"id": 4001}
 //! ```
 //!
-//! Each takes a `company` beside; without one the first company is meant. An answer is the lead.
+//! Each body can have a `company`. Without it, the first company is meant. The answer is the lead,
+//! except for a deletion.
 
 use crate::{
     AdminAnswer, Contact, Lead, Sandbox, body::is_phone, body::needed, body::read, lead::act,
@@ -19,7 +20,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The fields of a body below `/sandbox/admin/lead`; each path reads its own of these.
+/// The fields of a body below `/sandbox/admin/lead`. Each path reads only some of them.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Order {
@@ -30,14 +31,14 @@ struct Order {
     name: Option<String>,
     phone: Option<String>,
     phones: Vec<String>,
-    /// Values by the field's id: one, several, or null.
+    /// Values by field id: one, several, or null.
     fields: BTreeMap<i64, Value>,
     /// The lead's other properties, as they are stored.
     #[serde(flatten)]
     properties: Map<String, Value>,
 }
 
-/// Answers `admin/lead` and what lies below it; null for no such path.
+/// Answers `admin/lead` and the paths below it. Returns null if there is no such path.
 pub fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAnswer {
     let order: Order = read(body)?;
     let company = order.company.unwrap_or(core.settings.company.id);
@@ -97,7 +98,7 @@ fn existing(core: &Sandbox, company: i64, id: i64) -> Result<Lead, String> {
     act::find_lead(core, company, id).ok_or_else(|| format!("there is no lead {id}"))
 }
 
-/// Lists the leads of all companies, with all that is known.
+/// Lists the leads of all companies, with all their data.
 pub fn all(core: &Sandbox) -> Value {
     let mut rows = Vec::new();
     for company in core.companies.values() {
@@ -110,8 +111,8 @@ pub fn all(core: &Sandbox) -> Value {
     Value::Array(rows)
 }
 
-/// A lead with what is given laid over its properties; `phone` and `phones` are those of its main
-/// contact, which stays the one it was.
+/// Applies the given properties to a lead. `phone` and `phones` belong to the main contact, which
+/// keeps its id.
 fn laid_over(core: &Sandbox, company: i64, lead: Lead, order: Order) -> Result<Lead, String> {
     let mut record = json!(lead);
     for (name, value) in &order.properties {

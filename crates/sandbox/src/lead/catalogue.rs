@@ -1,5 +1,5 @@
-//! What a company has set up for its leads: the CRM fields (§2.4), the stages (§3.3), the names of
-//! its employees. The document gives none of their values; these are ours.
+//! A company's setup for its leads: the CRM fields (§2.4), the stages (§3.3), and the names of
+//! employees. The document has no values for them, so these are the sandbox's choice.
 
 use crate::IdSet;
 use serde::Serialize;
@@ -12,10 +12,10 @@ pub const DEFAULT_CONTACT: &str = "21-29";
 /// Most fields that `GET crm-field` lists.
 const LISTED_MAX: usize = 1_000;
 
-/// The CRM fields of a company by their level.
+/// The CRM fields of a company, by level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalogue {
-    /// Ids of lead-level fields; of which type each is says its last digit ([`FieldType::of`]).
+    /// Ids of lead-level fields. The last digit determines the type ([`FieldType::of`]).
     pub led: IdSet,
     /// Ids of contact fields, which the lead field upsert skips.
     pub contact: IdSet,
@@ -31,8 +31,8 @@ impl Default for Catalogue {
 }
 
 impl Catalogue {
-    /// `data` of `GET crm-field`: `id` and `infoType`, which the document names, and a name and a
-    /// type, which it does not.
+    /// Returns the `data` of `GET crm-field`. The document names `id` and `infoType`. The name and
+    /// the type are the sandbox's choice.
     pub fn record(&self) -> Value {
         let led = self.led.ids().take(LISTED_MAX).map(|id| (id, "LED"));
         let contact = (self.contact.ids().take(LISTED_MAX)).map(|id| (id, "CONTACT"));
@@ -44,15 +44,15 @@ impl Catalogue {
     }
 }
 
-/// The type of a CRM field's values. The document speaks of multi-selects and of scalars (§2.4);
-/// that a number's, a boolean's and a day's field takes nothing else is ours, and so is which id is
-/// of which type.
+/// The type of a CRM field's values. The document has only multi-selects and scalars (§2.4). The
+/// sandbox also restricts number, boolean, and day fields to their values, and decides which id has
+/// which type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FieldType {
     /// Any scalar value of JSON.
     Text,
-    /// Texts, each an entry of its own.
+    /// Texts, each a separate entry.
     MultiSelect,
     /// A number, whole or not.
     Number,
@@ -63,8 +63,8 @@ pub enum FieldType {
 }
 
 impl FieldType {
-    /// The type of a field by the last digit of its id: 4 to 7 are the last four types, all others
-    /// text.
+    /// Returns the type of a field by the last digit of its id: 4 to 7 are the last four types, and
+    /// all others are text.
     pub const fn of(id: i64) -> Self {
         match id % 10 {
             4 => Self::MultiSelect,
@@ -75,7 +75,7 @@ impl FieldType {
         }
     }
 
-    /// Returns `true` where a field of this type takes this `value`. Null clears every field.
+    /// Returns `true` if a field of this type accepts `value`. Null clears every field.
     pub fn takes(self, value: &Value) -> bool {
         match self {
             Self::Text => !value.is_array() && !value.is_object(),
@@ -102,7 +102,7 @@ pub struct Stage {
     pub pipe: i64,
 }
 
-/// Id, name and pipeline of each.
+/// Id, name, and pipeline of each stage.
 const STAGES: [(i64, &str, i64); 6] = [
     (1, "New", 1),
     (2, "In work", 1),
@@ -112,13 +112,13 @@ const STAGES: [(i64, &str, i64); 6] = [
     (12, "Done", 2),
 ];
 
-/// The stage of an id; `None` for none, and for an unknown one.
+/// Returns the stage with an id, or `None` if there is no id or it is unknown.
 pub fn stage(id: Option<i64>) -> Option<Stage> {
     let known = STAGES.into_iter().find(|(known, ..)| Some(*known) == id);
     known.map(|(_, name, pipe)| Stage { name, pipe })
 }
 
-/// The name that the sandbox gives an employee: `Employee 501`.
+/// Returns the name that the sandbox gives an employee, such as `Employee 501`.
 pub fn employee_name(id: i64) -> String {
     format!("Employee {id}")
 }

@@ -1,9 +1,9 @@
-//! The lead endpoints, behind token, window, address and grant.
+//! The lead endpoints, called after the checks of token, window, address, and grant.
 //!
-//! Of the payload of `lead/filter` the document shows `page`, `size`, `orders` and ranges such as
-//! `registeredTimestampFrom`; `createdTimestamp` and `updatedTimestamp` are the snapshot's names,
-//! and `registeredTimestamp` means the first. As in a database, a moment that is not known lies in
-//! no range and is last in ascending order. There is no lookup by phone.
+//! The document shows `page`, `size`, `orders`, and ranges such as `registeredTimestampFrom` in the
+//! payload of `lead/filter`. `createdTimestamp` and `updatedTimestamp` are names of the snapshot,
+//! and `registeredTimestamp` means the first of them. As in a database, an unknown time is in no
+//! range, and is last in ascending order. There is no lookup by phone.
 
 use crate::{
     Asked, BodyFields, Catalogue, Content, FieldError, FieldType, FieldUpsert, FieldValues, Lead,
@@ -20,7 +20,7 @@ const REGISTERED: &str = "registeredTimestamp";
 const CREATED: &str = "createdTimestamp";
 const UPDATED: &str = "updatedTimestamp";
 
-/// `POST lead/filter`: a page of the company's leads.
+/// Answers `POST lead/filter` with a page of the company's leads.
 pub(crate) fn filter(core: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
     let shapes = &core.settings.shapes;
     let names = [REGISTERED, CREATED, UPDATED];
@@ -40,7 +40,7 @@ pub(crate) fn filter(core: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refus
     }))
 }
 
-/// Compares two leads by one key; an unknown one leaves the order as it is.
+/// Compares two leads by one key. An unknown key leaves the order as it is.
 fn compare(one: &Lead, other: &Lead, key: &str) -> Ordering {
     let known = |at: Option<i64>| at.unwrap_or(i64::MAX);
     match key {
@@ -53,16 +53,16 @@ fn compare(one: &Lead, other: &Lead, key: &str) -> Ordering {
     }
 }
 
-/// `GET lead/{id}`. The answer is the same for another company's, a deleted and a never-existing
-/// lead (§7.4).
+/// Answers `GET lead/{id}`. A lead of another company, a deleted lead, and a lead that never
+/// existed have the same answer (§7.4).
 pub(crate) fn one(core: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
     let lead = act::find_lead(core, asked.token.company, number(asked.id)?);
     let lead = lead.ok_or(Refusal::Plain(409, "Lid topilmadi"))?;
     Ok(Success::of(lead.record()))
 }
 
-/// Answers `POST lead/{id}/field/list` (§4.4): 200 with its requestId, done when it is due (§3.2).
-/// An unknown lead shows in the status of the requestId alone.
+/// Answers `POST lead/{id}/field/list` (§4.4): 200 with its requestId, carried out when it is due
+/// (§3.2). Only the status of the requestId shows that a lead is unknown.
 pub(crate) fn upsert_fields(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
     let lead = number(asked.id)?;
     let settings = &core.settings;
@@ -76,13 +76,12 @@ pub(crate) fn upsert_fields(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Suc
     accept(core, asked, content)
 }
 
-/// The number in a path; anything else is no id.
+/// Parses the id in a path, or refuses it.
 fn number(id: &str) -> Result<i64, Refusal> {
     id.parse().map_err(|_| Refusal::Plain(400, "Id noto‘g‘ri"))
 }
 
-/// Reads the values to write, and the ids that are skipped because they name a contact field or
-/// none.
+/// Reads the values to write, and the ids that are skipped because they are not lead-level fields.
 ///
 /// # Errors
 /// The refusal to answer with.
@@ -104,7 +103,7 @@ fn read_list(
         let mut fields = BodyFields::new(map, format!("{at}."));
         let id = fields.integer("id", i64::MAX)?;
         fields.required("id", id);
-        // What is passed over in silence is judged by nothing (§4.4.2).
+        // A field that is skipped silently has no type to check (§4.4.2).
         let own = id.filter(|&id| catalogue.led.contains(id));
         let value = given(&mut fields, &at, own.map(FieldType::of))?;
         errors.append(&mut fields.errors);
@@ -112,7 +111,7 @@ fn read_list(
             (Some(id), Some(value)) => {
                 values.insert(id, value);
             }
-            // An item without `value` and `valueList` says nothing.
+            // An item without `value` and `valueList` changes nothing.
             (Some(_), None) => {}
             (None, _) => skipped.extend(id),
         }
@@ -121,8 +120,7 @@ fn read_list(
     read.ok_or(Refusal::Invalid(errors))
 }
 
-/// The items of the list, bare or under the key, and what stands before them in the name of a
-/// field.
+/// Returns the items of the list, bare or under the key, and the prefix of their names in errors.
 fn items(body: &[u8], key: &str) -> Result<(Vec<Value>, String), Refusal> {
     match json_value(body)? {
         Value::Array(items) => Ok((items, String::new())),
@@ -138,7 +136,8 @@ fn items(body: &[u8], key: &str) -> Result<(Vec<Value>, String), Refusal> {
     }
 }
 
-/// The values of an item; `None` where it says nothing, the empty list where it clears.
+/// Returns the values of an item: `None` if it changes nothing, or an empty list if it clears the
+/// field.
 fn given(
     fields: &mut BodyFields,
     at: &str,

@@ -1,5 +1,5 @@
-//! The leads of the CRM: what is known of them, what clients and people change, what is sent (§2.4,
-//! §2.5, §4.4, §4.7).
+//! The leads of the CRM: their data, changes by clients and people, and the events that are sent
+//! (§2.4, §2.5, §4.4, §4.7).
 //!
 //! ```text
 //! field list ─▶ write (requestId) ──due──▶ ┐
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Where the document says "not shown", the names are those of the snapshot (§2.5) and of the
-//! neighboring endpoints; each is ours, and said to be.
+//! neighboring endpoints. Comments mark such names as the sandbox's choice.
 
 pub mod act;
 pub(super) mod admin;

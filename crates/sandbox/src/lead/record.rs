@@ -1,5 +1,5 @@
-//! A lead with what the document names of it (§2.4, §2.5), and its faces: the snapshot of the
-//! webhooks, the record of the REST endpoints, and the lines of a file of `--leads`.
+//! A lead with the fields that the document names (§2.4, §2.5), and its formats: the snapshot of
+//! the webhooks, the record of the REST endpoints, and the lines of a `--leads` file.
 
 use crate::{body::is_phone, lead::catalogue::employee_name, lead::catalogue::stage};
 use callbridge_call::EventTime;
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The uuids of leads are made from their numbers.
+/// Namespace of the uuids of leads, which are made from their ids.
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x91b2_5c0e_77d4_4c1b_9d0a_6e13_af20_84d5);
 
-/// Values of CRM fields by field id; several for a multi-select, in their order.
+/// Values of CRM fields by field id. A multi-select can have several, in their order.
 pub type FieldValues = BTreeMap<i64, Vec<Value>>;
 
 /// A contact of a lead, with its phones.
@@ -19,9 +19,9 @@ pub type FieldValues = BTreeMap<i64, Vec<Value>>;
 pub struct Contact {
     /// The contact's id (§6.7 `contactId`); 0 until its lead is stored.
     pub id: i64,
-    /// The contact's name (§6.7); may be empty.
+    /// The contact's name (§6.7). It can be empty.
     pub name: String,
-    /// E.164, in the order they were written.
+    /// Phones in E.164, in the order they were written.
     pub phones: Vec<String>,
     /// Fields of the kind CONTACT.
     pub fields: FieldValues,
@@ -33,7 +33,7 @@ pub struct Contact {
 pub struct Lead {
     /// The lead's id, positive (§2.5).
     pub id: i64,
-    /// The lead's name (§2.5); `Lead 4001` where nothing is known of it.
+    /// The lead's name (§2.5). `Lead 4001` if it is unknown.
     pub name: String,
     /// The id of its stage (§3.3); `None` for a lead without one.
     pub status_id: Option<i64>,
@@ -51,16 +51,16 @@ pub struct Lead {
     pub fields: FieldValues,
     /// Channels attached to the lead, as objects (§2.5); empty without any.
     pub attributions: Vec<Value>,
-    /// The lead's uuid (§2.5); `None` for a lead of `--leads`, of which nothing is known.
+    /// The lead's uuid (§2.5). `None` for a lead of which only the id is known.
     pub uuid: Option<String>,
-    /// Epoch seconds; `None` for a lead of `--leads`, of which nothing is known.
+    /// Creation in epoch seconds. `None` for a lead of which only the id is known.
     pub created_timestamp: Option<i64>,
-    /// Epoch seconds of the last change; `None` for a lead of `--leads`, of which nothing is known.
+    /// Last change in epoch seconds. `None` for a lead of which only the id is known.
     pub updated_timestamp: Option<i64>,
 }
 
 impl Lead {
-    /// A lead of which nothing is known but that it exists.
+    /// Creates a lead of which only the id is known.
     pub fn bare(id: i64) -> Self {
         Self {
             id,
@@ -69,7 +69,7 @@ impl Lead {
         }
     }
 
-    /// A lead that begins: its uuid is made from its number.
+    /// Creates a new lead, with a uuid that is made from its id.
     pub(super) fn fresh(id: i64) -> Self {
         let uuid = uuid::Uuid::new_v5(&NAMESPACE, &id.to_be_bytes());
         Self {
@@ -78,7 +78,7 @@ impl Lead {
         }
     }
 
-    /// Sets the time of the last change to this moment, and that of the creation where it has none.
+    /// Sets the time of the last change, and the time of creation if it has none.
     #[must_use]
     pub(crate) fn stamped(mut self, at: EventTime) -> Self {
         let second = at.floor_seconds().get();
@@ -87,18 +87,18 @@ impl Lead {
         self
     }
 
-    /// The first phone of the main contact.
+    /// Returns the first phone of the main contact.
     pub fn phone(&self) -> Option<&str> {
         let main = self.contacts.first()?;
         main.phones.first().map(String::as_str)
     }
 
-    /// The contact of an id.
+    /// Returns the contact with this id.
     pub fn contact(&self, id: i64) -> Option<&Contact> {
         self.contacts.iter().find(|contact| contact.id == id)
     }
 
-    /// The object `lead` of §2.5.
+    /// Returns the object `lead` of §2.5.
     pub fn snapshot(&self) -> Value {
         json!({
             "id": self.id, "name": self.name, "statusId": self.status_id,
@@ -112,7 +112,7 @@ impl Lead {
         })
     }
 
-    /// The record of `GET lead/{id}`: the snapshot, contacts and fields.
+    /// Returns the record of `GET lead/{id}`: the snapshot, contacts, and fields.
     pub fn record(&self) -> Value {
         let mut record = self.snapshot();
         let contacts = self.contacts.iter().map(|own| {
@@ -141,7 +141,7 @@ fn pipe_name(id: i64) -> &'static str {
     }
 }
 
-/// A field's value as §6.7 shows it: several joined by `, `.
+/// Formats a field's value as §6.7 shows it, with several values joined by `, `.
 pub(super) fn rendered(values: &[Value]) -> String {
     let words = values.iter().map(|value| match value {
         Value::String(text) => text.clone(),
@@ -150,7 +150,7 @@ pub(super) fn rendered(values: &[Value]) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Lays listed values over fields; an empty list clears (§4.4), others stay.
+/// Sets the listed values of fields. An empty list clears a field (§4.4), and other fields stay.
 pub(crate) fn upsert(fields: &mut FieldValues, values: &FieldValues) {
     for (id, value) in values {
         if value.is_empty() {
@@ -161,18 +161,18 @@ pub(crate) fn upsert(fields: &mut FieldValues, values: &FieldValues) {
     }
 }
 
-/// Reads `--leads` as a file: leads that are there from the first start, with their phones.
+/// Reads `--leads` as a file: leads that exist from the first start, with their phones.
 ///
 /// ```text
 /// leadId,phone,name,statusId,responsibleId
 /// 4001,+998901112233,Ali,2,501
 /// ```
 ///
-/// All but `leadId` may be empty or left out; a lead may stand in several lines, one for each of
-/// its phones.
+/// All columns but `leadId` can be empty or left out. A lead can have several lines, one for each
+/// of its phones.
 ///
 /// # Errors
-/// The first line that cannot be read, in words.
+/// A message about the first line that cannot be read.
 pub fn parse_list(text: &str) -> Result<Vec<Lead>, String> {
     let mut reader = csv::ReaderBuilder::new();
     let mut reader = reader.flexible(true).from_reader(text.as_bytes());
@@ -221,7 +221,7 @@ pub fn parse_list(text: &str) -> Result<Vec<Lead>, String> {
     Ok(leads.into_values().collect())
 }
 
-/// The id in a cell; `None` of an empty one.
+/// Parses the id in a cell. An empty cell gives `None`.
 fn id_in(cell: &str, name: &str, line: usize) -> Result<Option<i64>, String> {
     let id = cell.parse().ok().filter(|&id: &i64| id > 0);
     let read = (cell.is_empty() || id.is_some()).then_some(id);

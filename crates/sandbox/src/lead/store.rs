@@ -1,19 +1,19 @@
-//! The leads of all companies: those that were made here, and what became of ids that are no more.
+//! The leads of all companies: those with a record, and the ids of those that no longer exist.
 //!
-//! A lead exists when it is known here, or when its id stands in the company's `--leads` (nothing
-//! is known of such a one) and it was neither merged away nor deleted.
+//! A lead exists if it has a record here, or if its id is in the company's `--leads` (then only the
+//! id is known) and it was neither merged away nor deleted.
 
 use crate::{Company, FieldValues, IdSet, Lead, pairs};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most leads of `--leads` without a record that a page is made of.
+/// Most ids of `--leads` that a listing includes.
 const BARE_LISTED_MAX: usize = 100_000;
-/// Ids of new leads lie above this and above all others.
+/// Ids of new leads are above this number, and above all other ids.
 const NEW_ABOVE: i64 = 10_000;
 
-/// A company's id and one of its records'.
+/// The id of a company, and the id of one of its leads.
 pub type LeadKey = (i64, i64);
 
 /// An accepted write of `POST lead/{id}/field/list`.
@@ -21,7 +21,7 @@ pub type LeadKey = (i64, i64);
 pub struct FieldUpsert {
     /// The id of the lead that is written to.
     pub lead: i64,
-    /// The LED fields of the list; an empty one is cleared.
+    /// The values of the listed LED fields. An empty list clears a field.
     pub values: FieldValues,
 }
 
@@ -31,18 +31,18 @@ pub struct Leads {
     #[serde(with = "pairs")]
     known: BTreeMap<LeadKey, Lead>,
     gone: BTreeSet<LeadKey>,
-    /// The last id given to a contact.
+    /// The last id that a contact got.
     last_contact: i64,
 }
 
 impl Leads {
-    /// Returns `true` where the company has this lead.
+    /// Returns `true` if the company has this lead.
     pub fn exists(&self, company: &Company, id: i64) -> bool {
         let key = (company.id, id);
         self.known.contains_key(&key) || (company.leads.contains(id) && !self.gone.contains(&key))
     }
 
-    /// The lead as it is; `None` when the company has no such one.
+    /// Returns the current lead, or `None` if the company does not have it.
     pub fn get(&self, company: &Company, id: i64) -> Option<Lead> {
         match self.known.get(&(company.id, id)) {
             Some(lead) => Some(lead.clone()),
@@ -50,7 +50,7 @@ impl Leads {
         }
     }
 
-    /// All leads of a company by their id, those without a record among them.
+    /// Returns all leads of a company by id, including those without a record.
     pub fn all(&self, company: &Company) -> Vec<Cow<'_, Lead>> {
         let bare = company.leads.ids().take(BARE_LISTED_MAX).filter(|&id| {
             let key = (company.id, id);
@@ -64,17 +64,17 @@ impl Leads {
         leads
     }
 
-    /// Returns `true` for the id of a lead that was merged away or deleted.
+    /// Returns `true` if the lead was merged away or deleted.
     pub fn is_gone(&self, company: i64, id: i64) -> bool {
         self.gone.contains(&(company, id))
     }
 
-    /// Returns `true` where more is known of the lead than that it exists.
+    /// Returns `true` if the lead has a record.
     pub(crate) fn is_known(&self, company: i64, id: i64) -> bool {
         self.known.contains_key(&(company, id))
     }
 
-    /// An id that no lead has or had; `None` when there is none left.
+    /// Returns an id that no lead has or had, or `None` if none is left.
     pub fn free_id(&self, companies: &BTreeMap<i64, Company>) -> Option<i64> {
         let known = self.known.keys().chain(&self.gone).map(|(_, id)| *id);
         let ranges = companies.values().flat_map(|company| &company.leads.ranges);
@@ -83,7 +83,7 @@ impl Leads {
         highest.checked_add(1)
     }
 
-    /// Stores a lead in place of all that was known of its id; gives it with its contacts' ids.
+    /// Stores a lead, replacing an earlier record. Returns it with the ids of its contacts.
     pub(crate) fn put(&mut self, company: i64, mut lead: Lead) -> Lead {
         for contact in &mut lead.contacts {
             if contact.id == 0 {
@@ -109,7 +109,8 @@ impl Leads {
 }
 
 impl IdSet {
-    /// The ids in the order they were given; each once for each range it stands in.
+    /// Returns the ids in the order they were given. An id appears once for each range that
+    /// contains it.
     pub fn ids(&self) -> impl Iterator<Item = i64> {
         let ids = self.ranges.iter().flat_map(|&(low, high)| low..=high);
         ids.filter(|&id| self.contains(id))

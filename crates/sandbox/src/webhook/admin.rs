@@ -1,6 +1,6 @@
-//! What a person does in the CRM with webhooks, and how configurations and signing keys change by
-//! it (§2.7, §6.4). The document does not publish these paths (§4.7); they are the sandbox's own,
-//! below `/sandbox/admin/`.
+//! Admin paths for webhooks: what a person does with them in the CRM, and how that changes
+//! configurations and signing keys (§2.7, §6.4). The document does not publish these paths (§4.7),
+//! so the sandbox has its own below `/sandbox/admin/`.
 //!
 //! ```text
 //! GET  /sandbox/webhooks    configurations, installations, queue, journal, counts
@@ -8,7 +8,7 @@
 //!                           "enabled": true}: sets what is given. "regenerateSecret": true;
 //!                           "force": true stores what §2.7 refuses
 //! POST …/webhook/delete     {"application": 1}
-//! POST …/webhook/regenerate {"installation": 7001}: a key of its own, shown once
+//! POST …/webhook/regenerate {"installation": 7001}: makes the installation's own key, shown once
 //! POST …/webhook/revoke     {"installation": 7001}
 //! ```
 
@@ -19,7 +19,7 @@ use crate::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The fields of a body below `/sandbox/admin/webhook`; each path reads its own of these.
+/// The fields of a body below `/sandbox/admin/webhook`. Each path reads only some of them.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Order {
@@ -32,7 +32,7 @@ struct Order {
     target_url: Option<String>,
 }
 
-/// Answers `admin/webhook` and what lies below it; null for no such path.
+/// Answers `admin/webhook` and the paths below it. Returns null if there is no such path.
 pub(crate) fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAnswer {
     let order: Order = read(body)?;
     let first = core.settings.company.application_id;
@@ -78,7 +78,7 @@ fn configure(core: &mut Sandbox, application: i64, order: Order) -> AdminAnswer 
         "application": application, "targetUrl": config.target_url,
         "events": config.events, "enabled": config.enabled,
     });
-    // §2.7: in clear only on creation, or when it is regenerated.
+    // §2.7: the key is shown only when it is made, or made again.
     let regenerate = order.regenerate_secret;
     if let Some(secret) = configure_webhook(core, application, config, regenerate) {
         answer["webhookSecret"] = json!(secret.expose());
@@ -86,8 +86,8 @@ fn configure(core: &mut Sandbox, application: i64, order: Order) -> AdminAnswer 
     Ok(answer)
 }
 
-/// Sets an application's configuration, also one that §2.7 refuses; an application-level key is
-/// made with the first one (shown then alone), and with `regenerate`.
+/// Stores an application's configuration, even one that §2.7 refuses. With the first configuration,
+/// or with `regenerate`, makes an application-level key and returns it. The key is shown only then.
 pub fn configure_webhook(
     core: &mut Sandbox,
     application: i64,
@@ -103,8 +103,9 @@ pub fn configure_webhook(
     fresh
 }
 
-/// A company consented to an application: its installation has a new key, which the token
-/// response shows once (§4.1.1 `webhook_secret`). `None`: the application has no configuration.
+/// Makes a new key for the installation of a company that consented to an application. The token
+/// response shows it once (§4.1.1 `webhook_secret`). Returns `None` if the application has no
+/// configuration.
 pub fn webhook_connected(core: &mut Sandbox, company: i64, application: i64) -> Option<SigningKey> {
     let configured = core.webhooks.configs.contains_key(&application);
     let secret = configured.then(|| fresh_key(core));
@@ -117,7 +118,7 @@ fn fresh_key(core: &mut Sandbox) -> SigningKey {
     SigningKey::new(core.mint_key())
 }
 
-/// Everything about webhooks but the keys.
+/// Returns everything about webhooks except the keys.
 pub(crate) fn overview(core: &Sandbox) -> Value {
     let outbox = &core.webhooks;
     let configs = outbox.configs.iter().map(|(application, config)| {

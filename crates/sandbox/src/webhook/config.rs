@@ -1,5 +1,5 @@
-//! The configuration of an application's webhooks (§2.7) and the keys that deliveries are signed
-//! with (§6.4); where a delivery may go: HTTPS, and nowhere private (§6.9.7).
+//! The configuration of an application's webhooks (§2.7), and the keys that sign deliveries (§6.4).
+//! Also checks the target of deliveries: HTTPS, and nothing private (§6.9.7).
 
 use crate::{CrmEvent, webhook::event::GROUPS, webhook::event::NAMES};
 use serde::{Deserialize, Serialize};
@@ -10,18 +10,18 @@ use url::{Host, Url};
 /// Longest `targetUrl`, in UTF-16 units (§2.7, Limits).
 pub const TARGET_LENGTH_MAX: usize = 1_024;
 
-/// A signing key: 64 lowercase hex characters, whose text itself is the key (§6.4.2).
+/// A signing key: 64 lowercase hexadecimal characters. The text itself is the key (§6.4.2).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SigningKey(String);
 
 impl SigningKey {
-    /// The key that is this text.
+    /// Creates a key from its text.
     pub const fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// The text, to sign with or to show once.
+    /// Returns the text, to sign with or to show once.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -33,29 +33,29 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// The address and the events of an application's deliveries: one for every company that installed
-/// it (§6.1.6).
+/// The address and the events of an application's deliveries, shared by all companies that
+/// installed it (§6.1.6).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// The address of the receiver (`targetUrl`).
     pub target_url: String,
     /// Names of events, or of whole groups.
     pub events: Vec<String>,
-    /// Events are recorded and delivered; rows due while it is `false` die.
+    /// `true` to record and deliver events. Rows that become due while it is `false` die.
     pub enabled: bool,
-    /// The application-level key; `None` until the first is set.
+    /// The application-level key. `None` until the first one is set.
     pub secret: Option<SigningKey>,
 }
 
 impl Config {
-    /// Returns `true` where deliveries are on and the event or its group is subscribed to.
+    /// Returns `true` if deliveries are on, and the event or its group is subscribed to.
     pub fn subscribes(&self, event: &CrmEvent) -> bool {
         let wanted = |name: &String| *name == event.name || name == event.group();
         self.enabled && self.events.iter().any(wanted)
     }
 
-    /// Lists the faults that §2.7 refuses: `targetUrl` or `events`, and a reason of §7.5 where it
-    /// has one.
+    /// Lists the errors for which §2.7 refuses the configuration: `targetUrl` or `events`, with a
+    /// reason of §7.5 if one exists.
     pub fn faults(&self, private_targets: bool) -> Vec<String> {
         let mut faults = Vec::new();
         let mut wrong = |field, reason| faults.push(format!("{field}: {reason}"));
@@ -79,16 +79,16 @@ impl Config {
     }
 }
 
-/// A connection of a company with an application (§5.4.2), which deliveries belong to.
+/// The connection of a company with an application (§5.4.2). Deliveries belong to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Installation {
     /// The id of the connected company.
     pub company: i64,
     /// The id of the connected application.
     pub application: i64,
-    /// The installation's own key; without one the application's signs (§6.4.4).
+    /// The installation's own key. Without one, the application's key signs (§6.4.4).
     pub secret: Option<SigningKey>,
-    /// Nothing goes to it any more.
+    /// `true` if nothing is sent to it any more.
     pub revoked: bool,
 }
 
@@ -100,7 +100,7 @@ pub const PRIVATE: &str = "target private or internal";
 /// Checks scheme and host, without a lookup of the name's addresses.
 ///
 /// # Errors
-/// What is against it.
+/// The reason why the target is refused.
 pub fn check_target(url: &Url, private_targets: bool) -> Result<(), &'static str> {
     if url.scheme() != "https" {
         return Err(NOT_HTTPS);
@@ -117,15 +117,17 @@ pub fn check_target(url: &Url, private_targets: bool) -> Result<(), &'static str
     Ok(())
 }
 
-/// `localhost`, `*.local`, `*.internal`, `*.localdomain`, each with or without a last dot.
+/// Returns `true` for `localhost`, `*.local`, `*.internal`, and `*.localdomain`, each with or
+/// without a final dot.
 pub fn is_private_name(name: &str) -> bool {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     let last = name.rsplit('.').next().unwrap_or_default();
     ["localhost", "local", "internal", "localdomain"].contains(&last) || name.is_empty()
 }
 
-/// The blocks of §6.9.7, and what else leads to no public host: broadcast, multicast, reserved, and
-/// the same of IPv6, also where it wraps an address of IPv4.
+/// Returns `true` for the blocks of §6.9.7, and for other addresses that lead to no public host:
+/// broadcast, multicast, and reserved ones. The same applies to IPv6, also to addresses that
+/// contain an IPv4 address.
 pub fn is_private(address: IpAddr) -> bool {
     let address = match address {
         IpAddr::V4(address) => return is_private_v4(address),

@@ -1,7 +1,7 @@
-//! The cycle of the dispatcher: which rows leave now, and what becomes of them (§6.9, Limits).
+//! The cycle of the dispatcher: the deliveries to send now, and their outcomes (§6.9, Limits).
 //!
-//! It decides; the shell sends. What is under way is not kept: after a restart it goes again, as
-//! at-least-once allows (§6.1.4).
+//! This module decides, and `post` sends. Deliveries under way are not saved. After a restart they
+//! are sent again, which at-least-once allows (§6.1.4).
 
 use crate::{
     DeliveryId, Sandbox, SigningKey, webhook::config::NOT_HTTPS, webhook::config::PRIVATE,
@@ -17,28 +17,28 @@ use url::Url;
 
 /// Interval between two claims of due rows.
 pub const CYCLE: Duration = Duration::from_secs(1);
-/// Most deliveries of a company under way.
+/// Most deliveries of a company that are under way at the same time.
 pub const IN_FLIGHT_MAX: usize = 20;
 /// Most rows of a company claimed in a cycle.
 pub const CLAIMED_MAX: usize = 10;
 /// Most rows claimed in a cycle.
 pub const CLAIMED_OVERALL_MAX: usize = 100;
 
-/// A delivery to make: everything but the moment of its signature.
+/// A delivery to make, with everything but the time of its signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatch {
     /// The event and the installation it goes to.
     pub id: DeliveryId,
     /// The address that the body is posted to.
     pub target: Url,
-    /// The key of its signature, read in this cycle.
+    /// The signing key, read in this cycle.
     pub key: SigningKey,
-    /// The body as it is signed and sent.
+    /// The body that is signed and sent.
     pub body: String,
 }
 
 impl Dispatch {
-    /// The four headers (§6.3), signed at this moment (§6.4).
+    /// Returns the four headers (§6.3), signed at this time (§6.4).
     pub fn headers(&self, sent_at: EpochSeconds) -> [(&'static str, String); 4] {
         let timestamp = sent_at.get().to_string();
         let key = Key::new(&Secret::from(self.key.expose()));
@@ -53,7 +53,7 @@ impl Dispatch {
     }
 }
 
-/// The deliveries of one cycle, which the caller makes once a second.
+/// Returns the deliveries of one cycle. The caller runs a cycle once a second.
 pub fn deliveries(core: &mut Sandbox, now: EventTime) -> Vec<Dispatch> {
     core.webhooks.attempts.forget(now);
     core.webhooks.dead.forget(now);
@@ -77,7 +77,7 @@ pub fn deliveries(core: &mut Sandbox, now: EventTime) -> Vec<Dispatch> {
     leaving
 }
 
-/// A delivery came to its end.
+/// Records the outcome of a delivery.
 pub fn delivered(
     core: &mut Sandbox,
     now: EventTime,
@@ -109,7 +109,8 @@ pub fn delivered(
     let twice = u64::from(core.settings.shapes.webhook_twice);
     let made = usize::try_from(row.attempts).unwrap_or(usize::MAX);
     let wait = BACKOFF.get(made - 1).filter(|_| outcome.is_retried());
-    // It had arrived before: nothing more is owed. Else it goes perhaps once more (§6.1.4).
+    // If it arrived before, it is done. If it arrives now, a random number decides whether it is
+    // sent a second time (§6.1.4).
     if row.arrived || error.is_none() && dice.below(100) >= twice {
         outbox.rows.remove(&id);
         outbox.counts.delivered += 1;
@@ -124,7 +125,8 @@ pub fn delivered(
     }
 }
 
-/// The rows that are due, within the limits of a cycle; a tie is broken by age, or by the dice.
+/// Returns the rows that are due, within the limits of a cycle. `tie` orders rows with the same due
+/// time.
 fn claim(core: &Sandbox, now: EventTime) -> Vec<DeliveryId> {
     let mut under_way: BTreeMap<i64, usize> = BTreeMap::new();
     let mut due = Vec::new();
@@ -148,8 +150,8 @@ fn claim(core: &Sandbox, now: EventTime) -> Vec<DeliveryId> {
     ids
 }
 
-/// Returns the address of an installation's deliveries and their signing key, at this moment
-/// (§6.9.4, §6.4.4); else the reason for which its rows are dead.
+/// Returns the current address of an installation's deliveries and their signing key (§6.9.4,
+/// §6.4.4). The error is the reason why its rows are dead.
 fn address(core: &Sandbox, installation: i64) -> Result<(Url, SigningKey), &'static str> {
     let own = core.webhooks.installations.get(&installation);
     let own = own.filter(|own| !events::is_gone(core, own));
@@ -165,30 +167,29 @@ fn address(core: &Sandbox, installation: i64) -> Result<(Url, SigningKey), &'sta
     Ok((target, key.ok_or("signing secret unresolvable")?.clone()))
 }
 
-/// Waits after the first, second and third failure before the next attempt; after the fourth there
-/// is none.
+/// Waits after the first, second, and third failure. After the fourth, there is no attempt.
 pub const BACKOFF: [Duration; 3] = [
     Duration::from_secs(30),
     Duration::from_secs(5 * 60),
     Duration::from_secs(30 * 60),
 ];
 
-/// The end of one attempt.
+/// The outcome of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
-    /// The receiver answered with this status; its body is not read.
+    /// The receiver answered with this status. Its body is not read.
     Status(u16),
     /// The receiver did not answer in time.
     TimedOut,
-    /// No connection, or one that broke, with the reason in words.
+    /// The connection failed or broke, with the reason.
     Broken(String),
-    /// The name leads to a private address now: nothing was sent.
+    /// The name leads to a private address now, so nothing was sent.
     Private,
 }
 
 impl AttemptOutcome {
-    /// Returns `true` where the delivery is tried again after its back-off, by §6.9; other 4xx and
-    /// every 3xx, and what is no status at all, end it.
+    /// Returns `true` if the delivery is tried again after its backoff (§6.9). Any other status,
+    /// and a private target, end it.
     pub const fn is_retried(&self) -> bool {
         match self {
             Self::Status(408 | 429 | 500..=599) | Self::TimedOut | Self::Broken(_) => true,
@@ -196,7 +197,7 @@ impl AttemptOutcome {
         }
     }
 
-    /// The status, if there was an answer.
+    /// Returns the status, if there was an answer.
     pub const fn status(&self) -> Option<u16> {
         match self {
             Self::Status(status) => Some(*status),
@@ -204,7 +205,7 @@ impl AttemptOutcome {
         }
     }
 
-    /// The failure in words, for the journal of attempts; `None` for a 2xx.
+    /// Returns the failure as a message for the journal of attempts, or `None` for a 2xx.
     pub fn error(&self) -> Option<String> {
         match self {
             Self::Status(200..=299) => None,

@@ -1,5 +1,5 @@
-//! What happens in the CRM and is sent to applications (§6.2), and the body it is sent in: the
-//! envelope with the blocks of its event (§6.5–6.8), and no block that would be null.
+//! Events of the CRM that are sent to applications (§6.2), and their bodies: the envelope with the
+//! blocks of the event (§6.5–6.8). A block that would be null is left out.
 
 use crate::{CallId, Shapes, journal::PREFIX};
 use callbridge_call::EventTime;
@@ -34,13 +34,13 @@ pub const GROUPS: [&str; 6] = [
 pub struct CrmEvent {
     /// The event's name in capitals (§6.2).
     pub name: String,
-    /// The lead's or the conversation's id.
+    /// The id of the lead or the conversation.
     pub subject: String,
     blocks: Map<String, Value>,
 }
 
 impl CrmEvent {
-    /// An event of a lead with its snapshot (§2.5).
+    /// Creates an event of a lead with its snapshot (§2.5).
     pub fn of_lead(name: &str, lead: Value) -> Self {
         Self {
             name: name.to_owned(),
@@ -49,7 +49,7 @@ impl CrmEvent {
         }
     }
 
-    /// A conversation is finished and journaled (§6.8).
+    /// Creates the event of a conversation that is finished and journaled (§6.8).
     pub fn of_call(call: Value) -> Self {
         Self {
             name: CALL_COMPLETED.to_owned(),
@@ -65,7 +65,7 @@ impl CrmEvent {
         self
     }
 
-    /// The event's group, `CALL` or `LEAD` (§6.2).
+    /// Returns the event's group, `CALL` or `LEAD` (§6.2).
     pub fn group(&self) -> &'static str {
         match self.call_id() {
             Some(_) => "CALL",
@@ -73,7 +73,7 @@ impl CrmEvent {
         }
     }
 
-    /// The conversation's id, which 24 hours of repeats are known by (§6.8).
+    /// Returns the conversation's id, by which repeats within 24 hours are recognized (§6.8).
     pub fn call_id(&self) -> Option<&str> {
         (self.name == CALL_COMPLETED).then_some(&*self.subject)
     }
@@ -82,7 +82,7 @@ impl CrmEvent {
 /// An event as it was recorded (§6.1.1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recorded {
-    /// `eventId`: the same for every installation it goes to (§6.1.3).
+    /// `eventId`: the same for every installation that gets the event (§6.1.3).
     pub event_id: uuid::Uuid,
     /// The moment at which the event was recorded.
     pub at: EventTime,
@@ -93,7 +93,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// The body as JSON, in the shapes that the document leaves open.
+    /// Returns the body as JSON, in the selected shapes.
     pub fn body(&self, shapes: &Shapes) -> Value {
         let mut body = Value::Object(self.event.blocks.clone());
         body["eventId"] = json!(self.event_id);
@@ -110,7 +110,7 @@ impl Recorded {
     }
 }
 
-/// Fields and values of a later version (§6.5, Versioning 2): a receiver reads past them.
+/// Adds fields and values of a later version, which a receiver must ignore (§6.5, Versioning 2).
 fn add_unknown(body: &mut Value) {
     body["schemaVersion"] = json!("2031-01");
     body["context"] = json!({ "actor": { "id": 5, "roles": [null, 1.5] } });

@@ -1,4 +1,4 @@
-//! Which installations get an event of what is done in the CRM (§6.1).
+//! Selects the installations that get an event of the CRM (§6.1).
 
 use crate::{
     Contact, CrmEvent, Installation, Lead, OPEN_API, Record, Recorded, Sandbox,
@@ -7,7 +7,7 @@ use crate::{
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
 
-/// Revoked, or its company disconnected the application.
+/// Returns `true` if the installation was revoked, or its company disconnected the application.
 pub(crate) fn is_gone(core: &Sandbox, own: &Installation) -> bool {
     let company = core.companies.get(&own.company);
     let left = company.is_none_or(|it| it.application_id == own.application && it.disconnected);
@@ -55,7 +55,8 @@ pub(crate) fn journaled(core: &mut Sandbox, record: &Record) {
     happened(core, record.registered_at, record.company_id, event);
 }
 
-/// The conversation of a journal's record (§6.8); its contact is the lead's with that number.
+/// Returns the conversation of a journal record (§6.8). Its contact is the lead's contact with that
+/// number.
 fn completed(record: &Record, lead: Option<&Lead>) -> Value {
     let call = &record.call;
     let holds = |contact: &&Contact| {
@@ -63,7 +64,7 @@ fn completed(record: &Record, lead: Option<&Lead>) -> Value {
         phone.is_some_and(|phone| contact.phones.contains(phone))
     };
     let contact = lead.and_then(|lead| lead.contacts.iter().find(holds));
-    // §6.8: real talk time is an answer as well.
+    // §6.8: a call with real talk time is answered, too.
     let answered = call.answered || call.talk_time_sec.is_some_and(|talk| talk > 0);
     json!({
         "callId": record.uuid, "provider": record.provider, "conversationKind": "CALL",

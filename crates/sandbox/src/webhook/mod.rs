@@ -5,16 +5,16 @@
 //!                                      ▲   done, dead ◀── verdict ◀── its outcome ┘
 //!                                      └── 30 s, 5 min, 30 min
 //! ```
-//! Events are made with their change and kept with it: what was lost is sent to nobody (§6.1.1).
+//! Events are stored together with their change. The event of a lost change is never sent (§6.1.1).
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | [`event`] | what happened; the envelope and its blocks (§6.5–6.8) |
-//! | `events` | who gets an event of what is done |
-//! | [`config`] | configurations, keys, installations; where to (§2.7, §6.9.7) |
+//! | [`event`] | events; the envelope and its blocks (§6.5–6.8) |
+//! | `events` | the installations that get an event |
+//! | [`config`] | configurations, keys, installations, allowed targets (§2.7, §6.9.7) |
 //! | [`outbox`] | recording, rows, dead rows, the journal of attempts (§6.1, §3.4, §6.9.5) |
 //! | [`dispatch`] | the cycle, its limits, outcomes (§6.9, Limits) |
-//! | `admin`, [`post`] | what a person does in the CRM, new keys by it; the POSTs (§6.3) |
+//! | `admin`, [`post`] | what a person does in the CRM, with new keys; the POSTs (§6.3) |
 
 pub(super) mod admin;
 pub mod config;

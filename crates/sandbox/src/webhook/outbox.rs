@@ -1,5 +1,5 @@
-//! The outbox: what was recorded, for whom, and where each delivery is (§6.1, §3.4); the journal
-//! of attempts (§6.9.5) and the dead rows (§3.4).
+//! The outbox: recorded events and the state of their deliveries (§6.1, §3.4), the journal of
+//! attempts (§6.9.5), and the dead rows (§3.4).
 
 use crate::{
     Company, CrmEvent, Dice, Installation, Recorded, Settings, pairs, webhook::config::Config,
@@ -10,17 +10,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Time for which no second event of a conversation is recorded (§6.8).
+/// Time after a conversation's event in which no second one is recorded (§6.8).
 pub const SUPPRESSED_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Most rows that wait; events beyond are counted, and not delivered.
+/// Most rows that wait. Further ones are counted, and not delivered.
 pub const ROWS_MAX: usize = 200_000;
-/// The number that the first installation has: no company's, so that nobody takes one for the
-/// other.
+/// The id of the first installation. It is different from company ids, so the two cannot be
+/// confused.
 const FIRST_INSTALLATION: i64 = 7_001;
 
 const EVENT_NAMESPACE: Uuid = Uuid::from_u128(0x2f1c_83d6_50ab_4b67_8f0e_94d2_3b6c_1e05);
 
-/// One event on its way to one installation.
+/// The delivery of one event to one installation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeliveryRow {
     /// The event that is delivered.
@@ -31,10 +31,11 @@ pub struct DeliveryRow {
     pub tie: u64,
     /// Number of attempts made so far.
     pub attempts: u32,
-    /// An attempt is under way; after a restart it is made again, as at-least-once allows (§6.1.4).
+    /// `true` while an attempt is under way. After a restart it is made again, which at-least-once
+    /// allows (§6.1.4).
     #[serde(skip)]
     pub in_flight: bool,
-    /// The delivery has arrived, and goes once more (§6.1.4).
+    /// `true` if the delivery has arrived and is sent a second time (§6.1.4).
     pub arrived: bool,
 }
 
@@ -48,12 +49,13 @@ pub struct Outbox {
     /// Deliveries that have neither arrived nor died.
     #[serde(with = "pairs")]
     pub rows: BTreeMap<DeliveryId, DeliveryRow>,
-    /// Number of events of one moment, name and subject in the last hour, to give each its own id.
+    /// Number of events with the same time, name, and subject in the last hour. It gives each a
+    /// different id.
     #[serde(skip)]
     alike: BTreeMap<(EventTime, String, String), u64>,
-    /// The journal of attempts, seven days of it.
+    /// The attempts of the last seven days.
     pub attempts: Kept<Attempt>,
-    /// Rows that are never sent again, seven days of them.
+    /// Rows of the last seven days that are never sent again.
     pub dead: Kept<DeadRow>,
     /// The moment of each conversation's last event, by company.
     #[serde(with = "pairs")]
@@ -62,17 +64,17 @@ pub struct Outbox {
     pub counts: DeliveryCounts,
 }
 
-/// Counts of events and of the fates of their deliveries.
+/// Counts of events and of their deliveries, since the state began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeliveryCounts {
     /// Events recorded for at least one installation.
     pub events: u64,
-    /// Rows made of the events, one an installation.
+    /// Rows made from events, one per installation.
     pub deliveries: u64,
-    /// Events of conversations that had one within 24 hours, and so were not recorded.
+    /// Events that were not recorded, because their conversation had one within 24 hours.
     pub suppressed: u64,
-    /// Rows that found no room.
+    /// Rows that were not added because the outbox was full.
     pub overflowed: u64,
     /// Rows that a receiver accepted.
     pub delivered: u64,
@@ -81,7 +83,7 @@ pub struct DeliveryCounts {
 }
 
 impl Outbox {
-    /// The living installation of a company and an application.
+    /// Returns the installation of a company and an application that is not revoked.
     pub fn installed(&self, company: i64, application: i64) -> Option<i64> {
         let pair = (company, application);
         let living = |own: &Installation| !own.revoked && (own.company, own.application) == pair;
@@ -89,7 +91,7 @@ impl Outbox {
         all.find(|(_, own)| living(own)).map(|(id, _)| *id)
     }
 
-    /// Makes the installation of a company's connection, once.
+    /// Creates the installation of a company's connection, if there was never one.
     pub(crate) fn install(&mut self, company: &Company) {
         let pair = (company.id, company.application_id);
         let known = |one: &Installation| (one.company, one.application) == pair;
@@ -98,7 +100,8 @@ impl Outbox {
         }
     }
 
-    /// The living installation of a company and an application, made where there is none.
+    /// Returns the installation of a company and an application that is not revoked, and creates it
+    /// if there is none.
     pub(crate) fn installation(&mut self, company: i64, application: i64) -> &mut Installation {
         let made = i64::try_from(self.installations.len()).unwrap_or(i64::MAX);
         let next = FIRST_INSTALLATION.saturating_add(made);
@@ -111,7 +114,8 @@ impl Outbox {
         })
     }
 
-    /// Returns the id of an event, by its contents alone: the same requests give the same.
+    /// Returns the id of an event. It depends only on the event's contents, so the same requests
+    /// give the same id.
     pub(super) fn event_id(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> Uuid {
         let subject = format!("{company} {}", event.subject);
         let hour_ago = at.minus(Duration::from_secs(3_600));
@@ -124,8 +128,8 @@ impl Outbox {
         Uuid::new_v5(&EVENT_NAMESPACE, name.as_bytes())
     }
 
-    /// Returns `true` where this conversation had an event within 24 hours (§6.8); if not, it has
-    /// from now on.
+    /// Returns `true` if this conversation had an event within 24 hours (§6.8). Otherwise this
+    /// event becomes its last one.
     pub(super) fn repeats(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> bool {
         let Some(id) = event.call_id() else {
             return false;
@@ -168,12 +172,12 @@ impl Outbox {
         self.rows.insert(id, row);
     }
 
-    /// A row is never sent again.
+    /// Removes a row that is never sent again, and adds it to the dead ones.
     pub(super) fn die(&mut self, at: EventTime, id: DeliveryId, why: &str) {
         let Some(row) = self.rows.remove(&id) else {
             return;
         };
-        // It arrived before; the second time was more than was owed.
+        // It arrived before, so the second delivery was optional.
         if row.arrived {
             self.counts.delivered += 1;
             return;
@@ -190,7 +194,7 @@ impl Outbox {
     }
 }
 
-/// Dice of one row, which fall alike in whatever order rows are met.
+/// Returns the random numbers of one row, which do not depend on the order of rows.
 pub(super) fn dice(seed: u64, id: DeliveryId, throw: u64) -> Dice {
     let (high, low) = id.event.as_u64_pair();
     let throw = throw.wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -199,10 +203,10 @@ pub(super) fn dice(seed: u64, id: DeliveryId, throw: u64) -> Dice {
 
 /// Time for which attempts and dead rows are kept.
 pub const KEPT_FOR: Duration = Duration::from_secs(7 * 86_400);
-/// Most entries of each; the oldest go first.
+/// Most entries of each kind. The oldest are removed first.
 pub const KEPT_MAX: usize = 10_000;
 
-/// The event and the installation it goes to: the pair that receivers know a delivery by (§6.9.8).
+/// An event and the installation it goes to. Receivers identify a delivery by this pair (§6.9.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DeliveryId {
     /// The event's id, sent as `eventId`.
@@ -228,9 +232,9 @@ pub struct Attempt {
     pub number: u32,
     /// The status of the answer, if there was one.
     pub status: Option<u16>,
-    /// The failure in words; `None` for a 2xx.
+    /// The failure, as a message. `None` for a 2xx.
     pub error: Option<String>,
-    /// Milliseconds from the beginning of the attempt to its outcome, connecting included.
+    /// Milliseconds from the start of the attempt to its outcome, including the connection.
     pub duration_ms: u64,
 }
 
@@ -238,20 +242,20 @@ pub struct Attempt {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadRow {
-    /// The moment of the row's death.
+    /// The moment at which the row died.
     pub at: EventTime,
     /// The delivery that is never made.
     #[serde(flatten)]
     pub id: DeliveryId,
     /// The name of the event (§6.2).
     pub event_type: String,
-    /// Number of attempts made before.
+    /// Number of attempts before it died.
     pub attempts: u32,
-    /// The reason of the death in words.
+    /// The reason of the death, as text.
     pub why: String,
 }
 
-/// Entries by age, seven days of them.
+/// Entries of the last seven days, oldest first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kept<T>(VecDeque<(EventTime, T)>);
 
@@ -262,7 +266,7 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T> Kept<T> {
-    /// Adds an entry, in place of the oldest of [`KEPT_MAX`].
+    /// Adds an entry. If there are [`KEPT_MAX`], the oldest one is removed.
     pub fn push(&mut self, at: EventTime, entry: T) {
         if self.0.len() == KEPT_MAX {
             self.0.pop_front();

@@ -1,7 +1,7 @@
-//! The shell of the dispatcher: one cycle a second, and the POSTs it asks for (§6.3, §6.9.2).
+//! Runs the dispatcher: one cycle a second, and its POSTs (§6.3, §6.9.2).
 //!
-//! Nothing is followed, nothing is repeated by the library, no connection is kept. A name is asked
-//! for its addresses at the moment of connecting, and none of them may be private (§6.9.4).
+//! Redirects are not followed, the HTTP library repeats nothing, and no connection is kept open. A
+//! name is resolved when connecting, and none of its addresses can be private (§6.9.4).
 
 use crate::{
     AttemptOutcome, Dispatch, SharedSandbox, webhook::config::is_private, webhook::dispatch,
@@ -19,13 +19,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-/// Time to make a connection.
+/// Time limit of a connection attempt.
 pub const CONNECT: Duration = Duration::from_secs(3);
-/// Time from the beginning of an attempt to its answer: the connection counts, which is stricter
-/// than the document has to be read.
+/// Time limit from the start of an attempt to its answer. It includes the connection, which is the
+/// strictest reading of the document.
 pub const RESPOND: Duration = Duration::from_secs(10);
 
-/// Dispatches until the order to stop; attempts under way then are made again after the next start.
+/// Dispatches until the order to stop. Attempts under way then are made again after the next start.
 pub(crate) async fn dispatch(
     shared: SharedSandbox,
     poster: Arc<DeliveryClient>,
@@ -36,18 +36,18 @@ pub(crate) async fn dispatch(
     let mut under_way = JoinSet::new();
     loop {
         tokio::select! {
-            // An error is the sender's end, which is an order to stop as well.
+            // An error means that the sender is gone, which is also an order to stop.
             _ = stopped.wait_for(|stop| *stop) => break,
             _ = cycle.tick() => {}
         }
         while under_way.try_join_next().is_some() {}
-        // The state is not kept for what is claimed.
+        // Rows that are claimed do not change the saved state.
         for dispatch in shared.act(false, dispatch::deliveries).0 {
             let (shared, poster) = (shared.clone(), Arc::clone(&poster));
             under_way.spawn(async move {
                 let begun = tokio::time::Instant::now();
-                // The machine's own moment: a clock moved by hand must not make every signature
-                // stale.
+                // This is the machine's time. The sandbox's clock can be ahead, which would make
+                // every signature stale.
                 let outcome = poster.post(&dispatch, (shared.clock)()).await;
                 let took = begun.elapsed();
                 shared.admin(|core, now| dispatch::delivered(core, now, &dispatch, &outcome, took));
@@ -57,18 +57,18 @@ pub(crate) async fn dispatch(
     under_way.shutdown().await;
 }
 
-/// Makes attempts; the client is built with the first.
+/// A client that makes attempts. It is built at the first one.
 #[derive(Debug)]
 pub struct DeliveryClient {
-    /// Authorities in PEM, the only ones trusted then; `None`: the system's.
+    /// File of the only authorities that are trusted, in PEM. `None` means the system's.
     ca_file: Option<PathBuf>,
-    /// Names may lead to private addresses.
+    /// `true` if names can lead to private addresses.
     private_targets: bool,
     http: OnceLock<Result<reqwest::Client, String>>,
 }
 
 impl DeliveryClient {
-    /// A poster that has not opened or read anything yet.
+    /// Creates a client that has not opened or read anything yet.
     pub const fn new(ca_file: Option<PathBuf>, private_targets: bool) -> Self {
         Self {
             ca_file,
@@ -77,7 +77,7 @@ impl DeliveryClient {
         }
     }
 
-    /// Makes one attempt; the signature is of this moment.
+    /// Makes one attempt, signed at this time.
     pub async fn post(&self, dispatch: &Dispatch, now: EventTime) -> AttemptOutcome {
         let http = match self.http.get_or_init(|| self.build()) {
             Ok(http) => http,
@@ -100,7 +100,7 @@ impl DeliveryClient {
             .retry(reqwest::retry::never())
             .referer(false)
             .no_proxy()
-            // The answers are not read, so no compressed ones are asked for.
+            // Answers are not read, so compressed ones are not requested.
             .no_gzip()
             .no_deflate()
             .no_brotli()
@@ -139,12 +139,12 @@ fn outcome(error: reqwest::Error) -> AttemptOutcome {
     AttemptOutcome::Broken(words)
 }
 
-/// Asks the system for addresses, and gives none out when one of them is private, unless `true`
-/// says that names may lead there.
+/// Resolves names with the system. If one of the addresses is private, returns none, unless the
+/// flag is `true`.
 #[derive(Debug)]
 struct Resolver(bool);
 
-/// A name leads to a private address.
+/// The error of a name that leads to a private address.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the name leads to a private address")]
 struct PrivateAddress;
