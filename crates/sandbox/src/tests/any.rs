@@ -1,4 +1,4 @@
-//! Whatever a client sends, it is answered in an envelope and nothing falls over.
+//! Every request, however malformed, gets an answer in an envelope.
 
 use super::lead_fields::with_leads;
 use super::{FILTER, INFO, NOW, SUBMIT, TOKEN, call, keys};

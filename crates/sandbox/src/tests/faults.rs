@@ -1,4 +1,4 @@
-//! Faults do what their words say.
+//! Fault rules have the described effect.
 
 use super::{NOW, accepted, after, call, call_with, filter, info, kinds, poll, sandbox, submit};
 use crate::faults::{Faults, parse};
@@ -7,7 +7,7 @@ use crate::{Action, Delivery, Endpoint, Request, Response, Rule, Sandbox, Violat
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A sandbox with the faults of a text.
+/// A sandbox with the fault rules of a text.
 fn with(text: &str) -> Sandbox {
     let mut core = sandbox();
     let request = Request::post_bytes("/sandbox/admin/faults", text);
@@ -15,7 +15,7 @@ fn with(text: &str) -> Sandbox {
     core
 }
 
-/// What the first submission is answered, and whether its record came to be.
+/// Returns the answer to the first submission, and whether its record was written.
 fn struck(text: &str) -> (Response, bool) {
     let mut core = with(text);
     let answer = core.handle(NOW, &submit(&call()));

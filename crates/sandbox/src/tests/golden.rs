@@ -1,4 +1,4 @@
-//! The stored state file: read as the golden file has it, and written the same way.
+//! The stored state file: the golden file can be read, and is written in the same way.
 
 use super::lead_fields::{admin, done, post, with_leads};
 use super::webhook_recording::{config, install};
@@ -15,7 +15,7 @@ fn the_state_file() {
     keeps::<Sandbox>("sandbox-snapshot");
 }
 
-/// Where values stand: the keys that lead to them. Ids and positions are one.
+/// Collects the keys that lead to values. All ids and positions count as the same key.
 fn places(value: &Value, above: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
@@ -53,7 +53,7 @@ fn what_is_no_state_is_refused() {
     }
 }
 
-/// A sandbox in which everything happened that is kept.
+/// A sandbox with a value in every stored field.
 fn a_life() -> Sandbox {
     let mut core = with_leads();
     let grants = core.companies[&1].grants.clone();

@@ -1,4 +1,4 @@
-//! §6.2, §6.6, §6.7: what a change of a lead is told as; and what a restart keeps of leads.
+//! §6.2, §6.6, §6.7: the events of a lead's change, and what a restart keeps of leads.
 
 use super::lead_fields::{admin, done, post, with_leads};
 use super::webhook_recording::{body, configure, rows};
@@ -16,7 +16,7 @@ pub(super) fn listening() -> Sandbox {
     core
 }
 
-/// The bodies of the events not yet seen.
+/// Returns the bodies of the events that were not seen before.
 pub(super) fn told(core: &Sandbox, seen: &mut BTreeSet<String>) -> Vec<Value> {
     let mut new = Vec::new();
     for row in rows(core) {
@@ -175,7 +175,7 @@ fn an_upsert_that_failed_is_told_as_nothing() {
     assert_eq!(told(&core, &mut seen), Vec::<Value>::new());
 }
 
-/// The leads of which more is known than that they exist.
+/// Returns the leads that have a record.
 fn known(core: &mut Sandbox, now: EventTime) -> Value {
     let mut rows = core.handle(now, &Request::get("/sandbox/leads")).value();
     rows.as_array_mut()

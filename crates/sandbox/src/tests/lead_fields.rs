@@ -5,7 +5,7 @@ use crate::lead::act;
 use crate::{Request, Sandbox, ViolationKind};
 use serde_json::{Value, json};
 
-/// A sandbox whose connection may do everything with leads.
+/// A sandbox whose connection has all grants for leads.
 pub(super) fn with_leads() -> Sandbox {
     let mut core = sandbox();
     let mut grants = core.settings.company.grants.clone();
@@ -31,7 +31,7 @@ pub(super) fn admin(core: &mut Sandbox, act: &str, body: &Value) -> Value {
     answer.value()
 }
 
-/// Posts a write that is accepted, lets it be done, and gives the word of its status.
+/// Posts a write that must be accepted, carries it out, and returns its status.
 pub(super) fn done(core: &mut Sandbox, path: &str, body: &Value) -> String {
     let answer = core.handle(NOW, &post(path, body));
     let told = answer.value();

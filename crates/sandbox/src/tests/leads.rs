@@ -1,4 +1,4 @@
-//! §2.5, §4.7, §7.4: leads, and what lies beside them.
+//! §2.5, §4.7, §7.4: leads, and the admin paths for them.
 
 use super::lead_fields::{admin, done, get, post, with_leads};
 use super::{NOW, TOKEN, after, call_with, holds, keys, kinds, submit};
@@ -206,7 +206,7 @@ fn lead_update_clears_employee_and_keeps_contact_id() {
     assert!(holds(&lead, &expected), "{lead}");
 }
 
-/// Leads 5001 to 5003, created a second apart, and none of the flags.
+/// Leads 5001 to 5003, created one second apart, without the leads of the flags.
 fn three() -> Sandbox {
     let mut core = with_leads();
     core.company(NOW, |company| {

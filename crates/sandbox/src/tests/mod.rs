@@ -1,4 +1,4 @@
-//! The sandbox's core against the document.
+//! Tests of the sandbox's core against the document.
 
 mod any;
 mod faults;
@@ -33,7 +33,7 @@ pub(super) const TOKEN: &str = "svc_pat_first";
 pub(super) const SUBMIT: &str = "/v1/open-api/call-history";
 pub(super) const FILTER: &str = "/v1/open-api/call-history/filter";
 pub(super) const INFO: &str = "/v1/open-api/token/info";
-/// 2026-11-20, the second that the tests' calls are submitted in.
+/// A time on 2026-11-20, at which the tests submit calls.
 pub(super) const NOW: EventTime = EventTime::from_seconds(1_795_151_400);
 
 /// A sandbox with one token, whose writes take exactly a second.
@@ -48,7 +48,7 @@ pub(super) fn sandbox() -> Sandbox {
     core
 }
 
-/// A call that breaks no rule.
+/// A call that violates no rule.
 pub(super) fn call() -> Value {
     json!({
         "leadId": 4001, "employeeId": 501, "uuid": "u-1", "startedAt": 1_795_151_317,
@@ -56,7 +56,7 @@ pub(super) fn call() -> Value {
     })
 }
 
-/// A call with one field set, or taken away by null.
+/// A call with one field set, or with null.
 pub(super) fn call_with(field: &str, value: Value) -> Value {
     let mut call = call();
     if let Value::Object(fields) = &mut call {
@@ -89,7 +89,7 @@ pub(super) fn poll(id: &str) -> Request {
     Request::get(&format!("/v1/open-api/request/{id}")).with_token(TOKEN)
 }
 
-/// Submits and gives the requestId.
+/// Submits a call and returns the requestId.
 pub(super) fn accepted(core: &mut Sandbox, now: EventTime, body: &Value) -> String {
     let answer = core.handle(now, &submit(body));
     assert_eq!(answer.status, 200, "{}", answer.value());
@@ -99,7 +99,7 @@ pub(super) fn accepted(core: &mut Sandbox, now: EventTime, body: &Value) -> Stri
         .to_owned()
 }
 
-/// What a restart leaves of it: what the state file keeps.
+/// Returns the state after a restart, which is the content of the state file.
 pub(super) fn restarted(core: &Sandbox) -> Sandbox {
     let kept = serde_json::to_vec(core).expect("JSON");
     Sandbox::restore(&kept, core.settings.clone()).expect("a state")
@@ -109,7 +109,8 @@ pub(super) fn after(seconds: u64) -> EventTime {
     NOW.plus(Duration::from_secs(seconds))
 }
 
-/// Is everything of `expected` in `actual`? Objects may have more; all else is compared exactly.
+/// Returns `true` if `actual` contains everything in `expected`. Objects can have more keys. All
+/// other values are compared exactly.
 pub(super) fn holds(actual: &Value, expected: &Value) -> bool {
     match (actual, expected) {
         (Value::Object(actual), Value::Object(expected)) => expected
@@ -126,7 +127,7 @@ pub(super) fn keys(answer: &Response) -> Vec<String> {
     fields.keys().cloned().collect()
 }
 
-/// The kinds of breach so far.
+/// The kinds of violations so far.
 pub(super) fn kinds(core: &Sandbox) -> Vec<ViolationKind> {
     core.violations()
         .all()

@@ -1,4 +1,4 @@
-//! §7.7: how what failed with a 5xx comes again, also while other requests pass.
+//! §7.7: repeats after a 5xx, also while other requests pass.
 
 use super::{NOW, call_with, filter, kinds, sandbox, submit};
 use crate::{Action, Endpoint, Request, Rule, Sandbox, ViolationKind};
@@ -6,12 +6,12 @@ use callbridge_call::EventTime;
 use serde_json::json;
 use std::time::Duration;
 
-/// A write of its own.
+/// A write with this uuid.
 fn write(uuid: &str) -> Request {
     submit(&call_with("uuid", json!(uuid)))
 }
 
-/// The next request of the endpoint meets this fault.
+/// Handles a request with this fault.
 fn struck(core: &mut Sandbox, at: EventTime, request: &Request, action: Action) {
     let (endpoint, _) = crate::routes::route(&request.path);
     core.faults.rules.clear();
@@ -50,7 +50,7 @@ fn write_repeated_within_second_of_5xx_is_violation() {
     assert_eq!(kinds(&core), [], "no answer is no 5xx");
 }
 
-/// A write fails so many times, two seconds apart; in between another one does what `between` says.
+/// Fails a write this many times. Between the attempts, another write gets the fault `between`.
 fn failing(times: u64, action: Action, between: Option<Action>) -> Sandbox {
     let mut core = sandbox();
     for nth in 0..times {

@@ -1,4 +1,4 @@
-//! The same settings and requests give the same bytes; a restart changes neither.
+//! The same settings and requests give the same bytes, also across a restart.
 
 use super::{NOW, SUBMIT, TOKEN, call_with, filter, info, poll, restarted, sandbox, submit};
 use crate::faults::Dice;
@@ -8,7 +8,7 @@ use callbridge_call::EventTime;
 use serde_json::json;
 use std::time::Duration;
 
-/// A client that does right and wrong by the dice.
+/// Random requests of a client, correct and incorrect.
 fn requests(seed: u64) -> Vec<(EventTime, Request)> {
     let mut dice = Dice::new(seed);
     let mut now = NOW;
@@ -90,7 +90,7 @@ fn a_restart_gives_the_same_journal_breaches_and_windows() {
     let mut again = restarted(&core);
     again.begin(last, TOKEN, None);
     let end = last.plus(Duration::from_secs(3_600));
-    // The window that was open is still open: a restart is no fresh budget.
+    // The open window is still open, because a restart must not give a new budget.
     let counted = |core: &Sandbox| core.clone().client.windows.count(TokenKey::of(TOKEN), last);
     assert_eq!(counted(&again), counted(&core));
     core.tick(end);
@@ -138,7 +138,7 @@ fn deleted_record_can_be_written_again_with_same_uuid() {
     core.journal.records[1] = other;
     assert_eq!(uuids(&core), ["u-1", "u-3"]);
     assert_eq!(core.records()[1].call.duration_sec, 99);
-    // One that is there makes no second record, one that was deleted makes one.
+    // A call with a record makes no second one. A call whose record was deleted makes a new one.
     core.handle(at(12), &submit(&call_with("uuid", json!("u-2"))));
     core.tick(at(20));
     assert_eq!(uuids(&core), ["u-1", "u-3", "u-2"]);

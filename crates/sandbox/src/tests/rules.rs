@@ -1,5 +1,5 @@
-//! The table: one row per rule and reason of the document; what is asked, what must be answered,
-//! and what is held against the client.
+//! A table with one row per rule of the document: the request, the expected answer, and the
+//! expected violations of the client.
 
 use super::{
     NOW, holds, keys, kinds, rules_of_clients, rules_of_errors, rules_of_reading,
@@ -9,7 +9,7 @@ use crate::{Request, Sandbox, ViolationKind};
 use callbridge_call::EventTime;
 use serde_json::Value;
 
-/// Brings a sandbox to where the rule shows, and gives the moment and the request that show it.
+/// Prepares a sandbox, and returns the time and the request that show the rule.
 type Scene = Box<dyn Fn(&mut Sandbox) -> (EventTime, Request)>;
 
 /// One rule.
@@ -33,7 +33,7 @@ pub(super) fn row(
     scene(section, rule, move |_| (NOW, request.clone()), status, body)
 }
 
-/// A rule that needs something to have happened before.
+/// A rule that needs earlier requests or changes.
 pub(super) fn scene(
     section: &'static str,
     rule: &'static str,
@@ -57,7 +57,7 @@ pub(super) fn refused(rule: &'static str, body: &Value, expected: Value) -> Row 
 }
 
 impl Row {
-    /// What is held against the client.
+    /// Adds an expected violation of the client.
     pub(super) fn violation(mut self, kind: ViolationKind) -> Self {
         self.breaches.push(kind);
         self

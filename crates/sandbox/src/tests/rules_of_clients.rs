@@ -1,4 +1,4 @@
-//! §7.7, Limits: how a client behaves after a refusal, and how much it asks.
+//! §7.7, Limits: how a client behaves after a refusal, and how many requests it sends.
 
 use super::rules::{Row, row, scene};
 use super::rules_of_errors::dead;
@@ -97,7 +97,7 @@ fn conduct() -> Vec<Row> {
     ]
 }
 
-/// Sends `count` requests at NOW and the last one so many milliseconds later.
+/// Sends `count` requests at NOW, and the last one this many milliseconds later.
 fn full(rule: &'static str, count: u32, filler: &Request, later_ms: u64, status: u16) -> Row {
     let filler = filler.clone();
     let filled = move |core: &mut Sandbox| {

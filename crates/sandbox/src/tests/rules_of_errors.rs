@@ -1,4 +1,4 @@
-//! §3.1, §5.1, §5.4, §7: who is let in, and how refusals look.
+//! §3.1, §5.1, §5.4, §7: authentication, grants, and the form of refusals.
 
 use super::rules::{Row, row, scene};
 use super::{INFO, NOW, SUBMIT, TOKEN, after, call, call_with, filter, info, submit};
@@ -22,7 +22,7 @@ pub(super) fn dead() -> Value {
     })
 }
 
-/// 401 after something befell the token or the company.
+/// A rule that gives 401 after a change of the token or the company.
 fn befallen(
     section: &'static str,
     rule: &'static str,
@@ -47,7 +47,7 @@ fn tokens() -> Vec<Row> {
             401,
             dead(),
         ),
-        // whether the service is there may be asked so
+        // A client can check without a token that the CRM is reachable.
         row("§7.2", "no header", Request::get(INFO), 401, dead()),
         row(
             "§7.2",

@@ -155,7 +155,7 @@ fn warnings() -> Vec<Row> {
     ]
 }
 
-/// Five calls u-1 to u-5, a second apart, written.
+/// Writes five calls, u-1 to u-5, one second apart.
 fn five(core: &mut Sandbox) {
     for number in 1..=5_u64 {
         let body = call_with("uuid", json!(format!("u-{number}")));
@@ -167,7 +167,7 @@ fn five(core: &mut Sandbox) {
 fn page(rule: &'static str, body: Value, uuids: &[u64], current: u64, total: u64) -> Row {
     let of_five = move |core: &mut Sandbox| {
         five(core);
-        // The rows' other fields are the journal's; the page is told by its uuids.
+        // Only uuids, because the other fields of the rows are tested with the journal.
         core.settings
             .shapes
             .set("rows", "strings")

@@ -1,22 +1,22 @@
-//! §2.6, §4.5: what may be submitted, and what becomes of it.
+//! §2.6, §4.5: valid submissions, and their outcome.
 
 use super::rules::{Row, refused, row, scene};
 use super::{NOW, accepted, after, call, call_with, call_without, poll, submit};
 use crate::{Request, ViolationKind};
 use serde_json::{Value, json};
 
-/// 400 with one entry of `errors[]`, nothing in `error` or `data`.
+/// The expected 400 with one entry in `errors[]`, and nothing in `error` or `data`.
 fn field(field: &str, reason: &str) -> Value {
     json!({ "error": null, "data": null, "requestId": null,
             "errors": [{ "field": field, "reason": reason }] })
 }
 
-/// 400 of the parser: 3705, empty `errors`.
+/// The expected 400 of the parser: code 3705 and empty `errors`.
 fn unparsable() -> Value {
     json!({ "error": { "messageCode": 3705 }, "errors": [], "requestId": null })
 }
 
-/// 400 of the business: message only.
+/// The expected 400 of the business validation: only a message.
 fn business() -> Value {
     json!({ "error": null, "errors": [], "data": null, "requestId": null })
 }

@@ -1,4 +1,4 @@
-//! Rules of the document that neither one request nor a part of their own shows.
+//! Rules of the document that one request cannot show, and that have no separate file.
 
 use super::lead_events::{listening, told};
 use super::lead_fields::{admin, done, get, post, with_leads};

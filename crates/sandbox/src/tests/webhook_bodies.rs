@@ -1,4 +1,4 @@
-//! What a body says (§2.5, §6.5–6.8).
+//! The contents of webhook bodies (§2.5, §6.5–6.8).
 
 use super::lead_events::{listening, told as told_of};
 use super::lead_fields::admin;
@@ -9,12 +9,12 @@ use crate::{Request, faults};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The body of one event.
+/// Returns the body of one event.
 fn told(event: CrmEvent) -> Value {
     told_in("", event)
 }
 
-/// The same in these shapes.
+/// Returns the body of one event in these shapes.
 fn told_in(shapes: &str, event: CrmEvent) -> Value {
     let mut core = subscribed(&["LEAD", "CALL"]);
     core.settings.shapes = faults::parse(shapes).expect("shapes").1;

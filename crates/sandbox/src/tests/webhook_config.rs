@@ -1,4 +1,4 @@
-//! Configurations, where deliveries may go, and what signs them (§2.7, §6.4, §6.9.7).
+//! Configurations, allowed targets, and signing keys of deliveries (§2.7, §6.4, §6.9.7).
 
 use super::webhook_recording::{admin, configure, created, happen, install, subscribed};
 use super::{NOW, after, sandbox};
@@ -165,7 +165,7 @@ fn webhook_secret_is_64_hex_and_shown_only_when_new() {
     assert!(own["webhookSecret"] != first && own["webhookSecret"] != other["webhookSecret"]);
 }
 
-/// What the next delivery to each installation is signed with.
+/// Returns the signing key of the next delivery to each installation.
 fn keys(core: &mut Sandbox, second: u64) -> Vec<(i64, String)> {
     happen(core, after(second), created(1));
     let mut keys: Vec<(i64, String)> = (dispatch::deliveries(core, after(second)).iter())
@@ -191,7 +191,7 @@ fn the_installations_own_secret_signs_and_else_the_applications() {
         &json!({ "installation": other }),
     ));
     assert_eq!(keys(&mut core, 0), [(7001, fallback), (other, own.clone())]);
-    // At once, and for those on the fallback alone.
+    // The new key is used at once, and only by installations without their own key.
     let regenerated = secret(&admin(
         &mut core,
         "webhook",

@@ -1,5 +1,5 @@
-//! The cycle of the dispatcher: its limits, what outcomes mean, what is dead on arrival (§3.4,
-//! §6.9, Limits).
+//! The cycle of the dispatcher: its limits, the meaning of outcomes, and rows that die without an
+//! attempt (§3.4, §6.9, Limits).
 
 use super::webhook_recording::{
     admin, config, configure, created, happen, install, one_of_each, subscribed,
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const TOOK: Duration = Duration::from_millis(12);
 
-/// So many leads are created, in the first company.
+/// Creates this many leads in the first company.
 pub(super) fn create(core: &mut Sandbox, now: EventTime, many: i64) {
     for id in 1..=many {
         happen(core, now, created(id));
@@ -26,7 +26,7 @@ pub(super) fn end(core: &mut Sandbox, now: EventTime, dispatch: &Dispatch, statu
     dispatch::delivered(core, now, dispatch, &AttemptOutcome::Status(status), TOOK);
 }
 
-/// What is told of the dead.
+/// Returns the reasons of the dead rows.
 pub(super) fn dead(core: &Sandbox) -> Vec<String> {
     core.webhooks
         .dead
@@ -42,7 +42,7 @@ fn overview(core: &mut Sandbox, now: EventTime) -> Value {
 
 #[test]
 fn delivery_outcome_decides_between_success_retry_and_dead() {
-    // Whether it failed, and whether it is tried again.
+    // Returns whether the attempt failed, and whether it is retried.
     let verdict = |outcome: AttemptOutcome| (outcome.error().is_some(), outcome.is_retried());
     let of = |status| verdict(AttemptOutcome::Status(status));
     for status in 200..=299 {

@@ -1,4 +1,4 @@
-//! The shell of the dispatcher: its own check of addresses, and its patience.
+//! The HTTP client of the dispatcher: its check of addresses, and its timeouts.
 
 use super::NOW;
 use super::webhook_dispatch::create;
@@ -9,7 +9,7 @@ use crate::{Request, ViolationKind};
 use serde_json::json;
 use std::time::Duration;
 
-/// A delivery that is due, to this address.
+/// A due delivery to this address.
 fn due(target: &str) -> Dispatch {
     let mut core = subscribed(&["LEAD"]);
     create(&mut core, NOW, 1);
@@ -45,10 +45,10 @@ fn requests_of_admin_that_make_no_sense_are_refused_in_words() {
     assert_eq!(core.violations().count(ViolationKind::UnknownPath), 0);
 }
 
-/// The core has let a name pass; where it leads is looked at by the shell as it connects.
+/// The core accepts the name. The client checks its addresses when it connects.
 #[tokio::test]
 async fn target_name_with_private_address_is_not_connected() {
-    // Whoever comes second finds it installed, which is as good.
+    // An error means that another test installed it already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
@@ -61,7 +61,7 @@ async fn target_name_with_private_address_is_not_connected() {
     assert!(connected.is_err(), "nobody came");
 }
 
-/// Three seconds to connect, the handshake among them.
+/// The limit for a connection is three seconds, including the handshake.
 #[tokio::test]
 async fn receiver_without_handshake_times_out_before_10_seconds() {
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -1,4 +1,4 @@
-//! What is recorded, when and for whom (§6.1, §6.2).
+//! Which events are recorded, when, and for which installations (§6.1, §6.2).
 
 use super::{NOW, TOKEN, accepted, after, call, call_with, info, restarted, sandbox};
 use crate::lead::Lead;
@@ -7,7 +7,7 @@ use crate::webhook::{Config, CrmEvent, DeliveryRow, Installation};
 use crate::{Request, Sandbox, webhook};
 use serde_json::{Value, json};
 
-/// A sandbox whose application 1 is subscribed to these; company 1 is its installation 7001.
+/// A sandbox whose application 1 is subscribed to these events. Company 1 is its installation 7001.
 pub(super) fn subscribed(events: &[&str]) -> Sandbox {
     let mut core = sandbox();
     configure(&mut core, 1, events);
@@ -27,7 +27,7 @@ pub(super) fn configure(core: &mut Sandbox, application: i64, events: &[&str]) {
     webhook::configure_webhook(core, application, config(events), false);
 }
 
-/// Installs a further private application in a company; gives the installation.
+/// Installs another private application in a company, and returns the installation.
 pub(super) fn install(core: &mut Sandbox, company: i64, application: i64) -> i64 {
     let installation = 7_001 + i64::try_from(core.webhooks.installations.len()).expect("few");
     let record = Installation {
@@ -55,7 +55,7 @@ pub(super) fn body(core: &Sandbox, row: &DeliveryRow) -> Value {
     row.recorded.body(&core.settings.shapes)
 }
 
-/// What is told of a lead of which nothing is known but its name.
+/// An event of a lead of which only the id and the name are known.
 pub(super) fn of_lead(name: &'static str, id: i64) -> CrmEvent {
     let lead = Lead {
         id,
@@ -178,7 +178,7 @@ fn every_event_of_one_change_has_an_id_of_its_own() {
         happen(&mut core, NOW, event);
     }
     let ids: std::collections::BTreeSet<_> = core.webhooks.rows.keys().map(|id| id.event).collect();
-    // The conversation, told twice, is suppressed the second time.
+    // The conversation occurs twice, and its second event is suppressed.
     assert_eq!((ids.len(), core.webhooks.counts.suppressed), (13, 1));
 }
 
@@ -243,7 +243,7 @@ fn only_two_of_the_six_groups_publish_events() {
     assert!(rows(&core).is_empty(), "the others are reserved");
 }
 
-/// A sandbox at work that is stopped anywhere: an event is there exactly when its change is.
+/// At any stop of the sandbox, an event is stored exactly when its change is.
 #[test]
 fn an_event_stands_or_falls_with_its_change() {
     let mut core = subscribed(&["CALL", "LEAD"]);

@@ -1,4 +1,4 @@
-//! A restart gives the same queue, keys and journal, whatever happened.
+//! A restart restores the same queue, keys, and journal, whatever happened before.
 
 use super::webhook_recording::{config, install};
 use super::{NOW, TOKEN, call_with, restarted, submit};
@@ -16,7 +16,7 @@ fn begun(settings: Settings) -> Sandbox {
     core
 }
 
-/// One step of a life by the dice.
+/// One random step.
 fn step(core: &mut Sandbox, now: EventTime, dice: &mut Dice, flying: &mut Vec<Dispatch>) {
     core.tick(now);
     let id = i64::try_from(dice.below(5)).unwrap_or(0);
@@ -69,7 +69,7 @@ fn step(core: &mut Sandbox, now: EventTime, dice: &mut Dice, flying: &mut Vec<Di
     }
 }
 
-/// What a receiver, or a person at the admin path, can see: rows under way are waiting again.
+/// Returns what a person sees at the admin path. Rows under way count as waiting.
 fn seen(core: &mut Sandbox, now: EventTime) -> Value {
     let mut told = core.handle(now, &Request::get("/sandbox/webhooks")).value();
     for row in told["queue"].as_array_mut().expect("a list") {
@@ -103,7 +103,7 @@ proptest! {
         ] {
             prop_assert!(restored[part] == lived[part], "{}: {}", part, restored[part]);
         }
-        // And both go on alike, once what was under way has come to an end in the one.
+        // Both continue in the same way, once the deliveries under way have ended in the first.
         for one in flying {
             dispatch::delivered(&mut core, now, &one, &AttemptOutcome::Status(503), Duration::ZERO);
         }

@@ -1,4 +1,4 @@
-//! The fixed window against a slow, obvious model.
+//! Compares the fixed window with a slow and obvious model.
 
 use super::{NOW, info, sandbox};
 use crate::token::TokenKey;
@@ -7,7 +7,7 @@ use callbridge_call::EventTime;
 use proptest::prelude::*;
 use std::time::Duration;
 
-/// The document's words, counted over the whole history each time.
+/// Counts over the whole history each time, as the document describes it.
 fn model(moments: &[EventTime], rate: Rate) -> Vec<bool> {
     let mut opened: Option<EventTime> = None;
     let mut counted = 0;

@@ -1,4 +1,4 @@
-//! What a client does wrong with its tokens and secrets (§4.1, §5.1, §5.2, §5.6, §7.7).
+//! Violations of clients with their tokens and secrets (§4.1, §5.1, §5.2, §5.6, §7.7).
 
 use super::super::{INFO, NOW, SUBMIT, TOKEN, after, call, kinds};
 use super::{

@@ -1,4 +1,4 @@
-//! Codes: what the exchange gives, and when it refuses (§3.1, §4.1, §4.1.1, §5.6, §7.6).
+//! Codes: what the exchange returns, and when it refuses (§3.1, §4.1, §4.1.1, §5.6, §7.6).
 
 use super::super::{NOW, after, holds, keys, kinds, sandbox};
 use super::{

@@ -126,7 +126,7 @@ fn blocked_company_gets_oauth_401_and_keeps_tokens_and_codes() {
         assert!(is_refusal(&answer, 401), "{}", answer.value());
     }
     assert_eq!((codes(&core), kinds(&core)), (vec![2715; 4], vec![]));
-    // Not told apart from a wrong secret, and of no concern to another company.
+    // The answer is the same as for a wrong secret, and another company is not affected.
     let wrong = refresh_with(&token, &[("client_secret", "svc_sec_old")]);
     let (wrong, blocked) = (
         core.handle(after(3), &wrong),

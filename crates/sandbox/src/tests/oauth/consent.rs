@@ -13,7 +13,7 @@ fn text(answer: &Response) -> String {
     String::from_utf8_lossy(&answer.body).into_owned()
 }
 
-/// The parameters with another value for one, or without it.
+/// Returns the parameters with another value for one of them, or without it.
 fn asked_with<'a>(name: &str, value: Option<&'a str>) -> Vec<(&'a str, &'a str)> {
     let all = asked().into_iter();
     all.filter_map(|(own, old)| match value {
@@ -24,7 +24,7 @@ fn asked_with<'a>(name: &str, value: Option<&'a str>) -> Vec<(&'a str, &'a str)>
     .collect()
 }
 
-/// A page with 400 that leads nowhere, and the code in the log.
+/// Checks that the answer is a page with 400 and no redirect, and that the log has the code.
 fn refused(core: &mut Sandbox, request: &Request, code: u16) {
     let answer = core.handle(NOW, request);
     assert_eq!(

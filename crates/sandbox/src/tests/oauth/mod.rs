@@ -28,14 +28,14 @@ pub(super) const READ: &str = "PERMISSION_OPEN_API_CALL:READ";
 /// The id of [`application`].
 pub(super) const ID: i64 = 2;
 
-/// Fields with other values, the status and the code that they must give.
+/// Fields with other values, and the status and code of their refusal.
 pub(super) type Refused = (&'static [(&'static str, &'static str)], u16, u16);
 
 pub(super) fn grant(text: &str) -> Grant {
     Grant::parse(text).expect("a grant")
 }
 
-/// A published application that may ask for calls, with webhooks and an embedded page.
+/// A published application that can request calls, with webhooks and an embedded page.
 pub(super) fn application() -> Application {
     Application {
         id: ID,
@@ -47,7 +47,7 @@ pub(super) fn application() -> Application {
     }
 }
 
-/// A sandbox with a PAT and that application.
+/// A sandbox with a PAT and [`application`].
 pub(super) fn with_application() -> Sandbox {
     let mut core = sandbox();
     connection::register(&mut core, application());
@@ -61,7 +61,7 @@ pub(super) fn with_application() -> Sandbox {
     core
 }
 
-/// A form to one of the two endpoints.
+/// A form for the token or the revoke endpoint.
 pub(super) fn form(path: &str, fields: &[(&str, &str)]) -> Request {
     let body = Serializer::new(String::new()).extend_pairs(fields).finish();
     Request::post_bytes(path, body).with("content-type", "application/x-www-form-urlencoded")
@@ -71,7 +71,7 @@ pub(super) fn exchange(code: &str) -> Request {
     exchange_with(code, &[])
 }
 
-/// The exchange of a code with other values for some fields; an empty value leaves the field out.
+/// The exchange of a code with other values for some fields. An empty value removes the field.
 pub(super) fn exchange_with(code: &str, other: &[(&str, &str)]) -> Request {
     let fields = [
         ("grant_type", "authorization_code"),
@@ -118,7 +118,7 @@ fn with<'a>(
         .collect()
 }
 
-/// The authorization page with these parameters.
+/// A request for the authorization page with these parameters.
 pub(super) fn page(parameters: &[(&str, &str)]) -> Request {
     let mut request = Request::get("/consent");
     request.query = Serializer::new(String::new())
@@ -140,7 +140,7 @@ pub(super) fn asked() -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-/// What a person answers on that page.
+/// A person's decision on the authorization page.
 pub(super) fn decided(parameters: &[(&str, &str)], form: &[(&str, &str)]) -> Request {
     let mut request = page(parameters);
     request.method = "POST".to_owned();
@@ -151,7 +151,7 @@ pub(super) fn decided(parameters: &[(&str, &str)], form: &[(&str, &str)]) -> Req
     request.with("content-type", "application/x-www-form-urlencoded")
 }
 
-/// The parameters that the browser brings back.
+/// Returns the parameters in the address that the browser is sent back to.
 pub(super) fn brought_back(answer: &Response) -> Vec<(String, String)> {
     assert_eq!(
         answer.status,
@@ -166,7 +166,7 @@ pub(super) fn brought_back(answer: &Response) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The code of an approval of everything.
+/// Approves everything and returns the code.
 pub(super) fn approved(core: &mut Sandbox, now: EventTime) -> String {
     let answer = core.handle(now, &decided(&asked(), &[("decision", "approve")]));
     let back = brought_back(&answer);
@@ -174,7 +174,7 @@ pub(super) fn approved(core: &mut Sandbox, now: EventTime) -> String {
     code.expect("a code").1.clone()
 }
 
-/// Access token and refresh token of an answer.
+/// Returns the access token and the refresh token of an answer.
 pub(super) fn pair(answer: &Response) -> (String, String) {
     assert_eq!(answer.status, 200, "{}", answer.value());
     let told = answer.value();
@@ -182,24 +182,24 @@ pub(super) fn pair(answer: &Response) -> (String, String) {
     (text("access_token"), text("refresh_token"))
 }
 
-/// Approved and exchanged.
+/// Approves everything, exchanges the code, and returns the pair.
 pub(super) fn connected(core: &mut Sandbox, now: EventTime) -> (String, String) {
     let code = approved(core, now);
     pair(&core.handle(now, &exchange(&code)))
 }
 
-/// The status that `token/info` answers this token with.
+/// Returns the status of `token/info` with this token.
 pub(super) fn alive(core: &mut Sandbox, now: EventTime, token: &str) -> u16 {
     core.handle(now, &Request::get(INFO).with_token(token))
         .status
 }
 
-/// The codes of the log, which no body carries.
+/// Returns the codes of the log, which no body contains.
 pub(super) fn codes(core: &Sandbox) -> Vec<u16> {
     core.oauth.log.0.iter().map(|line| line.code).collect()
 }
 
-/// Is it a refusal as §7.6 has them: the envelope with `error` null and `errors` empty?
+/// Returns `true` for a refusal of §7.6: the envelope with `error` null and `errors` empty.
 pub(super) fn is_refusal(answer: &Response, status: u16) -> bool {
     let told = answer.value();
     let keys = super::keys(answer);

@@ -1,5 +1,5 @@
-//! Any order of consents, refreshes, revocations, disconnects, waits and restarts, against a slow
-//! and obvious model of what then works.
+//! Compares any order of consents, refreshes, revocations, disconnects, waits, and restarts with a
+//! slow and obvious model.
 
 use super::super::{NOW, restarted, sandbox};
 use super::{
@@ -39,7 +39,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A pair of tokens, and what became of it.
+/// A pair of tokens and its state.
 struct Pair {
     access: String,
     token: String,
@@ -76,7 +76,7 @@ impl Model {
         young && !own.used && !own.token_over && !self.suspended && !self.blocked
     }
 
-    /// Whole seconds count, as they do in `expiresAt`.
+    /// Returns `true` if the access token works. Only whole seconds count, as in `expiresAt`.
     fn works(&self, now: EventTime, nth: usize) -> bool {
         let own = &self.pairs[nth];
         let age = now.floor_seconds().get() - own.born.floor_seconds().get();
@@ -95,7 +95,7 @@ impl Model {
         }
     }
 
-    /// A blocked company revokes nothing.
+    /// Revokes a token, unless the company is blocked.
     fn revoked(&mut self, ancestor: usize) {
         if !self.blocked {
             self.revoke(ancestor);
@@ -131,7 +131,7 @@ impl World {
     fn step(&mut self, step: &Step) {
         let now = self.now;
         let pairs = self.model.pairs.len();
-        // The newest are asked most: what lies far back is over.
+        // New tokens are used most often, because old ones no longer work.
         let nth = |back: usize| pairs - 1 - back % pairs;
         match *step {
             Step::Connect if self.model.suspended || self.model.blocked => {}
@@ -198,7 +198,7 @@ impl World {
     fn check(&mut self) {
         for nth in 0..self.model.pairs.len() {
             let works = self.model.works(self.now, nth);
-            // On a copy: looking must not fill a window.
+            // On a copy, because a check must not fill a window.
             let status = alive(
                 &mut self.core.clone(),
                 self.now,

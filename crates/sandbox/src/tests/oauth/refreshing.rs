@@ -1,4 +1,4 @@
-//! Refresh tokens: rotation, their ends, revocation (§3.1, §5.6.6, §5.6.7).
+//! Refresh tokens: rotation, expiry, and revocation (§3.1, §5.6.6, §5.6.7).
 
 use super::super::{NOW, after, keys, kinds};
 use super::{
@@ -12,7 +12,7 @@ use crate::{Action, Delivery, Endpoint, Rule, Sandbox, ViolationKind};
 
 const DAY: u64 = 86_400;
 
-/// Refreshes and gives the new pair.
+/// Refreshes and returns the new pair.
 fn refreshed(core: &mut Sandbox, second: u64, token: &str) -> (String, String) {
     pair(&core.handle(after(second), &refresh(token)))
 }

@@ -1,4 +1,4 @@
-//! What a restart keeps, what the paths below `/sandbox` do, and that no secret is printed.
+//! Tests of restarts, of the paths below `/sandbox`, and that no secret is printed.
 
 use super::super::{INFO, NOW, after, holds, restarted, sandbox};
 use super::{
