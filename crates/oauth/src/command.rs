@@ -1,9 +1,9 @@
-//! `--token-command`: a token that a command prints, run through `/bin/sh -c`. For vendors whose
-//! own backend holds the client secret and hands out access tokens.
+//! Runs `--token-command`, a command that prints a token, with `/bin/sh -c`. It is for vendors
+//! whose backend holds the client secret and issues access tokens.
 //!
-//! It is run at the start, five minutes before the end that token/info tells (at half of a short
-//! life), and when the CRM refuses the token, once a minute at most. What it prints beside the
-//! token, on stderr, goes to the log without anything that looks like one.
+//! The command runs at the start, five minutes before the expiry in token/info (or at half of a
+//! short life), and when the CRM refuses the token, at most once a minute. Its stderr is logged,
+//! without anything that looks like a token.
 
 use super::refresh::{Facts, RefreshOutcome, Refresher};
 use callbridge_call::{EpochSeconds, redact::Redactor};
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-/// Maximum run time.
+/// Maximum run time of the command.
 const WITHIN: Duration = Duration::from_secs(30);
 /// Bytes of its output that are read. Longer output contains no token.
 const OUT_MAX: u64 = 16 * 1024;
@@ -36,7 +36,7 @@ const NOT_A_TOKEN: &str =
 /// callbridge's secrets.
 ///
 /// # Errors
-/// Why it printed no token.
+/// The reason why it printed no token.
 pub async fn run(command: &str) -> Result<Secret, String> {
     let mut how = shell::command(command);
     how.stdin(Stdio::null()).stdout(Stdio::piped());

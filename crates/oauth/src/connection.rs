@@ -1,4 +1,4 @@
-//! A connection: what one consent gave, and all that is needed to keep it alive.
+//! A connection: the result of one consent, and everything needed to keep it alive.
 
 use callbridge_call::EpochSeconds;
 use callbridge_model::{ExposeSecret, Secret, is_token};
@@ -14,38 +14,38 @@ pub struct Connection {
     /// The application, and its addresses.
     #[serde(flatten)]
     pub client: Client,
-    /// The grants asked for, as a scope.
+    /// The requested grants, as a scope.
     pub asked_scope: String,
-    /// The grants given (§4.1.1); they may be fewer.
+    /// The granted scope (§4.1.1), which can be smaller.
     pub scope: String,
     /// The access token in use, `svc_at_…`.
     #[serde(serialize_with = "bare")]
     pub access_token: Secret,
-    /// Moment of the request that brought the access token.
+    /// Time of the request that returned the access token.
     pub issued_at: EpochSeconds,
     /// Expiry of the access token, counted from `issued_at`.
     pub expires_at: EpochSeconds,
-    /// `svcrt_…`; another one after each refresh.
+    /// The refresh token, `svcrt_…`. Each refresh replaces it.
     #[serde(serialize_with = "bare")]
     pub refresh_token: Secret,
-    /// The access token before this one: it works until its end (§5.6.6).
+    /// The previous access token, which works until its expiry (§5.6.6).
     #[serde(serialize_with = "bare_option")]
     pub previous_token: Option<Secret>,
     /// Expiry of `previous_token`. Set and absent together with it.
     pub previous_expires_at: Option<EpochSeconds>,
-    /// Signs this installation's webhooks. Shown once (§5.6.8).
+    /// The secret that signs this installation's webhooks. It is shown once (§5.6.8).
     #[serde(serialize_with = "bare_option")]
     pub webhook_secret: Option<Secret>,
-    /// Signs embedded pages. Shown once.
+    /// The secret that signs embedded pages. It is shown once.
     #[serde(serialize_with = "bare_option")]
     pub embedded_secret: Option<Secret>,
     /// The value of `--company`: the `company.id` that token/info must name.
     pub company_id: Option<i64>,
-    /// A refresh was begun then, and its end is not known.
+    /// Start of a refresh whose outcome is not known.
     pub refresh_began_at: Option<EpochSeconds>,
-    /// The last refresh that a 401 asked for.
+    /// Time of the last refresh because of a 401.
     pub refused_at: Option<EpochSeconds>,
-    /// Why consent must be given again.
+    /// The reason why consent must be given again.
     pub over: Option<String>,
     /// Fields of a later version, kept unchanged.
     #[serde(flatten)]
@@ -69,7 +69,7 @@ pub struct Client {
     /// The application's client secret, `svc_sec_…`.
     #[serde(serialize_with = "bare")]
     pub client_secret: Secret,
-    /// The file it came from, if it was one.
+    /// The file that the client secret came from, if any.
     pub client_secret_file: Option<String>,
     /// The value of `--crm-ca-file`, if given.
     pub ca_file: Option<String>,
@@ -84,7 +84,7 @@ impl Connection {
             && self.access_token.expose_secret() == other.access_token.expose_secret()
     }
 
-    /// The tokens for the sender. The previous one only while it is valid.
+    /// Returns the tokens for the sender. The previous one is included only while it is valid.
     pub fn tokens(&self, now: EpochSeconds) -> Tokens {
         Tokens {
             current: self.access_token.clone(),

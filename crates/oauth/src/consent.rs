@@ -1,4 +1,5 @@
-//! The consent page (§4.2): where the browser is sent, and what it comes back with. Pure.
+//! The consent page (§4.2): the address to open in the browser, and the redirect that answers.
+//! Pure.
 
 use callbridge_call::redact::Redactor;
 use callbridge_model::{ExposeSecret, Secret, safe};
@@ -9,7 +10,7 @@ use url::{Host, Url};
 /// Characters kept of a redirect's texts.
 const WORDS_MAX: usize = 200;
 
-/// `--redirect-uri`: unchanged as it is registered (§5.6.1), and parsed.
+/// `--redirect-uri`: the unchanged text, as it is registered (§5.6.1), and the parsed address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     /// The address as given. It is sent unchanged.
@@ -98,7 +99,7 @@ pub enum ConsentReply {
     Code(Secret),
     /// Declined, which is no error (§4.2).
     Declined,
-    /// The page could not ask for consent.
+    /// The page could not ask for consent. The text is its error.
     Failed(String),
     /// Not an answer to our request. It is ignored.
     Wrong(&'static str),

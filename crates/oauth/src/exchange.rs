@@ -1,6 +1,7 @@
-//! The OAuth endpoints (§4.1): a code or a refresh token for a new pair, and a token revoked.
+//! The OAuth endpoints (§4.1): exchange a code or a refresh token for a new pair, and revoke a
+//! token.
 //!
-//! They have a host and a shape of their own: form-encoded, without the API's header, and a
+//! They have a separate host and format: form-encoded requests without the API's header, and a
 //! success without an envelope. Their requests do not count against the 60 of a token.
 
 use super::connection::Client;
@@ -13,7 +14,7 @@ use url::form_urlencoded::{Serializer, byte_serialize};
 
 /// The lifetime of an access token if the answer does not contain it (Limits).
 const LIFE: Duration = Duration::from_secs(3_600);
-/// Longer lifetimes are not believed.
+/// Longer lifetimes are reduced to this one.
 const LIFE_MAX: Duration = Duration::from_secs(366 * 86_400);
 /// Characters kept of a text for people.
 const WORDS_MAX: usize = 300;
@@ -30,7 +31,7 @@ pub enum TokenRequest {
 }
 
 impl TokenRequest {
-    /// The endpoint's name: the last part of its path. In metrics it follows `oauth_`.
+    /// The endpoint's name: the last part of its path. In metrics, it has the prefix `oauth_`.
     pub const fn endpoint(&self) -> &'static str {
         match self {
             Self::Code(_) | Self::Refresh(_) => "token",
@@ -109,7 +110,8 @@ pub enum TokenReply {
     Refused(String),
     /// 401: client_id or client_secret is not valid.
     WrongClient(String),
-    /// Perhaps done, but the answer is lost: 5xx, a timeout, a broken answer, a proxy's answer.
+    /// The request was perhaps carried out, but the answer is lost: 5xx, a timeout, a broken
+    /// answer, or a proxy's answer.
     Unsure(String),
     /// Nothing was sent because no connection was made.
     NotSent(String),
@@ -120,13 +122,13 @@ pub enum TokenReply {
 }
 
 impl TokenReply {
-    /// The verdict's word in metrics.
+    /// The outcome's name in metrics.
     pub fn word(&self) -> &'static str {
         self.into()
     }
 }
 
-/// The message of the transport, with the flag for the OAuth address.
+/// Replaces the flag in a message of the transport with the one for the OAuth address.
 pub(crate) fn own(why: &str) -> String {
     why.replace("--crm-url", "--auth-url")
 }
@@ -163,7 +165,7 @@ fn read_redacted(ask: &TokenRequest, status: u16, body: &[u8], redactor: &Redact
     }
 }
 
-/// The pair, either bare as documented (§4.1), or in an envelope.
+/// Reads a pair, either bare as documented (§4.1) or in an envelope.
 fn pair(object: &Map<String, Value>, redactor: &Redactor) -> Option<Pair> {
     let inside = object.get("data").and_then(Value::as_object);
     let bare = Some(object).filter(|it| it.contains_key("access_token"));

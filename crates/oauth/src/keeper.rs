@@ -1,8 +1,8 @@
-//! Keeps the stored connection alive beside the sender: the shell around [`super::refresh`].
+//! Keeps the stored connection alive next to the sender. It runs what [`super::refresh`] decides.
 //!
-//! A refresh changes the pair at the CRM before we know the new one. A refresh is therefore noted
-//! in the state before it begins, which shows that the state can be written. The new pair is stored
-//! as soon as its answer is read, and nothing is sent to the sender before it is durable.
+//! A refresh changes the pair at the CRM before we know the new one. Therefore a refresh is noted
+//! in the state before it begins, which also shows that the state can be written. The new pair is
+//! stored as soon as its answer is read, and the sender gets nothing before it is durable.
 //!
 //! Only the process that holds the state's lock can note a refresh. A process that loses the lock
 //! during a refresh still stores the pair that it receives (`ConnectionStore`). A process that
@@ -124,7 +124,7 @@ impl Work {
         }
     }
 
-    /// If another process led the state before, a refresh that was noted can still bring a pair.
+    /// If another process led the state before, a refresh that it noted can still store a pair.
     async fn await_other(&mut self) {
         let state = &self.keeper.state;
         let predecessor = state.read(|store| Ok(store.predecessor().clone())).await;
@@ -173,7 +173,7 @@ impl Work {
         self.seen = Some(found);
     }
 
-    /// The previous connection stays in use.
+    /// Records the reason and keeps the previous connection in use.
     fn unreadable(&mut self, why: String) {
         self.seen = None;
         if self.unread.as_ref() != Some(&why) {
@@ -238,7 +238,7 @@ impl Work {
         trouble("unreachable", format!("{why}; it is tried again by itself"))
     }
 
-    /// One refresh, from its note to the stored pair.
+    /// Performs one refresh, from its note to the stored pair.
     async fn refresh(&mut self) {
         let asked = self.core.begin(clock::now());
         let ended = self.rotate(asked).await.unwrap_or_else(|why| {
@@ -253,8 +253,8 @@ impl Work {
         self.publish(now);
     }
 
-    /// Sends one refresh, stores the result, and returns its meaning. `Err` says why nothing was
-    /// sent.
+    /// Sends one refresh, stores the result, and returns its meaning. An error is the reason why
+    /// nothing was sent.
     async fn rotate(&mut self, asked: bool) -> Result<RefreshOutcome, String> {
         let connection = self.connection.clone().ok_or("there is no connection")?;
         let host = self.host(&connection)?;
@@ -309,7 +309,7 @@ impl Work {
             }
             TokenReply::WrongClient(why) => {
                 stored.refresh_began_at = None;
-                // §3.1: all requests of a blocked company are answered so, too
+                // §3.1: all requests of a blocked company have the same answer
                 let id = &stored.client.client_id;
                 let words = format!(
                     "the CRM refuses to refresh the token ({why}): the company is blocked (its \
@@ -356,8 +356,8 @@ impl Work {
         }))
     }
 
-    /// Notes the beginning or the end of a refresh, which leaves the pair as it is. `false` if
-    /// another connection is stored.
+    /// Notes the beginning or the end of a refresh, which leaves the pair unchanged. Returns
+    /// `false` if another connection is stored.
     async fn note(&mut self, connection: &Connection) -> Result<bool, Error> {
         let stored = connection.stored();
         let change = ConnectionChange {
@@ -369,8 +369,8 @@ impl Work {
         Ok(done == [Done::Connection(true)])
     }
 
-    /// Stores a new pair, however long it takes, because the old one is no longer valid. `false` if
-    /// another connection was stored meanwhile.
+    /// Stores a new pair, however long it takes, because the old one is no longer valid. Returns
+    /// `false` if another connection was stored meanwhile.
     async fn insist(&mut self, from: &Connection, to: &Connection) -> bool {
         let change = ConnectionChange {
             from: Some(from.stored()),
@@ -396,8 +396,8 @@ impl Work {
         }
     }
 
-    /// Revokes a pair that no state holds. A used refresh token gives no second pair (§5.6.6), so
-    /// the connection that is stored instead is another consent's.
+    /// Revokes a pair that is not stored in any state. A used refresh token gives no second pair
+    /// (§5.6.6), so the stored connection comes from another consent.
     async fn drop_pair(&self, host: &Client, pair: Connection) {
         warn!("the connection was changed during a refresh: its new pair is revoked");
         let only_new = Connection {
@@ -407,14 +407,14 @@ impl Work {
         drop(revoke::all(host, &only_new).await);
     }
 
-    /// Another connection is stored than the one to refresh: it is read.
+    /// Orders a new read of the connection, because another one is stored than the one to refresh.
     fn lost_race(&mut self) -> String {
         self.seen = None;
         "the connection was changed at the same time".to_owned()
     }
 }
 
-/// Facts of a stored connection that decide on its next refresh.
+/// Returns the facts of a stored connection that decide on its next refresh.
 pub fn facts(connection: &Connection) -> Facts {
     Facts {
         access: print(&connection.access_token),
@@ -426,8 +426,8 @@ pub fn facts(connection: &Connection) -> Facts {
     }
 }
 
-/// The connection with its new pair. The previous access token works until its expiry, unless it
-/// was refused.
+/// Returns the connection with its new pair. The previous access token works until its expiry,
+/// unless it was refused.
 fn renewed(before: &Connection, pair: Pair, sent: EventTime, refused: bool) -> Connection {
     let issued_at = sent.floor_seconds();
     let previous = if refused {
@@ -451,8 +451,8 @@ fn renewed(before: &Connection, pair: Pair, sent: EventTime, refused: bool) -> C
     }
 }
 
-/// Expiry of a token with this lifetime, counted from the time of its request: rather too early
-/// than too late.
+/// Returns the expiry of a token with this lifetime. It is counted from the time of the request, so
+/// it can only be too early.
 pub fn end_of(asked: EventTime, life: Duration) -> EpochSeconds {
     asked.plus(life).floor_seconds()
 }

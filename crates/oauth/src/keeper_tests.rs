@@ -6,10 +6,10 @@ use callbridge_sender::token_update::Tokens;
 use callbridge_spool::Guard;
 use std::path::Path;
 
-/// Nothing here takes so long unless it never comes.
+/// No step takes this long unless it never ends.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A keeper at work.
+/// A running keeper.
 struct Stage {
     state: Handle,
     guard: Guard,
@@ -22,13 +22,13 @@ struct Stage {
 }
 
 impl Stage {
-    /// With this connection in a new state.
+    /// Starts a keeper with this connection in a new state.
     async fn start(host: &Scripted, stored: &Connection) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         Self::start_in(folder, host, Some(stored)).await
     }
 
-    /// In this folder, where the connection is replaced.
+    /// Starts a keeper in this folder, and replaces the connection if one is given.
     async fn start_in(
         folder: tempfile::TempDir,
         host: &Scripted,
@@ -72,7 +72,7 @@ impl Stage {
         }
     }
 
-    /// Waits until what is told is like this.
+    /// Waits for an update that fulfills `like`.
     async fn updates(&mut self, what: &str, like: impl Fn(&TokenUpdate) -> bool) -> TokenUpdate {
         let updates = tokio::time::timeout(DEADLINE, self.updates.wait_for(like)).await;
         updates
@@ -85,7 +85,7 @@ impl Stage {
         stored(self.folder.path()).expect("there")
     }
 
-    /// The sender says how the CRM takes a token.
+    /// Reports to the keeper whether the CRM accepted a token.
     fn says(&self, token: &str, taken: bool) {
         self.sender.send_modify(|status| {
             status.token_print = Some(TokenFingerprint::of(token));
@@ -121,7 +121,7 @@ fn put(dir: &Path, connection: &Connection) {
     put_content(dir, Some(connection.stored()));
 }
 
-/// A connection whose token began so long ago and has this life.
+/// A connection whose token began `ago` seconds ago, and lives `life` seconds.
 fn aged(ago: i64, life: i64) -> Connection {
     let now = clock::now().wall.floor_seconds().get();
     Connection {
@@ -144,7 +144,7 @@ fn has(name: &'static str) -> impl Fn(&TokenUpdate) -> bool {
     move |updates| current(updates).as_deref() == Some(name)
 }
 
-/// As the service says that it knows no such client, or that the company is blocked.
+/// The CRM's answer for an unknown client or a blocked company.
 fn unauthorized() -> Reply {
     let no = serde_json::json!({"message": "yo'q", "accept": false, "error": null, "errors": []});
     Reply::Say(401, no.to_string())
@@ -221,7 +221,7 @@ async fn refused_refresh_token_ends_connection_until_reconnect() {
         .await;
     assert_eq!(reason(&updates), Some(RECONNECT));
     let folder = stage.end().await;
-    // a restart asks nothing with what is known to be over
+    // after a restart, nothing is sent with a connection that is known to be over
     assert!(stored(folder.path()).expect("there").over.is_some());
     let mut stage = Stage::start_in(folder, &host, None).await;
     stage.updates("the end again", over).await;
@@ -298,7 +298,7 @@ async fn unreachable_host_without_live_token_is_an_outage() {
 #[tokio::test]
 async fn a_client_that_is_not_known_says_what_is_wrong_with_it() {
     let host = Scripted::start(vec![unauthorized()]).await;
-    // as after a restart: what the sender knew of the token is not known here
+    // as after a restart, the keeper does not know what the sender knew about the token
     let mut stage = Stage::start(&host, &aged(3_500, 3_600)).await;
     let updates = stage
         .updates("the end", |updates| reason(updates) == Some(CLIENT_REFUSED))

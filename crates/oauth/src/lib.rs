@@ -1,20 +1,20 @@
-//! Tokens by consent: an application connected to a company, and kept connected.
+//! OAuth tokens: connects an application to a company with its consent, and keeps it connected.
 //!
 //! ```text
 //! connect ─▶ consent page ─▶ redirect ─▶ code ─▶ pair ─▶ state ◀─▶ keeper ─▶ sender
 //!                                                                    │
 //!                                      refresh: 5 minutes early, or once on 401
 //! ```
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | [`connection`] | what one consent gave; [`store`]: its place in the state |
+//! | [`connection`] | the result of one consent; [`store`]: its place in the state |
 //! | [`shown_once`] | secrets that outlive a connection |
 //! | [`scope`] | the grants that are needed and useful |
-//! | [`consent`] | pure: the consent page and the way back |
+//! | [`consent`] | pure: the consent page and its redirect |
 //! | [`revoke`] | every token of a connection is revoked |
-//! | [`exchange`] | the OAuth endpoints: forms out, pairs back |
-//! | [`refresh`] | pure: when a refresh is due, and what its end means |
-//! | [`keeper`] | the shell around it: state, endpoints, sender |
+//! | [`exchange`] | the OAuth endpoints: form requests, and their answers |
+//! | [`refresh`] | pure: when a refresh is due, and what its result means |
+//! | [`keeper`] | runs refreshes: state, endpoints, sender |
 //! | [`command`] | `--token-command`: a token that a command prints |
 
 pub mod command;

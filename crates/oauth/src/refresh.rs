@@ -1,5 +1,5 @@
-//! When the pair is refreshed, and what the end of a refresh means. Pure: events and `now` in,
-//! the next moment out.
+//! Decides when the pair is refreshed, and what the result of a refresh means. Pure: it gets events
+//! and `now`, and returns the next time.
 //!
 //! ```text
 //!            5 min before the end, or half of a short life; 401
@@ -13,9 +13,9 @@
 //!                                                                   ▼ 400
 //!                                                       Over: consent anew
 //! ```
-//! The access token stays in use until its own end, whatever becomes of refreshing. Only the
-//! service's own 400 ends a connection (§5.6.6): any other failure says nothing of the refresh
-//! token, which lives for 30 days.
+//! The access token stays in use until its expiry, whatever the result of a refresh. Only the CRM's
+//! own 400 ends a connection (§5.6.6). Any other failure says nothing about the refresh token,
+//! which lives for 30 days.
 
 use super::store::REFRESH_WITHIN;
 use callbridge_call::{EpochSeconds, EventTime};
@@ -38,7 +38,7 @@ const JITTER_MAX: Duration = Duration::from_millis(500);
 const RARELY: Duration = Duration::from_secs(300);
 /// Upper limit of the waits if no connection can be made: 2, 4, 8 … s.
 const MISS_MAX: Duration = Duration::from_secs(60);
-/// Wait after a refused client. It can become valid again if a blocked company has paid.
+/// Wait after a refused client. It can become valid again when a blocked company has paid.
 const CLIENT_AGAIN: Duration = Duration::from_secs(3_600);
 
 /// Facts of a stored pair, without its secrets, that decide on its next refresh.
@@ -73,7 +73,7 @@ pub enum RefreshOutcome {
     NotDone,
 }
 
-/// A time on both clocks. It is reached when either clock shows it.
+/// A time on both clocks. It is reached when either clock reaches it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moment {
     wall: EventTime,
@@ -95,29 +95,29 @@ impl Moment {
 enum Phase {
     #[default]
     Waiting,
-    /// With the value of `by_401` before this refresh. It is restored if nothing was done.
+    /// The value is `by_401` before this refresh. It is restored if nothing was done.
     UnderWay(Option<Duration>),
-    /// Until this time since boot.
+    /// No refresh until this time since boot.
     ClientRefused(Duration),
     Over,
 }
 
-/// Decides when the pair is refreshed. It has no pair without a connection.
+/// Decides when the pair is refreshed. Without a connection, it has no pair.
 #[derive(Clone, Debug, Default)]
 pub struct Refresher {
-    /// `None` without a connection.
+    /// Fingerprint of the access token. `None` without a connection.
     access: Option<TokenFingerprint>,
     issued: EventTime,
     due: Moment,
     end: Moment,
     phase: Phase,
-    /// The CRM refused the access token.
+    /// `true` if the CRM refused the access token.
     refused: bool,
     /// Time since boot of the last refresh for that reason.
     by_401: Option<Duration>,
     /// Number of such refreshes since a token was valid.
     futile: u32,
-    /// A refresh of this pair may have happened.
+    /// `true` if a refresh of this pair may have happened.
     unsure: bool,
     /// Unsuccessful tries in a row.
     failures: u32,
@@ -128,7 +128,7 @@ pub struct Refresher {
 }
 
 impl Refresher {
-    /// Takes a connection that another process stored, or that existed at the start.
+    /// Uses a connection that another process stored, or that existed at the start.
     pub fn adopt(&mut self, now: Now, facts: &Facts) {
         *self = Self::holding(now, facts);
         self.by_401 = facts.refused_at.map(|at| {
@@ -138,7 +138,7 @@ impl Refresher {
         self.futile = u32::from(self.by_401.is_some());
     }
 
-    /// Another process can still store the pair of a refresh that was noted: waits for it. Returns
+    /// Waits for the pair of a noted refresh, which another process can still store. Returns
     /// `false` if no refresh was noted.
     pub fn await_other(&mut self, now: Now) -> bool {
         if self.unsure {
@@ -163,14 +163,14 @@ impl Refresher {
         held
     }
 
-    /// There is no connection (any more).
+    /// Removes the pair, because there is no connection (any more).
     pub fn gone(&mut self) {
         *self = Self::default();
     }
 
-    /// The sender has found this token valid, or refused. Returns `true` if a refused client counts
-    /// as valid again: the token was also refused, and is valid now, so the company was blocked
-    /// (§3.1) and is no longer.
+    /// Records whether the CRM accepted this token. Returns `true` if a refused client counts as
+    /// valid again: the token was refused too and is valid now, so the company was blocked (§3.1)
+    /// and no longer is.
     pub fn on_token_used(&mut self, access: &TokenFingerprint, good: bool) -> bool {
         if self.access.as_ref() != Some(access) {
             return false;
@@ -187,8 +187,8 @@ impl Refresher {
         again
     }
 
-    /// Time since boot at which a refresh is due, unless the wall clock is set or an event comes. A
-    /// past time means now. `None`: not before something else changes.
+    /// Time since boot at which a refresh is due, unless the wall clock is set or an event occurs.
+    /// A past time means now. `None` means not before something else changes.
     pub fn next(&self, now: Now) -> Option<Duration> {
         match self.phase {
             Phase::UnderWay(_) | Phase::Over => None,
@@ -206,7 +206,7 @@ impl Refresher {
         (self.next(now)).map_or(most, |at| at.saturating_sub(now.boot).min(most))
     }
 
-    /// The refresh is in flight. Returns whether it is because of a 401.
+    /// Starts a refresh. Returns `true` if the reason is a 401.
     pub fn begin(&mut self, now: Now) -> bool {
         if self.access.is_none() {
             return false;
@@ -253,15 +253,15 @@ impl Refresher {
         }
     }
 
-    /// The access token can be used: it has not expired, and is not both refused and impossible to
-    /// refresh. If it is refused together with its client, the company may be blocked. The sender
-    /// then uses it to find out when that is over.
+    /// Returns `true` if the access token can be used: it has not expired, and is not both refused
+    /// and impossible to refresh. If it is refused together with its client, the company may be
+    /// blocked. The sender then uses it to find out when that is over.
     pub fn is_usable(&self, now: Now) -> bool {
         let lives = self.access.is_some() && !self.end.reached(now);
         lives && !(self.is_over() && self.refused)
     }
 
-    /// Sets the expiry of the access token, as the CRM reported it.
+    /// Sets the expiry of the access token that the CRM reported.
     pub fn learn_end(&mut self, now: Now, access: &TokenFingerprint, expires_at: EpochSeconds) {
         if self.access.as_ref() != Some(access) {
             return;
@@ -284,7 +284,7 @@ impl Refresher {
         matches!(self.phase, Phase::ClientRefused(_))
     }
 
-    /// Time since boot of the next try. A past time means now.
+    /// Returns the time since boot of the next try. A past time means now.
     fn next_try(&self, now: Now) -> Duration {
         if self.unsure && self.not_before > Duration::ZERO {
             return self.not_before;
@@ -301,7 +301,7 @@ impl Refresher {
         first.max(self.not_before)
     }
 
-    /// A try was unsuccessful: a few follow soon, later ones rarely.
+    /// Records an unsuccessful try. The next few tries follow soon, and later ones rarely.
     fn failed(&mut self, now: Now) {
         let left = match self.refused {
             true => Duration::ZERO,

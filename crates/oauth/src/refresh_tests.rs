@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 const S: Duration = Duration::from_secs(1);
 
-/// So many seconds after a start at second 10,000 of the wall clock.
+/// A time this many seconds after a start at second 10,000 of the wall clock.
 fn at(seconds: u32) -> Now {
     Now {
         wall: EventTime::from_seconds(10_000 + i64::from(seconds)),
@@ -32,7 +32,7 @@ fn holding(life: i64) -> Refresher {
     core
 }
 
-/// Whole seconds until the next try: what chance adds is below one.
+/// Whole seconds until the next try. The random addition is below one second.
 fn wait(core: &Refresher, now: u32) -> u64 {
     match core.next(at(now)) {
         Some(then) => then.saturating_sub(at(now).boot).as_secs(),
@@ -150,7 +150,7 @@ fn refused_refresh_token_is_final_and_never_retried() {
     assert!(core.is_usable(at(30)), "connected anew");
 }
 
-/// Answers nothing to every try from `now` on; the waits between them.
+/// Answers no try from `now` on, and returns the waits between them.
 fn unanswered(core: &mut Refresher, mut now: u32, tries: u32) -> Vec<u64> {
     let one = |_| {
         assert!(core.is_due(at(now)));

@@ -1,6 +1,6 @@
-//! Every token that a connection knows is revoked: its refresh token, whose access tokens end with
-//! it (§5.6.7), and each access token by itself, for one that an earlier refresh token gave is
-//! none of this one's.
+//! Revokes every token that a connection knows: its refresh token, with the access tokens issued
+//! from it (§5.6.7), and each access token, because one from an earlier refresh token is not
+//! revoked with this refresh token.
 
 use super::connection::Connection;
 use super::exchange::{TokenReply, TokenRequest, own};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use url::Url;
 
-/// Tries to revoke. Revoking twice does no harm.
+/// Most tries to revoke a token. Revoking twice does no harm.
 const TRIES_MAX: u32 = 3;
 /// Wait between two tries to revoke.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -19,14 +19,14 @@ const AGAIN: Duration = Duration::from_secs(2);
 pub struct Unrevoked {
     /// Kind of the token: `refresh token`, `access token`, `access token before it`.
     pub token: &'static str,
-    /// Last reply instead of `Revoked`.
+    /// The last reply, which was not `Revoked`.
     pub came: TokenReply,
 }
 
-/// A client for the OAuth endpoints of a stored connection.
+/// Creates a client for the OAuth endpoints of a stored connection.
 ///
 /// # Errors
-/// A message, if its address is not valid.
+/// A message, if the address is not valid.
 pub fn way(connection: &Connection) -> Result<Client, String> {
     let client = &connection.client;
     let address = Address::parse(&client.auth_url).map_err(|error| own(&error.to_string()))?;
@@ -67,7 +67,7 @@ pub async fn all(host: &Client, connection: &Connection) -> Vec<Unrevoked> {
     left
 }
 
-/// Lists those tokens, and why the first of them could not be revoked.
+/// Lists these tokens, and the reason why the first of them could not be revoked.
 pub fn words(left: &[Unrevoked]) -> String {
     let tokens: Vec<&str> = left.iter().map(|it| it.token).collect();
     let why = match left.first().map(|it| &it.came) {

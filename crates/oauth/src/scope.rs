@@ -1,9 +1,9 @@
-//! Grants as a scope (§2.3): what callbridge needs, what is useful, and what works less without.
+//! Grants as a scope (§2.3): the needed and useful ones, and what works less without each.
 
 use callbridge_model::Grant;
 use std::collections::BTreeSet;
 
-/// Without it nothing can be journaled.
+/// The grant without which nothing can be journaled.
 const NEEDED: Grant = Grant::CallSave;
 
 /// Needed and useful grants, and what works less without each.
@@ -59,7 +59,7 @@ pub fn checked(text: &str) -> Result<String, String> {
 /// Comparison of the grants given with those needed and requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantComparison {
-    /// It includes the grant to journal.
+    /// `true` if the grants include the one to journal.
     pub enough: bool,
     /// Requested grants that were not given, each as a sentence with what works less without it.
     pub lacks: Vec<String>,

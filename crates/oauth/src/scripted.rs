@@ -1,4 +1,4 @@
-//! An OAuth host of the tests that answers as it is told to, and notes what it was asked.
+//! An OAuth host for tests. It answers from a script, and records the requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -12,11 +12,11 @@ pub(crate) enum Reply {
     Say(u16, String),
     /// Closes the connection without an answer, after the request was read.
     Close,
-    /// Gives this answer after the next [`Scripted::go_on`].
+    /// Sends this answer after the next [`Scripted::go_on`].
     Wait(Box<Reply>),
 }
 
-/// The scripted host. Clones share its script and its notes.
+/// The scripted host. Clones share its script and its records.
 #[derive(Clone, Debug)]
 pub(crate) struct Scripted {
     pub(crate) url: String,
@@ -26,7 +26,7 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// Listens on a free port. After its script it answers 503.
+    /// Listens on a free port. After the end of its script, it answers 503.
     pub(crate) async fn start(script: Vec<Reply>) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -63,7 +63,7 @@ impl Scripted {
         drop(asked.wait_for(|asked| asked.len() >= count).await);
     }
 
-    /// Gives the answers that wait.
+    /// Sends the answers that wait.
     pub(crate) fn go_on(&self) {
         self.going_on.send_replace(true);
     }

@@ -22,7 +22,7 @@ pub struct ShownOnce {
 }
 
 impl ShownOnce {
-    /// Takes them from a connection that this client replaces.
+    /// Takes the secrets of a connection if it is of the same client.
     pub fn of(connection: &Connection, client: &Client) -> Self {
         let shown = Self {
             crm_url: connection.client.crm_url.clone(),
@@ -37,8 +37,8 @@ impl ShownOnce {
         }
     }
 
-    /// Secrets from an earlier connection of this client. If they cannot be read, returns none and
-    /// logs a warning.
+    /// Reads the secrets of an earlier connection of this client. If they cannot be read, returns
+    /// none and logs a warning.
     ///
     /// # Errors
     /// If the state cannot be read.
@@ -65,7 +65,7 @@ impl ShownOnce {
     }
 }
 
-/// Stores those of a connection that ends, if it has any.
+/// Stores the secrets of a connection that ends, if it has any.
 ///
 /// # Errors
 /// If the state cannot be written.

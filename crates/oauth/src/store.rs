@@ -1,18 +1,19 @@
 //! The connection in the state.
 //!
-//! It is changed by compare-and-set (`ConnectionStore`): a change names the connection that it
-//! was made from, by its refresh token. Another one that is stored meanwhile stays.
+//! It is changed by compare-and-set (`ConnectionStore`). A change names the connection that it was
+//! made from, by its refresh token. If another one was stored meanwhile, it is kept.
 
 use super::connection::Connection;
 use callbridge_model::{Code, ExitCode, ExposeSecret as _};
 use callbridge_spool::{self as spool, Handle, StatePlace, StoredConnection, tables};
 use std::time::Duration;
 
-/// A refresh that was noted has ended after this time, and its pair is stored: no request takes
-/// longer.
+/// A refresh that was noted has ended after this time, and its pair is stored, because no request
+/// takes longer.
 pub const REFRESH_WITHIN: Duration = Duration::from_secs(45);
 
-/// Why the connection cannot be read or stored. The message never contains a value of it.
+/// An error that prevents reading or storing the connection. The message contains none of its
+/// values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -39,7 +40,7 @@ pub fn parse(stored: &StoredConnection) -> Result<Connection, Error> {
     Connection::from_json(stored.content.expose_secret()).map_err(Error::Damaged)
 }
 
-/// The connection of an open state. `None` if there is none.
+/// Reads the connection of an open state. Returns `None` if there is none.
 ///
 /// # Errors
 /// If it cannot be read, or is damaged.
@@ -48,8 +49,8 @@ pub async fn read(state: &Handle) -> Result<Option<Connection>, Error> {
     stored.await?.as_ref().map(parse).transpose()
 }
 
-/// The connection of the state at this place, which another process can have open. `None` if there
-/// is none.
+/// Reads the connection of the state at this place, which another process can have open. Returns
+/// `None` if there is none.
 ///
 /// # Errors
 /// If it cannot be read, or is damaged.
@@ -58,7 +59,7 @@ pub fn read_in(place: &StatePlace) -> Result<Option<Connection>, Error> {
     stored.as_ref().map(parse).transpose()
 }
 
-/// Returns `true` if the state at this place has a connection, with any content. `None` if the
+/// Returns `true` if the state at this place has a connection, with any content, or `None` if the
 /// state cannot be read.
 pub fn exists(place: &StatePlace) -> Option<bool> {
     let stored = place.connections().read();
