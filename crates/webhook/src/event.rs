@@ -1,5 +1,5 @@
 //! The JSON of an event (§6.5 to §6.8), as far as it concerns us. Unknown fields and values are
-//! passed over: the service adds such as it likes (§ Versioning).
+//! ignored, because the CRM can add them at any time (§ Versioning).
 
 use super::lead::{self, id_in, lead_id, seconds};
 use callbridge_call::EpochSeconds;
@@ -20,16 +20,16 @@ const KEYS: [&str; 8] = [
     "propertyChanges",
     "call",
 ];
-/// Prefix in the journal before the uuid of a call written over the Open API (§2.6).
+/// The journal's prefix of the uuid of a call that was submitted over the Open API (§2.6).
 const PREFIX: &str = "oapi-";
 /// The provider of those calls (§2.6).
 const PROVIDER: &str = "OPEN_API";
 /// Characters of a provider or an extension that are kept.
 const WORD_MAX: usize = 40;
-/// Leads of one conversation that are read.
+/// Most leads of one conversation that are read.
 const LEADS_MAX: usize = 1_000;
 
-/// Every distinguished kind of event as a label: those of the catalog (§6.2), and the rest.
+/// The kinds of events that are distinguished as a label: those of the catalog (§6.2), and `other`.
 pub const KINDS: [&str; 8] = [
     "LEAD_CREATED",
     "LEAD_ASSIGNED",
@@ -40,7 +40,7 @@ pub const KINDS: [&str; 8] = [
     "CALL_COMPLETED",
     OTHER,
 ];
-/// Events that are not in the catalog.
+/// The kind of events that are not in the catalog.
 const OTHER: &str = "other";
 
 /// An event of the CRM, read from the body of a delivery.
@@ -52,12 +52,12 @@ pub struct Event {
     pub kind: &'static str,
     /// `companyId` of the body, in digits.
     pub company: String,
-    /// A call that can be ours is in the journal, or there is news of a lead. Otherwise why the
+    /// News of a lead, or a call in the journal that can be ours. Otherwise the reason why the
     /// event changes nothing here.
     pub what: Result<WebhookEvent, UnusedReason>,
 }
 
-/// Why an event is not used.
+/// Reasons why an event is not used.
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum UnusedReason {
@@ -65,9 +65,9 @@ pub enum UnusedReason {
     Unknown,
     /// A meeting instead of a call (§6.8 `conversationKind`).
     Meeting,
-    /// Another provider has journaled a call. It can be one of ours if number and start are known.
+    /// A call that another provider journaled. It can be one of ours if number and start are known.
     Foreign(Option<ForeignCall>),
-    /// The block of its kind is missing, or has no id.
+    /// The block of its kind is missing or has no id.
     Incomplete,
 }
 
@@ -78,7 +78,7 @@ impl UnusedReason {
     }
 }
 
-/// Parses a body. `country` is that of phones without a country code.
+/// Parses a body. `country` is the country of phones without a country code.
 ///
 /// # Errors
 /// A message, if it is not an event: not JSON, no object, no id or no company.
@@ -106,8 +106,9 @@ pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
     })
 }
 
-/// A call that can be ours: of our provider, or of an unnamed one. A wrong confirmation would lose
-/// a call, and a missed one only costs a request. So a call with any other provider is foreign.
+/// Reads a call that can be ours: with our provider, or without one. A wrong confirmation would
+/// lose a call, but a missed one only costs a request. Therefore a call with any other provider is
+/// foreign.
 fn completed(call: &Value, country: Option<Country>) -> Result<WebhookEvent, UnusedReason> {
     let word = |key: &str| match &call[key] {
         Value::Null => Ok(None),
@@ -134,7 +135,7 @@ fn completed(call: &Value, country: Option<Country>) -> Result<WebhookEvent, Unu
     })
 }
 
-/// A call of another provider, if number and start identify it.
+/// Reads a call of another provider, if number and start identify it.
 fn foreign(provider: &str, call: &Value, country: Option<Country>) -> Option<ForeignCall> {
     let FirstPhone::Is(phone) = FirstPhone::of(call["clientPhone"].as_str(), country) else {
         return None;
@@ -146,12 +147,12 @@ fn foreign(provider: &str, call: &Value, country: Option<Country>) -> Option<For
     })
 }
 
-/// A trimmed text. `None` if it is empty, or not a text.
+/// Returns a trimmed text, or `None` if it is empty or not a text.
 fn text(value: &Value) -> Option<&str> {
     value.as_str().map(str::trim).filter(|it| !it.is_empty())
 }
 
-/// The call's fields in the journal. A block that would be null is left out (§6.5).
+/// Reads the call's fields in the journal. A block that would be null is left out (§6.5).
 fn shown(call: &Value) -> CallEcho {
     let word = |key: &str| Some(text(&call[key])?.chars().take(WORD_MAX).collect());
     CallEcho {

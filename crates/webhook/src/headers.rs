@@ -1,5 +1,5 @@
-//! The headers of a delivery (§6.3). Each stands there once, in the form that the service gives it,
-//! or it is no delivery.
+//! The headers of a delivery (§6.3). Each must appear once, in the CRM's form. Otherwise the
+//! request is not a delivery.
 
 use callbridge_model::webhook_signature::Signature;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// Reads them from all headers of a request, with names in lower case.
+    /// Reads the headers of a delivery from all headers of a request, with names in lower case.
     ///
     /// # Errors
     /// [`Refusal::NoHeaders`] if all are missing. [`Refusal::Malformed`] if one is missing,
@@ -71,7 +71,7 @@ impl Headers {
     }
 }
 
-/// Visible ASCII of at least one and at most `most` bytes.
+/// Returns visible ASCII of at least one and at most `most` bytes.
 fn visible(value: &[u8], most: usize) -> Option<String> {
     let good = (1..=most).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
     good.then(|| String::from_utf8_lossy(value).into_owned())
@@ -80,13 +80,13 @@ fn visible(value: &[u8], most: usize) -> Option<String> {
 /// Time before and after its timestamp for which a signature is valid (§6.4.8).
 pub const FRESH: Duration = Duration::from_secs(300);
 
-/// Why a delivery is refused.
+/// Reasons why a delivery is refused.
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub enum Refusal {
-    /// None of the headers, so it is not a delivery.
+    /// The request has none of the headers, so it is not a delivery.
     NoHeaders,
-    /// Some of them, or not in the CRM's form.
+    /// Some of the headers are missing, doubled, or not in the CRM's form.
     Malformed,
     /// There is no secret to verify it.
     NoSecret,

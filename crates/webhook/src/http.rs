@@ -1,5 +1,5 @@
-//! `POST /webhooks`, over plain HTTP or TLS of our own: a body is proved while it comes, and held
-//! within a budget, so that what the service sends gets through.
+//! `POST /webhooks` over plain HTTP or our own TLS. A body is verified while it arrives, and all
+//! bodies share a budget of memory, so that the CRM's deliveries get through.
 
 use super::headers::Headers;
 use super::receiver::{BODY_WITHIN, Proof, Receiver};
@@ -25,14 +25,14 @@ pub const PATH: &str = "/webhooks";
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
 /// A longer body is read and dropped up to this many bytes, so that its sender receives the answer.
 pub const PASSED_OVER_MAX: usize = 16 << 20;
-/// Bytes of a body that belong to its connection's place. Further bytes come from the budget, so a
-/// sender who fills that does not block ordinary events.
+/// Bytes of a body that do not count in the budget, because they belong to its connection. A sender
+/// who fills the budget therefore does not block ordinary events.
 pub const BODY_BYTES_FREE: usize = 16 * 1024;
-/// Bytes of all bodies together, without those.
+/// Bytes of all bodies together, without the free ones.
 pub const BUDGET_BYTES: usize = 8 << 20;
-/// Maximum connections. The CRM has 20 deliveries of a company in flight. With this many places,
-/// each has the time of 512 arrivals before it can be cut: a fifth of a second in a flood of 2,500
-/// per second.
+/// Maximum connections. The CRM has up to 20 deliveries of a company in flight. With this many
+/// places, each connection has the time of 512 arrivals before it can be closed: 0.2 s in a flood
+/// of 2,500 per second.
 pub const CONNECTIONS_MAX: usize = 1024;
 
 /// Limits of the listener with this many connections.
@@ -119,8 +119,8 @@ impl AnswerHttp for Gate {
     }
 }
 
-/// The length of a request's body, and the maximum. A client that asks first is refused before it
-/// sends the body.
+/// Returns the length of a request's body, and the maximum. A client that asks first (`Expect`) is
+/// refused before it sends the body.
 fn length(request: &Request<Incoming>) -> Option<(usize, usize)> {
     let length = request.headers().get(header::CONTENT_LENGTH)?;
     let asks_first = request.headers().contains_key(header::EXPECT);
@@ -168,7 +168,7 @@ async fn read(
     torn.map_or(Ok(whole), Err)
 }
 
-/// Enlarges a body's memory, doubling it. `false` if the budget is used up.
+/// Enlarges a body's memory by doubling it. Returns `false` if the budget is used up.
 fn make_room(whole: &mut Vec<u8>, length: usize, share: &mut ByteShare) -> bool {
     if length <= whole.capacity() {
         return true;

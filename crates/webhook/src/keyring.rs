@@ -1,4 +1,4 @@
-//! Which secrets may have signed a delivery (§6.4.4): those of its installation first, then the
+//! The secrets that can have signed a delivery (§6.4.4): first those of its installation, then the
 //! application's.
 
 use super::headers::Headers;
@@ -17,13 +17,13 @@ pub struct Keyring {
     pub application: Vec<Key>,
 }
 
-/// The secret of our own connection. No token response contains its installation. The deliveries
-/// that it verifies do (§6.4.6).
+/// The secret of our own connection. No token response contains its installation, but the
+/// deliveries that it verifies do (§6.4.6).
 ///
-/// The header that names an installation is not signed, so it can be changed on the way. What is
-/// known of the installation only decides how a delivery with another signature is refused: another
-/// installation's secret may still be configured later, ours is known. A delivery with this
-/// signature is believed under any header, and the newest one shows which installation is ours.
+/// The header that names an installation is not signed, so it can be changed on the way. A known
+/// installation only decides how a delivery with another signature is refused: the secret of
+/// another installation can still be configured later, but ours is known. A delivery with this
+/// secret's signature is accepted under any header, and the newest one shows our installation.
 #[derive(Clone, Debug)]
 pub struct Connection {
     pub key: Key,
@@ -34,8 +34,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Makes it from a secret, and a stored text of [`Connection::binding`], perhaps for an earlier
-    /// secret.
+    /// Creates it from a secret and a stored text of [`Connection::binding`], which can be of an
+    /// earlier secret.
     pub fn new(secret: &Secret, bound: Option<&str>) -> Self {
         let hash = uuid::Uuid::new_v5(&uuid::Uuid::nil(), secret.expose_secret().as_bytes());
         let print = hash.simple().to_string()[16..].to_owned();
@@ -48,7 +48,7 @@ impl Connection {
         }
     }
 
-    /// Text that is stored when this secret is found to belong to that installation.
+    /// Returns the text to store when this secret is found to belong to that installation.
     pub fn binding(&self, installation: &str) -> String {
         format!("{} {installation}", self.print)
     }
@@ -57,7 +57,7 @@ impl Connection {
 /// Owner of the secret that verified a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// The installation, by its flag.
+    /// The installation, by `--installation-secret`.
     Installation,
     /// Our connection, which is known to be this installation.
     Connection,
@@ -73,7 +73,7 @@ impl Keyring {
         self.installations.is_empty() && self.connection.is_none() && self.application.is_empty()
     }
 
-    /// Begins to verify a delivery whose body arrives in pieces.
+    /// Starts to verify a delivery whose body arrives in pieces.
     pub fn begin(&self, headers: &Headers) -> Proof {
         let own = self.installations.get(&headers.installation);
         let connection = self.connection.as_ref().filter(|_| own.is_none());
@@ -106,8 +106,9 @@ impl Keyring {
 pub struct Proof {
     /// The secrets that can have signed it, the likeliest first.
     tried: Vec<(Whose, Signing)>,
-    /// One of them is known to be that installation's, so another signature is forged. Otherwise
-    /// the right secret may be missing here.
+    /// If `true`, a signature by none of these secrets is forged. `false` if there is no secret, or
+    /// only that of our connection, which is known to be another installation. Then the right secret
+    /// can be missing here.
     meant: bool,
     signature: Signature,
 }
@@ -120,8 +121,8 @@ impl Proof {
         }
     }
 
-    /// Owner of the secret that made the signature. `None` if there is no secret to try.
-    /// `Some(None)` if it was none of those.
+    /// Returns the owner of the secret that made the signature. Returns `None` if the right secret
+    /// can be missing, and `Some(None)` if the signature is forged.
     pub fn whose(self) -> Option<Option<Whose>> {
         let mut tried = self.tried.into_iter();
         let whose = tried.find_map(|(of, it)| it.makes(&self.signature).then_some(of));

@@ -1,4 +1,4 @@
-//! What `LEAD_*` events tell of a lead (§2.5, §6.6, §6.7), for the directory.
+//! Reads the news of a lead from `LEAD_*` events (§2.5, §6.6, §6.7), for the directory.
 
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::news::Slot;
@@ -7,11 +7,11 @@ use callbridge_leads::directory::{ChangeKind, ContactPhones, FirstPhone, LeadNew
 use callbridge_model::{Country, LeadId};
 use serde_json::Value;
 
-/// Entries of an event that are read.
+/// Most entries of an event that are read.
 const ENTRIES_MAX: usize = 1_000;
 
-/// The news in a lead's event. `None` if its lead or its time is missing, or it is not about a
-/// lead.
+/// Reads the news in a lead's event. Returns `None` if its lead or its time is missing, or if it is
+/// not about a lead.
 pub fn news(
     kind: &str,
     json: &Value,
@@ -44,7 +44,7 @@ fn merged(ids: &Value, survivor: LeadId) -> Vec<LeadId> {
     ids.filter(|id| *id != survivor).collect()
 }
 
-/// The contacts of `propertyChanges` (§6.7). Other properties do not contain phones.
+/// Reads the contacts of `propertyChanges` (§6.7). Other properties contain no phones.
 fn contacts(changes: &Value, country: Option<Country>) -> Vec<ContactPhones> {
     let changes = changes.as_array().into_iter().flatten().take(ENTRIES_MAX);
     let of_contact = changes.filter(|change| change["type"] == "CONTACT");
@@ -70,7 +70,7 @@ pub(super) fn id_in(value: &Value) -> Option<i64> {
     }
 }
 
-/// Reads epoch seconds, with or without a fraction. Milliseconds and other units are no time.
+/// Reads epoch seconds, with or without a fraction. Milliseconds and other units are refused.
 pub(super) fn seconds(value: &Value) -> Option<EpochSeconds> {
     const YEAR_5138: i64 = 100_000_000_000;
     let whole = value.as_i64().or_else(|| {

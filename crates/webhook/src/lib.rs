@@ -1,34 +1,34 @@
-//! Events that the CRM sends to us (§6), as signed POSTs: proved, understood, kept.
+//! Receives events from the CRM (§6), as signed POSTs: verifies, reads, and stores them.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
 //! | [`headers`] | the four headers of a delivery (§6.3) |
-//! | [`keyring`] | which secret may prove a delivery |
+//! | [`keyring`] | the secrets that can verify a delivery |
 //! | [`event`] | the JSON of an event (§6.5 to §6.8), as far as it concerns us |
-//! | [`lead`] | what it tells of a lead, for the directory |
-//! | [`verify`] | all of these at once: what is to become of a delivery, and what is answered |
-//! | [`secrets`], [`tls`] | the files of secrets and of the certificate, watched |
-//! | [`receiver`] | a delivery judged, kept and answered |
-//! | [`http`] | what may come on a connection: path, head, a body within the budget |
-//! | [`tally`] | what came of it, for `status` and metrics |
+//! | [`lead`] | news of a lead in an event, for the directory |
+//! | [`verify`] | the checks together: what to do with a delivery, and the answer |
+//! | [`secrets`], [`tls`] | the files of secrets and of the certificate, with reload |
+//! | [`receiver`] | verifies, stores, and answers a delivery |
+//! | [`http`] | the limits of a connection: path, head, a body within the budget |
+//! | [`tally`] | counts of results, for `status` and metrics |
 //!
-//! What is answered decides what the service does (§6.9): 2xx ends a delivery, 503 brings it back
-//! after 30 s, 5 min and 30 min, 4xx loses it for ever. So 4xx is only for what the service has
-//! not sent, and whatever we cannot judge or keep is 503.
+//! The answer decides what the CRM does (§6.9). A 2xx ends a delivery, a 503 repeats it after 30 s,
+//! 5 min, and 30 min, and a 4xx loses it forever. Therefore a 4xx is only for requests that the CRM
+//! did not send, and a delivery that we cannot verify or store gets a 503.
 //!
 //! | answer | when |
 //! |---|---|
-//! | 200 | kept, known already, or proved and not for us |
-//! | 400 | no header of a delivery at all; proved, but no event |
-//! | 401 | none of the secrets made the signature; headers that no delivery has |
-//! | 404, 405, 413 | another path, another method, a body too long |
-//! | 408 | a body that does not come to its end |
-//! | 503 | no secret, no company yet, a wrong clock of our own; no disk, time, room; a stale time |
+//! | 200 | stored, known already, or verified and not for us |
+//! | 400 | no header of a delivery at all; verified, but not an event |
+//! | 401 | no secret matches the signature; headers that are not the CRM's |
+//! | 404, 405, 413 | another path, another method, a body that is too large |
+//! | 408 | a body that is not complete in time |
+//! | 503 | no secret, company not known yet, our clock wrong; no disk, time, room; stale time |
 //!
-//! The last is a choice: a right signature whose time is more than five minutes off. A delivery is
-//! signed when it is sent (§6.3), so one that was held up on the way comes back with a new time,
-//! and if a clock is wrong there is time to set it; a replayed one stays as it is and is never
-//! accepted. With 401 a held-up event would be lost.
+//! A stale time is a valid signature whose time is more than five minutes off. The 503 is a choice:
+//! a delivery is signed when it is sent (§6.3), so a delayed one comes back with a new time, and a
+//! wrong clock can be set meanwhile. A replayed one keeps its time and is never accepted. With a
+//! 401, a delayed event would be lost.
 
 pub mod event;
 pub mod headers;

@@ -1,4 +1,4 @@
-//! Takes deliveries: judges them, has them kept, and says what to answer.
+//! Receives deliveries: verifies them, stores them, and chooses the answers.
 
 use super::event::UnusedReason;
 use super::headers::{Headers, Refusal};
@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
-/// A slower commit is answered with 503. The event may be stored anyway, and is then recognized
-/// when it comes again.
+/// A slower commit is answered with 503. The event can still be stored, and is then recognized when
+/// it comes again.
 const COMMIT_WITHIN: Duration = Duration::from_secs(1);
 // The event is stored, and then the binding.
 const _: () = assert!(
@@ -33,7 +33,7 @@ pub struct Receiver {
     pub secrets: Arc<Secrets>,
     /// Country of phones without a country code.
     pub country: Option<Country>,
-    /// While our clock shows an earlier time, it is wrong.
+    /// A clock before this time is wrong.
     pub clock_right_from: EventTime,
     pub tally: Arc<Tally>,
 }
@@ -47,12 +47,12 @@ pub struct Answer {
 }
 
 impl Receiver {
-    /// Begins to verify a delivery with the current secrets.
+    /// Starts to verify a delivery with the current secrets.
     pub fn proof(&self, headers: &Headers) -> Proof {
         self.secrets.current().begin(headers)
     }
 
-    /// Judges a delivery, stores it, and returns the answer.
+    /// Verifies a delivery, stores it, and returns the answer.
     pub async fn take(&self, headers: &Headers, proof: Proof, body: &[u8]) -> Answer {
         let now = clock::now().wall;
         let bench = VerifyContext {
@@ -68,7 +68,7 @@ impl Receiver {
                 if let UnusedReason::Foreign(Some(call)) = why {
                     debug!(event = kind, result = word, "a call of another provider");
                     let op = Op::Foreign { company, call, at };
-                    // It is no news, so it need not come again.
+                    // It is only information, so the CRM need not send it again.
                     let kept = timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await;
                     if let Ok(Err(error)) = kept {
                         debug!(%error, "a call of another provider is not kept");
@@ -92,7 +92,7 @@ impl Receiver {
     }
 
     /// Stores that this installation is our connection's. If that fails, the next delivery stores
-    /// it.
+    /// it again.
     async fn bind(&self, installation: &str) {
         let Some(value) = self.secrets.bind(installation) else {
             return;
@@ -105,7 +105,7 @@ impl Receiver {
         }
     }
 
-    /// Counts a refusal, and logs it now and then.
+    /// Counts a refusal, and logs it from time to time.
     pub fn refuse(&self, refusal: &Refusal) -> Answer {
         let (status, word) = (refusal.status(), refusal.word());
         let words = match refusal {
@@ -116,7 +116,7 @@ impl Receiver {
         Answer { status, word }
     }
 
-    /// Counts and logs a request that was not judged.
+    /// Counts and logs a request that was not verified.
     pub fn turned_away(&self, word: &'static str, status: u16, words: &str) {
         let now = clock::now().wall;
         self.tally.count(None, word, now);
@@ -132,7 +132,7 @@ impl Receiver {
         match timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await {
             Ok(Ok(done)) => match done.into_iter().next_back() {
                 Some(Done::Delivered(it)) => (log_and_answer(delivery, &it), is_new(&it)),
-                // A delivery is answered as one.
+                // The spool answers a delivery with `Delivered`, so this does not occur.
                 Some(_) | None => again("disk"),
             },
             Ok(Err(error)) => {
@@ -154,8 +154,8 @@ impl Receiver {
     }
 }
 
-/// Returns `true` for a delivery that was stored for the first time: not a replay, and not of
-/// another company.
+/// Returns `true` if the delivery was stored for the first time: not a replay, and not of another
+/// company.
 const fn is_new(delivered: &Delivered) -> bool {
     use Delivered::{CompanyUnknown, OtherCompany, Repeat};
     !matches!(delivered, Repeat | CompanyUnknown | OtherCompany)

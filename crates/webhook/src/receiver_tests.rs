@@ -1,4 +1,4 @@
-//! Which installation is our connection's: its secret says it, never the header alone.
+//! The installation of our connection is known by its secret, never by the header only.
 
 use super::*;
 use crate::headers::{ID, INSTALLATION, SIGNATURE, TIMESTAMP};
@@ -13,7 +13,7 @@ use std::path::Path;
 
 const SECRET: &str = "4f1a0c9d2b7e6058a3c1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f6071829";
 
-/// The receiver of a state that `connect` has given a secret.
+/// The receiver of a state with a secret from `connect`.
 async fn receiver(folder: &Path) -> (Receiver, Guard) {
     let (spool, guard) = spool::open(folder, Settings::default()).expect("a spool");
     let bound = spool.read(|store| tables::meta::meta(store, BOUND)).await;
@@ -32,7 +32,7 @@ async fn receiver(folder: &Path) -> (Receiver, Guard) {
     (receiver, guard)
 }
 
-/// A delivery that was signed on its way.
+/// A signed delivery.
 struct Signed {
     event: String,
     at: String,
@@ -56,7 +56,7 @@ fn signed(event: &str, company: u32) -> Signed {
     }
 }
 
-/// It comes under this installation, whoever has written that there.
+/// Receives the delivery under this installation, whoever wrote that header.
 async fn comes(receiver: &Receiver, signed: &Signed, installation: &str) -> Answer {
     let all = [
         (ID, signed.event.as_str()),
@@ -71,7 +71,7 @@ async fn comes(receiver: &Receiver, signed: &Signed, installation: &str) -> Answ
     receiver.take(&headers, proof, signed.body.as_bytes()).await
 }
 
-/// The installation in force, and the one that a restart would find.
+/// Returns the installation in use, and the one that a restart would find.
 async fn bound(receiver: &Receiver) -> (Option<String>, Option<String>) {
     let connection = receiver.secrets.current().connection.clone();
     let kept = receiver
@@ -127,7 +127,7 @@ async fn wrong_binding_is_corrected_by_next_verified_delivery() {
     let folder = tempfile::tempdir().expect("a folder");
     let (receiver, guard) = receiver(folder.path()).await;
     with_company(&receiver).await;
-    // Somebody on the way has kept the true one back and sends it with a header of his own.
+    // An attacker delayed the true delivery and sends it with another header.
     let stolen = signed("e-1", 77);
     assert_eq!(comes(&receiver, &stolen, "6").await.status, 200);
     assert_eq!(bound(&receiver).await, both("6"));

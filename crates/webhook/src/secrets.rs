@@ -1,4 +1,4 @@
-//! Keeps the secrets that sign events in force. A secret that is changed in the CRM signs at once
+//! Keeps the secrets that sign events current. A secret that is changed in the CRM signs at once
 //! (§6.4.7), so the files and the stored connection are read every second.
 
 use super::keyring::{Connection, Keyring};
@@ -32,8 +32,8 @@ struct Texts {
 }
 
 impl Places {
-    /// Reads all of them. An unreadable file has no valid secrets: a removed secret must not stay
-    /// valid because of another error.
+    /// Reads all places. An unreadable file has no valid secrets, because a removed secret must not
+    /// stay valid because of another error.
     fn read(&self) -> (Texts, Vec<Error>) {
         let mut faults = Vec::new();
         let mut texts = Texts::default();
@@ -55,15 +55,15 @@ impl Places {
     }
 }
 
-/// The secret of the stored connection. The part that uses the connection reports an unreadable
-/// one.
+/// Reads the secret of the stored connection. An unreadable connection is reported where it is
+/// used.
 pub async fn of_connection(state: &Handle) -> Option<Secret> {
     let connection = store::read(state).await.ok().flatten();
     connection.and_then(|connection| connection.webhook_secret)
 }
 
 impl Texts {
-    /// Identifies a set without holding it.
+    /// Returns a hash of the secrets, to notice a change.
     fn print(&self) -> uuid::Uuid {
         let application = self.application.iter().map(|it| ("application", it));
         let installations = self.installations.iter();
@@ -138,7 +138,7 @@ impl Secrets {
         *current = Arc::new(keyring);
     }
 
-    /// Notes that `connect`'s secret belongs to this installation. Returns the text to store.
+    /// Records that `connect`'s secret belongs to this installation. Returns the text to store.
     pub fn bind(&self, installation: &str) -> Option<String> {
         let mut keyring = Keyring::clone(&self.current());
         let connection = keyring.connection.as_mut()?;
@@ -151,8 +151,8 @@ impl Secrets {
         Some(binding)
     }
 
-    /// Reads the secrets every second until it is dropped. A change counts if two reads in a row
-    /// agree, because a file can be read while it is written.
+    /// Reads the secrets every second until the future is dropped. A change counts after two equal
+    /// reads in a row, because a file can be read while it is written.
     pub async fn keep(self: Arc<Self>, state: Handle) {
         let mut ticks = tokio::time::interval(CHECK_EVERY);
         let (mut used, mut seen) = (None, None);

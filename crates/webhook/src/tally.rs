@@ -1,4 +1,4 @@
-//! What came of the events so far: for `status`, metrics and the log.
+//! Counts of the results of events, for `status`, metrics, and the log.
 
 use callbridge_call::EventTime;
 use std::collections::BTreeMap;
@@ -41,8 +41,8 @@ impl Tally {
         }
     }
 
-    /// Occurrences of this result since it was last logged, including this one. `None` while it is
-    /// too early to log it again.
+    /// Returns how often this result occurred since it was last logged, including this time.
+    /// Returns `None` while it is too early to log it again.
     pub fn due(&self, result: &'static str, now: EventTime) -> Option<u64> {
         let mut counts = self.lock();
         let Some((logged, since)) = counts.logged.get_mut(result) else {
@@ -50,7 +50,7 @@ impl Tally {
             return Some(1);
         };
         *since += 1;
-        // A clock that was set back does not silence it.
+        // A clock that was set back does not stop the log.
         if now.since(*logged) < LOG_EVERY && now >= *logged {
             return None;
         }
@@ -62,7 +62,7 @@ impl Tally {
         self.lock().events.clone()
     }
 
-    /// Arrival of the newest verified event. `None` before the first.
+    /// Returns the arrival of the newest verified event, or `None` before the first.
     pub fn last(&self) -> Option<EventTime> {
         self.lock().last
     }

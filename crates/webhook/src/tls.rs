@@ -1,4 +1,4 @@
-//! The receiver's own certificate: read at the start, and again when its files change, so that a
+//! The receiver's own certificate. It is read at the start, and again when its files change, so a
 //! renewal needs no restart.
 
 use rustls::ServerConfig;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Between two looks at the files.
+/// Time between two reads of the files.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Maximum bytes of a certificate's or a key's file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -20,11 +20,11 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub struct Certificate {
     /// The certificate and its chain.
     pub chain: PathBuf,
-    /// PEM without a password.
+    /// The private key, in PEM without a password.
     pub key: PathBuf,
 }
 
-/// Contents of the two files, by which a change is noticed.
+/// Contents of the two files, to notice a change.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Files {
     chain: Vec<u8>,
@@ -79,8 +79,8 @@ impl Files {
     }
 }
 
-/// The certificates of the chain, the server's own first, after a check that they and the key are
-/// usable.
+/// Checks that the certificates and the key are usable. Returns the chain, with the server's own
+/// certificate first.
 ///
 /// # Errors
 /// A message why they are not usable.
@@ -90,7 +90,7 @@ pub fn check(certificate: &Certificate) -> Result<Vec<CertificateDer<'static>>, 
     files.chain(certificate)
 }
 
-/// The current TLS settings, which are reloaded until it is dropped.
+/// Returns the current TLS settings, and a future that reloads them until it is dropped.
 ///
 /// # Errors
 /// If the files are not usable at the start. Later they are tried again each second, and the last
@@ -110,7 +110,7 @@ pub fn keep(
             let Ok(read) = reading.await else {
                 continue;
             };
-            // Only one file of a pair may be new yet. It does not fit, and the next check finds
+            // If only one of the two files is new yet, they do not match. The next check finds
             // both.
             let anew = read.and_then(|files| match files == used {
                 true => Ok(None),

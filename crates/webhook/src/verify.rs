@@ -1,4 +1,4 @@
-//! What is to become of a delivery. No clock, no disk: headers, body, secrets and now come in.
+//! Decides what to do with a delivery. Pure: gets headers, body, secrets, and the time.
 
 use super::event::{self, UnusedReason};
 use super::headers::{FRESH, Headers, Refusal};
@@ -39,10 +39,10 @@ pub struct VerifyContext {
     pub country: Option<Country>,
 }
 
-/// Judges a delivery by the result of the verification.
+/// Verifies a delivery with the result of the signature check.
 ///
 /// # Errors
-/// If it must not be stored.
+/// The reason why it must not be stored.
 pub fn judge(
     headers: &Headers,
     body: &[u8],
@@ -69,7 +69,7 @@ pub fn judge(
         Err(why) => return Ok(Verified::Drop { kind, company, why }),
     };
     if let WebhookEvent::Learn(news) = &mut news {
-        // News dated ahead would stay the newest forever.
+        // News with a future time would stay the newest forever.
         news.at = news.at.min(bench.now.floor_seconds());
     }
     Ok(Verified::Keep {

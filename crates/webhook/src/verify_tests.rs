@@ -1,4 +1,4 @@
-//! What becomes of deliveries, right and wrong ones.
+//! Results of valid and invalid deliveries.
 
 use super::*;
 use crate::headers::{ID, INSTALLATION, SIGNATURE, TIMESTAMP};
