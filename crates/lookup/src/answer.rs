@@ -1,5 +1,5 @@
-//! A question of a dialplan, and what is answered to it. Pure: the same lists, leads and question
-//! give the same answer.
+//! A dialplan's question and its answer. Pure: the same lists, leads, and question give the same
+//! answer.
 
 use crate::harmless;
 use callbridge_call::{Direction, RawNumber};
@@ -21,11 +21,11 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
 /// Query of a dialplan: the caller's number, and the trunk of the call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// As the PBX shows it.
+    /// The number as the PBX shows it.
     pub phone: String,
     /// The trunk's name. Empty if there is only one.
     pub trunk: String,
-    /// The trunk's PBX, if several have a trunk of that name. Otherwise empty.
+    /// The trunk's PBX if several PBXs have a trunk of that name. Otherwise empty.
     pub pbx: String,
 }
 
@@ -66,7 +66,8 @@ impl Question {
         (question, format.unwrap_or_default())
     }
 
-    /// The trunk of the question: the first with that name, or the only one if none is named.
+    /// Returns the trunk of the question: the first with that name, or the only one if none is
+    /// named.
     fn trunk<'a>(&self, trunks: &'a Trunks) -> Option<&'a Trunk> {
         let mut all = trunks.iter();
         if self.trunk.is_empty() {
@@ -91,7 +92,7 @@ pub enum Known {
     No,
 }
 
-/// Why no lead is known.
+/// Reasons why no lead is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -112,13 +113,13 @@ pub enum UnknownReason {
     BadRequest,
 }
 
-/// Answer to a question. It contains nothing that a dialplan could interpret.
+/// The answer to a question. It contains nothing that a dialplan could interpret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
     /// Whether one lead, several, or none has the number.
     pub known: Known,
-    /// The lead with which the call will be journaled, if the dialplan sets no other.
+    /// The lead that the call is journaled with, if the dialplan sets no other.
     pub lead: Option<LeadId>,
     /// Name of the lead, cleaned by `harmless`. `None` if it is not known.
     pub name: Option<String>,
@@ -127,9 +128,9 @@ pub struct Answer {
     pub employee: Option<EmployeeId>,
     /// Name of the responsible employee, cleaned by `harmless`.
     pub employee_name: Option<String>,
-    /// The stage of the pipeline.
+    /// The stage of the lead's pipeline.
     pub stage: Option<String>,
-    /// Why no lead is known: `no_lead`. `None` for one or several leads.
+    /// The reason why no lead is known, such as `no_lead`. `None` for one or several leads.
     pub reason: Option<UnknownReason>,
 }
 
@@ -206,8 +207,8 @@ impl Answer {
         }
     }
 
-    /// Formats the answer. Every field is present, empty (`null`) if not known, so that a dialplan
-    /// does not see values of an earlier answer.
+    /// Formats the answer. Every field is present, and empty (`null`) if it is not known, so a
+    /// dialplan does not see values of an earlier answer.
     pub fn text(&self, format: Format) -> String {
         match format {
             // Strings and numbers always serialize.
@@ -239,7 +240,7 @@ fn text(value: &Option<impl ToString>) -> String {
     value.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-/// The extension of an employee on a trunk, if a dialplan can dial it safely.
+/// Returns the extension of an employee on a trunk, if a dialplan can dial it safely.
 pub fn extension<'a>(id: EmployeeId, people: &'a People, trunk: &'a Trunk) -> Option<&'a str> {
     let extension = people.extension_of(id, trunk)?;
     harmless::extension(extension.as_str())

@@ -6,7 +6,8 @@ use callbridge_model::{Country, Phone};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// `…0001` has lead 4001, `…0002` two leads, `…0009` cannot be read; a person gave `…0003` to 77.
+/// `…0001` has lead 4001, `…0002` has two leads, and `…0009` cannot be read. A person assigned
+/// `…0003` to lead 77.
 #[derive(Debug)]
 struct Leads;
 
@@ -159,7 +160,7 @@ fn single_trunk_is_optional_and_pbx_selects_equal_names() {
 }
 
 proptest! {
-    /// What a dialplan would read never leaves, whatever the CRM tells and in whatever form.
+    /// An answer contains nothing that a dialplan could interpret, whatever the CRM sends.
     ///
     /// Promise: A lead's name never becomes a dialplan instruction.
     #[test]

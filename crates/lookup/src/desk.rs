@@ -1,5 +1,5 @@
-//! The thread that looks up: reads of the disk stand in a bounded queue before it, and whoever
-//! asks waits for a bounded time.
+//! The thread that looks up callers. Questions wait in a bounded queue for its disk reads, and a
+//! client waits for a bounded time.
 
 use crate::answer::{Answer, Question, UnknownReason};
 use callbridge_model::number;
@@ -7,8 +7,8 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::{fmt, io, thread, time::Duration};
 use tokio::{sync::oneshot, time::timeout};
 
-/// Questions that wait for the thread. A lookup takes a tenth of a millisecond, so they are
-/// answered long before their time is over.
+/// Most questions that wait for the thread. A lookup takes 0.1 ms, so they are answered long before
+/// their time is over.
 const WAITING_MAX: usize = 64;
 /// A slower answer is `no`, because a phone must ring even without a name.
 pub const ANSWER_WITHIN: Duration = Duration::from_millis(50);
@@ -19,7 +19,7 @@ pub type LookUp = Box<dyn Fn(&Question) -> Answer + Send>;
 /// A question, and the channel for its answer.
 type Asked = (Question, oneshot::Sender<Answer>);
 
-/// Handle of the thread that looks up callers. The thread ends with it.
+/// Handle of the thread that looks up callers. The thread ends when all handles are dropped.
 #[derive(Clone)]
 pub struct Desk {
     asked: SyncSender<Asked>,
@@ -33,7 +33,7 @@ impl fmt::Debug for Desk {
 }
 
 impl Desk {
-    /// Starts the thread, and waits until it is ready. Each answer arrives within this time.
+    /// Starts the thread, and waits until it is ready. Each answer arrives within `within`.
     ///
     /// # Errors
     /// If the system cannot start a thread.
@@ -57,7 +57,7 @@ impl Desk {
         Ok(Self { asked, within })
     }
 
-    /// The answer, or `no` if the queue is full or the time is over.
+    /// Returns the answer, or `no` if the queue is full or the time is over.
     pub async fn ask(&self, question: Question) -> Answer {
         let (answer, answered) = oneshot::channel();
         if self.asked.try_send((question, answer)).is_err() {
@@ -99,7 +99,7 @@ mod tests {
         let desk = Desk::open(Box::new(stands), ANSWER_WITHIN)
             .await
             .expect("a thread");
-        // Without a time limit it would wait as long as the disk.
+        // Without a time limit, it would wait as long as the disk.
         let patience = Duration::from_secs(60);
         let first = tokio::spawn({
             let desk = desk.clone();

@@ -1,6 +1,6 @@
-//! What of the CRM's texts may reach a dialplan. A lead's name is written by strangers: a web form
-//! takes what it is given. A dialplan reads commas, quotes, brackets, `$` and `|` as its own
-//! language, and a display shows a line break as it likes.
+//! Removes everything that a dialplan could interpret from the CRM's texts. Anyone can write a
+//! lead's name, because a web form accepts any text. A dialplan interprets commas, quotes,
+//! brackets, `$`, and `|`, and a display can show a line break in any way.
 
 use regex::Regex;
 use std::sync::LazyLock;
@@ -14,7 +14,8 @@ const EXTENSION_BYTES_MAX: usize = 64;
 static OTHERS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"[^\p{L}\p{M}\p{Nd} .'-]+").expect("a good pattern"));
 
-/// A name for a display: only letters, marks, digits, spaces and `.-'`. Others become one space.
+/// Returns a name for a display: only letters, marks, digits, spaces, and `.-'`. Each run of other
+/// characters becomes one space.
 pub fn name(text: &str) -> String {
     let apostrophes = ['\u{2018}', '\u{2019}', '\u{b4}', '`'];
     let text = text.replace(apostrophes, "'");
@@ -24,8 +25,9 @@ pub fn name(text: &str) -> String {
     name.trim_end().to_owned()
 }
 
-/// An extension that a dialplan can dial safely: ASCII letters and digits, `_` and `-`. With any
-/// other character it is refused, because without it, it would be another extension.
+/// Returns an extension that a dialplan can dial safely: ASCII letters and digits, `_`, and `-`. An
+/// extension with another character is refused, because without the character it would be another
+/// extension.
 pub fn extension(text: &str) -> Option<&str> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let is_one = (1..=EXTENSION_BYTES_MAX).contains(&text.len()) && text.bytes().all(good);

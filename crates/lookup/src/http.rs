@@ -1,4 +1,4 @@
-//! `GET /caller` (`--lookup`): plain HTTP for the PBX beside us.
+//! `GET /caller` (`--lookup`): plain HTTP for a PBX on this machine or in its network.
 
 use crate::answer::{Answer, Format, Question, UnknownReason};
 use crate::{desk::Desk, network::Network, tally::Tally};
@@ -15,20 +15,20 @@ use subtle::ConstantTimeEq as _;
 use tokio::{net::TcpListener, sync::watch};
 
 pub const PATH: &str = "/caller";
-/// Maximum connections: calls that begin at the same time, each for some milliseconds.
+/// Maximum connections. Calls that begin at the same time each use one for a few milliseconds.
 pub const CONNECTIONS_MAX: usize = 256;
 
-/// Addresses and secrets from which questions are accepted.
+/// Addresses and secrets that are allowed to ask.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// `--lookup-allow`. Empty if all clients that reach the address are allowed, which is then
-    /// loopback.
+    /// `--lookup-allow`. Empty to allow all clients that reach the address, which is then loopback.
     pub networks: Vec<Network>,
-    /// `--lookup-secret-file`: the current secret and previous ones. `None` if none is required.
+    /// `--lookup-secret-file`: the current secret and previous ones. `None` if no secret is
+    /// required.
     pub secrets: Option<watch::Receiver<Vec<Secret>>>,
 }
 
-/// Parts that answer a request.
+/// The parts that answer a request.
 #[derive(Clone, Debug)]
 pub struct Gate {
     pub desk: Desk,
@@ -71,7 +71,7 @@ impl AnswerHttp for Gate {
 }
 
 impl Gate {
-    /// Returns status and reason of a request that is refused unread. `None` for one to answer.
+    /// Returns status and reason if a request is refused, or `None` if it is to be answered.
     fn refusal(
         &self,
         place: &ConnectionPlace,
@@ -97,7 +97,8 @@ impl Gate {
     }
 }
 
-/// The secret in `Bearer SECRET`, or the password in `Basic …` (`CURLOPT(userpwd)`) of any user.
+/// Reads the secret in `Bearer SECRET`, or the password of any user in `Basic …`
+/// (`CURLOPT(userpwd)`).
 fn secret_in(header: &HeaderValue) -> Option<Vec<u8>> {
     let (scheme, rest) = header.to_str().ok()?.split_once(' ')?;
     if scheme.eq_ignore_ascii_case("bearer") {
@@ -111,7 +112,7 @@ fn secret_in(header: &HeaderValue) -> Option<Vec<u8>> {
     Some(pair[colon + 1..].to_vec())
 }
 
-/// Compares with all of them, in a time that reveals nothing about them.
+/// Compares with all secrets, in a time that reveals nothing about them.
 fn is_among(given: &[u8], secrets: &[Secret]) -> bool {
     secrets.iter().fold(false, |known, secret| {
         known | bool::from(secret.expose_secret().as_bytes().ct_eq(given))

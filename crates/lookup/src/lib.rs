@@ -1,14 +1,14 @@
-//! Who calls, answered to a dialplan while it rings (`--lookup`). It never holds a call up: what
-//! cannot be answered in time is answered `no`.
+//! Answers a dialplan's lookup of a caller while the phone rings (`--lookup`). It never delays a
+//! call: a lookup that takes too long is answered with `no`.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | [`answer`] | a question, and what is answered to it; pure |
-//! | [`harmless`] | what of the CRM's texts may reach a dialplan; pure |
-//! | [`network`] | who may ask, by address |
-//! | [`desk`] | the thread that looks up, its bounded queue and its time |
+//! | [`answer`] | a question and its answer; pure |
+//! | [`harmless`] | removes what a dialplan could interpret from the CRM's texts; pure |
+//! | [`network`] | the addresses that are allowed to ask |
+//! | [`desk`] | the thread that looks up, its bounded queue, and its time limit |
 //! | [`http`] | the listener |
-//! | [`tally`] | lookups, counted by what became of them |
+//! | [`tally`] | counts of lookups by outcome |
 
 pub mod answer;
 pub mod desk;

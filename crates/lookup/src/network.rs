@@ -1,4 +1,4 @@
-//! Who may ask, by address: `192.168.1.0/24`.
+//! Networks of clients that are allowed to ask, such as `192.168.1.0/24`.
 
 use callbridge_listener::places::PeerGroup;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ impl Network {
         }
     }
 
-    /// Returns `true` when this peer is in the network.
+    /// Returns `true` if this peer is in the network.
     pub fn holds(&self, peer: PeerGroup) -> bool {
         let bits = |group: PeerGroup| match group {
             PeerGroup::V4(address) => (32, u64::from(address.to_bits())),

@@ -1,4 +1,4 @@
-//! Lookups, counted by what became of them.
+//! Counts lookups by outcome.
 
 use crate::answer::Answer;
 use callbridge_model::clock;
@@ -15,7 +15,7 @@ const LABELS: [&str; 7] = ["yes", "several", "no", "late", "full", "refused", "b
 #[derive(Debug)]
 pub struct Tally {
     counts: [(&'static str, AtomicU64); LABELS.len()],
-    /// Seconds from a whole request to its answer.
+    /// Seconds from a complete request to its answer.
     duration: Histogram,
 }
 

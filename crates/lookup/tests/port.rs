@@ -1,4 +1,5 @@
-//! The port under whoever comes: garbage, half lines, a thousand connections, strangers.
+//! The listener under garbage, incomplete requests, a thousand connections, and clients that are
+//! not allowed.
 
 use callbridge_lookup::answer::{Answer, Question, UnknownReason};
 use callbridge_lookup::desk::{ANSWER_WITHIN, Desk, LookUp};
@@ -16,7 +17,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// A lookup that is served, until it is dropped.
+/// A running lookup, until it is dropped.
 struct Served {
     at: SocketAddr,
     tally: Arc<Tally>,
@@ -55,7 +56,7 @@ impl Served {
         let mut line = TcpStream::connect(self.at).await.expect("connected");
         let mut all = Vec::new();
         let sent = async {
-            // What is refused in its midst is not read to its end.
+            // A request that is refused early is not read to its end.
             line.write_all(bytes).await.ok();
             line.read_to_end(&mut all).await.ok();
         };
@@ -64,7 +65,7 @@ impl Served {
         String::from_utf8_lossy(&all).into_owned()
     }
 
-    /// Connections that are served: the system's own list has an inode for each.
+    /// Number of connections that are served. Only those have an inode in the system's list.
     fn connections(&self) -> usize {
         let own = format!(":{:04X}", self.at.port());
         let all = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
@@ -104,7 +105,7 @@ fn open() -> Access {
     }
 }
 
-/// Nobody is known, and whom it was asked for stands in no answer.
+/// A lookup that knows no caller.
 fn nobody() -> LookUp {
     Box::new(|_: &Question| Answer::no(UnknownReason::NoLead))
 }
@@ -191,7 +192,7 @@ async fn a_thousand_connections_that_say_nothing_keep_nobody_out() {
     }
     for _ in 0..20 {
         assert_eq!(served.asks(ASKED, "").await, (200, NOBODY.to_owned()));
-        // One more has come and is let in when another has ended.
+        // One more connection is accepted by the system, and waits until another one has ended.
         let served = served.connections();
         assert!(served <= CONNECTIONS_MAX + 1, "{served} at once");
     }
