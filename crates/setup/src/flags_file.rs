@@ -1,15 +1,15 @@
-//! The text of `NAME.flags`: one argument a line, each group under a line that says what it is; and
-//! what a file would lose and gain by a new text.
+//! The text of `NAME.flags`: one argument per line, with a comment above each group. Also shows how
+//! a new text differs from an existing file.
 
 use similar::{Algorithm, ChangeTag, capture_diff_slices};
 use std::fmt::Write as _;
 
-/// One flag with its value; `None` for a flag that takes none.
+/// A flag with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenFlag {
     /// The flag's name without the dashes: `crm-url`.
     pub long: String,
-    /// The text behind the `=`; `None` for a switch.
+    /// The text after the `=`. `None` for a switch.
     pub value: Option<String>,
 }
 
@@ -26,11 +26,11 @@ const GROUPS: [(&str, &str); 3] = [
     ("The CRM.", "crm-url auth-url token-file token-command rate"),
 ];
 
-/// The whole text. `notes` become comments behind the trunks. A line is a flag that was given, or a
-/// comment: nothing in a value, a name or a note begins another one.
+/// Returns the whole text. `notes` become comments after the trunks. Every line is a flag that was
+/// given or a comment, because no value, name, or note can begin a new line.
 ///
 /// # Errors
-/// In words, where a value, the name or a note cannot stand on one line.
+/// A message if a value, the name, or a note does not fit on one line.
 pub fn text(name: &str, flags: &[WrittenFlag], notes: &[String]) -> Result<String, String> {
     let values = flags.iter().map(|flag| {
         let value = flag.value.as_deref().unwrap_or_default();
@@ -79,8 +79,8 @@ fn write_group<'a>(text: &mut String, words: &str, flags: impl Iterator<Item = &
     }
 }
 
-/// Lines that go with `-` before them, lines that come with `+`, in the order of both files; empty
-/// where the texts are the same.
+/// Returns removed lines with `-` and added lines with `+`, in the order of both files. Empty if
+/// the texts are equal.
 pub fn difference(old: &str, new: &str) -> String {
     let [old, new]: [Vec<&str>; 2] = [old, new].map(|text| text.lines().collect());
     let parts = capture_diff_slices(Algorithm::Myers, &old, &new);

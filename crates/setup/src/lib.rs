@@ -1,15 +1,15 @@
-//! The first set-up: answers and what a PBX shows come in, questions, proposals and the text of
-//! files go out. Pure: whoever asks, connects and writes is the command `init`.
+//! The first setup. It gets answers and what a PBX shows, and returns questions, proposals, and the
+//! text of files. Pure: the command `init` asks, connects, and writes.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | [`question`] | what is asked, in its order, and the flag that answers it |
+//! | [`question`] | the questions in their order, and the flag that answers each |
 //! | [`local_conf`] | the same facts, from the PBX's own configuration files |
-//! | [`proposal`] | what is proposed of all endpoints: trunk or telephone, with the reason |
+//! | [`proposal`] | the proposed kind of each endpoint, trunk or telephone, with the reason |
 //! | [`pbx_id`] | the PBX's id, made from the host name |
 //! | [`zone`] | the zone of the PBX, and whether its clock is right |
-//! | [`flags_file`] | the text of `NAME.flags`, and what a file would lose and gain |
-//! | [`snippet`] | the lines that the PBX has not shown to have |
+//! | [`flags_file`] | the text of `NAME.flags`, and how it differs from a file |
+//! | [`snippet`] | the lines of `manager.conf` that the PBX needs |
 
 pub mod flags_file;
 pub mod local_conf;

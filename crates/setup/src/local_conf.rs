@@ -1,20 +1,20 @@
-//! Facts of endpoints from the PBX's own files, for a PBX on this machine whose account may not
-//! ask: `pjsip.conf` and `sip.conf`, as lines without comments and with what they include in its
-//! place. Secrets in them are stepped over.
+//! Facts of endpoints from the PBX's own files, for a PBX on this machine whose account has no
+//! right to query them. The files are `pjsip.conf` and `sip.conf`, as lines without comments and
+//! with includes expanded. Secrets in them are skipped.
 
 use callbridge_asterisk::survey::{EndpointFact, EndpointList, extension_of, host_of};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A section of such a file. There may be secrets in it, so that it cannot be printed.
+/// A section of such a file. It can contain secrets, so it cannot be printed.
 #[derive(Clone, Default)]
 pub struct Section {
-    /// The section's keys in small letters with their values, in the order of the file.
+    /// The section's keys in lower case with their values, in the order of the file.
     pub keys: Vec<(String, String)>,
     is_template: bool,
 }
 
 impl Section {
-    /// The last value counts, as Asterisk reads it.
+    /// Returns the last value of a key, which is the one that Asterisk uses.
     fn get(&self, key: &str) -> Option<&str> {
         let mut same = self.keys.iter().rev().filter(|(name, _)| name == key);
         let last = same.next().map(|(_, value)| &**value);
@@ -25,16 +25,17 @@ impl Section {
         (self.get(key)).is_some_and(|it| it.eq_ignore_ascii_case(value))
     }
 
-    /// It has each of these, as `type=endpoint&context=from-trunk`; what is no pair is none.
+    /// Returns `true` if it has each of these pairs, such as `type=endpoint&context=from-trunk`.
+    /// Parts that are not pairs are ignored.
     fn has_all(&self, pairs: &str) -> bool {
         let mut pairs = pairs.split('&').filter_map(|it| it.split_once('='));
         pairs.all(|(key, value)| self.has(key.trim(), value.trim()))
     }
 }
 
-/// `[name](template,…)` with all that its templates give it, and that `[name](+)` or
-/// `[name](+type=endpoint)` adds later. Sections of one name stay apart: in `pjsip.conf` an
-/// endpoint, its login and its address are often called the same.
+/// Reads sections `[name](template,…)`, with the keys of their templates and those that `[name](+)`
+/// or `[name](+type=endpoint)` adds later. Sections of one name stay separate, because in
+/// `pjsip.conf` an endpoint, its login, and its address often have the same name.
 pub fn sections(lines: &[String]) -> Vec<(String, Section)> {
     let mut all: Vec<(String, Section)> = Vec::new();
     let mut current = 0;
@@ -46,7 +47,7 @@ pub fn sections(lines: &[String]) -> Vec<(String, Section)> {
             if let Some(filter) = marks.strip_prefix('+') {
                 let has = |section: &Section| section.has_all(filter);
                 let added_to = all.iter().position(|(of, it)| of == name && has(it));
-                // Where there is none, Asterisk refuses the file.
+                // If there is no such section, Asterisk refuses the file.
                 current = added_to.unwrap_or(current);
                 continue;
             }
@@ -121,7 +122,7 @@ pub fn sip(lines: &[String], found: &mut EndpointList) {
     let all = sections(lines);
     let general = all.iter().filter(|(name, _)| name == "general");
     let keys = general.flat_map(|(_, section)| &section.keys);
-    // register => user:secret@host:port/extension; only the host is looked at.
+    // register => user:secret@host:port/extension; only the host is read.
     let registers = keys.filter(|(key, _)| key == "register");
     let host = |value: &str| host_of(value.rsplit('@').next().unwrap_or_default());
     let hosts: BTreeSet<String> = registers.filter_map(|(_, value)| host(value)).collect();
@@ -144,7 +145,7 @@ pub fn sip(lines: &[String], found: &mut EndpointList) {
     }
 }
 
-/// The hints of `extensions.conf`: `exten => 101,hint,PJSIP/101`.
+/// Collects the hints of `extensions.conf`, such as `exten => 101,hint,PJSIP/101`.
 pub fn hints(lines: &[String], found: &mut EndpointList) {
     for line in lines {
         let Some((key, value)) = line.split_once('=') else {

@@ -1,6 +1,6 @@
 //! The PBX's id that `init` proposes.
 
-/// Longest id that `--pbx-id` takes, in characters.
+/// Longest id that `--pbx-id` accepts, in characters.
 const CHARACTERS_MAX: usize = 64;
 
 /// Makes an id from this machine's host name, without its domain. Returns `otherwise` for

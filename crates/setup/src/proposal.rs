@@ -1,6 +1,6 @@
-//! What is proposed of all endpoints that the PBX has shown: trunk or telephone. What an endpoint
-//! is called counts nothing. Of a FreeSWITCH its gateways are trunks, and who is logged in
-//! telephones.
+//! Proposes for each endpoint that the PBX has shown whether it is a trunk or a telephone. The name
+//! of an endpoint does not count. For a FreeSWITCH, gateways are trunks, and extensions that are
+//! logged in are telephones.
 
 use callbridge_asterisk::survey::{EndpointFact, EndpointList};
 use callbridge_freeswitch::survey::{SwitchFacts, SwitchGateway};
@@ -14,14 +14,14 @@ pub struct ProposedEndpoint {
     pub endpoint: String,
     /// Trunk, telephone or unknown, by its strongest fact.
     pub kind: EndpointKind,
-    /// The fact that decided the kind, in a line.
+    /// The fact that decided the kind, as text.
     pub reason: String,
 }
 
-/// Endpoints of technologies that make no call of their own.
+/// Technologies whose endpoints make no calls.
 const NO_CALLS: &str = "Local Queue Custom MWI Park Meetme confbridge Calendar";
 
-/// Proposes all endpoints that can make calls: trunks first, then unknown ones, then telephones.
+/// Lists all endpoints that can make calls: trunks first, then unknown ones, then telephones.
 pub fn propose(endpoints: &EndpointList) -> Vec<ProposedEndpoint> {
     let calls = endpoints.facts.iter().filter(|(name, _)| {
         let technology = name.split('/').next().unwrap_or_default();
@@ -40,7 +40,7 @@ pub fn propose(endpoints: &EndpointList) -> Vec<ProposedEndpoint> {
     all
 }
 
-/// A trunk's name, made of its endpoint's device; `taken` are those that others have.
+/// Makes a trunk's name from its endpoint's device. `taken` are the names of other trunks.
 pub fn trunk_name(endpoint: &str, taken: &[String]) -> String {
     let first = endpoint.split('|').next().unwrap_or_default();
     let device = first.split_once('/').map_or(first, |(_, device)| device);
@@ -55,24 +55,24 @@ pub fn trunk_name(endpoint: &str, taken: &[String]) -> String {
     free.find(|name| !taken.contains(name)).unwrap_or(name)
 }
 
-/// The extension of a telephone: `101` of `PJSIP/101`.
+/// Returns the extension of a telephone, such as `101` of `PJSIP/101`.
 pub fn extension(endpoint: &str) -> &str {
     let device = endpoint.split_once('/').map_or(endpoint, |(_, it)| it);
     device.split('/').next().unwrap_or_default()
 }
 
-/// The nature of an endpoint, in the order in which endpoints are proposed.
+/// The kind of an endpoint, in the order of the proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EndpointKind {
-    /// A line to the outside, whose calls go to customers.
+    /// A line to the outside, with calls of customers.
     Trunk,
     /// No fact shows what the endpoint is.
     Unknown,
-    /// A telephone of somebody in the company.
+    /// A telephone in the company.
     Telephone,
 }
 
-/// Returns the kind that the strongest fact proves, and the reason in a line.
+/// Returns the kind that the strongest fact shows, and the reason as text.
 pub fn classify(facts: &BTreeSet<EndpointFact>) -> (EndpointKind, String) {
     use EndpointFact::{CalledAs, Dynamic, Fixed, Hint, Identified, LogsInHere, LogsInThere};
     use EndpointFact::{Mailbox, NoLogin, Outside, Registers};
@@ -107,7 +107,8 @@ pub fn classify(facts: &BTreeSet<EndpointFact>) -> (EndpointKind, String) {
     (kind, reason)
 }
 
-/// Trunks first, then telephones. A gateway in whose name a `--trunk` would break off is left out.
+/// Lists trunks first, then telephones. A gateway whose name cannot be written in `--trunk` is left
+/// out.
 pub fn propose_switch(facts: &SwitchFacts) -> Vec<ProposedEndpoint> {
     let stands = |name: &str| !name.contains(['|', ',', '=']) && !name.contains(char::is_control);
     let gateways = facts.gateways.iter().flatten();
@@ -120,8 +121,8 @@ pub fn propose_switch(facts: &SwitchFacts) -> Vec<ProposedEndpoint> {
     gateways.chain(telephones).collect()
 }
 
-/// Proposes one gateway. Calls from it bear its name only where the switch logs in there; otherwise
-/// the address identifies them.
+/// Proposes a gateway. Calls from it have its name only if the switch logs in there. Otherwise the
+/// address identifies them.
 fn gateway((name, it): (&String, &SwitchGateway)) -> ProposedEndpoint {
     let SwitchGateway { address, .. } = it;
     let is_ip = address.parse::<IpAddr>().is_ok() || address.parse::<SocketAddr>().is_ok();
@@ -184,12 +185,12 @@ mod tests {
         use EndpointFact as F;
         let text = || "x".to_owned();
         assert_eq!(kind(&[]), EndpointKind::Unknown);
-        // A provider that also logs in here is a trunk for the registration alone.
+        // A provider that also logs in here is a trunk, only because of the registration.
         assert_eq!(
             kind(&[F::LogsInHere, F::Registers(text())]),
             EndpointKind::Trunk
         );
-        // A telephone of a branch, known by its address, shown on everybody's keys.
+        // A telephone in a branch, identified by its address, with a hint.
         assert_eq!(
             kind(&[F::Identified(text()), F::Hint(text())]),
             EndpointKind::Telephone
@@ -201,7 +202,7 @@ mod tests {
         );
         assert_eq!(kind(&[F::LogsInThere]), EndpointKind::Trunk);
         assert_eq!(kind(&[F::Fixed(text())]), EndpointKind::Trunk);
-        // A telephone in a network that is trusted, as a door station: nobody logs in.
+        // A telephone in a trusted network, such as a door station, to which neither side logs in.
         assert_eq!(
             kind(&[F::NoLogin, F::CalledAs(text()), F::Fixed(text())]),
             EndpointKind::Telephone
@@ -210,7 +211,7 @@ mod tests {
             kind(&[F::LogsInThere, F::CalledAs(text())]),
             EndpointKind::Trunk
         );
-        // A telephone that shows the company's number is one all the same.
+        // A telephone that shows the company's number is still a telephone.
         assert_eq!(
             kind(&[F::LogsInHere, F::Outside(text())]),
             EndpointKind::Telephone

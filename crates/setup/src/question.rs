@@ -1,6 +1,6 @@
-//! What cannot be found out, in the order in which it is asked.
+//! Questions about what cannot be found out, in their order.
 
-/// A question of `init` that the PBX's own answers leave open.
+/// A question that `init` asks because the PBX's answers leave it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SetupQuestion {
     /// The address of the PBX's manager, or of a FreeSWITCH.
@@ -17,16 +17,16 @@ pub enum SetupQuestion {
     HubToken,
     /// The address of the CRM's API.
     CrmAddress,
-    /// The CRM's token; none for a connection by consent.
+    /// The CRM's token. Empty for a connection by consent.
     Token,
     /// The rule that finds a call's lead.
     LeadRule,
-    /// The country of numbers that are written without its code.
+    /// The country of numbers that have no country code.
     Country,
 }
 
 impl SetupQuestion {
-    /// The question as a person reads it.
+    /// Returns the question as text.
     pub const fn words(self) -> &'static str {
         match self {
             Self::PbxAddress => {
@@ -48,7 +48,7 @@ impl SetupQuestion {
         }
     }
 
-    /// The answer that an empty line means. The files in `deploy` export the lead as `lead_id` on
+    /// Returns the answer for an empty line. The files in `deploy` export the lead as `lead_id` on
     /// FreeSWITCH and as `LEAD_ID` on Asterisk.
     pub const fn default(self, is_freeswitch: bool) -> Option<&'static str> {
         match self {
@@ -62,12 +62,12 @@ impl SetupQuestion {
         }
     }
 
-    /// The answer is not shown as it is typed.
+    /// Returns `true` if the answer is not shown while it is typed.
     pub const fn is_secret(self) -> bool {
         matches!(self, Self::AccountSecret | Self::Token | Self::HubToken)
     }
 
-    /// The flag that answers it, and how.
+    /// Returns the flag that answers the question, and a message for when it is missing.
     pub const fn flag(self) -> (&'static str, &'static str) {
         match self {
             Self::PbxAddress | Self::Account => (
@@ -107,20 +107,21 @@ impl SetupQuestion {
     }
 }
 
-/// The address is that of a FreeSWITCH's event socket, which has a password and no account.
+/// Returns `true` if the address is that of a FreeSWITCH's event socket, which has a password and
+/// no account.
 pub fn is_event_socket(address: &str) -> bool {
     address.trim().starts_with("esl://")
 }
 
-/// The source of these answers, as `--source` takes it: `ami://USER@HOST:PORT`.
+/// Returns the source of these answers for `--source`, such as `ami://USER@HOST:PORT`.
 ///
 /// # Errors
-/// In words, where the address or the account can stand in no URL.
+/// A message if the address or the account cannot be in a URL.
 pub fn source_url(address: &str, account: &str) -> Result<String, String> {
     let address = address.trim();
     let socket = address.strip_prefix("esl://");
     let address = socket.or(address.strip_prefix("ami://")).unwrap_or(address);
-    // The password crosses the line as it is: to another host only where that is wanted.
+    // The password is sent in clear text, so it goes to another host only with `clear=yes`.
     let (address, clear) = match address.strip_suffix("?clear=yes") {
         Some(address) if socket.is_some() => (address, "?clear=yes"),
         Some(_) | None => (address, ""),

@@ -1,15 +1,16 @@
-//! The lines of `manager.conf` that a PBX lacks, or has not shown to have.
+//! The lines of `manager.conf` that a PBX lacks, or was not seen to have.
 
 use callbridge_asterisk::survey::{Account, CallProof};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// The account's rights to receive events, as `deploy/asterisk/manager.conf` has them.
+/// The account's rights to receive events, as in `deploy/asterisk/manager.conf`.
 pub const READ: &str = "read = call,cdr,system,agent,user";
 /// The account's rights to send actions.
 pub const WRITE: &str = "write = reporting,user";
 
-/// The whole account, for a PBX that does not know it; `from` is the address it comes from.
+/// Returns the whole account, for a PBX that does not know it. `from` is the address that it
+/// connects from.
 pub fn whole(user: &str, from: &str, variables: &BTreeSet<String>) -> String {
     let mut text = general(true, variables);
     let _ = write!(
@@ -21,8 +22,8 @@ pub fn whole(user: &str, from: &str, variables: &BTreeSet<String>) -> String {
     text
 }
 
-/// Returns the lines that the account lacks which lets us in; empty when nothing is missing.
-/// `variables` are those that lead rules read.
+/// Returns the lines that our account lacks, or an empty text if nothing is missing. `variables`
+/// are those that lead rules read.
 pub fn missing(user: &str, account: &Account, variables: &BTreeSet<String>) -> String {
     let shown = account.variables.as_ref();
     let lacks = |name: &&String| shown.is_some_and(|shown| !shown.contains(*name));

@@ -1,9 +1,9 @@
-//! The PBX's zone and clock.
+//! The time zone and the clock of the PBX.
 
-/// The PBX's clock may be off by so much, in seconds: an answer takes its time.
+/// Largest difference of the PBX's clock in seconds, because an answer takes time.
 const OFF_SECONDS_MAX: i64 = 30;
 
-/// Countries of one zone, for a machine whose own zone is not that of the PBX.
+/// Countries with one zone, for a machine whose zone is not that of the PBX.
 const ZONES: [(&str, &str); 8] = [
     ("UZ", "Asia/Tashkent"),
     ("TJ", "Asia/Dushanbe"),
@@ -15,8 +15,8 @@ const ZONES: [(&str, &str); 8] = [
     ("GE", "Asia/Tbilisi"),
 ];
 
-/// Returns the zone to propose, and the reason. `here` is this machine's, where it has one; `local`
-/// means that the PBX runs on this machine.
+/// Returns the zone to propose, and the reason. `here` is this machine's zone, if it has one.
+/// `local` means that the PBX runs on this machine.
 pub fn propose(here: Option<&str>, local: bool, country: Option<&str>) -> (String, String) {
     let named = here.filter(|zone| !["UTC", "Etc/UTC", "Etc/Unknown"].contains(zone));
     let is_own = |code: &str| country.is_some_and(|it| it.eq_ignore_ascii_case(code));
