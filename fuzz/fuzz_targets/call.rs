@@ -1,4 +1,4 @@
-//! Any bytes as `call`: messages that say a whole call, or what is wrong.
+//! Any bytes as `call`: messages with a whole call, or an error.
 #![no_main]
 
 use callbridge_formats::Format;

@@ -1,4 +1,4 @@
-//! Any endpoints and channel names: of endpoints that do not conflict, one at most fits best.
+//! Any endpoints and channel names: of endpoints that do not conflict, at most one fits best.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|texts: (&str, &str, &str)| callbridge_fuzz::endpoints(texts));

@@ -1,4 +1,5 @@
-//! Any bytes as the beginning of a source: they look like a format, like something known, or not.
+//! Any bytes as the beginning of a source: they look like a format, like something known, or
+//! neither.
 #![no_main]
 
 use callbridge_formats::Likeness;

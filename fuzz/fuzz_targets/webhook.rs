@@ -1,4 +1,4 @@
-//! Any headers and body as a delivery, unsigned and rightly signed.
+//! Any headers and body as a delivery, unsigned and correctly signed.
 #![no_main]
 
 use callbridge_call::EventTime;
@@ -30,7 +30,7 @@ libfuzzer_sys::fuzz_target!(|input: ([Vec<u8>; 4], Vec<u8>)| {
     let names = [ID, INSTALLATION, TIMESTAMP, SIGNATURE];
     let given = names.into_iter().zip(values.iter().map(Vec::as_slice));
     if let Ok(headers) = Headers::read(given) {
-        // Nobody guesses 256 bits.
+        // The key of 256 bits cannot be guessed.
         assert!(judged(&headers).is_err());
     }
     let (timestamp, signature) = (NOW.to_string(), key.sign(&NOW.to_string(), &body));

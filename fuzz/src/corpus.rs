@@ -1,5 +1,5 @@
-//! Writes the seeds: every recording, whole and message by message, into `FOLDER/TARGET/`.
-//! What no recording holds lies in `seeds/TARGET/`, as it is.
+//! Writes the seeds: every recording, whole and message by message, into `FOLDER/TARGET/`. Seeds
+//! that are in no recording are in `seeds/TARGET/`.
 //!
 //! `corpus RECORDINGS FOLDER`
 
@@ -7,10 +7,10 @@ use callbridge_formats::{Format, Frame, Frames};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Longer seeds make every execution slow and find nothing more.
+/// Longer seeds make every execution slow and find nothing new.
 const SEED_BYTES_MAX: usize = 64 << 10;
 
-/// What a manager says until it has let somebody in.
+/// Messages of a manager up to the login.
 const LOGGED_IN: &[u8] = b"Asterisk Call Manager/9.0.0\r\n\
     Response: Success\r\nActionID: callbridge-1\r\nChallenge: 123456\r\n\r\n\
     Response: Success\r\nActionID: callbridge-2\r\nMessage: Authentication accepted\r\n\r\n";
@@ -28,7 +28,7 @@ const TARGETS: [(Format, &str, &str); 10] = [
     (Format::FreeswitchCdr, "freeswitch_cdr", "json_cdr.jsonl"),
 ];
 
-/// Recordings as a peer says them: behind one byte, the size of the pieces.
+/// Recordings of live connections, which get a first byte: the size of the pieces.
 const LIVE: [(&str, &str, bool); 2] = [
     ("manager", "ami.raw", false),
     ("event_socket", "esl.txt", true),
@@ -78,7 +78,7 @@ fn main() {
             let start = &bytes[..bytes.len().min(4096)];
             let framed = [[place, 7].as_slice(), start].concat();
             write(&framer, &format!("{target}-{i}"), &framed);
-            // One message of each length: those of one length are mostly one kind.
+            // One message of each length, because messages of one length are mostly of one kind.
             for frame in Frames::new(format, &bytes) {
                 if let Frame::Message(message) = frame {
                     write(&folder, &format!("length-{}", message.len()), message);

@@ -1,4 +1,4 @@
-//! What has to be true of any bytes and of any events.
+//! Properties that hold for any bytes and any events.
 
 pub mod peer;
 pub mod script;
@@ -9,10 +9,10 @@ use callbridge_call::{
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
 use std::time::Duration;
 
-/// The second at which all bytes arrive.
+/// The time at which all bytes arrive, in epoch seconds.
 pub const NOW: i64 = 1_795_000_000;
 
-/// An assembler with the recordings' trunks.
+/// An assembler with the trunks of the recordings.
 pub fn assembler() -> Assembler {
     let trunks = [("city", "PJSIP/city"), ("gsm", "PJSIP/gsm")];
     let trunks = trunks.map(|(trunk, endpoint)| TrunkEndpoint::new(trunk, endpoint));
@@ -21,7 +21,7 @@ pub fn assembler() -> Assembler {
     ))
 }
 
-/// Bytes of a format become calls with sound figures, or none.
+/// Checks that the bytes of a format become calls with valid figures, or no calls.
 pub fn decoded(format: Format, bytes: &[u8]) {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     let mut assembler = assembler();
@@ -43,7 +43,7 @@ pub fn decoded(format: Format, bytes: &[u8]) {
     finish(&mut assembler, now);
 }
 
-/// Lets all time pass: no call stays open, and each has sound figures.
+/// Lets all time pass, and checks that no call stays open and that each has valid figures.
 pub fn finish(assembler: &mut Assembler, now: EventTime) -> Vec<FinishedCall> {
     let mut now = now;
     while let Some(next) = assembler.next_deadline() {
@@ -62,7 +62,7 @@ pub fn finish(assembler: &mut Assembler, now: EventTime) -> Vec<FinishedCall> {
     calls
 }
 
-/// However the bytes are cut into pieces, the messages are the same.
+/// Checks that the messages are the same for pieces of any size.
 pub fn framed(bytes: &[u8]) {
     let [format, size, bytes @ ..] = bytes else {
         return;
@@ -85,7 +85,7 @@ pub fn framed(bytes: &[u8]) {
     assert_eq!(whole, pieces);
 }
 
-/// Of endpoints that do not conflict one is a channel's, in whatever order they are given.
+/// Checks that endpoints that do not conflict give a channel the same endpoint, in any order.
 pub fn endpoints((a, b, name): (&str, &str, &str)) {
     let (a, b) = (TrunkEndpoint::new("a", a), TrunkEndpoint::new("b", b));
     let Ok(endpoints) = Endpoints::new(vec![a.clone(), b.clone()]) else {

@@ -1,4 +1,4 @@
-//! What has to be true of a PBX that says anything at all on a live line.
+//! Properties that hold for any messages of a PBX on a live connection.
 
 use callbridge_asterisk::login::{Action, Login, LoginError, Settings};
 use callbridge_formats::{Format, Frame, Framer};
@@ -6,10 +6,10 @@ use callbridge_freeswitch::dialogue::{Dialogue, FrameMeaning};
 use callbridge_freeswitch::reader::{FrameRead, FrameReader};
 use callbridge_freeswitch::survey::QUESTIONS;
 
-/// It must cross the line only where it is asked for, and stand in no error.
+/// The secret, which must be sent only when it is requested, and must appear in no error.
 const SECRET: &str = "s3cret-of-the-line";
 
-/// The login and the survey of a manager, whatever it says.
+/// Runs the login and the survey of a manager with any messages.
 pub fn manager(bytes: &[u8]) {
     let settings = Settings {
         plain_allowed: false,
@@ -19,7 +19,7 @@ pub fn manager(bytes: &[u8]) {
     let mut login = login.expect("a good user and secret");
     let mut survey = None;
     let mut framer = Framer::new(Format::Ami);
-    // A banner has no empty line behind it: the transport gives it alone.
+    // A banner has no empty line after it, so the transport passes it separately.
     let end = bytes.iter().position(|byte| *byte == b'\n');
     let (banner, rest) = bytes.split_at(end.unwrap_or(0));
     obey(login.on_frame(banner));
@@ -65,7 +65,8 @@ fn silent(error: &LoginError) {
     assert!(!error.to_string().contains(SECRET), "{error}");
 }
 
-/// An event socket's frames are the same however they are cut, and each finds its dialogue.
+/// Checks that an event socket's frames are the same for pieces of any size, and runs their
+/// dialogue.
 pub fn event_socket(bytes: &[u8]) {
     let [size, bytes @ ..] = bytes else {
         return;
@@ -89,7 +90,7 @@ fn frames<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
             match reader.next() {
                 Ok(Some(read)) => all.push(format!("{read:?}")),
                 Ok(None) => break,
-                // How much of the line stands in its words depends on what had come.
+                // The error's text depends on how much of the line has arrived.
                 Err(_) => {
                     all.push("no frame".to_owned());
                     return all;

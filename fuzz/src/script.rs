@@ -1,4 +1,4 @@
-//! Events made of any bytes.
+//! Events made from any bytes.
 
 use crate::{NOW, assembler, finish};
 use arbitrary::Arbitrary;
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Names, of which a channel has the one at its number.
+/// Names of channels, by the channel's number.
 const NAMES: [&str; 8] = [
     "PJSIP/city-0000000",
     "PJSIP/gsm-0000000",
@@ -21,7 +21,7 @@ const NAMES: [&str; 8] = [
     "DAHDI/i1/",
 ];
 
-/// What happens, and to whom.
+/// A change, and the channels that it affects.
 #[derive(Arbitrary, Debug)]
 pub struct Step {
     what: ChangeKind,
@@ -31,7 +31,7 @@ pub struct Step {
     wait_ms: u16,
     cel: bool,
     timeless: bool,
-    /// Nothing of the channel but its name is told.
+    /// `true` if only the channel's name is reported.
     name_alone: bool,
 }
 
@@ -53,16 +53,16 @@ enum ChangeKind {
     Seen,
     Cdr(Box<str>),
     Mark,
-    /// The program is started anew.
+    /// The program is restarted.
     Restart,
     Tick,
 }
 
-/// A run of events.
+/// A sequence of events.
 #[derive(Arbitrary, Debug)]
 pub struct Script {
     steps: Vec<Step>,
-    /// They arrive so long after they happened.
+    /// Seconds from an event to its arrival.
     behind_sec: u16,
 }
 
@@ -174,8 +174,8 @@ impl Step {
 }
 
 impl Script {
-    /// Whatever is told: nothing panics, no call stays open, all figures are sound, and every line
-    /// to a customer that was born is part of a call.
+    /// Checks for any events that nothing panics, no call stays open, all figures are valid, and
+    /// every new channel to a customer is part of a call.
     pub fn play(&self) {
         let mut assembler = assembler();
         let mut at = EventTime::from_seconds(NOW);
