@@ -79,7 +79,7 @@ impl Question {
     }
 }
 
-/// Whether the caller is known: `yes`, `several` or `no`.
+/// The number of leads that have the caller's number, as `yes`, `several`, or `no`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -117,7 +117,7 @@ pub enum UnknownReason {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
-    /// Whether one lead, several, or none has the number.
+    /// Shows if one lead, several, or none has the number.
     pub known: Known,
     /// The lead that the call is journaled with, if the dialplan sets no other.
     pub lead: Option<LeadId>,

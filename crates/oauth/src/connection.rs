@@ -98,7 +98,7 @@ impl Connection {
         self.previous_token.clone().zip(self.previous_expires_at)
     }
 
-    /// The shell command that connects again.
+    /// Returns the shell command that connects again.
     pub fn command(&self, state: &str) -> String {
         let client = &self.client;
         let file = client.client_secret_file.as_deref().unwrap_or("FILE");
@@ -121,7 +121,7 @@ impl Connection {
         "callbridge connect".to_owned() + &given.collect::<String>()
     }
 
-    /// The connection as the state keeps it.
+    /// Returns the connection in the form in which it is stored.
     pub fn stored(&self) -> StoredConnection {
         StoredConnection {
             refresh_token: self.refresh_token.clone(),

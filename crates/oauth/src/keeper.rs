@@ -65,9 +65,9 @@ struct Work {
     connection: Option<Connection>,
     /// The connection as it was last read. `None` to read it again in any case.
     seen: Option<Option<StoredConnection>>,
-    /// Why the connection cannot be used. `None` if it was read or is missing.
+    /// Reason why the connection cannot be used. `None` if it was read or is missing.
     unread: Option<String>,
-    /// Why the last refresh returned no pair.
+    /// Reason why the last refresh returned no pair.
     failure: Option<String>,
     shown: Option<Shown>,
 }

@@ -4,14 +4,14 @@
 //! ```text
 //!            5 min before the end, or half of a short life; 401
 //! Waiting ────────────────────────────────────────────────────▶ UnderWay ── a new pair ──▶ Waiting
-//!    ▲  nothing was sent, too early, not the service, or it may     │
+//!    ▲  nothing was sent, too early, not the CRM, or it may         │
 //!    │  have happened: later, every five minutes at the latest      │
 //!    ├──────────────────────────────────────────────────────────────┤
 //!    │  an hour later, or once a token that                         │
 //!    │  was refused with it is good again                       401 │
 //!    └────────────────────────────────────────────── ClientRefused ◀┤
 //!                                                                   ▼ 400
-//!                                                       Over: consent anew
+//!                                                       Over: consent again
 //! ```
 //! The access token stays in use until its expiry, whatever the result of a refresh. Only the CRM's
 //! own 400 ends a connection (§5.6.6). Any other failure says nothing about the refresh token,

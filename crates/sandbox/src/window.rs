@@ -107,10 +107,10 @@ impl Windows {
     }
 }
 
-/// Reads a rate written as requests and window: `60/60s`.
+/// Reads a rate such as `60/60s`: requests and the length of the window.
 ///
+/// # Errors
 /// A message if the text is not a rate.
-/// What is wrong, in words.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
     let wrong = || format!("`{text}` is not a rate such as 60/60s");
     let (requests, window) = text.split_once('/').ok_or_else(wrong)?;

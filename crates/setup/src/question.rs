@@ -9,7 +9,7 @@ pub enum SetupQuestion {
     Account,
     /// The manager account's secret, which is not shown.
     AccountSecret,
-    /// Whether calls go to the CRM or to a hub.
+    /// The destination of calls: the CRM or a hub.
     Destination,
     /// The address of the hub.
     HubAddress,

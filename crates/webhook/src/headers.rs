@@ -29,7 +29,7 @@ pub struct Headers {
     pub installation: String,
     /// [`TIMESTAMP`], unchanged because it is signed.
     pub timestamp: String,
-    /// The same in epoch seconds.
+    /// [`TIMESTAMP`] as a number of epoch seconds.
     pub signed_at: i64,
     /// Not verified yet.
     pub signature: Signature,

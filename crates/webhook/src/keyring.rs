@@ -107,8 +107,8 @@ pub struct Proof {
     /// The secrets that can have signed it, the likeliest first.
     tried: Vec<(Whose, Signing)>,
     /// If `true`, a signature by none of these secrets is forged. `false` if there is no secret, or
-    /// only that of our connection, which is known to be another installation. Then the right secret
-    /// can be missing here.
+    /// only that of our connection, which is known to be another installation. Then the right
+    /// secret can be missing here.
     meant: bool,
     signature: Signature,
 }

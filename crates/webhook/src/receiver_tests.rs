@@ -56,7 +56,7 @@ fn signed(event: &str, company: u32) -> Signed {
     }
 }
 
-/// Receives the delivery under this installation, whoever wrote that header.
+/// Receives the delivery with this installation in its header, which is not signed.
 async fn comes(receiver: &Receiver, signed: &Signed, installation: &str) -> Answer {
     let all = [
         (ID, signed.event.as_str()),
