@@ -117,7 +117,7 @@ pub enum UnknownReason {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
-    /// Shows if one lead, several, or none has the number.
+    /// `yes` if one lead has the number, or `several`, or `no`.
     pub known: Known,
     /// The lead that the call is journaled with, if the dialplan sets no other.
     pub lead: Option<LeadId>,

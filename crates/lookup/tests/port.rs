@@ -65,7 +65,7 @@ impl Served {
         String::from_utf8_lossy(&all).into_owned()
     }
 
-    /// Number of connections that are served. Only those have an inode in the system's list.
+    /// Number of accepted connections. Only those have an inode in the system's list.
     fn connections(&self) -> usize {
         let own = format!(":{:04X}", self.at.port());
         let all = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
@@ -192,7 +192,7 @@ async fn a_thousand_connections_that_say_nothing_keep_nobody_out() {
     }
     for _ in 0..20 {
         assert_eq!(served.asks(ASKED, "").await, (200, NOBODY.to_owned()));
-        // One more connection is accepted by the system, and waits until another one has ended.
+        // One more connection is accepted, and is served when another one has ended.
         let served = served.connections();
         assert!(served <= CONNECTIONS_MAX + 1, "{served} at once");
     }

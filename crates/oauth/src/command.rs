@@ -200,7 +200,7 @@ impl Work {
     }
 }
 
-/// A token that was printed now and lives this many seconds.
+/// Returns the facts of a token that was printed now and lives this many seconds.
 fn facts(access: TokenFingerprint, now: Now, life: i64) -> Facts {
     let issued_at = now.wall.floor_seconds();
     Facts {

@@ -1,5 +1,4 @@
-//! The consent page (§4.2): the address to open in the browser, and the redirect that answers.
-//! Pure.
+//! The consent page (§4.2): the address to open in the browser, and the redirect from it. Pure.
 
 use callbridge_call::redact::Redactor;
 use callbridge_model::{ExposeSecret, Secret, safe};

@@ -124,7 +124,8 @@ impl Work {
         }
     }
 
-    /// If another process led the state before, a refresh that it noted can still store a pair.
+    /// Waits for the pair of a noted refresh if another process led the state before, because that
+    /// process can still store it.
     async fn await_other(&mut self) {
         let state = &self.keeper.state;
         let predecessor = state.read(|store| Ok(store.predecessor().clone())).await;

@@ -11,7 +11,7 @@
 //! | [`shown_once`] | secrets that outlive a connection |
 //! | [`scope`] | the grants that are needed and useful |
 //! | [`consent`] | pure: the consent page and its redirect |
-//! | [`revoke`] | every token of a connection is revoked |
+//! | [`revoke`] | revokes every token of a connection |
 //! | [`exchange`] | the OAuth endpoints: form requests, and their answers |
 //! | [`refresh`] | pure: when a refresh is due, and what its result means |
 //! | [`keeper`] | runs refreshes: state, endpoints, sender |

@@ -150,7 +150,7 @@ fn refused_refresh_token_is_final_and_never_retried() {
     assert!(core.is_usable(at(30)), "connected anew");
 }
 
-/// Answers no try from `now` on, and returns the waits between them.
+/// Leaves every try from `now` on unanswered, and returns the waits between them.
 fn unanswered(core: &mut Refresher, mut now: u32, tries: u32) -> Vec<u64> {
     let one = |_| {
         assert!(core.is_due(at(now)));

@@ -25,8 +25,8 @@ const REMEMBERED_MAX: usize = 10_000;
 const SOON: Duration = Duration::from_millis(900);
 /// Most attempts of one write (§7.7).
 const ATTEMPTS_MAX: u32 = 5;
-/// After this time, a write is sent again because a person ordered it, and its attempts count from
-/// the start.
+/// Time since the last attempt after which a write counts as ordered by a person, so its attempts
+/// count from the start.
 const SERIES: Duration = Duration::from_secs(3_600);
 const NAMESPACE: Uuid = Uuid::from_u128(0x1c7e_90f2_4a36_4d7f_8b1d_52c0_c7ad_9e02);
 

@@ -1,4 +1,4 @@
-//! What a person does in the CRM: tokens, grants, leads, and the license.
+//! Changes that a person makes in the CRM: tokens, grants, leads, and the license.
 
 use crate::{
     ACCESS_SECONDS, Company, Grant, IdSet, PAT_SECONDS_MAX, Record, Sandbox, Submission, Token,

@@ -97,7 +97,7 @@ impl Sandbox {
         &self.client.violations
     }
 
-    /// Returns the fullest window and span of all tokens.
+    /// Returns the highest request counts of all tokens.
     pub const fn fullest(&self) -> Fullest {
         self.client.windows.fullest
     }

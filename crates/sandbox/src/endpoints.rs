@@ -1,5 +1,6 @@
-//! The endpoints of token and calls, behind token, window, address and grant: `token/info` (§2.2),
-//! `call-history` (§2.6, §4.5, §7.5), `call-history/filter` (§4.5, §4.7), `request` (§4.6).
+//! The endpoints of tokens and calls, called after the checks of token, window, address, and grant:
+//! `token/info` (§2.2), `call-history` (§2.6, §4.5, §7.5), `call-history/filter` (§4.5, §4.7), and
+//! `request` (§4.6).
 //!
 //! Without `orders`, a page begins with its oldest record. The document promises no order.
 

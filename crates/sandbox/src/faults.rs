@@ -2,7 +2,7 @@
 //! shapes that the document leaves open.
 //!
 //! ```text
-//! ENDPOINT [with TEXT] [after N] [times K] [chance P%] ACTION   one per line, or ; between
+//! ENDPOINT [with TEXT] [after N] [times K] [chance P%] ACTION   one per line, or with ; between
 //! TEXT      applies only to requests with it in their body or path: one call, while others pass
 //! ENDPOINT  any, token-info, call-history, filter, request, lead, lead-filter, lead-fields,
 //!           crm-field, oauth-token, oauth-revoke ([`Endpoint::word`])

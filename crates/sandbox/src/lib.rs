@@ -12,13 +12,13 @@
 //! | [`routes`] | paths to endpoints (§4) |
 //! | [`journal`], `writes` | accepted writes, their outcome, the records (§3.2, §4.6) |
 //! | [`oauth`] | applications, consent, codes, refresh tokens (§4.1, §4.2, §5.6, §7.6) |
-//! | [`violations`], [`client_rules`], `judge` | what clients do wrong |
+//! | [`violations`], [`client_rules`], `judge` | violations of the document by clients |
 //! | [`faults`], [`shapes`] | errors of the CRM, and choices that the document leaves open |
 //! | [`core`] | the state |
 //! | `answer`, `endpoints` | the checks of a request; the endpoints of tokens and calls |
 //! | [`webhook`] | events, deliveries, their journal (§6) |
 //! | [`lead`] | leads and their endpoints (§4.4, §4.7) |
-//! | [`admin`], `company` | what a person does in the CRM |
+//! | [`admin`], `company` | changes that a person makes in the CRM |
 //! | [`config`], [`options`] | settings; the flags of the command |
 //! | [`server`], `shared`, `pairs` | the shell: clock, sockets, state file |
 

@@ -323,8 +323,7 @@ fn names(fields: &[String]) -> Result<FieldNames, String> {
     Ok(names)
 }
 
-/// Reads the leads of a file. Returns `None` if there is no such file, because it can be a list of
-/// ids.
+/// Reads the leads of a file. Returns `None` if there is no such file. The value can then be ids.
 fn lead_file(given: &str) -> Option<Result<Vec<Lead>, String>> {
     let text = match std::fs::read_to_string(given) {
         Ok(text) => text,
@@ -346,7 +345,7 @@ fn grants(text: &str) -> Result<Vec<Grant>, String> {
     grants.collect()
 }
 
-/// Reads the file of this name. If that fails and the name contains a blank, it is the text itself.
+/// Reads the file of this name. If that fails and the name contains a blank, the name is the text.
 fn faults_text(given: &str) -> Result<String, String> {
     match std::fs::read_to_string(given) {
         Ok(text) => Ok(text),

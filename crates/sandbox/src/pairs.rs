@@ -1,4 +1,4 @@
-//! Stores maps with keys that are not strings in JSON, as lists of pairs.
+//! Serializes maps whose keys are not strings as lists of pairs, for JSON.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The time zone and the clock of the PBX.
 
-/// Largest difference of the PBX's clock in seconds, because an answer takes time.
+/// Largest tolerated difference of the PBX's clock, in seconds. An answer takes time.
 const OFF_SECONDS_MAX: i64 = 30;
 
 /// Countries with one zone, for a machine whose zone is not that of the PBX.

@@ -14,7 +14,7 @@
 //!
 //! The answer decides what the CRM does (§6.9). A 2xx ends a delivery, a 503 repeats it after 30 s,
 //! 5 min, and 30 min, and a 4xx loses it forever. Therefore a 4xx is only for requests that the CRM
-//! did not send, and a delivery that we cannot verify or store gets a 503.
+//! did not send, and a delivery that we cannot check or store gets a 503.
 //!
 //! | answer | when |
 //! |---|---|

@@ -91,8 +91,8 @@ impl Receiver {
         }
     }
 
-    /// Stores that this installation is our connection's. If that fails, the next delivery stores
-    /// it again.
+    /// Stores that this installation is our connection's. If that fails, the first delivery after
+    /// the next restart stores it.
     async fn bind(&self, installation: &str) {
         let Some(value) = self.secrets.bind(installation) else {
             return;

@@ -18,7 +18,7 @@ pub enum Verified {
         /// delivery. Only the header names the installation, so only a new delivery can bind it.
         binds: bool,
     },
-    /// The delivery is verified, but only the call of another provider is used.
+    /// The delivery is verified, but not stored. Only a call of another provider is used.
     Drop {
         /// One of [`event::KINDS`].
         kind: &'static str,

@@ -1,4 +1,4 @@
-//! What a person does in the CRM with an application and its connections.
+//! Changes that a person makes to an application and its connections in the CRM.
 
 use crate::{
     Application, Company, CompanyConnection, Grant, Refresh, Sandbox, Token, TokenKey, TokenKind,

@@ -47,7 +47,7 @@ fn oauth_answer(
     let application = &client_of(core, form)?;
     unblocked(core, application, form)?;
     if endpoint == Endpoint::OauthRevoke {
-        // Revokes only an access token, or a refresh token with all tokens issued from it. An
+        // Revokes a single access token, or a refresh token with all tokens issued from it. An
         // unknown token, or one of another application, changes nothing (RFC 7009).
         let token = TokenKey::of(form.needed("token")?);
         let own = core.tokens.get(&token);

@@ -1,4 +1,4 @@
-//! Every request, however malformed, gets an answer in an envelope.
+//! Every request, however malformed, gets an answer in an envelope, and nothing panics.
 
 use super::lead_fields::with_leads;
 use super::{FILTER, INFO, NOW, SUBMIT, TOKEN, call, keys};

@@ -56,7 +56,7 @@ pub(super) fn call() -> Value {
     })
 }
 
-/// A call with one field set, or with null.
+/// A call with one field set. A null counts as absent.
 pub(super) fn call_with(field: &str, value: Value) -> Value {
     let mut call = call();
     if let Value::Object(fields) = &mut call {

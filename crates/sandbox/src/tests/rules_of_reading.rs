@@ -167,7 +167,7 @@ fn five(core: &mut Sandbox) {
 fn page(rule: &'static str, body: Value, uuids: &[u64], current: u64, total: u64) -> Row {
     let of_five = move |core: &mut Sandbox| {
         five(core);
-        // Only uuids, because the other fields of the rows are tested with the journal.
+        // The uuids are enough to identify the rows of the page.
         core.settings
             .shapes
             .set("rows", "strings")
