@@ -46,9 +46,9 @@ impl Catcher {
                 Ok(listener) => listeners.push(listener),
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {
                     let words = format!(
-                        "cannot listen at {address}: another program does, and the browser would \
-                         bring the consent's code for {} to it. End it, or register another port \
-                         and give that as --redirect-uri",
+                        "cannot listen at {address}: another program listens there, and would \
+                         receive the consent's code for {}. Stop that program, or register another \
+                         port and give it with --redirect-uri",
                         redirect.text
                     );
                     return Err(Failure::new(Code::Usage, words));
@@ -137,27 +137,28 @@ fn judge(
 ) -> (StatusCode, &'static str, Option<ConsentReply>) {
     // A target with a host is a request to a proxy, and this is none.
     if target.authority().is_some() || target.path() != path {
-        let words = "callbridge waits for a consent, and not at this address.";
+        let words = "callbridge waits for a consent, but not at this address.";
         return (StatusCode::NOT_FOUND, words, None);
     }
     if method != Method::GET {
-        let words = "callbridge waits for the browser's redirect, which is a GET.";
+        let words = "callbridge waits for the browser's redirect, which is a GET request.";
         return (StatusCode::METHOD_NOT_ALLOWED, words, None);
     }
     let back = read(target.query().unwrap_or_default(), state);
     let words = match back {
         ConsentReply::Code(_) => {
-            "The consent has arrived. You can close this page; the terminal says how it went on."
+            "The consent has arrived. You can close this page. The terminal shows the result."
         }
         ConsentReply::Declined => {
             "The consent was declined. Nothing was connected; you can close this page."
         }
         ConsentReply::Failed(_) => {
-            "The CRM did not ask for consent. Nothing was connected; the terminal says why."
+            "The CRM did not ask for consent. Nothing was connected. The terminal shows the \
+             reason."
         }
         ConsentReply::Wrong(_) => {
-            "This does not answer callbridge's question, and nothing was done. Open the address \
-             that the terminal shows."
+            "This redirect does not belong to the present consent, so it was ignored. Open the \
+             address that the terminal shows."
         }
     };
     let (good, bad) = (StatusCode::OK, StatusCode::BAD_REQUEST);

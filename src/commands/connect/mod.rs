@@ -67,7 +67,7 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
         .filter(|file| plain_file::is_open_to_all(file))
     {
         say(&format!(
-            "every user of this machine can read {}, and act as the application with it: chmod \
+            "every user of this machine can read {} and act as the application with it; run: chmod \
              o-r {}",
             file.display(),
             quoted_path(file)
@@ -82,7 +82,8 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
         // The token cannot be kept, so it must not stay valid.
         let ask = TokenRequest::Revoke(pair.access);
         ask.send(&connect.auth(), &client).await;
-        let words = "the OAuth host gave no refresh token: the connection would end with its first";
+        let words = "the OAuth host sent no refresh token, so nothing was stored: the connection \
+                     would end with its first access token";
         return Err(Failure::new(Code::Configuration, words));
     };
     let given = Given {
@@ -109,7 +110,8 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
         TokenOwner::Unknown(why) => {
             print(b"connected\n")?;
             say(&format!(
-                "whose token it is could not be asked: {why}; `run` asks before it sends"
+                "could not check which company the token belongs to: {why}; `run` checks it before \
+                 it sends calls"
             ));
             None
         }
@@ -121,9 +123,9 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
     for lack in &given.lacks {
         say(lack);
     }
-    let narrower = "the consent is narrower than what is needed. The connection is stored all the \
-                    same: `run` waits, and goes on by itself once the company grants it; or \
-                    connect again";
+    let narrower = "the consent lacks a right that callbridge needs. The connection is stored: \
+                    `run` waits, and continues automatically once the company grants the right. Or \
+                    run connect again";
     given.enough.then_some(()).ok_or_else(|| refused(narrower))
 }
 
@@ -201,7 +203,7 @@ impl Given<'_> {
         let from = state.quiet().await?;
         let before = match from.as_ref().map(store::parse).transpose() {
             Err(error @ store::Error::Damaged(_)) => {
-                say(&format!("{error}: it is replaced"));
+                say(&format!("{error}; it is being replaced now"));
                 None
             }
             before => before?,
@@ -277,9 +279,13 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
     print(format!("open: {open}\n"))?;
     say(match &catcher {
         Some(_) => {
-            "waiting for the browser to come back; the address it ends at can be pasted here, too"
+            "waiting for the browser's redirect; you can also paste the address that it ends at \
+             here"
         }
-        None => "open it in a browser, and paste the address it ends at here, as a line",
+        None => {
+            "open the address in a browser, and paste the address that it ends at here, on one \
+             line"
+        }
     });
     let (backs, mut hears) = mpsc::channel(8);
     let (stop, stopped) = watch::channel(false);
@@ -303,8 +309,7 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
                 return back;
             };
             say(&format!(
-                "refused: a redirect that does not answer the question ({why}); nothing is done \
-                 with it, still waiting"
+                "ignored a redirect that does not belong to this consent ({why}); still waiting"
             ));
         }
     };
@@ -321,13 +326,13 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
         Ok(Some(ConsentReply::Code(code))) => return Ok(code),
         Ok(Some(ConsentReply::Declined)) => "declined: the company did not give its consent".into(),
         Ok(Some(ConsentReply::Failed(words))) => format!(
-            "the consent page refused to ask ({words}): see whether --client-id, --redirect-uri \
-             and --scope are as they were registered"
+            "the consent page refused the request ({words}): check that --client-id, \
+             --redirect-uri and --scope are as registered"
         ),
-        Ok(Some(ConsentReply::Wrong(_)) | None) => "no consent came: stdin has ended".into(),
+        Ok(Some(ConsentReply::Wrong(_)) | None) => "no consent arrived: stdin has ended".into(),
         Err(_) => {
             let seconds = connect.wanted.within.as_secs();
-            format!("no consent came within {seconds} s; run connect again")
+            format!("no consent arrived within {seconds} s; run connect again")
         }
     }))
 }
@@ -343,14 +348,14 @@ async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<P
             TokenReply::Pair(pair) => return Ok(*pair),
             TokenReply::Refused(why) => {
                 return Err(refused(format!(
-                    "the code was refused ({why}): it lives for 10 minutes and is good once; run \
-                     connect again, with the --redirect-uri that is registered"
+                    "the code was refused ({why}): a code is valid for 10 minutes and only once; \
+                     run connect again, with the registered --redirect-uri"
                 )));
             }
             TokenReply::WrongClient(why) => {
                 return Err(refused(format!(
-                    "the application is not known ({why}): see whether --client-id and \
-                     --client-secret-file are right"
+                    "the CRM does not know the application ({why}): check --client-id and \
+                     --client-secret-file"
                 )));
             }
             TokenReply::WrongAddress(why) => {
@@ -381,7 +386,9 @@ async fn insist(given: &Given<'_>) -> Result<(Connection, Option<Connection>)> {
             Ok(None) => {}
             Err(error) if tries.next().is_none() => return Err(error),
             Err(error) => {
-                say(&format!("{error}; trying again: make room"));
+                say(&format!(
+                    "{error}; trying again. If the disk is full, free some space"
+                ));
                 tokio::time::sleep(STORE_AGAIN).await;
             }
         }
@@ -414,10 +421,11 @@ async fn taken_back(
     let left = revoke::all(&connect.auth(), &stored).await;
     let by_hand = "disconnect the application in the CRM (Connected apps)";
     let end = match &left[..] {
-        [] => "it was revoked".to_owned(),
-        left => format!("but its {}: {by_hand}", revoke::words(left)),
+        [] => "and the new tokens were revoked".to_owned(),
+        left => format!("but the new {}: {by_hand}", revoke::words(left)),
     };
-    let words = format!("{why}: not connected, {end}. Give another --state for another company");
+    let words =
+        format!("{why}: not connected, {end}. To connect another company, give another --state");
     Err(refused(words))
 }
 
@@ -431,11 +439,11 @@ async fn revoke_before(before: &Connection) {
         }
     };
     let words = match &left[..] {
-        [] => "the tokens of the connection before are revoked".to_owned(),
+        [] => "the tokens of the previous connection are revoked".to_owned(),
         left => format!(
-            "of the connection before, the {}: it ends by itself (an access token within the \
-             hour, a refresh token after 30 days), or at once when the application is \
-             disconnected in the CRM (Connected apps) and connected again",
+            "of the previous connection, the {}: an access token expires within an hour, a refresh \
+             token after 30 days. To end them at once, disconnect the application in the CRM \
+             (Connected apps) and connect it again",
             revoke::words(left)
         ),
     };
@@ -516,8 +524,8 @@ const fn code(came: &TokenReply) -> Code {
 fn remains(books: &Books) -> String {
     let queued = books.ready + books.sending + books.submitted;
     format!(
-        "calls queued or unconfirmed: {queued}, waiting: {}, dead letters: {}; \
-         all are kept, and go on when it is connected again\n",
+        "calls queued or unconfirmed: {queued}, waiting: {}, dead letters: {}; all are kept until \
+         you connect again\n",
         books.waiting, books.dead
     )
 }

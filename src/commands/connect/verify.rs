@@ -126,7 +126,7 @@ async fn bound(
         Fit::Unbound => wanted.binds(typed, info, &whose).await,
         Fit::Same => wanted.fits(info, &whose),
         Fit::Other => Err(format!(
-            "the consent is of {whose}, and this state is bound to company {}, application {}",
+            "the consent is from {whose}, but this state is bound to company {}, application {}",
             binding.company.as_deref().unwrap_or("none"),
             binding.application.as_deref().unwrap_or("none"),
         )),
@@ -165,7 +165,7 @@ async fn through_daemon(place: &StatePlace, new: &Connection) -> TokenOwner {
         }
         tokio::time::sleep(CHECK_EVERY).await;
     }
-    TokenOwner::Unknown("the daemon has not asked yet".to_owned())
+    TokenOwner::Unknown("the daemon has not asked the CRM yet".to_owned())
 }
 
 /// Returns the owner from the daemon's status. `None` if the daemon does not know it yet.
@@ -196,7 +196,7 @@ impl Wanted {
     fn fits(&self, info: &TokenInfo, named: &str) -> Result<(), String> {
         match self.company.filter(|it| *it != info.company) {
             Some(other) => Err(format!(
-                "the consent is of {named}, and --company is {other}"
+                "the consent is from {named}, but --company is {other}"
             )),
             None => Ok(()),
         }
@@ -219,15 +219,15 @@ impl Wanted {
         }
         if !typed.person {
             say(&format!(
-                "this state is bound to {named} from now on: nobody was asked, for stdin is no \
-                 terminal; --company {} would have made sure of it",
+                "this state is now bound to {named}: stdin is not a terminal, so no question was \
+                 asked. Next time, give --company {} to make sure of the company",
                 info.company
             ));
             return Ok(());
         }
         typed.forget();
         say(&format!(
-            "bind this state to {named}? Its calls go there from now on, and to no other. [y/N]"
+            "bind this state to {named}? From now on, its calls go only to this company. [y/N]"
         ));
         let until = Instant::now() + self.within;
         let answer = timeout_at(until, typed.line()).await;
@@ -235,7 +235,7 @@ impl Wanted {
         match answer.trim().to_lowercase().as_str() {
             "y" | "yes" => Ok(()),
             _ => Err(format!(
-                "the consent is of {named}, which was not confirmed"
+                "the consent is from {named}, which was not confirmed"
             )),
         }
     }

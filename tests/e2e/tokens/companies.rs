@@ -39,7 +39,7 @@ async fn second_connect_and_disconnect_revoke_earlier_tokens() {
     connecting.answer("decision=approve").await;
     let said = connecting.end().await;
     assert_eq!(said.code, Some(0), "{said:?}");
-    let revoked = "the tokens of the connection before are revoked";
+    let revoked = "the tokens of the previous connection are revoked";
     assert!(said.err.contains(revoked), "{said:?}");
     assert_eq!(living(&stage, &first), [""; 0]);
     let second = tokens(&stage);
@@ -63,7 +63,8 @@ async fn what_cannot_be_revoked_is_named_with_what_to_do() {
     connecting.answer("decision=approve").await;
     let said = connecting.end().await;
     assert_eq!(said.code, Some(0), "{said:?}");
-    let words = "of the connection before, the refresh token, access token cannot be revoked (404";
+    let words =
+        "of the previous connection, the refresh token, access token cannot be revoked (404";
     assert!(said.err.contains(words), "{said:?}");
     assert!(said.err.contains("Connected apps"), "{said:?}");
     let stays = stage.place.command(&["disconnect"]).await;
@@ -117,11 +118,11 @@ async fn a_script_names_its_company_or_is_told_which_one_it_was() {
     assert!(stage.stored().is_none());
     let said = connect(&[]).await;
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.err.contains("nobody was asked"), "{said:?}");
+    assert!(said.err.contains("no question was asked"), "{said:?}");
     let company = crate::support::crm::settings().settings.company.id;
     let said = connect(&[&format!("--company={company}")]).await;
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(!said.err.contains("nobody was asked"), "{said:?}");
+    assert!(!said.err.contains("no question was asked"), "{said:?}");
     stage.judge();
 }
 
