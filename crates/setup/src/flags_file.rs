@@ -16,11 +16,11 @@ pub struct WrittenFlag {
 /// The flags' groups in the order of the file, each with the comment above it.
 const GROUPS: [(&str, &str); 3] = [
     (
-        "The PBX. Its name is part of every call's id: keep it for good.",
+        "The PBX. Its name is part of every call's id: never change it.",
         "pbx-id pbx-timezone source catch-up columns",
     ),
     (
-        "The trunks: a name, and what stands before the suffix in its channels' names.",
+        "The trunks: a name, and the part of its channels' names before the suffix.",
         "trunk country strip lead lead-directory employees unanswered require-employee",
     ),
     ("The CRM.", "crm-url auth-url token-file token-command rate"),
@@ -62,7 +62,7 @@ pub fn text(name: &str, flags: &[WrittenFlag], notes: &[String]) -> Result<Strin
             }
         }
     }
-    write_group(&mut text, "The rest.", rest);
+    write_group(&mut text, "Other flags.", rest);
     Ok(text)
 }
 
@@ -115,10 +115,10 @@ mod tests {
         # callbridge@pbx1: one argument a line, no quoting. Do not write secrets here.
         # After a change:  callbridge check @FILE, then restart the service.
 
-        # The PBX. Its name is part of every call's id: keep it for good.
+        # The PBX. Its name is part of every call's id: never change it.
         --pbx-id=pbx1
 
-        # The trunks: a name, and what stands before the suffix in its channels' names.
+        # The trunks: a name, and the part of its channels' names before the suffix.
         --trunk=x7=PJSIP/x7
         --country=UZ
         --lead-directory
@@ -127,7 +127,7 @@ mod tests {
         # The CRM.
         --crm-url=https://crm.example.com
 
-        # The rest.
+        # Other flags.
         --listen=127.0.0.1:9469
         ");
     }

@@ -90,13 +90,13 @@ pub fn classify(facts: &BTreeSet<EndpointFact>) -> (EndpointKind, String) {
         Registers(host) => format!("the PBX registers with it at {host}"),
         Hint(exten) => format!("extension {exten} of the dialplan shows its state (a hint)"),
         Mailbox(mailbox) => format!("it has the mailbox {mailbox}"),
-        Identified(by) => format!("it is known by its address {by}"),
-        LogsInThere => "the PBX logs in there, and nothing logs in here".to_owned(),
-        Dynamic => "it registers here from wherever it stands".to_owned(),
-        LogsInHere => "callers from it log in here".to_owned(),
+        Identified(by) => format!("it is identified by its address {by}"),
+        LogsInThere => "the PBX logs in to it, and it does not log in to the PBX".to_owned(),
+        Dynamic => "it registers with the PBX from any address".to_owned(),
+        LogsInHere => "it logs in to the PBX".to_owned(),
         CalledAs(exten) => format!("calls to it are sent to extension {exten} at its address"),
-        Fixed(host) if host.is_empty() => "it stands at a fixed address".to_owned(),
-        Fixed(host) => format!("it stands at the fixed address {host}"),
+        Fixed(host) if host.is_empty() => "it has a fixed address".to_owned(),
+        Fixed(host) => format!("it has the fixed address {host}"),
         NoLogin => "neither side logs in".to_owned(),
         Outside(number) => {
             let shown = number.len().saturating_sub(4);
@@ -116,7 +116,7 @@ pub fn propose_switch(facts: &SwitchFacts) -> Vec<ProposedEndpoint> {
     let telephones = facts.extensions.iter().map(|extension| ProposedEndpoint {
         endpoint: format!("user/{extension}"),
         kind: EndpointKind::Telephone,
-        reason: "a telephone is logged in as it".to_owned(),
+        reason: "a telephone is registered as this extension".to_owned(),
     });
     gateways.chain(telephones).collect()
 }
@@ -128,14 +128,14 @@ fn gateway((name, it): (&String, &SwitchGateway)) -> ProposedEndpoint {
     let is_ip = address.parse::<IpAddr>().is_ok() || address.parse::<SocketAddr>().is_ok();
     let mut endpoint = format!("gateway/{name}");
     let reason = match (it.registers, is_ip) {
-        (true, _) => format!("the switch logs in with it at {address}"),
+        (true, _) => format!("the switch logs in to it at {address}"),
         (false, true) => {
             endpoint += &format!("|address/{address}");
-            "it does not log in: what comes in from there is known by its address".to_owned()
+            "the switch does not log in to it: its calls are recognized by its address".to_owned()
         }
         (false, false) => format!(
-            "it does not log in: add |address/IP of {address}, or what comes in from there is \
-             internal"
+            "the switch does not log in to it: add |address/IP of {address}, or calls from it \
+             count as internal"
         ),
     };
     ProposedEndpoint {

@@ -30,10 +30,10 @@ impl SetupQuestion {
     pub const fn words(self) -> &'static str {
         match self {
             Self::PbxAddress => {
-                "Address of the PBX's manager (AMI), as HOST or HOST:PORT; of a FreeSWITCH as \
+                "Address of the PBX's manager (AMI), as HOST or HOST:PORT; for FreeSWITCH, as \
                  esl://HOST"
             }
-            Self::Account => "Manager account (a heading of manager.conf)",
+            Self::Account => "Manager account (the name of a section in manager.conf)",
             Self::AccountSecret => "Its secret (not shown)",
             Self::Destination => "Send to the CRM, or to a hub? Type crm or hub",
             Self::HubAddress => "Address of the hub, as https://hub.example.com:8443",
@@ -44,7 +44,7 @@ impl SetupQuestion {
                 "How to find a call's lead: var:NAME, userfield:REGEX, csv:/FILE, or `directory` \
                  (the CRM's leads)"
             }
-            Self::Country => "Country of numbers that are written without one, as UZ",
+            Self::Country => "Country of numbers without a country code, as UZ",
         }
     }
 
@@ -101,7 +101,7 @@ impl SetupQuestion {
             ),
             Self::Country => (
                 "--country",
-                "is missing: the country of numbers without its code, as UZ",
+                "is missing: the country of numbers without a country code, as UZ",
             ),
         }
     }
@@ -139,8 +139,8 @@ pub fn source_url(address: &str, account: &str) -> Result<String, String> {
     }
     if !plain(account, ".-_") {
         return Err(format!(
-            "`{account}` is not an account: letters, digits, `-`, `_` and `.`, as the heading in \
-             manager.conf"
+            "`{account}` is not an account name: use letters, digits, `-`, `_` and `.`, as in the \
+             section's name in manager.conf"
         ));
     }
     Ok(format!("ami://{account}@{address}"))

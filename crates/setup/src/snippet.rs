@@ -48,7 +48,7 @@ fn general(timed: bool, variables: &BTreeSet<String>) -> String {
     }
     if !variables.is_empty() {
         let names = variables.iter().cloned().collect::<Vec<_>>().join(",");
-        text += &format!("channelvars = {names}   ; added to those that stand there\n");
+        text += &format!("channelvars = {names}   ; in addition to those that are there\n");
     }
     match text.is_empty() {
         true => text,
@@ -83,7 +83,7 @@ mod tests {
         insta::assert_snapshot!(missing("callbridge", &bare, &wanted), @"
         [general](+)
         timestampevents = yes
-        channelvars = LEAD_ID   ; added to those that stand there
+        channelvars = LEAD_ID   ; in addition to those that are there
         [callbridge](+)
         read = call,cdr,system,agent,user
         write = reporting,user
@@ -91,7 +91,7 @@ mod tests {
         insta::assert_snapshot!(whole("callbridge", "127.0.0.1", &wanted), @"
         [general](+)
         timestampevents = yes
-        channelvars = LEAD_ID   ; added to those that stand there
+        channelvars = LEAD_ID   ; in addition to those that are there
         [callbridge]
         secret = THE-SECRET      ; the same as was given here
         deny = 0.0.0.0/0.0.0.0

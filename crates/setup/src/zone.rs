@@ -22,8 +22,11 @@ pub fn propose(here: Option<&str>, local: bool, country: Option<&str>) -> (Strin
     let is_own = |code: &str| country.is_some_and(|it| it.eq_ignore_ascii_case(code));
     let of_country = ZONES.iter().find(|(code, _)| is_own(code));
     match (named, of_country) {
-        (Some(zone), _) if local => (zone.to_owned(), "this machine's, as the PBX's".to_owned()),
-        (_, Some((code, zone))) => ((*zone).to_owned(), format!("that of {code}")),
+        (Some(zone), _) if local => (
+            zone.to_owned(),
+            "this machine's, because the PBX runs on it".to_owned(),
+        ),
+        (_, Some((code, zone))) => ((*zone).to_owned(), format!("the zone of {code}")),
         (Some(zone), None) => (
             zone.to_owned(),
             "this machine's; the PBX does not report its own".to_owned(),
@@ -43,8 +46,8 @@ pub fn clock(pbx: Option<i64>, ours: i64) -> String {
             let apart = (pbx - ours).abs();
             let way = if pbx > ours { "ahead of" } else { "behind" };
             format!(
-                "the PBX's clock is {apart} s {way} this machine's: set both by NTP, for calls \
-                 are journaled at the PBX's time"
+                "the PBX's clock is {apart} s {way} this machine's: set both by NTP, because calls \
+                 are journaled with the PBX's time"
             )
         }
     }

@@ -100,7 +100,8 @@ fn notes(shown: &pbx::ShownPbx) -> Vec<String> {
     if list.is_empty() {
         return Vec::new();
     }
-    let words = "Employees: put the CRM's id of the employee for each ID, and remove the # below:";
+    let words = "Employees: replace each ID with the employee's id in the CRM, and remove the # \
+                 below:";
     vec![words.to_owned(), format!("--employees={}", list.join(";"))]
 }
 
@@ -144,7 +145,7 @@ impl Planned {
             shown.push_str(&match (is_new, file.secret) {
                 (true, true) => continue,
                 (true, false) => format!("\n{path}:\n{text}"),
-                (false, true) => format!("\n{path} holds another secret\n"),
+                (false, true) => format!("\n{path} has a different secret\n"),
                 (false, false) => format!("\n{path}:\n{}", difference(&before, text)),
             });
         }
@@ -155,14 +156,14 @@ impl Planned {
         }
         if !answers.init.asks {
             let words = format!(
-                "{others} would be written over\n  fix: give --yes if that is meant, or another \
+                "{others} would be overwritten\n  fix: give --yes to overwrite, or another \
                  --name\nnothing was written"
             );
             return Err(Failure::new(Code::CannotWrite, words));
         }
         let words = match is_new {
             true => "Write these files?".to_owned(),
-            false => format!("Write over {others}?"),
+            false => format!("Overwrite {others}?"),
         };
         let agreed = answers.agrees(&words, is_new).await?;
         agreed.then_some(()).ok_or_else(left)
@@ -180,7 +181,7 @@ impl Planned {
             waiting.push((beside, &file.path));
         }
         for (beside, path) in waiting {
-            let what = format_args!("{}: cannot be put there", path.display());
+            let what = format_args!("{}: cannot be written", path.display());
             let put = beside.persist(path).map_err(|refused| refused.error);
             put.or_fail_at(Code::CannotWrite, what)?;
         }
@@ -203,8 +204,8 @@ pub(crate) fn must_be_writable(etc: &Path) -> Result<()> {
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     let words = format!(
-        "{}: cannot be written: {error}\n  fix: run init as root, or give --etc a folder of your \
-         own\nnothing was written",
+        "{}: cannot be written: {error}\n  fix: run init as root, or give --etc a folder that you \
+         can write to\nnothing was written",
         path.display()
     );
     Failure::new(Code::CannotWrite, words)

@@ -32,7 +32,7 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<bool> {
         if !asked {
             return Err(pbx::failure(&fault));
         }
-        say("Give the hub's address and the token again, or press Ctrl-C to leave.")?;
+        say("Enter the hub's address and the token again, or press Ctrl-C to cancel.")?;
         answers.init.flags.hub.forward = None;
         answers.hub_token = None;
     }

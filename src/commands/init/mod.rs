@@ -36,15 +36,15 @@ use rustix::termios::LocalModes;
 use serde_json::{Map, Value};
 use std::{path::Path, path::PathBuf, process::Stdio};
 
-const UNSHOWN: &str = "\nThe PBX has not shown that it has these lines (manager.conf, then \
-                       `manager reload`):";
-const PBX_ID: &str = "Name of this PBX. It is part of each call's id: no other PBX of the company \
-                      has it, and it must never change";
-const LOOKUP: &str =
-    "Tell the PBX who calls while it rings: the lead's name, whose desk rings first?";
+const UNSHOWN: &str = "\nThese lines could not be confirmed in the PBX's manager.conf. Add those \
+                       that are missing, then run `manager reload`:";
+const PBX_ID: &str = "Name of this PBX. It is part of each call's id, so it must be unique in the \
+                      company and must never change";
+const LOOKUP: &str = "Let the PBX look up the caller while a call rings (the lead's name, and the \
+                      extension to ring first)?";
 const LOOKUP_AT: &str = "127.0.0.1:4573";
-const DIALPLAN: &str = "the dialplan for it: caller.conf in deploy/asterisk, or with the package \
-                        in /usr/share/doc/callbridge/examples";
+const DIALPLAN: &str = "a dialplan for the lookup: caller.conf in deploy/asterisk, or in \
+                        /usr/share/doc/callbridge/examples if the package is installed";
 const DIRECTORY: &str = "Read the CRM's leads for the directory (--lead-directory; the token needs \
                          the grant PERMISSION_OPEN_API_LEAD:READ)?";
 const EMPLOYEES: &str = "Employees, as 101:501;102:502 (extension and the employee's id in the \
@@ -221,7 +221,7 @@ pub(crate) async fn run(
 
 /// Returns the failure for a person who left (130).
 pub(crate) fn left() -> Failure {
-    Failure::new(Code::Left, "left before the end: nothing was written")
+    Failure::new(Code::Left, "canceled before the end: nothing was written")
 }
 
 async fn prepare(answers: &mut Answers, file: &Path) -> Result<Planned> {
@@ -375,7 +375,7 @@ fn place(answers: &mut Answers, shown: &pbx::ShownPbx) {
         let here = TimeZone::system();
         let country = flags.trunks.country.as_deref();
         let (zone, why) = zone::propose(here.iana_name(), shown.local, country);
-        let words = format!("zone: {zone} ({why}; --pbx-timezone gives another)\n");
+        let words = format!("zone: {zone} ({why}; --pbx-timezone sets another)\n");
         let _ = print(words);
         flags.sources.pbx_timezone = Some(zone);
     }
@@ -430,7 +430,7 @@ async fn afterwards(planned: &Planned, file: &Path, answers: &mut Answers) -> Re
         let mut enable = tokio::process::Command::new("systemctl");
         let ended = enable.args(["enable", "--now", &service]).status().await;
         if ended.is_ok_and(|status| status.success()) {
-            return say(&format!("{service} runs"));
+            return say(&format!("{service} is running"));
         }
     }
     let next = if answers.is_of_service() {
@@ -438,7 +438,7 @@ async fn afterwards(planned: &Planned, file: &Path, answers: &mut Answers) -> Re
     } else {
         format!("callbridge run {flags_file}")
     };
-    say(&format!("\nLet it run:\n  {next}"))
+    say(&format!("\nTo start it, run:\n  {next}"))
 }
 
 /// Runs `check` with these flags, and returns its failure.

@@ -82,7 +82,7 @@ async fn telegram(answers: &mut Answers) -> Result<Option<String>> {
     let wrong = |words| say(words).map(|()| None);
     let right = token.split_once(':');
     if !right.is_some_and(|(id, key)| plain(id) && plain(key)) {
-        return wrong("that is not the token of a bot: it looks like 123456789:AAF…");
+        return wrong("that is not the token of a bot: a token looks like 123456789:AAF…");
     }
     if !plain(chat.strip_prefix('@').unwrap_or(&chat)) {
         return wrong("that is not a chat: give its number or its @name");
@@ -95,14 +95,14 @@ async fn telegram(answers: &mut Answers) -> Result<Option<String>> {
 async fn mail(answers: &mut Answers) -> Result<Option<String>> {
     let url = answers.line("SMTP server, as smtps://smtp.example.com or smtp://localhost: ");
     let url = url.await?;
-    let user = answers.line("User at that server; empty where it asks for none: ");
+    let user = answers.line("User at that server; empty if it needs none: ");
     let user = user.await?;
     let password = match user.is_empty() {
         true => String::new(),
         false => answers.secret("Its password (not shown): ").await?,
     };
-    let from = answers.line("Address that the mail comes from: ").await?;
-    let to = answers.line("Address that it goes to: ").await?;
+    let from = answers.line("Address of the sender: ").await?;
+    let to = answers.line("Address of the recipient: ").await?;
     let known = url::Url::parse(&url).is_ok_and(|url| {
         ["smtp", "smtps"].contains(&url.scheme()) && url.has_host() && url.username().is_empty()
     });
@@ -139,14 +139,14 @@ impl Messenger {
 
     /// Sends a test message, if the person agrees.
     pub(crate) async fn offer_trial(&self, answers: &mut Answers) -> Result<()> {
-        if !answers.init.asks || !answers.agrees("Send a message to try it?", true).await? {
+        if !answers.init.asks || !answers.agrees("Send a test message?", true).await? {
             return Ok(());
         }
         let trial = Notification {
             kind: "trial",
             state: Turn::Begins,
             since: callbridge_model::clock::now().wall.floor_seconds().get(),
-            message: "this is a trial: callbridge's messages come here".to_owned(),
+            message: "this is a test: callbridge's notices arrive here".to_owned(),
             command: "nothing".to_owned(),
         };
         match notify::run(&self.command(&self.path), &[trial], notify::WITHIN).await {

@@ -55,12 +55,12 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<ShownPbx> {
             return Err(failure(&fault));
         }
         if fault.fault == Some(Code::NoPermission) && !shown.user.is_empty() {
-            say("What the account needs in manager.conf of the PBX:")?;
+            say("The account needs these lines in manager.conf of the PBX:")?;
             let variables = config.rules.trunks.variables();
             say(&snippet::whole(&shown.user, "127.0.0.1", &variables))?;
         }
-        let words = "Correct it; type s to give the secret alone, or press Enter to try again \
-                     (Ctrl-C leaves): ";
+        let words = "Correct the problem; type s to enter only the secret, or press Enter to try \
+                     again (Ctrl-C cancels): ";
         answers.ami_secret = None;
         if answers.line(words).await? != "s" {
             answers.init.flags.sources.source.clone_from(&given);

@@ -29,8 +29,8 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
         if !asked {
             return Err(pbx::failure(&fault));
         }
-        let words = "Type s to give the token alone, or press Enter to give address and token \
-                     again (Ctrl-C leaves): ";
+        let words = "Type s to enter only the token, or press Enter to enter the address and the \
+                     token again (Ctrl-C cancels): ";
         answers.token = None;
         if answers.line(words).await? != "s" {
             answers.init.flags.crm.clone_from(&given);
@@ -49,7 +49,7 @@ async fn ask(answers: &mut Answers) -> Result<bool> {
     if answers.lacks(SetupQuestion::Token) {
         let token = answers.ask(SetupQuestion::Token).await?;
         if token.is_empty() {
-            say("no token: the company's consent is asked for afterwards")?;
+            say("no token: connect the company by consent after init")?;
         } else if is_token(&token) {
             answers.token = Some(Secret::from(token));
         } else {
@@ -71,14 +71,14 @@ async fn check_token(answers: &Answers) -> Result<Vec<CheckFinding>> {
     let own = own.map_or_else(|| Path::new(STATES).join(&answers.init.name), PathBuf::from);
     // The budget belongs to the daemon, which `check` asks later.
     if own.join(folder::FILE).exists() {
-        let words = "is in use: `check` asks the CRM afterwards";
+        let words = "already exists, so the token is not tested now: `check` tests it later";
         say(&format!("{} {words}", own.display()))?;
         return Ok(Vec::new());
     }
     say("\nasking the CRM …")?;
     let name = format!("callbridge-init-{}", uuid::Uuid::new_v4().simple());
     let folder = std::env::temp_dir().join(name);
-    let what = format_args!("{}: cannot be made", folder.display());
+    let what = format_args!("{}: cannot be created", folder.display());
     let scratch = ScratchFolder::make(folder.clone());
     let _scratch = scratch.or_fail_at(Code::CannotWrite, what)?;
     config.state = Some(folder.into());

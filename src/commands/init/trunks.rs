@@ -30,7 +30,8 @@ pub(crate) async fn find(answers: &mut Answers, shown: &pbx::ShownPbx) -> Result
     let is_unknown = |it: &ProposedEndpoint| it.kind == EndpointKind::Unknown;
     let unclear = all.iter().any(is_unknown) || all.is_empty();
     if unclear && answers.init.asks && !shown.accounts.is_empty() {
-        let words = "Watch the PBX's channels for some minutes? Place a call over each trunk then.";
+        let words = "Watch the PBX's channels for a few minutes? Place a call over each trunk \
+                     meanwhile.";
         if answers.agrees(words, false).await? {
             watch(answers, &mut endpoints).await?;
             all = proposals(&endpoints);
@@ -43,7 +44,7 @@ pub(crate) async fn find(answers: &mut Answers, shown: &pbx::ShownPbx) -> Result
             EndpointKind::Trunk => true,
             EndpointKind::Telephone => false,
             EndpointKind::Unknown if answers.init.asks => {
-                let question = format!("Is {} a line to the outside?", it.endpoint);
+                let question = format!("Is {} an outside line?", it.endpoint);
                 answers.agrees(&question, false).await?
             }
             EndpointKind::Unknown => false,
@@ -69,8 +70,8 @@ pub(crate) async fn find(answers: &mut Answers, shown: &pbx::ShownPbx) -> Result
 fn show(all: &[ProposedEndpoint]) -> Result<()> {
     if all.is_empty() {
         return say(
-            "the account may see no endpoint of the PBX (write = reporting, or the PBX's own \
-             files on this machine, would show them)",
+            "the account has no right to list the PBX's endpoints (give it write = reporting in \
+             manager.conf, or run init on the PBX's machine, where it reads the PBX's files)",
         );
     }
     let width = all.iter().map(|it| it.endpoint.chars().count()).max();
@@ -139,14 +140,14 @@ async fn agree(answers: &mut Answers, proposed: Vec<String>) -> Result<()> {
 fn none(all: &[ProposedEndpoint]) -> Failure {
     let names: Vec<&str> = all.iter().map(|it| &*it.endpoint).collect();
     let has = match names.join(", ").as_str() {
-        "" => "the account may see no endpoint".to_owned(),
+        "" => "the account has no right to list endpoints".to_owned(),
         names => format!("the PBX shows {names}"),
     };
     let words = format!(
-        "no trunk could be recognized: {has}\n  fix: name each line to the outside with \
-         --trunk NAME=ENDPOINT, as --trunk city=PJSIP/city; or let the account see of which kind \
-         they are while init runs (write = reporting,user,system in manager.conf)\n\
-         nothing was written"
+        "no trunk could be recognized: {has}\n  fix: name each outside line with --trunk \
+         NAME=ENDPOINT, as --trunk city=PJSIP/city; or, while init runs, give the account the \
+         right to see what each endpoint is (write = reporting,user,system in \
+         manager.conf)\nnothing was written"
     );
     Failure::new(Code::Configuration, words)
 }

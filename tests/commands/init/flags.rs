@@ -12,12 +12,12 @@ async fn init_detects_trunks_and_check_and_run_accept_its_files() {
     let said = stage.init(&[]).await;
     assert_eq!(said.code, 0, "{said:?}");
     for words in [
-        "trunk      PJSIP/x7       the PBX logs in there, and nothing logs in here",
+        "trunk      PJSIP/x7       the PBX logs in to it, and it does not log in to the PBX",
         "telephone  PJSIP/trunk-9  extension 109 of the dialplan shows its state (a hint)",
-        "telephone  PJSIP/101      callers from it log in here",
+        "telephone  PJSIP/101      it logs in to the PBX",
         "clock: the PBX's clock is",
         "ok    grant",
-        "Let it run:",
+        "To start it, run:",
     ] {
         let shown = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
         let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -83,7 +83,7 @@ async fn what_is_there_is_written_over_only_with_yes_and_shown_before() {
     let said = stage.init(&["--lead=directory", "--lead-directory"]).await;
     assert_eq!(said.code, 73, "{said:?}");
     assert!(
-        said.err.contains("office.flags would be written over"),
+        said.err.contains("office.flags would be overwritten"),
         "{said:?}"
     );
     assert!(said.out.contains("- --lead=var:LEAD_ID\n"), "{said:?}");
@@ -129,6 +129,6 @@ async fn init_ends_with_the_code_of_the_failed_check() {
             .contains("the files are written, but check found problems"),
         "{said:?}"
     );
-    assert!(!said.out.contains("Let it run:"), "{said:?}");
+    assert!(!said.out.contains("To start it, run:"), "{said:?}");
     stage.read("office.flags");
 }

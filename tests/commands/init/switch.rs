@@ -73,7 +73,7 @@ async fn init_writes_gateways_as_trunks_and_password_as_credential() {
         "gateway/gsm",
         "telephone",
         "user/101",
-        "Let it run:",
+        "To start it, run:",
     ] {
         assert!(said.out.contains(words), "{words}: {}", said.out);
     }

@@ -29,14 +29,14 @@ async fn ten_answers_write_a_service_and_no_secret_is_shown() {
     let stage = Stage::new().await;
     let mut terminal = stage.starts();
     stage.of_pbx(&mut terminal, "another").await;
-    let refused = terminal.shows("try again (Ctrl-C leaves): ").await;
+    let refused = terminal.shows("try again (Ctrl-C cancels): ").await;
     assert!(
         refused.contains("[bridge]") && refused.contains("write = reporting"),
         "{refused}"
     );
     terminal.types("\n").await;
     stage.of_pbx(&mut terminal, "another one").await;
-    terminal.shows("try again (Ctrl-C leaves): ").await;
+    terminal.shows("try again (Ctrl-C cancels): ").await;
     terminal.types("s\n").await;
     let alone = terminal.shows("Its secret (not shown): ").await;
     assert!(!alone.contains("manager (AMI)"), "{alone}");
@@ -56,7 +56,7 @@ async fn ten_answers_write_a_service_and_no_secret_is_shown() {
     terminal.types(&format!("{}\n", stage.crm.url())).await;
     terminal.shows("connect by consent later): ").await;
     terminal.types("svc_pat_another\n").await;
-    terminal.shows("token again (Ctrl-C leaves): ").await;
+    terminal.shows("token again (Ctrl-C cancels): ").await;
     terminal.types("s\n").await;
     let alone = terminal.shows("connect by consent later): ").await;
     assert!(!alone.contains("CRM's API"), "{alone}");
@@ -95,9 +95,9 @@ async fn ten_answers_write_a_service_and_no_secret_is_shown() {
     let server = format!("smtp://{}", mailbox.address);
     for (question, answer) in [
         ("smtp://localhost: ", &*server),
-        ("where it asks for none: ", ""),
-        ("comes from: ", "pbx@example.com"),
-        ("goes to: ", "admin@example.com"),
+        ("empty if it needs none: ", ""),
+        ("Address of the sender: ", "pbx@example.com"),
+        ("Address of the recipient: ", "admin@example.com"),
     ] {
         terminal.shows(question).await;
         terminal.types(&format!("{answer}\n")).await;
@@ -109,13 +109,13 @@ async fn ten_answers_write_a_service_and_no_secret_is_shown() {
     );
     stage.is_untouched();
     terminal.types("\n").await;
-    terminal.shows("Send a message to try it? [Y/n] ").await;
+    terminal.shows("Send a test message? [Y/n] ").await;
     terminal.types("y\n").await;
     let (code, rest) = terminal.ends().await;
     assert_eq!(code, 0, "{rest}");
     assert!(rest.contains("\nsent\r\n"), "{rest}");
     let mail = mailbox.next().await;
-    assert!(mail.contains("this is a trial"), "{mail}");
+    assert!(mail.contains("this is a test"), "{mail}");
     assert!(rest.contains("callbridge run @"), "{rest}");
     let flags = stage.read("office.flags");
     assert!(flags.contains("--pbx-id=head-office\n"), "{flags}");
@@ -186,7 +186,7 @@ async fn trunk_known_only_by_name_is_confirmed_by_watched_call() {
     stage.pbx.answers("DeviceStateList", &[devices]);
     let mut terminal = stage.starts();
     stage.of_pbx(&mut terminal, "secret of the manager").await;
-    let shown = terminal.shows("over each trunk then. [y/N] ").await;
+    let shown = terminal.shows("over each trunk meanwhile. [y/N] ").await;
     assert!(shown.contains("only its name is known"), "{shown}");
     terminal.types("y\n").await;
     let shown = terminal.shows("[x7=PJSIP/x7]: ").await;
@@ -218,7 +218,7 @@ async fn lookup_flag_is_written_only_if_answer_is_yes() {
         let mut terminal = Terminal::start(&stage.place, &flags);
         terminal.shows("Its secret (not shown): ").await;
         terminal.types("secret of the manager\n").await;
-        terminal.shows("whose desk rings first? [y/N] ").await;
+        terminal.shows("the extension to ring first)? [y/N] ").await;
         terminal.types(answer).await;
         terminal.shows("telegram, mail, or empty for none: ").await;
         terminal.types("\n").await;
@@ -250,7 +250,7 @@ async fn directory_rule_asks_for_lead_directory() {
         .takes_default("PERMISSION_OPEN_API_LEAD:READ)? [Y/n] ")
         .await;
     terminal
-        .takes_default("whose desk rings first? [y/N] ")
+        .takes_default("the extension to ring first)? [y/N] ")
         .await;
     terminal
         .takes_default("telegram, mail, or empty for none: ")
